@@ -1,0 +1,3 @@
+//! Side-by-side measurements of Rideau and its peers.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! The rideau program.
+
+fn main() {}
