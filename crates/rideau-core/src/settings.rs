@@ -231,7 +231,7 @@ impl Settings {
 }
 
 /// Read `250ms`, `1.5s`, `2h`; `0` needs no unit.
-pub fn span(words: &str) -> Option<Duration> {
+pub(crate) fn span(words: &str) -> Option<Duration> {
     if words == "0" {
         return Some(Duration::ZERO);
     }

@@ -123,7 +123,7 @@ impl fmt::Debug for Lead {
 }
 
 /// A span in nanoseconds; spans over 584 years count as that.
-pub fn nanos(span: Duration) -> u64 {
+pub(crate) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
