@@ -19,6 +19,15 @@ impl Ticket {
     }
 }
 
+/// On which side of a match somebody is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Side {
+    /// Wants something.
+    Ask,
+    /// Brings itself.
+    Offer,
+}
+
 /// A name that an asker chooses, and may share among many asks, to cancel
 /// them together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -4,12 +4,18 @@
 //! it decided into an out-parameter. It has no clock, no lock, no thread and no
 //! log, so that tests and simulations run the very code that ships.
 
+mod expiry;
 mod ids;
+mod ledger;
+pub mod queue;
+mod refusal;
 mod rng;
 mod settings;
 mod time;
 
-pub use ids::{Flow, Tag, Ticket};
+pub use ids::{Flow, Side, Tag, Ticket};
+pub use ledger::{Ledger, Reply};
+pub use refusal::{Reason, Refusal};
 pub use rng::Rng;
 pub use settings::{OptionError, Rule, Settings};
 pub use time::{Instant, Lead};

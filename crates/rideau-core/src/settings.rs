@@ -5,6 +5,7 @@
 //! ignored.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 /// An option that cannot be used, and the rule it breaks.
@@ -187,6 +188,24 @@ impl Settings {
                     .ok_or_else(|| OptionError::new(option, Rule::NotANumber))
             })
             .transpose()
+    }
+
+    /// Take a whole number that is more than zero.
+    ///
+    /// # Errors
+    ///
+    /// If it is there and is not such a number.
+    pub fn positive(&mut self, option: &'static str) -> Result<Option<NonZeroU32>, OptionError> {
+        self.number(option)?
+            .map(|number| NonZeroU32::new(number).ok_or(OptionError::new(option, Rule::Zero)))
+            .transpose()
+    }
+
+    /// The option is there with just this value.
+    pub fn is(&self, option: &str, value: &str) -> bool {
+        self.pairs
+            .iter()
+            .any(|(name, word)| name == option && word == value)
     }
 
     /// Take one of a fixed set of words, as its place in the set.

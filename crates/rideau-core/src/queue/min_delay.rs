@@ -1,0 +1,85 @@
+//! Sheds long waits once nobody was served quickly for an interval.
+//!
+//! Arithmetic on waits only. A queue is overloaded if the least wait of those
+//! served within an interval was over the target; then whoever waited over
+//! twice the target goes.
+
+use super::codel::{Progress, Verdict};
+use crate::refusal::Reason;
+use crate::time::Instant;
+
+/// The least wait of the interval and what it says.
+#[derive(Clone, Debug)]
+pub(crate) struct MinDelay {
+    target: u64,
+    interval: u64,
+    least: u64,
+    until: Instant,
+    overloaded: bool,
+    /// When the line last served somebody, or last looked because it did not.
+    looked: Instant,
+}
+
+impl MinDelay {
+    pub(crate) const fn new(target: u64, interval: u64, now: Instant) -> Self {
+        Self {
+            target,
+            interval,
+            least: 0,
+            until: now,
+            overloaded: false,
+            looked: now,
+        }
+    }
+
+    /// Judge the entry that a dequeue would deliver. The first of an interval
+    /// always passes: one entry alone proves no overload.
+    pub(crate) fn judge(&mut self, waited: u64, now: Instant) -> Verdict {
+        self.looked = now;
+        if now > self.until {
+            self.until = now.after(self.interval);
+            self.overloaded = self.least > self.target;
+            self.least = waited;
+            return Verdict::Keep;
+        }
+        self.least = self.least.min(waited);
+        self.over_slough(waited)
+    }
+
+    /// Judge the oldest entry; it only matters when nobody was served for an
+    /// interval.
+    pub(crate) fn scan(&mut self, sent: Instant, progress: &mut Progress, now: Instant) -> Verdict {
+        let waited = now.nanos_since(sent);
+        if *progress == Progress::Nothing {
+            if self.due(sent) > now {
+                return Verdict::Keep;
+            }
+            *progress = Progress::Entered;
+            self.looked = now;
+            self.overloaded = waited > self.target;
+        }
+        self.over_slough(waited)
+    }
+
+    /// The next look at a line that serves nobody.
+    pub(crate) fn due(&self, sent: Instant) -> Instant {
+        self.looked.max(sent).after(self.interval)
+    }
+
+    pub(crate) fn is_shedding(&self) -> bool {
+        self.overloaded
+    }
+
+    pub(crate) fn reconfigure(&mut self, target: u64, interval: u64, now: Instant) {
+        (self.target, self.interval) = (target, interval);
+        self.until = self.until.min(now.after(interval));
+    }
+
+    fn over_slough(&self, waited: u64) -> Verdict {
+        if self.overloaded && waited > self.target.saturating_mul(2) {
+            Verdict::Shed(Reason::MinDelay)
+        } else {
+            Verdict::Keep
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Why an ask got nothing, in words and numbers.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Why an ask was refused at once or shed after a wait.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Reason {
+    /// As many wait as may.
+    Full,
+    /// It waited as long as anybody may.
+    Timeout,
+    /// CoDel thins out a queue that has been slow for an interval.
+    CoDel,
+    /// It waited over the bound while the queue was overloaded.
+    Bound,
+    /// Nobody was served quickly for an interval, and it waited too long.
+    MinDelay,
+    /// The queue has not been empty for an interval, so nobody may wait long.
+    Standing,
+    /// The asker's own deadline came.
+    Deadline,
+    /// Nothing was there, and the asker did not want to wait.
+    Busy,
+    /// The protector turned it away before it could wait.
+    Protected,
+    /// The place is closing.
+    Closed,
+}
+
+impl Reason {
+    /// Every reason, in the order of [`index`](Self::index).
+    pub const ALL: [Self; 10] = [
+        Self::Full,
+        Self::Timeout,
+        Self::CoDel,
+        Self::Bound,
+        Self::MinDelay,
+        Self::Standing,
+        Self::Deadline,
+        Self::Busy,
+        Self::Protected,
+        Self::Closed,
+    ];
+
+    /// The reason's place in [`ALL`](Self::ALL), to count by.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// One lower-case word, for protocols and labels.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Timeout => "timeout",
+            Self::CoDel => "codel",
+            Self::Bound => "bound",
+            Self::MinDelay => "min-delay",
+            Self::Standing => "standing",
+            Self::Deadline => "deadline",
+            Self::Busy => "busy",
+            Self::Protected => "protected",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "too many are waiting already",
+            Self::Timeout => "it waited as long as anybody may",
+            Self::CoDel => "the queue has been slow and is being thinned out",
+            Self::Bound => "it waited over the bound while the queue was overloaded",
+            Self::MinDelay => "nobody is served quickly and it waited too long",
+            Self::Standing => "the queue has not been empty for long and it waited too long",
+            Self::Deadline => "its own deadline came",
+            Self::Busy => "nothing was there at once",
+            Self::Protected => "the protector turned it away",
+            Self::Closed => "the place is closing",
+        })
+    }
+}
+
+/// A no, with its numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// Why.
+    pub reason: Reason,
+    /// How long the asker had waited, from its own stamp.
+    pub waited: Duration,
+    /// How many still wait.
+    pub len: usize,
+    /// When asking again has a chance: about the time that those who wait
+    /// will take.
+    pub retry_after: Duration,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} ({} after {:?}, {} waiting; ask again in {:?})",
+            self.reason,
+            self.reason.word(),
+            self.waited,
+            self.len,
+            self.retry_after
+        )
+    }
+}
+
+impl std::error::Error for Refusal {}

@@ -1,0 +1,6 @@
+//! The machines' behaviour, as scripts that a reader can check by eye.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod queue;
+mod script;
