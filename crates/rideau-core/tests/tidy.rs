@@ -34,7 +34,16 @@ const EMPTY_WORDS: &[&str] = &[
 const MACHINES: &[&str] = &["allocator", "apps", "broker", "locks", "pool", "regulator"];
 /// What every part of the core may speak of: its bottom. All that is neither
 /// here nor a machine lies between the two.
-const WORDS: &[&str] = &["ids", "rng", "settings", "time"];
+const WORDS: &[&str] = &[
+    "expiry",
+    "histogram",
+    "ids",
+    "ledger",
+    "refusal",
+    "rng",
+    "settings",
+    "time",
+];
 
 #[test]
 fn every_file_opens_with_what_it_is_for() {

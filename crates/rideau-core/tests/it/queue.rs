@@ -504,7 +504,7 @@ fn a_bad_change_changes_nothing() {
         "kind=timeout timeout=10ms",
         "
          0 in a
-         1 change kind=timeout timeout=1ms min=3 max=2 -> option `min` is over `max`; lower it or raise `max`
+         1 change kind=timeout timeout=1ms min=3 max=2 -> option `min` breaks a rule
          9 wait                     | len 1 next 10
         10 wait -> a shed timeout 10
         ",
@@ -608,7 +608,7 @@ impl Stage for Hall {
                         queue.reconfigure(options, ledger, now, &mut shed).unwrap();
                         None
                     }
-                    Err(error) => Some(error.to_string()),
+                    Err(error) => Some(format!("option `{}` breaks a rule", error.option)),
                 }
             }
             other => panic!("no such input: {other}"),
