@@ -35,6 +35,8 @@ pub struct Terms {
     pub flow: Flow,
     /// What it can be cancelled by, beside its ticket.
     pub tag: Option<Tag>,
+    /// Wait if nothing is there at once.
+    pub wait: bool,
 }
 
 /// Somebody whom the queue has let go. The ticket is still open.
@@ -98,6 +100,7 @@ impl Terms {
             deadline: None,
             flow: Flow(0),
             tag: None,
+            wait: true,
         }
     }
 }

@@ -1,0 +1,506 @@
+//! Matches clients that ask with workers that offer themselves.
+//!
+//! The broker forgets both as soon as it has introduced them: it grants no
+//! lease and watches no work.
+
+mod explain;
+mod party;
+
+use std::time::Duration;
+
+use crate::ids::{Side, Tag, Ticket};
+use crate::ledger::Reply;
+use crate::machine::Machine;
+use crate::meter::{self, Meters, Reading};
+use crate::queue::{self, Queue, Terms};
+use crate::refusal::{Reason, Refusal};
+use crate::settings::OptionError;
+use crate::time::{Instant, Lead};
+use party::{End, Party, side_of};
+
+pub use party::Tally;
+
+/// The two queues of a broker, and who watches them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Options {
+    /// Where those who ask wait.
+    pub asks: queue::Options,
+    /// Where those who offer themselves wait.
+    pub offers: queue::Options,
+    /// What is told how long they wait.
+    pub meters: Vec<meter::Options>,
+    /// The meters are fed after this many inputs, and whenever time alone
+    /// moves the broker on. Zero counts as one.
+    pub read_after: u32,
+}
+
+/// What a broker wants done.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Effect<A, O> {
+    /// Introduce two to each other; the offer is told first.
+    Match {
+        /// The ticket of the one that waited: the same for both.
+        ticket: Ticket,
+        /// How to answer who asked.
+        ask: A,
+        /// How to answer who offered.
+        offer: O,
+        /// How much earlier the ask came than the offer.
+        lead: Lead,
+        /// How long the ask waited in all.
+        ask_waited: Duration,
+        /// How long the offer waited in all.
+        offer_waited: Duration,
+    },
+    /// Say no to an ask.
+    ShedAsk {
+        /// Whose.
+        ticket: Ticket,
+        /// How to answer.
+        ask: A,
+        /// The no.
+        refusal: Refusal,
+    },
+    /// Say no to an offer.
+    ShedOffer {
+        /// Whose.
+        ticket: Ticket,
+        /// How to answer.
+        offer: O,
+        /// The no.
+        refusal: Refusal,
+    },
+    /// Nobody is there to answer any more.
+    Forget(Gone<A, O>),
+    /// Pass on what a meter says.
+    Meter(meter::Effect),
+}
+
+/// One who left before an answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Gone<A, O> {
+    /// It asked.
+    Ask(A),
+    /// It offered itself.
+    Offer(O),
+}
+
+/// A snapshot of a broker's numbers.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// How many ask and wait.
+    pub asks_len: usize,
+    /// How many offer themselves and wait.
+    pub offers_len: usize,
+    /// How long the oldest of either has waited.
+    pub oldest_waited: Duration,
+    /// The side that waits, or waited last.
+    pub active: Side,
+    /// What became of the asks.
+    pub asks: Tally,
+    /// What became of the offers.
+    pub offers: Tally,
+}
+
+/// Who asks, who offers, and who waits for whom.
+///
+/// Invariants: at most one of the queues is not empty, it is the active
+/// side's, and every open ticket waits in one of them.
+#[derive(Debug)]
+pub struct Broker<A, O> {
+    asks: Party<A>,
+    offers: Party<O>,
+    active: Side,
+    /// The active side has had nobody who came before this.
+    empty: Instant,
+    meters: Meters,
+    meter_options: Vec<meter::Options>,
+    read_after: u32,
+    unread: u32,
+    closed: bool,
+}
+
+/// Every sixteenth input is read by the meters.
+const READ_AFTER: u32 = 16;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            asks: queue::Options::default(),
+            offers: queue::Options {
+                shedding: queue::Shedding::Never,
+                ..queue::Options::default()
+            },
+            meters: Vec::new(),
+            read_after: READ_AFTER,
+        }
+    }
+}
+
+impl<A: Reply, O: Reply> Broker<A, O> {
+    /// A broker for whom nobody waits.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn new(
+        options: Options,
+        now: Instant,
+        effects: &mut Vec<Effect<A, O>>,
+    ) -> Result<Self, OptionError> {
+        let asks = Queue::new(options.asks, now).map_err(|error| error.within("asks"))?;
+        let offers = Queue::new(options.offers, now).map_err(|error| error.within("offers"))?;
+        let mut said = Vec::new();
+        let meters = Meters::new(options.meters.clone(), now, &mut said)?;
+        effects.extend(said.into_iter().map(Effect::Meter));
+        Ok(Self {
+            asks: Party::new(asks, Side::Ask),
+            offers: Party::new(offers, Side::Offer),
+            active: Side::Offer,
+            empty: now,
+            meters,
+            meter_options: options.meters,
+            read_after: options.read_after.max(1),
+            unread: 0,
+            closed: false,
+        })
+    }
+
+    /// A client wants a worker.
+    pub fn ask(
+        &mut self,
+        terms: &Terms,
+        ask: A,
+        now: Instant,
+        effects: &mut Vec<Effect<A, O>>,
+    ) -> Ticket {
+        let ticket = match self.offer_for(terms, now, effects) {
+            Some((ticket, sent, offer)) => {
+                self.introduce(ticket, (ask, terms.sent), (offer, sent), now, effects);
+                self.asks.pass()
+            }
+            None if self.closed => self.asks.turn_away(terms, ask, Reason::Closed, now),
+            None if terms.wait => self.asks.join(terms, ask, now),
+            None => self.asks.turn_away(terms, ask, Reason::Busy, now),
+        };
+        self.finish(terms.sent, now, effects);
+        ticket
+    }
+
+    /// A worker offers itself.
+    pub fn offer(
+        &mut self,
+        terms: &Terms,
+        offer: O,
+        now: Instant,
+        effects: &mut Vec<Effect<A, O>>,
+    ) -> Ticket {
+        let ticket = match self.ask_for(terms, now, effects) {
+            Some((ticket, sent, ask)) => {
+                self.introduce(ticket, (ask, sent), (offer, terms.sent), now, effects);
+                self.offers.pass()
+            }
+            None if self.closed => self.offers.turn_away(terms, offer, Reason::Closed, now),
+            None if terms.wait => self.offers.join(terms, offer, now),
+            None => self.offers.turn_away(terms, offer, Reason::Busy, now),
+        };
+        self.finish(terms.sent, now, effects);
+        ticket
+    }
+
+    /// Whoever holds this ticket does not want to wait any longer. None if it
+    /// does not wait: it has been answered.
+    pub fn cancel(
+        &mut self,
+        ticket: Ticket,
+        now: Instant,
+        effects: &mut Vec<Effect<A, O>>,
+    ) -> Option<Gone<A, O>> {
+        let gone = match side_of(ticket) {
+            Side::Ask => self.asks.cancel(ticket, now).map(Gone::Ask),
+            Side::Offer => self.offers.cancel(ticket, now).map(Gone::Offer),
+        };
+        self.finish(now, now, effects);
+        gone
+    }
+
+    /// Cancel all that wait with this tag.
+    pub fn cancel_tag(
+        &mut self,
+        tag: Tag,
+        now: Instant,
+        effects: &mut Vec<Effect<A, O>>,
+    ) -> Vec<Gone<A, O>> {
+        let mut gone = Vec::new();
+        while let Some(ticket) = self.asks.newest(tag).or_else(|| self.offers.newest(tag)) {
+            gone.extend(self.cancel(ticket, now, effects));
+        }
+        gone
+    }
+
+    /// Answer everybody, and from now on refuse whoever comes.
+    pub fn close(&mut self, now: Instant, effects: &mut Vec<Effect<A, O>>) {
+        self.closed = true;
+        self.asks.close(now);
+        self.offers.close(now);
+        self.on_meters(effects, |meters, said| meters.end(said));
+        self.finish(now, now, effects);
+    }
+
+    /// Change everything at once; all who wait keep their places.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule; then nothing has changed.
+    pub fn reconfigure(
+        &mut self,
+        options: Options,
+        now: Instant,
+        effects: &mut Vec<Effect<A, O>>,
+    ) -> Result<(), OptionError> {
+        options.asks.validate().map_err(|error| error.within("asks"))?;
+        options.offers.validate().map_err(|error| error.within("offers"))?;
+        let meter_options = options.meters.clone();
+        self.on_meters(effects, |meters, said| {
+            meters.reconfigure(options.meters, now, said)
+        })?;
+        self.meter_options = meter_options;
+        self.asks.reconfigure(options.asks, now);
+        self.offers.reconfigure(options.offers, now);
+        self.read_after = options.read_after.max(1);
+        self.finish(now, now, effects);
+        Ok(())
+    }
+
+    /// How the broker is set up.
+    pub fn options(&self) -> Options {
+        Options {
+            asks: self.asks.queue().options().clone(),
+            offers: self.offers.queue().options().clone(),
+            meters: self.meter_options.clone(),
+            read_after: self.read_after,
+        }
+    }
+
+    /// How many wait on a side.
+    pub fn len(&self, side: Side) -> usize {
+        match side {
+            Side::Ask => self.asks.queue().len(),
+            Side::Offer => self.offers.queue().len(),
+        }
+    }
+
+    /// Nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.len(Side::Ask) == 0 && self.len(Side::Offer) == 0
+    }
+
+    /// How to answer an ask that waits, to change.
+    pub fn ask_mut(&mut self, ticket: Ticket) -> Option<&mut A> {
+        self.asks.reply_mut(ticket)
+    }
+
+    /// How to answer an offer that waits, to change.
+    pub fn offer_mut(&mut self, ticket: Ticket) -> Option<&mut O> {
+        self.offers.reply_mut(ticket)
+    }
+
+    /// A no with the numbers of a side, for one turned away before it came.
+    pub fn refusal(&self, side: Side, reason: Reason, sent: Instant, now: Instant) -> Refusal {
+        match side {
+            Side::Ask => self.asks.queue().refusal(reason, sent, now),
+            Side::Offer => self.offers.queue().refusal(reason, sent, now),
+        }
+    }
+
+    /// The broker's numbers.
+    pub fn stats(&self, now: Instant) -> Stats {
+        Stats {
+            asks_len: self.len(Side::Ask),
+            offers_len: self.len(Side::Offer),
+            oldest_waited: self.oldest().map_or(Duration::ZERO, |sent| now.since(sent)),
+            active: self.active,
+            asks: self.asks.tally().clone(),
+            offers: self.offers.tally().clone(),
+        }
+    }
+
+    /// Why the last asks were shed and what would help, in plain words.
+    pub fn explain(&self) -> String {
+        explain::explain(&self.asks, &self.offers)
+    }
+
+    /// The offer whose turn it is, if offers wait.
+    fn offer_for(
+        &mut self,
+        terms: &Terms,
+        now: Instant,
+        effects: &mut Vec<Effect<A, O>>,
+    ) -> Option<(Ticket, Instant, O)> {
+        if self.active == Side::Ask {
+            return None;
+        }
+        let served = self.offers.serve(now);
+        effects.extend(self.offers.ended().map(End::into_offer_effect));
+        if served.is_none() {
+            (self.active, self.empty) = (Side::Ask, terms.sent);
+        }
+        served
+    }
+
+    /// The ask whose turn it is, if asks wait.
+    fn ask_for(
+        &mut self,
+        terms: &Terms,
+        now: Instant,
+        effects: &mut Vec<Effect<A, O>>,
+    ) -> Option<(Ticket, Instant, A)> {
+        if self.active == Side::Offer {
+            return None;
+        }
+        let served = self.asks.serve(now);
+        effects.extend(self.asks.ended().map(End::into_ask_effect));
+        if served.is_none() {
+            (self.active, self.empty) = (Side::Offer, terms.sent);
+        }
+        served
+    }
+
+    fn introduce(
+        &mut self,
+        ticket: Ticket,
+        (ask, ask_sent): (A, Instant),
+        (offer, offer_sent): (O, Instant),
+        now: Instant,
+        effects: &mut Vec<Effect<A, O>>,
+    ) {
+        effects.push(Effect::Match {
+            ticket,
+            ask,
+            offer,
+            lead: ask_sent.lead_over(offer_sent),
+            ask_waited: self.asks.count_match(ask_sent, now),
+            offer_waited: self.offers.count_match(offer_sent, now),
+        });
+    }
+
+    /// What follows every input, which was sent at `sent`.
+    fn finish(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<A, O>>) {
+        effects.extend(self.asks.ended().map(End::into_ask_effect));
+        effects.extend(self.offers.ended().map(End::into_offer_effect));
+        if !self.meters.is_empty() {
+            self.unread += 1;
+            if self.unread >= self.read_after {
+                self.read(sent, now, effects);
+            }
+        }
+        self.check();
+    }
+
+    /// Feed the meters.
+    fn read(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<A, O>>) {
+        self.unread = 0;
+        // While offers are served away the oldest may be younger than what was
+        // seen before, but the start of an empty side never moves past it.
+        self.empty = self.oldest().unwrap_or(self.empty).min(sent);
+        let lead = match self.active {
+            Side::Ask => self.empty.lead_over(sent),
+            Side::Offer => sent.lead_over(self.empty),
+        };
+        let reading = Reading {
+            queue_delay: now.since(sent),
+            process_delay: Duration::ZERO,
+            lead,
+            backlog: 0,
+        };
+        self.on_meters(effects, |meters, said| meters.feed(&reading, now, said));
+    }
+
+    fn on_meters<T>(
+        &mut self,
+        effects: &mut Vec<Effect<A, O>>,
+        work: impl FnOnce(&mut Meters, &mut Vec<meter::Effect>) -> T,
+    ) -> T {
+        let mut said = Vec::new();
+        let result = work(&mut self.meters, &mut said);
+        effects.extend(said.into_iter().map(Effect::Meter));
+        result
+    }
+
+    fn oldest(&self) -> Option<Instant> {
+        match self.active {
+            Side::Ask => self.asks.oldest(),
+            Side::Offer => self.offers.oldest(),
+        }
+    }
+
+    fn check(&self) {
+        let idle = match self.active {
+            Side::Ask => self.len(Side::Offer),
+            Side::Offer => self.len(Side::Ask),
+        };
+        debug_assert_eq!(idle, 0, "only the active side waits");
+        debug_assert_eq!(self.asks.open(), self.len(Side::Ask), "who has a ticket waits");
+        debug_assert_eq!(self.offers.open(), self.len(Side::Offer), "who has a ticket waits");
+    }
+}
+
+impl<A: Reply, O: Reply> Machine for Broker<A, O> {
+    type Effect = Effect<A, O>;
+
+    fn deadline(&self) -> Option<Instant> {
+        let queue = match self.active {
+            Side::Ask => self.asks.deadline(),
+            Side::Offer => self.offers.deadline(),
+        };
+        match (queue, self.meters.deadline()) {
+            (Some(queue), Some(meters)) => Some(queue.min(meters)),
+            (queue, meters) => queue.or(meters),
+        }
+    }
+
+    fn advance(&mut self, now: Instant, effects: &mut Vec<Effect<A, O>>) {
+        match self.active {
+            Side::Ask => self.asks.advance(now),
+            Side::Offer => self.offers.advance(now),
+        }
+        effects.extend(self.asks.ended().map(End::into_ask_effect));
+        effects.extend(self.offers.ended().map(End::into_offer_effect));
+        if !self.meters.is_empty() {
+            self.read(now, now, effects);
+        }
+        self.check();
+    }
+}
+
+impl<R> End<R> {
+    fn into_ask_effect<O>(self) -> Effect<R, O> {
+        match self {
+            Self::Gone(ask) => Effect::Forget(Gone::Ask(ask)),
+            Self::Shed {
+                ticket,
+                reply: ask,
+                refusal,
+            } => Effect::ShedAsk {
+                ticket,
+                ask,
+                refusal,
+            },
+        }
+    }
+
+    fn into_offer_effect<A>(self) -> Effect<A, R> {
+        match self {
+            Self::Gone(offer) => Effect::Forget(Gone::Offer(offer)),
+            Self::Shed {
+                ticket,
+                reply: offer,
+                refusal,
+            } => Effect::ShedOffer {
+                ticket,
+                offer,
+                refusal,
+            },
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What all machines have in common, so that one driver can run them.
+
+use crate::time::Instant;
+
+/// A decision machine: inputs with `now` come in, effects go out.
+pub trait Machine {
+    /// Something the machine wants done.
+    type Effect;
+
+    /// When the machine has to be advanced next.
+    fn deadline(&self) -> Option<Instant>;
+
+    /// Do what is due by `now`.
+    fn advance(&mut self, now: Instant, effects: &mut Vec<Self::Effect>);
+}
