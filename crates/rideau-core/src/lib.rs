@@ -4,12 +4,15 @@
 //! it decided into an out-parameter. It has no clock, no lock, no thread and no
 //! log, so that tests and simulations run the very code that ships.
 
+pub mod balancer;
 mod ids;
+pub mod meter;
+pub mod protector;
 mod rng;
 mod settings;
 mod time;
 
-pub use ids::{Flow, Tag, Ticket};
+pub use ids::{Flow, Side, Tag, Ticket};
 pub use rng::Rng;
 pub use settings::{OptionError, Rule, Settings};
 pub use time::{Instant, Lead};
