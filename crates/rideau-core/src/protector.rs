@@ -17,8 +17,8 @@ pub struct Row {
     pub min: u32,
     /// Nobody is admitted while this many are on their way in.
     pub max: Option<u32>,
-    /// Chance refuses none of the first so many after each publication, so
-    /// that a closed door finds out when to open.
+    /// So many go in after this publication even where everybody is refused,
+    /// so that a closed door finds out when to open.
     pub probes: u32,
     /// How many were on their way in when the row was published.
     pub backlog: u32,
@@ -61,10 +61,14 @@ impl Row {
         };
         if self.max.is_some_and(|max| len > max) {
             Err(Refusal::Full)
-        } else if len <= self.min || admitted < self.probes {
+        } else if len <= self.min {
             Ok(())
         } else if refused == Chance::ALWAYS {
-            Err(Refusal::Closed)
+            if admitted < self.probes {
+                Ok(())
+            } else {
+                Err(Refusal::Closed)
+            }
         } else if refused.strikes(draw) {
             Err(Refusal::Chance)
         } else {
@@ -201,6 +205,12 @@ mod tests {
         assert_eq!(door.come(Side::Ask, 0), Ok(()));
         assert_eq!(door.come(Side::Ask, 0), Ok(()));
         assert_eq!(door.come(Side::Ask, 0), Err(Refusal::Closed));
+
+        let unlucky = Row {
+            p_ask: Chance::of(0.5),
+            ..closed
+        };
+        assert_eq!(unlucky.admits(Side::Ask, 0, 0), Err(Refusal::Chance));
 
         let mut door = Door::new(Row {
             max: Some(6),

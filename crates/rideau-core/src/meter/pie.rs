@@ -22,8 +22,8 @@ pub struct Pie {
     pub min: u32,
     /// Nobody is admitted while this many are on their way in.
     pub max: Option<u32>,
-    /// How many pass after each publication whatever the chances are, so that
-    /// a closed door finds out when to open.
+    /// How many go in after each correction even where everybody is refused,
+    /// so that a closed door finds out when to open.
     pub probes: u32,
 }
 
@@ -150,7 +150,7 @@ impl PieMeter {
             backlog: 0,
             next: now,
         };
-        meter.publish(0.0, 0.0, effects);
+        effects.push(meter.publication(0.0, 0.0, meter.options.probes));
         meter
     }
 
@@ -158,17 +158,21 @@ impl PieMeter {
         let delay = nanos(reading.queue_delay);
         let ask = delay.saturating_add(nanos(reading.lead.waited()));
         let offer = delay.saturating_add(nanos(reading.lead.reversed().waited()));
-        // One of the backlog is being taken as the reading is made.
+        // The first of the backlog is as good as in.
         let backlog = reading.backlog.saturating_sub(1);
         self.backlog = u32::try_from(backlog).unwrap_or(u32::MAX);
 
+        // A probe is itself a reason for a reading: if that published new
+        // probes, a closed door would stand open.
+        let mut probes = 0;
         if self.next <= now {
             self.ask.correct(ask, now);
             self.offer.correct(offer, now);
             self.next = now + self.options.update;
+            probes = self.options.probes;
         }
         let (ask, offer) = (self.ask.control(ask), self.offer.control(offer));
-        self.publish(ask, offer, effects);
+        effects.push(self.publication(ask, offer, probes));
     }
 
     pub(super) fn reconfigure(&mut self, options: Pie, now: Instant, effects: &mut Vec<Effect>) {
@@ -177,23 +181,23 @@ impl PieMeter {
         self.offer.reconfigure(self.options.offer);
         self.next = self.next.max(now).min(now + self.options.update);
         let (ask, offer) = (self.ask.control_last(), self.offer.control_last());
-        self.publish(ask, offer, effects);
+        effects.push(self.publication(ask, offer, self.options.probes));
     }
 
     pub(super) const fn deadline(&self) -> Instant {
         self.next
     }
 
-    fn publish(&self, ask: f64, offer: f64, effects: &mut Vec<Effect>) {
+    fn publication(&self, ask: f64, offer: f64, probes: u32) -> Effect {
         let row = Row {
             min: self.options.min,
             max: self.options.max,
-            probes: self.options.probes,
+            probes,
             backlog: self.backlog,
             p_ask: Chance::of(ask),
             p_offer: Chance::of(offer),
         };
-        effects.push(Effect::Protect { row });
+        Effect::Protect { row }
     }
 }
 
@@ -215,8 +219,8 @@ impl Controller {
         let over = seconds(waited, self.target);
         let growth = seconds(waited, last.waited);
         let mut step = ALPHA * over + BETA * growth;
-        let fractions = FRACTIONS.iter();
-        if let Some((_, fraction)) = fractions.clone().find(|(p, _)| self.probability < *p) {
+        let mut fractions = FRACTIONS.iter();
+        if let Some((_, fraction)) = fractions.find(|(below, _)| self.probability < *below) {
             step /= fraction;
         }
         if self.probability >= CAPPED {
