@@ -258,8 +258,14 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Result<(), OptionError> {
-        options.asks.validate().map_err(|error| error.within("asks"))?;
-        options.offers.validate().map_err(|error| error.within("offers"))?;
+        options
+            .asks
+            .validate()
+            .map_err(|error| error.within("asks"))?;
+        options
+            .offers
+            .validate()
+            .map_err(|error| error.within("offers"))?;
         let meter_options = options.meters.clone();
         self.on_meters(effects, |meters, said| {
             meters.reconfigure(options.meters, now, said)
@@ -440,8 +446,16 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             Side::Offer => self.len(Side::Ask),
         };
         debug_assert_eq!(idle, 0, "only the active side waits");
-        debug_assert_eq!(self.asks.open(), self.len(Side::Ask), "who has a ticket waits");
-        debug_assert_eq!(self.offers.open(), self.len(Side::Offer), "who has a ticket waits");
+        debug_assert_eq!(
+            self.asks.open(),
+            self.len(Side::Ask),
+            "who has a ticket waits"
+        );
+        debug_assert_eq!(
+            self.offers.open(),
+            self.len(Side::Offer),
+            "who has a ticket waits"
+        );
     }
 }
 

@@ -68,7 +68,11 @@ impl Histogram {
 
     /// The buckets that hold anything: upper bound (included) and count.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
-        let held = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        let held = self
+            .counts
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0);
         held.map(|(bucket, count)| (Duration::from_nanos(upper(bucket)), *count))
     }
 }

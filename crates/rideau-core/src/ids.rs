@@ -1,4 +1,4 @@
-//! Names of asks, of groups of asks, and of flows.
+//! Names of asks, of groups of asks, of flows, and of the two sides.
 
 use std::hash::{Hash, Hasher};
 
@@ -19,15 +19,6 @@ impl Ticket {
     }
 }
 
-/// On which side of a match somebody is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Side {
-    /// Wants something.
-    Ask,
-    /// Brings itself.
-    Offer,
-}
-
 /// A name that an asker chooses, and may share among many asks, to cancel
 /// them together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -44,6 +35,15 @@ impl Flow {
         key.hash(&mut hasher);
         Self(hasher.finish())
     }
+}
+
+/// The two who meet: who asks, and who offers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Side {
+    /// Those who want a thing.
+    Ask,
+    /// Those who bring themselves as a thing.
+    Offer,
 }
 
 /// FNV-1a with a final mix: std's hasher is not promised to stay the same.

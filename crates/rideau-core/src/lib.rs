@@ -4,17 +4,25 @@
 //! it decided into an out-parameter. It has no clock, no lock, no thread and no
 //! log, so that tests and simulations run the very code that ships.
 
+pub mod balancer;
+pub mod broker;
 mod expiry;
+mod histogram;
 mod ids;
 mod ledger;
+mod machine;
+pub mod meter;
+pub mod protector;
 pub mod queue;
 mod refusal;
 mod rng;
 mod settings;
 mod time;
 
+pub use histogram::Histogram;
 pub use ids::{Flow, Side, Tag, Ticket};
 pub use ledger::{Ledger, Reply};
+pub use machine::Machine;
 pub use refusal::{Reason, Refusal};
 pub use rng::Rng;
 pub use settings::{OptionError, Rule, Settings};

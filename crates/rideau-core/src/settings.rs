@@ -8,6 +8,8 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use crate::time::Lead;
+
 /// An option that cannot be used, and the rule it breaks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OptionError {
@@ -171,6 +173,17 @@ impl Settings {
             .transpose()
     }
 
+    /// Take a span of time that may be negative.
+    ///
+    /// # Errors
+    ///
+    /// If it is there and is not a number with a unit, or over 292 years.
+    pub fn lead(&mut self, option: &'static str) -> Result<Option<Lead>, OptionError> {
+        self.take(option)
+            .map(|value| lead(&value).ok_or_else(|| OptionError::new(option, Rule::NotASpan)))
+            .transpose()
+    }
+
     /// Take a whole number.
     ///
     /// # Errors
@@ -276,6 +289,16 @@ pub(crate) fn span(words: &str) -> Option<Duration> {
     Some(Duration::from_nanos(nanos))
 }
 
+/// Read a span with or without a sign: `-20ms`, `1.5s`.
+fn lead(words: &str) -> Option<Lead> {
+    let (sign, words) = match words.strip_prefix('-') {
+        Some(words) => (-1, words),
+        None => (1, words),
+    };
+    let nanos = i64::try_from(span(words)?.as_nanos()).ok()?;
+    Some(Lead::from_nanos(sign * nanos))
+}
+
 /// The number of letters to change, add or remove to make one word of another.
 fn distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -303,6 +326,15 @@ mod tests {
         assert_eq!(span("0"), Some(Duration::ZERO));
         for bad in ["", "5", "ms", "5 ms", "-5ms", "5d", "1.x s", "99999999999h"] {
             assert_eq!(span(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn leads_may_be_negative() {
+        assert_eq!(lead("-20ms"), Some(Lead::from_nanos(-20_000_000)));
+        assert_eq!(lead("1us"), Some(Lead::from_nanos(1_000)));
+        for bad in ["", "-", "--1ms", "-5", "- 5ms", "2562048h"] {
+            assert_eq!(lead(bad), None, "{bad}");
         }
     }
 

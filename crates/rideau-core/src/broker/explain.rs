@@ -20,7 +20,12 @@ pub(super) fn explain<A: Reply, O: Reply>(asks: &Party<A>, offers: &Party<O>) ->
     }
     let mut counts: Vec<(usize, Reason)> = Reason::ALL
         .into_iter()
-        .map(|reason| (recent.iter().filter(|no| no.reason == reason).count(), reason))
+        .map(|reason| {
+            (
+                recent.iter().filter(|no| no.reason == reason).count(),
+                reason,
+            )
+        })
         .filter(|(count, _)| *count > 0)
         .collect();
     counts.sort_by_key(|(count, reason)| (usize::MAX - count, *reason));

@@ -126,7 +126,8 @@ impl<R: Reply> Party<R> {
         if let Some(tag) = terms.tag {
             self.ledger.tag(ticket, tag);
         }
-        self.queue.push(ticket, terms, &mut self.ledger, now, &mut self.shed);
+        self.queue
+            .push(ticket, terms, &mut self.ledger, now, &mut self.shed);
         self.end_shed(now);
         ticket
     }
@@ -183,7 +184,9 @@ impl<R: Reply> Party<R> {
     }
 
     pub(super) fn cancel(&mut self, ticket: Ticket, now: Instant) -> Option<R> {
-        let waited = self.queue.remove(ticket, &mut self.ledger, now, &mut self.shed);
+        let waited = self
+            .queue
+            .remove(ticket, &mut self.ledger, now, &mut self.shed);
         let reply = self.ledger.close(ticket);
         debug_assert_eq!(waited, reply.is_some(), "who has a ticket waits");
         self.tally.cancelled += u64::from(waited);

@@ -1,0 +1,361 @@
+//! Watches how long a machine keeps its askers waiting, and tells others.
+//!
+//! A meter decides nothing: it turns the readings of a machine into alarms,
+//! values for a balancer, chances for a protector, and leads for a regulator.
+//! Whoever drives the machine carries them there.
+
+mod alarm;
+mod better;
+mod pie;
+mod update;
+
+use std::mem;
+use std::time::Duration;
+
+use crate::protector::Row;
+use crate::settings::{OptionError, Rule, Settings};
+use crate::time::{Instant, Lead};
+
+pub use alarm::{Overload, Underload};
+pub use better::Better;
+pub use pie::{Pie, PieSide};
+pub use update::{Entry, Update};
+
+use alarm::AlarmMeter;
+use better::BetterMeter;
+use pie::PieMeter;
+use update::UpdateMeter;
+
+/// The meters of one machine, at most one of each kind.
+///
+/// They are fed in the order of their options.
+#[derive(Debug)]
+pub struct Meters {
+    meters: Vec<Meter>,
+}
+
+/// What a machine sees of itself at one instant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reading {
+    /// How long an input waits before the machine takes it.
+    pub queue_delay: Duration,
+    /// How long the machine takes for an input.
+    pub process_delay: Duration,
+    /// What an ask would get if it was matched now: positive while asks wait,
+    /// negative while offers do.
+    pub lead: Lead,
+    /// How many inputs the machine has not taken yet.
+    pub backlog: usize,
+}
+
+/// Which meter to have, and its numbers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Options {
+    /// An alarm while inputs wait long for the machine.
+    Overload(Overload),
+    /// An alarm while the machine waits long for asks.
+    Underload(Underload),
+    /// Values by which a balancer prefers the better of two machines.
+    Better(Better),
+    /// Chances at which a protector refuses asks and offers.
+    Pie(Pie),
+    /// Leads from which regulators learn what is scarce.
+    Update(Update),
+}
+
+/// What a meter wants others to know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Raise or clear an alarm.
+    Alarm {
+        /// The name of the alarm.
+        alarm: String,
+        /// Whether it is raised.
+        set: bool,
+    },
+    /// Publish how long either side has to expect to wait here.
+    Better {
+        /// For an ask.
+        ask: Duration,
+        /// For an offer.
+        offer: Duration,
+    },
+    /// Withdraw what was published for a balancer.
+    Unrank,
+    /// Publish the row of the door in front of the machine, and count who is
+    /// admitted from zero.
+    Protect {
+        /// The row.
+        row: Row,
+    },
+    /// Withdraw the row of the door.
+    Unprotect,
+    /// Tell a regulator how long its side leads.
+    Update {
+        /// The name of the regulator.
+        regulator: String,
+        /// The lead, from the view of the side it asked for.
+        lead: Lead,
+    },
+}
+
+impl Meters {
+    /// Meters that start at `now`.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks its rule, two meters are of one kind, or two share
+    /// an alarm; then nothing is pushed to `effects`.
+    pub fn new(
+        options: Vec<Options>,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Self, OptionError> {
+        let mut meters = Self { meters: Vec::new() };
+        meters.reconfigure(options, now, effects)?;
+        Ok(meters)
+    }
+
+    /// The machine took a reading.
+    pub fn feed(&mut self, reading: &Reading, now: Instant, effects: &mut Vec<Effect>) {
+        for meter in &mut self.meters {
+            meter.feed(reading, now, effects);
+        }
+    }
+
+    /// Replace the options: all of them, or none if one is wrong.
+    ///
+    /// Kinds that are gone end, then new ones start, then the others change and
+    /// keep what they know.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new); then nothing changes.
+    pub fn reconfigure(
+        &mut self,
+        options: Vec<Options>,
+        now: Instant,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), OptionError> {
+        check(&options)?;
+        let kinds: Vec<Kind> = options.iter().map(Options::kind).collect();
+        self.meters.retain_mut(|meter| {
+            let stays = kinds.contains(&meter.kind());
+            if !stays {
+                meter.end(effects);
+            }
+            stays
+        });
+
+        let known: Vec<Kind> = self.meters.iter().map(Meter::kind).collect();
+        let (changed, added): (Vec<_>, Vec<_>) = options
+            .into_iter()
+            .partition(|options| known.contains(&options.kind()));
+        for options in added {
+            self.meters.push(Meter::new(options, now, effects));
+        }
+        for options in changed {
+            let kind = options.kind();
+            let mut of_kind = self.meters.iter_mut().filter(|meter| meter.kind() == kind);
+            let meter = of_kind.next().expect("what changes is known");
+            meter.reconfigure(options, now, effects);
+        }
+        let place = |meter: &Meter| kinds.iter().position(|kind| *kind == meter.kind());
+        self.meters.sort_by_key(place);
+        Ok(())
+    }
+
+    /// End every meter: alarms are cleared and what was published is withdrawn.
+    pub fn end(&mut self, effects: &mut Vec<Effect>) {
+        for mut meter in mem::take(&mut self.meters) {
+            meter.end(effects);
+        }
+    }
+
+    /// When the meters have to be fed even if nothing happens.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.meters.iter().map(Meter::deadline).min()?.finite()
+    }
+
+    /// Whether there is no meter, so that no reading has to be taken.
+    pub fn is_empty(&self) -> bool {
+        self.meters.is_empty()
+    }
+}
+
+impl Options {
+    /// Options from words; `kind` chooses the meter, and what is not given has
+    /// its default.
+    ///
+    /// # Errors
+    ///
+    /// If an option is missing, unknown to this kind, or breaks its rule.
+    pub fn parse(mut settings: Settings) -> Result<Self, OptionError> {
+        let kind = settings
+            .word("kind", &Kind::WORDS)?
+            .ok_or_else(|| OptionError::new("kind", Rule::Missing))?;
+        let options = match Kind::ALL[kind] {
+            Kind::Overload => Self::Overload(Overload::take(&mut settings)?),
+            Kind::Underload => Self::Underload(Underload::take(&mut settings)?),
+            Kind::Better => Self::Better(Better::take(&mut settings)?),
+            Kind::Pie => Self::Pie(Pie::take(&mut settings)?),
+            Kind::Update => Self::Update(Update::take(&mut settings)?),
+        };
+        settings.finish()?;
+        options.check()?;
+        Ok(options)
+    }
+
+    fn check(&self) -> Result<(), OptionError> {
+        match self {
+            Self::Overload(options) => options.check(),
+            Self::Underload(options) => options.check(),
+            Self::Better(options) => options.check(),
+            Self::Pie(options) => options.check(),
+            Self::Update(options) => options.check(),
+        }
+    }
+
+    fn alarm(&self) -> Option<&str> {
+        match self {
+            Self::Overload(options) => Some(&options.alarm),
+            Self::Underload(options) => Some(&options.alarm),
+            Self::Better(_) | Self::Pie(_) | Self::Update(_) => None,
+        }
+    }
+
+    const fn kind(&self) -> Kind {
+        match self {
+            Self::Overload(_) => Kind::Overload,
+            Self::Underload(_) => Kind::Underload,
+            Self::Better(_) => Kind::Better,
+            Self::Pie(_) => Kind::Pie,
+            Self::Update(_) => Kind::Update,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Overload,
+    Underload,
+    Better,
+    Pie,
+    Update,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [
+        Self::Overload,
+        Self::Underload,
+        Self::Better,
+        Self::Pie,
+        Self::Update,
+    ];
+    const WORDS: [&str; 5] = ["overload", "underload", "better", "pie", "update"];
+
+    const fn word(self) -> &'static str {
+        Self::WORDS[self as usize]
+    }
+}
+
+#[derive(Debug)]
+enum Meter {
+    Overload(AlarmMeter),
+    Underload(AlarmMeter),
+    Better(BetterMeter),
+    Pie(PieMeter),
+    Update(UpdateMeter),
+}
+
+impl Meter {
+    fn new(options: Options, now: Instant, effects: &mut Vec<Effect>) -> Self {
+        match options {
+            Options::Overload(options) => Self::Overload(AlarmMeter::new(options.watch(), effects)),
+            Options::Underload(options) => {
+                Self::Underload(AlarmMeter::new(options.watch(), effects))
+            }
+            Options::Better(options) => Self::Better(BetterMeter::new(options, now, effects)),
+            Options::Pie(options) => Self::Pie(PieMeter::new(options, now, effects)),
+            Options::Update(options) => Self::Update(UpdateMeter::new(options, now)),
+        }
+    }
+
+    fn feed(&mut self, reading: &Reading, now: Instant, effects: &mut Vec<Effect>) {
+        match self {
+            Self::Overload(meter) | Self::Underload(meter) => meter.feed(reading, now, effects),
+            Self::Better(meter) => meter.feed(reading, now, effects),
+            Self::Pie(meter) => meter.feed(reading, now, effects),
+            Self::Update(meter) => meter.feed(reading, now, effects),
+        }
+    }
+
+    fn reconfigure(&mut self, options: Options, now: Instant, effects: &mut Vec<Effect>) {
+        match (self, options) {
+            (Self::Overload(meter), Options::Overload(options)) => {
+                meter.reconfigure(options.watch(), now, effects);
+            }
+            (Self::Underload(meter), Options::Underload(options)) => {
+                meter.reconfigure(options.watch(), now, effects);
+            }
+            (Self::Better(meter), Options::Better(options)) => meter.reconfigure(options, now),
+            (Self::Pie(meter), Options::Pie(options)) => meter.reconfigure(options, now, effects),
+            (Self::Update(meter), Options::Update(options)) => meter.reconfigure(options, now),
+            _ => unreachable!("a meter stays of its kind"),
+        }
+    }
+
+    fn end(&mut self, effects: &mut Vec<Effect>) {
+        match self {
+            Self::Overload(meter) | Self::Underload(meter) => meter.end(effects),
+            Self::Better(_) => effects.push(Effect::Unrank),
+            Self::Pie(_) => effects.push(Effect::Unprotect),
+            Self::Update(_) => (),
+        }
+    }
+
+    /// When the meter has to be fed, or never.
+    fn deadline(&self) -> Instant {
+        match self {
+            Self::Overload(meter) | Self::Underload(meter) => meter.deadline(),
+            Self::Better(meter) => meter.deadline(),
+            Self::Pie(meter) => meter.deadline(),
+            Self::Update(meter) => meter.deadline(),
+        }
+    }
+
+    const fn kind(&self) -> Kind {
+        match self {
+            Self::Overload(_) => Kind::Overload,
+            Self::Underload(_) => Kind::Underload,
+            Self::Better(_) => Kind::Better,
+            Self::Pie(_) => Kind::Pie,
+            Self::Update(_) => Kind::Update,
+        }
+    }
+}
+
+/// What can go wrong with the meters of one machine together.
+fn check(options: &[Options]) -> Result<(), OptionError> {
+    for (at, one) in options.iter().enumerate() {
+        let word = one.kind().word();
+        one.check().map_err(|error| error.within(word))?;
+        for other in &options[..at] {
+            if other.kind() == one.kind() {
+                return Err(OptionError::new(word, Rule::Repeated));
+            }
+            if one.alarm().is_some() && one.alarm() == other.alarm() {
+                return Err(OptionError::new("alarm", Rule::Repeated).within(word));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A span that has to be more than zero.
+fn check_more_than_zero(option: &str, span: Duration) -> Result<(), OptionError> {
+    if span.is_zero() {
+        return Err(OptionError::new(option, Rule::Zero));
+    }
+    Ok(())
+}
