@@ -359,3 +359,168 @@ fn check_more_than_zero(option: &str, span: Duration) -> Result<(), OptionError>
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Side;
+
+    const LATE: Instant = Instant::from_nanos(3_000_000_000);
+
+    #[test]
+    fn words_become_options_with_defaults() {
+        let overload = Overload {
+            target: Duration::from_millis(5),
+            ..Overload::default()
+        };
+        let underload = Underload {
+            alarm: "bored".into(),
+            target: Lead::from_nanos(-20_000_000),
+            ..Underload::default()
+        };
+        let better = Better {
+            ask_upper: Duration::from_secs(1),
+            ..Better::default()
+        };
+        let mut pie = Pie {
+            max: Some(2000),
+            ..Pie::default()
+        };
+        pie.offer.interval = Duration::from_millis(10);
+        let entry = |regulator: &str, side, update| Entry {
+            regulator: regulator.into(),
+            side,
+            update,
+        };
+        let update = Update {
+            entries: vec![
+                entry("size", Side::Offer, Duration::from_millis(50)),
+                entry("size", Side::Ask, Entry::UPDATE),
+            ],
+            seed: 7,
+        };
+        let table = [
+            ("kind=overload target=5ms", Options::Overload(overload)),
+            (
+                "kind=underload alarm=bored target=-20ms",
+                Options::Underload(underload),
+            ),
+            ("kind=better ask_upper=1s", Options::Better(better)),
+            ("kind=pie offer.interval=10ms max=2_000", Options::Pie(pie)),
+            (
+                "kind=update entries=size:offer:50ms,size:ask seed=7",
+                Options::Update(update),
+            ),
+        ];
+        for (words, options) in table {
+            assert_eq!(parse(words), Ok(options), "{words}");
+        }
+    }
+
+    #[test]
+    fn wrong_words_name_the_option_and_the_rule() {
+        let table = [
+            ("target=5ms", "kind", Rule::Missing),
+            ("kind=bitter", "kind", Rule::NotOneOf(&Kind::WORDS)),
+            ("kind=overload interval=0", "interval", Rule::Zero),
+            ("kind=overload target=-5ms", "target", Rule::NotASpan),
+            ("kind=overload alarm=", "alarm", Rule::Empty),
+            ("kind=better update=0", "update", Rule::Zero),
+            ("kind=pie ask.interval=0", "ask.interval", Rule::Zero),
+            ("kind=pie min=2 max=1", "min", Rule::Over { bound: "max" }),
+            ("kind=update", "entries", Rule::Missing),
+            ("kind=update entries=", "entries", Rule::Empty),
+            ("kind=update entries=a:ask,a:ask", "entries", Rule::Repeated),
+            ("kind=update entries=a:ask:0", "entries.update", Rule::Zero),
+            ("kind=update entries=a", "entries.side", Rule::Missing),
+            ("kind=update entries=:ask", "entries.regulator", Rule::Empty),
+        ];
+        for (words, option, rule) in table {
+            assert_eq!(parse(words), Err(OptionError::new(option, rule)), "{words}");
+        }
+        let near = Some("ask.target");
+        let unknown = OptionError::new("ask.tarqet", Rule::Unknown { near });
+        assert_eq!(parse("kind=pie ask.tarqet=5ms"), Err(unknown));
+    }
+
+    #[test]
+    fn a_kind_and_an_alarm_stand_once() {
+        let twice = vec![Options::Better(Better::default()); 2];
+        let shared = vec![
+            Options::Overload(Overload::default()),
+            Options::Underload(Underload {
+                alarm: "overload".into(),
+                ..Underload::default()
+            }),
+        ];
+        for (options, option) in [(twice, "better"), (shared, "underload.alarm")] {
+            let mut effects = Vec::new();
+            let error = Meters::new(options, LATE, &mut effects).unwrap_err();
+            assert_eq!(error, OptionError::new(option, Rule::Repeated));
+            assert_eq!(effects, []);
+        }
+    }
+
+    #[test]
+    fn a_change_that_fails_says_why_and_leaves_every_meter_as_it_was() {
+        let mut effects = Vec::new();
+        let options = vec![Options::Better(Better::default())];
+        let mut meters = Meters::new(options, LATE, &mut effects).unwrap();
+        let zero = Pie {
+            update: Duration::ZERO,
+            ..Pie::default()
+        };
+        effects.clear();
+        let wrong = vec![Options::Pie(zero)];
+        let error = meters.reconfigure(wrong, LATE, &mut effects).unwrap_err();
+        assert_eq!(error, OptionError::new("pie.update", Rule::Zero));
+        assert_eq!(effects, []);
+        assert_eq!(meters.deadline(), Some(LATE));
+    }
+
+    #[test]
+    fn the_first_deadline_stands_until_the_meter_is_fed() {
+        let update = Better::default().update;
+        let better = Options::Better(Better::default());
+        let overload = Options::Overload(Overload::default());
+        let mut effects = Vec::new();
+        let mut meters = Meters::new(vec![better.clone()], LATE, &mut effects).unwrap();
+        meters
+            .reconfigure(vec![better, overload], LATE, &mut effects)
+            .unwrap();
+        assert_eq!(meters.deadline(), Some(LATE));
+        meters.feed(&Reading::default(), LATE, &mut effects);
+        assert_eq!(meters.deadline(), Some(LATE + update));
+    }
+
+    #[test]
+    fn the_end_clears_a_raised_alarm_and_withdraws_what_was_published() {
+        let options = vec![
+            Options::Overload(Overload::default()),
+            Options::Underload(Underload::default()),
+            Options::Better(Better::default()),
+            Options::Pie(Pie::default()),
+        ];
+        let slow = Reading {
+            queue_delay: Duration::from_secs(1),
+            ..Reading::default()
+        };
+        let mut effects = Vec::new();
+        let mut meters = Meters::new(options, Instant::START, &mut effects).unwrap();
+        meters.feed(&slow, Instant::START, &mut effects);
+        meters.feed(&slow, LATE, &mut effects);
+        effects.clear();
+        meters.end(&mut effects);
+        let cleared = Effect::Alarm {
+            alarm: "overload".into(),
+            set: false,
+        };
+        assert_eq!(effects, [cleared, Effect::Unrank, Effect::Unprotect]);
+        assert!(meters.is_empty());
+        assert_eq!(meters.deadline(), None);
+    }
+
+    fn parse(words: &str) -> Result<Options, OptionError> {
+        Options::parse(Settings::parse(words)?)
+    }
+}

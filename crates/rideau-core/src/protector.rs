@@ -164,7 +164,8 @@ mod tests {
         assert_eq!(door.come(Side::Offer, u64::MAX), Err(Refusal::Closed));
     }
 
-    /// Three come and two go in, so 9 of 7 remain; sbroker counted 10.
+    /// To the 7 on their way come two of three more: 9. sbroker counted the
+    /// refused one as well, and had 10.
     #[test]
     fn refused_attempts_are_not_counted_as_admitted() {
         let mut door = Door::new(Row {

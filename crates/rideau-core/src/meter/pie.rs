@@ -325,6 +325,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn probes_come_with_corrections_and_not_with_the_readings_they_cause() {
+        let mut meter = PieMeter::new(Pie::default(), Instant::START, &mut Vec::new());
+        let mut probes = |millis: u64| {
+            let mut effects = Vec::new();
+            let now = Instant::from_nanos(millis * 1_000_000);
+            meter.feed(&Reading::default(), now, &mut effects);
+            match effects[..] {
+                [Effect::Protect { row }] => row.probes,
+                _ => panic!("{effects:?} is not one row"),
+            }
+        };
+        assert_eq!([0, 1, 99, 100, 101].map(&mut probes), [1, 0, 0, 1, 0]);
+    }
+
     fn corrected(probability: f64, last: u64, waited: u64) -> f64 {
         let mut controller = Controller::new(PieSide::default());
         controller.probability = probability;

@@ -3,3 +3,13 @@
 
 mod meters;
 mod protector;
+
+use proptest::test_runner::Config;
+
+/// So many cases, of which a failing one is printed and not kept in a file.
+fn cases(cases: u32) -> Config {
+    Config {
+        failure_persistence: None,
+        ..Config::with_cases(cases)
+    }
+}

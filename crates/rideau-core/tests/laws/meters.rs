@@ -16,7 +16,7 @@ use rideau_core::protector::{Chance, Row};
 use rideau_core::{Instant, Lead, Rng, Side};
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+    #![proptest_config(crate::cases(5_000))]
 
     #[test]
     fn alarms_follow_the_model_of_hysteresis(script in script(alarm())) {
@@ -30,6 +30,11 @@ proptest! {
 
     #[test]
     fn chances_follow_the_model_of_the_controller(script in script(pie())) {
+        run(script, PieModel::new, PieModel::feed, PieModel::change)?;
+    }
+
+    #[test]
+    fn chances_follow_the_model_through_load_and_calm(script in waves(pie())) {
         run(script, PieModel::new, PieModel::feed, PieModel::change)?;
     }
 
@@ -545,6 +550,34 @@ impl Apart {
         let next = deadlines.min().map(Instant::as_nanos);
         Foreseen { effects, next }
     }
+}
+
+/// Stretches of the same reading, long enough for a chance to settle.
+fn waves(options: impl Strategy<Value = Vec<Options>> + Clone) -> impl Strategy<Value = Script> {
+    let seconds = 0.0..1.5_f64;
+    let wait = prop_oneof![
+        Just(0.0),
+        seconds.clone(),
+        seconds.prop_map(|wait| wait / 20.0)
+    ];
+    let wave = (
+        wait,
+        1_usize..60,
+        prop::option::weighted(0.1, options.clone()),
+    );
+    let waves = prop::collection::vec(wave, 1..8);
+    (options, waves).prop_map(|(options, waves)| {
+        let mut events = Vec::new();
+        for (wait, len, change) in waves {
+            let reading = Reading {
+                queue_delay: Duration::from_secs_f64(wait),
+                ..Reading::default()
+            };
+            events.extend(vec![(Step::Due(0), Event::Feed(reading)); len]);
+            events.extend(change.map(|options| (Step::By(1), Event::Change(options))));
+        }
+        Script { options, events }
+    })
 }
 
 fn script(options: impl Strategy<Value = Vec<Options>> + Clone) -> impl Strategy<Value = Script> {

@@ -5,7 +5,7 @@ use rideau_core::Side;
 use rideau_core::protector::{Chance, Refusal, Row};
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+    #![proptest_config(crate::cases(5_000))]
 
     #[test]
     fn a_door_admits_whom_the_numbers_allow(row in row(), comers in comers()) {
