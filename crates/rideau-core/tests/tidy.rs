@@ -39,6 +39,8 @@ const WORDS: &[&str] = &[
     "histogram",
     "ids",
     "ledger",
+    "machine",
+    "protector",
     "refusal",
     "rng",
     "settings",

@@ -145,8 +145,8 @@ fn a_change_applies_to_both_queues_and_keeps_everybody() {
         "
          0 ask a
          1 ask b
-         2 change asks kind=timeout timeout=10ms; offers kind=timeout timeout=20ms   | asks 2 next 10
-         3 change asks kind=timeout timeout=0 min=2 max=1; offers kind=never -> asks.min breaks a rule
+         2 change asks kind=timeout timeout=10ms; offers kind=timeout timeout=20ms | next 10
+         3 change asks kind=never min=2 max=1; offers kind=never -> asks.min breaks a rule
         10 wait -> a shed timeout 10
         10 offer x -> x meets b -9 0, b meets x 9 9
         11 offer y
