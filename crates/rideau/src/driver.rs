@@ -1,0 +1,181 @@
+//! Runs any machine: one lock, one clock, one timer task.
+//!
+//! A step takes the lock, reads the clock, lets the machine decide, hands its
+//! effects on in the order of decisions, and wakes whom they concern after the
+//! lock is released.
+
+use std::hint;
+
+use rideau_core::{Instant, Machine};
+
+use crate::after::After;
+use crate::bell::Bell;
+use crate::clock::Clock;
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
+
+/// Carries a machine's effects out.
+pub(crate) trait Shell<M: Machine>: Send + Sync + 'static {
+    /// Carry one effect out. The driver's lock is held: what could wait, wake or
+    /// call back goes into `after`.
+    fn perform(&self, effect: M::Effect, after: &mut After);
+}
+
+/// A machine, its shell, and the time that moves it on.
+pub(crate) struct Driver<M: Machine, S> {
+    inner: Mutex<Inner<M>>,
+    shell: S,
+    clock: Clock,
+    bell: Arc<Bell>,
+}
+
+struct Inner<M: Machine> {
+    machine: M,
+    effects: Vec<M::Effect>,
+    /// The latest `now` that the machine was given: time never runs backwards.
+    last: Instant,
+    /// When the timer task will look without being rung for.
+    armed: Instant,
+}
+
+/// What one step works with.
+pub(crate) struct Step<'a, M: Machine> {
+    pub(crate) machine: &'a mut M,
+    pub(crate) effects: &'a mut Vec<M::Effect>,
+    pub(crate) after: &'a mut After,
+    /// When the caller came, before it waited for the lock.
+    pub(crate) sent: Instant,
+    pub(crate) now: Instant,
+}
+
+/// How often to look for the lock before sleeping on it: sections are shorter
+/// than going to sleep.
+const SPINS: u32 = 200;
+
+impl<M, S> Driver<M, S>
+where
+    M: Machine<Effect: Send> + Send + 'static,
+    S: Shell<M>,
+{
+    /// Run a machine; the first effects are those of its start.
+    pub(crate) fn start(machine: M, effects: Vec<M::Effect>, shell: S, clock: Clock) -> Arc<Self> {
+        let driver = Arc::new(Self {
+            inner: Mutex::new(Inner {
+                machine,
+                effects,
+                last: Instant::START,
+                armed: Instant::NEVER,
+            }),
+            shell,
+            clock,
+            bell: Arc::new(Bell::new()),
+        });
+        driver.step(|_| ());
+        Bell::keep_deadlines(&driver, &driver.bell);
+        driver
+    }
+
+    pub(crate) fn shell(&self) -> &S {
+        &self.shell
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Let the machine decide something, and carry out what it decides.
+    pub(crate) fn step<T>(&self, decide: impl FnOnce(&mut Step<'_, M>) -> T) -> T {
+        let mut after = After::default();
+        let (mut inner, sent) = self.enter();
+        let (result, rings) = self.decide(&mut inner, sent, &mut after, decide);
+        drop(inner);
+        if rings {
+            self.bell.ring();
+        }
+        after.run();
+        result
+    }
+
+    /// Do what is due, and say when to look again.
+    pub(crate) fn advance(&self) -> Option<Instant> {
+        let mut after = After::default();
+        let (mut inner, sent) = self.enter();
+        // Whatever is due then need not ring for the task that is here now.
+        inner.armed = Instant::START;
+        self.decide(&mut inner, sent, &mut after, |step| {
+            while step.machine.deadline().is_some_and(|due| due <= step.now) {
+                step.machine.advance(step.now, step.effects);
+            }
+        });
+        let due = inner.machine.deadline();
+        inner.armed = due.unwrap_or(Instant::NEVER);
+        drop(inner);
+        after.run();
+        due
+    }
+
+    /// Look at the machine without changing it.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&M, Instant) -> T) -> T {
+        let (inner, _) = self.enter();
+        look(&inner.machine, inner.last)
+    }
+
+    fn decide<T>(
+        &self,
+        inner: &mut Inner<M>,
+        sent: Instant,
+        after: &mut After,
+        decide: impl FnOnce(&mut Step<'_, M>) -> T,
+    ) -> (T, bool) {
+        let Inner {
+            machine,
+            effects,
+            last: now,
+            armed,
+        } = inner;
+        let result = decide(&mut Step {
+            machine,
+            effects,
+            after,
+            sent,
+            now: *now,
+        });
+        for effect in effects.drain(..) {
+            self.shell.perform(effect, after);
+        }
+        let sooner = machine.deadline().filter(|due| due < armed);
+        if let Some(due) = sooner {
+            *armed = due;
+        }
+        (result, sooner.is_some())
+    }
+
+    /// Take the lock and read the clock in it. One reading does if the lock was
+    /// free: then the caller came now.
+    fn enter(&self) -> (MutexGuard<'_, Inner<M>>, Instant) {
+        if let Ok(mut inner) = self.inner.try_lock() {
+            inner.last = self.clock.now().max(inner.last);
+            let now = inner.last;
+            return (inner, now);
+        }
+        let sent = self.clock.now();
+        let mut inner = self.lock();
+        inner.last = self.clock.now().max(inner.last);
+        (inner, sent)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<M>> {
+        for _ in 0..SPINS {
+            hint::spin_loop();
+            if let Ok(inner) = self.inner.try_lock() {
+                return inner;
+            }
+        }
+        lock(&self.inner)
+    }
+}
+
+impl<M: Machine, S> Drop for Driver<M, S> {
+    fn drop(&mut self) {
+        self.bell.ring();
+    }
+}
