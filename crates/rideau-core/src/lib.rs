@@ -8,6 +8,7 @@ mod ids;
 mod rng;
 mod settings;
 mod time;
+pub mod valve;
 
 pub use ids::{Flow, Tag, Ticket};
 pub use rng::Rng;
