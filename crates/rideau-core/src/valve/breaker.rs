@@ -91,7 +91,7 @@ impl Breaker {
         check_not_zero("failures", self.failures == 0)?;
         check_not_zero("pause", self.pause.is_zero())?;
         check_not_zero("probes", self.probes == 0)?;
-        let rule = if !(1..=WINDOW_MAX).contains(&self.window) {
+        let (option, rule) = if !(1..=WINDOW_MAX).contains(&self.window) {
             let (least, most) = (1, u64::from(WINDOW_MAX));
             ("window", Rule::Outside { least, most })
         } else if self.failures > self.window {
@@ -101,7 +101,7 @@ impl Breaker {
         } else {
             return Ok(());
         };
-        Err(OptionError::new(rule.0, rule.1))
+        Err(OptionError::new(option, rule))
     }
 }
 

@@ -195,6 +195,36 @@ mod tests {
     }
 
     #[test]
+    fn an_episode_is_long_over_after_eight_intervals() {
+        // The next opening would have been at 378.445704.
+        for (start, first, second) in [
+            ("1078.445703", "1178.445703", "1249.156381"),
+            ("1078.445704", "1178.445704", "1278.445704"),
+        ] {
+            check(
+                "kind=codel target=0 interval=100ms",
+                &format!(
+                    "
+                       0 update -1    -> closed
+                     100 ask          -> 100, closed
+                     200 update -1    -> open
+                     200 ask          -> 200, closed
+                     300 update -1    -> open
+                     300 ask          -> 270.710678, closed
+                     400 update -1    -> open
+                     400 ask          -> 328.445704, closed
+                     401 update 0     -> closed
+                     {start} update -1 -> closed
+                     {first} ask      -> {first}, closed
+                    1300 update -1    -> open
+                    1300 ask          -> {second}, closed
+                    "
+                ),
+            );
+        }
+    }
+
+    #[test]
     fn an_episode_long_over_is_forgotten() {
         check(
             "kind=codel target=0 interval=100ms",

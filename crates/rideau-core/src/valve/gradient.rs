@@ -198,6 +198,35 @@ mod tests {
     }
 
     #[test]
+    fn the_limit_falls_by_a_fifth_of_half_at_most() {
+        let options = Gradient {
+            min: 1,
+            initial: 100,
+            ..Gradient::default()
+        };
+        let mut law = Law::new(options);
+        learn(&mut law, 100, 1);
+        learn(&mut law, 1, 1_000);
+        assert_eq!(law.bounds().max, 92, "0.9 * 100 + 0.2 * 10");
+        learn(&mut law, 1, 1_000);
+        assert_eq!(law.bounds().max, 84, "0.9 * 92 + 0.2 * 9.59");
+    }
+
+    #[test]
+    fn slow_times_are_soon_forgotten() {
+        let options = Gradient {
+            initial: 100,
+            ..Gradient::default()
+        };
+        let mut law = Law::new(options);
+        learn(&mut law, 100, 1_000);
+        learn(&mut law, 40, 1);
+        assert_eq!(law.bounds().max, 100);
+        learn(&mut law, 10, 500);
+        assert!(law.bounds().max < 100, "500 ms are slow again");
+    }
+
+    #[test]
     fn other_bounds_take_the_limit_along() {
         check(
             "kind=gradient min=1 max=9 initial=9",

@@ -52,6 +52,11 @@ proptest! {
     }
 
     #[test]
+    fn the_codel_valve_is_its_model_in_long_episodes(case in inputs::codel_episodes()) {
+        agree(case);
+    }
+
+    #[test]
     fn the_rate_valve_is_its_model(case in inputs::case(inputs::rate())) {
         agree(case);
     }
@@ -63,6 +68,11 @@ proptest! {
 
     #[test]
     fn the_gradient_valve_is_its_model(case in inputs::case(inputs::gradient())) {
+        agree(case);
+    }
+
+    #[test]
+    fn the_gradient_valve_is_its_model_for_many_samples(case in inputs::gradient_samples()) {
         agree(case);
     }
 
@@ -115,10 +125,8 @@ impl Run {
         let (now, size) = (self.now, self.leases.len());
         match step.input {
             Input::Ask if self.valve.is_open(now) => {
-                assert_eq!(
-                    Some(self.valve.open_time().unwrap()),
-                    Some(self.valve.ask(now))
-                );
+                let open_time = self.valve.open_time();
+                assert_eq!(Some(self.valve.ask(now)), open_time);
                 self.leases.push(now);
             }
             Input::Renew(which) if size > 0 => match self.valve.renew(now) {

@@ -55,6 +55,41 @@ pub(crate) fn steps(options: impl Strategy<Value = Options>) -> impl Strategy<Va
     prop::collection::vec(step, 1..60)
 }
 
+/// Leads that are mostly small and openings that are mostly used, so that
+/// episodes grow long.
+pub(crate) fn codel_episodes() -> impl Strategy<Value = (Options, usize, Vec<Step>)> {
+    let options = (100..1_000_u64).prop_map(|interval| {
+        Options::CoDel(CoDel {
+            target: Lead::ZERO,
+            interval: Duration::from_nanos(interval),
+            ..CoDel::default()
+        })
+    });
+    let pause = prop_oneof![
+        4 => (0..2_u64).prop_map(Pause::ToOpening),
+        4 => (0..300_u64).prop_map(Pause::Span),
+        1 => (0..10_000_u64).prop_map(Pause::Span),
+    ];
+    let input = prop_oneof![
+        8 => Just(Input::Ask),
+        8 => Just(Input::Update(Lead::from_nanos(-1))),
+        1 => Just(Input::Update(Lead::ZERO)),
+    ];
+    let step = (pause, input).prop_map(|(pause, input)| Step { pause, input });
+    (options, Just(0), prop::collection::vec(step, 1..120))
+}
+
+/// Many leases that end well, held for times of every magnitude.
+pub(crate) fn gradient_samples() -> impl Strategy<Value = (Options, usize, Vec<Step>)> {
+    let input = prop_oneof![
+        Just(Input::Ask),
+        any::<Index>().prop_map(|which| Input::Release(which, true)),
+    ];
+    let pause = nanos().prop_map(Pause::Span);
+    let step = (pause, input).prop_map(|(pause, input)| Step { pause, input });
+    (gradient(), 0..60_usize, prop::collection::vec(step, 1..120))
+}
+
 /// Every kind, alone or in a list.
 pub(crate) fn options() -> impl Strategy<Value = Options> + Clone {
     let one = prop_oneof![open(), relative(), codel(), rate(), breaker(), gradient()].boxed();
