@@ -18,6 +18,7 @@ mod refusal;
 mod rng;
 mod settings;
 mod time;
+pub mod valve;
 
 pub use histogram::Histogram;
 pub use ids::{Flow, Side, Tag, Ticket};

@@ -54,6 +54,8 @@ pub enum Rule {
     NotOneOf(&'static [&'static str]),
     /// A hash of a hash spreads flows no further.
     NestedHash,
+    /// A list within a list combines nothing that one list would not.
+    NestedList,
     /// The same thing is named twice in one list.
     Repeated,
     /// It takes part in a list that must not be empty.
@@ -99,6 +101,7 @@ impl fmt::Display for OptionError {
             Rule::NotANumber => f.write_str("is not a whole number that fits"),
             Rule::NotOneOf(words) => write!(f, "has to be one of {}", words.join(", ")),
             Rule::NestedHash => f.write_str("hashes a hash; hash the flow once"),
+            Rule::NestedList => f.write_str("is a list within a list; write one list"),
             Rule::Repeated => f.write_str("names the same thing twice; keep one"),
             Rule::Empty => f.write_str("is empty; name at least one"),
         }
@@ -241,6 +244,25 @@ impl Settings {
             .transpose()
     }
 
+    /// Take the settings of one part of a larger whole, if there are any:
+    /// `ask.target` becomes `target` of the part `ask`.
+    pub fn part(&mut self, name: &str) -> Option<Self> {
+        let inner = |option: &str| Some(option.strip_prefix(name)?.strip_prefix('.')?.to_owned());
+        let mut part = Self {
+            pairs: Vec::new(),
+            known: Vec::new(),
+        };
+        self.pairs
+            .retain_mut(|(option, value)| match inner(option) {
+                Some(option) => {
+                    part.pairs.push((option, std::mem::take(value)));
+                    false
+                }
+                None => true,
+            });
+        (!part.pairs.is_empty()).then_some(part)
+    }
+
     /// The end: everything has to be taken by now.
     ///
     /// # Errors
@@ -347,6 +369,25 @@ mod tests {
             error.to_string(),
             "option `tarqet` is not known here; did you mean `target`?"
         );
+    }
+
+    #[test]
+    fn a_lead_may_be_negative() {
+        let mut settings = Settings::parse("a=-10ms b=1.5us c=--1s").unwrap();
+        assert_eq!(settings.lead("a"), Ok(Some(Lead::from_nanos(-10_000_000))));
+        assert_eq!(settings.lead("b"), Ok(Some(Lead::from_nanos(1_500))));
+        let error = OptionError::new("c", Rule::NotASpan);
+        assert_eq!(settings.lead("c"), Err(error));
+    }
+
+    #[test]
+    fn a_part_takes_what_bears_its_name() {
+        let mut settings = Settings::parse("ask.max=1 max=2 asked.max=3").unwrap();
+        let mut ask = settings.part("ask").unwrap();
+        assert_eq!(ask.number("max"), Ok(Some(1)));
+        assert_eq!(ask.finish(), Ok(()));
+        assert!(settings.part("ask").is_none());
+        assert_eq!(settings.number("max"), Ok(Some(2)));
     }
 
     #[test]

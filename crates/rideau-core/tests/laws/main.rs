@@ -3,6 +3,7 @@
 
 mod meters;
 mod protector;
+mod valves;
 
 use proptest::test_runner::Config;
 
