@@ -208,17 +208,24 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         ticket
     }
 
-    /// Whoever holds this ticket does not want to wait any longer. None if it
-    /// does not wait: it has been answered.
+    /// Whoever holds this ticket is not to wait any longer. The refusal is for
+    /// one that did not ask for this itself. None if it does not wait: it has
+    /// been answered.
     pub fn cancel(
         &mut self,
         ticket: Ticket,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
-    ) -> Option<Gone<A, O>> {
+    ) -> Option<(Gone<A, O>, Refusal)> {
         let gone = match side_of(ticket) {
-            Side::Ask => self.asks.cancel(ticket, now).map(Gone::Ask),
-            Side::Offer => self.offers.cancel(ticket, now).map(Gone::Offer),
+            Side::Ask => {
+                let gone = self.asks.cancel(ticket, now);
+                gone.map(|(ask, refusal)| (Gone::Ask(ask), refusal))
+            }
+            Side::Offer => {
+                let gone = self.offers.cancel(ticket, now);
+                gone.map(|(offer, refusal)| (Gone::Offer(offer), refusal))
+            }
         };
         self.finish(now, now, effects);
         gone
@@ -230,7 +237,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         tag: Tag,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
-    ) -> Vec<Gone<A, O>> {
+    ) -> Vec<(Gone<A, O>, Refusal)> {
         let mut gone = Vec::new();
         while let Some(ticket) = self.asks.newest(tag).or_else(|| self.offers.newest(tag)) {
             gone.extend(self.cancel(ticket, now, effects));

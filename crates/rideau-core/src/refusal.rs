@@ -25,13 +25,15 @@ pub enum Reason {
     Busy,
     /// The protector turned it away before it could wait.
     Protected,
+    /// Somebody cancelled it.
+    Cancelled,
     /// The place is closing.
     Closed,
 }
 
 impl Reason {
     /// Every reason, in the order of [`index`](Self::index).
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Full,
         Self::Timeout,
         Self::CoDel,
@@ -41,6 +43,7 @@ impl Reason {
         Self::Deadline,
         Self::Busy,
         Self::Protected,
+        Self::Cancelled,
         Self::Closed,
     ];
 
@@ -61,6 +64,7 @@ impl Reason {
             Self::Deadline => "deadline",
             Self::Busy => "busy",
             Self::Protected => "protected",
+            Self::Cancelled => "cancelled",
             Self::Closed => "closed",
         }
     }
@@ -78,6 +82,7 @@ impl fmt::Display for Reason {
             Self::Deadline => "its own deadline came",
             Self::Busy => "nothing was there at once",
             Self::Protected => "the protector turned it away",
+            Self::Cancelled => "somebody cancelled it",
             Self::Closed => "the place is closing",
         })
     }

@@ -1,5 +1,6 @@
 //! Wakes the timer task when a deadline moves closer.
 
+use std::sync::{Arc, Weak};
 use std::thread;
 
 use rideau_core::Machine;
@@ -7,7 +8,7 @@ use tokio::runtime;
 use tokio::sync::Notify;
 
 use crate::driver::{Driver, Shell};
-use crate::sync::{Arc, Weak};
+
 
 /// What the timer task sleeps on between deadlines.
 #[derive(Debug)]

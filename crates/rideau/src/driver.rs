@@ -5,13 +5,14 @@
 //! lock is released.
 
 use std::hint;
+use std::sync::Arc;
 
 use rideau_core::{Instant, Machine};
 
 use crate::after::After;
 use crate::bell::Bell;
 use crate::clock::Clock;
-use crate::sync::{Arc, Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// Carries a machine's effects out.
 pub(crate) trait Shell<M: Machine>: Send + Sync + 'static {

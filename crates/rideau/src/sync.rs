@@ -1,20 +1,16 @@
 //! The primitives that loom replaces when it explores our interleavings.
 
-#[cfg(not(rideau_loom))]
-pub(crate) use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, Weak,
-    atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering},
-};
+use std::sync::PoisonError;
 
 #[cfg(rideau_loom)]
 pub(crate) use loom::sync::{
-    Arc, Mutex, MutexGuard,
+    Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU8, Ordering},
 };
-#[cfg(rideau_loom)]
+#[cfg(not(rideau_loom))]
 pub(crate) use std::sync::{
-    PoisonError, Weak,
-    atomic::{AtomicU32, AtomicU64},
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU8, Ordering},
 };
 
 /// Lock, whatever happened to the last who held it: every section leaves what

@@ -101,6 +101,7 @@ fn advice<A: Reply, O: Reply>(reason: Reason, asks: &Party<A>, offers: &Party<O>
             "{few} The protector turns asks away while those that got in wait too long; it opens \
              by itself when they do not."
         ),
+        Reason::Cancelled => "Nothing: somebody withdrew these asks on purpose.".into(),
         Reason::Closed => "The broker is closing: ask another one.".into(),
     }
 }

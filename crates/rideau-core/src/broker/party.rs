@@ -183,15 +183,15 @@ impl<R: Reply> Party<R> {
         waited
     }
 
-    pub(super) fn cancel(&mut self, ticket: Ticket, now: Instant) -> Option<R> {
-        let waited = self
-            .queue
+    pub(super) fn cancel(&mut self, ticket: Ticket, now: Instant) -> Option<(R, Refusal)> {
+        let sent = self.ledger.is_open(ticket).then(|| self.ledger.sent(ticket));
+        self.queue
             .remove(ticket, &mut self.ledger, now, &mut self.shed);
         let reply = self.ledger.close(ticket);
-        debug_assert_eq!(waited, reply.is_some(), "who has a ticket waits");
-        self.tally.cancelled += u64::from(waited);
+        self.tally.cancelled += u64::from(reply.is_some());
         self.end_shed(now);
-        reply
+        let refusal = self.queue.refusal(Reason::Cancelled, sent?, now);
+        reply.map(|reply| (reply, refusal))
     }
 
     pub(super) fn advance(&mut self, now: Instant) {

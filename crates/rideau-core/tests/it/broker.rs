@@ -296,7 +296,7 @@ impl Room {
                     .collect()
             }
         };
-        let left = |gone: Gone<Name, Name>| match gone {
+        let left = |(gone, _): (Gone<Name, Name>, Refusal)| match gone {
             Gone::Ask(who) | Gone::Offer(who) => format!("{} left", who.0),
         };
         let mut outcomes: Vec<_> = gone.into_iter().map(left).collect();

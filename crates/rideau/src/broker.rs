@@ -1,0 +1,313 @@
+//! Matches clients that ask with workers that offer themselves.
+//!
+//! The handle of the core's broker. A wait is a future whose drop cancels it;
+//! a match hands each party the other as a [`Peer`].
+
+mod role;
+mod wait;
+
+use std::fmt;
+use std::sync::Arc;
+
+use rideau_core::broker::{self as core, Gone, Options, Stats};
+use rideau_core::{Instant, OptionError, Refusal, Side, Tag, Ticket};
+
+use crate::after::After;
+use crate::clock::Clock;
+use crate::driver::{Driver, Shell};
+use crate::peer::Match;
+use crate::signals::{Rank, Signals, seed};
+use crate::terms::Terms;
+use crate::thread::block_on;
+use role::{AskRole, Effect, Machine, OfferRole};
+use wait::{Wait, come};
+
+/// A place where those who ask meet those who offer themselves. `A` is what an
+/// ask brings, `O` what an offer brings; each party receives the other's.
+///
+/// Clones are the same broker. When the last is gone the broker closes.
+pub struct Broker<A: Send + 'static, O: Send + 'static> {
+    driver: Arc<BrokerDriver<A, O>>,
+}
+
+/// A no, with what the refused had brought.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Refused<V> {
+    /// Why, after how long, how many wait, and when to ask again.
+    pub refusal: Refusal,
+    /// What the refused had brought.
+    pub value: V,
+}
+
+/// An ask under way: the ticket now, the answer later. Dropping it cancels.
+pub struct Asking<A: Send + 'static, O: Send + 'static>(OwnedWait<AskRole, A, O>);
+
+/// An offer under way: the ticket now, the answer later. Dropping it cancels.
+pub struct Offering<A: Send + 'static, O: Send + 'static>(OwnedWait<OfferRole, A, O>);
+
+/// An answer if there was one at once, else the wait for it.
+#[derive(Debug)]
+pub enum Now<T, W> {
+    /// The answer.
+    Answered(T),
+    /// It has to be waited for.
+    Waiting(W),
+}
+
+type BrokerDriver<A, O> = Driver<Machine<A, O>, Desk>;
+type OwnedWait<R, A, O> = Wait<Arc<BrokerDriver<A, O>>, R, A, O>;
+type Answer<V, W> = Result<Match<W>, Refused<V>>;
+
+impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
+    /// Open a broker. Within a tokio runtime its timer is a task there,
+    /// otherwise a thread.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn new(options: Options) -> Result<Self, OptionError> {
+        let mut effects = Vec::new();
+        let machine = core::Broker::new(options, Instant::START, &mut effects)?;
+        let clock = Clock::start();
+        let desk = Desk(Signals::new(seed()));
+        let driver = Driver::start(machine, effects, desk, clock);
+        Ok(Self { driver })
+    }
+
+    /// Ask for a worker, and wait for one.
+    ///
+    /// # Errors
+    ///
+    /// A refusal, if the ask was turned away or shed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the place up. If a worker was just assigned,
+    /// it learns that this party went away.
+    pub fn ask(&self, value: A) -> impl Future<Output = Answer<A, O>> + Send + '_ {
+        self.ask_on(value, Terms::default())
+    }
+
+    /// As [`ask`](Self::ask), on given terms.
+    pub fn ask_on(
+        &self,
+        value: A,
+        terms: Terms,
+    ) -> impl Future<Output = Answer<A, O>> + Send + '_ {
+        Wait::<_, AskRole, A, O>::new(&*self.driver, value, terms)
+    }
+
+    /// Offer oneself, and wait for a client.
+    ///
+    /// # Errors
+    ///
+    /// A refusal, if the offer was turned away or shed.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`ask`](Self::ask).
+    pub fn offer(&self, value: O) -> impl Future<Output = Answer<O, A>> + Send + '_ {
+        self.offer_on(value, Terms::default())
+    }
+
+    /// As [`offer`](Self::offer), on given terms.
+    pub fn offer_on(
+        &self,
+        value: O,
+        terms: Terms,
+    ) -> impl Future<Output = Answer<O, A>> + Send + '_ {
+        Wait::<_, OfferRole, A, O>::new(&*self.driver, value, terms)
+    }
+
+    /// Ask for a worker that waits already; never wait.
+    ///
+    /// # Errors
+    ///
+    /// A refusal, if nobody offers itself.
+    pub fn try_ask(&self, value: A) -> Answer<A, O> {
+        come::<AskRole, A, O>(&self.driver, value, &Terms::default(), false, None).at_once()
+    }
+
+    /// Offer oneself to a client that waits already; never wait.
+    ///
+    /// # Errors
+    ///
+    /// A refusal, if nobody asks.
+    pub fn try_offer(&self, value: O) -> Answer<O, A> {
+        come::<OfferRole, A, O>(&self.driver, value, &Terms::default(), false, None).at_once()
+    }
+
+    /// Ask on a plain thread, which sleeps until there is an answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Self::ask).
+    pub fn ask_blocking(&self, value: A, terms: Terms) -> Answer<A, O> {
+        block_on(self.ask_on(value, terms))
+    }
+
+    /// Offer oneself on a plain thread, which sleeps until there is an answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`offer`](Self::offer).
+    pub fn offer_blocking(&self, value: O, terms: Terms) -> Answer<O, A> {
+        block_on(self.offer_on(value, terms))
+    }
+
+    /// Take a place among those who ask; the answer can be awaited later.
+    pub fn begin_ask(&self, value: A, terms: Terms) -> Asking<A, O> {
+        Asking(Wait::begin(Arc::clone(&self.driver), value, terms))
+    }
+
+    /// Take a place among those who offer; the answer can be awaited later.
+    pub fn begin_offer(&self, value: O, terms: Terms) -> Offering<A, O> {
+        Offering(Wait::begin(Arc::clone(&self.driver), value, terms))
+    }
+
+    /// Ask: the answer if there is one at once, else the wait for it.
+    pub fn ask_now(&self, value: A, terms: Terms) -> Now<Answer<A, O>, Asking<A, O>> {
+        let mut asking = self.begin_ask(value, terms);
+        match asking.0.answered() {
+            Some(answer) => Now::Answered(answer),
+            None => Now::Waiting(asking),
+        }
+    }
+
+    /// Offer: the answer if there is one at once, else the wait for it.
+    pub fn offer_now(&self, value: O, terms: Terms) -> Now<Answer<O, A>, Offering<A, O>> {
+        let mut offering = self.begin_offer(value, terms);
+        match offering.0.answered() {
+            Some(answer) => Now::Answered(answer),
+            None => Now::Waiting(offering),
+        }
+    }
+
+    /// Refuse, as cancelled, all that wait with this tag. Says how many.
+    pub fn cancel_tag(&self, tag: Tag) -> usize {
+        self.driver.step(|step| {
+            let gone = step.machine.cancel_tag(tag, step.now, step.effects);
+            let count = gone.len();
+            gone.into_iter().for_each(|gone| role::refuse(gone, step.after));
+            count
+        })
+    }
+
+    /// Cancel one that waits, by its ticket. False if it does not wait.
+    pub fn cancel(&self, ticket: Ticket) -> bool {
+        self.driver.step(|step| {
+            let gone = step.machine.cancel(ticket, step.now, step.effects);
+            gone.map(|gone| role::refuse(gone, step.after)).is_some()
+        })
+    }
+
+    /// How many wait on a side.
+    pub fn len(&self, side: Side) -> usize {
+        self.driver.look(|machine, _| machine.len(side))
+    }
+
+    /// Nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.driver.look(|machine, _| machine.is_empty())
+    }
+
+    /// The broker's numbers.
+    pub fn stats(&self) -> Stats {
+        self.driver.look(core::Broker::stats)
+    }
+
+    /// Why the last asks were shed and what would help, in plain words.
+    pub fn explain(&self) -> String {
+        self.driver.look(|machine, _| machine.explain())
+    }
+
+    /// Alarms that the meters have raised.
+    pub fn alarms(&self) -> Vec<String> {
+        self.driver.shell().0.alarms()
+    }
+
+    /// The waits to expect here, as a balancer compares them; published by a
+    /// `better` meter.
+    pub fn rank(&self) -> Arc<Rank> {
+        Arc::clone(self.driver.shell().0.rank())
+    }
+
+    /// How the broker is set up.
+    pub fn options(&self) -> Options {
+        self.driver.look(|machine, _| machine.options())
+    }
+
+    /// Change everything at once; all who wait keep their places.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule; then nothing has changed.
+    pub fn reconfigure(&self, options: Options) -> Result<(), OptionError> {
+        self.driver.step(|step| step.machine.reconfigure(options, step.now, step.effects))
+    }
+
+    /// Answer everybody who waits, and from now on refuse whoever comes.
+    pub fn close(&self) {
+        self.driver.step(|step| step.machine.close(step.now, step.effects));
+    }
+}
+
+impl<A: Send + 'static, O: Send + 'static> Clone for Broker<A, O> {
+    fn clone(&self) -> Self {
+        let driver = Arc::clone(&self.driver);
+        Self { driver }
+    }
+}
+
+impl<A: Send + 'static, O: Send + 'static> fmt::Debug for Broker<A, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broker")
+            .field("asks", &self.len(Side::Ask))
+            .field("offers", &self.len(Side::Offer))
+            .finish_non_exhaustive()
+    }
+}
+
+impl<A: Send + 'static, O: Send + 'static> Asking<A, O> {
+    /// The ticket, to cancel by; none once it has been answered.
+    pub fn ticket(&self) -> Option<Ticket> {
+        self.0.ticket()
+    }
+}
+
+impl<A: Send + 'static, O: Send + 'static> Offering<A, O> {
+    /// The ticket, to cancel by; none once it has been answered.
+    pub fn ticket(&self) -> Option<Ticket> {
+        self.0.ticket()
+    }
+}
+
+impl<V> fmt::Debug for Refused<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.refusal.fmt(f)
+    }
+}
+
+impl<V> fmt::Display for Refused<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.refusal.fmt(f)
+    }
+}
+
+impl<V> std::error::Error for Refused<V> {}
+
+/// Hands the broker's effects on.
+pub(crate) struct Desk(Signals);
+
+impl<A: Send + 'static, O: Send + 'static> Shell<Machine<A, O>> for Desk {
+    fn perform(&self, effect: Effect<A, O>, after: &mut After) {
+        match effect {
+            Effect::ShedAsk { ask, refusal, .. } => ask.refuse(refusal, after),
+            Effect::ShedOffer { offer, refusal, .. } => offer.refuse(refusal, after),
+            Effect::Forget(Gone::Ask(ask)) => ask.forget(),
+            Effect::Forget(Gone::Offer(offer)) => offer.forget(),
+            Effect::Meter(said) => self.0.say(said, after),
+            Effect::Match { .. } => unreachable!("who comes takes its own match"),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What meters say, where others can read it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use rideau_core::{Lead, Side, meter};
+
+use crate::after::After;
+use crate::door::Door;
+use crate::sync::{Mutex, lock};
+
+/// What the meters of one machine have said.
+pub(crate) struct Signals {
+    alarms: Mutex<BTreeSet<String>>,
+    rank: Arc<Rank>,
+    door: Door,
+    fed: Mutex<HashMap<String, Weak<dyn Fed>>>,
+}
+
+/// Somebody that learns from leads: a regulator.
+pub(crate) trait Fed: Send + Sync {
+    /// Take a lead in.
+    fn feed(&self, lead: Lead);
+}
+
+/// How long either side has to expect to wait somewhere, as a meter says.
+#[derive(Debug)]
+pub struct Rank {
+    ask: AtomicU64,
+    offer: AtomicU64,
+}
+
+/// Nothing has been published.
+const UNKNOWN: u64 = u64::MAX;
+
+impl Rank {
+    /// The wait to expect on a side, if a meter publishes it.
+    pub fn expects(&self, side: Side) -> Option<Duration> {
+        let nanos = match side {
+            Side::Ask => self.ask.load(Relaxed),
+            Side::Offer => self.offer.load(Relaxed),
+        };
+        (nanos != UNKNOWN).then(|| Duration::from_nanos(nanos))
+    }
+
+    fn publish(&self, ask: u64, offer: u64) {
+        self.ask.store(ask, Relaxed);
+        self.offer.store(offer, Relaxed);
+    }
+}
+
+/// A seed that differs from process to process and from call to call.
+pub(crate) fn seed() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
+impl Signals {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            alarms: Mutex::new(BTreeSet::new()),
+            rank: Arc::new(Rank {
+                ask: AtomicU64::new(UNKNOWN),
+                offer: AtomicU64::new(UNKNOWN),
+            }),
+            door: Door::new(seed),
+            fed: Mutex::new(HashMap::new()),
+        }
+    }
+
+    pub(crate) fn alarms(&self) -> Vec<String> {
+        lock(&self.alarms).iter().cloned().collect()
+    }
+
+    pub(crate) fn rank(&self) -> &Arc<Rank> {
+        &self.rank
+    }
+
+    pub(crate) fn door(&self) -> &Door {
+        &self.door
+    }
+
+    /// From now on leads for `name` go there.
+    pub(crate) fn connect(&self, name: &str, to: Weak<dyn Fed>) {
+        lock(&self.fed).insert(name.into(), to);
+    }
+
+    /// Put up what a meter says. Leads are handed on after the lock is gone,
+    /// for whoever takes them has a lock of its own.
+    pub(crate) fn say(&self, said: meter::Effect, after: &mut After) {
+        match said {
+            meter::Effect::Alarm { alarm, set } => self.alarm(alarm, set),
+            meter::Effect::Better { ask, offer } => {
+                let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(UNKNOWN - 1);
+                self.rank.publish(nanos(ask), nanos(offer));
+            }
+            meter::Effect::Unrank => self.rank.publish(UNKNOWN, UNKNOWN),
+            meter::Effect::Protect { row } => self.door.publish(&row),
+            meter::Effect::Unprotect => self.door.withdraw(),
+            meter::Effect::Update { regulator, lead } => {
+                let fed = lock(&self.fed).get(&regulator).and_then(Weak::upgrade);
+                if let Some(fed) = fed {
+                    after.call(move || fed.feed(lead));
+                }
+            }
+        }
+    }
+
+    fn alarm(&self, alarm: String, set: bool) {
+        let mut alarms = lock(&self.alarms);
+        if set {
+            tracing::warn!(alarm, "alarm raised");
+            alarms.insert(alarm);
+        } else if alarms.remove(&alarm) {
+            tracing::info!(alarm, "alarm cleared");
+        }
+    }
+}
