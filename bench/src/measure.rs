@@ -2,12 +2,14 @@
 //!
 //! Subjects take turns (A, B, C, A, B, C, ...), so that a slow minute of the
 //! machine hits all of them. What other processes did meanwhile is noted with
-//! every run, and disturbed runs are left out while enough quiet ones remain.
+//! every run: disturbed runs are left out while enough quiet ones remain, and
+//! after one the next waits a while for the machine to calm down.
 
 mod load;
 mod pass;
 
 use std::num::NonZeroUsize;
+use std::thread;
 use std::time::Duration;
 
 pub(crate) use self::load::cpu_time;
@@ -23,6 +25,8 @@ pub(crate) struct Plan {
     pub(crate) warm_up: Duration,
     /// Counted, in every pass.
     pub(crate) window: Duration,
+    /// Spent at most, in every case, on waiting for others to calm down.
+    pub(crate) patience: Duration,
 }
 
 impl Plan {
@@ -30,12 +34,14 @@ impl Plan {
         runs: NonZeroUsize::new(9).expect("nine is not zero"),
         warm_up: Duration::from_millis(150),
         window: Duration::from_millis(500),
+        patience: Duration::from_secs(60),
     };
 
     pub(crate) const QUICK: Self = Self {
         runs: NonZeroUsize::new(3).expect("three is not zero"),
         warm_up: Duration::from_millis(50),
         window: Duration::from_millis(200),
+        patience: Duration::from_secs(2),
     };
 }
 
@@ -127,23 +133,39 @@ impl Row {
 /// Runs every subject `plan.runs` times, in turn.
 pub(crate) fn compare(subjects: &[Subject<'_>], plan: &Plan) -> Vec<Row> {
     let mut runs: Vec<Vec<Run>> = subjects.iter().map(|_| Vec::new()).collect();
+    let mut patience = plan.patience;
     for _ in 0..plan.runs.get() {
         for (subject, runs) in subjects.iter().zip(&mut runs) {
             let load = Load::start();
             let sample = (subject.run)();
-            runs.push(Run {
-                sample,
-                foreign: load.foreign(),
-            });
+            let foreign = load.foreign();
+            runs.push(Run { sample, foreign });
+            if foreign >= FOREIGN_MAX {
+                patience = wait_for_calm(patience);
+            }
         }
     }
-    subjects
-        .iter()
-        .zip(runs)
-        .map(|(subject, runs)| summarize(subject.name, runs))
+    let rows = subjects.iter().zip(runs);
+    rows.map(|(subject, runs)| summarize(subject.name, runs))
         .collect()
 }
 
+/// Waits until others have left the machine alone for a glance, and returns
+/// the patience that remains.
+fn wait_for_calm(mut patience: Duration) -> Duration {
+    while let Some(remaining) = patience.checked_sub(GLANCE) {
+        patience = remaining;
+        let load = Load::start();
+        thread::sleep(GLANCE);
+        if load.foreign() < FOREIGN_MAX {
+            break;
+        }
+    }
+    patience
+}
+
+/// Long enough that a single tick of the kernel is not a disturbance.
+const GLANCE: Duration = Duration::from_millis(100);
 /// Cores that others may use during a run before it counts as disturbed.
 const FOREIGN_MAX: f64 = 0.15;
 /// Runs that are kept at least, be they disturbed.
