@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use crate::measure::{Pass, Plan, Sample, Stamps, Subject, compare, watch};
+use crate::measure::{Pass, Plan, Sample, Stall, Stamps, Subject, compare, watch};
 use crate::report::{Format, print};
 
 /// Brings clients and workers together.
@@ -42,7 +42,7 @@ const CONTESTANTS: &[Contestant] = &[
 /// What is measured of one matcher.
 struct Contestant {
     name: &'static str,
-    introduce: fn(Crowd, &Plan) -> Sample,
+    introduce: fn(Crowd, &Plan) -> Result<Sample, Stall>,
     wait: fn(usize) -> Sample,
 }
 
@@ -78,11 +78,18 @@ pub(crate) fn run(plan: &Plan, format: Format) {
     }
     for waiting in waiting::LENS {
         let case = format!("{waiting} waiting");
-        contest(&case, plan, format, |contestant| (contestant.wait)(waiting));
+        contest(&case, plan, format, |contestant| {
+            Ok((contestant.wait)(waiting))
+        });
     }
 }
 
-fn contest(case: &str, plan: &Plan, format: Format, run: impl Fn(&Contestant) -> Sample + Copy) {
+fn contest(
+    case: &str,
+    plan: &Plan,
+    format: Format,
+    run: impl Fn(&Contestant) -> Result<Sample, Stall> + Copy,
+) {
     let subjects: Vec<_> = CONTESTANTS
         .iter()
         .map(|contestant| Subject {
@@ -93,15 +100,15 @@ fn contest(case: &str, plan: &Plan, format: Format, run: impl Fn(&Contestant) ->
     print("broker", case, &compare(&subjects, plan), format);
 }
 
-fn introduce<M: Matcher>(crowd: Crowd, plan: &Plan) -> Sample {
+fn introduce<M: Matcher>(crowd: Crowd, plan: &Plan) -> Result<Sample, Stall> {
     let pass = |stamps| {
         watch(crowd.clients, stamps, plan, |pass, tasks| {
             send_off::<M>(crowd, pass, tasks)
         })
     };
-    let mut sample = pass(Stamps::Off);
-    sample.extend(pass(Stamps::On));
-    sample
+    let mut sample = pass(Stamps::Off)?;
+    sample.extend(pass(Stamps::On)?);
+    Ok(sample)
 }
 
 /// Set in the numbers of workers, so that who got an answer can tell from whom.
@@ -142,7 +149,7 @@ mod tests {
     fn both_sides_get_the_number_of_the_other() {
         CONTESTANTS.iter().for_each(|contestant| {
             let plan = Plan::QUICK;
-            let sample = (contestant.introduce)(crowd(3, 2), &plan);
+            let sample = (contestant.introduce)(crowd(3, 2), &plan).unwrap();
             assert_eq!(sample.len(), 6, "{}", contestant.name);
         });
     }

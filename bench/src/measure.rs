@@ -82,7 +82,15 @@ pub(crate) type Sample = Vec<(Metric, f64)>;
 /// One contestant of a case, and how to run it once from scratch.
 pub(crate) struct Subject<'a> {
     pub(crate) name: &'static str,
-    pub(crate) run: Box<dyn Fn() -> Sample + 'a>,
+    pub(crate) run: Box<dyn Fn() -> Result<Sample, Stall> + 'a>,
+}
+
+/// Nobody had a turn in a whole window.
+#[derive(Debug)]
+pub(crate) struct Stall {
+    /// Turns that the parties had after all when given a second more. None
+    /// means that they wait for each other; many, that the machine stood still.
+    pub(crate) turns_late: u64,
 }
 
 /// The middle of several runs, and how far they lay apart.
@@ -118,6 +126,9 @@ impl Spread {
 pub(crate) struct Row {
     pub(crate) subject: &'static str,
     pub(crate) spreads: Vec<(Metric, Spread)>,
+    /// Runs that were made, and tries that stalled on the way.
+    pub(crate) runs: usize,
+    pub(crate) stalls: usize,
     /// Runs that count, and cores that others used during them.
     pub(crate) kept: usize,
     pub(crate) foreign: Spread,
@@ -137,9 +148,13 @@ pub(crate) fn compare(subjects: &[Subject<'_>], plan: &Plan) -> Vec<Row> {
     for _ in 0..plan.runs.get() {
         for (subject, runs) in subjects.iter().zip(&mut runs) {
             let load = Load::start();
-            let sample = (subject.run)();
+            let (sample, stalls) = run_until_moved(subject);
             let foreign = load.foreign();
-            runs.push(Run { sample, foreign });
+            runs.push(Run {
+                sample,
+                stalls,
+                foreign,
+            });
             if foreign >= FOREIGN_MAX {
                 patience = wait_for_calm(patience);
             }
@@ -149,6 +164,28 @@ pub(crate) fn compare(subjects: &[Subject<'_>], plan: &Plan) -> Vec<Row> {
     rows.map(|(subject, runs)| summarize(subject.name, runs))
         .collect()
 }
+
+/// Runs a subject again if it stalled, but not for ever, and counts the stalls.
+///
+/// # Panics
+///
+/// If every try stalls.
+fn run_until_moved(subject: &Subject<'_>) -> (Sample, usize) {
+    for stalls in 0..TRIES_MAX {
+        match (subject.run)() {
+            Ok(sample) => return (sample, stalls),
+            Err(Stall { turns_late }) => {
+                eprintln!(
+                    "{} stalled; turns a second later: {turns_late}",
+                    subject.name
+                );
+            }
+        }
+    }
+    panic!("{} does not move", subject.name);
+}
+
+const TRIES_MAX: usize = 3;
 
 /// Waits until others have left the machine alone for a glance, and returns
 /// the patience that remains.
@@ -173,10 +210,13 @@ const KEPT_MIN: usize = 3;
 
 struct Run {
     sample: Sample,
+    stalls: usize,
     foreign: f64,
 }
 
 fn summarize(subject: &'static str, mut runs: Vec<Run>) -> Row {
+    let made = runs.len();
+    let stalls = runs.iter().map(|run| run.stalls).sum();
     runs.sort_by(|a, b| a.foreign.total_cmp(&b.foreign));
     let quiet = runs.partition_point(|run| run.foreign < FOREIGN_MAX);
     runs.truncate(quiet.max(KEPT_MIN));
@@ -188,6 +228,8 @@ fn summarize(subject: &'static str, mut runs: Vec<Run>) -> Row {
     Row {
         subject,
         spreads,
+        runs: made,
+        stalls,
         kept: runs.len(),
         foreign: Spread::of(runs.iter().map(|run| run.foreign)),
     }
@@ -223,6 +265,7 @@ mod tests {
             .iter()
             .map(|foreign| Run {
                 sample: vec![(Metric::Cpu, 1.0)],
+                stalls: 0,
                 foreign: *foreign,
             })
             .collect()

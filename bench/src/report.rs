@@ -51,6 +51,9 @@ fn print_table(rows: &[Row]) {
         });
     }
     print_line("foreign", rows, foreign);
+    if rows.iter().any(|row| row.stalls > 0) {
+        print_line("stalls", rows, |row| row.stalls.to_string());
+    }
     if let Some(ours) = rows.iter().find(|row| row.subject == OURS) {
         for metric in [Metric::Cpu, Metric::P99] {
             print_ratios(metric, ours, rows);
@@ -81,12 +84,10 @@ fn cell(spread: Spread) -> String {
     format!("{} ({}..{})", short(median), short(min), short(max))
 }
 
-/// Cores that others used, and how many runs that leaves.
+/// Cores that others used during the runs that count, and how many count.
 fn foreign(row: &Row) -> String {
-    format!(
-        "{:.2}..{:.2} in {} runs",
-        row.foreign.min, row.foreign.max, row.kept
-    )
+    let Spread { min, max, .. } = row.foreign;
+    format!("{min:.2}..{max:.2} in {}/{}", row.kept, row.runs)
 }
 
 /// Three digits and a unit.

@@ -9,14 +9,14 @@ use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use thread_local::ThreadLocal;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 
-use super::{Metric, Plan, Sample, cpu_time};
+use super::{Metric, Plan, Sample, Stall, cpu_time};
 
 /// Threads of the runtime in every pass.
 const THREADS: usize = 2;
@@ -121,13 +121,13 @@ impl Pass {
 ///
 /// # Panics
 ///
-/// If a task does, or if nobody had a turn.
+/// If a task does.
 pub(crate) fn watch(
     parties: usize,
     stamps: Stamps,
     plan: &Plan,
     send_off: impl FnOnce(&Arc<Pass>, &mut JoinSet<()>),
-) -> Sample {
+) -> Result<Sample, Stall> {
     let runtime = Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_time()
@@ -141,10 +141,7 @@ pub(crate) fn watch(
     }
 
     thread::sleep(plan.warm_up);
-    pass.phase.store(WINDOW, Relaxed);
-    let (since, cpu_before, turns_before) = (Instant::now(), cpu_time(), pass.turns());
-    thread::sleep(plan.window);
-    let (elapsed, cpu, turns_after) = (since.elapsed(), cpu_time() - cpu_before, pass.turns());
+    let counted = count(&pass, plan.window);
     pass.phase.store(STOP, Relaxed);
 
     tasks.abort_all();
@@ -155,24 +152,42 @@ pub(crate) fn watch(
     });
     drop(runtime);
 
-    if stamps == Stamps::On {
-        let pass = Arc::into_inner(pass).expect("every task has ended");
-        return pass.percentiles();
+    match stamps {
+        Stamps::Off => counted,
+        Stamps::On => {
+            let pass = Arc::into_inner(pass).expect("every task has ended");
+            counted.map(|_| pass.percentiles())
+        }
     }
-    let turns = turns_after
-        .iter()
-        .zip(&turns_before)
-        .map(|(after, before)| after - before);
-    let (luckiest, unluckiest) = turns.clone().fold((0, u64::MAX), |(max, min), turns| {
-        (turns.max(max), turns.min(min))
-    });
-    let operations = turns.sum::<u64>();
-    assert!(operations > 0, "somebody had a turn");
-    vec![
+}
+
+/// Opens the window, and counts turns and processor time until it closes.
+fn count(pass: &Pass, window: Duration) -> Result<Sample, Stall> {
+    pass.phase.store(WINDOW, Relaxed);
+    let (since, cpu_before, turns_before) = (Instant::now(), cpu_time(), pass.turns());
+    thread::sleep(window);
+    let (elapsed, cpu, turns_after) = (since.elapsed(), cpu_time() - cpu_before, pass.turns());
+
+    let before_and_after = turns_before.iter().zip(&turns_after);
+    let turns: Vec<u64> = before_and_after
+        .map(|(before, after)| after - before)
+        .collect();
+    let operations: u64 = turns.iter().sum();
+    if operations == 0 {
+        thread::sleep(Duration::from_secs(1));
+        let turns_late = pass.turns().iter().sum::<u64>() - turns_after.iter().sum::<u64>();
+        return Err(Stall { turns_late });
+    }
+    let luckiest = turns.iter().max().expect("a pass has parties");
+    let unluckiest = turns.iter().min().expect("a pass has parties");
+    Ok(vec![
         (Metric::Ops, operations as f64 / elapsed.as_secs_f64()),
         (Metric::Cpu, cpu.as_nanos() as f64 / operations as f64),
-        (Metric::Fairness, luckiest as f64 / unluckiest.max(1) as f64),
-    ]
+        (
+            Metric::Fairness,
+            *luckiest as f64 / (*unluckiest).max(1) as f64,
+        ),
+    ])
 }
 
 /// From a nanosecond to a minute, to three digits.
