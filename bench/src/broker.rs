@@ -44,6 +44,7 @@ struct Contestant {
     name: &'static str,
     introduce: fn(Crowd, &Plan) -> Result<Sample, Stall>,
     wait: fn(usize) -> Sample,
+    weigh: fn(usize) -> f64,
 }
 
 impl Contestant {
@@ -52,6 +53,7 @@ impl Contestant {
             name: M::NAME,
             introduce: introduce::<M>,
             wait: waiting::run::<M>,
+            weigh: waiting::weigh::<M>,
         }
     }
 }
@@ -82,6 +84,19 @@ pub(crate) fn run(plan: &Plan, format: Format) {
             Ok((contestant.wait)(waiting))
         });
     }
+}
+
+/// On the command line: only weigh a subject's waiting asks, in this process.
+pub(crate) const WEIGH: &str = "weigh";
+
+/// Prints the bytes of one of `len` that wait.
+pub(crate) fn weigh(subject: &str, len: &str) {
+    let contestant = CONTESTANTS.iter().find(|known| known.name == subject);
+    let contestant = contestant.expect("we weigh only whom we know");
+    println!(
+        "{}",
+        (contestant.weigh)(len.parse().expect("a length is a number"))
+    );
 }
 
 fn contest(

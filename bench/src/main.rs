@@ -21,7 +21,14 @@ const BENCHES: &[(&str, Bench)] = &[("broker", broker::run)];
 const USAGE: &str = "usage: bench NAME [--quick] [--json] [--runs N]";
 
 fn main() -> ExitCode {
-    match parse(env::args().skip(1)) {
+    let args: Vec<String> = env::args().skip(1).collect();
+    if let [word, subject, len] = &args[..]
+        && word == broker::WEIGH
+    {
+        broker::weigh(subject, len);
+        return ExitCode::SUCCESS;
+    }
+    match parse(args.into_iter()) {
         Ok((bench, plan, format)) => {
             bench(&plan, format);
             ExitCode::SUCCESS

@@ -41,7 +41,7 @@ impl Plan {
         runs: NonZeroUsize::new(3).expect("three is not zero"),
         warm_up: Duration::from_millis(50),
         window: Duration::from_millis(200),
-        patience: Duration::from_secs(2),
+        patience: Duration::from_secs(1),
     };
 }
 
@@ -58,7 +58,7 @@ pub(crate) enum Metric {
     P999,
     /// Turns of the luckiest party over those of the unluckiest; 1 is fair.
     Fairness,
-    /// Heap bytes for one who waits.
+    /// Memory for one who waits.
     Bytes,
 }
 
@@ -135,6 +135,11 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// Whether others were too busy for these numbers to be compared.
+    pub(crate) fn is_disturbed(&self) -> bool {
+        self.foreign.max >= FOREIGN_MAX
+    }
+
     pub(crate) fn spread(&self, metric: Metric) -> Option<Spread> {
         let found = self.spreads.iter().find(|(known, _)| *known == metric);
         found.map(|(_, spread)| *spread)

@@ -14,11 +14,17 @@ pub(crate) enum Format {
     Json,
 }
 
+const DISTURBED: &str =
+    "others were busy: subjects that share a core collide less and look cheaper";
+
 pub(crate) fn print(bench: &str, case: &str, rows: &[Row], format: Format) {
     match format {
         Format::Table => {
             println!("{bench} {case}");
             print_table(rows);
+            if rows.iter().any(Row::is_disturbed) {
+                println!("  ! {DISTURBED}");
+            }
             println!();
         }
         Format::Json => {
@@ -87,7 +93,8 @@ fn cell(spread: Spread) -> String {
 /// Cores that others used during the runs that count, and how many count.
 fn foreign(row: &Row) -> String {
     let Spread { min, max, .. } = row.foreign;
-    format!("{min:.2}..{max:.2} in {}/{}", row.kept, row.runs)
+    let mark = if row.is_disturbed() { " !" } else { "" };
+    format!("{min:.2}..{max:.2} in {}/{}{mark}", row.kept, row.runs)
 }
 
 /// Three digits and a unit.
