@@ -6,6 +6,7 @@
 mod actor;
 mod channel;
 mod mutex;
+mod ours;
 mod waiting;
 
 use std::sync::Arc;
@@ -34,6 +35,7 @@ trait Matcher: Clone + Send + Sync + 'static {
 
 /// All subjects; a further one is a `mod` above and a line here.
 const CONTESTANTS: &[Contestant] = &[
+    Contestant::of::<ours::Ours>(),
     Contestant::of::<actor::Actor>(),
     Contestant::of::<mutex::Queues>(),
     Contestant::of::<channel::Channel>(),

@@ -34,6 +34,15 @@ pub struct Options {
     pub read_after: u32,
 }
 
+/// What becomes of one who comes.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Came<A, O> {
+    /// It waits.
+    Waits(Ticket),
+    /// It has its answer: a match, or a no of its own side.
+    Answered(Ticket, Effect<A, O>),
+}
+
 /// What a broker wants done.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect<A, O> {
@@ -166,46 +175,64 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         })
     }
 
-    /// A client wants a worker.
+    /// A client wants a worker. Its own answer, if there is one at once, is
+    /// returned; the effects concern others.
     pub fn ask(
         &mut self,
         terms: &Terms,
         ask: A,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
-    ) -> Ticket {
-        let ticket = match self.offer_for(terms, now, effects) {
+    ) -> Came<A, O> {
+        let came = match self.offer_for(terms, now, effects) {
             Some((ticket, sent, offer)) => {
-                self.introduce(ticket, (ask, terms.sent), (offer, sent), now, effects);
-                self.asks.pass()
+                let met = self.introduce(ticket, (ask, terms.sent), (offer, sent), now);
+                Came::Answered(self.asks.pass(), met)
             }
-            None if self.closed => self.asks.turn_away(terms, ask, Reason::Closed, now),
-            None if terms.wait => self.asks.join(terms, ask, now),
-            None => self.asks.turn_away(terms, ask, Reason::Busy, now),
+            None if terms.wait && !self.closed => {
+                let ticket = self.asks.join(terms, ask, now);
+                match self.asks.take_ended(ticket) {
+                    None => Came::Waits(ticket),
+                    Some(end) => Came::Answered(ticket, end.into_ask_effect()),
+                }
+            }
+            None => {
+                let (ticket, end) = self.asks.turn_away(terms, ask, self.no(), now);
+                Came::Answered(ticket, end.into_ask_effect())
+            }
         };
         self.finish(terms.sent, now, effects);
-        ticket
+        came
     }
 
-    /// A worker offers itself.
+    /// A worker offers itself. Its own answer, if there is one at once, is
+    /// returned; the effects concern others.
     pub fn offer(
         &mut self,
         terms: &Terms,
         offer: O,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
-    ) -> Ticket {
-        let ticket = match self.ask_for(terms, now, effects) {
+    ) -> Came<A, O> {
+        let came = match self.ask_for(terms, now, effects) {
             Some((ticket, sent, ask)) => {
-                self.introduce(ticket, (ask, sent), (offer, terms.sent), now, effects);
-                self.offers.pass()
+                let met = self.introduce(ticket, (ask, sent), (offer, terms.sent), now);
+                Came::Answered(self.offers.pass(), met)
             }
-            None if self.closed => self.offers.turn_away(terms, offer, Reason::Closed, now),
-            None if terms.wait => self.offers.join(terms, offer, now),
-            None => self.offers.turn_away(terms, offer, Reason::Busy, now),
+            None if terms.wait && !self.closed => {
+                let ticket = self.offers.join(terms, offer, now);
+                match self.offers.take_ended(ticket) {
+                    None => Came::Waits(ticket),
+                    Some(end) => Came::Answered(ticket, end.into_offer_effect()),
+                }
+            }
+            None => {
+                let (ticket, end) = self.offers.turn_away(terms, offer, self.no(), now);
+                Came::Answered(ticket, end.into_offer_effect())
+            }
         };
         self.finish(terms.sent, now, effects);
-        ticket
+        came
     }
 
     /// Whoever holds this ticket is not to wait any longer. The refusal is for
@@ -354,7 +381,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             return None;
         }
         let served = self.offers.serve(now);
-        effects.extend(self.offers.ended().map(End::into_offer_effect));
+        self.report(effects);
         if served.is_none() {
             (self.active, self.empty) = (Side::Ask, terms.sent);
         }
@@ -372,7 +399,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             return None;
         }
         let served = self.asks.serve(now);
-        effects.extend(self.asks.ended().map(End::into_ask_effect));
+        self.report(effects);
         if served.is_none() {
             (self.active, self.empty) = (Side::Offer, terms.sent);
         }
@@ -385,22 +412,29 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         (ask, ask_sent): (A, Instant),
         (offer, offer_sent): (O, Instant),
         now: Instant,
-        effects: &mut Vec<Effect<A, O>>,
-    ) {
-        effects.push(Effect::Match {
+    ) -> Effect<A, O> {
+        Effect::Match {
             ticket,
             ask,
             offer,
             lead: ask_sent.lead_over(offer_sent),
             ask_waited: self.asks.count_match(ask_sent, now),
             offer_waited: self.offers.count_match(offer_sent, now),
-        });
+        }
+    }
+
+    /// Why one is turned away who finds nobody and does not wait.
+    fn no(&self) -> Reason {
+        if self.closed {
+            Reason::Closed
+        } else {
+            Reason::Busy
+        }
     }
 
     /// What follows every input, which was sent at `sent`.
     fn finish(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<A, O>>) {
-        effects.extend(self.asks.ended().map(End::into_ask_effect));
-        effects.extend(self.offers.ended().map(End::into_offer_effect));
+        self.report(effects);
         if !self.meters.is_empty() {
             self.unread += 1;
             if self.unread >= self.read_after {
@@ -408,6 +442,16 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             }
         }
         self.check();
+    }
+
+    /// Say who was let go. Most inputs let nobody go.
+    fn report(&mut self, effects: &mut Vec<Effect<A, O>>) {
+        if self.asks.has_ended() {
+            effects.extend(self.asks.ended().map(End::into_ask_effect));
+        }
+        if self.offers.has_ended() {
+            effects.extend(self.offers.ended().map(End::into_offer_effect));
+        }
     }
 
     /// Feed the meters.
@@ -485,8 +529,7 @@ impl<A: Reply, O: Reply> Machine for Broker<A, O> {
             Side::Ask => self.asks.advance(now),
             Side::Offer => self.offers.advance(now),
         }
-        effects.extend(self.asks.ended().map(End::into_ask_effect));
-        effects.extend(self.offers.ended().map(End::into_offer_effect));
+        self.report(effects);
         if !self.meters.is_empty() {
             self.read(now, now, effects);
         }

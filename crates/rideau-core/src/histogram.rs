@@ -7,9 +7,12 @@ use crate::time::nanos;
 /// Spans counted by length, each known to an eighth of itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Histogram {
-    counts: Vec<u64>,
-    len: u64,
+    /// Counted apart, for they are many and need no bucket.
+    zeros: u64,
+    /// The others.
+    spans: u64,
     longest: u64,
+    counts: Vec<u64>,
 }
 
 /// Spans below this many nanoseconds have a bucket each.
@@ -22,9 +25,10 @@ const BUCKETS: usize = STEPS * 40;
 impl Default for Histogram {
     fn default() -> Self {
         Self {
-            counts: vec![0; BUCKETS],
-            len: 0,
+            zeros: 0,
+            spans: 0,
             longest: 0,
+            counts: vec![0; BUCKETS],
         }
     }
 }
@@ -32,20 +36,28 @@ impl Default for Histogram {
 impl Histogram {
     /// Count a span.
     pub fn record(&mut self, span: Duration) {
-        let span = nanos(span);
+        self.record_nanos(nanos(span));
+    }
+
+    /// Count a span of nanoseconds.
+    pub(crate) fn record_nanos(&mut self, span: u64) {
+        if span == 0 {
+            self.zeros += 1;
+            return;
+        }
         self.counts[bucket(span)] += 1;
-        self.len += 1;
+        self.spans += 1;
         self.longest = self.longest.max(span);
     }
 
     /// How many spans were counted.
     pub fn len(&self) -> u64 {
-        self.len
+        self.zeros + self.spans
     }
 
     /// No span was counted.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// The longest span, exactly.
@@ -55,8 +67,11 @@ impl Histogram {
 
     /// The span that `part` of all (0.99, say) did not exceed, to an eighth.
     pub fn quantile(&self, part: f64) -> Duration {
-        let rank = (part.clamp(0.0, 1.0) * self.len as f64).ceil().max(1.0) as u64;
-        let mut below = 0;
+        let rank = (part.clamp(0.0, 1.0) * self.len() as f64).ceil().max(1.0) as u64;
+        let mut below = self.zeros;
+        if below >= rank {
+            return Duration::ZERO;
+        }
         for (bucket, count) in self.counts.iter().enumerate() {
             below += count;
             if below >= rank {
@@ -68,12 +83,10 @@ impl Histogram {
 
     /// The buckets that hold anything: upper bound (included) and count.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
-        let held = self
-            .counts
-            .iter()
-            .enumerate()
-            .filter(|(_, count)| **count > 0);
-        held.map(|(bucket, count)| (Duration::from_nanos(upper(bucket)), *count))
+        let zeros = (self.zeros > 0).then_some((Duration::ZERO, self.zeros));
+        let held = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        let held = held.map(|(bucket, count)| (Duration::from_nanos(upper(bucket)), *count));
+        zeros.into_iter().chain(held)
     }
 }
 

@@ -35,6 +35,13 @@ pub struct Ledger<R> {
     len: usize,
     serial: u64,
     stride: u64,
+    /// Behind one pointer, for most asks have no tag.
+    tags: Option<Box<Tags>>,
+}
+
+/// Which tickets share a tag.
+#[derive(Debug, Default)]
+struct Tags {
     tagged: HashMap<u32, Tagged>,
     newest_of: HashMap<Tag, u32>,
 }
@@ -83,8 +90,7 @@ impl<R> Ledger<R> {
             len: 0,
             serial: first,
             stride,
-            tagged: HashMap::new(),
-            newest_of: HashMap::new(),
+            tags: None,
         }
     }
 
@@ -133,18 +139,14 @@ impl<R> Ledger<R> {
 
     /// Put an open ticket under a tag. A ticket has at most one.
     pub fn tag(&mut self, ticket: Ticket, tag: Tag) {
-        debug_assert!(self.is_open(ticket) && !self.tagged.contains_key(&ticket.slot));
-        let prev = self.newest_of.insert(tag, ticket.slot).unwrap_or(NONE);
-        if let Some(older) = self.tagged.get_mut(&prev) {
-            older.next = ticket.slot;
-        }
-        let next = NONE;
-        self.tagged.insert(ticket.slot, Tagged { tag, prev, next });
+        debug_assert!(self.is_open(ticket));
+        self.tags.get_or_insert_default().add(ticket.slot, tag);
     }
 
     /// The newest open ticket with this tag.
     pub fn newest(&self, tag: Tag) -> Option<Ticket> {
-        self.newest_of.get(&tag).map(|slot| self.ticket(*slot))
+        let newest = self.tags.as_ref()?.newest_of.get(&tag);
+        newest.map(|slot| self.ticket(*slot))
     }
 
     /// The ticket is open.
@@ -181,8 +183,8 @@ impl<R> Ledger<R> {
         if !self.is_open(ticket) {
             return None;
         }
-        if !self.tagged.is_empty() {
-            self.untag(ticket.slot);
+        if let Some(tags) = &mut self.tags {
+            tags.remove(ticket.slot);
         }
         let slot = &mut self.slots[ticket.slot as usize];
         debug_assert!(slot.place.line == NONE, "who waits has left the line first");
@@ -210,8 +212,20 @@ impl<R> Ledger<R> {
     pub(crate) fn place_mut(&mut self, slot: u32) -> &mut Place {
         &mut self.slots[slot as usize].place
     }
+}
 
-    fn untag(&mut self, slot: u32) {
+impl Tags {
+    fn add(&mut self, slot: u32, tag: Tag) {
+        let prev = self.newest_of.insert(tag, slot).unwrap_or(NONE);
+        if let Some(older) = self.tagged.get_mut(&prev) {
+            older.next = slot;
+        }
+        let next = NONE;
+        let before = self.tagged.insert(slot, Tagged { tag, prev, next });
+        debug_assert!(before.is_none(), "a ticket has at most one tag");
+    }
+
+    fn remove(&mut self, slot: u32) {
         let Some(Tagged { tag, prev, next }) = self.tagged.remove(&slot) else {
             return;
         };
@@ -269,7 +283,8 @@ mod tests {
         assert_eq!(ledger.newest(Tag(7)), Some(tickets[0]));
         ledger.close(tickets[0]);
         assert_eq!(ledger.newest(Tag(7)), None);
-        assert!(ledger.tagged.is_empty() && ledger.newest_of.is_empty());
+        let tags = ledger.tags.unwrap();
+        assert!(tags.tagged.is_empty() && tags.newest_of.is_empty());
     }
 
     #[test]

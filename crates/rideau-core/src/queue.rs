@@ -54,12 +54,14 @@ pub struct Shed {
 /// exactly one line.
 #[derive(Debug)]
 pub struct Queue {
-    options: Options,
     limits: Limits,
+    order: Order,
     shape: Shape,
     /// Deadlines of askers and of laws that settle a limit at arrival.
     expiry: Expiry<(u32, u64)>,
     pace: Pace,
+    /// Behind a pointer: what every ask touches lies close together.
+    options: Box<Options>,
 }
 
 #[derive(Debug)]
@@ -115,8 +117,9 @@ impl Queue {
         options.validate()?;
         Ok(Self {
             limits: Limits::of(&options),
+            order: options.order,
             shape: Shape::new(&options, now),
-            options,
+            options: Box::new(options),
             expiry: Expiry::new(),
             pace: Pace {
                 last: now,
@@ -223,7 +226,7 @@ impl Queue {
         shed: &mut Vec<Shed>,
     ) -> Option<Ticket> {
         self.expire(ledger, now, shed);
-        let (limits, order) = (self.limits, self.options.order);
+        let (limits, order) = (self.limits, self.order);
         let taken = self.with(ledger, now, shed, |shape, step| match shape {
             Shape::Single(line) => take(line, order, limits.min, step),
             Shape::Fair(fair) => fair.pop(limits, step, |line, step| {
@@ -283,9 +286,10 @@ impl Queue {
     ) -> Result<(), OptionError> {
         options.validate()?;
         self.limits = Limits::of(&options);
+        self.order = options.order;
         let limits = self.limits;
         let (old, shedding) = (
-            std::mem::replace(&mut self.options, options),
+            std::mem::replace(&mut *self.options, options),
             self.options.shedding,
         );
         let kind = |shedding: &Shedding| std::mem::discriminant(shedding);

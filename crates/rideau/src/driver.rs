@@ -4,7 +4,6 @@
 //! effects on in the order of decisions, and wakes whom they concern after the
 //! lock is released.
 
-use std::hint;
 use std::sync::Arc;
 
 use rideau_core::{Instant, Machine};
@@ -165,12 +164,6 @@ where
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<M>> {
-        for _ in 0..SPINS {
-            hint::spin_loop();
-            if let Ok(inner) = self.inner.try_lock() {
-                return inner;
-            }
-        }
         lock(&self.inner)
     }
 }

@@ -16,12 +16,12 @@ pub struct Tally {
     pub came: u64,
     /// How many were matched.
     pub matched: u64,
+    /// How long those waited who were matched.
+    pub waits: Histogram,
     /// How many withdrew, or were gone when their turn came.
     pub cancelled: u64,
     /// How many were refused or shed, by [`Reason::index`].
     pub shed: [u64; Reason::ALL.len()],
-    /// How long those waited who were matched.
-    pub waits: Histogram,
 }
 
 /// The end of a wait without a match.
@@ -41,11 +41,11 @@ pub(super) struct Party<R> {
     ledger: Ledger<R>,
     queue: Queue,
     tally: Tally,
+    shed: Vec<Shed>,
+    ended: Vec<End<R>>,
     /// The last no's, the newest at `recent_at`.
     recent: Vec<Refusal>,
     recent_at: usize,
-    shed: Vec<Shed>,
-    ended: Vec<End<R>>,
 }
 
 /// As many no's are remembered, to explain them.
@@ -75,10 +75,10 @@ impl<R: Reply> Party<R> {
             ledger: Ledger::new(first, 2),
             queue,
             tally: Tally::default(),
-            recent: Vec::new(),
-            recent_at: 0,
             shed: Vec::new(),
             ended: Vec::new(),
+            recent: Vec::new(),
+            recent_at: 0,
         }
     }
 
@@ -114,6 +114,10 @@ impl<R: Reply> Party<R> {
         self.ledger.reply_mut(ticket)
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
     /// Those whose wait ended without a match since this was last asked.
     pub(super) fn ended(&mut self) -> std::vec::Drain<'_, End<R>> {
         self.ended.drain(..)
@@ -132,6 +136,13 @@ impl<R: Reply> Party<R> {
         ticket
     }
 
+    /// The end of one who came just now, if it was let go at once.
+    pub(super) fn take_ended(&mut self, ticket: Ticket) -> Option<End<R>> {
+        let is_own = |end: &End<R>| matches!(end, End::Shed { ticket: own, .. } if *own == ticket);
+        let at = self.ended.iter().position(is_own)?;
+        Some(self.ended.remove(at))
+    }
+
     /// Say no to somebody at once.
     pub(super) fn turn_away(
         &mut self,
@@ -139,18 +150,18 @@ impl<R: Reply> Party<R> {
         reply: R,
         reason: Reason,
         now: Instant,
-    ) -> Ticket {
+    ) -> (Ticket, End<R>) {
         self.tally.came += 1;
         let ticket = self.ledger.pass();
         let refusal = self.queue.refusal(reason, terms.sent, now);
         self.count_no(refusal);
-        self.ended.push(End::Shed {
+        self.advance(now);
+        let end = End::Shed {
             ticket,
             reply,
             refusal,
-        });
-        self.advance(now);
-        ticket
+        };
+        (ticket, end)
     }
 
     /// Take the one whose turn it is and who is still there.
@@ -177,10 +188,10 @@ impl<R: Reply> Party<R> {
 
     /// Count a match of one who came at `sent`.
     pub(super) fn count_match(&mut self, sent: Instant, now: Instant) -> Duration {
-        let waited = now.since(sent);
+        let waited = now.nanos_since(sent);
         self.tally.matched += 1;
-        self.tally.waits.record(waited);
-        waited
+        self.tally.waits.record_nanos(waited);
+        Duration::from_nanos(waited)
     }
 
     pub(super) fn cancel(&mut self, ticket: Ticket, now: Instant) -> Option<(R, Refusal)> {
@@ -213,6 +224,13 @@ impl<R: Reply> Party<R> {
     }
 
     fn end_shed(&mut self, now: Instant) {
+        if !self.shed.is_empty() {
+            self.end_each_shed(now);
+        }
+    }
+
+    #[cold]
+    fn end_each_shed(&mut self, now: Instant) {
         for at in 0..self.shed.len() {
             let Shed { ticket, reason } = self.shed[at];
             let sent = self.ledger.sent(ticket);

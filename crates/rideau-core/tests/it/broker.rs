@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use rideau_core::broker::{Broker, Effect, Gone, Options};
+use rideau_core::broker::{Broker, Came, Effect, Gone, Options};
 use rideau_core::queue::{self, Terms};
 use rideau_core::{Instant, Machine, Refusal, Reply, Settings, Side, Tag, Ticket};
 
@@ -57,7 +57,7 @@ fn a_try_that_finds_nobody_still_moves_the_queue_on() {
         "asks kind=timeout timeout=10ms; offers kind=never",
         "
          0 ask a
-        12 try ask b -> b shed busy 0, a shed timeout 12
+        12 try ask b -> a shed timeout 12, b shed busy 0
         ",
     );
 }
@@ -225,9 +225,16 @@ impl Room {
         };
         let reply = Name(name.into(), Rc::clone(&self.dead));
         let mut effects = Vec::new();
-        let ticket = match side {
+        let came = match side {
             Side::Ask => self.broker.ask(&terms, reply, now, &mut effects),
             Side::Offer => self.broker.offer(&terms, reply, now, &mut effects),
+        };
+        let ticket = match came {
+            Came::Waits(ticket) => ticket,
+            Came::Answered(ticket, own) => {
+                effects.push(own);
+                ticket
+            }
         };
         self.tickets.insert(name.into(), ticket);
         self.say(effects)

@@ -14,6 +14,7 @@ use crate::peer::{Match, Peer};
 
 pub(super) type Machine<A, O> = core::Broker<Reply<A, O>, Reply<O, A>>;
 pub(super) type Effect<A, O> = core::Effect<Reply<A, O>, Reply<O, A>>;
+pub(super) type Came<A, O> = core::Came<Reply<A, O>, Reply<O, A>>;
 
 /// What a party brought, and where it waits if it does: one who just came has
 /// no cell yet and takes its answer itself.
@@ -46,17 +47,14 @@ pub(crate) trait Role<A, O> {
         reply: Reply<Self::Brings, Self::Gets>,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
-    ) -> Ticket;
+    ) -> Came<A, O>;
 
     fn reply_mut(
         machine: &mut Machine<A, O>,
         ticket: Ticket,
     ) -> Option<&mut Reply<Self::Brings, Self::Gets>>;
 
-    /// The effect answers the one who just came.
-    fn is_own(effect: &Effect<A, O>) -> bool;
-
-    /// The answer for the one who just came, when its peer has been told.
+    /// The answer for one who just came, when its peer has been told.
     fn take_own(effect: Effect<A, O>, after: &mut After) -> Answer<Self::Brings, Self::Gets>;
 }
 
@@ -74,19 +72,12 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for AskRole {
         reply: Reply<A, O>,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
-    ) -> Ticket {
+    ) -> Came<A, O> {
         machine.ask(terms, reply, now, effects)
     }
 
     fn reply_mut(machine: &mut Machine<A, O>, ticket: Ticket) -> Option<&mut Reply<A, O>> {
         machine.ask_mut(ticket)
-    }
-
-    fn is_own(effect: &Effect<A, O>) -> bool {
-        match effect {
-            Effect::Match { ask, .. } | Effect::ShedAsk { ask, .. } => ask.cell.is_none(),
-            Effect::ShedOffer { .. } | Effect::Forget(_) | Effect::Meter(_) => false,
-        }
     }
 
     fn take_own(effect: Effect<A, O>, after: &mut After) -> Answer<A, O> {
@@ -115,7 +106,7 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for AskRole {
                 })
             }
             Effect::ShedAsk { ask, refusal, .. } => Err(ask.refused(refusal)),
-            _ => unreachable!("it is its own"),
+            _ => unreachable!("an ask's own answer is a match or a no"),
         }
     }
 }
@@ -131,19 +122,12 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for OfferRole {
         reply: Reply<O, A>,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
-    ) -> Ticket {
+    ) -> Came<A, O> {
         machine.offer(terms, reply, now, effects)
     }
 
     fn reply_mut(machine: &mut Machine<A, O>, ticket: Ticket) -> Option<&mut Reply<O, A>> {
         machine.offer_mut(ticket)
-    }
-
-    fn is_own(effect: &Effect<A, O>) -> bool {
-        match effect {
-            Effect::Match { offer, .. } | Effect::ShedOffer { offer, .. } => offer.cell.is_none(),
-            Effect::ShedAsk { .. } | Effect::Forget(_) | Effect::Meter(_) => false,
-        }
     }
 
     fn take_own(effect: Effect<A, O>, after: &mut After) -> Answer<O, A> {
@@ -172,7 +156,7 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for OfferRole {
                 })
             }
             Effect::ShedOffer { offer, refusal, .. } => Err(offer.refused(refusal)),
-            _ => unreachable!("it is its own"),
+            _ => unreachable!("an offer's own answer is a match or a no"),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rideau_core::{Reason, Refusal, Ticket};
 
-use super::role::{Reply, Role, Told};
+use super::role::{Came, Reply, Role, Told};
 use super::{Answer, Asking, BrokerDriver, Offering, Refused};
 use crate::cell::{Bond, Cell, Ended, Seat};
 use crate::peer::Peer;
@@ -83,18 +83,19 @@ where
     driver.step(|step| {
         let terms = terms.since(step.sent, wait);
         let reply = Reply { value, cell: None };
-        let ticket = R::come(step.machine, &terms, reply, step.now, step.effects);
+        let came = R::come(step.machine, &terms, reply, step.now, step.effects);
         if door.is_guarded() {
             door.set_len(step.machine.len(R::SIDE));
         }
-        if let Some(at) = step.effects.iter().rposition(R::is_own) {
-            let own = step.effects.remove(at);
-            return Coming::Answered(R::take_own(own, step.after));
+        match came {
+            Came::Answered(_, own) => Coming::Answered(R::take_own(own, step.after)),
+            Came::Waits(ticket) => {
+                let cell = Arc::new(Cell::new(waker.cloned()));
+                let reply = R::reply_mut(step.machine, ticket).expect("who got no answer waits");
+                reply.cell = Some(Arc::clone(&cell));
+                Coming::Waiting(Place { ticket, cell })
+            }
         }
-        let cell = Arc::new(Cell::new(waker.cloned()));
-        let reply = R::reply_mut(step.machine, ticket).expect("who got no answer waits");
-        reply.cell = Some(Arc::clone(&cell));
-        Coming::Waiting(Place { ticket, cell })
     })
 }
 
