@@ -31,7 +31,11 @@ impl Matcher for Ours {
     }
 
     async fn offer(&self, value: u64) -> u64 {
-        let met = self.0.offer(value).await.expect("nobody waits for long here");
+        let met = self
+            .0
+            .offer(value)
+            .await
+            .expect("nobody waits for long here");
         met.peer.done();
         met.value
     }

@@ -445,13 +445,17 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     }
 
     /// Say who was let go. Most inputs let nobody go.
+    #[inline]
     fn report(&mut self, effects: &mut Vec<Effect<A, O>>) {
-        if self.asks.has_ended() {
-            effects.extend(self.asks.ended().map(End::into_ask_effect));
+        if self.asks.has_ended() || self.offers.has_ended() {
+            self.report_each(effects);
         }
-        if self.offers.has_ended() {
-            effects.extend(self.offers.ended().map(End::into_offer_effect));
-        }
+    }
+
+    #[cold]
+    fn report_each(&mut self, effects: &mut Vec<Effect<A, O>>) {
+        effects.extend(self.asks.ended().map(End::into_ask_effect));
+        effects.extend(self.offers.ended().map(End::into_offer_effect));
     }
 
     /// Feed the meters.
@@ -518,6 +522,9 @@ impl<A: Reply, O: Reply> Machine for Broker<A, O> {
             Side::Ask => self.asks.deadline(),
             Side::Offer => self.offers.deadline(),
         };
+        if self.meters.is_empty() {
+            return queue;
+        }
         match (queue, self.meters.deadline()) {
             (Some(queue), Some(meters)) => Some(queue.min(meters)),
             (queue, meters) => queue.or(meters),

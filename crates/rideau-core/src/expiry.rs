@@ -54,6 +54,10 @@ impl<K: Ord + Copy> Expiry<K> {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

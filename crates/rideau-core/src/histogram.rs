@@ -84,7 +84,11 @@ impl Histogram {
     /// The buckets that hold anything: upper bound (included) and count.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let zeros = (self.zeros > 0).then_some((Duration::ZERO, self.zeros));
-        let held = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        let held = self
+            .counts
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0);
         let held = held.map(|(bucket, count)| (Duration::from_nanos(upper(bucket)), *count));
         zeros.into_iter().chain(held)
     }

@@ -105,6 +105,7 @@ impl<R> Ledger<R> {
     }
 
     /// A ticket that is closed already: for an ask that was answered at once.
+    #[inline]
     pub fn pass(&mut self) -> Ticket {
         let serial = self.serial;
         self.serial += self.stride;
@@ -116,6 +117,7 @@ impl<R> Ledger<R> {
     /// # Panics
     ///
     /// If over four thousand million tickets are open.
+    #[inline]
     pub fn open(&mut self, reply: R) -> Ticket {
         let Ticket { serial, .. } = self.pass();
         let slot = Slot {
@@ -150,6 +152,7 @@ impl<R> Ledger<R> {
     }
 
     /// The ticket is open.
+    #[inline]
     pub fn is_open(&self, ticket: Ticket) -> bool {
         self.slots
             .get(ticket.slot as usize)
@@ -163,6 +166,7 @@ impl<R> Ledger<R> {
     }
 
     /// The reply of an open ticket, to change.
+    #[inline]
     pub fn reply_mut(&mut self, ticket: Ticket) -> Option<&mut R> {
         let slot = self.slots.get_mut(ticket.slot as usize)?;
         (slot.serial == ticket.serial).then_some(slot.reply.as_mut())?
@@ -173,12 +177,14 @@ impl<R> Ledger<R> {
     /// # Panics
     ///
     /// If the ticket is not open.
+    #[inline]
     pub fn sent(&self, ticket: Ticket) -> Instant {
         assert!(self.is_open(ticket), "only an open ticket has a stamp");
         self.place(ticket.slot).sent
     }
 
     /// Close a ticket, in whatever state it is. A closed one is left alone.
+    #[inline]
     pub fn close(&mut self, ticket: Ticket) -> Option<R> {
         if !self.is_open(ticket) {
             return None;

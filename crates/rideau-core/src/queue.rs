@@ -171,6 +171,7 @@ impl Queue {
     }
 
     /// When the queue has to be advanced next.
+    #[inline]
     pub fn deadline<R>(&self, ledger: &Ledger<R>) -> Option<Instant> {
         let due = match &self.shape {
             Shape::Single(line) => line.due(self.limits.min, ledger),
@@ -190,6 +191,7 @@ impl Queue {
     }
 
     /// Let an open ticket wait, or shed it if it must not.
+    #[inline]
     pub fn push<R>(
         &mut self,
         ticket: Ticket,
@@ -219,6 +221,7 @@ impl Queue {
     }
 
     /// Take the one whose turn it is. The ticket stays open.
+    #[inline]
     pub fn pop<R>(
         &mut self,
         ledger: &mut Ledger<R>,
@@ -329,7 +332,17 @@ impl Queue {
     }
 
     /// Shed whose own deadline has come, or the limit that the law gave them.
+    #[inline]
     fn expire<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
+        // Most queues have no deadlines of their own.
+        if self.expiry.first() > now {
+            return;
+        }
+        self.expire_due(ledger, now, shed);
+    }
+
+    #[cold]
+    fn expire_due<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
         while let Some((due, (slot, serial))) = self.expiry.pop_due(now) {
             let ticket = Ticket { serial, slot };
             if !waits(ledger, ticket) {
@@ -362,6 +375,7 @@ impl Queue {
         });
     }
 
+    #[inline]
     fn with<R, T>(
         &mut self,
         ledger: &mut Ledger<R>,

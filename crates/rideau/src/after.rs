@@ -2,13 +2,18 @@
 
 use std::task::Waker;
 
-/// Wakes and calls that must not happen under a lock.
+/// Wakes and calls that must not happen under a lock, in the order in which
+/// they were asked for.
 #[derive(Default)]
 pub(crate) struct After {
     /// Nearly every step wakes at most one, and then needs no memory for it.
     first: Option<Waker>,
-    more: Vec<Waker>,
-    calls: Vec<Box<dyn FnOnce() + Send>>,
+    more: Option<Box<Vec<Task>>>,
+}
+
+enum Task {
+    Wake(Waker),
+    Call(Box<dyn FnOnce() + Send>),
 }
 
 impl After {
@@ -16,17 +21,33 @@ impl After {
         if self.first.is_none() {
             self.first = Some(waker);
         } else {
-            self.more.push(waker);
+            self.more.get_or_insert_default().push(Task::Wake(waker));
         }
     }
 
     pub(crate) fn call(&mut self, call: impl FnOnce() + Send + 'static) {
-        self.calls.push(Box::new(call));
+        self.more
+            .get_or_insert_default()
+            .push(Task::Call(Box::new(call)));
     }
 
-    /// Do it, in the order in which it was asked for.
+    #[inline]
     pub(crate) fn run(self) {
-        self.first.into_iter().chain(self.more).for_each(Waker::wake);
-        self.calls.into_iter().for_each(|call| call());
+        if let Some(waker) = self.first {
+            waker.wake();
+        }
+        if let Some(more) = self.more {
+            run_all(*more);
+        }
+    }
+}
+
+#[cold]
+fn run_all(tasks: Vec<Task>) {
+    for task in tasks {
+        match task {
+            Task::Wake(waker) => waker.wake(),
+            Task::Call(call) => call(),
+        }
     }
 }

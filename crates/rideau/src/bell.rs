@@ -9,7 +9,6 @@ use tokio::sync::Notify;
 
 use crate::driver::{Driver, Shell};
 
-
 /// What the timer task sleeps on between deadlines.
 #[derive(Debug)]
 pub(crate) struct Bell(Notify);
@@ -37,9 +36,13 @@ impl Bell {
         }
         let run = || {
             let runtime = runtime::Builder::new_current_thread().enable_time().build();
-            runtime.expect("a runtime with a timer alone needs nothing").block_on(keep);
+            runtime
+                .expect("a runtime with a timer alone needs nothing")
+                .block_on(keep);
         };
-        let started = thread::Builder::new().name("rideau-timer".into()).spawn(run);
+        let started = thread::Builder::new()
+            .name("rideau-timer".into())
+            .spawn(run);
         started.expect("a process can start one more thread");
     }
 }

@@ -89,11 +89,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     }
 
     /// As [`ask`](Self::ask), on given terms.
-    pub fn ask_on(
-        &self,
-        value: A,
-        terms: Terms,
-    ) -> impl Future<Output = Answer<A, O>> + Send + '_ {
+    pub fn ask_on(&self, value: A, terms: Terms) -> impl Future<Output = Answer<A, O>> + Send + '_ {
         Wait::<_, AskRole, A, O>::new(&*self.driver, value, terms)
     }
 
@@ -188,7 +184,8 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
         self.driver.step(|step| {
             let gone = step.machine.cancel_tag(tag, step.now, step.effects);
             let count = gone.len();
-            gone.into_iter().for_each(|gone| role::refuse(gone, step.after));
+            gone.into_iter()
+                .for_each(|gone| role::refuse(gone, step.after));
             count
         })
     }
@@ -243,12 +240,14 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     ///
     /// If an option breaks a rule; then nothing has changed.
     pub fn reconfigure(&self, options: Options) -> Result<(), OptionError> {
-        self.driver.step(|step| step.machine.reconfigure(options, step.now, step.effects))
+        self.driver
+            .step(|step| step.machine.reconfigure(options, step.now, step.effects))
     }
 
     /// Answer everybody who waits, and from now on refuse whoever comes.
     pub fn close(&self) {
-        self.driver.step(|step| step.machine.close(step.now, step.effects));
+        self.driver
+            .step(|step| step.machine.close(step.now, step.effects));
     }
 }
 

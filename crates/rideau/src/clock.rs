@@ -2,26 +2,52 @@
 
 use rideau_core::Instant;
 
-/// Counts from the driver's start. It follows tokio's clock, so that a paused
-/// runtime pauses us as well.
-#[derive(Clone, Copy, Debug)]
+/// Counts from the driver's start, by the processor's own counter: reading it
+/// costs half of what asking the system does, and every ask reads it.
+#[cfg(not(feature = "test-util"))]
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    clock: quanta::Clock,
+    start: u64,
+}
+
+#[cfg(not(feature = "test-util"))]
+impl Clock {
+    pub(crate) fn start() -> Self {
+        let clock = quanta::Clock::new();
+        let start = clock.raw();
+        Self { clock, start }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        Instant::from_nanos(self.clock.delta_as_nanos(self.start, self.clock.raw()))
+    }
+}
+
+/// Follows tokio's clock, so that a test that pauses it pauses us as well.
+#[cfg(feature = "test-util")]
+#[derive(Clone, Debug)]
 pub(crate) struct Clock {
     start: tokio::time::Instant,
 }
 
+#[cfg(feature = "test-util")]
 impl Clock {
     pub(crate) fn start() -> Self {
-        Self {
-            start: tokio::time::Instant::now(),
-        }
+        let start = tokio::time::Instant::now();
+        Self { start }
     }
 
-    pub(crate) fn now(self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         Instant::START + self.start.elapsed()
     }
+}
 
-    /// The same point on tokio's clock.
-    pub(crate) fn to_tokio(self, at: Instant) -> tokio::time::Instant {
-        self.start + at.since(Instant::START)
+impl Clock {
+    /// When tokio's clock will show that ours has come to `at`.
+    pub(crate) fn to_tokio(&self, at: Instant) -> tokio::time::Instant {
+        let ahead = at.as_nanos().saturating_sub(self.now().as_nanos());
+        tokio::time::Instant::now() + std::time::Duration::from_nanos(ahead)
     }
 }

@@ -11,7 +11,7 @@ use rideau_core::{Instant, Machine};
 use crate::after::After;
 use crate::bell::Bell;
 use crate::clock::Clock;
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, MutexGuard, lock, try_lock};
 
 /// Carries a machine's effects out.
 pub(crate) trait Shell<M: Machine>: Send + Sync + 'static {
@@ -47,10 +47,6 @@ pub(crate) struct Step<'a, M: Machine> {
     pub(crate) now: Instant,
 }
 
-/// How often to look for the lock before sleeping on it: sections are shorter
-/// than going to sleep.
-const SPINS: u32 = 200;
-
 impl<M, S> Driver<M, S>
 where
     M: Machine<Effect: Send> + Send + 'static,
@@ -78,11 +74,12 @@ where
         &self.shell
     }
 
-    pub(crate) fn clock(&self) -> Clock {
-        self.clock
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Let the machine decide something, and carry out what it decides.
+    #[inline]
     pub(crate) fn step<T>(&self, decide: impl FnOnce(&mut Step<'_, M>) -> T) -> T {
         let mut after = After::default();
         let (mut inner, sent) = self.enter();
@@ -119,6 +116,7 @@ where
         look(&inner.machine, inner.last)
     }
 
+    #[inline]
     fn decide<T>(
         &self,
         inner: &mut Inner<M>,
@@ -139,8 +137,10 @@ where
             sent,
             now: *now,
         });
-        for effect in effects.drain(..) {
-            self.shell.perform(effect, after);
+        if !effects.is_empty() {
+            for effect in effects.drain(..) {
+                self.shell.perform(effect, after);
+            }
         }
         let sooner = machine.deadline().filter(|due| due < armed);
         if let Some(due) = sooner {
@@ -151,20 +151,17 @@ where
 
     /// Take the lock and read the clock in it. One reading does if the lock was
     /// free: then the caller came now.
+    #[inline]
     fn enter(&self) -> (MutexGuard<'_, Inner<M>>, Instant) {
-        if let Ok(mut inner) = self.inner.try_lock() {
+        if let Some(mut inner) = try_lock(&self.inner) {
             inner.last = self.clock.now().max(inner.last);
             let now = inner.last;
             return (inner, now);
         }
         let sent = self.clock.now();
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.last = self.clock.now().max(inner.last);
         (inner, sent)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner<M>> {
-        lock(&self.inner)
     }
 }
 

@@ -43,9 +43,7 @@ impl Peer {
 
     /// Tell the other party that this one is done.
     pub fn done(mut self) {
-        if let Some(bond) = self.bond.take() {
-            bond.end(self.seat, Ended::Done);
-        }
+        self.end(Ended::Done);
     }
 
     /// How the other party ended the match, if it did.
@@ -59,22 +57,36 @@ impl Peer {
     ///
     /// Dropping the future loses nothing; ask again.
     pub async fn ended(&mut self) -> Ended {
-        let bond = self.bond.as_ref().expect("only `done` takes the bond, and itself with it");
+        let bond = self
+            .bond
+            .as_ref()
+            .expect("only `done` takes the bond, and itself with it");
         future::poll_fn(|context| bond.poll_ended(self.seat, context)).await
+    }
+}
+
+impl Peer {
+    fn end(&mut self, how: Ended) {
+        let Some(bond) = self.bond.take() else {
+            return;
+        };
+        // Who is the last to hold the bond has nobody to tell.
+        if Arc::strong_count(&bond) > 1 {
+            bond.end(self.seat, how);
+        }
     }
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        if let Some(bond) = self.bond.take() {
-            bond.end(self.seat, Ended::Down);
-        }
+        self.end(Ended::Down);
     }
 }
 
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut peer = f.debug_struct("Peer");
-        peer.field("ended", &self.has_ended()).finish_non_exhaustive()
+        peer.field("ended", &self.has_ended())
+            .finish_non_exhaustive()
     }
 }

@@ -1,20 +1,31 @@
 //! The primitives that loom replaces when it explores our interleavings.
 
-use std::sync::PoisonError;
-
 #[cfg(rideau_loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU8, Ordering},
 };
 #[cfg(not(rideau_loom))]
-pub(crate) use std::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU8, Ordering},
-};
+pub(crate) use parking_lot::{Mutex, MutexGuard};
+#[cfg(not(rideau_loom))]
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-/// Lock, whatever happened to the last who held it: every section leaves what
-/// it guards consistent before it can panic.
+#[cfg(not(rideau_loom))]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
+}
+
+#[cfg(not(rideau_loom))]
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    mutex.try_lock()
+}
+
+#[cfg(rideau_loom)]
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no model panics under a lock")
+}
+
+#[cfg(rideau_loom)]
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    mutex.try_lock().ok()
 }

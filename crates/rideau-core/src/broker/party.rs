@@ -124,6 +124,7 @@ impl<R: Reply> Party<R> {
     }
 
     /// Let somebody wait.
+    #[inline]
     pub(super) fn join(&mut self, terms: &Terms, reply: R, now: Instant) -> Ticket {
         self.tally.came += 1;
         let ticket = self.ledger.open(reply);
@@ -137,7 +138,11 @@ impl<R: Reply> Party<R> {
     }
 
     /// The end of one who came just now, if it was let go at once.
+    #[inline]
     pub(super) fn take_ended(&mut self, ticket: Ticket) -> Option<End<R>> {
+        if self.ended.is_empty() {
+            return None;
+        }
         let is_own = |end: &End<R>| matches!(end, End::Shed { ticket: own, .. } if *own == ticket);
         let at = self.ended.iter().position(is_own)?;
         Some(self.ended.remove(at))
@@ -165,6 +170,7 @@ impl<R: Reply> Party<R> {
     }
 
     /// Take the one whose turn it is and who is still there.
+    #[inline]
     pub(super) fn serve(&mut self, now: Instant) -> Option<(Ticket, Instant, R)> {
         loop {
             let taken = self.queue.pop(&mut self.ledger, now, &mut self.shed);
@@ -187,6 +193,7 @@ impl<R: Reply> Party<R> {
     }
 
     /// Count a match of one who came at `sent`.
+    #[inline]
     pub(super) fn count_match(&mut self, sent: Instant, now: Instant) -> Duration {
         let waited = now.nanos_since(sent);
         self.tally.matched += 1;
@@ -195,7 +202,10 @@ impl<R: Reply> Party<R> {
     }
 
     pub(super) fn cancel(&mut self, ticket: Ticket, now: Instant) -> Option<(R, Refusal)> {
-        let sent = self.ledger.is_open(ticket).then(|| self.ledger.sent(ticket));
+        let sent = self
+            .ledger
+            .is_open(ticket)
+            .then(|| self.ledger.sent(ticket));
         self.queue
             .remove(ticket, &mut self.ledger, now, &mut self.shed);
         let reply = self.ledger.close(ticket);
@@ -223,6 +233,7 @@ impl<R: Reply> Party<R> {
         self.end_shed(now);
     }
 
+    #[inline]
     fn end_shed(&mut self, now: Instant) {
         if !self.shed.is_empty() {
             self.end_each_shed(now);

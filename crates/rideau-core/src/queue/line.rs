@@ -72,6 +72,7 @@ impl Line {
     }
 
     /// Let a newcomer in, or somebody go if there is no room.
+    #[inline]
     pub(crate) fn push<R>(&mut self, slot: u32, limits: Limits, step: &mut Step<'_, R>) {
         if self.len >= limits.max {
             if limits.max == 0 || limits.overflow == Overflow::Newest {
@@ -93,6 +94,7 @@ impl Line {
     }
 
     /// Shed whom the law wants gone while nobody is served.
+    #[inline]
     pub(crate) fn settle<R>(&mut self, floor: u32, step: &mut Step<'_, R>) {
         let mut progress = Progress::default();
         while self.len > floor {
@@ -111,6 +113,7 @@ impl Line {
     }
 
     /// Take the oldest whom the law lets through.
+    #[inline]
     pub(crate) fn pop_oldest<R>(&mut self, min: u32, step: &mut Step<'_, R>) -> Option<u32> {
         let mut progress = Progress::default();
         while self.head != NONE {
@@ -147,6 +150,7 @@ impl Line {
     }
 
     /// Take an entry out, wherever it stands.
+    #[inline]
     pub(crate) fn unlink<R>(&mut self, slot: u32, ledger: &mut Ledger<R>) {
         let place = ledger.place_mut(slot);
         debug_assert_eq!(place.line, self.name, "it stands in this line");
@@ -164,6 +168,7 @@ impl Line {
     }
 
     /// Put an entry at the newest end, without asking anybody.
+    #[inline]
     pub(crate) fn link<R>(&mut self, slot: u32, ledger: &mut Ledger<R>) {
         let place = ledger.place_mut(slot);
         (place.prev, place.next, place.line) = (self.tail, NONE, self.name);
@@ -181,6 +186,7 @@ impl Line {
     }
 
     /// When the line has to be settled next.
+    #[inline]
     pub(crate) fn due<R>(&self, min: u32, ledger: &Ledger<R>) -> Instant {
         if self.len <= min {
             return Instant::NEVER;

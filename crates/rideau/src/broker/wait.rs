@@ -1,6 +1,5 @@
 //! A wait at a broker: a future whose drop gives the place up.
 
-use std::mem;
 use std::ops::Deref;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -24,15 +23,11 @@ where
     O: Send + 'static,
 {
     driver: D,
-    state: State<R::Brings, R::Gets>,
-}
-
-enum State<V, W> {
-    /// Has not come yet: a future does nothing until it is polled.
-    Fresh { value: V, terms: Terms },
-    Waiting(Place<V, W>),
-    Answered(Answer<V, W>),
-    Over,
+    /// What to bring: a future does nothing until it is polled.
+    fresh: Option<(R::Brings, Terms)>,
+    place: Option<Place<R::Brings, R::Gets>>,
+    /// An answer that nobody has taken yet.
+    answer: Option<Box<Answer<R::Brings, R::Gets>>>,
 }
 
 /// A place in the queue.
@@ -111,35 +106,35 @@ where
 {
     /// A wait that begins when it is polled.
     pub(super) fn new(driver: D, value: R::Brings, terms: Terms) -> Self {
-        let state = State::Fresh { value, terms };
-        Self { driver, state }
+        Self {
+            driver,
+            fresh: Some((value, terms)),
+            place: None,
+            answer: None,
+        }
     }
 
     /// A wait that begins now.
     pub(super) fn begin(driver: D, value: R::Brings, terms: Terms) -> Self {
-        let state = match come::<R, A, O>(&driver, value, &terms, true, None) {
-            Coming::Answered(answer) => State::Answered(answer),
-            Coming::Waiting(place) => State::Waiting(place),
+        let (place, answer) = match come::<R, A, O>(&driver, value, &terms, true, None) {
+            Coming::Answered(answer) => (None, Some(Box::new(answer))),
+            Coming::Waiting(place) => (Some(place), None),
         };
-        Self { driver, state }
+        Self {
+            driver,
+            fresh: None,
+            place,
+            answer,
+        }
     }
 
     pub(super) fn ticket(&self) -> Option<Ticket> {
-        match &self.state {
-            State::Waiting(place) => Some(place.ticket),
-            State::Fresh { .. } | State::Answered(_) | State::Over => None,
-        }
+        self.place.as_ref().map(|place| place.ticket)
     }
 
     /// The answer, if it was there at the beginning.
     pub(super) fn answered(&mut self) -> Option<Answer<R::Brings, R::Gets>> {
-        match mem::replace(&mut self.state, State::Over) {
-            State::Answered(answer) => Some(answer),
-            state => {
-                self.state = state;
-                None
-            }
-        }
+        self.answer.take().map(|answer| *answer)
     }
 }
 
@@ -154,51 +149,34 @@ where
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if let State::Waiting(place) = &this.state {
+        if let Some(place) = &this.place {
             let told = ready!(place.cell.poll(context));
-            let State::Waiting(place) = mem::replace(&mut this.state, State::Over) else {
-                unreachable!("it was just seen");
-            };
+            let place = this.place.take().expect("it was just seen");
             return Poll::Ready(receive(told, place));
         }
-        match mem::replace(&mut this.state, State::Over) {
-            State::Fresh { value, terms } => {
-                let waker = Some(context.waker());
-                match come::<R, A, O>(&this.driver, value, &terms, true, waker) {
-                    Coming::Answered(answer) => this.pass_on(answer, context),
-                    Coming::Waiting(place) => {
-                        this.state = State::Waiting(place);
-                        Poll::Pending
-                    }
-                }
+        if let Some(answer) = this.answered() {
+            return Poll::Ready(answer);
+        }
+        let (value, terms) = this.fresh.take().expect("nobody polls after the answer");
+        match come::<R, A, O>(&this.driver, value, &terms, true, Some(context.waker())) {
+            Coming::Waiting(place) => {
+                this.place = Some(place);
+                Poll::Pending
             }
-            State::Answered(answer) => Poll::Ready(answer),
-            State::Waiting(_) => unreachable!("handled above"),
-            State::Over => panic!("polled after the answer"),
+            // Let other tasks run now and then, for whoever always finds a peer
+            // would never yield. The answer is made by then, so that no
+            // scheduler's budget looks like a refusal.
+            Coming::Answered(answer) => {
+                if pin!(tokio::task::consume_budget())
+                    .poll(context)
+                    .is_pending()
+                {
+                    this.answer = Some(Box::new(answer));
+                    return Poll::Pending;
+                }
+                Poll::Ready(answer)
+            }
         }
-    }
-}
-
-impl<D, R, A, O> Wait<D, R, A, O>
-where
-    D: Deref<Target = BrokerDriver<A, O>>,
-    R: Role<A, O>,
-    A: Send + 'static,
-    O: Send + 'static,
-{
-    /// Give an answer that needed no wait, but let other tasks run now and
-    /// then: whoever always finds a peer would never yield. The answer is made
-    /// by then, so that no scheduler's budget looks like a refusal.
-    fn pass_on(
-        &mut self,
-        answer: Answer<R::Brings, R::Gets>,
-        context: &mut Context<'_>,
-    ) -> Poll<Answer<R::Brings, R::Gets>> {
-        if pin!(tokio::task::consume_budget()).poll(context).is_pending() {
-            self.state = State::Answered(answer);
-            return Poll::Pending;
-        }
-        Poll::Ready(answer)
     }
 }
 
@@ -220,11 +198,13 @@ where
     O: Send + 'static,
 {
     fn drop(&mut self) {
-        let State::Waiting(Place { ticket, cell }) = &self.state else {
+        let Some(Place { ticket, cell }) = &self.place else {
             return;
         };
         cell.leave();
-        let gone = self.driver.step(|step| step.machine.cancel(*ticket, step.now, step.effects));
+        let gone = self
+            .driver
+            .step(|step| step.machine.cancel(*ticket, step.now, step.effects));
         // A match may have come first: then its peer learns that we left.
         if gone.is_none() && matches!(cell.take(), Some(Ok(_))) {
             cell.end(Seat::Waiter, Ended::Down);
