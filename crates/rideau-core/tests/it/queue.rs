@@ -307,6 +307,21 @@ fn behind_a_standing_queue_nobody_waits_over_the_target() {
 }
 
 #[test]
+fn a_queue_stands_as_soon_as_it_was_not_empty_for_the_interval() {
+    check(
+        "kind=standing target=5ms interval=100ms",
+        "
+          0          in a
+         50          in b
+         99.999999   in c
+        100          out -> a shed standing 100, b
+        100          in d                    | next 105
+        105          wait -> d shed standing 5 | next 199.999999
+        ",
+    );
+}
+
+#[test]
 fn an_askers_own_deadline_counts_under_every_law() {
     for law in [
         "never",
