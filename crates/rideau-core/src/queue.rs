@@ -56,7 +56,7 @@ pub struct Queue {
     limits: Limits,
     shape: Shape,
     /// Deadlines of askers and of laws that settle a limit at arrival.
-    expiry: Expiry<(u32, u64)>,
+    expiry: Expiry<Ticket>,
     pace: Pace,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Step<'a, R> {
 }
 
 /// Where a law puts the limit of an entry.
-pub(crate) struct Deadlines<'a>(&'a mut Expiry<(u32, u64)>);
+pub(crate) struct Deadlines<'a>(&'a mut Expiry<Ticket>);
 
 /// How fast those who wait are served.
 #[derive(Debug)]
@@ -205,7 +205,7 @@ impl Queue {
             shed.push(Shed { ticket, reason });
             return self.settle(ledger, now, shed);
         }
-        self.expiry.push(deadline, (ticket.slot, ticket.serial));
+        self.expiry.push(deadline, ticket);
         self.with(ledger, now, shed, |shape, step| match shape {
             Shape::Single(line) => line.push(ticket.slot, limits, step),
             Shape::Fair(fair) => fair.push(ticket.slot, limits, step),
@@ -279,6 +279,7 @@ impl Queue {
         shed: &mut Vec<Shed>,
     ) -> Result<(), OptionError> {
         options.validate()?;
+        self.expire(ledger, now, shed);
         self.limits = Limits::of(&options);
         let limits = self.limits;
         let (old, shedding) = (
@@ -323,8 +324,8 @@ impl Queue {
 
     /// Shed whose own deadline has come, or the limit that the law gave them.
     fn expire<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
-        while let Some((due, (slot, serial))) = self.expiry.pop_due(now) {
-            let ticket = Ticket { serial, slot };
+        while let Some((due, ticket)) = self.expiry.pop_due(now) {
+            let slot = ticket.slot;
             if !waits(ledger, ticket) {
                 continue;
             }
@@ -370,9 +371,7 @@ impl Queue {
         };
         let result = work(&mut self.shape, &mut step);
         let alive = self.len();
-        self.expiry.sweep(alive, |_, (slot, serial)| {
-            waits(ledger, Ticket { serial, slot })
-        });
+        self.expiry.sweep(alive, |_, ticket| waits(ledger, ticket));
         result
     }
 
@@ -412,10 +411,10 @@ impl Queue {
         let Self { shape, expiry, .. } = self;
         expiry.clear();
         shape.each(ledger, |slot| {
-            let (place, serial) = (ledger.place(slot), ledger.ticket(slot).serial);
-            expiry.push(place.deadline, (slot, serial));
+            let (place, ticket) = (ledger.place(slot), ledger.ticket(slot));
+            expiry.push(place.deadline, ticket);
             if place.sent.after(limit) != place.deadline {
-                expiry.push(place.sent.after(limit), (slot, serial));
+                expiry.push(place.sent.after(limit), ticket);
             }
         });
     }
@@ -457,7 +456,7 @@ impl Shape {
 
 impl Deadlines<'_> {
     fn push(&mut self, due: Instant, ticket: Ticket) {
-        self.0.push(due, (ticket.slot, ticket.serial));
+        self.0.push(due, ticket);
     }
 }
 

@@ -288,14 +288,18 @@ impl Line {
         let Law::CoDel(codel) = &mut self.law else {
             unreachable!("the law did not change");
         };
+        let sent = step.ledger.place(taken).sent;
         if self.len < min {
             codel.calm(step.now);
-        } else if self.len == 0 && was_due {
-            let sent = step.ledger.place(taken).sent;
-            if let Verdict::Shed(reason) = codel.judge_last(sent, step.now) {
-                step.shed(taken, reason);
-                return None;
-            }
+        } else if codel.is_over_bound(sent, step.now) {
+            step.shed(taken, Reason::Bound);
+            return self.pop_newest_by_codel(min, step);
+        } else if self.len == 0
+            && was_due
+            && let Verdict::Shed(reason) = codel.judge_last(sent, step.now)
+        {
+            step.shed(taken, reason);
+            return None;
         }
         Some(taken)
     }

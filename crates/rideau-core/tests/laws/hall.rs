@@ -7,7 +7,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof};
 use proptest::{collection, option};
 use rideau_core::queue::{FairOptions, Index, Options, Order, Overflow, Queue, Shedding, Terms};
 use rideau_core::{Flow, Instant, Ledger, Reason, Tag, Ticket};
@@ -193,12 +193,19 @@ impl Hall {
     }
 }
 
+/// So many cases, none of them kept in files: a bug becomes a test by name.
+pub(crate) fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(cases)
+    }
+}
+
 /// From a nanosecond to a second, every magnitude as likely as the others.
 pub(crate) fn span() -> impl Strategy<Value = u64> {
     (0_u32..=8, 1000_u64..10_000).prop_map(|(power, mantissa)| mantissa * 10_u64.pow(power) / 1000)
 }
 
-/// Mostly the one that comes of it, now and then none.
 pub(crate) fn pause() -> impl Strategy<Value = Pause> {
     prop_oneof![
         2 => Just(Pause::Span(0)),
