@@ -57,6 +57,8 @@ pub struct Queue {
     shape: Shape,
     /// Deadlines of askers and of laws that settle a limit at arrival.
     expiry: Expiry<Ticket>,
+    /// Those whose limit came while the minimum protected them.
+    spared: Vec<Ticket>,
     pace: Pace,
 }
 
@@ -115,6 +117,7 @@ impl Queue {
             shape: Shape::new(&options, now),
             options,
             expiry: Expiry::new(),
+            spared: Vec::new(),
             pace: Pace {
                 last: now,
                 gap: None,
@@ -210,6 +213,8 @@ impl Queue {
             Shape::Single(line) => line.push(ticket.slot, limits, step),
             Shape::Fair(fair) => fair.push(ticket.slot, limits, step),
         });
+        // A law may settle a limit that has come already.
+        self.expire(ledger, now, shed);
     }
 
     /// Take the one whose turn it is. The ticket stays open.
@@ -263,6 +268,7 @@ impl Queue {
             });
         }
         self.expiry.clear();
+        self.spared.clear();
     }
 
     /// Change everything at once. All who wait keep their places, but those
@@ -279,7 +285,6 @@ impl Queue {
         shed: &mut Vec<Shed>,
     ) -> Result<(), OptionError> {
         options.validate()?;
-        self.expire(ledger, now, shed);
         self.limits = Limits::of(&options);
         let limits = self.limits;
         let (old, shedding) = (
@@ -298,6 +303,7 @@ impl Queue {
         if !same_shape {
             self.reshape(ledger, now, shed);
         }
+        self.expire(ledger, now, shed);
         let fair_options = self.options.fair.clone();
         self.with(ledger, now, shed, |shape, step| {
             match (shape, fair_options) {
@@ -324,21 +330,42 @@ impl Queue {
 
     /// Shed whose own deadline has come, or the limit that the law gave them.
     fn expire<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
+        for ticket in std::mem::take(&mut self.spared) {
+            if waits(ledger, ticket) {
+                self.reach_limit(ticket, ledger, now, shed);
+            }
+        }
         while let Some((due, ticket)) = self.expiry.pop_due(now) {
-            let slot = ticket.slot;
             if !waits(ledger, ticket) {
                 continue;
             }
-            let reason = if ledger.place(slot).deadline == due {
-                Reason::Deadline
-            } else if self.line(ledger.place(slot).line).spares(self.limits.min) {
-                Reason::Standing
+            if ledger.place(ticket.slot).deadline == due {
+                self.unlink(ticket.slot, ledger, now, shed);
+                let reason = Reason::Deadline;
+                shed.push(Shed { ticket, reason });
             } else {
-                continue;
-            };
-            self.unlink(slot, ledger, now, shed);
-            shed.push(Shed { ticket, reason });
+                self.reach_limit(ticket, ledger, now, shed);
+            }
         }
+        self.sweep(ledger);
+    }
+
+    /// Shed one whose limit has come, unless the minimum protects it as yet.
+    fn reach_limit<R>(
+        &mut self,
+        ticket: Ticket,
+        ledger: &mut Ledger<R>,
+        now: Instant,
+        shed: &mut Vec<Shed>,
+    ) {
+        let line = self.line(ledger.place(ticket.slot).line);
+        if line.len() <= self.limits.min {
+            self.spared.push(ticket);
+            return;
+        }
+        self.unlink(ticket.slot, ledger, now, shed);
+        let reason = Reason::Standing;
+        shed.push(Shed { ticket, reason });
     }
 
     fn line(&self, name: u32) -> &Line {
@@ -370,9 +397,13 @@ impl Queue {
             shed,
         };
         let result = work(&mut self.shape, &mut step);
+        self.sweep(ledger);
+        result
+    }
+
+    fn sweep<R>(&mut self, ledger: &Ledger<R>) {
         let alive = self.len();
         self.expiry.sweep(alive, |_, ticket| waits(ledger, ticket));
-        result
     }
 
     /// Everybody, oldest first, out of their lines.
@@ -409,6 +440,7 @@ impl Queue {
             _ => u64::MAX,
         };
         let Self { shape, expiry, .. } = self;
+        self.spared.clear();
         expiry.clear();
         shape.each(ledger, |slot| {
             let (place, ticket) = (ledger.place(slot), ledger.ticket(slot));
@@ -433,7 +465,7 @@ impl Queue {
             return patience;
         };
         let waiting = u64::try_from(self.len()).expect("a length fits") + 1;
-        Duration::from_nanos(gap.saturating_mul(waiting)).min(patience * 8)
+        Duration::from_nanos(gap.saturating_mul(waiting)).min(patience.saturating_mul(8))
     }
 }
 

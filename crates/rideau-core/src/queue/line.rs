@@ -119,8 +119,8 @@ impl Line {
             let verdict = match &mut self.law {
                 Law::Never | Law::Standing(_) => Verdict::Keep,
                 Law::Timeout(wait_max) if spare => expired(sent, *wait_max, step.now),
-                Law::MinDelay(law) if spare => law.judge(step.now.nanos_since(sent), step.now),
-                Law::Timeout(_) | Law::MinDelay(_) => Verdict::Keep,
+                Law::Timeout(_) => Verdict::Keep,
+                Law::MinDelay(law) => law.judge(step.now.nanos_since(sent), spare, step.now),
                 Law::CoDel(codel) => codel.judge(sent, spare, &mut progress, step.now),
             };
             match verdict {
@@ -173,11 +173,6 @@ impl Line {
         }
         self.tail = slot;
         self.len += 1;
-    }
-
-    /// Whether an entry whose limit came may go: the minimum is protected.
-    pub(crate) fn spares(&self, min: u32) -> bool {
-        self.len > min
     }
 
     /// When the line has to be settled next.
@@ -312,9 +307,9 @@ impl Line {
             let Law::MinDelay(law) = &mut self.law else {
                 unreachable!("only called for this law");
             };
-            match law.judge(waited, step.now) {
-                Verdict::Shed(reason) if spare => step.shed(taken, reason),
-                Verdict::Shed(_) | Verdict::Keep => return Some(taken),
+            match law.judge(waited, spare, step.now) {
+                Verdict::Shed(reason) => step.shed(taken, reason),
+                Verdict::Keep => return Some(taken),
             }
         }
     }

@@ -145,8 +145,8 @@ fn target_and_bound(queue: &Queue) -> (u64, u64) {
 
 /// Put the queue and the plain line through the same random history.
 fn compare_with_reference(seed: u64) {
-    let mut rng = Rng::new(seed);
-    let start = span(&mut rng);
+    let mut rng = Draws::new(seed);
+    let start = rng.span();
     let options = options(&mut rng);
     let mut hall = Hall::new(&options, true, start);
     let mut plain = Plain::new(&options, start);
@@ -184,14 +184,14 @@ fn compare_with_reference(seed: u64) {
     }
 }
 
-fn options(rng: &mut Rng) -> Options {
-    let target = Duration::from_nanos(span(rng) * rng.below(8).min(1));
+fn options(rng: &mut Draws) -> Options {
+    let target = Duration::from_nanos(rng.span() * rng.below(8).min(1));
     // Below this, a pace of the control law could be no span at all.
-    let interval = Duration::from_nanos(span(rng) + 50);
+    let interval = Duration::from_nanos(rng.span() + 50);
     let shedding = if rng.below(3) > 0 {
         Shedding::CoDel { target, interval }
     } else {
-        let wait_max = target + Duration::from_nanos(span(rng));
+        let wait_max = target + Duration::from_nanos(rng.span());
         Shedding::BoundedCoDel {
             target,
             interval,
@@ -218,11 +218,11 @@ fn options(rng: &mut Rng) -> Options {
     }
 }
 
-fn input(rng: &mut Rng) -> Input {
+fn input(rng: &mut Draws) -> Input {
     match rng.below(45) {
         0..20 => Input::Push {
-            ago: span(rng) * rng.below(2),
-            patience: (rng.below(10) == 0).then(|| span(rng)),
+            ago: rng.span() * rng.below(2),
+            patience: (rng.below(10) == 0).then(|| rng.span()),
             flow: 0,
             tag: None,
         },
@@ -233,19 +233,43 @@ fn input(rng: &mut Rng) -> Input {
     }
 }
 
-fn pause(rng: &mut Rng) -> Pause {
+fn pause(rng: &mut Draws) -> Pause {
     match rng.below(12) {
         0..2 => Pause::Span(0),
-        2..7 => Pause::Span(span(rng)),
+        2..7 => Pause::Span(rng.span()),
         7 => Pause::Before(1),
         8..10 => Pause::After(0),
         10 => Pause::After(1),
-        _ => Pause::After(span(rng)),
+        _ => Pause::After(rng.span()),
     }
 }
 
-/// From a nanosecond to a second, every magnitude as likely as the others.
-fn span(rng: &mut Rng) -> u64 {
-    let magnitude = 10_u64.pow(u32::try_from(rng.below(9)).unwrap());
-    magnitude + rng.below(9 * magnitude)
+/// Random numbers of one run.
+struct Draws {
+    rng: Rng,
+    /// The least magnitude of its spans, and how many there are.
+    magnitudes: (u64, u64),
+}
+
+impl Draws {
+    /// Every other run has spans of all magnitudes from a nanosecond to a
+    /// second; the others keep to three, so that episodes follow closely.
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let magnitudes = match seed % 2 {
+            0 => (0, 9),
+            _ => (2 + rng.below(5), 3),
+        };
+        Self { rng, magnitudes }
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.rng.below(bound)
+    }
+
+    fn span(&mut self) -> u64 {
+        let (least, count) = self.magnitudes;
+        let magnitude = 10_u64.pow(u32::try_from(least + self.below(count)).unwrap());
+        magnitude + self.below(9 * magnitude)
+    }
 }

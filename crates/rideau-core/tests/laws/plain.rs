@@ -16,15 +16,8 @@ use crate::hall::Guest;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
     pub(crate) guest: Guest,
-    /// How long a standing queue lets it stay.
-    limit: Option<Limit>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Limit {
-    at: u64,
-    /// It came, and the minimum kept its owner from going.
-    is_over: bool,
+    /// Until when a standing queue lets it stay.
+    limit: Option<u64>,
 }
 
 /// The line and what each law knows of it.
@@ -36,6 +29,8 @@ pub(crate) struct Plain {
     least: LeastWait,
     /// When somebody last came to an empty line.
     filled: u64,
+    /// Whose limit came while the minimum kept them.
+    spared: Vec<usize>,
 }
 
 /// The variables of RFC 8289, and when to look again.
@@ -64,6 +59,7 @@ impl Plain {
             codel: CoDel::new(now),
             least: LeastWait::new(now),
             filled: now,
+            spared: Vec::new(),
         }
     }
 
@@ -88,10 +84,7 @@ impl Plain {
         if let Shedding::Standing { target, interval } = self.options.shedding {
             let stands = now - self.filled >= nanos(interval);
             let wait = nanos(if stands { target } else { interval });
-            limit = Some(Limit {
-                at: guest.sent + wait,
-                is_over: false,
-            });
+            limit = Some(guest.sent + wait);
         }
         self.waiting.push(Waiting { guest, limit });
         self.settle(now);
@@ -138,8 +131,8 @@ impl Plain {
     }
 
     pub(crate) fn change(&mut self, options: &Options, now: u64) {
-        self.expire(now);
         self.adopt_options(options, now);
+        self.expire(now);
         self.fit(now);
     }
 
@@ -159,12 +152,10 @@ impl Plain {
                 self.codel = CoDel::new(now);
                 self.least = LeastWait::new(now);
                 self.filled = now;
+                self.spared.clear();
                 for who in &mut self.waiting {
                     who.limit = match new {
-                        Standing { interval, .. } => Some(Limit {
-                            at: who.guest.sent + nanos(interval),
-                            is_over: false,
-                        }),
+                        Standing { interval, .. } => Some(who.guest.sent + nanos(interval)),
                         _ => None,
                     };
                 }
@@ -190,11 +181,7 @@ impl Plain {
 
     pub(crate) fn deadline(&self) -> Option<u64> {
         let own = self.waiting.iter().map(|who| who.guest.deadline);
-        let limits = self
-            .waiting
-            .iter()
-            .filter_map(|who| who.limit.filter(|limit| !limit.is_over))
-            .map(|limit| limit.at);
+        let limits = self.waiting.iter().filter_map(|who| who.limit);
         let law = (self.waiting.len() > self.min()).then(|| self.due());
         own.chain(limits)
             .chain(law)
@@ -245,24 +232,19 @@ impl Plain {
 
     /// Let those go whose time has come, as if each had been looked at in time.
     fn expire(&mut self, now: u64) {
-        while self.waiting.len() > self.min() {
-            // Who was kept for the minimum alone goes once it is not needed.
-            let spared = (0..self.waiting.len()).filter_map(|at| {
-                let limit = self.waiting[at].limit.filter(|limit| limit.is_over)?;
-                Some((limit.at, self.waiting[at].guest.id, at))
-            });
-            let Some((_, _, at)) = spared.min() else {
+        // Who was kept for the minimum alone goes once it is not needed.
+        while let Some(id) = self.spared.first().copied() {
+            let at = self.waiting.iter().position(|who| who.guest.id == id);
+            if at.is_some() && self.waiting.len() <= self.min() {
                 break;
-            };
-            self.shed_at(at, Reason::Standing);
+            }
+            self.spared.remove(0);
+            if let Some(at) = at {
+                self.shed_at(at, Reason::Standing);
+            }
         }
         loop {
-            let next = |who: &Waiting| {
-                let limit = who.limit.filter(|limit| !limit.is_over);
-                limit
-                    .map_or(u64::MAX, |limit| limit.at)
-                    .min(who.guest.deadline)
-            };
+            let next = |who: &Waiting| who.limit.unwrap_or(u64::MAX).min(who.guest.deadline);
             let first = (0..self.waiting.len())
                 .filter(|at| next(&self.waiting[*at]) <= now)
                 .min_by_key(|at| (next(&self.waiting[*at]), self.waiting[*at].guest.id));
@@ -273,8 +255,9 @@ impl Plain {
                 self.shed_at(at, Reason::Deadline);
             } else if self.waiting.len() > self.min() {
                 self.shed_at(at, Reason::Standing);
-            } else if let Some(limit) = &mut self.waiting[at].limit {
-                limit.is_over = true;
+            } else {
+                self.waiting[at].limit = None;
+                self.spared.push(self.waiting[at].guest.id);
             }
         }
     }
