@@ -159,7 +159,9 @@ impl Fair {
     }
 
     pub(crate) fn is_shedding(&self, now: Instant) -> bool {
-        self.flows.iter().any(|flow| flow.line.is_shedding(now))
+        let active = |flow: &&FlowLine| flow.state == State::Active;
+        let mut active = self.flows.iter().filter(active);
+        active.any(|flow| flow.line.is_shedding(now))
     }
 
     /// Take over changed options with the same index: flows and turns stay.

@@ -30,7 +30,7 @@ pub(crate) struct Plain {
     /// When somebody last came to an empty line.
     filled: u64,
     /// Whose limit came while the minimum kept them.
-    spared: Vec<usize>,
+    pub(crate) spared: Vec<usize>,
 }
 
 /// The variables of RFC 8289, and when to look again.
@@ -231,7 +231,7 @@ impl Plain {
     }
 
     /// Let those go whose time has come, as if each had been looked at in time.
-    fn expire(&mut self, now: u64) {
+    pub(crate) fn expire(&mut self, now: u64) {
         // Who was kept for the minimum alone goes once it is not needed.
         while let Some(id) = self.spared.first().copied() {
             let at = self.waiting.iter().position(|who| who.guest.id == id);

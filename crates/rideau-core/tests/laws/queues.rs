@@ -446,6 +446,9 @@ impl Witness {
             assert_eq!(no.waited, Duration::from_nanos(hall.now - guest.sent));
             assert_eq!(no.len, self.waiting.len());
         }
+        if self.options.fair.is_some() && hall.queue.flows() == 0 {
+            assert!(!hall.queue.is_shedding(hall.instant()));
+        }
         self.check_deadline(hall, longest);
     }
 
