@@ -326,7 +326,7 @@ impl Plain {
         let (target, interval, bound) = spans(self.options.shedding);
         loop {
             if self.waiting.is_empty() {
-                self.codel.calm_if_not(now);
+                self.codel.find_nobody(now);
                 return None;
             }
             let is_spare = self.waiting.len() > self.min();
@@ -415,7 +415,7 @@ impl Plain {
         let min = self.min();
         let is_spare = self.waiting.len() > min;
         let Some(newest) = self.waiting.pop() else {
-            self.codel.calm_if_not(now);
+            self.codel.find_nobody(now);
             return None;
         };
         let (id, waited) = (newest.guest.id, now - newest.guest.sent);
@@ -470,7 +470,7 @@ impl CoDel {
     }
 
     /// A serve that finds nobody has nothing to look at again.
-    fn calm_if_not(&mut self, now: u64) {
+    fn find_nobody(&mut self, now: u64) {
         if self.first_above.is_some() {
             self.calm(now);
         }
