@@ -58,7 +58,9 @@ pub struct Queue {
     order: Order,
     shape: Shape,
     /// Deadlines of askers and of laws that settle a limit at arrival.
-    expiry: Expiry<(u32, u64)>,
+    expiry: Expiry<Ticket>,
+    /// Those whose limit came while the minimum protected them.
+    spared: Vec<Ticket>,
     pace: Pace,
     /// Behind a pointer: what every ask touches lies close together.
     options: Box<Options>,
@@ -79,7 +81,7 @@ pub(crate) struct Step<'a, R> {
 }
 
 /// Where a law puts the limit of an entry.
-pub(crate) struct Deadlines<'a>(&'a mut Expiry<(u32, u64)>);
+pub(crate) struct Deadlines<'a>(&'a mut Expiry<Ticket>);
 
 /// How fast those who wait are served.
 #[derive(Debug)]
@@ -121,6 +123,7 @@ impl Queue {
             shape: Shape::new(&options, now),
             options: Box::new(options),
             expiry: Expiry::new(),
+            spared: Vec::new(),
             pace: Pace {
                 last: now,
                 gap: None,
@@ -213,11 +216,13 @@ impl Queue {
             shed.push(Shed { ticket, reason });
             return self.settle(ledger, now, shed);
         }
-        self.expiry.push(deadline, (ticket.slot, ticket.serial));
+        self.expiry.push(deadline, ticket);
         self.with(ledger, now, shed, |shape, step| match shape {
             Shape::Single(line) => line.push(ticket.slot, limits, step),
             Shape::Fair(fair) => fair.push(ticket.slot, limits, step),
         });
+        // A law may settle a limit that has come already.
+        self.expire(ledger, now, shed);
     }
 
     /// Take the one whose turn it is. The ticket stays open.
@@ -272,6 +277,7 @@ impl Queue {
             });
         }
         self.expiry.clear();
+        self.spared.clear();
     }
 
     /// Change everything at once. All who wait keep their places, but those
@@ -307,6 +313,7 @@ impl Queue {
         if !same_shape {
             self.reshape(ledger, now, shed);
         }
+        self.expire(ledger, now, shed);
         let fair_options = self.options.fair.clone();
         self.with(ledger, now, shed, |shape, step| {
             match (shape, fair_options) {
@@ -335,7 +342,7 @@ impl Queue {
     #[inline]
     fn expire<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
         // Most queues have no deadlines of their own.
-        if self.expiry.first() > now {
+        if self.expiry.first() > now && self.spared.is_empty() {
             return;
         }
         self.expire_due(ledger, now, shed);
@@ -343,21 +350,42 @@ impl Queue {
 
     #[cold]
     fn expire_due<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
-        while let Some((due, (slot, serial))) = self.expiry.pop_due(now) {
-            let ticket = Ticket { serial, slot };
+        for ticket in std::mem::take(&mut self.spared) {
+            if waits(ledger, ticket) {
+                self.reach_limit(ticket, ledger, now, shed);
+            }
+        }
+        while let Some((due, ticket)) = self.expiry.pop_due(now) {
             if !waits(ledger, ticket) {
                 continue;
             }
-            let reason = if ledger.place(slot).deadline == due {
-                Reason::Deadline
-            } else if self.line(ledger.place(slot).line).spares(self.limits.min) {
-                Reason::Standing
+            if ledger.place(ticket.slot).deadline == due {
+                self.unlink(ticket.slot, ledger, now, shed);
+                let reason = Reason::Deadline;
+                shed.push(Shed { ticket, reason });
             } else {
-                continue;
-            };
-            self.unlink(slot, ledger, now, shed);
-            shed.push(Shed { ticket, reason });
+                self.reach_limit(ticket, ledger, now, shed);
+            }
         }
+        self.sweep(ledger);
+    }
+
+    /// Shed one whose limit has come, unless the minimum protects it as yet.
+    fn reach_limit<R>(
+        &mut self,
+        ticket: Ticket,
+        ledger: &mut Ledger<R>,
+        now: Instant,
+        shed: &mut Vec<Shed>,
+    ) {
+        let line = self.line(ledger.place(ticket.slot).line);
+        if line.len() <= self.limits.min {
+            self.spared.push(ticket);
+            return;
+        }
+        self.unlink(ticket.slot, ledger, now, shed);
+        let reason = Reason::Standing;
+        shed.push(Shed { ticket, reason });
     }
 
     fn line(&self, name: u32) -> &Line {
@@ -390,11 +418,17 @@ impl Queue {
             shed,
         };
         let result = work(&mut self.shape, &mut step);
-        let alive = self.len();
-        self.expiry.sweep(alive, |_, (slot, serial)| {
-            waits(ledger, Ticket { serial, slot })
-        });
+        self.sweep(ledger);
         result
+    }
+
+    #[inline]
+    fn sweep<R>(&mut self, ledger: &Ledger<R>) {
+        if self.expiry.is_empty() {
+            return;
+        }
+        let alive = self.len();
+        self.expiry.sweep(alive, |_, ticket| waits(ledger, ticket));
     }
 
     /// Everybody, oldest first, out of their lines.
@@ -431,12 +465,13 @@ impl Queue {
             _ => u64::MAX,
         };
         let Self { shape, expiry, .. } = self;
+        self.spared.clear();
         expiry.clear();
         shape.each(ledger, |slot| {
-            let (place, serial) = (ledger.place(slot), ledger.ticket(slot).serial);
-            expiry.push(place.deadline, (slot, serial));
+            let (place, ticket) = (ledger.place(slot), ledger.ticket(slot));
+            expiry.push(place.deadline, ticket);
             if place.sent.after(limit) != place.deadline {
-                expiry.push(place.sent.after(limit), (slot, serial));
+                expiry.push(place.sent.after(limit), ticket);
             }
         });
     }
@@ -455,7 +490,7 @@ impl Queue {
             return patience;
         };
         let waiting = u64::try_from(self.len()).expect("a length fits") + 1;
-        Duration::from_nanos(gap.saturating_mul(waiting)).min(patience * 8)
+        Duration::from_nanos(gap.saturating_mul(waiting)).min(patience.saturating_mul(8))
     }
 }
 
@@ -478,7 +513,7 @@ impl Shape {
 
 impl Deadlines<'_> {
     fn push(&mut self, due: Instant, ticket: Ticket) {
-        self.0.push(due, (ticket.slot, ticket.serial));
+        self.0.push(due, ticket);
     }
 }
 

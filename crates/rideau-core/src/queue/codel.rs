@@ -183,6 +183,11 @@ impl CoDel {
         self.gate <= now
     }
 
+    /// Nobody may wait this long during an episode.
+    pub(crate) fn is_over_bound(&self, sent: Instant, now: Instant) -> bool {
+        self.phase == Phase::Shedding && sent.after(self.bound) < now
+    }
+
     /// When the line has to be looked at again, if more than the protected
     /// minimum wait and the oldest was sent at `sent`.
     pub(crate) fn due(&self, sent: Instant) -> Instant {
@@ -220,10 +225,6 @@ impl CoDel {
 
     fn is_fast(&self, sent: Instant, now: Instant) -> bool {
         sent.after(self.target) > now
-    }
-
-    fn is_over_bound(&self, sent: Instant, now: Instant) -> bool {
-        self.phase == Phase::Shedding && sent.after(self.bound) < now
     }
 
     fn slow_down(&mut self, now: Instant) {

@@ -159,7 +159,9 @@ impl Fair {
     }
 
     pub(crate) fn is_shedding(&self, now: Instant) -> bool {
-        self.flows.iter().any(|flow| flow.line.is_shedding(now))
+        let active = |flow: &&FlowLine| flow.state == State::Active;
+        let mut active = self.flows.iter().filter(active);
+        active.any(|flow| flow.line.is_shedding(now))
     }
 
     /// Take over changed options with the same index: flows and turns stay.
@@ -200,12 +202,12 @@ impl Fair {
         self.on_line(at, limits, step, |line, step| line.link(slot, step.ledger));
     }
 
-    /// Take everybody out.
+    /// Take everybody out, and forget the flows.
     pub(crate) fn clear<R>(&mut self, ledger: &mut Ledger<R>, mut each: impl FnMut(u32)) {
         for flow in &mut self.flows {
             flow.line.clear(ledger, &mut each);
         }
-        self.len = 0;
+        *self = Self::new(&self.options, &self.shedding);
     }
 
     /// Work on a line, and keep the count and its due time true.

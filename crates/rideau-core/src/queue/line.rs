@@ -122,8 +122,8 @@ impl Line {
             let verdict = match &mut self.law {
                 Law::Never | Law::Standing(_) => Verdict::Keep,
                 Law::Timeout(wait_max) if spare => expired(sent, *wait_max, step.now),
-                Law::MinDelay(law) if spare => law.judge(step.now.nanos_since(sent), step.now),
-                Law::Timeout(_) | Law::MinDelay(_) => Verdict::Keep,
+                Law::Timeout(_) => Verdict::Keep,
+                Law::MinDelay(law) => law.judge(step.now.nanos_since(sent), spare, step.now),
                 Law::CoDel(codel) => codel.judge(sent, spare, &mut progress, step.now),
             };
             match verdict {
@@ -178,11 +178,6 @@ impl Line {
         }
         self.tail = slot;
         self.len += 1;
-    }
-
-    /// Whether an entry whose limit came may go: the minimum is protected.
-    pub(crate) fn spares(&self, min: u32) -> bool {
-        self.len > min
     }
 
     /// When the line has to be settled next.
@@ -294,14 +289,18 @@ impl Line {
         let Law::CoDel(codel) = &mut self.law else {
             unreachable!("the law did not change");
         };
+        let sent = step.ledger.place(taken).sent;
         if self.len < min {
             codel.calm(step.now);
-        } else if self.len == 0 && was_due {
-            let sent = step.ledger.place(taken).sent;
-            if let Verdict::Shed(reason) = codel.judge_last(sent, step.now) {
-                step.shed(taken, reason);
-                return None;
-            }
+        } else if codel.is_over_bound(sent, step.now) {
+            step.shed(taken, Reason::Bound);
+            return self.pop_newest_by_codel(min, step);
+        } else if self.len == 0
+            && was_due
+            && let Verdict::Shed(reason) = codel.judge_last(sent, step.now)
+        {
+            step.shed(taken, reason);
+            return None;
         }
         Some(taken)
     }
@@ -314,9 +313,9 @@ impl Line {
             let Law::MinDelay(law) = &mut self.law else {
                 unreachable!("only called for this law");
             };
-            match law.judge(waited, step.now) {
-                Verdict::Shed(reason) if spare => step.shed(taken, reason),
-                Verdict::Shed(_) | Verdict::Keep => return Some(taken),
+            match law.judge(waited, spare, step.now) {
+                Verdict::Shed(reason) => step.shed(taken, reason),
+                Verdict::Keep => return Some(taken),
             }
         }
     }

@@ -32,9 +32,10 @@ impl MinDelay {
         }
     }
 
-    /// Judge the entry that a dequeue would deliver. The first of an interval
-    /// always passes: one entry alone proves no overload.
-    pub(crate) fn judge(&mut self, waited: u64, now: Instant) -> Verdict {
+    /// Judge the entry that a dequeue would deliver; `spare` if more than the
+    /// protected minimum wait. The first of an interval always passes: one
+    /// entry alone proves no overload.
+    pub(crate) fn judge(&mut self, waited: u64, spare: bool, now: Instant) -> Verdict {
         self.looked = now;
         if now > self.until {
             self.until = now.after(self.interval);
@@ -43,7 +44,11 @@ impl MinDelay {
             return Verdict::Keep;
         }
         self.least = self.least.min(waited);
-        self.over_slough(waited)
+        if spare {
+            self.over_slough(waited)
+        } else {
+            Verdict::Keep
+        }
     }
 
     /// Judge the oldest entry; it only matters when nobody was served for an

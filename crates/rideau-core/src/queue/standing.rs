@@ -35,7 +35,7 @@ impl Standing {
     }
 
     pub(crate) fn is_shedding(&self, now: Instant) -> bool {
-        self.empty.after(self.interval) < now
+        self.empty.after(self.interval) <= now
     }
 
     pub(crate) fn reconfigure(&mut self, target: u64, interval: u64) {

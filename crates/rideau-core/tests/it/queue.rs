@@ -1,9 +1,10 @@
 //! Queues: order, limits, and the numbers of every law.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use rideau_core::queue::{Options, Queue, Shed, Terms};
-use rideau_core::{Flow, Instant, Ledger, Reply, Settings, Ticket};
+use rideau_core::{Flow, Instant, Ledger, Reason, Reply, Settings, Ticket};
 
 use crate::script::{self, Stage, in_millis, instant, millis, options};
 
@@ -181,6 +182,38 @@ fn codel_takes_a_recent_episode_up_again() {
 }
 
 #[test]
+fn codel_remembers_an_episode_for_eight_intervals_and_not_longer() {
+    for (start, next) in [
+        ("1078.445703", "1254.156381"),
+        ("1078.445704", "1283.445704"),
+    ] {
+        let slow = in_millis(i128::from(millis(start).as_nanos()) + 5_000_000);
+        let shed = in_millis(i128::from(millis(start).as_nanos()) + 105_000_000);
+        check(
+            "kind=codel target=5ms interval=100ms",
+            &format!(
+                "
+                   0          in a b c d e f g h
+                   5          wait
+                 105          wait -> a shed codel 105
+                 205          wait -> b shed codel 205
+                 275.710678   wait -> c shed codel 275.710678
+                 333.445704   wait -> d shed codel 333.445704   | next 383.445704
+                 335          out -> e
+                 335          out -> f
+                 335          out -> g
+                 335          out -> h
+                 335          out -> empty
+                 {start}      in p q
+                 {slow}       wait                              | next {shed}
+                 {shed}       wait -> p shed codel 105          | next {next}
+                "
+            ),
+        );
+    }
+}
+
+#[test]
 fn codel_follows_a_change_of_its_options_at_once() {
     check(
         "kind=codel target=100ms interval=1s",
@@ -262,6 +295,20 @@ fn a_bounded_codel_sheds_long_waits_only_while_it_sheds_at_all() {
 }
 
 #[test]
+fn a_bounded_codel_does_not_serve_a_newest_one_over_the_bound() {
+    check(
+        "target=100ms interval=1s order=lifo",
+        "
+           0 in a
+         100 wait                             | next 1100
+        1050 in b
+        1100 wait -> a shed codel 1100        | next 1250.000001
+        1300 out -> b shed bound 250, empty   | len 0
+        ",
+    );
+}
+
+#[test]
 fn a_min_delay_queue_sheds_over_twice_the_target_after_a_bad_interval() {
     check(
         "kind=min-delay target=10ms interval=100ms",
@@ -291,6 +338,31 @@ fn a_min_delay_queue_that_serves_nobody_looks_once_an_interval() {
 }
 
 #[test]
+fn a_min_delay_queue_counts_whom_it_serves_out_of_its_minimum() {
+    check(
+        "kind=min-delay target=10ms interval=100ms min=2",
+        "
+          0 in a b
+         99 out -> a
+        100 in c
+        101 in d           | len 3 next 199
+        ",
+    );
+}
+
+#[test]
+fn a_min_delay_flow_that_left_is_not_overloaded() {
+    check(
+        "kind=min-delay target=10ms interval=100ms fair_by=flow",
+        "
+          0 in a1 a2
+        100 wait -> a1 shed min-delay 100, a2 shed min-delay 100 | shedding true
+        101 out -> empty                                         | shedding false
+        ",
+    );
+}
+
+#[test]
 fn behind_a_standing_queue_nobody_waits_over_the_target() {
     check(
         "kind=standing target=5ms interval=100ms",
@@ -302,6 +374,55 @@ fn behind_a_standing_queue_nobody_waits_over_the_target() {
         106 wait -> c shed standing 5          | next 160
         160 wait -> b shed standing 100        | len 0 next never
         161 in d                               | next 261
+        ",
+    );
+}
+
+#[test]
+fn a_queue_stands_as_soon_as_it_was_not_empty_for_the_interval() {
+    check(
+        "kind=standing target=5ms interval=100ms",
+        "
+          0          in a
+         50          in b
+         99.999999   in c
+        100          out -> a shed standing 100, b
+        100          in d                    | next 105
+        105          wait -> d shed standing 5 | next 199.999999
+        ",
+    );
+}
+
+#[test]
+fn a_limit_that_has_come_at_arrival_counts_at_once() {
+    check(
+        "kind=standing target=5ms interval=100ms",
+        "150 in a@10 -> a shed standing 140   | len 0 next never",
+    );
+}
+
+#[test]
+fn whom_the_minimum_spared_goes_once_more_than_the_minimum_wait() {
+    check(
+        "kind=standing target=5ms interval=100ms min=1",
+        "
+          0 in a
+        100 wait                           | len 1 next never
+        150 in b -> a shed standing 150    | len 1 next 155
+        ",
+    );
+}
+
+#[test]
+fn those_with_the_same_deadline_go_in_the_order_they_came() {
+    check(
+        "kind=never",
+        "
+        0 in a b
+        1 out -> a
+        1 out -> b
+        2 in c d deadline=9
+        9 wait -> c shed deadline 7, d shed deadline 7
         ",
     );
 }
@@ -499,6 +620,46 @@ fn a_change_of_the_law_keeps_everybody() {
 }
 
 #[test]
+fn a_change_trims_nobody_for_those_who_had_to_go_anyway() {
+    check(
+        "kind=never",
+        "
+        0 in a deadline=5
+        1 in b
+        5 change kind=never max=1 -> a shed deadline 5  | len 1
+        ",
+    );
+}
+
+#[test]
+fn a_closed_queue_is_not_due() {
+    for fair in ["", "fair_by=flow"] {
+        check(
+            &format!("kind=timeout timeout=10ms {fair}"),
+            "
+            0 in a b                                        | next 10
+            1 close -> a shed closed 1, b shed closed 1     | len 0 next never
+            ",
+        );
+    }
+}
+
+#[test]
+fn a_queue_without_a_real_timeout_says_when_to_ask_again() {
+    let options = Options::timeout(Duration::MAX);
+    let mut queue = Queue::new(options, Instant::START).unwrap();
+    let (mut ledger, mut shed) = (Ledger::default(), Vec::new());
+    for now in [0, 5].map(Instant::from_nanos) {
+        let ticket = ledger.open(());
+        queue.push(ticket, &Terms::new(now), &mut ledger, now, &mut shed);
+    }
+    let now = Instant::from_nanos(10);
+    queue.pop(&mut ledger, now, &mut shed).unwrap();
+    let refusal = queue.refusal(Reason::Busy, now, now);
+    assert_eq!(refusal.retry_after, Duration::from_nanos(20));
+}
+
+#[test]
 fn a_bad_change_changes_nothing() {
     check(
         "kind=timeout timeout=10ms",
@@ -537,6 +698,7 @@ struct Hall {
     queue: Queue,
     ledger: Ledger<Name>,
     tickets: HashMap<String, Ticket>,
+    now: Instant,
 }
 
 struct Name(String);
@@ -549,6 +711,7 @@ impl Hall {
             queue: Queue::new(parse(options).unwrap(), Instant::START).unwrap(),
             ledger: Ledger::default(),
             tickets: HashMap::new(),
+            now: Instant::START,
         }
     }
 
@@ -580,6 +743,7 @@ impl Hall {
 
 impl Stage for Hall {
     fn act(&mut self, words: &[&str], now: Instant) -> Vec<String> {
+        self.now = now;
         let mut shed = Vec::new();
         let mut last = None;
         match words[0] {
@@ -595,6 +759,7 @@ impl Stage for Hall {
                 last = Some(taken.map_or("empty".into(), name));
             }
             "wait" => self.queue.advance(&mut self.ledger, now, &mut shed),
+            "close" => self.queue.close(&mut self.ledger, &mut shed),
             "leave" => {
                 let ticket = self.tickets[words[1]];
                 let left = self.queue.remove(ticket, &mut self.ledger, now, &mut shed);
@@ -621,6 +786,7 @@ impl Stage for Hall {
     fn look(&self, name: &str) -> String {
         match name {
             "len" => self.queue.len().to_string(),
+            "shedding" => self.queue.is_shedding(self.now).to_string(),
             "next" => instant(self.queue.deadline(&self.ledger)),
             other => panic!("nothing to look at: {other}"),
         }

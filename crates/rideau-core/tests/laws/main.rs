@@ -1,8 +1,14 @@
 //! Laws that hold for every input, checked against slow and obvious models.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod codel;
+mod fair;
+mod hall;
 mod meters;
+mod overload;
+mod plain;
 mod protector;
+mod queues;
 mod valves;
 
 use proptest::test_runner::Config;
