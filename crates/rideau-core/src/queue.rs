@@ -242,12 +242,11 @@ impl Queue {
         now: Instant,
         shed: &mut Vec<Shed>,
     ) -> bool {
-        if !waits(ledger, ticket) {
-            return false;
+        let waited = self.withdraw(ticket, ledger, now);
+        if waited {
+            self.advance(ledger, now, shed);
         }
-        self.unlink(ticket.slot, ledger, now, shed);
-        self.advance(ledger, now, shed);
-        true
+        waited
     }
 
     /// Shed whom deadlines and the law want gone by now.
@@ -300,6 +299,7 @@ impl Queue {
         if !same_shape {
             self.reshape(ledger, now, shed);
         }
+        self.expire(ledger, now, shed);
         let fair_options = self.options.fair.clone();
         self.with(ledger, now, shed, |shape, step| {
             match (shape, fair_options) {
@@ -314,6 +314,21 @@ impl Queue {
         });
         self.advance(ledger, now, shed);
         Ok(())
+    }
+
+    /// As [`remove`](Self::remove), but nobody is shed for it yet: the queue
+    /// has to be advanced once all who leave together have left.
+    pub(crate) fn withdraw<R>(
+        &mut self,
+        ticket: Ticket,
+        ledger: &mut Ledger<R>,
+        now: Instant,
+    ) -> bool {
+        let waited = waits(ledger, ticket);
+        if waited {
+            self.unlink(ticket.slot, ledger, now, &mut Vec::new());
+        }
+        waited
     }
 
     fn settle<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
@@ -437,7 +452,7 @@ impl Queue {
             return patience;
         };
         let waiting = u64::try_from(self.len()).expect("a length fits") + 1;
-        Duration::from_nanos(gap.saturating_mul(waiting)).min(patience * 8)
+        Duration::from_nanos(gap.saturating_mul(waiting)).min(patience.saturating_mul(8))
     }
 }
 

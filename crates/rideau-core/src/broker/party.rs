@@ -183,14 +183,13 @@ impl<R: Reply> Party<R> {
         waited
     }
 
+    /// Let one leave who waits. Nobody is shed for it until the queue is
+    /// advanced: all of a tag leave first.
     pub(super) fn cancel(&mut self, ticket: Ticket, now: Instant) -> Option<R> {
-        let waited = self
-            .queue
-            .remove(ticket, &mut self.ledger, now, &mut self.shed);
+        let waited = self.queue.withdraw(ticket, &mut self.ledger, now);
         let reply = self.ledger.close(ticket);
         debug_assert_eq!(waited, reply.is_some(), "who has a ticket waits");
         self.tally.cancelled += u64::from(waited);
-        self.end_shed(now);
         reply
     }
 

@@ -200,12 +200,12 @@ impl Fair {
         self.on_line(at, limits, step, |line, step| line.link(slot, step.ledger));
     }
 
-    /// Take everybody out.
+    /// Take everybody out, and forget the flows.
     pub(crate) fn clear<R>(&mut self, ledger: &mut Ledger<R>, mut each: impl FnMut(u32)) {
         for flow in &mut self.flows {
             flow.line.clear(ledger, &mut each);
         }
-        self.len = 0;
+        *self = Self::new(&self.options, &self.shedding);
     }
 
     /// Work on a line, and keep the count and its due time true.
