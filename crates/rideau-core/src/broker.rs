@@ -43,6 +43,20 @@ pub enum Came<A, O> {
     Answered(Ticket, Effect<A, O>),
 }
 
+impl<A, O> Came<A, O> {
+    /// The ticket; an answer at once becomes one more effect, for drivers that
+    /// treat all alike.
+    pub fn into_effect(self, effects: &mut Vec<Effect<A, O>>) -> Ticket {
+        match self {
+            Self::Waits(ticket) => ticket,
+            Self::Answered(ticket, own) => {
+                effects.push(own);
+                ticket
+            }
+        }
+    }
+}
+
 /// What a broker wants done.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect<A, O> {
@@ -254,11 +268,12 @@ impl<A: Reply, O: Reply> Broker<A, O> {
                 gone.map(|(offer, refusal)| (Gone::Offer(offer), refusal))
             }
         };
+        self.settle(now);
         self.finish(now, now, effects);
         gone
     }
 
-    /// Cancel all that wait with this tag.
+    /// Cancel all that wait with this tag, the newest first.
     pub fn cancel_tag(
         &mut self,
         tag: Tag,
@@ -266,9 +281,16 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         effects: &mut Vec<Effect<A, O>>,
     ) -> Vec<(Gone<A, O>, Refusal)> {
         let mut gone = Vec::new();
-        while let Some(ticket) = self.asks.newest(tag).or_else(|| self.offers.newest(tag)) {
-            gone.extend(self.cancel(ticket, now, effects));
+        while let Some(ticket) = self.asks.newest(tag) {
+            let left = self.asks.cancel(ticket, now);
+            gone.extend(left.map(|(ask, refusal)| (Gone::Ask(ask), refusal)));
         }
+        while let Some(ticket) = self.offers.newest(tag) {
+            let left = self.offers.cancel(ticket, now);
+            gone.extend(left.map(|(offer, refusal)| (Gone::Offer(offer), refusal)));
+        }
+        self.settle(now);
+        self.finish(now, now, effects);
         gone
     }
 
@@ -304,6 +326,9 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         self.on_meters(effects, |meters, said| {
             meters.reconfigure(options.meters, now, said)
         })?;
+        if self.closed {
+            self.on_meters(effects, |meters, said| meters.end(said));
+        }
         self.meter_options = meter_options;
         self.asks.reconfigure(options.asks, now);
         self.offers.reconfigure(options.offers, now);
@@ -432,6 +457,14 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         }
     }
 
+    /// Let the side that waits shed whom it must by now.
+    fn settle(&mut self, now: Instant) {
+        match self.active {
+            Side::Ask => self.asks.advance(now),
+            Side::Offer => self.offers.advance(now),
+        }
+    }
+
     /// What follows every input, which was sent at `sent`.
     fn finish(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<A, O>>) {
         self.report(effects);
@@ -461,12 +494,13 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     /// Feed the meters.
     fn read(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<A, O>>) {
         self.unread = 0;
-        // While offers are served away the oldest may be younger than what was
-        // seen before, but the start of an empty side never moves past it.
-        self.empty = self.oldest().unwrap_or(self.empty).min(sent);
+        // A late input may carry a stamp from before the oldest came. It leads
+        // nobody then, and the oldest stays the oldest for the next reading.
+        self.empty = self.oldest().unwrap_or(self.empty);
+        let since = self.empty.min(sent);
         let lead = match self.active {
-            Side::Ask => self.empty.lead_over(sent),
-            Side::Offer => sent.lead_over(self.empty),
+            Side::Ask => since.lead_over(sent),
+            Side::Offer => sent.lead_over(since),
         };
         let reading = Reading {
             queue_delay: now.since(sent),
@@ -532,10 +566,7 @@ impl<A: Reply, O: Reply> Machine for Broker<A, O> {
     }
 
     fn advance(&mut self, now: Instant, effects: &mut Vec<Effect<A, O>>) {
-        match self.active {
-            Side::Ask => self.asks.advance(now),
-            Side::Offer => self.offers.advance(now),
-        }
+        self.settle(now);
         self.report(effects);
         if !self.meters.is_empty() {
             self.read(now, now, effects);

@@ -253,12 +253,11 @@ impl Queue {
         now: Instant,
         shed: &mut Vec<Shed>,
     ) -> bool {
-        if !waits(ledger, ticket) {
-            return false;
+        let waited = self.withdraw(ticket, ledger, now);
+        if waited {
+            self.advance(ledger, now, shed);
         }
-        self.unlink(ticket.slot, ledger, now, shed);
-        self.advance(ledger, now, shed);
-        true
+        waited
     }
 
     /// Shed whom deadlines and the law want gone by now.
@@ -328,6 +327,21 @@ impl Queue {
         });
         self.advance(ledger, now, shed);
         Ok(())
+    }
+
+    /// As [`remove`](Self::remove), but nobody is shed for it yet: the queue
+    /// has to be advanced once all who leave together have left.
+    pub(crate) fn withdraw<R>(
+        &mut self,
+        ticket: Ticket,
+        ledger: &mut Ledger<R>,
+        now: Instant,
+    ) -> bool {
+        let waited = waits(ledger, ticket);
+        if waited {
+            self.unlink(ticket.slot, ledger, now, &mut Vec::new());
+        }
+        waited
     }
 
     fn settle<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {

@@ -201,18 +201,16 @@ impl<R: Reply> Party<R> {
         Duration::from_nanos(waited)
     }
 
+    /// Let one leave who waits. Nobody is shed for it until the queue is
+    /// advanced: all of a tag leave first.
     pub(super) fn cancel(&mut self, ticket: Ticket, now: Instant) -> Option<(R, Refusal)> {
-        let sent = self
-            .ledger
-            .is_open(ticket)
-            .then(|| self.ledger.sent(ticket));
-        self.queue
-            .remove(ticket, &mut self.ledger, now, &mut self.shed);
-        let reply = self.ledger.close(ticket);
-        self.tally.cancelled += u64::from(reply.is_some());
-        self.end_shed(now);
-        let refusal = self.queue.refusal(Reason::Cancelled, sent?, now);
-        reply.map(|reply| (reply, refusal))
+        if !self.queue.withdraw(ticket, &mut self.ledger, now) {
+            return None;
+        }
+        let sent = self.ledger.sent(ticket);
+        let reply = self.ledger.close(ticket).expect("who waits has a ticket");
+        self.tally.cancelled += 1;
+        Some((reply, self.queue.refusal(Reason::Cancelled, sent, now)))
     }
 
     pub(super) fn advance(&mut self, now: Instant) {

@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use rideau_core::broker::{Broker, Came, Effect, Gone, Options};
+use rideau_core::broker::{Broker, Effect, Gone, Options};
+use rideau_core::meter;
 use rideau_core::queue::{self, Terms};
-use rideau_core::{Instant, Machine, Refusal, Reply, Settings, Side, Tag, Ticket};
+use rideau_core::{Flow, Instant, Machine, Refusal, Reply, Settings, Side, Tag, Ticket};
 
 use crate::script::{self, Stage, in_millis, instant, millis, options};
 
@@ -183,6 +184,239 @@ fn a_refusal_says_how_many_wait_and_when_to_come_back() {
     );
 }
 
+#[test]
+fn a_cancel_that_finds_nobody_still_moves_the_queue_on() {
+    check(
+        "asks kind=timeout timeout=10ms; offers kind=never",
+        "
+         0 ask a tag=1
+         1 cancel a -> a left
+         2 ask b
+        12 cancel a -> none, b shed timeout 10
+        13 ask c
+        23 cancel tag=1 -> none, c shed timeout 10
+        ",
+    );
+}
+
+#[test]
+fn all_of_a_tag_withdraw_before_the_law_looks_at_anybody() {
+    check(
+        "asks kind=timeout timeout=10ms; offers kind=never",
+        "
+         0 ask a tag=1
+         1 ask b
+         2 ask c tag=1
+        20 cancel tag=1 -> c left, a left, b shed timeout 19
+        ",
+    );
+}
+
+/// D6: it was a division by zero.
+#[test]
+fn reading_after_zero_inputs_is_reading_after_each() {
+    check(
+        "asks kind=never; offers kind=never; meter kind=better; read_after 0",
+        "
+        0 ask a@0 -> better 0 0
+        5 ask b   -> better 5 0
+        7 ask c@6 -> better 7 1
+        ",
+    );
+}
+
+/// D7: the broker without meters had forgotten since when the oldest waits.
+#[test]
+fn a_meter_that_comes_late_knows_how_long_the_oldest_has_waited() {
+    let plain = "asks kind=never; offers kind=never";
+    let metered = format!("{plain}; meter kind=better; read_after 1");
+    check(
+        plain,
+        &format!(
+            "
+             0 ask a
+            10 wait
+            20 ask b
+            30 change {metered} -> better 5000 5000, better 30 0
+            40 offer x -> better 20 0, x meets a -40 0, a meets x 40 40
+            50 offer y -> better 30 0, y meets b -30 0, b meets y 30 30
+            60 offer z -> better 0 0
+            70 wait    -> better 0 10
+            "
+        ),
+    );
+}
+
+/// D8, D15: upstream said yes first, and then died of the part that was wrong.
+#[test]
+fn a_change_of_which_one_part_is_wrong_changes_no_part() {
+    let wrong = [
+        (
+            "asks kind=codel interval=0; offers kind=never",
+            "asks.interval",
+        ),
+        (
+            "asks kind=never; offers kind=never min=2 max=1",
+            "offers.min",
+        ),
+    ];
+    for (words, option) in wrong {
+        check(
+            "asks kind=timeout timeout=10ms; offers kind=never",
+            &format!(
+                "
+                 0 ask a                                      | next 10
+                 1 change {words} -> {option} breaks a rule   | next 10
+                10 wait -> a shed timeout 10
+                "
+            ),
+        );
+    }
+    let mut room = Room::new("asks kind=timeout timeout=10ms; offers kind=never");
+    let before = room.broker.options();
+    let better = meter::Options::Better(meter::Better::default());
+    let twice = Options {
+        meters: vec![better.clone(), better],
+        ..Options::default()
+    };
+    let mut effects = Vec::new();
+    let changed = room.broker.reconfigure(twice, Instant::START, &mut effects);
+    assert_eq!(changed.unwrap_err().option, "better");
+    assert_eq!(room.broker.options(), before);
+    assert!(effects.is_empty());
+}
+
+#[test]
+fn a_smaller_queue_first_lets_those_go_whose_deadline_came() {
+    check(
+        "asks kind=never; offers kind=never",
+        "
+        0 ask a deadline=5
+        1 ask b
+        5 change asks kind=never max=1; offers kind=never -> a shed deadline 5 | asks 1
+        ",
+    );
+}
+
+/// D11, D14.
+#[test]
+fn options_that_nobody_knows_and_hashes_of_hashes_are_refused() {
+    check(
+        "asks kind=timeout timeout=10ms; offers kind=never",
+        "
+        0 ask a | next 10
+        1 change asks kind=timeout tarqet=5ms; offers kind=never -> asks.tarqet breaks a rule
+        1 change asks kind=never target=5ms; offers kind=never -> asks.target breaks a rule
+        1 change asks kind=never; offers fair_by=hash:hash:8 -> offers.fair_by breaks a rule
+        2 wait  | next 10
+        ",
+    );
+    let error = parse("asks kind=timeout timeuot=5ms; offers kind=never").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "option `asks.timeuot` is not known here; did you mean `timeout`?"
+    );
+}
+
+/// D16: upstream honoured it for the first sleep only.
+#[test]
+fn the_deadline_of_the_meters_is_always_the_brokers_too() {
+    check(
+        "asks kind=timeout timeout=1s; offers kind=never; meter kind=better update=100ms",
+        "
+          0 ask a                        | next 0
+          0 wait  -> better 0 0        | next 100
+         30 ask b                      | next 100
+        100 wait  -> better 100 0      | next 200
+        200 wait  -> better 200 0      | next 300
+        950 wait  -> better 950 0      | next 1000
+        ",
+    );
+}
+
+#[test]
+fn a_late_stamp_does_not_move_the_lead_of_those_who_come_after() {
+    check(
+        "asks kind=never; offers kind=never; meter kind=better; read_after 1",
+        "
+        100 ask a            -> better 0 0
+        110 offer x@40       -> better 70 70, x meets a 60 70, a meets x -60 10
+        130 cancel a         -> none, better 30 0
+        ",
+    );
+}
+
+#[test]
+fn a_closed_broker_has_no_deadline_and_its_meters_stay_silent() {
+    for fair in ["", "fair_by=flow"] {
+        check(
+            &format!("asks kind=codel {fair}; offers kind=never; meter kind=better; read_after 1"),
+            "
+            0 ask a -> better 0 0
+            1 close -> Unrank, a shed closed 1                           | next never
+            2 change asks kind=never; offers kind=never; meter kind=better \
+              -> better 5000 5000, Unrank                                 | next never
+            3 ask b -> b shed closed 0                                   | next never
+            ",
+        );
+    }
+}
+
+#[test]
+fn who_may_wait_forever_is_still_told_when_to_come_back() {
+    let mut room = Room::new("asks kind=never; offers kind=never");
+    let mut options = room.broker.options();
+    options.asks = queue::Options::timeout(std::time::Duration::MAX);
+    let mut effects = Vec::new();
+    room.broker
+        .reconfigure(options, Instant::START, &mut effects)
+        .unwrap();
+    script::check(
+        &mut room,
+        "
+        0 ask a
+        5 offer x -> x meets a -5 0, a meets x 5 5
+        6 ask b
+        7 try ask c -> c shed busy 0
+        ",
+    );
+    let refusal = room.refusals.last().expect("nobody offered");
+    assert_eq!(refusal.retry_after, std::time::Duration::from_millis(10));
+}
+
+/// D10: whoever leaves is not searched for.
+#[test]
+fn a_hundred_thousand_leave_in_any_order_without_a_search() {
+    const LEN: usize = 100_000;
+    // Coprime to the length: from the middle on, everybody once.
+    const STRIDE: usize = 37_003;
+    for queue in [
+        "kind=timeout timeout=1h max=none",
+        "kind=codel max=none fair_by=flow flows_max=1000",
+        "kind=never max=none order=lifo fair_by=hash:64",
+    ] {
+        let mut room = Room::new(&format!("asks {queue}; offers kind=never"));
+        let tickets: Vec<_> = (0..LEN).map(|at| room.join(at)).collect();
+        let mut effects = Vec::new();
+        for n in 0..LEN {
+            let at = (LEN / 2 + n * STRIDE) % LEN;
+            let left = if n % 2 == 0 {
+                let left = room
+                    .broker
+                    .cancel(tickets[at], Instant::START, &mut effects);
+                left.into_iter().collect()
+            } else {
+                let tag = Tag(at as u64);
+                room.broker.cancel_tag(tag, Instant::START, &mut effects)
+            };
+            assert_eq!(left.len(), 1);
+            assert_eq!(room.broker.len(Side::Ask), LEN - n - 1);
+        }
+        assert!(effects.is_empty());
+        assert_eq!(room.broker.deadline(), None);
+    }
+}
+
 fn check(options: &str, script: &str) {
     script::check(&mut Room::new(options), script);
 }
@@ -229,15 +463,24 @@ impl Room {
             Side::Ask => self.broker.ask(&terms, reply, now, &mut effects),
             Side::Offer => self.broker.offer(&terms, reply, now, &mut effects),
         };
-        let ticket = match came {
-            Came::Waits(ticket) => ticket,
-            Came::Answered(ticket, own) => {
-                effects.push(own);
-                ticket
-            }
-        };
+        let ticket = came.into_effect(&mut effects);
         self.tickets.insert(name.into(), ticket);
         self.say(effects)
+    }
+
+    /// One of very many, with a tag, a flow and a deadline of its own.
+    fn join(&mut self, at: usize) -> Ticket {
+        let at = at as u64;
+        let terms = Terms {
+            tag: Some(Tag(at)),
+            flow: Flow(at % 1500),
+            deadline: Some(Instant::from_nanos(1_000_000 + at)),
+            ..Terms::new(Instant::START)
+        };
+        let reply = Name(String::new(), Rc::clone(&self.dead));
+        self.broker
+            .ask(&terms, reply, Instant::START, &mut Vec::new())
+            .into_effect(&mut Vec::new())
     }
 
     fn say(&mut self, effects: Vec<Effect<Name, Name>>) -> Vec<String> {
@@ -284,6 +527,10 @@ impl Room {
                 vec![format!("{} shed {} {waited}", who.0, refusal.reason.word())]
             }
             Effect::Forget(Gone::Ask(who) | Gone::Offer(who)) => vec![format!("{} gone", who.0)],
+            Effect::Meter(meter::Effect::Better { ask, offer }) => {
+                let (ask, offer) = (span(ask.as_nanos()), span(offer.as_nanos()));
+                vec![format!("better {ask} {offer}")]
+            }
             Effect::Meter(said) => vec![format!("{said:?}")],
         }
     }
@@ -355,19 +602,25 @@ impl Stage for Room {
     }
 }
 
+/// `asks ...; offers ...`, then maybe `meter ...` and `read_after ...`.
 fn parse(words: &str) -> Result<Options, rideau_core::OptionError> {
-    let (asks, offers) = words.split_once(';').expect("asks ...; offers ...");
-    let queue = |words: &str, side: &str| {
-        let words = words
-            .trim()
-            .strip_prefix(side)
-            .expect("the side comes first");
-        let parsed = Settings::parse(words).and_then(queue::Options::parse);
-        parsed.map_err(|error| error.within(side))
-    };
-    Ok(Options {
-        asks: queue(asks, "asks")?,
-        offers: queue(offers, "offers")?,
-        ..Options::default()
-    })
+    let mut options = Options::default();
+    for part in words.split(';') {
+        let (part, words) = part.trim().split_once(' ').expect("a part has options");
+        let queue = || {
+            let parsed = Settings::parse(words).and_then(queue::Options::parse);
+            parsed.map_err(|error| error.within(part))
+        };
+        match part {
+            "asks" => options.asks = queue()?,
+            "offers" => options.offers = queue()?,
+            "meter" => {
+                let meter = meter::Options::parse(Settings::parse(words)?)?;
+                options.meters.push(meter);
+            }
+            "read_after" => options.read_after = words.parse().unwrap(),
+            other => panic!("a broker has no {other}"),
+        }
+    }
+    Ok(options)
 }

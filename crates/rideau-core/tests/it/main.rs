@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod broker;
+mod mailbox;
 mod queue;
 mod script;

@@ -152,6 +152,7 @@ impl Hall {
                     deadline: Instant::from_nanos(guest.deadline).finite(),
                     flow: Flow(guest.flow),
                     tag: guest.tag.map(Tag),
+                    wait: true,
                 };
                 self.queue
                     .push(ticket, &terms, &mut self.ledger, now, &mut shed);

@@ -87,14 +87,14 @@ enum Event {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+pub(crate) enum Step {
     By(u64),
     /// To the deadline, or just before, or just after.
     Due(i64),
 }
 
 impl Step {
-    fn from(self, now: Instant, deadline: Option<Instant>) -> Instant {
+    pub(crate) fn from(self, now: Instant, deadline: Option<Instant>) -> Instant {
         match (self, deadline) {
             (Self::By(nanos), _) => now.after(nanos),
             (Self::Due(beside), Some(due)) => {
@@ -604,7 +604,7 @@ fn reading() -> impl Strategy<Value = Reading> {
 
 /// Nanoseconds of every magnitude up to a second, often at or beside a number
 /// that options like to have.
-fn span() -> impl Strategy<Value = u64> + Clone {
+pub(crate) fn span() -> impl Strategy<Value = u64> + Clone {
     let marks = prop::sample::select(vec![0_u64, 1_000, 50_000_000, 100_000_000, 1_000_000_000]);
     prop_oneof![
         1 => (marks, -1_i64..=1).prop_map(|(mark, beside)| mark.saturating_add_signed(beside)),
