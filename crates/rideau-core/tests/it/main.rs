@@ -4,4 +4,5 @@
 
 mod broker;
 mod queue;
+mod regulator;
 mod script;

@@ -186,6 +186,7 @@ impl Part {
 
     fn reconfigured(mut self, options: &Options, leases: &[Instant], now: Instant) -> Self {
         let t = now.as_nanos();
+        let (min_before, size) = (self.bounds().0, leases.len());
         match (&mut self.state, &self.options, options) {
             (
                 State::CoDel {
@@ -227,6 +228,9 @@ impl Part {
             _ => (),
         }
         self.options = options.clone();
+        if (min_before..self.bounds().0).contains(&size) {
+            self.small = now;
+        }
         self
     }
 
