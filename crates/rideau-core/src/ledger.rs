@@ -178,8 +178,8 @@ impl<R> Ledger<R> {
     }
 
     /// Take the reply out of an open ticket, which stays open until its end;
-    /// its stamp is now when that was, and no tag leads to it any more.
-    pub fn hold(&mut self, ticket: Ticket, now: Instant) -> Option<R> {
+    /// its stamp is `since` then, and no tag leads to it any more.
+    pub fn hold(&mut self, ticket: Ticket, since: Instant) -> Option<R> {
         if !self.is_open(ticket) {
             return None;
         }
@@ -189,7 +189,7 @@ impl<R> Ledger<R> {
         let slot = &mut self.slots[ticket.slot as usize];
         debug_assert!(slot.place.line == NONE, "who waits has left the line first");
         let reply = slot.reply.take()?;
-        slot.place.sent = now;
+        slot.place.sent = since;
         Some(reply)
     }
 

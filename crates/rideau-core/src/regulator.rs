@@ -3,6 +3,7 @@
 //! The regulator does not know what a lease is good for: who asks may run a
 //! task, open a connection or start a worker for as long as it holds one.
 
+mod effect;
 mod explain;
 mod lease;
 
@@ -17,8 +18,9 @@ use crate::refusal::{Reason, Refusal};
 use crate::settings::OptionError;
 use crate::time::{Instant, Lead};
 use crate::valve::{self, Valve};
-use crate::waiting::{End, Waiting};
+use crate::waiting::Waiting;
 
+pub use self::effect::Effect;
 pub use self::lease::{Ended, Leases, Release, Renewal};
 pub use crate::waiting::Tally;
 
@@ -34,35 +36,6 @@ pub struct Options {
     /// The meters are fed after this many inputs, and whenever time alone
     /// moves the regulator on. Zero counts as one.
     pub read_after: u32,
-}
-
-/// What a regulator wants done.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Effect<R> {
-    /// Say yes to an ask. The ticket stays open until its lease ends.
-    Grant {
-        /// Whose.
-        ticket: Ticket,
-        /// How to answer.
-        reply: R,
-        /// How much earlier the ask came than the opening of the valve.
-        lead: Lead,
-        /// How long the ask waited in all.
-        waited: Duration,
-    },
-    /// Say no to an ask.
-    Shed {
-        /// Whose.
-        ticket: Ticket,
-        /// How to answer.
-        reply: R,
-        /// The no.
-        refusal: Refusal,
-    },
-    /// Nobody is there to answer any more.
-    Forget(R),
-    /// Pass on what a meter says.
-    Meter(meter::Effect),
 }
 
 /// A snapshot of a regulator's numbers.
@@ -95,7 +68,8 @@ pub struct Regulator<R> {
     valve: Valve,
     valve_options: valve::Options,
     /// The latest instant the valve was told. Stamps of askers may be out of
-    /// order, but a valve must not see time run backwards.
+    /// order, but a valve must not see time run backwards. Leases are stamped
+    /// by it too, so that the valve knows which it granted when.
     told: Instant,
     state: State,
     leases: Leases,
@@ -204,7 +178,7 @@ impl<R: Reply> Regulator<R> {
         let renewal = match self.waiting.held_since(ticket) {
             None => Renewal::NotFound { waited },
             Some(since) if self.closed => {
-                self.end_lease(ticket, since, true, sent);
+                self.end_lease(ticket, since, true);
                 Renewal::Stop { waited }
             }
             Some(since) => match self.valve.renew(self.told) {
@@ -214,7 +188,7 @@ impl<R: Reply> Regulator<R> {
                     Renewal::Go { lead, waited }
                 }
                 None => {
-                    self.leases.count_stop(since, sent);
+                    self.leases.count_stop(self.told.since(since));
                     self.waiting.release(ticket);
                     Renewal::Stop { waited }
                 }
@@ -240,7 +214,7 @@ impl<R: Reply> Regulator<R> {
         let release = match self.waiting.held_since(ticket) {
             None => Release::NotFound { waited },
             Some(since) => {
-                self.end_lease(ticket, since, ok, sent);
+                self.end_lease(ticket, since, ok);
                 Release::Stop { waited }
             }
         };
@@ -289,7 +263,7 @@ impl<R: Reply> Regulator<R> {
         self.tell_time(sent);
         let ended = match self.waiting.held_since(ticket) {
             Some(since) => {
-                self.end_lease(ticket, since, ok, sent);
+                self.end_lease(ticket, since, ok);
                 Ended::Released
             }
             None => self
@@ -427,7 +401,7 @@ impl<R: Reply> Regulator<R> {
         now: Instant,
         effects: &mut Vec<Effect<R>>,
     ) -> Ticket {
-        let (ticket, reply) = self.waiting.pass_holding(reply, now);
+        let (ticket, reply) = self.waiting.pass_holding(reply, self.told);
         if let Some(reply) = reply {
             self.grant(ticket, terms.sent, reply, now, effects);
         }
@@ -451,8 +425,9 @@ impl<R: Reply> Regulator<R> {
         });
     }
 
-    fn end_lease(&mut self, ticket: Ticket, since: Instant, ok: bool, sent: Instant) {
-        let held = self.leases.count_release(since, sent, ok);
+    fn end_lease(&mut self, ticket: Ticket, since: Instant, ok: bool) {
+        let held = self.told.since(since);
+        self.leases.count_release(held, ok);
         self.valve.release(held, ok, self.told);
         self.waiting.release(ticket);
     }
@@ -480,7 +455,7 @@ impl<R: Reply> Regulator<R> {
     /// Grant leases in the order of the queue while the valve is open.
     fn drain(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         while self.valve.is_open(self.told) {
-            let granted = self.waiting.grant(now);
+            let granted = self.waiting.grant(self.told, now);
             self.tell_ended(effects);
             let Some((ticket, sent, reply)) = granted else {
                 self.state = State::Open;
@@ -565,28 +540,5 @@ impl<R: Reply> Machine for Regulator<R> {
             self.read(now, now, effects);
         }
         self.check();
-    }
-}
-
-impl<R> From<meter::Effect> for Effect<R> {
-    fn from(said: meter::Effect) -> Self {
-        Self::Meter(said)
-    }
-}
-
-impl<R> From<End<R>> for Effect<R> {
-    fn from(end: End<R>) -> Self {
-        match end {
-            End::Gone(reply) => Self::Forget(reply),
-            End::Shed {
-                ticket,
-                reply,
-                refusal,
-            } => Self::Shed {
-                ticket,
-                reply,
-                refusal,
-            },
-        }
     }
 }

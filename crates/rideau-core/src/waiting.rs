@@ -175,13 +175,13 @@ impl<R: Reply> Waiting<R> {
     }
 
     /// Take the one whose turn it is and who is still there; it holds its
-    /// ticket from now on.
-    pub(crate) fn grant(&mut self, now: Instant) -> Option<(Ticket, Instant, R)> {
+    /// ticket from now on, which its machine calls `since`.
+    pub(crate) fn grant(&mut self, since: Instant, now: Instant) -> Option<(Ticket, Instant, R)> {
         let ticket = self.take(now)?;
         let sent = self.ledger.sent(ticket);
         let reply = self
             .ledger
-            .hold(ticket, now)
+            .hold(ticket, since)
             .expect("who waits has a reply");
         Some((ticket, sent, reply))
     }
@@ -192,14 +192,15 @@ impl<R: Reply> Waiting<R> {
         self.ledger.pass()
     }
 
-    /// Somebody came who holds its ticket at once. None if it is gone already.
-    pub(crate) fn pass_holding(&mut self, reply: R, now: Instant) -> (Ticket, Option<R>) {
+    /// Somebody came who holds its ticket at once, since `since`. No reply if it
+    /// is gone already.
+    pub(crate) fn pass_holding(&mut self, reply: R, since: Instant) -> (Ticket, Option<R>) {
         self.tally.came += 1;
         let ticket = self.ledger.open(reply);
         if self.forget_gone(ticket) {
             return (ticket, None);
         }
-        (ticket, self.ledger.hold(ticket, now))
+        (ticket, self.ledger.hold(ticket, since))
     }
 
     /// Count one who came at `sent` and is served.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::histogram::Histogram;
-use crate::time::{Instant, Lead};
+use crate::time::Lead;
 
 /// The answer to a holder that wants to keep its lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,26 +75,18 @@ impl Leases {
         self.stopped + self.released + self.failed
     }
 
-    /// A lease granted at `since` was not renewed at `sent`.
-    pub(super) fn count_stop(&mut self, since: Instant, sent: Instant) {
+    /// A lease was not renewed.
+    pub(super) fn count_stop(&mut self, held: Duration) {
         self.stopped += 1;
-        self.count_held(since, sent);
+        self.held.record(held);
     }
 
-    /// A lease granted at `since` was released at `sent`.
-    pub(super) fn count_release(&mut self, since: Instant, sent: Instant, ok: bool) -> Duration {
+    pub(super) fn count_release(&mut self, held: Duration, ok: bool) {
         if ok {
             self.released += 1;
         } else {
             self.failed += 1;
         }
-        self.count_held(since, sent)
-    }
-
-    /// A release may carry a stamp from before its holder heard of the grant.
-    fn count_held(&mut self, since: Instant, sent: Instant) -> Duration {
-        let held = sent.max(since).since(since);
         self.held.record(held);
-        held
     }
 }

@@ -340,6 +340,21 @@ fn stamps_out_of_order_do_not_turn_back_the_time_of_the_valve() {
 }
 
 #[test]
+fn a_release_with_an_old_stamp_is_not_taken_for_that_of_a_probe() {
+    check(
+        "queue kind=never; valve kind=breaker failures=1 window=1 pause=10ms",
+        "
+         0 ask a         -> a granted 0 0
+         0 ask b         -> b granted 0 0
+         1 release a bad -> stop 0         | next 11
+        11 ask c         -> c granted 0 0  | state closed
+        12 release b@0   -> stop 12        | state closed
+        13 release c     -> stop 0         | state open
+        ",
+    );
+}
+
+#[test]
 fn a_change_that_breaks_a_rule_changes_nothing() {
     let mut desk = Desk::new("queue kind=never; valve kind=open max=1");
     desk.act(&["ask", "a"], millis("0"));

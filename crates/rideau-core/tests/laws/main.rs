@@ -3,6 +3,7 @@
 
 mod meters;
 mod protector;
+mod regulator;
 mod valves;
 
 use proptest::test_runner::Config;
