@@ -3,22 +3,19 @@
 //! The broker forgets both as soon as it has introduced them: it grants no
 //! lease and watches no work.
 
-mod explain;
-mod party;
-
 use std::time::Duration;
 
 use crate::ids::{Side, Tag, Ticket};
-use crate::ledger::Reply;
+use crate::ledger::{Ledger, Reply};
 use crate::machine::Machine;
-use crate::meter::{self, Meters, Reading};
+use crate::meter::{self, Panel};
 use crate::queue::{self, Queue, Terms};
 use crate::refusal::{Reason, Refusal};
 use crate::settings::OptionError;
 use crate::time::{Instant, Lead};
-use party::{End, Party, side_of};
+use crate::waiting::{Account, End, Waiting};
 
-pub use party::Tally;
+pub use crate::waiting::Tally;
 
 /// The two queues of a broker, and who watches them.
 #[derive(Clone, PartialEq, Debug)]
@@ -131,20 +128,14 @@ pub struct Stats {
 /// side's, and every open ticket waits in one of them.
 #[derive(Debug)]
 pub struct Broker<A, O> {
-    asks: Party<A>,
-    offers: Party<O>,
+    asks: Waiting<A>,
+    offers: Waiting<O>,
     active: Side,
     /// The active side has had nobody who came before this.
     empty: Instant,
-    meters: Meters,
-    meter_options: Vec<meter::Options>,
-    read_after: u32,
-    unread: u32,
+    panel: Panel,
     closed: bool,
 }
-
-/// Every sixteenth input is read by the meters.
-const READ_AFTER: u32 = 16;
 
 impl Default for Options {
     fn default() -> Self {
@@ -155,7 +146,7 @@ impl Default for Options {
                 ..queue::Options::default()
             },
             meters: Vec::new(),
-            read_after: READ_AFTER,
+            read_after: meter::READ_AFTER,
         }
     }
 }
@@ -173,18 +164,15 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     ) -> Result<Self, OptionError> {
         let asks = Queue::new(options.asks, now).map_err(|error| error.within("asks"))?;
         let offers = Queue::new(options.offers, now).map_err(|error| error.within("offers"))?;
-        let mut said = Vec::new();
-        let meters = Meters::new(options.meters.clone(), now, &mut said)?;
-        effects.extend(said.into_iter().map(Effect::Meter));
+        let panel = Panel::new(options.meters, options.read_after, now, effects)?;
+        // Asks have odd serials and offers even ones, so that a ticket knows
+        // its side.
         Ok(Self {
-            asks: Party::new(asks, Side::Ask),
-            offers: Party::new(offers, Side::Offer),
+            asks: Waiting::new(asks, Ledger::new(1, 2)),
+            offers: Waiting::new(offers, Ledger::new(2, 2)),
             active: Side::Offer,
             empty: now,
-            meters,
-            meter_options: options.meters,
-            read_after: options.read_after.max(1),
-            unread: 0,
+            panel,
             closed: false,
         })
     }
@@ -211,7 +199,9 @@ impl<A: Reply, O: Reply> Broker<A, O> {
                 }
             }
             None => {
-                let (ticket, end) = self.asks.turn_away(terms, ask, self.no(), now);
+                let ticket = self.asks.turn_away(terms, ask, self.reason(), now);
+                let end = self.asks.take_ended(ticket).expect("it was turned away");
+                self.asks.advance(now);
                 Came::Answered(ticket, end.into_ask_effect())
             }
         };
@@ -241,7 +231,9 @@ impl<A: Reply, O: Reply> Broker<A, O> {
                 }
             }
             None => {
-                let (ticket, end) = self.offers.turn_away(terms, offer, self.no(), now);
+                let ticket = self.offers.turn_away(terms, offer, self.reason(), now);
+                let end = self.offers.take_ended(ticket).expect("it was turned away");
+                self.offers.advance(now);
                 Came::Answered(ticket, end.into_offer_effect())
             }
         };
@@ -299,7 +291,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         self.closed = true;
         self.asks.close(now);
         self.offers.close(now);
-        self.on_meters(effects, |meters, said| meters.end(said));
+        self.panel.end(effects);
         self.finish(now, now, effects);
     }
 
@@ -322,17 +314,13 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             .offers
             .validate()
             .map_err(|error| error.within("offers"))?;
-        let meter_options = options.meters.clone();
-        self.on_meters(effects, |meters, said| {
-            meters.reconfigure(options.meters, now, said)
-        })?;
+        self.panel
+            .reconfigure(options.meters, options.read_after, now, effects)?;
         if self.closed {
-            self.on_meters(effects, |meters, said| meters.end(said));
+            self.panel.end(effects);
         }
-        self.meter_options = meter_options;
         self.asks.reconfigure(options.asks, now);
         self.offers.reconfigure(options.offers, now);
-        self.read_after = options.read_after.max(1);
         self.finish(now, now, effects);
         Ok(())
     }
@@ -342,16 +330,16 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         Options {
             asks: self.asks.queue().options().clone(),
             offers: self.offers.queue().options().clone(),
-            meters: self.meter_options.clone(),
-            read_after: self.read_after,
+            meters: self.panel.options().to_vec(),
+            read_after: self.panel.read_after(),
         }
     }
 
     /// How many wait on a side.
     pub fn len(&self, side: Side) -> usize {
         match side {
-            Side::Ask => self.asks.queue().len(),
-            Side::Offer => self.offers.queue().len(),
+            Side::Ask => self.asks.len(),
+            Side::Offer => self.offers.len(),
         }
     }
 
@@ -392,7 +380,23 @@ impl<A: Reply, O: Reply> Broker<A, O> {
 
     /// Why the last asks were shed and what would help, in plain words.
     pub fn explain(&self) -> String {
-        explain::explain(&self.asks, &self.offers)
+        let scarce = if self.offers.tally().came == 0 {
+            "Nobody has offered itself yet: start workers, or see why they do not come."
+        } else {
+            "Workers are scarce: add some, or make each match shorter."
+        };
+        let account = Account {
+            served: "matched",
+            scarce,
+            machine: "broker",
+        };
+        self.asks.explain(&account).unwrap_or_else(|| {
+            format!(
+                "No ask has been refused or shed. {} ask and {} offer themselves now.",
+                self.asks.len(),
+                self.offers.len()
+            )
+        })
     }
 
     /// The offer whose turn it is, if offers wait.
@@ -443,17 +447,8 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             ask,
             offer,
             lead: ask_sent.lead_over(offer_sent),
-            ask_waited: self.asks.count_match(ask_sent, now),
-            offer_waited: self.offers.count_match(offer_sent, now),
-        }
-    }
-
-    /// Why one is turned away who finds nobody and does not wait.
-    fn no(&self) -> Reason {
-        if self.closed {
-            Reason::Closed
-        } else {
-            Reason::Busy
+            ask_waited: self.asks.count_served(ask_sent, now),
+            offer_waited: self.offers.count_served(offer_sent, now),
         }
     }
 
@@ -468,11 +463,8 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     /// What follows every input, which was sent at `sent`.
     fn finish(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<A, O>>) {
         self.report(effects);
-        if !self.meters.is_empty() {
-            self.unread += 1;
-            if self.unread >= self.read_after {
-                self.read(sent, now, effects);
-            }
+        if self.panel.count() {
+            self.read(sent, now, effects);
         }
         self.check();
     }
@@ -493,7 +485,6 @@ impl<A: Reply, O: Reply> Broker<A, O> {
 
     /// Feed the meters.
     fn read(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<A, O>>) {
-        self.unread = 0;
         // A late input may carry a stamp from before the oldest came. It leads
         // nobody then, and the oldest stays the oldest for the next reading.
         self.empty = self.oldest().unwrap_or(self.empty);
@@ -502,24 +493,16 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             Side::Ask => since.lead_over(sent),
             Side::Offer => sent.lead_over(since),
         };
-        let reading = Reading {
-            queue_delay: now.since(sent),
-            process_delay: Duration::ZERO,
-            lead,
-            backlog: 0,
-        };
-        self.on_meters(effects, |meters, said| meters.feed(&reading, now, said));
+        self.panel.feed(lead, sent, now, effects);
     }
 
-    fn on_meters<T>(
-        &mut self,
-        effects: &mut Vec<Effect<A, O>>,
-        work: impl FnOnce(&mut Meters, &mut Vec<meter::Effect>) -> T,
-    ) -> T {
-        let mut said = Vec::new();
-        let result = work(&mut self.meters, &mut said);
-        effects.extend(said.into_iter().map(Effect::Meter));
-        result
+    /// Why there is nothing for one who cannot wait.
+    fn reason(&self) -> Reason {
+        if self.closed {
+            Reason::Closed
+        } else {
+            Reason::Busy
+        }
     }
 
     fn oldest(&self) -> Option<Instant> {
@@ -556,10 +539,10 @@ impl<A: Reply, O: Reply> Machine for Broker<A, O> {
             Side::Ask => self.asks.deadline(),
             Side::Offer => self.offers.deadline(),
         };
-        if self.meters.is_empty() {
+        if self.panel.is_empty() {
             return queue;
         }
-        match (queue, self.meters.deadline()) {
+        match (queue, self.panel.deadline()) {
             (Some(queue), Some(meters)) => Some(queue.min(meters)),
             (queue, meters) => queue.or(meters),
         }
@@ -568,10 +551,16 @@ impl<A: Reply, O: Reply> Machine for Broker<A, O> {
     fn advance(&mut self, now: Instant, effects: &mut Vec<Effect<A, O>>) {
         self.settle(now);
         self.report(effects);
-        if !self.meters.is_empty() {
+        if !self.panel.is_empty() {
             self.read(now, now, effects);
         }
         self.check();
+    }
+}
+
+impl<A, O> From<meter::Effect> for Effect<A, O> {
+    fn from(said: meter::Effect) -> Self {
+        Self::Meter(said)
     }
 }
 
@@ -604,5 +593,14 @@ impl<R> End<R> {
                 refusal,
             },
         }
+    }
+}
+
+/// On which side a ticket was given.
+fn side_of(ticket: Ticket) -> Side {
+    if ticket.serial() % 2 == 1 {
+        Side::Ask
+    } else {
+        Side::Offer
     }
 }

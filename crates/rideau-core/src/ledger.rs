@@ -172,7 +172,8 @@ impl<R> Ledger<R> {
         (slot.serial == ticket.serial).then_some(slot.reply.as_mut())?
     }
 
-    /// When the asker of an open ticket says it asked.
+    /// When the asker of an open ticket says it asked, or since when it is
+    /// held.
     ///
     /// # Panics
     ///
@@ -181,6 +182,22 @@ impl<R> Ledger<R> {
     pub fn sent(&self, ticket: Ticket) -> Instant {
         assert!(self.is_open(ticket), "only an open ticket has a stamp");
         self.place(ticket.slot).sent
+    }
+
+    /// Take the reply out of an open ticket, which stays open until its end;
+    /// its stamp is `since` then, and no tag leads to it any more.
+    pub fn hold(&mut self, ticket: Ticket, since: Instant) -> Option<R> {
+        if !self.is_open(ticket) {
+            return None;
+        }
+        if let Some(tags) = &mut self.tags {
+            tags.remove(ticket.slot);
+        }
+        let slot = &mut self.slots[ticket.slot as usize];
+        debug_assert!(slot.place.line == NONE, "who waits has left the line first");
+        let reply = slot.reply.take()?;
+        slot.place.sent = since;
+        Some(reply)
     }
 
     /// Close a ticket, in whatever state it is. A closed one is left alone.
@@ -291,6 +308,20 @@ mod tests {
         assert_eq!(ledger.newest(Tag(7)), None);
         let tags = ledger.tags.unwrap();
         assert!(tags.tagged.is_empty() && tags.newest_of.is_empty());
+    }
+
+    #[test]
+    fn a_ticket_that_is_held_has_no_reply_and_no_tag_but_stays_open() {
+        let (mut ledger, granted) = (Ledger::default(), Instant::from_nanos(7));
+        let ticket = ledger.open('a');
+        ledger.tag(ticket, Tag(7));
+        assert_eq!(ledger.hold(ticket, granted), Some('a'));
+        assert_eq!(ledger.hold(ticket, granted), None);
+        assert_eq!(ledger.newest(Tag(7)), None);
+        assert!(ledger.is_open(ticket) && ledger.reply(ticket).is_none());
+        assert_eq!(ledger.sent(ticket), granted);
+        assert_eq!(ledger.close(ticket), None);
+        assert!(!ledger.is_open(ticket) && ledger.is_empty());
     }
 
     #[test]

@@ -15,10 +15,12 @@ pub mod meter;
 pub mod protector;
 pub mod queue;
 mod refusal;
+pub mod regulator;
 mod rng;
 mod settings;
 mod time;
 pub mod valve;
+mod waiting;
 
 pub use histogram::Histogram;
 pub use ids::{Flow, Side, Tag, Ticket};

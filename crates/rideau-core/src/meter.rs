@@ -6,6 +6,7 @@
 
 mod alarm;
 mod better;
+mod panel;
 mod pie;
 mod update;
 
@@ -18,6 +19,7 @@ use crate::time::{Instant, Lead};
 
 pub use alarm::{Overload, Underload};
 pub use better::Better;
+pub(crate) use panel::{Panel, READ_AFTER};
 pub use pie::{Pie, PieSide};
 pub use update::{Entry, Update};
 

@@ -226,7 +226,11 @@ impl Part {
 
     fn reconfigure(&mut self, options: &Options, size: usize, now: Instant) {
         if self.law.kind() == options.kind() {
+            let was_small = size < self.law.bounds().min;
             self.law.reconfigure(options, size, now);
+            if !was_small && size < self.law.bounds().min {
+                self.small = now;
+            }
         } else {
             *self = Self::new(options, size, now);
         }

@@ -74,6 +74,20 @@ mod tests {
     }
 
     #[test]
+    fn a_higher_max_opens_it_only_from_then_on() {
+        check(
+            "kind=open max=1",
+            "
+            1 ask                     -> 0, closed
+            4 options kind=open max=3 -> open
+            5 ask                     -> 4, open
+            6 options kind=open max=4 -> open
+            7 ask                     -> 4, open
+            ",
+        );
+    }
+
+    #[test]
     fn a_max_of_zero_is_a_valve_that_stays_closed() {
         check("kind=open max=0", "1 wait -> closed");
     }

@@ -84,7 +84,7 @@ impl Options {
     /// # Errors
     ///
     /// For the first option that breaks a rule.
-    pub(super) fn check(&self) -> Result<(), OptionError> {
+    pub(crate) fn check(&self) -> Result<(), OptionError> {
         match self {
             Self::Open(_) => Ok(()),
             Self::Relative(relative) => relative.check(),

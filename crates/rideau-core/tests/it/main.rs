@@ -5,4 +5,5 @@
 mod broker;
 mod mailbox;
 mod queue;
+mod regulator;
 mod script;

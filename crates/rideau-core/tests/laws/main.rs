@@ -10,6 +10,7 @@ mod overload;
 mod plain;
 mod protector;
 mod queues;
+mod regulator;
 mod valves;
 
 use proptest::test_runner::Config;

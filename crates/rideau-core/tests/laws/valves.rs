@@ -1,7 +1,7 @@
 //! What every valve obeys, and slow models that each must agree with.
 
-mod inputs;
-mod model;
+pub(crate) mod inputs;
+pub(crate) mod model;
 
 use std::time::Duration;
 

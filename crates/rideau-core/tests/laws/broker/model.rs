@@ -259,7 +259,9 @@ impl Model {
                 let max = half.options.max.expect("only a limit makes a queue full");
                 let refused = half.options.overflow == Overflow::Newest || max == 0;
                 let who = newcomer.is_none_or(|newcomer| refused == (newcomer == id));
-                who && (refused || is_oldest) && left >= max as usize
+                // A newcomer's own answer comes last, after what it set off.
+                let own = newcomer == Some(id);
+                who && (refused || is_oldest) && (own || left >= max as usize)
             }
             (Reason::Timeout, Shedding::Timeout { wait_max }) => {
                 waited >= wait_max && is_oldest && spared
@@ -366,11 +368,11 @@ impl Half {
 
     fn check(&self, tally: &Tally) {
         assert_eq!(tally.came, self.came);
-        assert_eq!(tally.matched, self.matched);
+        assert_eq!(tally.served, self.matched);
         assert_eq!(tally.waits.len(), self.matched);
         assert_eq!(tally.cancelled, self.cancelled);
         assert_eq!(tally.shed, self.shed);
-        let ended = tally.matched + tally.cancelled + tally.shed_total();
+        let ended = tally.served + tally.cancelled + tally.shed_total();
         assert_eq!(tally.came, ended + self.waiting.len() as u64);
     }
 }

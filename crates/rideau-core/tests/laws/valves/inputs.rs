@@ -166,7 +166,7 @@ fn span() -> impl Strategy<Value = Duration> + Clone {
     nanos().prop_map(|nanos| Duration::from_nanos(nanos + 1))
 }
 
-fn lead() -> impl Strategy<Value = Lead> + Clone {
+pub(crate) fn lead() -> impl Strategy<Value = Lead> + Clone {
     let mixed = (nanos(), any::<bool>()).prop_map(|(nanos, negative)| {
         let nanos = nanos.cast_signed();
         if negative { -nanos } else { nanos }
@@ -174,7 +174,7 @@ fn lead() -> impl Strategy<Value = Lead> + Clone {
     prop_oneof![1 => -2..=2_i64, 1 => mixed].prop_map(Lead::from_nanos)
 }
 
-fn nanos() -> impl Strategy<Value = u64> + Clone {
+pub(crate) fn nanos() -> impl Strategy<Value = u64> + Clone {
     prop_oneof![
         0..10_u64,
         0..1_000_u64,

@@ -139,7 +139,7 @@ enum Event {
 /// The round in which each lease was granted, and what the current one knows.
 struct Rounds {
     round: usize,
-    leases: Vec<usize>,
+    leases: Vec<(usize, Instant)>,
     /// None while the circuit is closed.
     trip: Option<Trip>,
     endings: Vec<bool>,
@@ -170,7 +170,7 @@ impl Part {
             }
             Options::Breaker(_) => State::Breaker(Rounds {
                 round: 0,
-                leases: vec![0; leases.len()],
+                leases: leases.iter().map(|since| (0, *since)).collect(),
                 trip: None,
                 endings: vec![],
             }),
@@ -186,6 +186,7 @@ impl Part {
 
     fn reconfigured(mut self, options: &Options, leases: &[Instant], now: Instant) -> Self {
         let t = now.as_nanos();
+        let (min_before, size) = (self.bounds().0, leases.len());
         match (&mut self.state, &self.options, options) {
             (
                 State::CoDel {
@@ -213,11 +214,7 @@ impl Part {
                     trip.until = trip.until.min(t + longest);
                     if !trip.probes.is_empty() {
                         (trip.until, trip.passed, trip.probes) = (t, 0, vec![]);
-                        rounds.round += 1;
-                        // Who got a lease in this very instant is in the new round.
-                        for (lease, since) in rounds.leases.iter_mut().zip(leases) {
-                            *lease = if *since == now { rounds.round } else { *lease };
-                        }
+                        rounds.begin(now);
                     }
                 }
             }
@@ -227,6 +224,9 @@ impl Part {
             _ => (),
         }
         self.options = options.clone();
+        if (min_before..self.bounds().0).contains(&size) {
+            self.small = now;
+        }
         self
     }
 
@@ -303,7 +303,7 @@ impl Part {
             self.consume(now);
         }
         if let State::Breaker(rounds) = &mut self.state {
-            rounds.leases.push(rounds.round);
+            rounds.leases.push((rounds.round, now));
         }
         open_time
     }
@@ -392,9 +392,9 @@ impl Part {
                 opens.push(now.as_nanos() + nanos(rate.interval));
             }
             (State::Breaker(rounds), Options::Breaker(breaker)) => {
-                let round = rounds.leases.remove(which);
+                let (round, _) = rounds.leases.remove(which);
                 if let Some((_, ok)) = ending.filter(|_| round == rounds.round) {
-                    rounds.learn(breaker, ok, now.as_nanos());
+                    rounds.learn(breaker, ok, now);
                 }
             }
             (State::Gradient(events), _) => {
@@ -432,8 +432,16 @@ impl State {
 }
 
 impl Rounds {
+    /// Who got a lease in this very instant is in the new round.
+    fn begin(&mut self, now: Instant) {
+        self.round += 1;
+        for (round, _) in self.leases.iter_mut().filter(|(_, since)| *since == now) {
+            *round = self.round;
+        }
+    }
+
     /// A lease of this round ended.
-    fn learn(&mut self, breaker: &Breaker, ok: bool, t: u64) {
+    fn learn(&mut self, breaker: &Breaker, ok: bool, now: Instant) {
         let pause = match &mut self.trip {
             None => {
                 self.endings.push(ok);
@@ -446,8 +454,8 @@ impl Rounds {
             Some(trip) if ok => {
                 trip.passed += 1;
                 if trip.passed == breaker.probes {
-                    self.round += 1;
                     (self.trip, self.endings) = (None, vec![]);
+                    self.begin(now);
                 }
                 return;
             }
@@ -455,7 +463,7 @@ impl Rounds {
         };
         self.round += 1;
         self.trip = Some(Trip {
-            until: t + pause,
+            until: now.as_nanos() + pause,
             pause,
             probes: vec![],
             passed: 0,

@@ -3,57 +3,65 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::party::Party;
+use super::Waiting;
 use crate::ledger::Reply;
-use crate::queue::{Overflow, Shedding};
+use crate::queue::{Options, Overflow, Shedding};
 use crate::refusal::{Reason, Refusal};
 
-/// Why the last asks were shed, and what to try, most telling first.
-pub(super) fn explain<A: Reply, O: Reply>(asks: &Party<A>, offers: &Party<O>) -> String {
-    let recent = asks.recent();
-    if recent.is_empty() {
-        return format!(
-            "No ask has been refused or shed. {} ask and {} offer themselves now.",
-            asks.queue().len(),
-            offers.queue().len()
-        );
-    }
-    let mut counts: Vec<(usize, Reason)> = Reason::ALL
-        .into_iter()
-        .map(|reason| {
-            (
-                recent.iter().filter(|no| no.reason == reason).count(),
-                reason,
-            )
-        })
-        .filter(|(count, _)| *count > 0)
-        .collect();
-    counts.sort_by_key(|(count, reason)| (usize::MAX - count, *reason));
+/// The words in which a machine speaks of itself.
+pub(crate) struct Account<'a> {
+    /// What becomes of an ask that goes well.
+    pub(crate) served: &'a str,
+    /// Why there is too little, and what would help against that.
+    pub(crate) scarce: &'a str,
+    /// The name of the machine.
+    pub(crate) machine: &'a str,
+}
 
-    let mut text = format!("Of the last {} asks that got nothing:\n", recent.len());
-    for (count, reason) in &counts {
-        let (waited, longest) = waits(recent, *reason);
-        let word = reason.word();
+impl<R: Reply> Waiting<R> {
+    /// Why the last asks were shed, and what to try, most telling first. None
+    /// if no ask was.
+    pub(crate) fn explain(&self, account: &Account<'_>) -> Option<String> {
+        let recent = &self.recent;
+        let mut counts: Vec<(usize, Reason)> = Reason::ALL
+            .into_iter()
+            .map(|reason| {
+                let of_reason = recent.iter().filter(|no| no.reason == reason);
+                (of_reason.count(), reason)
+            })
+            .filter(|(count, _)| *count > 0)
+            .collect();
+        if counts.is_empty() {
+            return None;
+        }
+        counts.sort_by_key(|(count, reason)| (usize::MAX - count, *reason));
+
+        let mut text = format!("Of the last {} asks that got nothing:\n", recent.len());
+        for (count, reason) in &counts {
+            let (waited, longest) = waits(recent, *reason);
+            let word = reason.word();
+            let _ = writeln!(
+                text,
+                "- {count} ({word}): {reason}; they waited {waited:?} on average, {longest:?} at \
+                 most."
+            );
+        }
         let _ = writeln!(
             text,
-            "- {count} ({word}): {reason}; they waited {waited:?} on average, {longest:?} at most."
+            "{} of {} asks were {} so far; half of them waited at most {:?}, 99 of 100 at most \
+             {:?}.",
+            self.tally.served,
+            self.tally.came,
+            account.served,
+            self.tally.waits.quantile(0.5),
+            self.tally.waits.quantile(0.99)
         );
+        text.push_str("What would help:\n");
+        for (_, reason) in &counts {
+            let _ = writeln!(text, "- {}", advice(*reason, self.queue.options(), account));
+        }
+        Some(text)
     }
-    let tally = asks.tally();
-    let _ = writeln!(
-        text,
-        "{} of {} asks were matched so far; half of them waited at most {:?}, 99 of 100 at most \
-         {:?}.",
-        tally.matched,
-        tally.came,
-        tally.waits.quantile(0.5),
-        tally.waits.quantile(0.99)
-    );
-    text.push_str("What would help:\n");
-    for (_, reason) in &counts {
-        let _ = writeln!(text, "- {}", advice(*reason, asks, offers));
-    }
-    text
 }
 
 fn waits(recent: &[Refusal], reason: Reason) -> (Duration, Duration) {
@@ -68,13 +76,8 @@ fn waits(recent: &[Refusal], reason: Reason) -> (Duration, Duration) {
     (sum / count, of_reason[of_reason.len() - 1])
 }
 
-fn advice<A: Reply, O: Reply>(reason: Reason, asks: &Party<A>, offers: &Party<O>) -> String {
-    let options = asks.queue().options();
-    let few = if offers.tally().came == 0 {
-        "Nobody has offered itself yet: start workers, or see why they do not come."
-    } else {
-        "Workers are scarce: add some, or make each match shorter."
-    };
+fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
+    let few = account.scarce;
     match reason {
         Reason::Full => {
             let max = options.max.unwrap_or(u32::MAX);
@@ -102,7 +105,7 @@ fn advice<A: Reply, O: Reply>(reason: Reason, asks: &Party<A>, offers: &Party<O>
              by itself when they do not."
         ),
         Reason::Cancelled => "Nothing: somebody withdrew these asks on purpose.".into(),
-        Reason::Closed => "The broker is closing: ask another one.".into(),
+        Reason::Closed => format!("The {} is closing: ask another one.", account.machine),
     }
 }
 

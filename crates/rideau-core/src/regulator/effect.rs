@@ -1,0 +1,61 @@
+//! What a regulator wants done.
+
+use std::time::Duration;
+
+use crate::ids::Ticket;
+use crate::meter;
+use crate::refusal::Refusal;
+use crate::time::Lead;
+use crate::waiting::End;
+
+/// What a regulator wants done.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Effect<R> {
+    /// Say yes to an ask. The ticket stays open until its lease ends.
+    Grant {
+        /// Whose.
+        ticket: Ticket,
+        /// How to answer.
+        reply: R,
+        /// How much earlier the ask came than the opening of the valve.
+        lead: Lead,
+        /// How long the ask waited in all.
+        waited: Duration,
+    },
+    /// Say no to an ask.
+    Shed {
+        /// Whose.
+        ticket: Ticket,
+        /// How to answer.
+        reply: R,
+        /// The no.
+        refusal: Refusal,
+    },
+    /// Nobody is there to answer any more.
+    Forget(R),
+    /// Pass on what a meter says.
+    Meter(meter::Effect),
+}
+
+impl<R> From<meter::Effect> for Effect<R> {
+    fn from(said: meter::Effect) -> Self {
+        Self::Meter(said)
+    }
+}
+
+impl<R> From<End<R>> for Effect<R> {
+    fn from(end: End<R>) -> Self {
+        match end {
+            End::Gone(reply) => Self::Forget(reply),
+            End::Shed {
+                ticket,
+                reply,
+                refusal,
+            } => Self::Shed {
+                ticket,
+                reply,
+                refusal,
+            },
+        }
+    }
+}

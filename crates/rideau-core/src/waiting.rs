@@ -1,0 +1,325 @@
+//! Those who wait for one scarce thing, and what became of the others.
+//!
+//! A queue with its ledger: it closes the tickets that the queue gives up,
+//! passes over those who are gone, and counts. Who is served when is up to the
+//! machine.
+
+mod explain;
+
+use std::time::Duration;
+
+use crate::histogram::Histogram;
+use crate::ids::{Tag, Ticket};
+use crate::ledger::{Ledger, Reply};
+use crate::queue::{self, Queue, Shed, Terms};
+use crate::refusal::{Reason, Refusal};
+use crate::time::Instant;
+
+pub(crate) use explain::Account;
+
+/// What became of those who came.
+#[derive(Clone, Default, Debug)]
+pub struct Tally {
+    /// How many came.
+    pub came: u64,
+    /// How many got what they came for: a match, or a lease.
+    pub served: u64,
+    /// How long those waited who were served.
+    pub waits: Histogram,
+    /// How many withdrew, or were gone when their turn came.
+    pub cancelled: u64,
+    /// How many were refused or shed, by [`Reason::index`].
+    pub shed: [u64; Reason::ALL.len()],
+}
+
+/// The end of a wait for nothing.
+#[derive(Debug)]
+pub(crate) enum End<R> {
+    Shed {
+        ticket: Ticket,
+        reply: R,
+        refusal: Refusal,
+    },
+    Gone(R),
+}
+
+/// Who waits, and who was served and still holds its ticket open.
+///
+/// Invariant: an open ticket waits in the queue and has a reply, or is held and
+/// has none.
+#[derive(Debug)]
+pub(crate) struct Waiting<R> {
+    ledger: Ledger<R>,
+    queue: Queue,
+    tally: Tally,
+    shed: Vec<Shed>,
+    ended: Vec<End<R>>,
+    /// The last no's, the newest at `recent_at`.
+    recent: Vec<Refusal>,
+    recent_at: usize,
+}
+
+/// As many no's are remembered, to explain them.
+const RECENT: usize = 128;
+
+impl Tally {
+    /// How many were refused or shed in all.
+    pub fn shed_total(&self) -> u64 {
+        self.shed.iter().sum()
+    }
+
+    /// How many were refused or shed for this reason.
+    pub fn shed_for(&self, reason: Reason) -> u64 {
+        self.shed[reason.index()]
+    }
+}
+
+impl<R: Reply> Waiting<R> {
+    /// A queue whose tickets `ledger` keeps.
+    pub(crate) fn new(queue: Queue, ledger: Ledger<R>) -> Self {
+        Self {
+            ledger,
+            queue,
+            tally: Tally::default(),
+            shed: Vec::new(),
+            ended: Vec::new(),
+            recent: Vec::new(),
+            recent_at: 0,
+        }
+    }
+
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Open tickets, of those who wait and of those who hold.
+    pub(crate) fn open(&self) -> usize {
+        self.ledger.len()
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.queue.oldest(&self.ledger)
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.queue.deadline(&self.ledger)
+    }
+
+    pub(crate) fn newest(&self, tag: Tag) -> Option<Ticket> {
+        self.ledger.newest(tag)
+    }
+
+    pub(crate) fn reply_mut(&mut self, ticket: Ticket) -> Option<&mut R> {
+        self.ledger.reply_mut(ticket)
+    }
+
+    /// Since when a ticket is held, if it is.
+    pub(crate) fn held_since(&self, ticket: Ticket) -> Option<Instant> {
+        let held = self.ledger.is_open(ticket) && self.ledger.reply(ticket).is_none();
+        held.then(|| self.ledger.sent(ticket))
+    }
+
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// Those whose wait ended for nothing since this was last asked.
+    pub(crate) fn ended(&mut self) -> std::vec::Drain<'_, End<R>> {
+        self.ended.drain(..)
+    }
+
+    /// Let somebody wait.
+    #[inline]
+    pub(crate) fn join(&mut self, terms: &Terms, reply: R, now: Instant) -> Ticket {
+        self.tally.came += 1;
+        let ticket = self.ledger.open(reply);
+        if let Some(tag) = terms.tag {
+            self.ledger.tag(ticket, tag);
+        }
+        self.queue
+            .push(ticket, terms, &mut self.ledger, now, &mut self.shed);
+        self.end_shed(now);
+        ticket
+    }
+
+    /// The end of one who came just now, if it was let go at once.
+    #[inline]
+    pub(crate) fn take_ended(&mut self, ticket: Ticket) -> Option<End<R>> {
+        if self.ended.is_empty() {
+            return None;
+        }
+        let is_own = |end: &End<R>| matches!(end, End::Shed { ticket: own, .. } if *own == ticket);
+        let at = self.ended.iter().position(is_own)?;
+        Some(self.ended.remove(at))
+    }
+
+    /// Say no to somebody at once. The queue is not moved on.
+    pub(crate) fn turn_away(
+        &mut self,
+        terms: &Terms,
+        reply: R,
+        reason: Reason,
+        now: Instant,
+    ) -> Ticket {
+        self.tally.came += 1;
+        let ticket = self.ledger.pass();
+        let refusal = self.queue.refusal(reason, terms.sent, now);
+        self.count_no(refusal);
+        self.ended.push(End::Shed {
+            ticket,
+            reply,
+            refusal,
+        });
+        ticket
+    }
+
+    /// Take the one whose turn it is and who is still there, and forget it.
+    #[inline]
+    pub(crate) fn serve(&mut self, now: Instant) -> Option<(Ticket, Instant, R)> {
+        let ticket = self.take(now)?;
+        let sent = self.ledger.sent(ticket);
+        let reply = self.ledger.close(ticket).expect("who waits has a reply");
+        Some((ticket, sent, reply))
+    }
+
+    /// Take the one whose turn it is and who is still there; it holds its
+    /// ticket from now on, which its machine calls `since`.
+    pub(crate) fn grant(&mut self, since: Instant, now: Instant) -> Option<(Ticket, Instant, R)> {
+        let ticket = self.take(now)?;
+        let sent = self.ledger.sent(ticket);
+        let reply = self
+            .ledger
+            .hold(ticket, since)
+            .expect("who waits has a reply");
+        Some((ticket, sent, reply))
+    }
+
+    /// Somebody came and is served at once.
+    pub(crate) fn pass(&mut self) -> Ticket {
+        self.tally.came += 1;
+        self.ledger.pass()
+    }
+
+    /// Somebody came who holds its ticket at once, since `since`. No reply if it
+    /// is gone already.
+    pub(crate) fn pass_holding(&mut self, reply: R, since: Instant) -> (Ticket, Option<R>) {
+        self.tally.came += 1;
+        let ticket = self.ledger.open(reply);
+        if self.forget_gone(ticket) {
+            return (ticket, None);
+        }
+        (ticket, self.ledger.hold(ticket, since))
+    }
+
+    /// Count one who came at `sent` and is served.
+    #[inline]
+    pub(crate) fn count_served(&mut self, sent: Instant, now: Instant) -> Duration {
+        let waited = now.nanos_since(sent);
+        self.tally.served += 1;
+        self.tally.waits.record_nanos(waited);
+        Duration::from_nanos(waited)
+    }
+
+    /// Let one leave who waits, with a refusal in case it did not ask for this
+    /// itself. Nobody is shed for it until the queue is advanced: all of a tag
+    /// leave first.
+    pub(crate) fn cancel(&mut self, ticket: Ticket, now: Instant) -> Option<(R, Refusal)> {
+        if !self.queue.withdraw(ticket, &mut self.ledger, now) {
+            return None;
+        }
+        let sent = self.ledger.sent(ticket);
+        let reply = self.ledger.close(ticket).expect("who waits has a reply");
+        self.tally.cancelled += 1;
+        Some((reply, self.queue.refusal(Reason::Cancelled, sent, now)))
+    }
+
+    /// A held ticket ends.
+    pub(crate) fn release(&mut self, ticket: Ticket) {
+        debug_assert!(self.held_since(ticket).is_some(), "what ends was held");
+        self.ledger.close(ticket);
+    }
+
+    pub(crate) fn advance(&mut self, now: Instant) {
+        self.queue.advance(&mut self.ledger, now, &mut self.shed);
+        self.end_shed(now);
+    }
+
+    pub(crate) fn close(&mut self, now: Instant) {
+        self.queue.close(&mut self.ledger, &mut self.shed);
+        self.end_shed(now);
+    }
+
+    /// Change the queue to options that have been validated.
+    pub(crate) fn reconfigure(&mut self, options: queue::Options, now: Instant) {
+        self.queue
+            .reconfigure(options, &mut self.ledger, now, &mut self.shed)
+            .expect("the options were validated");
+        self.end_shed(now);
+    }
+
+    #[inline]
+    fn take(&mut self, now: Instant) -> Option<Ticket> {
+        loop {
+            let taken = self.queue.pop(&mut self.ledger, now, &mut self.shed);
+            self.end_shed(now);
+            let ticket = taken?;
+            if !self.forget_gone(ticket) {
+                return Some(ticket);
+            }
+        }
+    }
+
+    /// Close the ticket of one who is gone.
+    fn forget_gone(&mut self, ticket: Ticket) -> bool {
+        let gone = self.ledger.reply(ticket).is_some_and(R::is_gone);
+        if gone {
+            self.tally.cancelled += 1;
+            self.ended.extend(self.ledger.close(ticket).map(End::Gone));
+        }
+        gone
+    }
+
+    #[inline]
+    fn end_shed(&mut self, now: Instant) {
+        if !self.shed.is_empty() {
+            self.end_each_shed(now);
+        }
+    }
+
+    #[cold]
+    fn end_each_shed(&mut self, now: Instant) {
+        for at in 0..self.shed.len() {
+            let Shed { ticket, reason } = self.shed[at];
+            let sent = self.ledger.sent(ticket);
+            let reply = self.ledger.close(ticket).expect("who is shed had a ticket");
+            let refusal = self.queue.refusal(reason, sent, now);
+            self.count_no(refusal);
+            self.ended.push(End::Shed {
+                ticket,
+                reply,
+                refusal,
+            });
+        }
+        self.shed.clear();
+    }
+
+    fn count_no(&mut self, refusal: Refusal) {
+        self.tally.shed[refusal.reason.index()] += 1;
+        if self.recent.len() < RECENT {
+            self.recent.push(refusal);
+        } else {
+            self.recent[self.recent_at] = refusal;
+        }
+        self.recent_at = (self.recent_at + 1) % RECENT;
+    }
+}
