@@ -3,6 +3,8 @@
 //! The broker forgets both as soon as it has introduced them: it grants no
 //! lease and watches no work.
 
+mod effect;
+
 use std::time::Duration;
 
 use crate::ids::{Side, Tag, Ticket};
@@ -12,10 +14,11 @@ use crate::meter::{self, Panel};
 use crate::queue::{self, Queue, Terms};
 use crate::refusal::{Reason, Refusal};
 use crate::settings::OptionError;
-use crate::time::{Instant, Lead};
+use crate::time::Instant;
 use crate::waiting::{Account, End, Waiting};
 
 pub use crate::waiting::Tally;
+pub use effect::{Came, Effect, Gone};
 
 /// The two queues of a broker, and who watches them.
 #[derive(Clone, PartialEq, Debug)]
@@ -29,80 +32,6 @@ pub struct Options {
     /// The meters are fed after this many inputs, and whenever time alone
     /// moves the broker on. Zero counts as one.
     pub read_after: u32,
-}
-
-/// What becomes of one who comes.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Came<A, O> {
-    /// It waits.
-    Waits(Ticket),
-    /// It has its answer: a match, or a no of its own side.
-    Answered(Ticket, Effect<A, O>),
-}
-
-impl<A, O> Came<A, O> {
-    /// The ticket; an answer at once becomes one more effect, for drivers that
-    /// treat all alike.
-    pub fn into_effect(self, effects: &mut Vec<Effect<A, O>>) -> Ticket {
-        match self {
-            Self::Waits(ticket) => ticket,
-            Self::Answered(ticket, own) => {
-                effects.push(own);
-                ticket
-            }
-        }
-    }
-}
-
-/// What a broker wants done.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Effect<A, O> {
-    /// Introduce two to each other; the offer is told first.
-    Match {
-        /// The ticket of the one that waited: the same for both.
-        ticket: Ticket,
-        /// How to answer who asked.
-        ask: A,
-        /// How to answer who offered.
-        offer: O,
-        /// How much earlier the ask came than the offer.
-        lead: Lead,
-        /// How long the ask waited in all.
-        ask_waited: Duration,
-        /// How long the offer waited in all.
-        offer_waited: Duration,
-    },
-    /// Say no to an ask.
-    ShedAsk {
-        /// Whose.
-        ticket: Ticket,
-        /// How to answer.
-        ask: A,
-        /// The no.
-        refusal: Refusal,
-    },
-    /// Say no to an offer.
-    ShedOffer {
-        /// Whose.
-        ticket: Ticket,
-        /// How to answer.
-        offer: O,
-        /// The no.
-        refusal: Refusal,
-    },
-    /// Nobody is there to answer any more.
-    Forget(Gone<A, O>),
-    /// Pass on what a meter says.
-    Meter(meter::Effect),
-}
-
-/// One who left before an answer.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Gone<A, O> {
-    /// It asked.
-    Ask(A),
-    /// It offered itself.
-    Offer(O),
 }
 
 /// A snapshot of a broker's numbers.
@@ -555,44 +484,6 @@ impl<A: Reply, O: Reply> Machine for Broker<A, O> {
             self.read(now, now, effects);
         }
         self.check();
-    }
-}
-
-impl<A, O> From<meter::Effect> for Effect<A, O> {
-    fn from(said: meter::Effect) -> Self {
-        Self::Meter(said)
-    }
-}
-
-impl<R> End<R> {
-    fn into_ask_effect<O>(self) -> Effect<R, O> {
-        match self {
-            Self::Gone(ask) => Effect::Forget(Gone::Ask(ask)),
-            Self::Shed {
-                ticket,
-                reply: ask,
-                refusal,
-            } => Effect::ShedAsk {
-                ticket,
-                ask,
-                refusal,
-            },
-        }
-    }
-
-    fn into_offer_effect<A>(self) -> Effect<A, R> {
-        match self {
-            Self::Gone(offer) => Effect::Forget(Gone::Offer(offer)),
-            Self::Shed {
-                ticket,
-                reply: offer,
-                refusal,
-            } => Effect::ShedOffer {
-                ticket,
-                offer,
-                refusal,
-            },
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::task::Waker;
 pub(crate) struct After {
     /// Nearly every step wakes at most one, and then needs no memory for it.
     first: Option<Waker>,
-    more: Option<Box<Vec<Task>>>,
+    more: Vec<Task>,
 }
 
 enum Task {
@@ -21,7 +21,7 @@ impl After {
         if self.first.is_none() {
             self.first = Some(waker);
         } else {
-            self.more.get_or_insert_default().push(Task::Wake(waker));
+            self.more.push(Task::Wake(waker));
         }
     }
 
@@ -36,8 +36,8 @@ impl After {
         if let Some(waker) = self.first {
             waker.wake();
         }
-        if let Some(more) = self.more {
-            run_all(*more);
+        if !self.more.is_empty() {
+            run_all(self.more);
         }
     }
 }

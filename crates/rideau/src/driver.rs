@@ -159,11 +159,38 @@ where
             return (inner, now);
         }
         let sent = self.clock.now();
-        let mut inner = lock(&self.inner);
+        let mut inner = self.wait_for_lock();
         inner.last = self.clock.now().max(inner.last);
         (inner, sent)
     }
 }
+
+impl<M: Machine, S> Driver<M, S> {
+    #[cold]
+    fn wait_for_lock(&self) -> MutexGuard<'_, Inner<M>> {
+        let p: u32 = *PAUSES;
+        let t: u32 = *TRIES;
+        for _ in 0..t {
+            for _ in 0..p {
+                std::hint::spin_loop();
+            }
+            if let Some(inner) = try_lock(&self.inner) {
+                return inner;
+            }
+        }
+        lock(&self.inner)
+    }
+}
+static PAUSES: std::sync::LazyLock<u32> = std::sync::LazyLock::new(|| {
+    std::env::var("PAUSES")
+        .map(|v| v.parse().unwrap())
+        .unwrap_or(8)
+});
+static TRIES: std::sync::LazyLock<u32> = std::sync::LazyLock::new(|| {
+    std::env::var("TRIES")
+        .map(|v| v.parse().unwrap())
+        .unwrap_or(64)
+});
 
 impl<M: Machine, S> Drop for Driver<M, S> {
     fn drop(&mut self) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rideau_core::broker::{self as core, Gone};
+use rideau_core::broker as core;
 use rideau_core::queue;
 use rideau_core::{Instant, Lead, Refusal, Side, Ticket};
 
@@ -15,6 +15,7 @@ use crate::peer::{Match, Peer};
 pub(super) type Machine<A, O> = core::Broker<Reply<A, O>, Reply<O, A>>;
 pub(super) type Effect<A, O> = core::Effect<Reply<A, O>, Reply<O, A>>;
 pub(super) type Came<A, O> = core::Came<Reply<A, O>, Reply<O, A>>;
+type Gone<A, O> = core::Gone<Reply<A, O>, Reply<O, A>>;
 
 /// What a party brought, and where it waits if it does: one who just came has
 /// no cell yet and takes its answer itself.
@@ -207,10 +208,7 @@ impl<W> Met<W> {
 }
 
 /// Say no to one that somebody else cancelled.
-pub(super) fn refuse<A, O>(
-    (gone, refusal): (Gone<Reply<A, O>, Reply<O, A>>, Refusal),
-    after: &mut After,
-) {
+pub(super) fn refuse<A, O>((gone, refusal): (Gone<A, O>, Refusal), after: &mut After) {
     match gone {
         Gone::Ask(ask) => ask.refuse(refusal, after),
         Gone::Offer(offer) => offer.refuse(refusal, after),
