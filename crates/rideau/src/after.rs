@@ -26,9 +26,7 @@ impl After {
     }
 
     pub(crate) fn call(&mut self, call: impl FnOnce() + Send + 'static) {
-        self.more
-            .get_or_insert_default()
-            .push(Task::Call(Box::new(call)));
+        self.more.push(Task::Call(Box::new(call)));
     }
 
     #[inline]
