@@ -57,13 +57,16 @@ pub struct Stats {
 /// side's, and every open ticket waits in one of them.
 #[derive(Debug)]
 pub struct Broker<A, O> {
-    asks: Waiting<A>,
-    offers: Waiting<O>,
     active: Side,
+    closed: bool,
     /// The active side has had nobody who came before this.
     empty: Instant,
+    /// How many of each side met somebody the instant they came; they are in no
+    /// tally.
+    prompt: [u64; 2],
+    asks: Waiting<A>,
+    offers: Waiting<O>,
     panel: Panel,
-    closed: bool,
 }
 
 impl Default for Options {
@@ -100,9 +103,10 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             asks: Waiting::new(asks, Ledger::new(1, 2)),
             offers: Waiting::new(offers, Ledger::new(2, 2)),
             active: Side::Offer,
-            empty: now,
-            panel,
             closed: false,
+            empty: now,
+            prompt: [0; 2],
+            panel,
         })
     }
 
@@ -117,8 +121,18 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     ) -> Came<A, O> {
         let came = match self.offer_for(terms, now, effects) {
             Some((ticket, sent, offer)) => {
-                let met = self.introduce(ticket, (ask, terms.sent), (offer, sent), now);
-                Came::Answered(self.asks.pass(), met)
+                let ask_waited = self.count_prompt(Side::Ask, terms.sent, now);
+                let offer_waited = self.offers.count_served(sent, now);
+                let lead = terms.sent.lead_over(sent);
+                let met = Effect::Match {
+                    ticket,
+                    ask,
+                    offer,
+                    lead,
+                    ask_waited,
+                    offer_waited,
+                };
+                Came::Answered(ticket, met)
             }
             None if terms.wait && !self.closed => {
                 let ticket = self.asks.join(terms, ask, now);
@@ -149,8 +163,18 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     ) -> Came<A, O> {
         let came = match self.ask_for(terms, now, effects) {
             Some((ticket, sent, ask)) => {
-                let met = self.introduce(ticket, (ask, sent), (offer, terms.sent), now);
-                Came::Answered(self.offers.pass(), met)
+                let offer_waited = self.count_prompt(Side::Offer, terms.sent, now);
+                let ask_waited = self.asks.count_served(sent, now);
+                let lead = sent.lead_over(terms.sent);
+                let met = Effect::Match {
+                    ticket,
+                    ask,
+                    offer,
+                    lead,
+                    ask_waited,
+                    offer_waited,
+                };
+                Came::Answered(ticket, met)
             }
             None if terms.wait && !self.closed => {
                 let ticket = self.offers.join(terms, offer, now);
@@ -302,14 +326,21 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             offers_len: self.len(Side::Offer),
             oldest_waited: self.oldest().map_or(Duration::ZERO, |sent| now.since(sent)),
             active: self.active,
-            asks: self.asks.tally().clone(),
-            offers: self.offers.tally().clone(),
+            asks: self
+                .asks
+                .tally()
+                .and_prompt(self.prompt[Side::Ask as usize]),
+            offers: self
+                .offers
+                .tally()
+                .and_prompt(self.prompt[Side::Offer as usize]),
         }
     }
 
     /// Why the last asks were shed and what would help, in plain words.
     pub fn explain(&self) -> String {
-        let scarce = if self.offers.tally().came == 0 {
+        let offered = self.offers.tally().came + self.prompt[Side::Offer as usize];
+        let scarce = if offered == 0 {
             "Nobody has offered itself yet: start workers, or see why they do not come."
         } else {
             "Workers are scarce: add some, or make each match shorter."
@@ -319,7 +350,11 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             scarce,
             machine: "broker",
         };
-        self.asks.explain(&account).unwrap_or_else(|| {
+        let tally = self
+            .asks
+            .tally()
+            .and_prompt(self.prompt[Side::Ask as usize]);
+        self.asks.explain(&account, &tally).unwrap_or_else(|| {
             format!(
                 "No ask has been refused or shed. {} ask and {} offer themselves now.",
                 self.asks.len(),
@@ -339,7 +374,9 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             return None;
         }
         let served = self.offers.serve(now);
-        self.report(effects);
+        if self.offers.has_ended() {
+            self.report_each(effects);
+        }
         if served.is_none() {
             (self.active, self.empty) = (Side::Ask, terms.sent);
         }
@@ -357,27 +394,26 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             return None;
         }
         let served = self.asks.serve(now);
-        self.report(effects);
+        if self.asks.has_ended() {
+            self.report_each(effects);
+        }
         if served.is_none() {
             (self.active, self.empty) = (Side::Offer, terms.sent);
         }
         served
     }
 
-    fn introduce(
-        &mut self,
-        ticket: Ticket,
-        (ask, ask_sent): (A, Instant),
-        (offer, offer_sent): (O, Instant),
-        now: Instant,
-    ) -> Effect<A, O> {
-        Effect::Match {
-            ticket,
-            ask,
-            offer,
-            lead: ask_sent.lead_over(offer_sent),
-            ask_waited: self.asks.count_served(ask_sent, now),
-            offer_waited: self.offers.count_served(offer_sent, now),
+    /// Count one who came at `sent` and found somebody. Most wait for nothing,
+    /// and are counted where their own side need not be touched.
+    #[inline]
+    fn count_prompt(&mut self, side: Side, sent: Instant, now: Instant) -> Duration {
+        if sent == now {
+            self.prompt[side as usize] += 1;
+            return Duration::ZERO;
+        }
+        match side {
+            Side::Ask => self.asks.count_passed(sent, now),
+            Side::Offer => self.offers.count_passed(sent, now),
         }
     }
 

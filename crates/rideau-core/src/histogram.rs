@@ -50,6 +50,11 @@ impl Histogram {
         self.longest = self.longest.max(span);
     }
 
+    /// Count so many spans of nothing.
+    pub(crate) fn record_zeros(&mut self, zeros: u64) {
+        self.zeros += zeros;
+    }
+
     /// How many spans were counted.
     pub fn len(&self) -> u64 {
         self.zeros + self.spans

@@ -68,6 +68,15 @@ impl Tally {
         self.shed.iter().sum()
     }
 
+    /// The same, and so many more who were served the instant they came.
+    pub(crate) fn and_prompt(&self, prompt: u64) -> Self {
+        let mut tally = self.clone();
+        tally.came += prompt;
+        tally.served += prompt;
+        tally.waits.record_zeros(prompt);
+        tally
+    }
+
     /// How many were refused or shed for this reason.
     pub fn shed_for(&self, reason: Reason) -> u64 {
         self.shed[reason.index()]
@@ -204,10 +213,11 @@ impl<R: Reply> Waiting<R> {
         Some((ticket, sent, reply))
     }
 
-    /// Somebody came and is served at once.
-    pub(crate) fn pass(&mut self) -> Ticket {
+    /// Count one who came at `sent` and is served without having waited in the
+    /// queue.
+    pub(crate) fn count_passed(&mut self, sent: Instant, now: Instant) -> Duration {
         self.tally.came += 1;
-        self.ledger.pass()
+        self.count_served(sent, now)
     }
 
     /// Somebody came who holds its ticket at once, since `since`. No reply if it

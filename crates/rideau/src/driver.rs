@@ -4,6 +4,7 @@
 //! effects on in the order of decisions, and wakes whom they concern after the
 //! lock is released.
 
+use std::hint;
 use std::sync::Arc;
 
 use rideau_core::{Instant, Machine};
@@ -166,13 +167,16 @@ where
 }
 
 impl<M: Machine, S> Driver<M, S> {
+    /// Look for the lock seldom, and sleep on it only after many looks.
+    ///
+    /// Sections are short, but each moves the machine's memory from core to
+    /// core: whoever has the lock gets through several of them while the
+    /// others keep away.
     #[cold]
     fn wait_for_lock(&self) -> MutexGuard<'_, Inner<M>> {
-        let p: u32 = *PAUSES;
-        let t: u32 = *TRIES;
-        for _ in 0..t {
-            for _ in 0..p {
-                std::hint::spin_loop();
+        for _ in 0..LOOKS {
+            for _ in 0..PAUSES {
+                hint::spin_loop();
             }
             if let Some(inner) = try_lock(&self.inner) {
                 return inner;
@@ -181,16 +185,11 @@ impl<M: Machine, S> Driver<M, S> {
         lock(&self.inner)
     }
 }
-static PAUSES: std::sync::LazyLock<u32> = std::sync::LazyLock::new(|| {
-    std::env::var("PAUSES")
-        .map(|v| v.parse().unwrap())
-        .unwrap_or(8)
-});
-static TRIES: std::sync::LazyLock<u32> = std::sync::LazyLock::new(|| {
-    std::env::var("TRIES")
-        .map(|v| v.parse().unwrap())
-        .unwrap_or(64)
-});
+
+/// Pauses between two looks for the lock: about as long as ten sections.
+const PAUSES: u32 = 256;
+/// Looks for the lock before sleeping on it.
+const LOOKS: u32 = 16;
 
 impl<M: Machine, S> Drop for Driver<M, S> {
     fn drop(&mut self) {

@@ -32,7 +32,7 @@ pub(super) fn explain<R: Reply>(
         scarce: scarce(telling, size),
         machine: "regulator",
     };
-    match asks.explain(&account) {
+    match asks.explain(&account, asks.tally()) {
         None => format!("{state} No ask has been refused or shed."),
         Some(text) => format!("{state}\n{text}"),
     }

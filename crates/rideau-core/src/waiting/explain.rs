@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::Waiting;
+use super::{Tally, Waiting};
 use crate::ledger::Reply;
 use crate::queue::{Options, Overflow, Shedding};
 use crate::refusal::{Reason, Refusal};
@@ -21,7 +21,7 @@ pub(crate) struct Account<'a> {
 impl<R: Reply> Waiting<R> {
     /// Why the last asks were shed, and what to try, most telling first. None
     /// if no ask was.
-    pub(crate) fn explain(&self, account: &Account<'_>) -> Option<String> {
+    pub(crate) fn explain(&self, account: &Account<'_>, tally: &Tally) -> Option<String> {
         let recent = &self.recent;
         let mut counts: Vec<(usize, Reason)> = Reason::ALL
             .into_iter()
@@ -50,11 +50,11 @@ impl<R: Reply> Waiting<R> {
             text,
             "{} of {} asks were {} so far; half of them waited at most {:?}, 99 of 100 at most \
              {:?}.",
-            self.tally.served,
-            self.tally.came,
+            tally.served,
+            tally.came,
             account.served,
-            self.tally.waits.quantile(0.5),
-            self.tally.waits.quantile(0.99)
+            tally.waits.quantile(0.5),
+            tally.waits.quantile(0.99)
         );
         text.push_str("What would help:\n");
         for (_, reason) in &counts {
