@@ -10,7 +10,8 @@ use super::trial::Verdict;
 pub(super) fn print(seconds: u32, verdicts: &[Verdict; 2], screen: &mut Screen) -> io::Result<()> {
     let half = f64::from(seconds) / 2.0;
     screen.line(&format!(
-        "\nWaits of those served from {half} s to {seconds} s; while the queues fill, nothing counts.\n"
+        "\nWaits of those served from {half} s to {seconds} s; the first half, in which the queues \
+         fill, is left out.\n"
     ))?;
     let heads = format!(
         "{:<9}{:>8}{:>8}{:>9}{:>9}{:>9}  shed by",
