@@ -1,5 +1,6 @@
 //! Hands out scarce things fairly and fast, and takes them back when the
 //! holder dies.
+#![cfg_attr(doctest, doc = include_str!("../../../README.md"))]
 
 mod after;
 mod bell;

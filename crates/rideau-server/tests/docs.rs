@@ -1,0 +1,73 @@
+//! The options that the documents show are those that the parsers take, and
+//! the defaults that they name are the code's.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use rideau_core::{OptionError, Settings, meter, queue, valve};
+
+const README: &str = include_str!("../../../README.md");
+const QUEUES: &str = include_str!("../../../docs/queues.md");
+const BROKER: &str = include_str!("../../../docs/broker.md");
+const REGULATOR: &str = include_str!("../../../docs/regulator.md");
+
+#[test]
+fn every_option_that_is_shown_can_be_parsed() {
+    for document in [README, QUEUES, BROKER, REGULATOR] {
+        let shown: Vec<_> = document.lines().flat_map(code).collect();
+        for words in shown.iter().filter(|words| words.starts_with("kind=")) {
+            let parsed = [
+                parse(queue::Options::parse, words).map(drop),
+                parse(meter::Options::parse, words).map(drop),
+                parse(valve::Options::parse, words).map(drop),
+            ];
+            assert!(parsed.iter().any(Result::is_ok), "{words}: {parsed:?}");
+        }
+    }
+}
+
+#[test]
+fn the_defaults_in_the_tables_are_the_defaults() {
+    let meters = defaults(BROKER, meter::Options::parse);
+    assert_eq!(meters, ["overload", "underload", "better", "pie"]);
+
+    let valves = defaults(REGULATOR, valve::Options::parse);
+    assert_eq!(
+        valves,
+        ["relative", "codel", "rate", "breaker", "gradient"],
+        "`open` and `least_of` have no defaults"
+    );
+
+    let spelled_out = "kind=bounded-codel target=100ms interval=1s wait_max=200ms order=fifo \
+                       min=0 max=65_536 overflow=newest";
+    let default = parse(queue::Options::parse, spelled_out);
+    assert_eq!(default, Ok(queue::Options::default()));
+}
+
+/// The kinds whose row names defaults; each must be the same as the bare kind.
+fn defaults<T: PartialEq + std::fmt::Debug>(
+    document: &str,
+    read: fn(Settings) -> Result<T, OptionError>,
+) -> Vec<&str> {
+    let mut kinds = Vec::new();
+    for row in document.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<_> = row.split('|').collect();
+        let (kind, options) = (code(cells[1])[0], code(cells[2]));
+        let options = options.first().filter(|words| words.contains('='));
+        let (Some(options), Ok(bare)) = (options, parse(read, &format!("kind={kind}"))) else {
+            continue;
+        };
+        let spelled_out = parse(read, &format!("kind={kind} {options}"));
+        assert_eq!(spelled_out, Ok(bare), "{row}");
+        kinds.push(kind);
+    }
+    kinds
+}
+
+fn parse<T>(read: fn(Settings) -> Result<T, OptionError>, words: &str) -> Result<T, OptionError> {
+    Settings::parse(words).and_then(read)
+}
+
+/// What stands between backticks.
+fn code(line: &str) -> Vec<&str> {
+    line.split('`').skip(1).step_by(2).collect()
+}
