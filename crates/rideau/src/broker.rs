@@ -16,6 +16,7 @@ use crate::after::After;
 use crate::clock::Clock;
 use crate::driver::{Driver, Shell};
 use crate::peer::Match;
+use crate::regulator::Regulator;
 use crate::signals::{Rank, Signals, seed};
 use crate::terms::Terms;
 use crate::thread::block_on;
@@ -227,6 +228,12 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     /// `better` meter.
     pub fn rank(&self) -> Arc<Rank> {
         Arc::clone(self.driver.shell().0.rank())
+    }
+
+    /// From now on the update meter's entries for `name` go to `regulator`, as
+    /// long as it lives. Whoever had that name before gets no more.
+    pub fn feed(&self, name: &str, regulator: &Regulator) {
+        self.driver.shell().0.connect(name, regulator.fed());
     }
 
     /// How the broker is set up.

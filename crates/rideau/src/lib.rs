@@ -1,27 +1,95 @@
 //! Hands out scarce things fairly and fast, and takes them back when the
 //! holder dies.
+//!
+//! # A pool that sizes itself
+//!
+//! A [`Broker`] introduces clients to workers, and a [`Regulator`] says how many
+//! workers there may be. The broker tells the regulator how long its workers
+//! wait for clients: when that is too short, one more worker is let in.
+//!
+//! ```
+//! use rideau::{Broker, BrokerOptions, Refusal, Regulator, RegulatorOptions, Side};
+//! use rideau::{meter, queue, valve};
+//! use std::time::Duration;
+//!
+//! struct Connection;
+//!
+//! async fn work(size: Regulator, broker: Broker<u32, u32>) -> Result<(), Refusal> {
+//!     loop {
+//!         // Sleeps until one more worker is wanted.
+//!         let mut lease = size.ask().await?;
+//!         let _connection = Connection;
+//!         loop {
+//!             match broker.offer(7).await {
+//!                 Ok(client) => client.peer.done(),
+//!                 // No client for a while: is this worker still wanted?
+//!                 Err(_) => match lease.renew() {
+//!                     Ok(kept) => lease = kept,
+//!                     Err(_) => break,
+//!                 },
+//!             }
+//!         }
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let update = meter::Update {
+//!     entries: vec![meter::Entry {
+//!         regulator: "size".into(),
+//!         side: Side::Offer,
+//!         update: meter::Entry::UPDATE,
+//!     }],
+//!     seed: 1,
+//! };
+//! let broker = Broker::new(BrokerOptions {
+//!     offers: queue::Options::timeout(Duration::from_secs(5)),
+//!     meters: vec![meter::Options::Update(update)],
+//!     ..BrokerOptions::default()
+//! })?;
+//! let size = Regulator::new(RegulatorOptions::new(valve::Options::Relative(
+//!     valve::Relative { min: 1, max: 8, ..valve::Relative::default() },
+//! )))?;
+//! broker.feed("size", &size);
+//!
+//! for _ in 0..8 {
+//!     tokio::spawn(work(size.clone(), broker.clone()));
+//! }
+//! let worker = broker.ask(1).await?;
+//! assert_eq!(worker.value, 7);
+//! # Ok(())
+//! # }
+//! ```
 #![cfg_attr(doctest, doc = include_str!("../../../README.md"))]
 
 mod after;
+mod balancer;
 mod bell;
 mod broker;
 mod cell;
 mod clock;
 mod door;
 mod driver;
+mod lease;
 mod peer;
+mod regulator;
 mod signals;
 mod sync;
 mod terms;
 mod thread;
 
+pub use balancer::Balancer;
 pub use broker::{Asking, Broker, Now, Offering, Refused};
 pub use cell::Ended;
+pub use lease::{Lease, Stopped};
 pub use peer::{Match, Peer};
+pub use regulator::{Leasing, Regulator};
+pub use rideau_core::balancer::Method as BalancerMethod;
 pub use rideau_core::broker::{Options as BrokerOptions, Stats as BrokerStats, Tally};
+pub use rideau_core::regulator::{Leases, Options as RegulatorOptions, Stats as RegulatorStats};
 pub use rideau_core::{
     Flow, Histogram, Instant, Lead, OptionError, Reason, Refusal, Rule, Settings, Side, Tag,
-    Ticket, meter, queue,
+    Ticket, meter, queue, valve,
 };
 pub use signals::Rank;
 pub use terms::Terms;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use rideau_core::{Lead, Side, meter};
+use rideau_core::{Lead, Reason, Refusal, Side, meter};
 
 use crate::after::After;
 use crate::door::Door;
@@ -52,6 +52,9 @@ impl Rank {
     }
 }
 
+/// The protector corrects itself about this often.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
 /// A seed that differs from process to process and from call to call.
 pub(crate) fn seed() -> u64 {
     RandomState::new().hash_one(0)
@@ -80,6 +83,19 @@ impl Signals {
 
     pub(crate) fn door(&self) -> &Door {
         &self.door
+    }
+
+    /// Whether the door lets one more in, or the no that it is told.
+    pub(crate) fn admit(&self, side: Side) -> Result<(), Refusal> {
+        if self.door.admits(side) {
+            return Ok(());
+        }
+        Err(Refusal {
+            reason: Reason::Protected,
+            waited: Duration::ZERO,
+            len: self.door.len(),
+            retry_after: RETRY_AFTER,
+        })
     }
 
     /// From now on leads for `name` go there.

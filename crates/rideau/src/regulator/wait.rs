@@ -1,0 +1,216 @@
+//! A wait for a lease: a future whose drop gives the place or the lease up.
+
+use std::borrow::Borrow;
+use std::mem;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rideau_core::{Lead, Refusal, Side, Ticket};
+
+use super::{Answer, Effect, Leasing, RegulatorDriver};
+use crate::after::After;
+use crate::cell::Cell;
+use crate::lease::Lease;
+use crate::terms::Terms;
+
+/// Where one waits, if it does: one who just came has no cell yet and takes
+/// its answer itself.
+pub(crate) struct Reply(Option<Arc<Cell<Told>>>);
+
+/// What a waiter is told.
+type Told = Result<Granted, Refusal>;
+
+/// A grant as a waiter is told of it.
+struct Granted {
+    lead: Lead,
+    waited: Duration,
+}
+
+/// Somebody waits, or will. `D` is a driver, owned or borrowed.
+pub(super) struct Wait<D: Borrow<Arc<RegulatorDriver>>> {
+    driver: D,
+    state: State,
+}
+
+enum State {
+    /// A future does nothing until it is polled.
+    Fresh(Terms),
+    Waiting(Place),
+    /// Nobody has taken the answer yet.
+    Answered(Answer),
+    Over,
+}
+
+/// A place in the queue.
+struct Place {
+    ticket: Ticket,
+    cell: Arc<Cell<Told>>,
+}
+
+impl<D: Borrow<Arc<RegulatorDriver>>> Wait<D> {
+    /// A wait that begins when it is polled.
+    pub(super) fn new(driver: D, terms: Terms) -> Self {
+        let state = State::Fresh(terms);
+        Self { driver, state }
+    }
+
+    /// A wait that begins now.
+    pub(super) fn begin(driver: D, terms: &Terms) -> Self {
+        let state = come(driver.borrow(), terms, true);
+        Self { driver, state }
+    }
+
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        match &self.state {
+            State::Waiting(place) => Some(place.ticket),
+            State::Answered(answer) => answer.as_ref().ok().map(Lease::ticket),
+            State::Fresh(_) | State::Over => None,
+        }
+    }
+
+    /// The answer, if it was there at the beginning.
+    pub(super) fn answered(&mut self) -> Option<Answer> {
+        match mem::replace(&mut self.state, State::Over) {
+            State::Answered(answer) => Some(answer),
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+}
+
+impl<D: Borrow<Arc<RegulatorDriver>>> Future for Wait<D> {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+        let this = &mut *self;
+        if let State::Fresh(terms) = &this.state {
+            this.state = come(this.driver.borrow(), terms, true);
+            // Let other tasks run now and then, for whoever always finds the
+            // valve open would never yield. The answer is kept meanwhile.
+            if matches!(this.state, State::Answered(_))
+                && pin!(tokio::task::consume_budget())
+                    .poll(context)
+                    .is_pending()
+            {
+                return Poll::Pending;
+            }
+        }
+        if let State::Waiting(place) = &this.state {
+            let told = ready!(place.cell.poll(context));
+            let (driver, ticket) = (this.driver.borrow(), place.ticket);
+            let answer = told.map(|granted| granted.into_lease(driver, ticket));
+            this.state = State::Over;
+            return Poll::Ready(answer);
+        }
+        Poll::Ready(this.answered().expect("nobody polls after the answer"))
+    }
+}
+
+// Nothing in a wait is pinned: the cell has an address of its own.
+impl<D: Borrow<Arc<RegulatorDriver>>> Unpin for Wait<D> {}
+
+impl<D: Borrow<Arc<RegulatorDriver>>> Drop for Wait<D> {
+    fn drop(&mut self) {
+        let State::Waiting(Place { ticket, cell }) = &self.state else {
+            return;
+        };
+        cell.leave();
+        // A grant may have come first: then the lease ends with the wait.
+        self.driver.borrow().step(|step| {
+            step.machine
+                .end(*ticket, true, step.sent, step.now, step.effects)
+        });
+    }
+}
+
+impl Future for Leasing {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
+impl Reply {
+    /// Say yes to one who waits.
+    pub(super) fn grant(self, lead: Lead, waited: Duration, after: &mut After) {
+        self.tell(Ok(Granted { lead, waited }), after);
+    }
+
+    /// Say no to one who waits.
+    pub(super) fn refuse(self, refusal: Refusal, after: &mut After) {
+        self.tell(Err(refusal), after);
+    }
+
+    fn tell(self, told: Told, after: &mut After) {
+        let cell = self.0.expect("who comes takes its own answer");
+        cell.answer(told, after);
+    }
+}
+
+impl rideau_core::Reply for Reply {
+    fn is_gone(&self) -> bool {
+        self.0.as_ref().is_some_and(|cell| cell.is_gone())
+    }
+}
+
+impl Granted {
+    fn into_lease(self, driver: &Arc<RegulatorDriver>, ticket: Ticket) -> Lease {
+        Lease::new(Arc::clone(driver), ticket, self.lead, self.waited)
+    }
+}
+
+/// Ask, but never wait.
+pub(super) fn try_ask(driver: &Arc<RegulatorDriver>) -> Answer {
+    match come(driver, &Terms::default(), false) {
+        State::Answered(answer) => answer,
+        _ => unreachable!("who does not want to wait is answered at once"),
+    }
+}
+
+/// Come to the regulator: be answered at once, or take a place.
+fn come(driver: &Arc<RegulatorDriver>, terms: &Terms, wait: bool) -> State {
+    if let Err(refusal) = driver.shell().admit(Side::Ask) {
+        return State::Answered(Err(refusal));
+    }
+    let door = driver.shell().door();
+    let (ticket, came) = driver.step(|step| {
+        let terms = terms.since(step.sent, wait);
+        let ticket = step
+            .machine
+            .ask(&terms, Reply(None), step.now, step.effects);
+        if door.is_guarded() {
+            door.set_len(step.machine.len());
+        }
+        if let Some(told) = take_own(step.effects) {
+            return (ticket, Ok(told));
+        }
+        let cell = Arc::new(Cell::new(None));
+        let reply = step.machine.ask_mut(ticket);
+        reply.expect("who got no answer waits").0 = Some(Arc::clone(&cell));
+        (ticket, Err(cell))
+    });
+    // A lease takes the lock when it is dropped, so it is made outside of it.
+    match came {
+        Ok(told) => State::Answered(told.map(|granted| granted.into_lease(driver, ticket))),
+        Err(cell) => State::Waiting(Place { ticket, cell }),
+    }
+}
+
+/// The answer of one who just came, if there is one: no other has no cell.
+fn take_own(effects: &mut Vec<Effect>) -> Option<Told> {
+    let is_own = |effect: &Effect| match effect {
+        Effect::Grant { reply, .. } | Effect::Shed { reply, .. } => reply.0.is_none(),
+        Effect::Forget(_) | Effect::Meter(_) => false,
+    };
+    let at = effects.iter().position(is_own)?;
+    Some(match effects.remove(at) {
+        Effect::Grant { lead, waited, .. } => Ok(Granted { lead, waited }),
+        Effect::Shed { refusal, .. } => Err(refusal),
+        Effect::Forget(_) | Effect::Meter(_) => unreachable!("an answer is a yes or a no"),
+    })
+}
