@@ -106,7 +106,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} ({} after {:?}, {} waiting; ask again in {:?})",
+            "{} ({} after {:.1?}, {} waiting; ask again in {:.1?})",
             self.reason,
             self.reason.word(),
             self.waited,

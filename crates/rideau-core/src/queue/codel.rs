@@ -32,12 +32,15 @@ pub(crate) enum Progress {
 pub(crate) struct CoDel {
     target: u64,
     interval: u64,
-    /// Waits over this are shed at once during an episode.
+    /// Waits over this are shed at once during overload.
     bound: u64,
     phase: Phase,
     count: u64,
     next: Instant,
     gate: Instant,
+    /// Overload outlasts an episode until nobody was slow for an interval: one
+    /// quick serve does not prove that it is over.
+    overload: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +63,7 @@ impl CoDel {
             count: 0,
             next: now,
             gate: now,
+            overload: Instant::START,
         }
     }
 
@@ -81,6 +85,8 @@ impl CoDel {
             self.gate = sent.after(self.target);
             return Verdict::Keep;
         }
+        self.end_overload(now);
+        self.prolong(now);
         if self.is_over_bound(sent, now) {
             return Verdict::Shed(Reason::Bound);
         }
@@ -112,6 +118,7 @@ impl CoDel {
     /// Judge the oldest entry while nobody is being served. This never ends
     /// an episode: only a dequeue can.
     pub(crate) fn scan(&mut self, sent: Instant, progress: &mut Progress, now: Instant) -> Verdict {
+        self.end_overload(now);
         if self.is_over_bound(sent, now) {
             return Verdict::Shed(Reason::Bound);
         }
@@ -185,14 +192,15 @@ impl CoDel {
 
     /// Nobody may wait this long during an episode.
     pub(crate) fn is_over_bound(&self, sent: Instant, now: Instant) -> bool {
-        self.phase == Phase::Shedding && sent.after(self.bound) < now
+        self.is_overloaded(now) && sent.after(self.bound) < now
     }
 
     /// When the line has to be looked at again, if more than the protected
     /// minimum wait and the oldest was sent at `sent`.
     pub(crate) fn due(&self, sent: Instant) -> Instant {
-        if self.phase == Phase::Shedding && self.bound != u64::MAX {
-            self.gate.min(sent.after(self.bound).after(1))
+        let over = sent.after(self.bound).after(1);
+        if self.is_overloaded(over) {
+            self.gate.min(over)
         } else {
             self.gate
         }
@@ -213,6 +221,7 @@ impl CoDel {
         (self.target, self.interval, self.bound) = (target, interval, bound);
         let latest = now.after(interval);
         self.next = self.next.min(latest);
+        self.overload = self.overload.min(latest);
         self.gate = match &mut self.phase {
             Phase::Fast => now,
             Phase::Slow { until } => {
@@ -227,7 +236,26 @@ impl CoDel {
         sent.after(self.target) > now
     }
 
+    fn is_overloaded(&self, now: Instant) -> bool {
+        self.phase == Phase::Shedding || now < self.overload
+    }
+
+    /// Somebody is slow: overload goes on, if it is one.
+    fn prolong(&mut self, now: Instant) {
+        if self.is_overloaded(now) {
+            self.overload = now.after(self.interval);
+        }
+    }
+
+    /// Forget an overload that is over, so that nobody looks for its end again.
+    fn end_overload(&mut self, now: Instant) {
+        if !self.is_overloaded(now) {
+            self.overload = Instant::START;
+        }
+    }
+
     fn slow_down(&mut self, now: Instant) {
+        self.prolong(now);
         let until = now.after(self.interval);
         self.phase = Phase::Slow { until };
         self.gate = until;
@@ -246,6 +274,7 @@ impl CoDel {
         }
         self.phase = Phase::Shedding;
         self.gate = self.next;
+        self.overload = now.after(self.interval);
     }
 
     /// Each later shed, counted from when the last was due, not from now.

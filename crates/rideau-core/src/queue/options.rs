@@ -66,8 +66,9 @@ pub enum Shedding {
         /// Waits may be over the target for this long.
         interval: Duration,
     },
-    /// Controlled delay that also sheds, once it sheds at all, whoever waited
-    /// over a bound: for askers that keep coming whatever happens to them.
+    /// Controlled delay that also sheds, from when it sheds at all until nobody
+    /// was slow for an interval, whoever waited over a bound: for askers that
+    /// keep coming whatever happens to them.
     BoundedCoDel {
         /// Waits below this are fine.
         target: Duration,

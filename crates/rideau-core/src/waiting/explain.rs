@@ -42,14 +42,14 @@ impl<R: Reply> Waiting<R> {
             let word = reason.word();
             let _ = writeln!(
                 text,
-                "- {count} ({word}): {reason}; they waited {waited:?} on average, {longest:?} at \
+                "- {count} ({word}): {reason}; they waited {waited:.1?} on average, {longest:.1?} at \
                  most."
             );
         }
         let _ = writeln!(
             text,
-            "{} of {} asks were {} so far; half of them waited at most {:?}, 99 of 100 at most \
-             {:?}.",
+            "{} of {} asks were {} so far; half of them waited at most {:.1?}, 99 of 100 at most \
+             {:.1?}.",
             tally.served,
             tally.came,
             account.served,
@@ -57,8 +57,14 @@ impl<R: Reply> Waiting<R> {
             tally.waits.quantile(0.99)
         );
         text.push_str("What would help:\n");
-        for (_, reason) in &counts {
-            let _ = writeln!(text, "- {}", advice(*reason, self.queue.options(), account));
+        let options = self.queue.options();
+        let mut advices: Vec<_> = counts
+            .iter()
+            .map(|(_, reason)| advice(*reason, options, account))
+            .collect();
+        advices.dedup();
+        for advice in advices {
+            let _ = writeln!(text, "- {advice}");
         }
         Some(text)
     }

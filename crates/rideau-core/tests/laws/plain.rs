@@ -40,6 +40,8 @@ struct CoDel {
     count: u64,
     drop_next: u64,
     look: u64,
+    /// Overload ends here, unless somebody is slow before.
+    overload: u64,
 }
 
 /// The waits since the present interval began.
@@ -205,10 +207,11 @@ impl Plain {
             Shedding::Never | Shedding::Standing { .. } => u64::MAX,
             Shedding::Timeout { wait_max } => oldest.saturating_add(nanos(wait_max)),
             Shedding::CoDel { .. } => self.codel.look,
-            Shedding::BoundedCoDel { wait_max, .. } if self.codel.dropping => {
-                self.codel.look.min(oldest + nanos(wait_max) + 1)
+            Shedding::BoundedCoDel { wait_max, .. } => {
+                let over = oldest + nanos(wait_max) + 1;
+                let counts = self.codel.is_overloaded(over);
+                self.codel.look.min(if counts { over } else { u64::MAX })
             }
-            Shedding::BoundedCoDel { .. } => self.codel.look,
             Shedding::MinDelay { interval, .. } => self.least.looked.max(oldest) + nanos(interval),
         }
     }
@@ -331,7 +334,11 @@ impl Plain {
             }
             let is_spare = self.waiting.len() > self.min();
             let waited = now - self.waiting[0].guest.sent;
-            if is_spare && self.codel.dropping && waited > bound {
+            if is_spare && waited >= target {
+                self.codel.end_overload(now);
+                self.codel.prolong(interval, now);
+            }
+            if is_spare && self.codel.is_overloaded(now) && waited > bound {
                 self.shed_at(0, Reason::Bound);
                 continue;
             }
@@ -346,7 +353,7 @@ impl Plain {
             }
             let ok_to_drop = match self.codel.first_above {
                 None => {
-                    self.codel.slow_down(now + interval);
+                    self.codel.slow_down(interval, now);
                     false
                 }
                 Some(first_above) => now >= first_above,
@@ -382,7 +389,8 @@ impl Plain {
         while self.waiting.len() > floor {
             let oldest = self.waiting[0].guest.sent;
             let waited = now - oldest;
-            if self.codel.dropping && waited > bound {
+            self.codel.end_overload(now);
+            if self.codel.is_overloaded(now) && waited > bound {
                 self.shed_at(0, Reason::Bound);
             } else if has_entered {
                 return;
@@ -397,7 +405,7 @@ impl Plain {
             } else if self.codel.dropping {
                 return;
             } else if self.codel.first_above.is_none() {
-                return self.codel.slow_down(now + interval);
+                return self.codel.slow_down(interval, now);
             } else if self.codel.first_above.is_some_and(|at| now >= at) {
                 self.shed_at(0, Reason::CoDel);
                 self.codel.enter(interval, now);
@@ -430,14 +438,14 @@ impl Plain {
         if min > 0 || !self.waiting.is_empty() || waited < target {
             return Some(id);
         }
-        if self.codel.dropping && waited > bound {
+        if self.codel.is_overloaded(now) && waited > bound {
             self.shed.push((id, Reason::Bound));
             self.codel.calm(now);
             return None;
         }
         match self.codel.first_above {
             None => {
-                self.codel.slow_down(now + interval);
+                self.codel.slow_down(interval, now);
                 return Some(id);
             }
             _ if self.codel.dropping && now >= self.codel.drop_next => {
@@ -462,6 +470,23 @@ impl CoDel {
             count: 0,
             drop_next: now,
             look: now,
+            overload: 0,
+        }
+    }
+
+    fn is_overloaded(&self, now: u64) -> bool {
+        self.dropping || now < self.overload
+    }
+
+    fn end_overload(&mut self, now: u64) {
+        if !self.is_overloaded(now) {
+            self.overload = 0;
+        }
+    }
+
+    fn prolong(&mut self, interval: u64, now: u64) {
+        if self.is_overloaded(now) {
+            self.overload = now + interval;
         }
     }
 
@@ -476,7 +501,9 @@ impl CoDel {
         }
     }
 
-    fn slow_down(&mut self, until: u64) {
+    fn slow_down(&mut self, interval: u64, now: u64) {
+        self.prolong(interval, now);
+        let until = now + interval;
         (self.first_above, self.look) = (Some(until), until);
     }
 
@@ -488,6 +515,7 @@ impl CoDel {
         };
         self.drop_next = now + control_law(interval, self.count);
         (self.dropping, self.look) = (true, self.drop_next);
+        self.overload = now + interval;
     }
 
     fn count_on(&mut self, interval: u64) {
@@ -498,6 +526,7 @@ impl CoDel {
 
     fn change(&mut self, latest: u64, now: u64) {
         self.drop_next = self.drop_next.min(latest);
+        self.overload = self.overload.min(latest);
         self.look = now;
         if self.dropping {
             self.look = self.drop_next;
