@@ -86,12 +86,12 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     /// Dropping the future gives the place up. If a worker was just assigned,
     /// it learns that this party went away.
     pub fn ask(&self, value: A) -> impl Future<Output = Answer<A, O>> + Send + '_ {
-        self.ask_on(value, Terms::default())
+        Wait::<_, AskRole, A, O>::new(&*self.driver, value, None)
     }
 
     /// As [`ask`](Self::ask), on given terms.
     pub fn ask_on(&self, value: A, terms: Terms) -> impl Future<Output = Answer<A, O>> + Send + '_ {
-        Wait::<_, AskRole, A, O>::new(&*self.driver, value, terms)
+        Wait::<_, AskRole, A, O>::new(&*self.driver, value, Some(terms))
     }
 
     /// Offer oneself, and wait for a client.
@@ -104,7 +104,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     ///
     /// As [`ask`](Self::ask).
     pub fn offer(&self, value: O) -> impl Future<Output = Answer<O, A>> + Send + '_ {
-        self.offer_on(value, Terms::default())
+        Wait::<_, OfferRole, A, O>::new(&*self.driver, value, None)
     }
 
     /// As [`offer`](Self::offer), on given terms.
@@ -113,7 +113,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
         value: O,
         terms: Terms,
     ) -> impl Future<Output = Answer<O, A>> + Send + '_ {
-        Wait::<_, OfferRole, A, O>::new(&*self.driver, value, terms)
+        Wait::<_, OfferRole, A, O>::new(&*self.driver, value, Some(terms))
     }
 
     /// Ask for a worker that waits already; never wait.
@@ -122,7 +122,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     ///
     /// A refusal, if nobody offers itself.
     pub fn try_ask(&self, value: A) -> Answer<A, O> {
-        come::<AskRole, A, O>(&self.driver, value, &Terms::default(), false, None).at_once()
+        come::<AskRole, A, O>(&self.driver, value, &Terms::USUAL, false).at_once()
     }
 
     /// Offer oneself to a client that waits already; never wait.
@@ -131,7 +131,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     ///
     /// A refusal, if nobody asks.
     pub fn try_offer(&self, value: O) -> Answer<O, A> {
-        come::<OfferRole, A, O>(&self.driver, value, &Terms::default(), false, None).at_once()
+        come::<OfferRole, A, O>(&self.driver, value, &Terms::USUAL, false).at_once()
     }
 
     /// Ask on a plain thread, which sleeps until there is an answer.
@@ -154,12 +154,12 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
 
     /// Take a place among those who ask; the answer can be awaited later.
     pub fn begin_ask(&self, value: A, terms: Terms) -> Asking<A, O> {
-        Asking(Wait::begin(Arc::clone(&self.driver), value, terms))
+        Asking(Wait::begin(Arc::clone(&self.driver), value, &terms))
     }
 
     /// Take a place among those who offer; the answer can be awaited later.
     pub fn begin_offer(&self, value: O, terms: Terms) -> Offering<A, O> {
-        Offering(Wait::begin(Arc::clone(&self.driver), value, terms))
+        Offering(Wait::begin(Arc::clone(&self.driver), value, &terms))
     }
 
     /// Ask: the answer if there is one at once, else the wait for it.
@@ -211,12 +211,17 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
 
     /// The broker's numbers.
     pub fn stats(&self) -> Stats {
-        self.driver.look(core::Broker::stats)
+        let mut stats = self.driver.look(core::Broker::stats);
+        let door = self.driver.shell().0.door();
+        door.count_refused(Side::Ask, &mut stats.asks);
+        door.count_refused(Side::Offer, &mut stats.offers);
+        stats
     }
 
     /// Why the last asks were shed and what would help, in plain words.
     pub fn explain(&self) -> String {
-        self.driver.look(|machine, _| machine.explain())
+        let explained = self.driver.look(|machine, _| machine.explain());
+        self.driver.shell().0.explain(explained)
     }
 
     /// Alarms that the meters have raised.
@@ -310,8 +315,8 @@ impl<A: Send + 'static, O: Send + 'static> Shell<Machine<A, O>> for Desk {
         match effect {
             Effect::ShedAsk { ask, refusal, .. } => ask.refuse(refusal, after),
             Effect::ShedOffer { offer, refusal, .. } => offer.refuse(refusal, after),
-            Effect::Forget(Gone::Ask(ask)) => ask.forget(),
-            Effect::Forget(Gone::Offer(offer)) => offer.forget(),
+            Effect::Forget(Gone::Ask(ask)) => ask.forget(after),
+            Effect::Forget(Gone::Offer(offer)) => offer.forget(after),
             Effect::Meter(said) => self.0.say(said, after),
             Effect::Match { .. } => unreachable!("who comes takes its own match"),
         }

@@ -18,9 +18,11 @@ pub(crate) struct Cell<T> {
 
 struct Inner<T> {
     answer: Option<T>,
-    /// Whom to wake, by [`Seat`]: the waiter first for its answer, then each for
-    /// the other's end.
-    wakers: [Option<Waker>; 2],
+    /// Whom to wake: the waiter first for its answer, then each for the other's
+    /// end.
+    waiter: Option<Waker>,
+    /// Behind a pointer, for few who come watch whom they met.
+    comer: Option<Box<Waker>>,
 }
 
 /// Which of the two who met one is.
@@ -79,11 +81,12 @@ const DOWN: u8 = 2;
 const WATCHES: u8 = 4;
 
 impl<T> Cell<T> {
-    pub(crate) fn new(waker: Option<Waker>) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             inner: Mutex::new(Inner {
                 answer: None,
-                wakers: [waker, None],
+                waiter: None,
+                comer: None,
             }),
             gone: AtomicBool::new(false),
             ends: AtomicU8::new(0),
@@ -95,7 +98,7 @@ impl<T> Cell<T> {
         let mut inner = lock(&self.inner);
         debug_assert!(inner.answer.is_none(), "an ask is answered once");
         inner.answer = Some(answer);
-        if let Some(waker) = inner.wakers[Seat::Waiter as usize].take() {
+        if let Some(waker) = inner.waiter.take() {
             after.wake(waker);
         }
     }
@@ -135,7 +138,7 @@ impl<T: Send> Bond for Cell<T> {
         };
         let before = self.ends.fetch_or(seat.bits(bit), Ordering::AcqRel);
         if before & seat.other().bits(WATCHES) != 0 {
-            let waker = lock(&self.inner).wakers[seat.other() as usize].take();
+            let waker = lock(&self.inner).take_waker(seat.other());
             waker.into_iter().for_each(Waker::wake);
         }
     }
@@ -165,10 +168,19 @@ impl<T: Send> Bond for Cell<T> {
 
 impl<T> Inner<T> {
     fn watch(&mut self, seat: Seat, context: &Context<'_>) {
-        let waker = &mut self.wakers[seat as usize];
-        match waker {
-            Some(known) => known.clone_from(context.waker()),
-            None => *waker = Some(context.waker().clone()),
+        let waker = context.waker();
+        match (seat, &mut self.waiter, &mut self.comer) {
+            (Seat::Waiter, Some(known), _) => known.clone_from(waker),
+            (Seat::Comer, _, Some(known)) => (**known).clone_from(waker),
+            (Seat::Waiter, none, _) => *none = Some(waker.clone()),
+            (Seat::Comer, _, none) => *none = Some(Box::new(waker.clone())),
+        }
+    }
+
+    fn take_waker(&mut self, seat: Seat) -> Option<Waker> {
+        match seat {
+            Seat::Waiter => self.waiter.take(),
+            Seat::Comer => self.comer.take().map(|waker| *waker),
         }
     }
 }

@@ -5,8 +5,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use rideau_core::broker::Tally;
 use rideau_core::protector::{Chance, Row};
-use rideau_core::{Rng, Side};
+use rideau_core::{Reason, Rng, Side};
 
 /// The last published row, and who was let in since.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub(crate) struct Door {
     admitted: AtomicU32,
     chance: AtomicU64,
     len: AtomicUsize,
+    refused: [AtomicU64; 2],
 }
 
 impl Door {
@@ -37,6 +39,7 @@ impl Door {
             admitted: AtomicU32::new(0),
             chance: AtomicU64::new(seed),
             len: AtomicUsize::new(0),
+            refused: [AtomicU64::new(0), AtomicU64::new(0)],
         }
     }
 
@@ -78,7 +81,18 @@ impl Door {
         let state = self.chance.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed);
         let draw = Rng::new(state).draw();
         let admit = |admitted| row.admits(side, admitted, draw).ok().map(|()| admitted + 1);
-        self.admitted.fetch_update(Relaxed, Relaxed, admit).is_ok()
+        let admitted = self.admitted.fetch_update(Relaxed, Relaxed, admit).is_ok();
+        if !admitted {
+            self.refused[side as usize].fetch_add(1, Relaxed);
+        }
+        admitted
+    }
+
+    /// Count those whom the door turned away: the machine has never seen them.
+    pub(crate) fn count_refused(&self, side: Side, tally: &mut Tally) {
+        let refused = self.refused[side as usize].load(Relaxed);
+        tally.came += refused;
+        tally.shed[Reason::Protected.index()] += refused;
     }
 
     fn row(&self) -> Row {

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use rideau_core::regulator::{self as core, Options, Stats};
-use rideau_core::{Instant, Lead, OptionError, Refusal, Tag, Ticket};
+use rideau_core::{Instant, Lead, OptionError, Refusal, Side, Tag, Ticket};
 
 use crate::after::After;
 use crate::broker::Now;
@@ -156,13 +156,17 @@ impl Regulator {
 
     /// The regulator's numbers.
     pub fn stats(&self) -> Stats {
-        self.driver.look(core::Regulator::stats)
+        let mut stats = self.driver.look(core::Regulator::stats);
+        let door = self.driver.shell().door();
+        door.count_refused(Side::Ask, &mut stats.asks);
+        stats
     }
 
     /// Why asks wait, why the last were shed and what would help, in plain
     /// words.
     pub fn explain(&self) -> String {
-        self.driver.look(core::Regulator::explain)
+        let explained = self.driver.look(core::Regulator::explain);
+        self.driver.shell().explain(explained)
     }
 
     /// Alarms that the meters have raised.

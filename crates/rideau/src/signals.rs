@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use rideau_core::broker::Tally;
 use rideau_core::{Lead, Reason, Refusal, Side, meter};
 
 use crate::after::After;
@@ -96,6 +97,20 @@ impl Signals {
             len: self.door.len(),
             retry_after: RETRY_AFTER,
         })
+    }
+
+    /// What a machine explains, and what only the door knows.
+    pub(crate) fn explain(&self, mut explained: String) -> String {
+        let mut tally = Tally::default();
+        self.door.count_refused(Side::Ask, &mut tally);
+        if tally.came > 0 {
+            explained.push_str(&format!(
+                "\nThe protector turned {} asks away before they could wait; it opens by itself \
+                 when those that got in do not wait too long.",
+                tally.came
+            ));
+        }
+        explained
     }
 
     /// From now on leads for `name` go there.

@@ -18,6 +18,13 @@ pub struct Terms {
 }
 
 impl Terms {
+    /// Wait as long as the queue lets one.
+    pub(crate) const USUAL: Self = Self {
+        wait_max: None,
+        flow: Flow(0),
+        tag: None,
+    };
+
     /// The same terms for the core, from when the asker came.
     pub(crate) fn since(&self, sent: Instant, wait: bool) -> queue::Terms {
         queue::Terms {

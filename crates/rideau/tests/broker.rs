@@ -296,6 +296,13 @@ async fn a_protector_turns_asks_away_while_nobody_offers() {
         }
     }
     assert!(turned_away > 1000, "{turned_away}");
+    assert_eq!(broker.stats().asks.shed_for(Reason::Protected), turned_away);
+    assert_eq!(broker.stats().asks.came, 4000);
+    let explained = broker.explain();
+    assert!(
+        explained.contains(&format!("turned {turned_away} asks away")),
+        "{explained}"
+    );
     // D17: control calls are never turned away.
     let last = waiting.last().unwrap().ticket().unwrap();
     for _ in 0..100 {

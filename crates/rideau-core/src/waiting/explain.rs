@@ -105,11 +105,9 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
             )
         }
         Reason::Deadline => format!("{few} Or let askers set later deadlines."),
-        Reason::Busy => format!("{few} Or wait for one rather than ask only at once."),
-        Reason::Protected => format!(
-            "{few} The protector turns asks away while those that got in wait too long; it opens \
-             by itself when they do not."
-        ),
+        Reason::Busy | Reason::Protected => {
+            format!("{few} Or wait for one rather than ask only at once.")
+        }
         Reason::Cancelled => "Nothing: somebody withdrew these asks on purpose.".into(),
         Reason::Closed => format!("The {} is closing: ask another one.", account.machine),
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rideau_core::broker as core;
 use rideau_core::queue;
-use rideau_core::{Instant, Lead, Refusal, Side, Ticket};
+use rideau_core::{Instant, Lead, Reason, Refusal, Side, Ticket};
 
 use super::{Answer, Refused};
 use crate::after::After;
@@ -24,15 +24,17 @@ pub(crate) struct Reply<V, W> {
     pub(super) cell: Option<Arc<Cell<Told<V, W>>>>,
 }
 
-/// What a party is told.
-pub(crate) type Told<V, W> = Result<Met<W>, Refused<V>>;
+/// What a waiter is told. Small, for it is part of every wait.
+pub(crate) enum Told<V, W> {
+    Met(Met<W>),
+    Refused(Box<Refused<V>>),
+}
 
 /// A match as a waiter is told of it.
 pub(crate) struct Met<W> {
     value: W,
     lead: Lead,
-    waited: Duration,
-    ticket: Ticket,
+    waited_nanos: u64,
 }
 
 /// One of the two sides: what it brings, what it receives, and how it speaks
@@ -94,8 +96,7 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for AskRole {
                 let met = Met {
                     value: ask.value,
                     lead: lead.reversed(),
-                    waited: offer_waited,
-                    ticket,
+                    waited_nanos: nanos(offer_waited),
                 };
                 let bond = tell(offer.cell, met, after);
                 Ok(Match {
@@ -144,8 +145,7 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for OfferRole {
                 let met = Met {
                     value: offer.value,
                     lead,
-                    waited: ask_waited,
-                    ticket,
+                    waited_nanos: nanos(ask_waited),
                 };
                 let bond = tell(ask.cell, met, after);
                 Ok(Match {
@@ -166,20 +166,19 @@ impl<V, W> Reply<V, W> {
     /// Say no to one who waits; it gets back what it brought.
     pub(super) fn refuse(mut self, refusal: Refusal, after: &mut After) {
         let cell = self.cell.take().expect("who comes takes its own refusal");
-        cell.answer(Err(self.refused(refusal)), after);
+        cell.answer(Told::Refused(Box::new(self.refused(refusal))), after);
     }
 
     /// Nobody waits any more: whoever drops the cell drops what was brought, and
     /// not under the lock.
-    pub(super) fn forget(mut self) {
-        let cell = self.cell.take().expect("only who waits can be gone");
+    pub(super) fn forget(self, after: &mut After) {
         let refusal = Refusal {
-            reason: rideau_core::Reason::Cancelled,
+            reason: Reason::Cancelled,
             waited: Duration::ZERO,
             len: 0,
             retry_after: Duration::ZERO,
         };
-        cell.answer(Err(self.refused(refusal)), &mut After::default());
+        self.refuse(refusal, after);
     }
 
     fn refused(self, refusal: Refusal) -> Refused<V> {
@@ -196,12 +195,12 @@ impl<V, W> rideau_core::Reply for Reply<V, W> {
 
 impl<W> Met<W> {
     /// The match as its waiter receives it.
-    pub(super) fn into_match(self, peer: Peer) -> Match<W> {
+    pub(super) fn into_match(self, ticket: Ticket, peer: Peer) -> Match<W> {
         Match {
             value: self.value,
             lead: self.lead,
-            waited: self.waited,
-            ticket: self.ticket,
+            waited: Duration::from_nanos(self.waited_nanos),
+            ticket,
             peer,
         }
     }
@@ -222,6 +221,11 @@ fn tell<V, W>(
     after: &mut After,
 ) -> Arc<Cell<Told<V, W>>> {
     let cell = cell.expect("who was there first waits");
-    cell.answer(Ok(met), after);
+    cell.answer(Told::Met(met), after);
     cell
+}
+
+/// A wait in nanoseconds: it came from as many.
+fn nanos(waited: Duration) -> u64 {
+    u64::try_from(waited.as_nanos()).expect("the clock counts nanoseconds in 64 bits")
 }

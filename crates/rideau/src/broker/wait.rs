@@ -1,12 +1,12 @@
 //! A wait at a broker: a future whose drop gives the place up.
 
+use std::mem;
 use std::ops::Deref;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
+use std::task::{Context, Poll, ready};
 
-use rideau_core::{Reason, Refusal, Ticket};
+use rideau_core::Ticket;
 
 use super::role::{Came, Reply, Role, Told};
 use super::{Answer, Asking, BrokerDriver, Offering, Refused};
@@ -23,11 +23,20 @@ where
     O: Send + 'static,
 {
     driver: D,
-    /// What to bring: a future does nothing until it is polled.
-    fresh: Option<(R::Brings, Terms)>,
-    place: Option<Place<R::Brings, R::Gets>>,
-    /// An answer that nobody has taken yet.
-    answer: Option<Box<Answer<R::Brings, R::Gets>>>,
+    state: State<R::Brings, R::Gets>,
+}
+
+/// Small, for a million of them may wait: what is rare lies behind a pointer.
+enum State<V, W> {
+    /// A future does nothing until it is polled.
+    Fresh {
+        value: V,
+        terms: Option<Box<Terms>>,
+    },
+    Waiting(Place<V, W>),
+    /// Nobody has taken the answer yet.
+    Answered(Box<Answer<V, W>>),
+    Over,
 }
 
 /// A place in the queue.
@@ -53,39 +62,33 @@ impl<V, W> Coming<V, W> {
 }
 
 /// Come to the broker: meet somebody, be turned away, or take a place.
+#[inline]
 pub(crate) fn come<R, A, O>(
     driver: &BrokerDriver<A, O>,
     value: R::Brings,
     terms: &Terms,
     wait: bool,
-    waker: Option<&Waker>,
 ) -> Coming<R::Brings, R::Gets>
 where
     R: Role<A, O>,
     A: Send + 'static,
     O: Send + 'static,
 {
-    let door = driver.shell().0.door();
-    if !door.admits(R::SIDE) {
-        let refusal = Refusal {
-            reason: Reason::Protected,
-            waited: Duration::ZERO,
-            len: door.len(),
-            retry_after: RETRY_AFTER,
-        };
+    let signals = &driver.shell().0;
+    if let Err(refusal) = signals.admit(R::SIDE) {
         return Coming::Answered(Err(Refused { refusal, value }));
     }
     driver.step(|step| {
         let terms = terms.since(step.sent, wait);
         let reply = Reply { value, cell: None };
         let came = R::come(step.machine, &terms, reply, step.now, step.effects);
-        if door.is_guarded() {
-            door.set_len(step.machine.len(R::SIDE));
+        if signals.door().is_guarded() {
+            signals.door().set_len(step.machine.len(R::SIDE));
         }
         match came {
             Came::Answered(_, own) => Coming::Answered(R::take_own(own, step.after)),
             Came::Waits(ticket) => {
-                let cell = Arc::new(Cell::new(waker.cloned()));
+                let cell = Arc::new(Cell::new());
                 let reply = R::reply_mut(step.machine, ticket).expect("who got no answer waits");
                 reply.cell = Some(Arc::clone(&cell));
                 Coming::Waiting(Place { ticket, cell })
@@ -94,9 +97,6 @@ where
     })
 }
 
-/// The protector corrects itself about this often.
-const RETRY_AFTER: Duration = Duration::from_millis(100);
-
 impl<D, R, A, O> Wait<D, R, A, O>
 where
     D: Deref<Target = BrokerDriver<A, O>>,
@@ -104,37 +104,53 @@ where
     A: Send + 'static,
     O: Send + 'static,
 {
-    /// A wait that begins when it is polled.
-    pub(super) fn new(driver: D, value: R::Brings, terms: Terms) -> Self {
-        Self {
-            driver,
-            fresh: Some((value, terms)),
-            place: None,
-            answer: None,
-        }
+    /// A wait that begins when it is polled; without terms, on the usual ones.
+    pub(super) fn new(driver: D, value: R::Brings, terms: Option<Terms>) -> Self {
+        let terms = terms.map(Box::new);
+        let state = State::Fresh { value, terms };
+        Self { driver, state }
     }
 
     /// A wait that begins now.
-    pub(super) fn begin(driver: D, value: R::Brings, terms: Terms) -> Self {
-        let (place, answer) = match come::<R, A, O>(&driver, value, &terms, true, None) {
-            Coming::Answered(answer) => (None, Some(Box::new(answer))),
-            Coming::Waiting(place) => (Some(place), None),
+    pub(super) fn begin(driver: D, value: R::Brings, terms: &Terms) -> Self {
+        let state = match come::<R, A, O>(&driver, value, terms, true) {
+            Coming::Answered(answer) => State::Answered(Box::new(answer)),
+            Coming::Waiting(place) => State::Waiting(place),
         };
-        Self {
-            driver,
-            fresh: None,
-            place,
-            answer,
-        }
+        Self { driver, state }
     }
 
     pub(super) fn ticket(&self) -> Option<Ticket> {
-        self.place.as_ref().map(|place| place.ticket)
+        match &self.state {
+            State::Waiting(place) => Some(place.ticket),
+            State::Fresh { .. } | State::Answered(_) | State::Over => None,
+        }
     }
 
     /// The answer, if it was there at the beginning.
     pub(super) fn answered(&mut self) -> Option<Answer<R::Brings, R::Gets>> {
-        self.answer.take().map(|answer| *answer)
+        match mem::replace(&mut self.state, State::Over) {
+            State::Answered(answer) => Some(*answer),
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+
+    /// Wait in a place, but for an answer that is there already.
+    fn wait_in(
+        &mut self,
+        place: Place<R::Brings, R::Gets>,
+        context: &Context<'_>,
+    ) -> Poll<Answer<R::Brings, R::Gets>> {
+        match place.cell.poll(context) {
+            Poll::Ready(told) => Poll::Ready(receive(told, place)),
+            Poll::Pending => {
+                self.state = State::Waiting(place);
+                Poll::Pending
+            }
+        }
     }
 }
 
@@ -149,34 +165,34 @@ where
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if let Some(place) = &this.place {
+        if let State::Waiting(place) = &this.state {
             let told = ready!(place.cell.poll(context));
-            let place = this.place.take().expect("it was just seen");
+            let State::Waiting(place) = mem::replace(&mut this.state, State::Over) else {
+                unreachable!("it was just seen");
+            };
             return Poll::Ready(receive(told, place));
         }
-        if let Some(answer) = this.answered() {
-            return Poll::Ready(answer);
+        let (value, terms) = match mem::replace(&mut this.state, State::Over) {
+            State::Fresh { value, terms } => (value, terms),
+            State::Answered(answer) => return Poll::Ready(*answer),
+            State::Waiting(_) | State::Over => panic!("nobody polls after the answer"),
+        };
+        let terms = terms.as_deref().unwrap_or(&Terms::USUAL);
+        let answer = match come::<R, A, O>(&this.driver, value, terms, true) {
+            Coming::Waiting(place) => return this.wait_in(place, context),
+            Coming::Answered(answer) => answer,
+        };
+        // Let other tasks run now and then, for whoever always finds a peer
+        // would never yield. The answer is made by then, so that no scheduler's
+        // budget looks like a refusal.
+        if pin!(tokio::task::consume_budget())
+            .poll(context)
+            .is_pending()
+        {
+            this.state = State::Answered(Box::new(answer));
+            return Poll::Pending;
         }
-        let (value, terms) = this.fresh.take().expect("nobody polls after the answer");
-        match come::<R, A, O>(&this.driver, value, &terms, true, Some(context.waker())) {
-            Coming::Waiting(place) => {
-                this.place = Some(place);
-                Poll::Pending
-            }
-            // Let other tasks run now and then, for whoever always finds a peer
-            // would never yield. The answer is made by then, so that no
-            // scheduler's budget looks like a refusal.
-            Coming::Answered(answer) => {
-                if pin!(tokio::task::consume_budget())
-                    .poll(context)
-                    .is_pending()
-                {
-                    this.answer = Some(Box::new(answer));
-                    return Poll::Pending;
-                }
-                Poll::Ready(answer)
-            }
-        }
+        Poll::Ready(answer)
     }
 }
 
@@ -198,7 +214,7 @@ where
     O: Send + 'static,
 {
     fn drop(&mut self) {
-        let Some(Place { ticket, cell }) = &self.place else {
+        let State::Waiting(Place { ticket, cell }) = &self.state else {
             return;
         };
         cell.leave();
@@ -206,7 +222,7 @@ where
             .driver
             .step(|step| step.machine.cancel(*ticket, step.now, step.effects));
         // A match may have come first: then its peer learns that we left.
-        if gone.is_none() && matches!(cell.take(), Some(Ok(_))) {
+        if gone.is_none() && matches!(cell.take(), Some(Told::Met(_))) {
             cell.end(Seat::Waiter, Ended::Down);
         }
     }
@@ -217,7 +233,10 @@ fn receive<V: Send + 'static, W: Send + 'static>(
     told: Told<V, W>,
     place: Place<V, W>,
 ) -> Answer<V, W> {
-    told.map(|met| met.into_match(Peer::new(place.cell, Seat::Waiter)))
+    match told {
+        Told::Met(met) => Ok(met.into_match(place.ticket, Peer::new(place.cell, Seat::Waiter))),
+        Told::Refused(refused) => Err(*refused),
+    }
 }
 
 impl<A: Send + 'static, O: Send + 'static> Future for Asking<A, O> {

@@ -189,7 +189,7 @@ fn come(driver: &Arc<RegulatorDriver>, terms: &Terms, wait: bool) -> State {
         if let Some(told) = take_own(step.effects) {
             return (ticket, Ok(told));
         }
-        let cell = Arc::new(Cell::new(None));
+        let cell = Arc::new(Cell::new());
         let reply = step.machine.ask_mut(ticket);
         reply.expect("who got no answer waits").0 = Some(Arc::clone(&cell));
         (ticket, Err(cell))
