@@ -56,9 +56,12 @@ pub struct Stats {
 /// Invariants: at most one of the queues is not empty, it is the active
 /// side's, and every open ticket waits in one of them.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Broker<A, O> {
     active: Side,
     closed: bool,
+    /// Somebody wants readings.
+    metered: bool,
     /// The active side has had nobody who came before this.
     empty: Instant,
     /// How many of each side met somebody the instant they came; they are in no
@@ -104,6 +107,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             offers: Waiting::new(offers, Ledger::new(2, 2)),
             active: Side::Offer,
             closed: false,
+            metered: !panel.is_empty(),
             empty: now,
             prompt: [0; 2],
             panel,
@@ -272,6 +276,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         if self.closed {
             self.panel.end(effects);
         }
+        self.metered = !self.panel.is_empty();
         self.asks.reconfigure(options.asks, now);
         self.offers.reconfigure(options.offers, now);
         self.finish(now, now, effects);
@@ -428,7 +433,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     /// What follows every input, which was sent at `sent`.
     fn finish(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<A, O>>) {
         self.report(effects);
-        if self.panel.count() {
+        if self.metered && self.panel.count() {
             self.read(sent, now, effects);
         }
         self.check();
@@ -504,7 +509,7 @@ impl<A: Reply, O: Reply> Machine for Broker<A, O> {
             Side::Ask => self.asks.deadline(),
             Side::Offer => self.offers.deadline(),
         };
-        if self.panel.is_empty() {
+        if !self.metered {
             return queue;
         }
         match (queue, self.panel.deadline()) {

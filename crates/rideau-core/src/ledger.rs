@@ -29,6 +29,7 @@ pub trait Reply {
 /// Invariants: a serial is given once; every slot is either open or on the free
 /// list; a tag knows exactly its open tickets.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Ledger<R> {
     slots: Vec<Slot<R>>,
     free: u32,

@@ -53,16 +53,16 @@ pub struct Shed {
 /// Invariant: every ticket in the queue is open in its ledger, and stands in
 /// exactly one line.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Queue {
-    limits: Limits,
-    order: Order,
     shape: Shape,
+    limits: Limits,
+    pace: Pace,
+    order: Order,
     /// Deadlines of askers and of laws that settle a limit at arrival.
     expiry: Expiry<Ticket>,
     /// Those whose limit came while the minimum protected them.
     spared: Vec<Ticket>,
-    pace: Pace,
-    /// Behind a pointer: what every ask touches lies close together.
     options: Box<Options>,
 }
 

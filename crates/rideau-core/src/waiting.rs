@@ -19,6 +19,7 @@ pub(crate) use explain::Account;
 
 /// What became of those who came.
 #[derive(Clone, Default, Debug)]
+#[repr(C)]
 pub struct Tally {
     /// How many came.
     pub came: u64,
@@ -48,7 +49,10 @@ pub(crate) enum End<R> {
 /// Invariant: an open ticket waits in the queue and has a reply, or is held and
 /// has none.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Waiting<R> {
+    // What every input touches comes first and close together: each line of
+    // memory that two cores share costs more than the work on it.
     ledger: Ledger<R>,
     queue: Queue,
     tally: Tally,

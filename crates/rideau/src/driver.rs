@@ -29,13 +29,14 @@ pub(crate) struct Driver<M: Machine, S> {
     bell: Arc<Bell>,
 }
 
+#[repr(C)]
 struct Inner<M: Machine> {
-    machine: M,
-    effects: Vec<M::Effect>,
     /// The latest `now` that the machine was given: time never runs backwards.
     last: Instant,
     /// When the timer task will look without being rung for.
     armed: Instant,
+    effects: Vec<M::Effect>,
+    machine: M,
 }
 
 /// What one step works with.
@@ -57,10 +58,10 @@ where
     pub(crate) fn start(machine: M, effects: Vec<M::Effect>, shell: S, clock: Clock) -> Arc<Self> {
         let driver = Arc::new(Self {
             inner: Mutex::new(Inner {
-                machine,
-                effects,
                 last: Instant::START,
                 armed: Instant::NEVER,
+                effects,
+                machine,
             }),
             shell,
             clock,

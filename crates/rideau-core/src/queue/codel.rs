@@ -197,8 +197,11 @@ impl CoDel {
 
     /// When the line has to be looked at again, if more than the protected
     /// minimum wait and the oldest was sent at `sent`.
-    pub(crate) fn due(&self, sent: Instant) -> Instant {
-        let over = sent.after(self.bound).after(1);
+    pub(crate) fn due(&self, sent: impl FnOnce() -> Instant) -> Instant {
+        if !self.has_overload() {
+            return self.gate;
+        }
+        let over = sent().after(self.bound).after(1);
         if self.is_overloaded(over) {
             self.gate.min(over)
         } else {
@@ -230,6 +233,16 @@ impl CoDel {
             }
             Phase::Shedding => self.next,
         };
+    }
+
+    /// Nobody is to be shed now, whoever waits.
+    pub(crate) fn is_quiet(&self, now: Instant) -> bool {
+        self.gate > now && !self.has_overload()
+    }
+
+    /// There is an overload, or was one that nobody has seen the end of.
+    fn has_overload(&self) -> bool {
+        self.phase == Phase::Shedding || self.overload != Instant::START
     }
 
     fn is_fast(&self, sent: Instant, now: Instant) -> bool {

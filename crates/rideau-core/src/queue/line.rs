@@ -22,6 +22,7 @@ pub(crate) struct Limits {
 
 /// Invariant: `len` entries are linked from `head` (the oldest) to `tail`.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Line {
     /// How the entries name this line.
     name: u32,
@@ -96,6 +97,12 @@ impl Line {
     /// Shed whom the law wants gone while nobody is served.
     #[inline]
     pub(crate) fn settle<R>(&mut self, floor: u32, step: &mut Step<'_, R>) {
+        // The oldest may lie in another core's memory: look only if it matters.
+        if let Law::CoDel(codel) = &self.law
+            && codel.is_quiet(step.now)
+        {
+            return;
+        }
         let mut progress = Progress::default();
         while self.len > floor {
             let sent = step.ledger.place(self.head).sent;
@@ -189,7 +196,7 @@ impl Line {
         match &self.law {
             Law::Never | Law::Standing(_) => Instant::NEVER,
             Law::Timeout(wait_max) => ledger.place(self.head).sent.after(*wait_max),
-            Law::CoDel(codel) => codel.due(ledger.place(self.head).sent),
+            Law::CoDel(codel) => codel.due(|| ledger.place(self.head).sent),
             Law::MinDelay(min_delay) => min_delay.due(ledger.place(self.head).sent),
         }
     }

@@ -42,8 +42,8 @@ impl<R: Reply> Waiting<R> {
             let word = reason.word();
             let _ = writeln!(
                 text,
-                "- {count} ({word}): {reason}; they waited {waited:.1?} on average, {longest:.1?} at \
-                 most."
+                "- {count} ({word}): {reason}; they waited {waited:.1?} on average, \
+                 {longest:.1?} at most."
             );
         }
         let _ = writeln!(
