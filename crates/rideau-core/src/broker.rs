@@ -433,8 +433,8 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     /// What follows every input, which was sent at `sent`.
     fn finish(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<A, O>>) {
         self.report(effects);
-        if self.metered && self.panel.count() {
-            self.read(sent, now, effects);
+        if self.metered && self.panel.count(sent, now) {
+            self.read(sent, now.since(sent), now, effects);
         }
         self.check();
     }
@@ -454,7 +454,13 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     }
 
     /// Feed the meters.
-    fn read(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<A, O>>) {
+    fn read(
+        &mut self,
+        sent: Instant,
+        queue_delay: Duration,
+        now: Instant,
+        effects: &mut Vec<Effect<A, O>>,
+    ) {
         // A late input may carry a stamp from before the oldest came. It leads
         // nobody then, and the oldest stays the oldest for the next reading.
         self.empty = self.oldest().unwrap_or(self.empty);
@@ -463,7 +469,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             Side::Ask => since.lead_over(sent),
             Side::Offer => sent.lead_over(since),
         };
-        self.panel.feed(lead, sent, now, effects);
+        self.panel.feed(lead, queue_delay, now, effects);
     }
 
     /// Why there is nothing for one who cannot wait.
@@ -522,7 +528,7 @@ impl<A: Reply, O: Reply> Machine for Broker<A, O> {
         self.settle(now);
         self.report(effects);
         if !self.panel.is_empty() {
-            self.read(now, now, effects);
+            self.read(now, self.panel.unread_delay(), now, effects);
         }
         self.check();
     }

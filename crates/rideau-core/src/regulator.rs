@@ -481,25 +481,32 @@ impl<R: Reply> Regulator<R> {
     /// What follows every input, which was sent at `sent`.
     fn finish(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<R>>) {
         self.tell_ended(effects);
-        if self.panel.count() {
-            self.read(sent, now, effects);
+        if self.panel.count(sent, now) {
+            self.read(sent, now.since(sent), now, effects);
         }
         self.check();
     }
 
     /// Feed the meters.
-    fn read(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<R>>) {
+    fn read(
+        &mut self,
+        sent: Instant,
+        queue_delay: Duration,
+        now: Instant,
+        effects: &mut Vec<Effect<R>>,
+    ) {
         let lead = match &mut self.state {
             State::Open => {
                 let open_time = self.valve.open_time().expect("an open valve opened once");
                 self.told.lead_over(open_time)
             }
             State::Closed { empty } => {
-                *empty = self.waiting.oldest().unwrap_or(*empty).min(sent);
-                empty.lead_over(sent)
+                // A late input leads nobody, and moves nothing back.
+                *empty = self.waiting.oldest().unwrap_or(*empty);
+                (*empty).min(sent).lead_over(sent)
             }
         };
-        self.panel.feed(lead, sent, now, effects);
+        self.panel.feed(lead, queue_delay, now, effects);
     }
 
     fn check(&self) {
@@ -546,7 +553,7 @@ impl<R: Reply> Machine for Regulator<R> {
         self.settle(now, now, effects);
         self.tell_ended(effects);
         if !self.panel.is_empty() {
-            self.read(now, now, effects);
+            self.read(now, self.panel.unread_delay(), now, effects);
         }
         self.check();
     }

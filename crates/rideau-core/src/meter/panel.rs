@@ -14,10 +14,17 @@ pub(crate) struct Panel {
     options: Vec<Options>,
     read_after: u32,
     unread: u32,
+    /// When the first unread input came.
+    since: Instant,
+    /// The longest that an unread input waited before the machine took it.
+    delay: Duration,
 }
 
 /// Every sixteenth input is read by the meters.
 pub(crate) const READ_AFTER: u32 = 16;
+
+/// An input is read at the latest after this long, if no others follow.
+const READ_WITHIN: Duration = Duration::from_millis(100);
 
 impl Panel {
     /// Zero inputs between two readings count as one.
@@ -32,6 +39,8 @@ impl Panel {
             options: Vec::new(),
             read_after,
             unread: 0,
+            since: now,
+            delay: Duration::ZERO,
         };
         panel.reconfigure(options, read_after, now, effects)?;
         Ok(panel)
@@ -46,7 +55,8 @@ impl Panel {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.meters.deadline()
+        let unread = (self.unread > 0).then(|| self.since + READ_WITHIN);
+        self.meters.deadline().into_iter().chain(unread).min()
     }
 
     /// Nobody wants a reading.
@@ -54,26 +64,36 @@ impl Panel {
         self.meters.is_empty()
     }
 
-    /// One more input came. Says whether a reading is due.
-    pub(crate) fn count(&mut self) -> bool {
+    /// One more input came, which was sent at `sent`. Says whether a reading is
+    /// due.
+    pub(crate) fn count(&mut self, sent: Instant, now: Instant) -> bool {
         if self.is_empty() {
             return false;
         }
+        if self.unread == 0 {
+            self.since = now;
+        }
         self.unread += 1;
+        self.delay = self.delay.max(now.since(sent));
         self.unread >= self.read_after
     }
 
-    /// Feed the meters after an input that was sent at `sent`.
+    /// The longest delay of the inputs that time alone makes us read.
+    pub(crate) fn unread_delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// Feed the meters.
     pub(crate) fn feed<E: From<Effect>>(
         &mut self,
         lead: Lead,
-        sent: Instant,
+        queue_delay: Duration,
         now: Instant,
         effects: &mut Vec<E>,
     ) {
-        self.unread = 0;
+        (self.unread, self.delay) = (0, Duration::ZERO);
         let reading = Reading {
-            queue_delay: now.since(sent),
+            queue_delay,
             process_delay: Duration::ZERO,
             lead,
             backlog: 0,
@@ -95,10 +115,14 @@ impl Panel {
         })?;
         self.options = options;
         self.read_after = read_after.max(1);
+        if self.is_empty() {
+            (self.unread, self.delay) = (0, Duration::ZERO);
+        }
         Ok(())
     }
 
     pub(crate) fn end<E: From<Effect>>(&mut self, effects: &mut Vec<E>) {
+        (self.unread, self.delay) = (0, Duration::ZERO);
         self.tell(effects, |meters, said| meters.end(said));
     }
 

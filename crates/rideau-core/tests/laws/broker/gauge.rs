@@ -14,6 +14,9 @@ pub(super) struct Gauge {
     entries: Vec<(Entry, Option<Instant>)>,
     read_after: u32,
     unread: u32,
+    /// When the first unread input came, and the longest delay of any.
+    since: Instant,
+    delay: Duration,
     /// When options changed last: nobody is due before that.
     changed: Instant,
     /// Since when nobody older came to the active side.
@@ -36,6 +39,8 @@ impl Gauge {
             entries: Vec::new(),
             read_after: 1,
             unread: 0,
+            since: now,
+            delay: Duration::ZERO,
             changed: now,
             empty: now,
         }
@@ -60,6 +65,9 @@ impl Gauge {
             }
         }
         self.read_after = options.read_after.max(1);
+        if options.meters.is_empty() {
+            (self.unread, self.delay) = (0, Duration::ZERO);
+        }
         self.changed = now;
         match (had, &self.better) {
             (Some(_), None) => vec![Effect::Unrank],
@@ -72,6 +80,7 @@ impl Gauge {
     }
 
     pub(super) fn close(&mut self) -> Vec<Effect> {
+        (self.unread, self.delay) = (0, Duration::ZERO);
         self.entries.clear();
         self.better
             .take()
@@ -84,8 +93,17 @@ impl Gauge {
     /// brought it. Nothing else may have been said.
     pub(super) fn check(&mut self, view: View, at_once: bool, mut said: Vec<Effect>) {
         let mut lead = None;
+        let mut delay = view.now.since(view.sent);
         if self.better.is_some() || !self.entries.is_empty() {
-            self.unread += 1;
+            if at_once {
+                delay = self.delay;
+            } else {
+                if self.unread == 0 {
+                    self.since = view.now;
+                }
+                self.delay = self.delay.max(delay);
+                self.unread += 1;
+            }
             if at_once || self.unread >= self.read_after {
                 lead = Some(self.read(view));
             }
@@ -93,7 +111,7 @@ impl Gauge {
         if let Some((better, next)) = &mut self.better
             && let Some(lead) = lead
         {
-            let (delay, nanos) = (view.now.since(view.sent), lead.as_nanos());
+            let nanos = lead.as_nanos();
             let waited = |nanos: i64| delay + Duration::from_nanos(nanos.max(0).unsigned_abs());
             let (ask, offer) = (waited(nanos), waited(-nanos));
             let at = said
@@ -140,11 +158,13 @@ impl Gauge {
             })
         };
         let entries = self.entries.iter().map(latest);
-        (better.chain(entries).min(), self.entries.is_empty())
+        let unread = (self.unread > 0).then(|| self.since + Duration::from_millis(100));
+        let due = better.chain(entries).chain(unread);
+        (due.min(), self.entries.is_empty())
     }
 
     fn read(&mut self, view: View) -> Lead {
-        self.unread = 0;
+        (self.unread, self.delay) = (0, Duration::ZERO);
         self.empty = view.oldest.unwrap_or(self.empty);
         let ahead = view.sent.as_nanos().saturating_sub(self.empty.as_nanos());
         let ahead = i64::try_from(ahead).unwrap();
