@@ -174,6 +174,31 @@ fn who_watches_learns_of_the_end() {
     }
 }
 
+/// The work has no order of its own: the end must bring it along.
+#[test]
+fn who_learns_of_the_end_sees_what_the_other_did_before() {
+    let ends = explore(|| {
+        let (mut worker, client) = met();
+        let work = Arc::new(AtomicUsize::new(0));
+        let watch = {
+            let work = Arc::clone(&work);
+            move || {
+                let at_once = worker.has_ended().is_some();
+                if !at_once {
+                    block_on(worker.ended());
+                }
+                (at_once, work.load(Relaxed))
+            }
+        };
+        let end = || {
+            work.store(1, Relaxed);
+            client.done();
+        };
+        at_once(end, watch).1
+    });
+    assert_eq!(ends, [(false, 1), (true, 1)]);
+}
+
 #[test]
 fn who_watches_again_is_woken_in_the_new_place() {
     let ends = explore(|| {
