@@ -27,9 +27,11 @@ use rideau::{
     Regulator, RegulatorOptions, RegulatorStats, Tally, Terms, queue,
 };
 
-/// As many times may a thread be stopped where it could go on; without end
-/// where `RIDEAU_SOAK` is set.
+/// As many times may a thread be stopped where it could go on.
 const PREEMPTIONS: usize = 5;
+/// The same where `RIDEAU_SOAK` is set: more than any model can use. With no
+/// bound at all loom would try fewer places to stop at.
+const PREEMPTIONS_SOAK: usize = 100;
 
 #[test]
 fn a_dropped_ask_is_cancelled_or_its_peer_learns_that_it_went_away() {
@@ -404,8 +406,9 @@ fn a_lease_is_renewed_before_a_close_or_is_over() {
     );
 }
 
-/// The ways to end a match, and what the other party is told.
-const WAYS: [(&str, fn(Peer)); 2] = [("done", Peer::done), ("down", drop)];
+/// A way to end a match, and what the other party is told.
+type Way = (&'static str, fn(Peer));
+const WAYS: [Way; 2] = [("done", Peer::done), ("down", drop)];
 
 /// Every end that a model has, in order.
 fn explore<T>(model: impl Fn() -> T + Send + Sync + 'static) -> Vec<T>
@@ -415,7 +418,10 @@ where
     let ends = Arc::new(Mutex::new((0, BTreeSet::new())));
     let seen = Arc::clone(&ends);
     let mut builder = Builder::new();
-    builder.preemption_bound = env::var_os("RIDEAU_SOAK").is_none().then_some(PREEMPTIONS);
+    builder.preemption_bound = Some(match env::var_os("RIDEAU_SOAK") {
+        None => PREEMPTIONS,
+        Some(_) => PREEMPTIONS_SOAK,
+    });
     builder.check(move || {
         let end = model();
         let mut seen = seen.lock().unwrap();
