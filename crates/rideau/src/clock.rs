@@ -4,14 +4,14 @@ use rideau_core::Instant;
 
 /// Counts from the driver's start, by the processor's own counter: reading it
 /// costs half of what asking the system does, and every ask reads it.
-#[cfg(not(feature = "test-util"))]
+#[cfg(not(any(feature = "test-util", rideau_loom)))]
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     clock: quanta::Clock,
     start: u64,
 }
 
-#[cfg(not(feature = "test-util"))]
+#[cfg(not(any(feature = "test-util", rideau_loom)))]
 impl Clock {
     pub(crate) fn start() -> Self {
         let clock = quanta::Clock::new();
@@ -26,13 +26,13 @@ impl Clock {
 }
 
 /// Follows tokio's clock, so that a test that pauses it pauses us as well.
-#[cfg(feature = "test-util")]
+#[cfg(all(feature = "test-util", not(rideau_loom)))]
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     start: tokio::time::Instant,
 }
 
-#[cfg(feature = "test-util")]
+#[cfg(all(feature = "test-util", not(rideau_loom)))]
 impl Clock {
     pub(crate) fn start() -> Self {
         let start = tokio::time::Instant::now();
@@ -41,6 +41,26 @@ impl Clock {
 
     pub(crate) fn now(&self) -> Instant {
         Instant::START + self.start.elapsed()
+    }
+}
+
+/// Ticks whenever it is read, so that time follows from the interleaving alone.
+#[cfg(rideau_loom)]
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    reads: std::sync::Arc<std::sync::atomic::AtomicU64>,
+}
+
+#[cfg(rideau_loom)]
+impl Clock {
+    pub(crate) fn start() -> Self {
+        let reads = std::sync::Arc::default();
+        Self { reads }
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        let before = self.reads.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        Instant::from_nanos(before)
     }
 }
 
