@@ -93,6 +93,9 @@ struct Pace {
     gap: Option<u64>,
 }
 
+/// Nobody is told to come back later than this.
+const PATIENCE_MAX: Duration = Duration::from_secs(3600);
+
 /// The name of the only line of a queue that is not fair.
 const ONLY: u32 = 0;
 
@@ -500,6 +503,7 @@ impl Queue {
             | Shedding::MinDelay { interval, .. }
             | Shedding::Standing { interval, .. } => interval,
         };
+        let patience = patience.min(PATIENCE_MAX);
         let Some(gap) = self.pace.gap else {
             return patience;
         };

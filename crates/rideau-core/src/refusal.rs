@@ -104,15 +104,16 @@ pub struct Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (reason, word) = (self.reason, self.reason.word());
         write!(
             f,
-            "{} ({} after {:.1?}, {} waiting; ask again in {:.1?})",
-            self.reason,
-            self.reason.word(),
-            self.waited,
-            self.len,
-            self.retry_after
-        )
+            "{reason} ({word} after {:.1?}, {} waiting",
+            self.waited, self.len
+        )?;
+        match reason {
+            Reason::Closed => f.write_str(")"),
+            _ => write!(f, "; ask again in {:.1?})", self.retry_after),
+        }
     }
 }
 

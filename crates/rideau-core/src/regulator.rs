@@ -86,10 +86,14 @@ enum State {
 }
 
 impl Options {
-    /// The usual queue in front of a valve, and no meters.
+    /// A queue in front of a valve that sheds nobody, for who asks for a lease
+    /// mostly means to wait until there is one, and no meters.
     pub fn new(valve: valve::Options) -> Self {
         Self {
-            queue: queue::Options::default(),
+            queue: queue::Options {
+                shedding: queue::Shedding::Never,
+                ..queue::Options::default()
+            },
             valve,
             meters: Vec::new(),
             read_after: meter::READ_AFTER,
@@ -395,7 +399,8 @@ impl<R: Reply> Regulator<R> {
     /// Why asks wait, why the last were shed and what would help, in plain
     /// words.
     pub fn explain(&self, now: Instant) -> String {
-        explain::explain(&self.waiting, &self.valve, self.state == State::Open, now)
+        let is_open = self.state == State::Open;
+        explain::explain(&self.waiting, &self.valve, is_open, self.closed, now)
     }
 
     /// Let the valve know how late it is.

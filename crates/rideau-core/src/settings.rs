@@ -54,6 +54,11 @@ pub enum Rule {
     NotOneOf(&'static [&'static str]),
     /// A hash of a hash spreads flows no further.
     NestedHash,
+    /// It means something only together with another option.
+    OnlyWith {
+        /// The other, as it has to be.
+        other: &'static str,
+    },
     /// A list within a list combines nothing that one list would not.
     NestedList,
     /// The same thing is named twice in one list.
@@ -101,6 +106,7 @@ impl fmt::Display for OptionError {
             Rule::NotANumber => f.write_str("is not a whole number that fits"),
             Rule::NotOneOf(words) => write!(f, "has to be one of {}", words.join(", ")),
             Rule::NestedHash => f.write_str("hashes a hash; hash the flow once"),
+            Rule::OnlyWith { other } => write!(f, "means something only with `{other}`"),
             Rule::NestedList => f.write_str("is a list within a list; write one list"),
             Rule::Repeated => f.write_str("names the same thing twice; keep one"),
             Rule::Empty => f.write_str("is empty; name at least one"),

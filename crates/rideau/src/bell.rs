@@ -1,6 +1,7 @@
 //! Wakes the timer task when a deadline moves closer.
 
-use std::sync::{Arc, Weak};
+use std::future;
+use std::sync::{Arc, LazyLock, Weak};
 use std::thread;
 
 use rideau_core::Machine;
@@ -22,8 +23,7 @@ impl Bell {
         self.0.notify_one();
     }
 
-    /// Start the timer task: on the runtime we are in, or on a thread of its
-    /// own if there is none.
+    /// Start the timer task.
     pub(crate) fn keep_deadlines<M, S>(driver: &Arc<Driver<M, S>>, bell: &Arc<Self>)
     where
         M: Machine<Effect: Send> + Send + 'static,
@@ -34,22 +34,27 @@ impl Bell {
             return;
         }
         let keep = keep_deadlines(Arc::downgrade(driver), Arc::clone(bell));
-        if let Ok(runtime) = runtime::Handle::try_current() {
-            runtime.spawn(keep);
-            return;
+        // A test that pauses its runtime's clock wants our deadlines paused.
+        match runtime::Handle::try_current() {
+            Ok(runtime) if cfg!(feature = "test-util") => drop(runtime.spawn(keep)),
+            _ => drop(TIMERS.spawn(keep)),
         }
-        let run = || {
-            let runtime = runtime::Builder::new_current_thread().enable_time().build();
-            runtime
-                .expect("a runtime with a timer alone needs nothing")
-                .block_on(keep);
-        };
-        let started = thread::Builder::new()
-            .name("rideau-timer".into())
-            .spawn(run);
-        started.expect("a process can start one more thread");
     }
 }
+
+/// Where all timer tasks live: on one thread of our own. The runtime that a
+/// machine is made in may have no timer, may not be driven while somebody
+/// blocks, and may end before the machine does.
+static TIMERS: LazyLock<runtime::Handle> = LazyLock::new(|| {
+    let runtime = runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.expect("a runtime with a timer alone needs nothing");
+    let timers = runtime.handle().clone();
+    thread::Builder::new()
+        .name("rideau-timer".into())
+        .spawn(move || runtime.block_on(future::pending::<()>()))
+        .expect("a process can start one more thread");
+    timers
+});
 
 /// Advance the machine at each deadline until the driver is dropped.
 ///

@@ -26,9 +26,21 @@ use wait::{Wait, come};
 /// A place where those who ask meet those who offer themselves. `A` is what an
 /// ask brings, `O` what an offer brings; each party receives the other's.
 ///
-/// Clones are the same broker. When the last is gone the broker closes.
+/// Clones are the same broker. When the last is gone the broker closes, and
+/// whoever still waits is told so.
 pub struct Broker<A: Send + 'static, O: Send + 'static> {
     driver: Arc<BrokerDriver<A, O>>,
+    _owner: Arc<Owner<A, O>>,
+}
+
+/// Closes the broker with its last handle.
+struct Owner<A: Send + 'static, O: Send + 'static>(Arc<BrokerDriver<A, O>>);
+
+impl<A: Send + 'static, O: Send + 'static> Drop for Owner<A, O> {
+    fn drop(&mut self) {
+        self.0
+            .step(|step| step.machine.close(step.now, step.effects));
+    }
 }
 
 /// A no, with what the refused had brought.
@@ -41,9 +53,11 @@ pub struct Refused<V> {
 }
 
 /// An ask under way: the ticket now, the answer later. Dropping it cancels.
+#[must_use = "dropping it cancels the ask"]
 pub struct Asking<A: Send + 'static, O: Send + 'static>(OwnedWait<AskRole, A, O>);
 
 /// An offer under way: the ticket now, the answer later. Dropping it cancels.
+#[must_use = "dropping it cancels the offer"]
 pub struct Offering<A: Send + 'static, O: Send + 'static>(OwnedWait<OfferRole, A, O>);
 
 /// An answer if there was one at once, else the wait for it.
@@ -60,8 +74,7 @@ type OwnedWait<R, A, O> = Wait<Arc<BrokerDriver<A, O>>, R, A, O>;
 type Answer<V, W> = Result<Match<W>, Refused<V>>;
 
 impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
-    /// Open a broker. Within a tokio runtime its timer is a task there,
-    /// otherwise a thread.
+    /// Open a broker. It can be made and used with or without a runtime.
     ///
     /// # Errors
     ///
@@ -72,7 +85,8 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
         let clock = Clock::start();
         let desk = Desk(Signals::new(seed()));
         let driver = Driver::start(machine, effects, desk, clock);
-        Ok(Self { driver })
+        let _owner = Arc::new(Owner(Arc::clone(&driver)));
+        Ok(Self { driver, _owner })
     }
 
     /// Ask for a worker, and wait for one.
@@ -265,8 +279,10 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
 
 impl<A: Send + 'static, O: Send + 'static> Clone for Broker<A, O> {
     fn clone(&self) -> Self {
-        let driver = Arc::clone(&self.driver);
-        Self { driver }
+        Self {
+            driver: Arc::clone(&self.driver),
+            _owner: Arc::clone(&self._owner),
+        }
     }
 }
 
@@ -280,16 +296,46 @@ impl<A: Send + 'static, O: Send + 'static> fmt::Debug for Broker<A, O> {
 }
 
 impl<A: Send + 'static, O: Send + 'static> Asking<A, O> {
-    /// The ticket, to cancel by; none once it has been answered.
+    /// The ticket, to cancel by; none if it was refused at once.
     pub fn ticket(&self) -> Option<Ticket> {
         self.0.ticket()
+    }
+
+    /// Wait for the answer on a plain thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Broker::ask`].
+    pub fn wait(self) -> Answer<A, O> {
+        block_on(self)
+    }
+}
+
+impl<A: Send + 'static, O: Send + 'static> fmt::Debug for Asking<A, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Asking").field(&self.ticket()).finish()
     }
 }
 
 impl<A: Send + 'static, O: Send + 'static> Offering<A, O> {
-    /// The ticket, to cancel by; none once it has been answered.
+    /// The ticket, to cancel by; none if it was refused at once.
     pub fn ticket(&self) -> Option<Ticket> {
         self.0.ticket()
+    }
+
+    /// Wait for the answer on a plain thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Broker::offer`].
+    pub fn wait(self) -> Answer<O, A> {
+        block_on(self)
+    }
+}
+
+impl<A: Send + 'static, O: Send + 'static> fmt::Debug for Offering<A, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Offering").field(&self.ticket()).finish()
     }
 }
 

@@ -114,7 +114,9 @@ impl<T> Cell<T> {
         match inner.answer.take() {
             Some(answer) => Poll::Ready(answer),
             None => {
-                inner.watch(Seat::Waiter, context);
+                let before = inner.watch(Seat::Waiter, context);
+                drop(inner);
+                drop(before);
                 Poll::Pending
             }
         }
@@ -158,7 +160,8 @@ impl<T: Send> Bond for Cell<T> {
         if let Some(ended) = self.ended(seat) {
             return Poll::Ready(ended);
         }
-        lock(&self.inner).watch(seat, context);
+        let before = lock(&self.inner).watch(seat, context);
+        drop(before);
         // The end may have come since: whoever ends after this bit is set will
         // wake us, whoever ended before is seen now.
         self.ends.fetch_or(seat.bits(WATCHES), Ordering::AcqRel);
@@ -167,13 +170,14 @@ impl<T: Send> Bond for Cell<T> {
 }
 
 impl<T> Inner<T> {
-    fn watch(&mut self, seat: Seat, context: &Context<'_>) {
-        let waker = context.waker();
-        match (seat, &mut self.waiter, &mut self.comer) {
-            (Seat::Waiter, Some(known), _) => known.clone_from(waker),
-            (Seat::Comer, _, Some(known)) => (**known).clone_from(waker),
-            (Seat::Waiter, none, _) => *none = Some(waker.clone()),
-            (Seat::Comer, _, none) => *none = Some(Box::new(waker.clone())),
+    /// Remember whom to wake. Whom we would have woken before is given back, to
+    /// be dropped outside of the lock.
+    #[must_use]
+    fn watch(&mut self, seat: Seat, context: &Context<'_>) -> Option<Waker> {
+        let waker = context.waker().clone();
+        match seat {
+            Seat::Waiter => self.waiter.replace(waker),
+            Seat::Comer => self.comer.replace(Box::new(waker)).map(|waker| *waker),
         }
     }
 

@@ -20,10 +20,24 @@ pub(crate) struct Door {
     backlog: AtomicU32,
     p_ask: AtomicU32,
     p_offer: AtomicU32,
+    /// Who went in since the row was published: the probes are among them.
     admitted: AtomicU32,
+    /// Who went in and was not taken by the machine yet.
+    inside: AtomicU32,
     chance: AtomicU64,
     len: AtomicUsize,
     refused: [AtomicU64; 2],
+}
+
+/// Somebody on the way in.
+pub(crate) struct Admitted<'a>(Option<&'a AtomicU32>);
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        if let Some(inside) = self.0 {
+            inside.fetch_sub(1, Relaxed);
+        }
+    }
 }
 
 impl Door {
@@ -37,6 +51,7 @@ impl Door {
             p_ask: AtomicU32::new(0),
             p_offer: AtomicU32::new(0),
             admitted: AtomicU32::new(0),
+            inside: AtomicU32::new(0),
             chance: AtomicU64::new(seed),
             len: AtomicUsize::new(0),
             refused: [AtomicU64::new(0), AtomicU64::new(0)],
@@ -71,21 +86,35 @@ impl Door {
         self.guarded.store(false, Relaxed);
     }
 
-    /// Whether one more may go in. Only who may is counted.
-    pub(crate) fn admits(&self, side: Side) -> bool {
+    /// Whether one more may go in. Only who may is counted, as inside until
+    /// what is returned is dropped.
+    pub(crate) fn admit(&self, side: Side) -> Option<Admitted<'_>> {
         if !self.is_guarded() {
-            return true;
+            return Some(Admitted(None));
         }
         let row = self.row();
         // The step of SplitMix64, so that every caller has a draw of its own.
         let state = self.chance.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed);
         let draw = Rng::new(state).draw();
-        let admit = |admitted| row.admits(side, admitted, draw).ok().map(|()| admitted + 1);
-        let admitted = self.admitted.fetch_update(Relaxed, Relaxed, admit).is_ok();
-        if !admitted {
+        let p = match side {
+            Side::Ask => row.p_ask,
+            Side::Offer => row.p_offer,
+        };
+        // A closed door counts its probes, an open one who is on the way in.
+        let counter = if p == Chance::ALWAYS {
+            &self.admitted
+        } else {
+            &self.inside
+        };
+        let admit = |count| row.admits(side, count, draw).ok().map(|()| count + 1);
+        if counter.fetch_update(Relaxed, Relaxed, admit).is_err() {
             self.refused[side as usize].fetch_add(1, Relaxed);
+            return None;
         }
-        admitted
+        if p == Chance::ALWAYS {
+            self.inside.fetch_add(1, Relaxed);
+        }
+        Some(Admitted(Some(&self.inside)))
     }
 
     /// Count those whom the door turned away: the machine has never seen them.
@@ -128,9 +157,11 @@ mod tests {
     fn the_refused_are_not_counted_as_admitted() {
         let door = Door::new(1);
         door.publish(&row(Chance::NEVER));
-        let tries: Vec<_> = (0..5).map(|_| door.admits(Side::Ask)).collect();
-        assert_eq!(tries, [true, true, false, false, false]);
-        assert_eq!(door.admitted.load(Relaxed), 2);
+        let mut inside: Vec<_> = (0..5).filter_map(|_| door.admit(Side::Ask)).collect();
+        assert_eq!(inside.len(), 2);
+        assert!(door.admit(Side::Ask).is_none());
+        inside.pop();
+        assert!(door.admit(Side::Ask).is_some(), "one has been taken in");
     }
 
     #[test]
@@ -138,11 +169,11 @@ mod tests {
         let door = Door::new(1);
         for _ in 0..3 {
             door.publish(&row(Chance::ALWAYS));
-            let tries: Vec<_> = (0..3).map(|_| door.admits(Side::Ask)).collect();
+            let tries: Vec<_> = (0..3).map(|_| door.admit(Side::Ask).is_some()).collect();
             assert_eq!(tries, [true, false, false]);
-            assert!(door.admits(Side::Offer), "only asks are kept out");
+            assert!(door.admit(Side::Offer).is_some(), "only asks are kept out");
         }
         door.withdraw();
-        assert!(door.admits(Side::Ask));
+        assert!(door.admit(Side::Ask).is_some());
     }
 }

@@ -10,7 +10,7 @@ use rideau_core::broker::Tally;
 use rideau_core::{Lead, Reason, Refusal, Side, meter};
 
 use crate::after::After;
-use crate::door::Door;
+use crate::door::{Admitted, Door};
 use crate::sync::{Mutex, lock};
 
 /// What the meters of one machine have said.
@@ -86,12 +86,10 @@ impl Signals {
         &self.door
     }
 
-    /// Whether the door lets one more in, or the no that it is told.
-    pub(crate) fn admit(&self, side: Side) -> Result<(), Refusal> {
-        if self.door.admits(side) {
-            return Ok(());
-        }
-        Err(Refusal {
+    /// Let one more in at the door, or say the no that it is told. It counts as
+    /// on its way until what is returned is dropped.
+    pub(crate) fn admit(&self, side: Side) -> Result<Admitted<'_>, Refusal> {
+        self.door.admit(side).ok_or_else(|| Refusal {
             reason: Reason::Protected,
             waited: Duration::ZERO,
             len: self.door.len(),
@@ -122,7 +120,7 @@ impl Signals {
     /// for whoever takes them has a lock of its own.
     pub(crate) fn say(&self, said: meter::Effect, after: &mut After) {
         match said {
-            meter::Effect::Alarm { alarm, set } => self.alarm(alarm, set),
+            meter::Effect::Alarm { alarm, set } => self.alarm(alarm, set, after),
             meter::Effect::Better { ask, offer } => {
                 let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(UNKNOWN - 1);
                 self.rank.publish(nanos(ask), nanos(offer));
@@ -139,13 +137,14 @@ impl Signals {
         }
     }
 
-    fn alarm(&self, alarm: String, set: bool) {
-        let mut alarms = lock(&self.alarms);
+    /// The log line follows when the lock is gone: a subscriber may look at the
+    /// machine.
+    fn alarm(&self, alarm: String, set: bool, after: &mut After) {
         if set {
-            tracing::warn!(alarm, "alarm raised");
-            alarms.insert(alarm);
-        } else if alarms.remove(&alarm) {
-            tracing::info!(alarm, "alarm cleared");
+            lock(&self.alarms).insert(alarm.clone());
+            after.call(move || tracing::warn!(alarm, "alarm raised"));
+        } else if lock(&self.alarms).remove(&alarm) {
+            after.call(move || tracing::info!(alarm, "alarm cleared"));
         }
     }
 }

@@ -295,6 +295,7 @@ mod tests {
             0.5      0     0  4.7775e-1
             0.995  100  1000  1
             1e-7   100     0  0
+            1      300     0  6.125e-1
         ";
         for line in table.lines().filter(|line| !line.trim().is_empty()) {
             let words: Vec<&str> = line.split_whitespace().collect();

@@ -34,6 +34,8 @@ pub(crate) struct Fair {
     due: Expiry<u32>,
     parked: Expiry<u32>,
     len: usize,
+    /// How many flows in the rotation have nobody.
+    emptied: usize,
 }
 
 #[derive(Debug)]
@@ -71,6 +73,7 @@ impl Fair {
             due: Expiry::new(),
             parked: Expiry::new(),
             len: 0,
+            emptied: 0,
         }
     }
 
@@ -181,6 +184,7 @@ impl Fair {
                 State::Unused => continue,
                 State::Parked { .. } => {
                     flow.state = State::Active;
+                    self.emptied += 1;
                     self.robin.push_back(at);
                 }
                 State::Active => (),
@@ -222,6 +226,11 @@ impl Fair {
         let before = flow.line.len();
         let result = work(&mut flow.line, step);
         self.len = self.len + flow.line.len() as usize - before as usize;
+        match (before, flow.line.len()) {
+            (0, 1..) => self.emptied -= 1,
+            (1.., 0) => self.emptied += 1,
+            _ => (),
+        }
         let due = flow.line.due(limits.min, step.ledger);
         if due != flow.due {
             flow.due = due;
@@ -248,6 +257,7 @@ impl Fair {
     }
 
     fn join(&mut self, at: u32) {
+        self.emptied += 1;
         let rotation = if self.options.sparse_first {
             &mut self.fresh
         } else {
@@ -300,12 +310,16 @@ impl Fair {
                 return;
             }
         }
+        if self.emptied == 0 {
+            return;
+        }
         let flows = &self.flows;
         let (emptied, kept): (VecDeque<u32>, VecDeque<u32>) = self
             .robin
             .iter()
             .partition(|at| flows[**at as usize].line.len() == 0);
         self.robin = kept;
+        self.emptied -= emptied.len();
         emptied.into_iter().for_each(|at| self.discard(at));
     }
 
@@ -326,6 +340,7 @@ impl Fair {
 
     /// A turn found the flow's line empty.
     fn leave(&mut self, at: u32, now: Instant) {
+        self.emptied -= 1;
         let flow = &mut self.flows[at as usize];
         flow.credit = 0;
         let until = flow.line.memory(now);

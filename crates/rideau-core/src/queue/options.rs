@@ -304,6 +304,19 @@ impl Fair {
         if flows.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err(OptionError::new("weights", Rule::Repeated));
         }
+        let Index::Hashed(lines) = self.index else {
+            return Ok(());
+        };
+        if !flows.is_empty() {
+            let other = "fair_by=flow";
+            return Err(OptionError::new("weights", Rule::OnlyWith { other }));
+        }
+        if lines > self.flows_max {
+            return Err(OptionError::new(
+                "fair_by",
+                Rule::Over { bound: "flows_max" },
+            ));
+        }
         Ok(())
     }
 }
@@ -373,11 +386,12 @@ mod tests {
         );
         assert_eq!(parse("").unwrap(), Options::default());
         assert_eq!(parse("max=none").unwrap().max, None);
-        let fair = parse("fair_by=hash:8 weights=acme:3 sparse_first=yes")
+        let fair = parse("fair_by=hash:8").unwrap().fair.unwrap();
+        assert_eq!(fair.index, Index::Hashed(NonZeroU32::new(8).unwrap()));
+        let fair = parse("fair_by=flow weights=acme:3 sparse_first=yes")
             .unwrap()
             .fair
             .unwrap();
-        assert_eq!(fair.index, Index::Hashed(NonZeroU32::new(8).unwrap()));
         assert_eq!(fair.weights[0].0, Flow::of("acme"));
         assert!(fair.sparse_first);
     }

@@ -10,9 +10,16 @@ pub(super) fn explain<R: Reply>(
     asks: &Waiting<R>,
     valve: &Valve,
     is_open: bool,
+    is_closing: bool,
     now: Instant,
 ) -> String {
     let (len, size) = (asks.len(), valve.size());
+    if is_closing {
+        return format!(
+            "The regulator is closing: nobody is granted or renewed anything. {size} leases are \
+             held."
+        );
+    }
     let parts = valve.stats();
     let shut: Vec<_> = parts.iter().filter(|part| !is_open_by(part, now)).collect();
     let state = if is_open {

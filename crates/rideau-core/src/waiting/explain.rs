@@ -86,19 +86,21 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
     let few = account.scarce;
     match reason {
         Reason::Full => {
-            let max = options.max.unwrap_or(u32::MAX);
-            let whom = match options.overflow {
-                Overflow::Newest => "newcomers are refused",
-                Overflow::Oldest => "the oldest make room",
+            let whom = match (options.max, options.overflow) {
+                (None, _) => return format!("{few} The queue has no `max` any more."),
+                (Some(max), Overflow::Newest) => format!("= {max}, newcomers are refused"),
+                (Some(max), Overflow::Oldest) => format!("= {max}, the oldest make room"),
             };
-            format!("{few} With `max` = {max}, {whom}; a higher `max` only means longer waits.")
+            format!("{few} With the queue's `max` {whom}; a higher one only means longer waits.")
         }
         Reason::Timeout => format!(
             "{few} A plain timeout lets everybody wait nearly the whole of it under overload; \
              `kind=bounded-codel` keeps the waits of the served short."
         ),
         Reason::CoDel | Reason::Bound | Reason::MinDelay | Reason::Standing => {
-            let (target, interval) = spans(&options.shedding);
+            let Some((target, interval)) = spans(&options.shedding) else {
+                return format!("{few} The queue has another law by now.");
+            };
             format!(
                 "{few} Waits were over the target ({target:?}) for an interval ({interval:?}); a \
                  higher target serves no more asks, it only lets them wait longer."
@@ -113,14 +115,14 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
     }
 }
 
-fn spans(shedding: &Shedding) -> (Duration, Duration) {
+fn spans(shedding: &Shedding) -> Option<(Duration, Duration)> {
     match *shedding {
-        Shedding::Never | Shedding::Timeout { .. } => (Duration::ZERO, Duration::ZERO),
+        Shedding::Never | Shedding::Timeout { .. } => None,
         Shedding::CoDel { target, interval }
         | Shedding::BoundedCoDel {
             target, interval, ..
         }
         | Shedding::MinDelay { target, interval }
-        | Shedding::Standing { target, interval } => (target, interval),
+        | Shedding::Standing { target, interval } => Some((target, interval)),
     }
 }

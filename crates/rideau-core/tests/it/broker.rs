@@ -179,7 +179,7 @@ fn a_refusal_says_how_many_wait_and_when_to_come_back() {
         "{explained}"
     );
     assert!(
-        explained.contains("With `max` = 3, newcomers are refused"),
+        explained.contains("With the queue's `max` = 3, newcomers are refused"),
         "{explained}"
     );
 }
@@ -300,14 +300,13 @@ fn a_smaller_queue_first_lets_those_go_whose_deadline_came() {
 
 /// D11, D14.
 #[test]
-fn options_that_nobody_knows_and_hashes_of_hashes_are_refused() {
+fn options_that_nobody_knows_are_refused() {
     check(
         "asks kind=timeout timeout=10ms; offers kind=never",
         "
         0 ask a | next 10
         1 change asks kind=timeout tarqet=5ms; offers kind=never -> asks.tarqet breaks a rule
         1 change asks kind=never target=5ms; offers kind=never -> asks.target breaks a rule
-        1 change asks kind=never; offers fair_by=hash:hash:8 -> offers.fair_by breaks a rule
         2 wait  | next 10
         ",
     );
@@ -315,6 +314,19 @@ fn options_that_nobody_knows_and_hashes_of_hashes_are_refused() {
     assert_eq!(
         error.to_string(),
         "option `asks.timeuot` is not known here; did you mean `timeout`?"
+    );
+}
+
+/// D14: upstream accepted it and died of the first request.
+#[test]
+fn a_hash_of_a_hash_is_refused_before_it_can_do_harm() {
+    check(
+        "asks kind=never; offers kind=never",
+        "
+        0 ask a
+        1 change asks kind=never; offers fair_by=hash:hash:8 -> offers.fair_by breaks a rule
+        2 offer x -> x meets a -2 0, a meets x 2 2
+        ",
     );
 }
 

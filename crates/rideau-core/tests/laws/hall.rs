@@ -327,14 +327,26 @@ pub(crate) fn fair() -> impl Strategy<Value = FairOptions> {
     let weight = option::weighted(0.3, positive(3));
     let weights = collection::vec(weight, NAMES as usize);
     (index, flows_max, weights, any::<bool>()).prop_map(
-        |(index, flows_max, weights, sparse_first)| FairOptions {
-            index,
-            flows_max,
-            weights: (0..NAMES)
-                .zip(weights)
-                .filter_map(|(flow, weight)| Some((Flow(flow), weight?)))
-                .collect(),
-            sparse_first,
+        |(index, flows_max, weights, sparse_first)| {
+            let fair = FairOptions {
+                index,
+                flows_max,
+                weights: (0..NAMES)
+                    .zip(weights)
+                    .filter_map(|(flow, weight)| Some((Flow(flow), weight?)))
+                    .collect(),
+                sparse_first,
+            };
+            legal(fair)
         },
     )
+}
+
+/// Lines by hash have no weights, and all of them have room.
+pub(crate) fn legal(mut fair: FairOptions) -> FairOptions {
+    if let Index::Hashed(lines) = fair.index {
+        fair.weights.clear();
+        fair.flows_max = fair.flows_max.max(lines);
+    }
+    fair
 }

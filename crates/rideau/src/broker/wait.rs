@@ -75,9 +75,10 @@ where
     O: Send + 'static,
 {
     let signals = &driver.shell().0;
-    if let Err(refusal) = signals.admit(R::SIDE) {
-        return Coming::Answered(Err(Refused { refusal, value }));
-    }
+    let _admitted = match signals.admit(R::SIDE) {
+        Ok(admitted) => admitted,
+        Err(refusal) => return Coming::Answered(Err(Refused { refusal, value })),
+    };
     driver.step(|step| {
         let terms = terms.since(step.sent, wait);
         let reply = Reply { value, cell: None };
@@ -123,7 +124,8 @@ where
     pub(super) fn ticket(&self) -> Option<Ticket> {
         match &self.state {
             State::Waiting(place) => Some(place.ticket),
-            State::Fresh { .. } | State::Answered(_) | State::Over => None,
+            State::Answered(answer) => answer.as_ref().as_ref().ok().map(|met| met.ticket),
+            State::Fresh { .. } | State::Over => None,
         }
     }
 

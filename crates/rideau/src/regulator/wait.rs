@@ -174,9 +174,10 @@ pub(super) fn try_ask(driver: &Arc<RegulatorDriver>) -> Answer {
 
 /// Come to the regulator: be answered at once, or take a place.
 fn come(driver: &Arc<RegulatorDriver>, terms: &Terms, wait: bool) -> State {
-    if let Err(refusal) = driver.shell().admit(Side::Ask) {
-        return State::Answered(Err(refusal));
-    }
+    let _admitted = match driver.shell().admit(Side::Ask) {
+        Ok(admitted) => admitted,
+        Err(refusal) => return State::Answered(Err(refusal)),
+    };
     let door = driver.shell().door();
     let (ticket, came) = driver.step(|step| {
         let terms = terms.since(step.sent, wait);

@@ -226,11 +226,14 @@ fn fair() -> impl Strategy<Value = FairOptions> + Clone + 'static {
     ];
     let flows_max = prop_oneof![1 => 1..FLOWS, 2 => FLOWS..10];
     (index, flows_max, 1_u32..4, prop::bool::ANY).prop_map(
-        |(index, flows_max, weight, sparse_first)| FairOptions {
-            index,
-            flows_max: NonZeroU32::new(flows_max).unwrap(),
-            weights: vec![(Flow(0), NonZeroU32::new(weight).unwrap())],
-            sparse_first,
+        |(index, flows_max, weight, sparse_first)| {
+            let fair = FairOptions {
+                index,
+                flows_max: NonZeroU32::new(flows_max).unwrap(),
+                weights: vec![(Flow(0), NonZeroU32::new(weight).unwrap())],
+                sparse_first,
+            };
+            crate::hall::legal(fair)
         },
     )
 }
