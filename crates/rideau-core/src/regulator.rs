@@ -18,7 +18,7 @@ use crate::refusal::{Reason, Refusal};
 use crate::settings::OptionError;
 use crate::time::{Instant, Lead};
 use crate::valve::{self, Valve};
-use crate::waiting::Waiting;
+use crate::waiting::{End, Waiting};
 
 pub use self::effect::Effect;
 pub use self::lease::{Ended, Leases, Release, Renewal};
@@ -470,7 +470,7 @@ impl<R: Reply> Regulator<R> {
     fn drain(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         while self.valve.is_open(self.told) {
             let granted = self.waiting.grant(self.told, now);
-            self.tell_ended(effects);
+            self.tell_ended(now, effects);
             let Some((ticket, sent, reply)) = granted else {
                 self.state = State::Open;
                 return;
@@ -479,13 +479,33 @@ impl<R: Reply> Regulator<R> {
         }
     }
 
-    fn tell_ended(&mut self, effects: &mut Vec<Effect<R>>) {
-        effects.extend(self.waiting.ended().map(Effect::from));
+    /// Say who was let go. A valve that opens by time alone knows better than
+    /// the queue when to ask again.
+    fn tell_ended(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
+        let opens = self.valve.deadline().filter(|opens| *opens > now);
+        let told = self.waiting.ended().map(|end| match end {
+            End::Shed {
+                ticket,
+                reply,
+                mut refusal,
+            } => {
+                if let Some(opens) = opens {
+                    refusal.retry_after = opens.since(now);
+                }
+                Effect::Shed {
+                    ticket,
+                    reply,
+                    refusal,
+                }
+            }
+            End::Gone(reply) => Effect::Forget(reply),
+        });
+        effects.extend(told);
     }
 
     /// What follows every input, which was sent at `sent`.
     fn finish(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<R>>) {
-        self.tell_ended(effects);
+        self.tell_ended(now, effects);
         if self.panel.count(sent, now) {
             self.read(sent, now.since(sent), now, effects);
         }
@@ -556,7 +576,7 @@ impl<R: Reply> Machine for Regulator<R> {
     fn advance(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         self.tell_time(now);
         self.settle(now, now, effects);
-        self.tell_ended(effects);
+        self.tell_ended(now, effects);
         if !self.panel.is_empty() {
             self.read(now, self.panel.unread_delay(), now, effects);
         }

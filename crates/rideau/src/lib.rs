@@ -1,6 +1,20 @@
 //! Hands out scarce things fairly and fast, and takes them back when the
 //! holder dies.
 //!
+//! A [`Broker`] introduces those who ask to those who offer themselves; its
+//! queues keep waits short and say no early, with a reason:
+//!
+//! ```
+//! use rideau::{Broker, BrokerOptions, Terms};
+//!
+//! let broker: Broker<&str, u32> = Broker::new(BrokerOptions::default())?;
+//! let worker = broker.begin_offer(7, Terms::default());
+//! let met = broker.try_ask("anna")?;
+//! assert_eq!(met.value, 7);
+//! assert_eq!(worker.wait()?.value, "anna");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # A pool that sizes itself
 //!
 //! A [`Broker`] introduces clients to workers, and a [`Regulator`] says how many

@@ -204,6 +204,24 @@ async fn closing_answers_everybody() {
     );
 }
 
+#[tokio::test]
+async fn the_last_handle_closes_the_broker_and_whoever_waits_is_told() {
+    let broker = broker(never());
+    let asking = broker.begin_ask("anna", Terms::default());
+    let clone = broker.clone();
+    drop(broker);
+    assert_eq!(clone.len(Side::Ask), 1);
+    drop(clone);
+    assert_eq!(asking.await.unwrap_err().refusal.reason, Reason::Closed);
+}
+
+#[test]
+fn a_thread_can_wait_for_a_ticket_it_holds() {
+    let broker = broker(timeout(2 * MS));
+    let asking = broker.begin_ask("anna", Terms::default());
+    assert_eq!(asking.wait().unwrap_err().refusal.reason, Reason::Timeout);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_change_keeps_everybody_and_wakes_the_timer() {
     let broker = broker(never());

@@ -234,6 +234,14 @@ async fn renewals_stop_when_there_are_leases_enough() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_is_refused_by_a_rate_is_told_when_its_next_slot_is_free() {
+    let regulator = regulator("kind=rate limit=1 interval=100ms");
+    tokio::time::sleep(30 * MS).await;
+    let refusal = regulator.try_ask().unwrap_err();
+    assert_eq!(refusal.retry_after, 70 * MS);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rate_opens_by_time_alone() {
     let regulator = regulator("kind=rate limit=2 interval=100ms");
     let asks = [0; 3].map(|_| regulator.begin_ask(Terms::default()));

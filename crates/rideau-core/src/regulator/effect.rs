@@ -6,7 +6,6 @@ use crate::ids::Ticket;
 use crate::meter;
 use crate::refusal::Refusal;
 use crate::time::Lead;
-use crate::waiting::End;
 
 /// What a regulator wants done.
 #[derive(Clone, PartialEq, Debug)]
@@ -40,22 +39,5 @@ pub enum Effect<R> {
 impl<R> From<meter::Effect> for Effect<R> {
     fn from(said: meter::Effect) -> Self {
         Self::Meter(said)
-    }
-}
-
-impl<R> From<End<R>> for Effect<R> {
-    fn from(end: End<R>) -> Self {
-        match end {
-            End::Gone(reply) => Self::Forget(reply),
-            End::Shed {
-                ticket,
-                reply,
-                refusal,
-            } => Self::Shed {
-                ticket,
-                reply,
-                refusal,
-            },
-        }
     }
 }
