@@ -88,6 +88,7 @@ mod lease;
 mod peer;
 mod regulator;
 mod signals;
+mod streak;
 mod sync;
 mod terms;
 mod thread;

@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::ops::Deref;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -12,6 +12,7 @@ use super::role::{Came, Reply, Role, Told};
 use super::{Answer, Asking, BrokerDriver, Offering, Refused};
 use crate::cell::{Bond, Cell, Ended, Seat};
 use crate::peer::Peer;
+use crate::streak;
 use crate::terms::Terms;
 
 /// Somebody in one role waits, or will.
@@ -149,6 +150,7 @@ where
         match place.cell.poll(context) {
             Poll::Ready(told) => Poll::Ready(receive(told, place)),
             Poll::Pending => {
+                streak::end();
                 self.state = State::Waiting(place);
                 Poll::Pending
             }
@@ -184,13 +186,7 @@ where
             Coming::Waiting(place) => return this.wait_in(place, context),
             Coming::Answered(answer) => answer,
         };
-        // Let other tasks run now and then, for whoever always finds a peer
-        // would never yield. The answer is made by then, so that no scheduler's
-        // budget looks like a refusal.
-        if pin!(tokio::task::consume_budget())
-            .poll(context)
-            .is_pending()
-        {
+        if streak::is_enough(context) {
             this.state = State::Answered(Box::new(answer));
             return Poll::Pending;
         }

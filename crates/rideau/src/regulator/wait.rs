@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 use std::mem;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use super::{Answer, Effect, Leasing, RegulatorDriver};
 use crate::after::After;
 use crate::cell::Cell;
 use crate::lease::Lease;
+use crate::streak;
 use crate::terms::Terms;
 
 /// Where one waits, if it does: one who just came has no cell yet and takes
@@ -89,13 +90,7 @@ impl<D: Borrow<Arc<RegulatorDriver>>> Future for Wait<D> {
         let this = &mut *self;
         if let State::Fresh(terms) = &this.state {
             this.state = come(this.driver.borrow(), terms, true);
-            // Let other tasks run now and then, for whoever always finds the
-            // valve open would never yield. The answer is kept meanwhile.
-            if matches!(this.state, State::Answered(_))
-                && pin!(tokio::task::consume_budget())
-                    .poll(context)
-                    .is_pending()
-            {
+            if matches!(this.state, State::Answered(_)) && streak::is_enough(context) {
                 return Poll::Pending;
             }
         }
