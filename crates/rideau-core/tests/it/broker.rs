@@ -317,6 +317,24 @@ fn options_that_nobody_knows_are_refused() {
     );
 }
 
+/// Time alone does not end the countdown to an alarm, inputs that were not
+/// delayed do.
+#[test]
+fn an_alarm_is_raised_while_inputs_wait_long_for_the_broker() {
+    check(
+        "asks kind=never; offers kind=never; meter kind=overload target=10ms interval=50ms",
+        "
+        100 ask a@80     | next 200
+        200 wait         | next 250
+        240 ask b@220    | next 250
+        250 wait -> overload raised
+        260 ask c
+        360 wait         | next 410
+        410 wait -> overload cleared
+        ",
+    );
+}
+
 /// D14: upstream accepted it and died of the first request.
 #[test]
 fn a_hash_of_a_hash_is_refused_before_it_can_do_harm() {
@@ -542,6 +560,10 @@ impl Room {
             Effect::Meter(meter::Effect::Better { ask, offer }) => {
                 let (ask, offer) = (span(ask.as_nanos()), span(offer.as_nanos()));
                 vec![format!("better {ask} {offer}")]
+            }
+            Effect::Meter(meter::Effect::Alarm { alarm, set }) => {
+                let what = if set { "raised" } else { "cleared" };
+                vec![format!("{alarm} {what}")]
             }
             Effect::Meter(said) => vec![format!("{said:?}")],
         }
