@@ -252,7 +252,8 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         self.finish(now, now, effects);
     }
 
-    /// Change everything at once; all who wait keep their places.
+    /// Change everything at once; all who wait keep their places, but those for
+    /// whom a lower `max` leaves no room.
     ///
     /// # Errors
     ///

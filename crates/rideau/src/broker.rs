@@ -260,7 +260,8 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
         self.driver.look(|machine, _| machine.options())
     }
 
-    /// Change everything at once; all who wait keep their places.
+    /// Change everything at once; all who wait keep their places, but those for
+    /// whom a lower `max` leaves no room.
     ///
     /// # Errors
     ///

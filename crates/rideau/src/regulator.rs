@@ -41,8 +41,7 @@ type Effect = core::Effect<Reply>;
 type Answer = Result<Lease, Refusal>;
 
 impl Regulator {
-    /// Open a regulator. Within a tokio runtime its timer is a task there,
-    /// otherwise a thread.
+    /// Open a regulator. It can be made and used with or without a runtime.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ fn codel_sheds_serves_and_wakes_as_the_reference_does() {
 }
 
 proptest! {
-    #![proptest_config(hall::cases(3000))]
+    #![proptest_config(crate::cases(3000))]
 
     #[test]
     fn nobody_below_the_target_is_shed_by_codel(

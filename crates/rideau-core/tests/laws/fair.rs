@@ -10,7 +10,7 @@ use crate::hall::{self, Guest, Hall, Input, Outcome, Pause};
 use crate::plain::{Plain, Waiting};
 
 proptest! {
-    #![proptest_config(hall::cases(4000))]
+    #![proptest_config(crate::cases(4000))]
 
     #[test]
     fn flows_take_turns_as_in_a_plain_rotation(

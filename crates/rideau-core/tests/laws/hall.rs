@@ -7,7 +7,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof};
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::{collection, option};
 use rideau_core::queue::{FairOptions, Index, Options, Order, Overflow, Queue, Shedding, Terms};
 use rideau_core::{Flow, Instant, Ledger, Reason, Tag, Ticket};
@@ -191,14 +191,6 @@ impl Hall {
             outcome.shed.push((id, gone.reason));
         }
         outcome
-    }
-}
-
-/// So many cases, none of them kept in files: a bug becomes a test by name.
-pub(crate) fn cases(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        failure_persistence: None,
-        ..ProptestConfig::with_cases(cases)
     }
 }
 

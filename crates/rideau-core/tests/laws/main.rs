@@ -15,10 +15,12 @@ mod valves;
 
 use proptest::test_runner::Config;
 
-/// So many cases, of which a failing one is printed and not kept in a file.
+/// So many cases, and eight times as many in a soak. One that fails is printed
+/// and not kept in a file.
 fn cases(cases: u32) -> Config {
+    let soak = std::env::var_os("RIDEAU_SOAK").map_or(1, |_| 8);
     Config {
         failure_persistence: None,
-        ..Config::with_cases(cases)
+        ..Config::with_cases(cases * soak)
     }
 }

@@ -15,7 +15,7 @@ use crate::hall::{self, Guest, Hall, Input, NAMES, Outcome, Pause};
 use crate::plain::Plain;
 
 proptest! {
-    #![proptest_config(hall::cases(4000))]
+    #![proptest_config(crate::cases(4000))]
 
     #[test]
     fn every_queue_obeys_the_laws(

@@ -12,15 +12,8 @@ use rideau_core::{Instant, Lead};
 use self::inputs::{Input, Pause, Step};
 use self::model::Model;
 
-fn config() -> ProptestConfig {
-    ProptestConfig {
-        failure_persistence: None,
-        ..ProptestConfig::with_cases(2_500)
-    }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(crate::cases(2_500))]
 
     #[test]
     fn every_valve_obeys_the_laws(
