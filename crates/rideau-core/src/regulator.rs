@@ -576,6 +576,10 @@ impl<R: Reply> Machine for Regulator<R> {
     fn advance(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         self.tell_time(now);
         self.settle(now, now, effects);
+        // Whoever was granted a lease may have hidden one with an older stamp.
+        if self.state != State::Open {
+            self.waiting.advance(now);
+        }
         self.tell_ended(now, effects);
         if !self.panel.is_empty() {
             self.read(now, self.panel.unread_delay(), now, effects);

@@ -203,6 +203,9 @@ impl Model {
     pub(crate) fn advance(&mut self, now: Instant) {
         self.told = self.told.max(now);
         self.settle(now);
+        if !self.open {
+            self.expire(now);
+        }
     }
 
     pub(crate) fn reconfigure(&mut self, options: &Options, now: Instant) {
