@@ -87,6 +87,8 @@ mod driver;
 mod lease;
 mod peer;
 mod regulator;
+#[allow(dead_code, unused_imports, reason = "the pool comes next")]
+mod shelf;
 mod signals;
 mod streak;
 mod sync;
