@@ -86,7 +86,10 @@ mod door;
 mod driver;
 mod lease;
 mod peer;
+mod pool;
 mod regulator;
+#[allow(dead_code, unused_imports, reason = "the pool comes next")]
+mod shelf;
 mod signals;
 mod streak;
 mod sync;
@@ -98,6 +101,7 @@ pub use broker::{Asking, Broker, Now, Offering, Refused};
 pub use cell::Ended;
 pub use lease::{Lease, Stopped};
 pub use peer::{Match, Peer};
+pub use pool::{About, Manager, MemberId, Retired};
 pub use regulator::{Leasing, Regulator};
 pub use rideau_core::balancer::Method as BalancerMethod;
 pub use rideau_core::broker::{Options as BrokerOptions, Stats as BrokerStats, Tally};

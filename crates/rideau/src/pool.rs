@@ -1,0 +1,5 @@
+//! Lends members, and starts and stops them as needed.
+
+mod manager;
+
+pub use manager::{About, Manager, MemberId, Retired};

@@ -1,0 +1,216 @@
+//! What a pool must be told of its members: how to start, check and stop one.
+//!
+//! When each of these happens is the pool's to say. A manager knows one kind of
+//! member and nothing of who waits, who holds or how many there are.
+
+use std::error::Error;
+use std::fmt;
+use std::future::{pending, ready};
+use std::time::Duration;
+
+/// How to start, check and stop the members of a pool.
+///
+/// Only [`start`](Self::start) has to be written; what is left out is the
+/// mildest thing that is right for every member.
+///
+/// ```
+/// use rideau::Manager;
+/// use std::io;
+///
+/// /// Lends buffers.
+/// struct Buffers;
+///
+/// impl Manager for Buffers {
+///     type Member = Vec<u8>;
+///     type Error = io::Error;
+///
+///     async fn start(&self) -> io::Result<Vec<u8>> {
+///         Ok(Vec::with_capacity(4096))
+///     }
+/// }
+/// ```
+pub trait Manager: Send + Sync + 'static {
+    /// What the pool lends.
+    type Member: Send + 'static;
+    /// Why a member could not be started or is no good any more.
+    type Error: Into<Box<dyn Error + Send + Sync>> + Send + 'static;
+
+    /// Start a member.
+    ///
+    /// The future is dropped when the start takes too long, so what it has
+    /// begun by then must end with it.
+    fn start(&self) -> impl Future<Output = Result<Self::Member, Self::Error>> + Send;
+
+    /// Is an idle member still good?
+    ///
+    /// Runs outside every lock, before a member is handed out that was idle for
+    /// long, and never while somebody holds it. Every member is good unless
+    /// this says otherwise.
+    fn check(
+        &self,
+        member: &mut Self::Member,
+        about: &About,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        let _ = (member, about);
+        ready(Ok(()))
+    }
+
+    /// Is a member known to be broken, without asking anybody?
+    ///
+    /// Called before each hand-out and at each release, so it must be quick.
+    fn is_broken(&self, member: &mut Self::Member) -> bool {
+        let _ = member;
+        false
+    }
+
+    /// Stop a member: drop it, unless there is more to do.
+    fn stop(&self, member: Self::Member, why: Retired) -> impl Future<Output = ()> + Send {
+        let _ = why;
+        drop(member);
+        ready(())
+    }
+
+    /// Resolves when a member is lost: its socket closed, its task ended.
+    ///
+    /// Called once, after the start. Never, unless this says otherwise.
+    fn lost(&self, member: &Self::Member) -> impl Future<Output = ()> + Send + 'static {
+        let _ = member;
+        pending()
+    }
+
+    /// How to end a member's work while somebody holds it, such as by shutting
+    /// its socket down.
+    ///
+    /// Called once, after the start. The member is stopped afterwards, so it
+    /// need not be of any more use.
+    fn abort(&self, member: &Self::Member) -> Option<Box<dyn FnOnce() + Send>> {
+        let _ = member;
+        None
+    }
+}
+
+/// One member from its start to its end. No other member of the same pool has
+/// the same id, not even later.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct MemberId(pub u64);
+
+impl fmt::Display for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What is known of a member.
+///
+/// The default stands for a member that has only just been started, so that a
+/// manager can be tried without a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct About {
+    /// Which one it is.
+    pub id: MemberId,
+    /// How long ago it was started.
+    pub age: Duration,
+    /// How long it has been idle.
+    pub idle: Duration,
+    /// How often it has been lent.
+    pub uses: u64,
+    /// How many rolling replacements the pool had begun when it was started.
+    pub generation: u64,
+}
+
+/// Why a member is stopped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Retired {
+    /// It was idle for too long.
+    Idle,
+    /// It came to the end of its life.
+    Aged,
+    /// It was lent as often as a member may be.
+    Used,
+    /// Its check failed, or its holder gave it back as failed.
+    Failed,
+    /// It was known to be broken.
+    Broken,
+    /// It was lost.
+    Lost,
+    /// A newer one takes its place.
+    Replaced,
+    /// There are more than there should be.
+    Surplus,
+    /// The pool closes.
+    Closed,
+}
+
+impl Retired {
+    /// One lower-case word, for protocols and labels.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Aged => "aged",
+            Self::Used => "used",
+            Self::Failed => "failed",
+            Self::Broken => "broken",
+            Self::Lost => "lost",
+            Self::Replaced => "replaced",
+            Self::Surplus => "surplus",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+impl fmt::Display for Retired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "it was idle for too long",
+            Self::Aged => "it came to the end of its life",
+            Self::Used => "it was lent as often as a member may be",
+            Self::Failed => "it failed",
+            Self::Broken => "it was known to be broken",
+            Self::Lost => "it was lost",
+            Self::Replaced => "a newer one takes its place",
+            Self::Surplus => "there are more than there should be",
+            Self::Closed => "the pool closes",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{About, Manager, Retired};
+    use std::convert::Infallible;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    struct Numbers;
+
+    impl Manager for Numbers {
+        type Member = u32;
+        type Error = Infallible;
+
+        async fn start(&self) -> Result<u32, Infallible> {
+            Ok(7)
+        }
+    }
+
+    fn poll<F: Future>(future: F) -> Poll<F::Output> {
+        pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_manager_that_only_starts_members_finds_no_fault_with_them() {
+        let Poll::Ready(Ok(mut member)) = poll(Numbers.start()) else {
+            panic!("a number starts at once");
+        };
+        assert!(poll(Numbers.check(&mut member, &About::default())).is_ready());
+        assert!(!Numbers.is_broken(&mut member));
+        assert!(Numbers.abort(&member).is_none());
+
+        // What waits for the loss must not keep the member from being used.
+        let lost = Numbers.lost(&member);
+        member += 1;
+        assert!(poll(Numbers.stop(member, Retired::Closed)).is_ready());
+        assert!(poll(lost).is_pending());
+    }
+}
