@@ -317,3 +317,8 @@ fn thread_number() -> usize {
 fn thread_number() -> usize {
     0
 }
+
+#[cfg(all(test, rideau_loom))]
+mod models;
+#[cfg(all(test, not(rideau_loom)))]
+mod tests;
