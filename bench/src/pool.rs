@@ -9,6 +9,7 @@ mod deadpool;
 mod goals;
 mod mobc;
 mod mutex_vec;
+mod ours;
 mod r2d2;
 mod semaphore;
 mod table;
@@ -54,6 +55,7 @@ struct Maker;
 /// All subjects; a further one is a `mod` above and a line here. Ours waits in
 /// `pool/ours.rs` for the pool: it goes first, as the table's ratios refer to it.
 const CONTESTANTS: &[Contestant] = &[
+    Contestant::of::<ours::Ours>(),
     Contestant::of::<deadpool::Deadpool>(),
     Contestant::of::<bb8::Bb8>(),
     Contestant::of::<mobc::Mobc>(),
@@ -250,6 +252,7 @@ mod tests {
 
     #[test]
     fn who_comes_ninth_waits_for_a_return() {
+        check_ninth::<ours::Ours>();
         check_ninth::<deadpool::Deadpool>();
         check_ninth::<bb8::Bb8>();
         check_ninth::<mobc::Mobc>();

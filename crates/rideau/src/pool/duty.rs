@@ -24,12 +24,7 @@ pub(super) struct Duty<M: Manager> {
 }
 
 impl<M: Manager> Duty<M> {
-    pub(super) fn new(
-        driver: Weak<PoolDriver<M>>,
-        slot: u32,
-        id: MemberId,
-        starts: bool,
-    ) -> Self {
+    pub(super) fn new(driver: Weak<PoolDriver<M>>, slot: u32, id: MemberId, starts: bool) -> Self {
         Self {
             driver,
             slot,

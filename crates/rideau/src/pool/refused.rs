@@ -67,7 +67,11 @@ impl Error for NotTaken {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let note = self.note.as_deref().unwrap_or("somebody");
-        write!(f, "{note} has held member {} for {:.1?}", self.id, self.held)
+        write!(
+            f,
+            "{note} has held member {} for {:.1?}",
+            self.id, self.held
+        )
     }
 }
 
