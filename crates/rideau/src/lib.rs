@@ -100,7 +100,7 @@ pub use broker::{Asking, Broker, Now, Offering, Refused};
 pub use cell::Ended;
 pub use lease::{Lease, Stopped};
 pub use peer::{Match, Peer};
-pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take};
+pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take, WhyNot};
 pub use regulator::{Leasing, Regulator};
 pub use rideau_core::balancer::Method as BalancerMethod;
 pub use rideau_core::broker::{Options as BrokerOptions, Stats as BrokerStats, Tally};

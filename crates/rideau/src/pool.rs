@@ -34,7 +34,7 @@ use tasks::Tasks;
 
 pub use held::Held;
 pub use manager::{About, Manager};
-pub use refused::{Holder, NotTaken, StartError};
+pub use refused::{Holder, NotTaken, StartError, WhyNot};
 pub use take::Take;
 
 /// A pool of members that are lent to one holder at a time.

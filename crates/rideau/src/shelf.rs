@@ -130,6 +130,12 @@ impl Shelf {
         self.shards[0].word.load(Ordering::Relaxed) & CLOSED != 0
     }
 
+    /// The own shard is closed, as far as can be seen: a put is not worth trying.
+    #[inline]
+    pub(crate) fn is_closed_here(&self) -> bool {
+        self.shards[self.own()].word.load(Ordering::Relaxed) & CLOSED != 0
+    }
+
     /// How often something was taken, other than by a close. Only under the
     /// pool's lock.
     pub(crate) fn takes(&self) -> u64 {

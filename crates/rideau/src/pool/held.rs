@@ -29,17 +29,11 @@ pub struct Held<'a, M: Manager> {
     driver: Keep<'a, M>,
     /// There until the end.
     member: Option<Box<M::Member>>,
-    slot: u32,
-    /// The cell in which this was waited for, to be freed.
-    cell: u32,
+    origin: Origin,
     /// What becomes of the member if nothing else is said.
     fate: Fate,
     /// The thread panicked before: that says nothing of this member.
     panicking: bool,
-    /// Its time is measured though nobody had to ask for it.
-    measured: bool,
-    waited: Duration,
-    lead: Lead,
 }
 
 /// A pool, borrowed or owned.
@@ -72,27 +66,27 @@ impl<M: Manager> Keep<'_, M> {
 }
 
 /// How a member came into somebody's hands.
+#[derive(Clone, Copy)]
 pub(super) struct Origin {
     pub(super) slot: u32,
+    /// The cell in which it was waited for, to be freed.
     pub(super) cell: u32,
-    pub(super) measured: bool,
-    pub(super) waited: Duration,
+    /// In nanoseconds.
+    pub(super) waited: u64,
     pub(super) lead: Lead,
+    /// Its time is measured though nobody had to ask for it.
+    pub(super) measured: bool,
 }
 
 impl<'a, M: Manager> Held<'a, M> {
     #[inline]
-    pub(super) fn new(driver: Keep<'a, M>, member: Box<M::Member>, origin: &Origin) -> Self {
+    pub(super) fn new(driver: Keep<'a, M>, member: Box<M::Member>, origin: Origin) -> Self {
         Self {
             driver,
             member: Some(member),
-            slot: origin.slot,
-            cell: origin.cell,
+            origin,
             fate: Fate::Reuse,
             panicking: thread::panicking(),
-            measured: origin.measured,
-            waited: origin.waited,
-            lead: origin.lead,
         }
     }
 
@@ -111,7 +105,7 @@ impl<'a, M: Manager> Held<'a, M> {
     pub fn detach(mut held: Self) -> M::Member {
         let member = held.member.take().expect("a member is there until the end");
         held.place().rest(held.driver.clock().recent());
-        let (slot, cell) = (held.slot, held.cell);
+        let Origin { slot, cell, .. } = held.origin;
         held.driver.step(|step| {
             step.machine.free(cell);
             let pool = &mut step.machine.pool;
@@ -123,19 +117,19 @@ impl<'a, M: Manager> Held<'a, M> {
     /// What is known of the member.
     pub fn about(held: &Self) -> About {
         let now = held.driver.clock().now();
-        let idle = held.lead.reversed().waited();
+        let idle = held.origin.lead.reversed().waited();
         held.place().about(idle, now)
     }
 
     /// How long the take took.
     pub fn waited(held: &Self) -> Duration {
-        held.waited
+        Duration::from_nanos(held.origin.waited)
     }
 
     /// How much earlier the taker came than the member: negative if the member
     /// had been idle for so long.
     pub fn lead(held: &Self) -> Lead {
-        held.lead
+        held.origin.lead
     }
 
     /// Say who holds the member, for all who wonder.
@@ -180,7 +174,7 @@ impl<'a, M: Manager> Held<'a, M> {
     }
 
     fn place(&self) -> &Slot<M::Member> {
-        self.driver.shell().slot(self.slot)
+        self.driver.shell().slot(self.origin.slot)
     }
 
     /// How the use of the member went.
@@ -200,7 +194,7 @@ impl<'a, M: Manager> Held<'a, M> {
     /// Ask the machine what becomes of the member.
     #[cold]
     fn end_slowly(&mut self, used: Use) {
-        let (slot, cell) = (self.slot, self.cell);
+        let Origin { slot, cell, .. } = self.origin;
         let place = self.place();
         let uses = place.uses();
         let since = place.held_since();
@@ -223,27 +217,27 @@ impl<M: Manager> Drop for Held<'_, M> {
             return;
         };
         let stock = self.driver.shell();
-        let place = stock.slot(self.slot);
+        let Origin { slot, cell, .. } = self.origin;
+        let place = stock.slot(slot);
         let used = self.judge(stock, &mut member);
         place.member.put(member);
-        let is_plain = used == Use::Fine && self.cell == NO_CELL && !place.is_sided();
-        if is_plain && !stock.shelf.is_closed() {
-            let now = self.driver.clock().recent();
-            if now < place.until() && !stock.rules.is_used_up(place.uses()) {
-                if self.measured {
-                    measure(stock, place, self.driver.clock().now());
-                }
-                let held = place.held_since();
-                place.rest(now);
-                if stock.shelf.put(&stock.slots, self.slot) {
-                    return;
-                }
-                if let Some(since) = held {
-                    place.hold_again(since);
-                }
-            }
+        let is_plain = used == Use::Fine && cell == NO_CELL && !place.is_sided();
+        if !is_plain || stock.shelf.is_closed_here() {
+            return self.end_slowly(used);
         }
-        self.end_slowly(used);
+        let now = self.driver.clock().recent();
+        if place.until() <= now || stock.rules.is_used_up(place.uses()) {
+            return self.end_slowly(used);
+        }
+        if self.origin.measured {
+            measure(stock, place, self.driver.clock().now());
+        }
+        let since = place.since();
+        place.rest(now);
+        if !stock.shelf.put(&stock.slots, slot) {
+            place.hold_again(since);
+            self.end_slowly(used);
+        }
     }
 }
 

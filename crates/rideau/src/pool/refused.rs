@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::ops::Deref;
 use std::time::Duration;
 
 use rideau_core::pool::MemberId;
@@ -9,10 +10,16 @@ use rideau_core::{OptionError, Refusal};
 
 use super::stock::Fault;
 
-/// No member, and why.
+/// No member, and why. Its parts are those of [`WhyNot`].
+///
+/// In a box, for it is large, and most takes are not refused.
+#[derive(Clone, Debug)]
+pub struct NotTaken(Box<WhyNot>);
+
+/// Why there was no member.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct NotTaken {
+pub struct WhyNot {
     /// The reason, after how long, how many wait, and when to come back.
     pub refusal: Refusal,
     /// Why members cannot be started, if they cannot.
@@ -42,6 +49,28 @@ pub enum StartError {
     Option(OptionError),
     /// The first members could not be started.
     Start(Fault),
+}
+
+impl NotTaken {
+    pub(crate) fn new(
+        refusal: Refusal,
+        start_error: Option<Fault>,
+        longest: Option<Holder>,
+    ) -> Self {
+        Self(Box::new(WhyNot {
+            refusal,
+            start_error,
+            longest,
+        }))
+    }
+}
+
+impl Deref for NotTaken {
+    type Target = WhyNot;
+
+    fn deref(&self) -> &WhyNot {
+        &self.0
+    }
 }
 
 impl fmt::Display for NotTaken {

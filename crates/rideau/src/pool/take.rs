@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rideau_core::pool::{Came, Grant, Retired, Use};
-use rideau_core::{Instant, Reason, Refusal, Ticket};
+use rideau_core::{Instant, Lead, Reason, Refusal, Ticket};
 use tokio::task::coop;
 
 use super::held::{Held, Keep, Origin, is_broken};
@@ -23,17 +23,17 @@ pub struct Take<'a, M: Manager> {
     terms: Terms,
     /// When it first asked.
     sent: Option<Instant>,
-    state: State<'a, M>,
+    state: State<M>,
 }
 
-enum State<'a, M: Manager> {
+enum State<M: Manager> {
     Fresh,
     Waiting {
         ticket: Ticket,
         cell: u32,
     },
     /// It has its member, but others should run first.
-    Yielding(Held<'a, M>),
+    Yielding(Found<M>),
     Over,
 }
 
@@ -55,7 +55,7 @@ impl<'a, M: Manager> Take<'a, M> {
     pub(super) fn at_once(mut self) -> Result<Held<'a, M>, NotTaken> {
         loop {
             let unfit = match take_from_shelf(&self.driver) {
-                Shelved::Taken(held) => return Ok(held),
+                Shelved::Taken(found) => return Ok(found.into_held(self.driver.again())),
                 Shelved::Unfit(slot) => Some(slot),
                 Shelved::None => None,
             };
@@ -115,11 +115,19 @@ impl<'a, M: Manager> Take<'a, M> {
         let origin = Origin {
             slot: grant.slot,
             cell,
-            measured: false,
-            waited: grant.waited,
+            waited: grant.waited.as_nanos() as u64,
             lead: grant.lead,
+            measured: false,
         };
-        Some(Held::new(self.driver.again(), member, &origin))
+        Some(Held::new(self.driver.again(), member, origin))
+    }
+
+    /// What was found before others were let run.
+    fn found(&mut self) -> Found<M> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Yielding(found) => found,
+            _ => unreachable!("only who yields has found something"),
+        }
     }
 
     /// Find the answer, or be woken when it is there.
@@ -150,7 +158,11 @@ impl<'a, M: Manager> Take<'a, M> {
         mut unfit: Option<u32>,
         context: &Context<'_>,
     ) -> Poll<Result<Held<'a, M>, NotTaken>> {
+        if let State::Yielding(_) = self.state {
+            return Poll::Ready(Ok(self.found().into_held(self.driver.again())));
+        }
         loop {
+            assert!(!matches!(self.state, State::Over), "nobody polls after the answer");
             let (answer, cell) = if let State::Waiting { cell, .. } = self.state {
                 match self.poll_answer(context) {
                     Poll::Ready(answer) => (answer, cell),
@@ -191,26 +203,24 @@ impl<'a, M: Manager> Future for Take<'a, M> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let mut unfit = None;
-        match std::mem::replace(&mut this.state, State::Over) {
+        let unfit = match this.state {
             State::Fresh => match take_from_shelf(&this.driver) {
-                Shelved::Taken(held) => {
+                Shelved::Taken(found) => {
                     // The member is ours by now: a scheduler's budget is no
                     // refusal, it only lets others run first.
                     let Poll::Ready(proceed) = coop::poll_proceed(context) else {
-                        this.state = State::Yielding(held);
+                        this.state = State::Yielding(found);
                         return Poll::Pending;
                     };
                     proceed.made_progress();
-                    return Poll::Ready(Ok(held));
+                    this.state = State::Over;
+                    return Poll::Ready(Ok(found.into_held(this.driver.again())));
                 }
-                Shelved::Unfit(slot) => unfit = Some(slot),
-                Shelved::None => (),
+                Shelved::Unfit(slot) => Some(slot),
+                Shelved::None => None,
             },
-            State::Yielding(held) => return Poll::Ready(Ok(held)),
-            waiting @ State::Waiting { .. } => this.state = waiting,
-            State::Over => panic!("nobody polls after the answer"),
-        }
+            _ => None,
+        };
         this.poll_slowly(unfit, context)
     }
 }
@@ -219,10 +229,20 @@ impl<'a, M: Manager> Future for Take<'a, M> {
 impl<M: Manager> Unpin for Take<'_, M> {}
 
 impl<M: Manager> Drop for Take<'_, M> {
+    #[inline]
     fn drop(&mut self) {
-        let State::Waiting { ticket, cell } = self.state else {
-            return;
-        };
+        match self.state {
+            State::Fresh | State::Over => (),
+            State::Waiting { ticket, cell } => self.leave(ticket, cell),
+            State::Yielding(_) => drop(self.found().into_held(self.driver.again())),
+        }
+    }
+}
+
+impl<M: Manager> Take<'_, M> {
+    /// Give the place in line up, or the member if it was granted just then.
+    #[cold]
+    fn leave(&self, ticket: Ticket, cell: u32) {
         let stock = self.driver.shell();
         let gone = self.driver.step(|step| {
             let pool = &mut step.machine.pool;
@@ -249,24 +269,47 @@ impl<M: Manager> std::fmt::Debug for Take<'_, M> {
 }
 
 /// What the shelf has.
-enum Shelved<'a, M: Manager> {
-    Taken(Held<'a, M>),
+enum Shelved<M: Manager> {
+    Taken(Found<M>),
     /// A member that nobody else can take now, but that has to be looked at.
     Unfit(u32),
     None,
 }
 
+/// A member from the shelf.
+struct Found<M: Manager> {
+    member: Box<M::Member>,
+    slot: u32,
+    measured: bool,
+    lead: Lead,
+}
+
+impl<M: Manager> Found<M> {
+    #[inline]
+    fn into_held(self, driver: Keep<'_, M>) -> Held<'_, M> {
+        let origin = Origin {
+            slot: self.slot,
+            cell: NO_CELL,
+            waited: 0,
+            lead: self.lead,
+            measured: self.measured,
+        };
+        Held::new(driver, self.member, origin)
+    }
+}
+
 /// Take an idle member without asking the machine.
 #[inline]
-fn take_from_shelf<'a, M: Manager>(driver: &Keep<'a, M>) -> Shelved<'a, M> {
+fn take_from_shelf<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Shelved<M> {
     let stock = driver.shell();
     loop {
         let Some((slot, pops)) = stock.shelf.take(&stock.slots) else {
             return Shelved::None;
         };
         let place = stock.slot(slot);
-        let now = driver.clock().recent();
-        if place.until() <= now || stock.rules.is_stale(place.since(), now) {
+        let mut now = driver.clock().recent();
+        let idle = place.since();
+        if place.until() <= now || stock.rules.is_stale(idle, now) {
             return Shelved::Unfit(slot);
         }
         let mut member = place.member.take().expect("what is on the shelf is there");
@@ -276,18 +319,17 @@ fn take_from_shelf<'a, M: Manager>(driver: &Keep<'a, M>) -> Shelved<'a, M> {
             continue;
         }
         let measured = pops % MEASURED == 0;
-        let idle = match measured {
-            true => place.hold(driver.clock().now()),
-            false => place.hold(now),
-        };
-        let origin = Origin {
+        if measured {
+            now = driver.clock().now();
+        }
+        place.hold(now);
+        let lead = now.max(idle).lead_over(idle);
+        return Shelved::Taken(Found {
+            member,
             slot,
-            cell: NO_CELL,
             measured,
-            waited: std::time::Duration::ZERO,
-            lead: now.max(idle).lead_over(idle),
-        };
-        return Shelved::Taken(Held::new(driver.again(), member, &origin));
+            lead,
+        });
     }
 }
 
@@ -300,11 +342,11 @@ pub(super) fn seize<M: Manager>(driver: Keep<'_, M>, slot: u32) -> Held<'_, M> {
     let origin = Origin {
         slot,
         cell: NO_CELL,
-        measured: false,
-        waited: std::time::Duration::ZERO,
+        waited: 0,
         lead: now.lead_over(idle),
+        measured: false,
     };
-    Held::new(driver, member, &origin)
+    Held::new(driver, member, origin)
 }
 
 /// A member was found broken in our hands.
@@ -328,11 +370,7 @@ pub(super) fn not_taken<M: Manager>(driver: &Arc<PoolDriver<M>>, refusal: Refusa
         Reason::Closed | Reason::Cancelled => None,
         _ => stock.fault(),
     };
-    NotTaken {
-        refusal,
-        start_error,
-        longest: longest(driver),
-    }
+    NotTaken::new(refusal, start_error, longest(driver))
 }
 
 /// Who holds a member longest.
