@@ -12,7 +12,7 @@ use rideau_core::Lead;
 use rideau_core::pool::{Fate, Retired, Use};
 
 use super::manager::{About, Manager};
-use super::slot::Slot;
+use super::slot::{Slot, flag};
 use super::stock::{NO_CELL, PoolDriver, Stock};
 use crate::sync::lock;
 
@@ -29,11 +29,10 @@ pub struct Held<'a, M: Manager> {
     driver: Keep<'a, M>,
     /// There until the end.
     member: Option<Box<M::Member>>,
-    origin: Origin,
-    /// What becomes of the member if nothing else is said.
-    fate: Fate,
-    /// The thread panicked before: that says nothing of this member.
-    panicking: bool,
+    slot: u32,
+    /// The cell in which it was waited for, to be freed.
+    cell: u32,
+    // All else is in the slot: a take that moves little is fast.
 }
 
 /// A pool, borrowed or owned.
@@ -65,28 +64,15 @@ impl<M: Manager> Keep<'_, M> {
     }
 }
 
-/// How a member came into somebody's hands.
-#[derive(Clone, Copy)]
-pub(super) struct Origin {
-    pub(super) slot: u32,
-    /// The cell in which it was waited for, to be freed.
-    pub(super) cell: u32,
-    /// In nanoseconds.
-    pub(super) waited: u64,
-    pub(super) lead: Lead,
-    /// Its time is measured though nobody had to ask for it.
-    pub(super) measured: bool,
-}
-
 impl<'a, M: Manager> Held<'a, M> {
+    /// A member that its slot knows to be held.
     #[inline]
-    pub(super) fn new(driver: Keep<'a, M>, member: Box<M::Member>, origin: Origin) -> Self {
+    pub(super) fn new(driver: Keep<'a, M>, member: Box<M::Member>, slot: u32, cell: u32) -> Self {
         Self {
             driver,
             member: Some(member),
-            origin,
-            fate: Fate::Reuse,
-            panicking: thread::panicking(),
+            slot,
+            cell,
         }
     }
 
@@ -96,8 +82,8 @@ impl<'a, M: Manager> Held<'a, M> {
     }
 
     /// The member failed: replace it.
-    pub fn fail(mut held: Self) {
-        held.fate = Fate::Replace;
+    pub fn fail(held: Self) {
+        held.set_fate(Fate::Replace);
     }
 
     /// Keep the member for good. Another is started in its place when it is
@@ -105,7 +91,7 @@ impl<'a, M: Manager> Held<'a, M> {
     pub fn detach(mut held: Self) -> M::Member {
         let member = held.member.take().expect("a member is there until the end");
         held.place().rest(held.driver.clock().recent());
-        let Origin { slot, cell, .. } = held.origin;
+        let (slot, cell) = (held.slot, held.cell);
         held.driver.step(|step| {
             step.machine.free(cell);
             let pool = &mut step.machine.pool;
@@ -117,19 +103,19 @@ impl<'a, M: Manager> Held<'a, M> {
     /// What is known of the member.
     pub fn about(held: &Self) -> About {
         let now = held.driver.clock().now();
-        let idle = held.origin.lead.reversed().waited();
+        let idle = held.place().lead().reversed().waited();
         held.place().about(idle, now)
     }
 
     /// How long the take took.
     pub fn waited(held: &Self) -> Duration {
-        Duration::from_nanos(held.origin.waited)
+        held.place().waited()
     }
 
     /// How much earlier the taker came than the member: negative if the member
     /// had been idle for so long.
     pub fn lead(held: &Self) -> Lead {
-        held.origin.lead
+        held.place().lead()
     }
 
     /// Say who holds the member, for all who wonder.
@@ -169,32 +155,35 @@ impl<'a, M: Manager> Held<'a, M> {
     }
 
     /// What becomes of the member at its end.
-    pub(super) fn set_fate(&mut self, fate: Fate) {
-        self.fate = fate;
+    pub(super) fn set_fate(&self, fate: Fate) {
+        let place = self.place();
+        place.set_flag(flag::CHECK, fate == Fate::Check);
+        place.set_flag(flag::REPLACE, fate == Fate::Replace);
     }
 
     fn place(&self) -> &Slot<M::Member> {
-        self.driver.shell().slot(self.origin.slot)
+        self.driver.shell().slot(self.slot)
     }
 
     /// How the use of the member went.
     #[inline]
-    fn judge(&self, stock: &Stock<M>, member: &mut M::Member) -> Use {
-        if thread::panicking() && !self.panicking {
-            return Use::Over(Retired::Failed);
-        }
-        match self.fate {
-            Fate::Replace => Use::Over(Retired::Failed),
-            _ if is_broken(&*stock.manager, member) => Use::Over(Retired::Broken),
-            Fate::Reuse => Use::Fine,
-            Fate::Check => Use::Doubtful,
+    fn judge(stock: &Stock<M>, flags: u32, member: &mut M::Member) -> Use {
+        let panics = thread::panicking() && flags & flag::PANICKING == 0;
+        if panics || flags & flag::REPLACE != 0 {
+            Use::Over(Retired::Failed)
+        } else if is_broken(&*stock.manager, member) {
+            Use::Over(Retired::Broken)
+        } else if flags & flag::CHECK != 0 {
+            Use::Doubtful
+        } else {
+            Use::Fine
         }
     }
 
     /// Ask the machine what becomes of the member.
     #[cold]
     fn end_slowly(&mut self, used: Use) {
-        let Origin { slot, cell, .. } = self.origin;
+        let (slot, cell) = (self.slot, self.cell);
         let place = self.place();
         let uses = place.uses();
         let since = place.held_since();
@@ -217,11 +206,11 @@ impl<M: Manager> Drop for Held<'_, M> {
             return;
         };
         let stock = self.driver.shell();
-        let Origin { slot, cell, .. } = self.origin;
-        let place = stock.slot(slot);
-        let used = self.judge(stock, &mut member);
+        let place = stock.slot(self.slot);
+        let flags = place.flags();
+        let used = Self::judge(stock, flags, &mut member);
         place.member.put(member);
-        let is_plain = used == Use::Fine && cell == NO_CELL && !place.is_sided();
+        let is_plain = used == Use::Fine && self.cell == NO_CELL && flags & flag::SIDED == 0;
         if !is_plain || stock.shelf.is_closed_here() {
             return self.end_slowly(used);
         }
@@ -229,12 +218,12 @@ impl<M: Manager> Drop for Held<'_, M> {
         if place.until() <= now || stock.rules.is_used_up(place.uses()) {
             return self.end_slowly(used);
         }
-        if self.origin.measured {
+        if flags & flag::MEASURED != 0 {
             measure(stock, place, self.driver.clock().now());
         }
         let since = place.since();
         place.rest(now);
-        if !stock.shelf.put(&stock.slots, slot) {
+        if !stock.shelf.put(&stock.slots, self.slot) {
             place.hold_again(since);
             self.end_slowly(used);
         }

@@ -3,8 +3,8 @@
 use std::task::Waker;
 use std::time::Duration;
 
-use rideau_core::Instant;
 use rideau_core::pool::{Birth, MemberId};
+use rideau_core::{Instant, Lead};
 use tokio::task::AbortHandle;
 
 use super::manager::About;
@@ -18,13 +18,15 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 #[repr(C, align(128))]
 pub(super) struct Slot<T> {
     next: AtomicU32,
+    flags: AtomicU32,
     /// Since when it is idle, or held if the highest bit is set.
     since: AtomicU64,
     /// It must not be taken from the shelf from this instant on.
     until: AtomicU64,
     uses: AtomicU64,
-    /// The holder left something on the side.
-    sided: AtomicBool,
+    /// The lead of the last taker, and how long it waited.
+    lead: AtomicU64,
+    waited: AtomicU64,
     // All that a take touches comes before this, on one line of memory.
     pub(super) member: Place<T>,
     id: AtomicU64,
@@ -58,14 +60,29 @@ pub(super) struct Side {
 
 const HELD: u64 = 1 << 63;
 
+/// What a slot is to know of its holder.
+pub(super) mod flag {
+    /// Its time is measured though it did not have to ask.
+    pub(in super::super) const MEASURED: u32 = 1;
+    /// Its thread panicked before: that says nothing of the member.
+    pub(in super::super) const PANICKING: u32 = 2;
+    /// It left something on the side.
+    pub(in super::super) const SIDED: u32 = 4;
+    /// If it says nothing else, the member is checked, or replaced.
+    pub(in super::super) const CHECK: u32 = 8;
+    pub(in super::super) const REPLACE: u32 = 16;
+}
+
 impl<T> Slot<T> {
     pub(super) fn new() -> Self {
         Self {
             next: AtomicU32::new(0),
+            flags: AtomicU32::new(0),
             since: AtomicU64::new(0),
             until: AtomicU64::new(0),
             uses: AtomicU64::new(0),
-            sided: AtomicBool::new(false),
+            lead: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
             member: Place::new(),
             id: AtomicU64::new(0),
             born: AtomicU64::new(0),
@@ -87,14 +104,37 @@ impl<T> Slot<T> {
         self.revoked.store(false, Ordering::Relaxed);
     }
 
-    /// Somebody holds the member from now on. Says since when it was idle.
+    /// Somebody holds the member from now on.
     #[inline]
-    pub(super) fn hold(&self, now: Instant) -> Instant {
-        let idle = self.since.load(Ordering::Relaxed);
-        self.since.store(now.as_nanos() | HELD, Ordering::Relaxed);
-        let uses = self.uses.load(Ordering::Relaxed);
-        self.uses.store(uses + 1, Ordering::Relaxed);
-        Instant::from_nanos(idle & !HELD)
+    pub(super) fn hold(&self, now: Instant, lead: Lead, waited: u64, flags: u32) {
+        let set = |field: &AtomicU64, value| field.store(value, Ordering::Relaxed);
+        set(&self.since, now.as_nanos() | HELD);
+        set(&self.uses, self.uses() + 1);
+        set(&self.lead, lead.as_nanos().cast_unsigned());
+        set(&self.waited, waited);
+        self.flags.store(flags, Ordering::Relaxed);
+    }
+
+    pub(super) fn lead(&self) -> Lead {
+        Lead::from_nanos(self.lead.load(Ordering::Relaxed).cast_signed())
+    }
+
+    pub(super) fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited.load(Ordering::Relaxed))
+    }
+
+    /// What is known of the holder.
+    #[inline]
+    pub(super) fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_flag(&self, flag: u32, set: bool) {
+        if set {
+            self.flags.fetch_or(flag, Ordering::Relaxed);
+        } else {
+            self.flags.fetch_and(!flag, Ordering::Relaxed);
+        }
     }
 
     /// Nobody does any more.
@@ -137,26 +177,20 @@ impl<T> Slot<T> {
         MemberId(self.id.load(Ordering::Relaxed))
     }
 
-    /// The holder left something on the side, to be cleared when it goes.
-    #[inline]
-    pub(super) fn is_sided(&self) -> bool {
-        self.sided.load(Ordering::Relaxed)
-    }
-
     /// Change what the holder leaves on the side.
     pub(super) fn leave(&self, change: impl FnOnce(&mut Side)) {
         let mut side = lock(&self.side);
-        self.sided.store(true, Ordering::Relaxed);
+        self.set_flag(flag::SIDED, true);
         change(&mut side);
     }
 
     /// Forget what the holder left.
     pub(super) fn clear_side(&self) {
-        if !self.is_sided() {
+        if self.flags() & flag::SIDED == 0 {
             return;
         }
         let mut side = lock(&self.side);
-        self.sided.store(false, Ordering::Relaxed);
+        self.set_flag(flag::SIDED, false);
         let left = (side.note.take(), std::mem::take(&mut side.watchers));
         drop(side);
         drop(left);

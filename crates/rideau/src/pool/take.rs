@@ -3,14 +3,16 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::thread;
 
 use rideau_core::pool::{Came, Grant, Retired, Use};
-use rideau_core::{Instant, Lead, Reason, Refusal, Ticket};
+use rideau_core::{Instant, Reason, Refusal, Ticket};
 use tokio::task::coop;
 
-use super::held::{Held, Keep, Origin, is_broken};
+use super::held::{Held, Keep, is_broken};
 use super::manager::Manager;
 use super::refused::{Holder, NotTaken};
+use super::slot::flag;
 use super::stock::{Desk, NO_CELL, PoolDriver, Reply};
 use crate::sync::lock;
 use crate::terms::Terms;
@@ -111,15 +113,10 @@ impl<'a, M: Manager> Take<'a, M> {
             discard(&self.driver, grant.slot, cell);
             return None;
         }
-        place.hold(self.driver.clock().recent());
-        let origin = Origin {
-            slot: grant.slot,
-            cell,
-            waited: grant.waited.as_nanos() as u64,
-            lead: grant.lead,
-            measured: false,
-        };
-        Some(Held::new(self.driver.again(), member, origin))
+        let now = self.driver.clock().recent();
+        let waited = grant.waited.as_nanos() as u64;
+        place.hold(now, grant.lead, waited, panicking());
+        Some(Held::new(self.driver.again(), member, grant.slot, cell))
     }
 
     /// What was found before others were let run.
@@ -280,21 +277,12 @@ enum Shelved<M: Manager> {
 struct Found<M: Manager> {
     member: Box<M::Member>,
     slot: u32,
-    measured: bool,
-    lead: Lead,
 }
 
 impl<M: Manager> Found<M> {
     #[inline]
     fn into_held(self, driver: Keep<'_, M>) -> Held<'_, M> {
-        let origin = Origin {
-            slot: self.slot,
-            cell: NO_CELL,
-            waited: 0,
-            lead: self.lead,
-            measured: self.measured,
-        };
-        Held::new(driver, self.member, origin)
+        Held::new(driver, self.member, self.slot, NO_CELL)
     }
 }
 
@@ -318,18 +306,23 @@ fn take_from_shelf<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Shelved<M> {
             discard(driver, slot, NO_CELL);
             continue;
         }
-        let measured = pops % MEASURED == 0;
-        if measured {
+        let mut flags = panicking();
+        if pops % MEASURED == 0 {
             now = driver.clock().now();
+            flags |= flag::MEASURED;
         }
-        place.hold(now);
-        let lead = now.max(idle).lead_over(idle);
-        return Shelved::Taken(Found {
-            member,
-            slot,
-            measured,
-            lead,
-        });
+        place.hold(now, now.max(idle).lead_over(idle), 0, flags);
+        return Shelved::Taken(Found { member, slot });
+    }
+}
+
+/// Whether the thread panics already: then that says nothing of the member.
+#[inline]
+fn panicking() -> u32 {
+    if thread::panicking() {
+        flag::PANICKING
+    } else {
+        0
     }
 }
 
@@ -338,15 +331,9 @@ pub(super) fn seize<M: Manager>(driver: Keep<'_, M>, slot: u32) -> Held<'_, M> {
     let place = driver.shell().slot(slot);
     let member = place.member.take().expect("an idle member is there");
     let now = driver.clock().now();
-    let idle = place.hold(now).min(now);
-    let origin = Origin {
-        slot,
-        cell: NO_CELL,
-        waited: 0,
-        lead: now.lead_over(idle),
-        measured: false,
-    };
-    Held::new(driver, member, origin)
+    let idle = place.since().min(now);
+    place.hold(now, now.lead_over(idle), 0, panicking());
+    Held::new(driver, member, slot, NO_CELL)
 }
 
 /// A member was found broken in our hands.
