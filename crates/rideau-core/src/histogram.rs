@@ -55,6 +55,16 @@ impl Histogram {
         self.zeros += zeros;
     }
 
+    /// Count all that the other counted as well.
+    pub fn add(&mut self, other: &Self) {
+        self.zeros += other.zeros;
+        self.spans += other.spans;
+        self.longest = self.longest.max(other.longest);
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+    }
+
     /// How many spans were counted.
     pub fn len(&self) -> u64 {
         self.zeros + self.spans

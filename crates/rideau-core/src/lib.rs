@@ -12,6 +12,7 @@ mod ids;
 mod ledger;
 mod machine;
 pub mod meter;
+pub mod pool;
 pub mod protector;
 pub mod queue;
 mod refusal;

@@ -29,11 +29,15 @@ pub enum Reason {
     Cancelled,
     /// The place is closing.
     Closed,
+    /// Nothing is handed out for a while, and the asker did not want to wait.
+    Suspended,
+    /// No member is there, and none can be started.
+    Starting,
 }
 
 impl Reason {
     /// Every reason, in the order of [`index`](Self::index).
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Full,
         Self::Timeout,
         Self::CoDel,
@@ -45,6 +49,8 @@ impl Reason {
         Self::Protected,
         Self::Cancelled,
         Self::Closed,
+        Self::Suspended,
+        Self::Starting,
     ];
 
     /// The reason's place in [`ALL`](Self::ALL), to count by.
@@ -66,6 +72,8 @@ impl Reason {
             Self::Protected => "protected",
             Self::Cancelled => "cancelled",
             Self::Closed => "closed",
+            Self::Suspended => "suspended",
+            Self::Starting => "starting",
         }
     }
 }
@@ -84,6 +92,8 @@ impl fmt::Display for Reason {
             Self::Protected => "the protector turned it away",
             Self::Cancelled => "somebody cancelled it",
             Self::Closed => "the place is closing",
+            Self::Suspended => "nothing is handed out for a while",
+            Self::Starting => "no member is there, and none can be started",
         })
     }
 }

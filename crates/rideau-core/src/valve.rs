@@ -115,6 +115,39 @@ impl Valve {
         }
     }
 
+    /// Somebody used what a lease stands for and gave it back; the lease goes
+    /// on. `ok` if the work went well.
+    pub fn learn(&mut self, held: Duration, ok: bool, now: Instant) {
+        let ending = Ending { held, ok };
+        for part in &mut self.parts {
+            part.learn(self.size, ending, now);
+        }
+        self.check();
+    }
+
+    /// There are more leases than may be.
+    pub fn is_over(&self) -> bool {
+        let over = |part: &Part| self.size > part.law.bounds().max;
+        self.parts.iter().any(over)
+    }
+
+    /// It is open, and a law that goes by leads made room: there should be one
+    /// more.
+    pub fn wants_more(&self, now: Instant) -> bool {
+        let by_lead = |part: &Part| matches!(part.law, Law::Relative(_) | Law::CoDel(_));
+        self.is_open(now) && self.parts.iter().any(by_lead)
+    }
+
+    /// Whether one of the leases may be kept that is not used.
+    pub fn may_renew(&self, now: Instant) -> bool {
+        self.parts.iter().all(|part| part.may_renew(self.size, now))
+    }
+
+    /// A lease ended, and nothing is to be learned from that.
+    pub fn forget(&mut self, now: Instant) {
+        self.end(None, now);
+    }
+
     /// Other options from now on; every lease stays.
     ///
     /// A part that keeps its place and its kind keeps what it learned, every
@@ -277,6 +310,15 @@ impl Part {
             now
         } else {
             self.law.renew(now)
+        }
+    }
+
+    /// One of `size` leases was used.
+    fn learn(&mut self, size: usize, ending: Ending, now: Instant) {
+        let was_small = size < self.law.bounds().min;
+        self.law.learn(size, ending, now);
+        if !was_small && size < self.law.bounds().min {
+            self.small = now;
         }
     }
 

@@ -81,6 +81,17 @@ impl Tally {
         tally
     }
 
+    /// Count all that the other counted as well.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.came += other.came;
+        self.served += other.served;
+        self.waits.add(&other.waits);
+        self.cancelled += other.cancelled;
+        for (count, more) in self.shed.iter_mut().zip(other.shed) {
+            *count += more;
+        }
+    }
+
     /// How many were refused or shed for this reason.
     pub fn shed_for(&self, reason: Reason) -> u64 {
         self.shed[reason.index()]
@@ -194,6 +205,23 @@ impl<R: Reply> Waiting<R> {
             refusal,
         });
         ticket
+    }
+
+    /// Say no to one who came without a way to be answered later.
+    pub(crate) fn refuse(&mut self, terms: &Terms, reason: Reason, now: Instant) -> Refusal {
+        self.tally.came += 1;
+        let refusal = self.queue.refusal(reason, terms.sent, now);
+        self.count_no(refusal);
+        refusal
+    }
+
+    /// Let everybody go for the same reason.
+    pub(crate) fn refuse_all(&mut self, reason: Reason, now: Instant) {
+        self.queue.close(&mut self.ledger, &mut self.shed);
+        for shed in &mut self.shed {
+            shed.reason = reason;
+        }
+        self.end_shed(now);
     }
 
     /// Take the one whose turn it is and who is still there, and forget it.

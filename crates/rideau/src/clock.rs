@@ -1,5 +1,18 @@
 //! The driver's clock.
 
+#[cfg(all(
+    target_os = "linux",
+    any(test, not(feature = "test-util")),
+    not(rideau_loom)
+))]
+mod coarse;
+#[cfg(all(
+    target_os = "linux",
+    any(test, not(feature = "test-util")),
+    not(rideau_loom)
+))]
+mod system;
+
 use rideau_core::Instant;
 
 /// Counts from the driver's start, by the processor's own counter: reading it
@@ -9,6 +22,8 @@ use rideau_core::Instant;
 pub(crate) struct Clock {
     clock: quanta::Clock,
     start: u64,
+    #[cfg(target_os = "linux")]
+    system: system::System,
 }
 
 #[cfg(not(any(feature = "test-util", rideau_loom)))]
@@ -16,12 +31,25 @@ impl Clock {
     pub(crate) fn start() -> Self {
         let clock = quanta::Clock::new();
         let start = clock.raw();
-        Self { clock, start }
+        Self {
+            clock,
+            start,
+            #[cfg(target_os = "linux")]
+            system: system::System::start(),
+        }
     }
 
     #[inline]
     pub(crate) fn now(&self) -> Instant {
         Instant::from_nanos(self.clock.delta_as_nanos(self.start, self.clock.raw()))
+    }
+
+    /// What `now` showed some milliseconds ago, at half the price or less.
+    #[cfg(target_os = "linux")]
+    #[allow(dead_code, reason = "the pool comes next")]
+    #[inline]
+    pub(crate) fn recent(&self) -> Instant {
+        Instant::from_nanos(self.system.recent(|| self.now().as_nanos()))
     }
 }
 
@@ -65,6 +93,14 @@ impl Clock {
 }
 
 impl Clock {
+    /// The same as `now`: where time is made for tests, or no cheaper reading
+    /// is known.
+    #[cfg(any(feature = "test-util", rideau_loom, not(target_os = "linux")))]
+    #[allow(dead_code, reason = "the pool comes next")]
+    pub(crate) fn recent(&self) -> Instant {
+        self.now()
+    }
+
     /// When tokio's clock will show that ours has come to `at`.
     pub(crate) fn to_tokio(&self, at: Instant) -> tokio::time::Instant {
         let ahead = at.as_nanos().saturating_sub(self.now().as_nanos());

@@ -90,6 +90,8 @@ mod lease;
 mod peer;
 mod pool;
 mod regulator;
+#[allow(dead_code, unused_imports, reason = "the pool comes next")]
+mod shelf;
 mod signals;
 mod streak;
 mod sync;

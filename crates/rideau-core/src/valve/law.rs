@@ -133,6 +133,15 @@ impl Law {
         }
     }
 
+    /// One of `size` leases was used and goes on.
+    pub(super) fn learn(&mut self, size: usize, ending: Ending, now: Instant) {
+        match self {
+            Self::Breaker(law) => law.learn(ending, now),
+            Self::Gradient(law) => law.learn(ending, size),
+            _ => (),
+        }
+    }
+
     /// One of `size` leases ends; without an ending it was not renewed.
     pub(super) fn end(&mut self, size: usize, ending: Option<Ending>, now: Instant) {
         match (self, ending) {

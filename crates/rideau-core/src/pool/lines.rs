@@ -1,0 +1,206 @@
+//! Where takers wait, by priority.
+
+use std::time::Duration;
+
+use crate::ids::{Tag, Ticket};
+use crate::ledger::{Ledger, Reply};
+use crate::queue::{self, Queue, Terms};
+use crate::refusal::{Reason, Refusal};
+use crate::settings::OptionError;
+use crate::time::Instant;
+use crate::waiting::{End, Tally, Waiting};
+
+/// Who is served before whom. Each has a line of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Priority {
+    /// Before all others.
+    Urgent,
+    /// As usual.
+    #[default]
+    Normal,
+    /// When nobody else waits.
+    Background,
+}
+
+impl Priority {
+    /// Every priority, the first served first.
+    pub const ALL: [Self; 3] = [Self::Urgent, Self::Normal, Self::Background];
+}
+
+const LINES: usize = Priority::ALL.len();
+
+/// One line for each priority.
+#[derive(Debug)]
+pub(super) struct Lines<R> {
+    lines: [Waiting<R>; LINES],
+    len: usize,
+}
+
+impl<R: Reply> Lines<R> {
+    pub(super) fn new(options: &queue::Options, now: Instant) -> Result<Self, OptionError> {
+        let line = |place: usize| {
+            let queue = Queue::new(options.clone(), now)?;
+            // A ticket's serial says in which line it is.
+            Ok(Waiting::new(
+                queue,
+                Ledger::new(1 + place as u64, LINES as u64),
+            ))
+        };
+        let lines = [line(0)?, line(1)?, line(2)?];
+        Ok(Self { lines, len: 0 })
+    }
+
+    /// How many wait.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(super) fn lens(&self) -> [usize; LINES] {
+        self.lines.each_ref().map(Waiting::len)
+    }
+
+    pub(super) fn line(&self, priority: Priority) -> &Waiting<R> {
+        &self.lines[priority as usize]
+    }
+
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        self.lines.iter().filter_map(Waiting::oldest).min()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if self.len == 0 {
+            return None;
+        }
+        self.lines.iter().filter_map(Waiting::deadline).min()
+    }
+
+    /// Let somebody wait; the refusal if there is no room.
+    #[inline]
+    pub(super) fn join(
+        &mut self,
+        terms: &Terms,
+        priority: Priority,
+        reply: R,
+        now: Instant,
+    ) -> Result<Ticket, Refusal> {
+        let line = &mut self.lines[priority as usize];
+        let before = line.len();
+        let ticket = line.join(terms, reply, now);
+        self.len = self.len + line.len() - before;
+        match line.take_ended(ticket) {
+            Some(End::Shed { refusal, .. }) => Err(refusal),
+            Some(End::Gone(_)) | None => Ok(ticket),
+        }
+    }
+
+    /// Say no to one who came just now.
+    pub(super) fn turn_away(
+        &mut self,
+        terms: &Terms,
+        priority: Priority,
+        reason: Reason,
+        now: Instant,
+    ) -> Refusal {
+        self.lines[priority as usize].refuse(terms, reason, now)
+    }
+
+    /// Take the one whose turn it is.
+    #[inline]
+    pub(super) fn serve(&mut self, now: Instant) -> Option<(Instant, R, Duration)> {
+        for line in &mut self.lines {
+            let before = line.len();
+            if before == 0 {
+                continue;
+            }
+            let served = line.serve(now);
+            self.len = self.len + line.len() - before;
+            if let Some((_, sent, reply)) = served {
+                let waited = line.count_served(sent, now);
+                return Some((sent, reply, waited));
+            }
+        }
+        None
+    }
+
+    /// Count one who came at `sent` and is served at once.
+    pub(super) fn count_passed(
+        &mut self,
+        priority: Priority,
+        sent: Instant,
+        now: Instant,
+    ) -> Duration {
+        self.lines[priority as usize].count_passed(sent, now)
+    }
+
+    pub(super) fn reply_mut(&mut self, ticket: Ticket) -> Option<&mut R> {
+        self.lines[line_of(ticket)].reply_mut(ticket)
+    }
+
+    pub(super) fn cancel(&mut self, ticket: Ticket, now: Instant) -> Option<(R, Refusal)> {
+        let line = &mut self.lines[line_of(ticket)];
+        let gone = line.cancel(ticket, now);
+        self.len -= usize::from(gone.is_some());
+        gone
+    }
+
+    pub(super) fn cancel_tag(&mut self, tag: Tag, now: Instant) -> Vec<(R, Refusal)> {
+        let mut gone = Vec::new();
+        for at in 0..LINES {
+            while let Some(ticket) = self.lines[at].newest(tag) {
+                gone.extend(self.cancel(ticket, now));
+            }
+        }
+        gone
+    }
+
+    pub(super) fn advance(&mut self, now: Instant) {
+        self.each(|line| line.advance(now));
+    }
+
+    pub(super) fn close(&mut self, now: Instant) {
+        self.each(|line| line.close(now));
+    }
+
+    /// Say no to everybody.
+    pub(super) fn refuse_all(&mut self, reason: Reason, now: Instant) {
+        self.each(|line| line.refuse_all(reason, now));
+    }
+
+    /// Change the queues to options that have been validated.
+    pub(super) fn reconfigure(&mut self, options: &queue::Options, now: Instant) {
+        self.each(|line| line.reconfigure(options.clone(), now));
+    }
+
+    #[inline]
+    pub(super) fn has_ended(&self) -> bool {
+        self.lines.iter().any(Waiting::has_ended)
+    }
+
+    /// Those whose wait ended for nothing since this was last asked.
+    pub(super) fn ended(&mut self) -> impl Iterator<Item = End<R>> {
+        self.lines.iter_mut().flat_map(Waiting::ended)
+    }
+
+    /// What became of all takers.
+    pub(super) fn tally(&self) -> Tally {
+        let [first, rest @ ..] = &self.lines;
+        let mut tally = first.tally().clone();
+        rest.iter().for_each(|line| tally.add(line.tally()));
+        tally
+    }
+
+    fn each(&mut self, mut change: impl FnMut(&mut Waiting<R>)) {
+        self.lines.iter_mut().for_each(&mut change);
+        self.len = self.lines.iter().map(Waiting::len).sum();
+    }
+}
+
+fn line_of(ticket: Ticket) -> usize {
+    ((ticket.serial() - 1) % LINES as u64) as usize
+}
