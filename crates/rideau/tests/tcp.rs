@@ -20,10 +20,11 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 
 /// A manager, a stream that it started, and the other end.
 async fn started() -> (Tcp, TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let tcp = Tcp::new(listener.local_addr().unwrap());
-    let stream = soon(tcp.start()).await.unwrap();
-    let (peer, _) = soon(listener.accept()).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await;
+    let listener = listener.expect("a port is free");
+    let tcp = Tcp::new(listener.local_addr().expect("it is bound"));
+    let stream = soon(tcp.start()).await.expect("somebody listens");
+    let (peer, _) = soon(listener.accept()).await.expect("it was started");
     (tcp, stream, peer)
 }
 
