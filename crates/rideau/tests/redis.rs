@@ -42,7 +42,7 @@ async fn a_pipeline_goes_over_a_lent_connection() {
     let mut connection = started(&redis).await;
     let mut pipeline = redis::pipe();
     pipeline.atomic().incr("key", 1).incr("key", 2);
-    let sums: (u32, u32) = pipeline.query_async(&mut connection).await.unwrap();
+    let sums: (u32, u32) = pipeline.query_async(&mut *connection).await.unwrap();
     assert_eq!(sums, (1, 3));
 }
 

@@ -3,11 +3,10 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2::SockRef};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, Pipeline, RedisError,
-    RedisFuture, RedisResult, Value,
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, RedisError, RedisResult,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -24,8 +23,8 @@ use crate::pool::{About, Manager, Retired};
 ///
 /// A connection over TCP or a Unix socket is known to be broken, and lost, as
 /// soon as it is closed, and a holder's work is ended by closing it. Of one over
-/// TLS it is known only after a command has failed: the redis crate keeps those
-/// to itself.
+/// TLS only a check finds it out, and nothing ends a holder's work: the redis
+/// crate keeps the task that serves it to itself.
 ///
 /// What a holder changes in its session stays for the next one: a WATCH without
 /// an EXEC, a SELECT, a SUBSCRIBE. Redis' own RESET would forget the user too.
@@ -33,8 +32,9 @@ use crate::pool::{About, Manager, Retired};
 pub struct Redis {
     /// Where to connect, and as whom.
     pub client: Client,
-    /// How the connections behave. The pool limits how long it takes to start
-    /// one, and the linger time of `client` is for TLS only.
+    /// How the connections behave. Of this, how to look up hosts and how long a
+    /// start may take hold only over TLS, as does the linger time of `client`:
+    /// otherwise the pool limits how long a start takes.
     pub config: AsyncConnectionConfig,
 }
 
@@ -64,7 +64,6 @@ impl Redis {
         Ok(RedisConnection {
             connection,
             task: Some(Task::spawn(driver)),
-            failed: false,
         })
     }
 
@@ -77,7 +76,6 @@ impl Redis {
         Ok(RedisConnection {
             connection,
             task: None,
-            failed: false,
         })
     }
 }
@@ -104,11 +102,11 @@ impl Manager for Redis {
     }
 
     async fn check(&self, member: &mut RedisConnection, _about: &About) -> RedisResult<()> {
-        redis::cmd("PING").query_async(member).await
+        redis::cmd("PING").query_async(&mut **member).await
     }
 
     fn is_broken(&self, member: &mut RedisConnection) -> bool {
-        member.failed || member.task.as_ref().is_some_and(Task::has_ended)
+        member.task.as_ref().is_some_and(Task::has_ended)
     }
 
     /// Closes the connection, also for clones of it that a holder has kept.
@@ -149,12 +147,12 @@ fn apply(settings: &TcpSettings, stream: &TcpStream) -> RedisResult<()> {
 
 /// A [`MultiplexedConnection`] and the task that serves it.
 ///
-/// Commands are sent on it as on the connection itself.
+/// Commands are methods, as on the connection itself; where the redis crate
+/// wants a connection to be passed, pass `&mut **held`.
 pub struct RedisConnection {
     connection: MultiplexedConnection,
     // None where the redis crate spawned it, which it does not tell of.
     task: Option<Task>,
-    failed: bool,
 }
 
 impl Deref for RedisConnection {
@@ -171,37 +169,10 @@ impl DerefMut for RedisConnection {
     }
 }
 
-/// Passes everything on, and remembers when the connection has failed.
-impl ConnectionLike for RedisConnection {
-    fn req_packed_command<'a>(&'a mut self, cmd: &'a Cmd) -> RedisFuture<'a, Value> {
-        Box::pin(async {
-            let answer = self.connection.req_packed_command(cmd).await;
-            answer.inspect_err(|error| self.failed |= error.is_unrecoverable_error())
-        })
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        pipeline: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        Box::pin(async move {
-            let answer = self.connection.req_packed_commands(pipeline, offset, count);
-            let answer = answer.await;
-            answer.inspect_err(|error| self.failed |= error.is_unrecoverable_error())
-        })
-    }
-
-    fn get_db(&self) -> i64 {
-        self.connection.get_db()
-    }
-}
-
 impl fmt::Debug for RedisConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisConnection")
-            .field("failed", &self.failed)
+            .field("closed", &self.task.as_ref().map(Task::has_ended))
             .finish_non_exhaustive()
     }
 }
