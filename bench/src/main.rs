@@ -5,6 +5,7 @@
 
 mod broker;
 mod measure;
+mod pool;
 mod report;
 
 use std::env;
@@ -16,7 +17,7 @@ use crate::report::Format;
 type Bench = fn(&Plan, Format);
 
 /// Every benchmark by its name on the command line.
-const BENCHES: &[(&str, Bench)] = &[("broker", broker::run)];
+const BENCHES: &[(&str, Bench)] = &[("broker", broker::run), ("pool", pool::run)];
 
 const USAGE: &str = "usage: bench NAME [--quick] [--json] [--runs N]";
 

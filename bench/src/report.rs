@@ -14,7 +14,7 @@ pub(crate) enum Format {
     Json,
 }
 
-const DISTURBED: &str =
+pub(crate) const DISTURBED: &str =
     "others were busy: subjects that share a core collide less and look cheaper";
 
 pub(crate) fn print(bench: &str, case: &str, rows: &[Row], format: Format) {
@@ -98,7 +98,7 @@ fn foreign(row: &Row) -> String {
 }
 
 /// Three digits and a unit.
-fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let (scaled, unit) = match value {
         1e6.. => (value / 1e6, "M"),
         1e3.. => (value / 1e3, "k"),

@@ -69,18 +69,30 @@ impl Pass {
         party: usize,
         operation: impl FnOnce() -> F,
     ) -> F::Output {
-        let answer = match self.stamps {
-            Stamps::Off => operation().await,
-            Stamps::On => {
-                let since = Instant::now();
-                let answer = operation().await;
-                self.stamp(since);
-                answer
-            }
-        };
+        let since = self.begin();
+        let answer = operation().await;
+        self.end(party, since);
+        answer
+    }
+
+    /// The same for a party that is a thread.
+    pub(crate) fn turn_blocking<T>(&self, party: usize, operation: impl FnOnce() -> T) -> T {
+        let since = self.begin();
+        let answer = operation();
+        self.end(party, since);
+        answer
+    }
+
+    fn begin(&self) -> Option<Instant> {
+        (self.stamps == Stamps::On).then(Instant::now)
+    }
+
+    fn end(&self, party: usize, since: Option<Instant>) {
+        if let Some(since) = since {
+            self.stamp(since);
+        }
         let turns = &self.turns[party].0;
         turns.store(turns.load(Relaxed) + 1, Relaxed);
-        answer
     }
 
     fn stamp(&self, since: Instant) {

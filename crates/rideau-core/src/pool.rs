@@ -56,6 +56,8 @@ pub struct Pool<R> {
     ahead: usize,
     /// When to try again what has to wait now.
     retry: Option<Instant>,
+    /// When one of those that were lent may have been idle for too long.
+    look: Option<Instant>,
     valve: Option<Valve>,
     /// When the valve last let an idle member stay.
     renewed: Instant,
@@ -115,6 +117,7 @@ impl<R: Reply> Pool<R> {
             failures: Failures::NONE,
             ahead: 0,
             retry: None,
+            look: None,
             valve: valve.map(|valve| Valve::new(valve, 0, now)).transpose()?,
             renewed: now,
             lives: Expiry::new(),
@@ -569,11 +572,13 @@ impl<R: Reply> Machine for Pool<R> {
             self.lives.first().finite(),
             self.limits.first().finite(),
             self.idle_deadline(),
+            self.look,
         ];
         fixed.into_iter().flatten().min()
     }
 
     fn advance(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
+        self.look = None;
         self.lines.advance(now);
         self.end_overdue(now, effects);
         self.end_lives(now, effects);

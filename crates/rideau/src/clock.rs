@@ -46,7 +46,6 @@ impl Clock {
 
     /// What `now` showed some milliseconds ago, at half the price or less.
     #[cfg(target_os = "linux")]
-    #[allow(dead_code, reason = "the pool comes next")]
     #[inline]
     pub(crate) fn recent(&self) -> Instant {
         Instant::from_nanos(self.system.recent(|| self.now().as_nanos()))
@@ -96,7 +95,6 @@ impl Clock {
     /// The same as `now`: where time is made for tests, or no cheaper reading
     /// is known.
     #[cfg(any(feature = "test-util", rideau_loom, not(target_os = "linux")))]
-    #[allow(dead_code, reason = "the pool comes next")]
     pub(crate) fn recent(&self) -> Instant {
         self.now()
     }

@@ -19,6 +19,18 @@ pub(crate) trait Shell<M: Machine>: Send + Sync + 'static {
     /// Carry one effect out. The driver's lock is held: what could wait, wake or
     /// call back goes into `after`.
     fn perform(&self, effect: M::Effect, after: &mut After);
+
+    /// A step begins; nothing has been asked of the machine yet.
+    #[inline]
+    fn begin(&self, machine: &mut M) {
+        let _ = machine;
+    }
+
+    /// A step ends; all effects have been carried out.
+    #[inline]
+    fn end(&self, machine: &mut M) {
+        let _ = machine;
+    }
 }
 
 /// A machine, its shell, and the time that moves it on.
@@ -132,6 +144,7 @@ where
             last: now,
             armed,
         } = inner;
+        self.shell.begin(machine);
         let result = decide(&mut Step {
             machine,
             effects,
@@ -144,6 +157,7 @@ where
                 self.shell.perform(effect, after);
             }
         }
+        self.shell.end(machine);
         let sooner = machine.deadline().filter(|due| due < armed);
         if let Some(due) = sooner {
             *armed = due;

@@ -90,7 +90,6 @@ mod lease;
 mod peer;
 mod pool;
 mod regulator;
-#[allow(dead_code, unused_imports, reason = "the pool comes next")]
 mod shelf;
 mod signals;
 mod streak;
@@ -103,10 +102,14 @@ pub use broker::{Asking, Broker, Now, Offering, Refused};
 pub use cell::Ended;
 pub use lease::{Lease, Stopped};
 pub use peer::{Match, Peer};
-pub use pool::{About, Manager, MemberId, Retired};
+pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take};
 pub use regulator::{Leasing, Regulator};
 pub use rideau_core::balancer::Method as BalancerMethod;
 pub use rideau_core::broker::{Options as BrokerOptions, Stats as BrokerStats, Tally};
+pub use rideau_core::pool::{
+    Backoff, Circuit, Fate, MemberId, Options as PoolOptions, Priority, Retired, Reuse,
+    Stats as PoolStats,
+};
 pub use rideau_core::regulator::{Leases, Options as RegulatorOptions, Stats as RegulatorStats};
 pub use rideau_core::{
     Flow, Histogram, Instant, Lead, OptionError, Reason, Refusal, Rule, Settings, Side, Tag,

@@ -1,5 +1,376 @@
-//! Lends members, and starts and stops them as needed.
+//! Lends exclusive members: connections, workers, whatever is dear to start.
+//!
+//! The handle of the core's pool. A take is a future whose drop gives the
+//! place in line up; what it gives is a [`Held`] whose drop gives the member
+//! back. Members are started, checked and stopped in tasks of their own.
 
+mod caught;
+mod cell;
+mod duty;
+mod held;
 mod manager;
+mod refused;
+mod slot;
+mod stock;
+mod take;
+mod tasks;
 
-pub use manager::{About, Manager, MemberId, Retired};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rideau_core::pool::{self as core, Circuit, Options, Stats};
+use rideau_core::{Instant, OptionError, Rule, Tag};
+use tokio::runtime::Handle;
+
+use crate::clock::Clock;
+use crate::driver::Driver;
+use crate::sync::lock;
+use crate::terms::Terms;
+use crate::thread::block_on;
+use held::Keep;
+use stock::{Desk, Fault, PoolDriver, Stock};
+use tasks::Tasks;
+
+pub use held::Held;
+pub use manager::{About, Manager};
+pub use refused::{Holder, NotTaken, StartError};
+pub use take::Take;
+
+/// A pool of members that are lent to one holder at a time.
+///
+/// Clones are the same pool. It works on until the last clone, the last take
+/// and the last owned member are gone; then its members are dropped.
+pub struct Pool<M: Manager> {
+    driver: Arc<PoolDriver<M>>,
+}
+
+impl<M: Manager> Pool<M> {
+    /// Open a pool, whose first members start in the background. Members live on
+    /// the tokio runtime that is around us now.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule, or there is no runtime.
+    pub fn new(manager: M, options: Options) -> Result<Self, OptionError> {
+        let missing = || OptionError::new("runtime", Rule::Missing);
+        let tasks = Tasks::here().ok_or_else(missing)?;
+        Self::open(manager, options, tasks)
+    }
+
+    /// As [`new`](Self::new), with members on a given runtime: for plain
+    /// threads.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn new_on(runtime: Handle, manager: M, options: Options) -> Result<Self, OptionError> {
+        Self::open(manager, options, Tasks::on(runtime))
+    }
+
+    /// Open a pool and wait until its first members are there.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule, or a start fails before all are there.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the pool.
+    pub async fn start(manager: M, options: Options) -> Result<Self, StartError> {
+        let init = options.init;
+        let pool = Self::new(manager, options)?;
+        pool.has_started(init).await.map_err(StartError::Start)?;
+        Ok(pool)
+    }
+
+    /// Wait until as many members are there, or a start failed.
+    async fn has_started(&self, members: usize) -> Result<(), Fault> {
+        loop {
+            let news = self.driver.shell().news.notified();
+            let (counts, circuit) = self.driver.look(|desk, now| {
+                let pool = &desk.pool;
+                (pool.counts(), pool.circuit(now))
+            });
+            if counts.live() - counts.starting >= members {
+                return Ok(());
+            }
+            if circuit != Circuit::Closed
+                && let Some(fault) = self.driver.shell().fault()
+            {
+                return Err(fault);
+            }
+            news.await;
+        }
+    }
+
+    fn open(manager: M, options: Options, tasks: Tasks) -> Result<Self, OptionError> {
+        let mut effects = Vec::new();
+        let shards = shards(options.max);
+        let stock = Stock::new(manager, &options, tasks, shards);
+        let pool = core::Pool::new(options, Instant::START, &mut effects)?;
+        let driver = Driver::start(Desk::new(pool), Vec::new(), stock, Clock::start());
+        driver.shell().belong_to(&driver);
+        // Only now can a start find its way back to us.
+        driver.step(|step| step.effects.extend(effects));
+        Ok(Self { driver })
+    }
+
+    /// Take a member, and wait for it if none is idle.
+    ///
+    /// # Errors
+    ///
+    /// If the take was refused or shed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the place in line up. A member that was granted
+    /// just then goes to the next taker unharmed, and a start that was begun
+    /// goes on.
+    #[inline]
+    pub fn take(&self) -> Take<'_, M> {
+        self.take_on(Terms::USUAL)
+    }
+
+    /// As [`take`](Self::take), on given terms.
+    #[inline]
+    pub fn take_on(&self, terms: Terms) -> Take<'_, M> {
+        Take::new(Keep::Borrowed(&self.driver), terms)
+    }
+
+    /// As [`take_on`](Self::take_on), for a member that may outlive this
+    /// handle.
+    pub fn take_owned(&self, terms: Terms) -> Take<'static, M> {
+        Take::new(Keep::Owned(Arc::clone(&self.driver)), terms)
+    }
+
+    /// Take a member that is idle now; never wait. It is not checked, however
+    /// long it was idle.
+    ///
+    /// # Errors
+    ///
+    /// If none is idle, or others wait.
+    pub fn try_take(&self) -> Result<Held<'_, M>, NotTaken> {
+        self.take().at_once()
+    }
+
+    /// As [`try_take`](Self::try_take), for a member that may outlive this
+    /// handle.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_take`](Self::try_take).
+    pub fn try_take_owned(&self) -> Result<Held<'static, M>, NotTaken> {
+        self.take_owned(Terms::USUAL).at_once()
+    }
+
+    /// Take a member on a plain thread, which sleeps until there is an answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`take`](Self::take).
+    pub fn take_blocking(&self, terms: Terms) -> Result<Held<'_, M>, NotTaken> {
+        block_on(self.take_on(terms))
+    }
+
+    /// Use a member. If the body does not come to its end, or ends with an
+    /// error, the pool's `on_cancel` or `on_error` says what becomes of it; if
+    /// it panics, the member is replaced.
+    ///
+    /// # Errors
+    ///
+    /// If no member could be taken. What the body answers is inside.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the use as `on_cancel` says.
+    pub async fn with<T, E>(
+        &self,
+        terms: Terms,
+        body: impl AsyncFnOnce(&mut M::Member) -> Result<T, E>,
+    ) -> Result<Result<T, E>, NotTaken> {
+        let mut held = self.take_on(terms).await?;
+        let rules = &self.driver.shell().rules;
+        held.set_fate(rules.on_cancel());
+        let result = body(&mut held).await;
+        held.set_fate(match result {
+            Ok(_) => core::Fate::Reuse,
+            Err(_) => rules.on_error(),
+        });
+        Ok(result)
+    }
+
+    /// Do something with every idle member, one after the other; meanwhile the
+    /// others can be taken. One on which it panics is replaced. Says on how
+    /// many it came to its end.
+    pub async fn each_idle(&self, mut body: impl AsyncFnMut(&mut M::Member)) -> usize {
+        let idle = self.driver.step(|step| step.machine.pool.idle_slots());
+        let mut done = 0;
+        for slot in idle {
+            let Some(mut held) = self.take_slot(slot) else {
+                continue;
+            };
+            held.set_fate(self.driver.shell().rules.on_cancel());
+            let fate = match caught::caught(body(&mut held)).await {
+                Ok(()) => core::Fate::Reuse,
+                Err(_) => core::Fate::Replace,
+            };
+            done += usize::from(fate == core::Fate::Reuse);
+            held.set_fate(fate);
+        }
+        done
+    }
+
+    /// How the pool is set up.
+    pub fn options(&self) -> Options {
+        self.driver.look(|desk, _| desk.pool.options().clone())
+    }
+
+    /// Change everything at once. Who waits keeps its place, who holds a member
+    /// keeps it; what is too much goes as it comes back.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule; then nothing has changed.
+    pub fn reconfigure(&self, options: Options) -> Result<(), OptionError> {
+        let rules = &self.driver.shell().rules;
+        self.driver.step(|step| {
+            let pool = &mut step.machine.pool;
+            pool.reconfigure(options, step.now, step.effects)?;
+            rules.set(pool.options());
+            Ok(())
+        })
+    }
+
+    /// Hand nothing out until [`resume`](Self::resume); takers wait.
+    pub fn suspend(&self) {
+        self.driver.step(|step| step.machine.pool.suspend());
+    }
+
+    /// Hand members out again.
+    pub fn resume(&self) {
+        self.driver
+            .step(|step| step.machine.pool.resume(step.now, step.effects));
+    }
+
+    /// Replace every member there is, one after the other, over a time. Members
+    /// that are held then go when they are released.
+    pub fn replace(&self, over: Duration) {
+        self.driver.step(|step| {
+            let pool = &mut step.machine.pool;
+            pool.replace(over, step.now, step.effects);
+        });
+    }
+
+    /// Refuse whoever waits or comes, stop what is idle now and the rest as it
+    /// comes back, and wait until the last member is gone. After `within` the
+    /// members still held are revoked, as by [`close_now`](Self::close_now).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing: the pool goes on closing.
+    pub async fn close(&self, within: Duration) {
+        self.driver.step(|step| {
+            let deadline = step.now + within;
+            let pool = &mut step.machine.pool;
+            pool.close(deadline, step.now, step.effects);
+        });
+        self.closed().await;
+    }
+
+    /// As [`close`](Self::close), but revoke members that are held at once: their
+    /// work is aborted if their manager knows how, and their holders are told.
+    pub async fn close_now(&self) {
+        self.close(Duration::ZERO).await;
+    }
+
+    /// Wait until the pool was closed and its last member is gone.
+    pub async fn closed(&self) {
+        loop {
+            let news = self.driver.shell().news.notified();
+            if self.driver.look(|desk, _| desk.pool.is_closed()) {
+                return;
+            }
+            news.await;
+        }
+    }
+
+    /// Refuse, as cancelled, all that wait with this tag. Says how many.
+    pub fn cancel_tag(&self, tag: Tag) -> usize {
+        let stock = self.driver.shell();
+        self.driver.step(|step| {
+            let pool = &mut step.machine.pool;
+            let gone = pool.cancel_tag(tag, step.now, step.effects);
+            let count = gone.len();
+            for (reply, refusal) in gone {
+                stock.cells.get(reply.cell).refuse(&refusal);
+                step.after.wake(reply.waker);
+            }
+            count
+        })
+    }
+
+    /// The pool's numbers.
+    pub fn stats(&self) -> Stats {
+        let stock = self.driver.shell();
+        let mut stats = self.driver.step(|step| {
+            let prompt = stock.shelf.takes();
+            step.machine.pool.stats(prompt, step.now)
+        });
+        stats.holds.add(&lock(&stock.holds));
+        stats
+    }
+
+    /// What the pool is doing, why the last takes got nothing and what would
+    /// help, in plain words.
+    pub fn explain(&self) -> String {
+        let stock = self.driver.shell();
+        let mut text = self.driver.step(|step| {
+            let prompt = stock.shelf.takes();
+            step.machine.pool.explain(prompt, step.now)
+        });
+        if let Some(fault) = stock.fault() {
+            text.push_str(&format!("The last start failed: {fault}.\n"));
+        }
+        if let Some(holder) = self.holders().first() {
+            text.push_str(&format!("Of the holders, {holder}, longest of all.\n"));
+        }
+        text
+    }
+
+    /// Who holds members, the longest first.
+    pub fn holders(&self) -> Vec<Holder> {
+        take::holders(&self.driver)
+    }
+
+    fn take_slot(&self, slot: u32) -> Option<Held<'_, M>> {
+        let taken = self.driver.step(|step| step.machine.pool.take_idle(slot));
+        taken.then(|| take::seize(Keep::Borrowed(&self.driver), slot))
+    }
+}
+
+/// Idle members are kept near the core that used them, but not so near that a
+/// few cores share them all out.
+fn shards(max: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    cores.min(max / 4).max(1)
+}
+
+impl<M: Manager> Clone for Pool<M> {
+    fn clone(&self) -> Self {
+        let driver = Arc::clone(&self.driver);
+        Self { driver }
+    }
+}
+
+impl<M: Manager> fmt::Debug for Pool<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (len, counts) = self
+            .driver
+            .look(|desk, _| (desk.pool.len(), desk.pool.counts()));
+        f.debug_struct("Pool")
+            .field("len", &len)
+            .field("size", &counts.size())
+            .finish_non_exhaustive()
+    }
+}

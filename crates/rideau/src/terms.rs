@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rideau_core::pool::Priority;
 use rideau_core::queue;
 use rideau_core::{Flow, Instant, Tag};
 
@@ -15,6 +16,8 @@ pub struct Terms {
     pub flow: Flow,
     /// What it can be cancelled by, together with others of the same tag.
     pub tag: Option<Tag>,
+    /// Before whom it is served. Pools alone know priorities.
+    pub priority: Priority,
 }
 
 impl Terms {
@@ -23,6 +26,7 @@ impl Terms {
         wait_max: None,
         flow: Flow(0),
         tag: None,
+        priority: Priority::Normal,
     };
 
     /// The same terms for the core, from when the asker came.

@@ -1,5 +1,6 @@
 //! What a pool wants done, and what takers are answered.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::ids::Ticket;
@@ -7,8 +8,14 @@ use crate::refusal::Refusal;
 use crate::time::{Instant, Lead};
 
 /// A member from its start to its end; never given twice by one pool.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct MemberId(pub u64);
+
+impl fmt::Display for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// A taker gets a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,5 +175,21 @@ impl Retired {
             Self::Surplus => "surplus",
             Self::Closed => "closed",
         }
+    }
+}
+
+impl fmt::Display for Retired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "it was idle for long, and there are enough without it",
+            Self::Aged => "its life is over",
+            Self::Used => "it was taken as often as it may be",
+            Self::Failed => "its holder said that it failed",
+            Self::Broken => "it was found broken",
+            Self::Lost => "it ended by itself",
+            Self::Replaced => "all members are being replaced",
+            Self::Surplus => "there are more than may be",
+            Self::Closed => "the pool is closing",
+        })
     }
 }

@@ -19,6 +19,10 @@ impl<R: Reply> Pool<R> {
         for _ in 0..kept {
             next = next.and_then(|slot| self.members.newer(slot));
         }
+        self.look = self.idle_deadline().and(next).and_then(|slot| {
+            let age = self.options.idle_age_max?;
+            Some(self.members.idle_since(slot) + age)
+        });
         while let Some(slot) = next {
             next = self.members.newer(slot);
             self.members.turn(slot, Doing::Out);
@@ -39,6 +43,22 @@ impl<R: Reply> Pool<R> {
     /// A member that was lent has been idle since then.
     pub fn recall(&mut self, slot: u32, since: Instant) {
         debug_assert_eq!(self.members.at(slot).doing, Doing::Out);
+        self.look = None;
         self.members.turn(slot, Doing::Idle { since });
+    }
+
+    /// Take this very member, if it is idle, whoever waits.
+    pub fn take_idle(&mut self, slot: u32) -> bool {
+        let is_idle = matches!(self.members.at(slot).doing, Doing::Idle { .. });
+        if is_idle {
+            self.members.turn(slot, Doing::Out);
+        }
+        is_idle
+    }
+
+    /// Every idle member, the longest idle first.
+    pub fn idle_slots(&self) -> Vec<u32> {
+        let next = |slot: &u32| self.members.newer(*slot);
+        std::iter::successors(self.members.oldest(), next).collect()
     }
 }

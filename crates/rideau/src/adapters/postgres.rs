@@ -11,7 +11,8 @@ use tokio_postgres::tls::{MakeTlsConnect, NoTls, TlsConnect};
 use tokio_postgres::{CancelToken, Client, Config, Error, Socket};
 
 use super::task::Task;
-use crate::pool::{About, Manager, Retired};
+use crate::Retired;
+use crate::pool::{About, Manager};
 
 /// How long a server may take to hear that a query is to be cancelled.
 const CANCEL_MAX: Duration = Duration::from_secs(5);

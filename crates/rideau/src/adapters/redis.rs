@@ -12,7 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::task::Task;
-use crate::pool::{About, Manager, Retired};
+use crate::Retired;
+use crate::pool::{About, Manager};
 
 /// Starts, checks and stops connections to Redis.
 ///

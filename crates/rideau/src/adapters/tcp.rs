@@ -9,7 +9,8 @@ use socket2::{SockRef, Socket};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use crate::pool::{Manager, Retired};
+use crate::Retired;
+use crate::pool::Manager;
 
 /// Starts, checks and stops TCP streams.
 ///

@@ -4,9 +4,10 @@
 //! member and nothing of who waits, who holds or how many there are.
 
 use std::error::Error;
-use std::fmt;
 use std::future::{pending, ready};
 use std::time::Duration;
+
+use rideau_core::pool::{MemberId, Retired};
 
 /// How to start, check and stop the members of a pool.
 ///
@@ -92,17 +93,6 @@ pub trait Manager: Send + Sync + 'static {
     }
 }
 
-/// One member from its start to its end. No other member of the same pool has
-/// the same id, not even later.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct MemberId(pub u64);
-
-impl fmt::Display for MemberId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// What is known of a member.
 ///
 /// The default stands for a member that has only just been started, so that a
@@ -120,63 +110,6 @@ pub struct About {
     pub uses: u64,
     /// How many rolling replacements the pool had begun when it was started.
     pub generation: u64,
-}
-
-/// Why a member is stopped.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[non_exhaustive]
-pub enum Retired {
-    /// It was idle for too long.
-    Idle,
-    /// It came to the end of its life.
-    Aged,
-    /// It was lent as often as a member may be.
-    Used,
-    /// Its check failed, or its holder gave it back as failed.
-    Failed,
-    /// It was known to be broken.
-    Broken,
-    /// It was lost.
-    Lost,
-    /// A newer one takes its place.
-    Replaced,
-    /// There are more than there should be.
-    Surplus,
-    /// The pool closes.
-    Closed,
-}
-
-impl Retired {
-    /// One lower-case word, for protocols and labels.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Aged => "aged",
-            Self::Used => "used",
-            Self::Failed => "failed",
-            Self::Broken => "broken",
-            Self::Lost => "lost",
-            Self::Replaced => "replaced",
-            Self::Surplus => "surplus",
-            Self::Closed => "closed",
-        }
-    }
-}
-
-impl fmt::Display for Retired {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Idle => "it was idle for too long",
-            Self::Aged => "it came to the end of its life",
-            Self::Used => "it was lent as often as a member may be",
-            Self::Failed => "it failed",
-            Self::Broken => "it was known to be broken",
-            Self::Lost => "it was lost",
-            Self::Replaced => "a newer one takes its place",
-            Self::Surplus => "there are more than there should be",
-            Self::Closed => "the pool closes",
-        })
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,232 @@
+//! What our pool should reach beside its peers, and whether it did.
+
+use std::fmt;
+
+use crate::measure::{Metric, Row, Spread};
+use crate::report::{OURS, short};
+
+/// A task alone finds a member at once.
+pub(super) const ALONE: &[Goal] = &[
+    Goal::Cheaper {
+        than: &["deadpool"],
+        times: 4.0,
+    },
+    Goal::Cheaper {
+        than: &["bb8"],
+        times: 4.0,
+    },
+    Goal::Near {
+        to: "mutex-vec",
+        times: 1.5,
+    },
+];
+
+/// Two cores want members at once, and find them.
+pub(super) const TOGETHER: &[Goal] = &[
+    Goal::Cheaper {
+        than: &["deadpool"],
+        times: 4.0,
+    },
+    Goal::Cheaper {
+        than: &["bb8"],
+        times: 4.0,
+    },
+];
+
+/// All members are out, and most tasks wait.
+pub(super) const EXHAUSTED: &[Goal] = &[
+    Goal::Cheaper {
+        than: FULL,
+        times: 1.7,
+    },
+    Goal::Sooner { than: FULL },
+    Goal::Fair { max: 1.2 },
+];
+
+/// Peers that start, check and retire members as we do.
+const FULL: &[&str] = &["deadpool", "bb8", "mobc", "asyncband"];
+
+pub(super) enum Goal {
+    /// The cheapest of these costs so many times as much processor time.
+    Cheaper {
+        than: &'static [&'static str],
+        times: f64,
+    },
+    /// We cost at most so many times the processor time of a bare structure.
+    Near { to: &'static str, times: f64 },
+    /// Our p99 is below the lowest of those that starve nobody: a wait that
+    /// never ends is in no percentile.
+    Sooner { than: &'static [&'static str] },
+    /// Our luckiest task has at most so many times the turns of the unluckiest.
+    Fair { max: f64 },
+}
+
+impl Goal {
+    /// How far we got; nothing if we or those we compare with did not run.
+    pub(super) fn judge(&self, rows: &[Row]) -> Option<Verdict> {
+        let ours = |metric| lowest(rows.iter(), &[OURS], metric);
+        let verdict = match *self {
+            Self::Cheaper { than, times } => {
+                let (peer, theirs) = lowest(rows.iter(), than, Metric::Cpu)?;
+                let what = format!("cpu of {peer} / ours");
+                Verdict::at_least(what, theirs / ours(Metric::Cpu)?.1, times)
+            }
+            Self::Near { to, times } => {
+                let (peer, theirs) = lowest(rows.iter(), &[to], Metric::Cpu)?;
+                let what = format!("cpu of ours / {peer}");
+                Verdict::at_most(what, ours(Metric::Cpu)?.1 / theirs, times)
+            }
+            Self::Sooner { than } => {
+                let (peer, theirs) = lowest(fed(rows), than, Metric::P99)?;
+                let what = format!("p99 of ours / {peer}");
+                Verdict::at_most(what, ours(Metric::P99)?.1 / theirs, 1.0)
+            }
+            Self::Fair { max } => {
+                let (_, fairness) = ours(Metric::Fairness)?;
+                Verdict::at_most("fairness of ours".into(), fairness, max)
+            }
+        };
+        Some(verdict)
+    }
+}
+
+/// Who of these has the lowest median, and which.
+fn lowest<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+    names: &[&str],
+    metric: Metric,
+) -> Option<(&'a str, f64)> {
+    rows.filter(|row| names.contains(&row.subject))
+        .filter_map(|row| Some((row.subject, row.spread(metric)?.median)))
+        .min_by(|(_, a), (_, b)| a.total_cmp(b))
+}
+
+/// Those whose tasks all had their turns.
+fn fed(rows: &[Row]) -> impl Iterator<Item = &Row> {
+    let is_fed = |fairness: Spread| fairness.median <= STARVING;
+    rows.iter()
+        .filter(move |row| row.spread(Metric::Fairness).is_none_or(is_fed))
+}
+
+/// Where a task has had so many times fewer turns than another, it starves.
+const STARVING: f64 = 3.0;
+
+/// A goal beside what was measured.
+#[derive(Debug, PartialEq)]
+pub(super) struct Verdict {
+    what: String,
+    value: f64,
+    wanted: String,
+    met: bool,
+}
+
+impl Verdict {
+    fn at_least(what: String, value: f64, min: f64) -> Self {
+        Self {
+            what,
+            value,
+            wanted: format!("at least {min}"),
+            met: value >= min,
+        }
+    }
+
+    fn at_most(what: String, value: f64, max: f64) -> Self {
+        Self {
+            what,
+            value,
+            wanted: format!("at most {max}"),
+            met: value <= max,
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, wanted, .. } = self;
+        let value = short(self.value);
+        let met = if self.met { "met" } else { "MISSED" };
+        write!(f, "{what:<27}{value:>6}   {wanted:<14}{met}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cheapest_peer_is_the_one_to_beat() {
+        let rows = [
+            row(OURS, Metric::Cpu, 100.0),
+            row("bb8", Metric::Cpu, 160.0),
+            row("deadpool", Metric::Cpu, 200.0),
+        ];
+        let than = &["deadpool", "bb8"];
+        let wanted = |times| Goal::Cheaper { than, times }.judge(&rows).unwrap();
+        assert!(wanted(1.6).met);
+        assert!(!wanted(1.7).met);
+        assert_eq!(wanted(1.7).what, "cpu of bb8 / ours");
+    }
+
+    #[test]
+    fn sooner_is_below_the_lowest() {
+        let than = &["deadpool", "bb8"];
+        let judge = |ours| {
+            let rows = [
+                row(OURS, Metric::P99, ours),
+                row("bb8", Metric::P99, 900.0),
+                row("deadpool", Metric::P99, 100.0),
+            ];
+            Goal::Sooner { than }.judge(&rows).unwrap().met
+        };
+        assert!(judge(90.0));
+        assert!(!judge(110.0));
+    }
+
+    #[test]
+    fn who_starves_tasks_is_not_sooner() {
+        let mut starving = row("bb8", Metric::P99, 1.0);
+        starving.spreads.push((Metric::Fairness, spread(9980.0)));
+        let rows = [
+            row(OURS, Metric::P99, 90.0),
+            starving,
+            row("deadpool", Metric::P99, 100.0),
+        ];
+        let verdict = Goal::Sooner { than: FULL }.judge(&rows).unwrap();
+        assert_eq!(
+            (&*verdict.what, verdict.met),
+            ("p99 of ours / deadpool", true)
+        );
+    }
+
+    #[test]
+    fn nobody_is_judged_alone() {
+        let ours = [row(OURS, Metric::Cpu, 1.0)];
+        let peer = [row("mutex-vec", Metric::Cpu, 1.0)];
+        for rows in [ours, peer] {
+            let goal = Goal::Near {
+                to: "mutex-vec",
+                times: 1.5,
+            };
+            assert_eq!(goal.judge(&rows), None);
+        }
+    }
+
+    fn row(subject: &'static str, metric: Metric, value: f64) -> Row {
+        Row {
+            subject,
+            spreads: vec![(metric, spread(value))],
+            runs: 1,
+            stalls: 0,
+            kept: 1,
+            foreign: spread(0.0),
+        }
+    }
+
+    fn spread(value: f64) -> Spread {
+        Spread {
+            median: value,
+            min: value,
+            max: value,
+        }
+    }
+}

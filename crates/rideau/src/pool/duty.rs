@@ -1,0 +1,254 @@
+//! What has to be awaited for a member: its start, its check, its stop.
+//!
+//! Each runs in a task of its own, so that nobody waits for a manager's code.
+//! However such a task ends, by its end, a panic, or the end of the runtime,
+//! the machine learns that the slot is free; by then the member is dropped.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use rideau_core::pool::{MemberId, Retired};
+
+use super::manager::{About, Manager};
+use super::stock::{Fault, PoolDriver};
+use crate::sync::lock;
+
+/// Sees to one slot until its end.
+pub(super) struct Duty<M: Manager> {
+    driver: Weak<PoolDriver<M>>,
+    slot: u32,
+    id: MemberId,
+    /// It is a start that did not come to any end yet.
+    starts: bool,
+    done: bool,
+}
+
+impl<M: Manager> Duty<M> {
+    pub(super) fn new(driver: Weak<PoolDriver<M>>, slot: u32, id: MemberId, starts: bool) -> Self {
+        Self {
+            driver,
+            slot,
+            id,
+            starts,
+            done: false,
+        }
+    }
+
+    /// Run a task for the slot. By the time we know its handle it may be done, or
+    /// not be wanted any more, or, if it `starts` a member, have become its
+    /// watch.
+    fn run(driver: &Arc<PoolDriver<M>>, slot: u32, id: MemberId, starts: bool, task: impl Task) {
+        let stock = driver.shell();
+        let side = || lock(&stock.slot(slot).side);
+        let job = {
+            let mut side = side();
+            side.job += 1;
+            side.job
+        };
+        let Some(handle) = stock.tasks().spawn(task) else {
+            return;
+        };
+        let mut side = side();
+        if side.abandoned == id || (starts && side.stopped == id) {
+            handle.abort();
+        } else if starts && side.delivered == id {
+            side.watch = Some(handle);
+        } else if side.job == job {
+            side.task = Some(handle);
+        }
+    }
+
+    /// The member is there. False if it is not wanted any more.
+    fn deliver(
+        &mut self,
+        member: M::Member,
+        abort: Option<Box<dyn FnOnce() + Send>>,
+    ) -> Result<(), Option<Box<M::Member>>> {
+        let Some(driver) = self.driver.upgrade() else {
+            return Err(Some(Box::new(member)));
+        };
+        let (stock, slot, id) = (driver.shell(), self.slot, self.id);
+        let place = stock.slot(slot);
+        {
+            let mut side = lock(&place.side);
+            side.watch = side.task.take();
+            side.abort = abort;
+            side.delivered = id;
+            side.note = None;
+        }
+        stock.set_fault(None);
+        let refused = driver.step(|step| {
+            place.member.put(Box::new(member));
+            let birth = step.machine.pool.started(slot, id, step.now, step.effects);
+            match birth {
+                Some(birth) => {
+                    place.bear(&birth);
+                    None
+                }
+                None => Some(place.member.take()),
+            }
+        });
+        stock.news.notify_waiters();
+        match refused {
+            None => {
+                self.done = true;
+                Ok(())
+            }
+            Some(member) => Err(member),
+        }
+    }
+
+    /// A start came to no good end.
+    fn fail(&mut self, fault: Fault) {
+        self.starts = false;
+        if let Some(driver) = self.driver.upgrade() {
+            tracing::warn!(error = %fault, "a member could not be started");
+            driver.shell().set_fault(Some(fault));
+        }
+    }
+
+    /// Give a checked member back. It is ended if it is not wanted any more.
+    fn return_checked(&mut self, member: Box<M::Member>, is_good: bool) {
+        let Some(driver) = self.driver.upgrade() else {
+            return drop(member);
+        };
+        let (place, slot, id) = (driver.shell().slot(self.slot), self.slot, self.id);
+        let refused = driver.step(|step| {
+            place.member.put(member);
+            let pool = &mut step.machine.pool;
+            if pool.checked(slot, id, is_good, step.now, step.effects) {
+                None
+            } else {
+                place.member.take()
+            }
+        });
+        self.done = refused.is_none();
+        drop(refused);
+    }
+}
+
+impl<M: Manager> Drop for Duty<M> {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        if self.starts {
+            self.fail(Arc::new(GivenUp));
+        }
+        if let Some(driver) = self.driver.upgrade() {
+            let (slot, id) = (self.slot, self.id);
+            driver.step(|step| {
+                let pool = &mut step.machine.pool;
+                pool.gone(slot, id, step.now, step.effects);
+            });
+            driver.shell().news.notify_waiters();
+        }
+    }
+}
+
+/// What a task is.
+trait Task: Future<Output = ()> + Send + 'static {}
+
+impl<F: Future<Output = ()> + Send + 'static> Task for F {}
+
+/// Start a member, and then watch for its loss.
+pub(super) fn start<M: Manager>(duty: Duty<M>, manager: Arc<M>) {
+    let Some(driver) = duty.driver.upgrade() else {
+        return;
+    };
+    let (slot, id) = (duty.slot, duty.id);
+    Duty::run(&driver, slot, id, true, async move {
+        // Dropped after all else, so that what was begun is gone by then.
+        let mut duty = duty;
+        let member = match manager.start().await {
+            Ok(member) => member,
+            Err(error) => return duty.fail(Arc::from(error.into())),
+        };
+        duty.starts = false;
+        let lost = manager.lost(&member);
+        let abort = manager.abort(&member);
+        if let Err(member) = duty.deliver(member, abort) {
+            if let Some(member) = member {
+                manager.stop(*member, Retired::Surplus).await;
+            }
+            return;
+        }
+        let driver = duty.driver.clone();
+        drop((duty, manager));
+        lost.await;
+        if let Some(driver) = driver.upgrade() {
+            driver.step(|step| {
+                let pool = &mut step.machine.pool;
+                pool.lost(slot, id, step.now, step.effects);
+            });
+        }
+    });
+}
+
+/// Find out whether an idle member is still good.
+pub(super) fn check<M: Manager>(duty: Duty<M>, manager: Arc<M>, member: Box<M::Member>) {
+    let Some(driver) = duty.driver.upgrade() else {
+        return drop(member);
+    };
+    let (slot, id) = (duty.slot, duty.id);
+    let now = driver.clock().now();
+    let place = driver.shell().slot(slot);
+    let idle = place.since().min(now);
+    let about = place.about(now.since(idle), now);
+    Duty::run(&driver, slot, id, false, async move {
+        let mut duty = duty;
+        let mut member = member;
+        let is_good = is_good(&*manager, &mut member, &about).await;
+        duty.return_checked(member, is_good);
+    });
+}
+
+async fn is_good<M: Manager>(manager: &M, member: &mut M::Member, about: &About) -> bool {
+    if manager.is_broken(member) {
+        return false;
+    }
+    match manager.check(member, about).await {
+        Ok(()) => true,
+        Err(error) => {
+            let error: Box<dyn std::error::Error + Send + Sync> = error.into();
+            tracing::info!(error = %error, member = %about.id, "a member failed its check");
+            false
+        }
+    }
+}
+
+/// Stop a member.
+pub(super) fn stop<M: Manager>(
+    duty: Duty<M>,
+    manager: Arc<M>,
+    member: Box<M::Member>,
+    why: Retired,
+) {
+    let Some(driver) = duty.driver.upgrade() else {
+        return drop(member);
+    };
+    let (slot, id) = (duty.slot, duty.id);
+    let mut side = lock(&driver.shell().slot(slot).side);
+    side.stopped = id;
+    let watch = side.watch.take();
+    drop(side);
+    if let Some(watch) = watch {
+        watch.abort();
+    }
+    Duty::run(&driver, slot, id, false, async move {
+        let _duty = duty;
+        manager.stop(*member, why).await;
+    });
+}
+
+/// Why there is no better reason for a start's failure.
+#[derive(Debug)]
+struct GivenUp;
+
+impl fmt::Display for GivenUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the start took too long, panicked, or lost its runtime")
+    }
+}
+
+impl std::error::Error for GivenUp {}

@@ -1,0 +1,100 @@
+//! Why a taker got no member, with all that is known.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use rideau_core::pool::MemberId;
+use rideau_core::{OptionError, Refusal};
+
+use super::stock::Fault;
+
+/// No member, and why.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NotTaken {
+    /// The reason, after how long, how many wait, and when to come back.
+    pub refusal: Refusal,
+    /// Why members cannot be started, if they cannot.
+    pub start_error: Option<Fault>,
+    /// Who holds a member longest.
+    pub longest: Option<Holder>,
+}
+
+/// A member that somebody holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The member.
+    pub id: MemberId,
+    /// How long it has been held.
+    pub held: Duration,
+    /// How often it has been taken so far.
+    pub uses: u64,
+    /// What the holder says of itself.
+    pub note: Option<String>,
+}
+
+/// A pool did not come to be.
+#[derive(Clone, Debug)]
+pub enum StartError {
+    /// An option breaks a rule.
+    Option(OptionError),
+    /// The first members could not be started.
+    Start(Fault),
+}
+
+impl fmt::Display for NotTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.refusal)?;
+        if let Some(error) = &self.start_error {
+            write!(f, "; starting members fails: {error}")?;
+        }
+        if let Some(holder) = &self.longest {
+            write!(f, "; {holder}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for NotTaken {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        let error = self.start_error.as_ref()?;
+        Some(&**error)
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let note = self.note.as_deref().unwrap_or("somebody");
+        write!(
+            f,
+            "{note} has held member {} for {:.1?}",
+            self.id, self.held
+        )
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Option(error) => write!(f, "{error}"),
+            Self::Start(error) => write!(f, "the first members could not be started: {error}"),
+        }
+    }
+}
+
+impl Error for StartError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Option(error) => Some(error),
+            Self::Start(error) => Some(&**error),
+        }
+    }
+}
+
+impl From<OptionError> for StartError {
+    fn from(error: OptionError) -> Self {
+        Self::Option(error)
+    }
+}

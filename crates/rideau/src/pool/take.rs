@@ -1,0 +1,370 @@
+//! A wait for a member: a future whose drop gives the place or the member up.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rideau_core::pool::{Came, Grant, Retired, Use};
+use rideau_core::{Instant, Reason, Refusal, Ticket};
+use tokio::task::coop;
+
+use super::held::{Held, Keep, Origin, is_broken};
+use super::manager::Manager;
+use super::refused::{Holder, NotTaken};
+use super::stock::{Desk, NO_CELL, PoolDriver, Reply};
+use crate::sync::lock;
+use crate::terms::Terms;
+
+/// A take under way. Dropping it gives the place in line up, or the member if
+/// it was granted just then.
+#[must_use = "a take does nothing until it is awaited"]
+pub struct Take<'a, M: Manager> {
+    driver: Keep<'a, M>,
+    terms: Terms,
+    /// When it first asked.
+    sent: Option<Instant>,
+    state: State<'a, M>,
+}
+
+enum State<'a, M: Manager> {
+    Fresh,
+    Waiting {
+        ticket: Ticket,
+        cell: u32,
+    },
+    /// It has its member, but others should run first.
+    Yielding(Held<'a, M>),
+    Over,
+}
+
+/// One in so many takes from the shelf is measured.
+const MEASURED: u64 = 16;
+
+impl<'a, M: Manager> Take<'a, M> {
+    #[inline]
+    pub(super) fn new(driver: Keep<'a, M>, terms: Terms) -> Self {
+        Self {
+            driver,
+            terms,
+            sent: None,
+            state: State::Fresh,
+        }
+    }
+
+    /// Take a member at once, or be refused.
+    pub(super) fn at_once(mut self) -> Result<Held<'a, M>, NotTaken> {
+        loop {
+            let unfit = match take_from_shelf(&self.driver) {
+                Shelved::Taken(held) => return Ok(held),
+                Shelved::Unfit(slot) => Some(slot),
+                Shelved::None => None,
+            };
+            let (came, _) = self.come(unfit, None);
+            match came {
+                Came::Granted(grant) => {
+                    if let Some(held) = self.collect(&grant, NO_CELL) {
+                        return Ok(held);
+                    }
+                }
+                Came::Refused(refusal) => return Err(not_taken(&self.driver, refusal)),
+                Came::Waits(_) => unreachable!("who does not want to wait does not"),
+            }
+        }
+    }
+
+    /// Ask the machine. Also says where the answer will be. Without a way to
+    /// be woken it does not wait.
+    fn come(&mut self, unfit: Option<u32>, context: Option<&Context<'_>>) -> (Came, u32) {
+        let stock = self.driver.shell();
+        let (terms, sent) = (&self.terms, &mut self.sent);
+        self.driver.step(|step| {
+            if let Some(slot) = unfit {
+                step.machine.pool.recall(slot, stock.slot(slot).since());
+            }
+            let sent = *sent.get_or_insert(step.sent);
+            let Desk { pool, seats, .. } = &mut *step.machine;
+            let wait = context.is_some() && !seats.is_full();
+            let mut cell = NO_CELL;
+            let reply = || {
+                cell = stock.seat(seats);
+                let waker = context.expect("who waits can be woken").waker().clone();
+                Reply { waker, cell }
+            };
+            let priority = terms.priority;
+            let terms = terms.since(sent, wait);
+            let came = pool.take(&terms, priority, reply, step.now, step.effects);
+            if matches!(came, Came::Refused(_)) {
+                step.machine.free(cell);
+            }
+            (came, cell)
+        })
+    }
+
+    /// Take a granted member into our hands; none if it is broken.
+    #[inline]
+    fn collect(&self, grant: &Grant, cell: u32) -> Option<Held<'a, M>> {
+        let stock = self.driver.shell();
+        let place = stock.slot(grant.slot);
+        let mut member = place.member.take().expect("a granted member is there");
+        if is_broken(&*stock.manager, &mut member) {
+            place.member.put(member);
+            discard(&self.driver, grant.slot, cell);
+            return None;
+        }
+        place.hold(self.driver.clock().recent());
+        let origin = Origin {
+            slot: grant.slot,
+            cell,
+            measured: false,
+            waited: grant.waited,
+            lead: grant.lead,
+        };
+        Some(Held::new(self.driver.again(), member, &origin))
+    }
+
+    /// Find the answer, or be woken when it is there.
+    fn poll_answer(&mut self, context: &Context<'_>) -> Poll<Result<Grant, Refusal>> {
+        let State::Waiting { ticket, cell } = self.state else {
+            unreachable!("only who waits is answered");
+        };
+        let stock = self.driver.shell();
+        let answer = || stock.cells.get(cell).answer();
+        if let Some(answer) = answer() {
+            return Poll::Ready(answer);
+        }
+        // Polled for another reason: it may be another task that waits now.
+        let waker = context.waker();
+        let before = self.driver.step(|step| {
+            let reply = step.machine.pool.reply_mut(ticket)?;
+            let same = reply.waker.will_wake(waker);
+            (!same).then(|| std::mem::replace(&mut reply.waker, waker.clone()))
+        });
+        drop(before);
+        answer().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Ask until there is a member, a place to wait, or a no.
+    #[inline(never)]
+    fn poll_slowly(
+        &mut self,
+        mut unfit: Option<u32>,
+        context: &Context<'_>,
+    ) -> Poll<Result<Held<'a, M>, NotTaken>> {
+        loop {
+            let (answer, cell) = if let State::Waiting { cell, .. } = self.state {
+                match self.poll_answer(context) {
+                    Poll::Ready(answer) => (answer, cell),
+                    Poll::Pending => return Poll::Pending,
+                }
+            } else {
+                match self.come(unfit.take(), Some(context)) {
+                    (Came::Granted(grant), _) => (Ok(grant), NO_CELL),
+                    (Came::Refused(refusal), _) => (Err(refusal), NO_CELL),
+                    (Came::Waits(ticket), cell) => {
+                        self.state = State::Waiting { ticket, cell };
+                        continue;
+                    }
+                }
+            };
+            self.state = State::Over;
+            match answer {
+                Ok(grant) => {
+                    if let Some(held) = self.collect(&grant, cell) {
+                        return Poll::Ready(Ok(held));
+                    }
+                    self.state = State::Fresh;
+                }
+                Err(refusal) => {
+                    if cell != NO_CELL {
+                        self.driver.step(|step| step.machine.free(cell));
+                    }
+                    return Poll::Ready(Err(not_taken(&self.driver, refusal)));
+                }
+            }
+        }
+    }
+}
+
+impl<'a, M: Manager> Future for Take<'a, M> {
+    type Output = Result<Held<'a, M>, NotTaken>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let mut unfit = None;
+        match std::mem::replace(&mut this.state, State::Over) {
+            State::Fresh => match take_from_shelf(&this.driver) {
+                Shelved::Taken(held) => {
+                    // The member is ours by now: a scheduler's budget is no
+                    // refusal, it only lets others run first.
+                    let Poll::Ready(proceed) = coop::poll_proceed(context) else {
+                        this.state = State::Yielding(held);
+                        return Poll::Pending;
+                    };
+                    proceed.made_progress();
+                    return Poll::Ready(Ok(held));
+                }
+                Shelved::Unfit(slot) => unfit = Some(slot),
+                Shelved::None => (),
+            },
+            State::Yielding(held) => return Poll::Ready(Ok(held)),
+            waiting @ State::Waiting { .. } => this.state = waiting,
+            State::Over => panic!("nobody polls after the answer"),
+        }
+        this.poll_slowly(unfit, context)
+    }
+}
+
+// Nothing in a take is pinned: its cell has an address of its own.
+impl<M: Manager> Unpin for Take<'_, M> {}
+
+impl<M: Manager> Drop for Take<'_, M> {
+    fn drop(&mut self) {
+        let State::Waiting { ticket, cell } = self.state else {
+            return;
+        };
+        let stock = self.driver.shell();
+        let gone = self.driver.step(|step| {
+            let pool = &mut step.machine.pool;
+            let gone = pool.cancel(ticket, step.now, step.effects);
+            if gone.is_none()
+                && let Some(Ok(grant)) = stock.cells.get(cell).answer()
+            {
+                pool.decline(grant.slot, step.now, step.effects);
+            }
+            step.machine.free(cell);
+            gone
+        });
+        // A waker may run anything when it is dropped.
+        drop(gone);
+    }
+}
+
+impl<M: Manager> std::fmt::Debug for Take<'_, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Take")
+            .field("terms", &self.terms)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the shelf has.
+enum Shelved<'a, M: Manager> {
+    Taken(Held<'a, M>),
+    /// A member that nobody else can take now, but that has to be looked at.
+    Unfit(u32),
+    None,
+}
+
+/// Take an idle member without asking the machine.
+#[inline]
+fn take_from_shelf<'a, M: Manager>(driver: &Keep<'a, M>) -> Shelved<'a, M> {
+    let stock = driver.shell();
+    loop {
+        let Some((slot, pops)) = stock.shelf.take(&stock.slots) else {
+            return Shelved::None;
+        };
+        let place = stock.slot(slot);
+        let now = driver.clock().recent();
+        if place.until() <= now || stock.rules.is_stale(place.since(), now) {
+            return Shelved::Unfit(slot);
+        }
+        let mut member = place.member.take().expect("what is on the shelf is there");
+        if is_broken(&*stock.manager, &mut member) {
+            place.member.put(member);
+            discard(driver, slot, NO_CELL);
+            continue;
+        }
+        let measured = pops % MEASURED == 0;
+        let idle = match measured {
+            true => place.hold(driver.clock().now()),
+            false => place.hold(now),
+        };
+        let origin = Origin {
+            slot,
+            cell: NO_CELL,
+            measured,
+            waited: std::time::Duration::ZERO,
+            lead: now.max(idle).lead_over(idle),
+        };
+        return Shelved::Taken(Held::new(driver.again(), member, &origin));
+    }
+}
+
+/// Take a member that the machine gave up, whatever its state.
+pub(super) fn seize<M: Manager>(driver: Keep<'_, M>, slot: u32) -> Held<'_, M> {
+    let place = driver.shell().slot(slot);
+    let member = place.member.take().expect("an idle member is there");
+    let now = driver.clock().now();
+    let idle = place.hold(now).min(now);
+    let origin = Origin {
+        slot,
+        cell: NO_CELL,
+        measured: false,
+        waited: std::time::Duration::ZERO,
+        lead: now.lead_over(idle),
+    };
+    Held::new(driver, member, &origin)
+}
+
+/// A member was found broken in our hands.
+#[cold]
+fn discard<M: Manager>(driver: &Arc<PoolDriver<M>>, slot: u32, cell: u32) {
+    let uses = driver.shell().slot(slot).uses();
+    driver.step(|step| {
+        step.machine.free(cell);
+        let used = Use::Over(Retired::Broken);
+        let held = std::time::Duration::ZERO;
+        let pool = &mut step.machine.pool;
+        pool.release(slot, used, uses, held, step.now, step.effects);
+    });
+}
+
+/// A refusal with all that is known.
+#[cold]
+pub(super) fn not_taken<M: Manager>(driver: &Arc<PoolDriver<M>>, refusal: Refusal) -> NotTaken {
+    let stock = driver.shell();
+    let start_error = match refusal.reason {
+        Reason::Closed | Reason::Cancelled => None,
+        _ => stock.fault(),
+    };
+    NotTaken {
+        refusal,
+        start_error,
+        longest: longest(driver),
+    }
+}
+
+/// Who holds a member longest.
+fn longest<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Option<Holder> {
+    let now = driver.clock().now();
+    let held = driver.shell().each_slot();
+    let held = held.filter_map(|slot| Some((slot.held_since()?, slot)));
+    let (since, slot) = held.min_by_key(|(since, _)| *since)?;
+    Some(Holder {
+        id: slot.id(),
+        held: now.max(since).since(since),
+        uses: slot.uses(),
+        note: lock(&slot.side).note.clone(),
+    })
+}
+
+/// All who hold a member, the longest first.
+pub(super) fn holders<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Vec<Holder> {
+    let now = driver.clock().now();
+    let mut holders: Vec<Holder> = driver
+        .shell()
+        .each_slot()
+        .filter_map(|slot| {
+            let since = slot.held_since()?;
+            Some(Holder {
+                id: slot.id(),
+                held: now.max(since).since(since),
+                uses: slot.uses(),
+                note: lock(&slot.side).note.clone(),
+            })
+        })
+        .collect();
+    holders.sort_by_key(|holder| std::cmp::Reverse(holder.held));
+    holders
+}
