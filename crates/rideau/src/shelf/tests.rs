@@ -151,7 +151,7 @@ fn takes_are_counted_on_when_the_count_of_pops_wraps() {
     let (shelf, slots) = open(1, 1, &[0]);
     let shard = &shelf.shards[0];
     let (word, nearly) = (shard.word.load(Ordering::Relaxed), POPS_MAX - 1);
-    shard.word.store(word | nearly * POP, Ordering::Relaxed);
+    shard.word.store(word | (nearly * POP), Ordering::Relaxed);
     shard.pops.store(nearly, Ordering::Relaxed);
     for pops in [POPS_MAX, 0, 1] {
         assert_eq!(shelf.take(&slots), Some((0, pops)));
