@@ -4,8 +4,12 @@
 mod server;
 
 use rideau::adapters::{Postgres, PostgresClient, Recycle};
-use rideau::{About, Manager, Retired};
+use rideau::{About, Held, Manager, Pool, PoolOptions, Retired, queue};
 use server::{PATIENCE, Server, until};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 
@@ -140,11 +144,7 @@ async fn giving_up_on_a_stop_cancels_what_still_runs() {
     until("it sleeps", async || observer.busy("orphan").await == 1).await;
 
     let stop = postgres.stop(client, Retired::Closed);
-    assert!(
-        timeout(std::time::Duration::from_millis(50), stop)
-            .await
-            .is_err()
-    );
+    assert!(timeout(Duration::from_millis(50), stop).await.is_err());
     until("it is gone", async || observer.count("orphan").await == 0).await;
 }
 
@@ -206,4 +206,139 @@ async fn a_clean_check_ends_a_failed_transaction() {
     client.batch_execute("select 1").await.unwrap();
     // And once more, on a connection that needs no cleaning.
     soon(postgres.check(&mut client, &used())).await.unwrap();
+}
+
+/// Members of a pool, those who use them, and what each of those does after the
+/// server was restarted.
+const MEMBERS: usize = 8;
+const HOLDERS: usize = 200;
+const SHARE: usize = 20;
+
+#[derive(Default)]
+struct Board {
+    answered: AtomicUsize,
+    failed: AtomicUsize,
+    restarted: AtomicBool,
+}
+
+/// Query until the server was restarted, and then for a share; whatever fails is
+/// tried again.
+async fn work(pool: Pool<Postgres>, board: Arc<Board>, number: i32) {
+    let mut share = SHARE;
+    while share > 0 {
+        let restarted = board.restarted.load(Ordering::SeqCst);
+        let client = pool.take().await.expect("nobody is shed");
+        match client.query_one("select $1::int4", &[&number]).await {
+            Ok(row) => {
+                assert_eq!(row.get::<_, i32>(0), number);
+                board.answered.fetch_add(1, Ordering::SeqCst);
+                share -= usize::from(restarted);
+            }
+            Err(_) => {
+                board.failed.fetch_add(1, Ordering::SeqCst);
+                Held::fail(client);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_costs_a_pool_no_more_than_the_queries_under_way() {
+    let server = Server::start().await;
+    let options = PoolOptions {
+        max: MEMBERS,
+        queue: queue::Options::timeout(PATIENCE),
+        ..PoolOptions::default()
+    };
+    let pool = Pool::new(Postgres::new(server.config("pooled")), options).unwrap();
+    let board = Arc::new(Board::default());
+    let mut holders = JoinSet::new();
+    for number in 0..HOLDERS {
+        let number = i32::try_from(number).unwrap();
+        holders.spawn(work(pool.clone(), Arc::clone(&board), number));
+    }
+    let most = i64::try_from(MEMBERS).unwrap();
+
+    let observer = server.observer().await;
+    until("all are at work", async || {
+        assert!(observer.count("pooled").await <= most);
+        board.answered.load(Ordering::SeqCst) > 10 * HOLDERS
+    })
+    .await;
+    assert_eq!(board.failed.load(Ordering::SeqCst), 0);
+    let server = server.restart().await;
+    board.restarted.store(true, Ordering::SeqCst);
+
+    let observer = server.observer().await;
+    until("all have done their share", async || {
+        assert!(observer.count("pooled").await <= most);
+        while let Some(holder) = holders.try_join_next() {
+            holder.unwrap();
+        }
+        holders.is_empty()
+    })
+    .await;
+    let failed = board.failed.load(Ordering::SeqCst);
+    assert!(failed <= MEMBERS, "{failed} queries failed");
+    let retired: u64 = pool.stats().retired.iter().sum();
+    assert!(retired > 0, "nobody noticed the restart");
+
+    let mut held = Vec::new();
+    for _ in 0..MEMBERS {
+        held.push(soon(pool.take()).await.unwrap());
+    }
+    for client in &held {
+        client.query_one("select 1", &[]).await.unwrap();
+    }
+    assert_eq!(observer.count("pooled").await, most);
+    drop(held);
+    soon(pool.close(PATIENCE)).await;
+    until("all are gone", async || observer.count("pooled").await == 0).await;
+}
+
+#[tokio::test]
+async fn closing_a_pool_at_once_ends_the_queries_of_its_holders() {
+    let server = Server::shared().await;
+    let observer = server.observer().await;
+    let manager = Postgres::new(server.config("closed"));
+    let pool = Pool::new(manager, PoolOptions::default()).unwrap();
+    let held = tokio::spawn({
+        let pool = pool.clone();
+        async move {
+            let client = pool.take().await.unwrap();
+            client.batch_execute("select pg_sleep(600)").await
+        }
+    });
+    until("it sleeps", async || observer.busy("closed").await == 1).await;
+
+    soon(pool.close_now()).await;
+    assert!(soon(held).await.unwrap().is_err());
+    until("it is gone", async || observer.count("closed").await == 0).await;
+}
+
+#[tokio::test]
+async fn a_pool_that_cleans_does_not_keep_an_open_transaction_idle() {
+    let server = Server::shared().await;
+    let manager = Postgres {
+        recycle: Recycle::Clean,
+        ..Postgres::new(server.config("kept"))
+    };
+    let options = PoolOptions {
+        max: 1,
+        check_after: Some(Duration::ZERO),
+        ..PoolOptions::default()
+    };
+    let pool = Pool::new(manager, options).unwrap();
+    let session = "select pg_backend_pid(), pg_current_xact_id_if_assigned() is not null";
+    let dirty = soon(pool.take()).await.unwrap();
+    let left = "begin; create table kept ()";
+    dirty.batch_execute(left).await.unwrap();
+    let before = dirty.query_one(session, &[]).await.unwrap();
+    assert!(before.get::<_, bool>(1));
+    drop(dirty);
+
+    let clean = soon(pool.take()).await.unwrap();
+    let after = clean.query_one(session, &[]).await.unwrap();
+    assert_eq!(after.get::<_, i32>(0), before.get::<_, i32>(0));
+    assert!(!after.get::<_, bool>(1));
 }

@@ -5,8 +5,11 @@ mod server;
 
 use redis::{AsyncCommands, AsyncConnectionConfig, RedisResult};
 use rideau::adapters::{Redis, RedisConnection};
-use rideau::{About, Manager, Retired};
+use rideau::{About, Held, Manager, Pool, PoolOptions, Retired, queue};
 use server::{PATIENCE, Server, until};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 /// What a test waits for, which must come.
@@ -116,4 +119,94 @@ async fn an_abort_ends_the_command_that_runs() {
     assert!(popped.is_err());
     assert!(redis.is_broken(&mut connection));
     until("it is gone", async || observer.count().await == 0).await;
+}
+
+/// Members of a pool, those who use them, and what each of those does after the
+/// server was restarted.
+const MEMBERS: usize = 4;
+const HOLDERS: usize = 50;
+const SHARE: usize = 20;
+
+#[derive(Default)]
+struct Board {
+    answered: AtomicUsize,
+    failed: AtomicUsize,
+    restarted: AtomicBool,
+}
+
+/// Count until the server was restarted, and then for a share; whatever fails is
+/// tried again.
+async fn work(pool: Pool<Redis>, board: Arc<Board>) {
+    let mut share = SHARE;
+    while share > 0 {
+        let restarted = board.restarted.load(Ordering::SeqCst);
+        let mut connection = pool.take().await.expect("nobody is shed");
+        match connection.incr::<_, _, u64>("count", 1).await {
+            Ok(_) => {
+                board.answered.fetch_add(1, Ordering::SeqCst);
+                share -= usize::from(restarted);
+            }
+            Err(_) => {
+                board.failed.fetch_add(1, Ordering::SeqCst);
+                Held::fail(connection);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_costs_a_pool_no_more_than_the_commands_under_way() {
+    let server = Server::start().await;
+    let options = PoolOptions {
+        max: MEMBERS,
+        queue: queue::Options::timeout(PATIENCE),
+        ..PoolOptions::default()
+    };
+    let redis = Redis {
+        // A slow answer is no failure here.
+        config: AsyncConnectionConfig::new().set_response_timeout(None),
+        ..Redis::open(server.address()).unwrap()
+    };
+    let pool = Pool::new(redis, options).unwrap();
+    let board = Arc::new(Board::default());
+    let mut holders = JoinSet::new();
+    for _ in 0..HOLDERS {
+        holders.spawn(work(pool.clone(), Arc::clone(&board)));
+    }
+
+    let mut observer = server.observer().await;
+    until("all are at work", async || {
+        assert!(observer.count().await <= MEMBERS);
+        board.answered.load(Ordering::SeqCst) > 10 * HOLDERS
+    })
+    .await;
+    assert_eq!(board.failed.load(Ordering::SeqCst), 0);
+    let server = server.restart().await;
+    board.restarted.store(true, Ordering::SeqCst);
+
+    let mut observer = server.observer().await;
+    until("all have done their share", async || {
+        assert!(observer.count().await <= MEMBERS);
+        while let Some(holder) = holders.try_join_next() {
+            holder.unwrap();
+        }
+        holders.is_empty()
+    })
+    .await;
+    let failed = board.failed.load(Ordering::SeqCst);
+    assert!(failed <= MEMBERS, "{failed} commands failed");
+    let retired: u64 = pool.stats().retired.iter().sum();
+    assert!(retired > 0, "nobody noticed the restart");
+
+    let mut held = Vec::new();
+    for _ in 0..MEMBERS {
+        held.push(soon(pool.take()).await.unwrap());
+    }
+    for connection in &mut held {
+        connection.ping::<()>().await.unwrap();
+    }
+    assert_eq!(observer.count().await, MEMBERS);
+    drop(held);
+    soon(pool.close(PATIENCE)).await;
+    until("all are gone", async || observer.count().await == 0).await;
 }

@@ -55,10 +55,15 @@ pub struct Postgres<T = NoTls> {
 /// A [`Transaction`](tokio_postgres::Transaction) that is dropped rolls itself
 /// back, under either. What a holder changed by statements of its own stays: a
 /// BEGIN without its end, a SET, a LISTEN, a temporary table, an advisory lock.
-/// That the driver does not tell, so only a check can undo it, and a check only
-/// happens to those idle for over the pool's `check_after`. With
-/// [`Clean`](Self::Clean) and a `check_after` of zero nobody ever gets what
-/// another has left behind.
+/// The driver does not tell of it, so only a check can undo it, and a check only
+/// happens to members that were idle for over the pool's `check_after`. With
+/// [`Clean`](Self::Clean) and a `check_after` of zero, those are all that were
+/// idle. A member that goes straight from its holder to one who waits is not
+/// checked.
+///
+/// Whether an error of a query is the connection's is the holder's to say, by
+/// [`Held::fail`](crate::Held::fail): a server that shuts down first answers
+/// and only then closes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Recycle {
     /// One round trip that changes nothing. For holders who leave nothing

@@ -22,9 +22,20 @@ pub(crate) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
 }
 
 /// A port that nobody listened on a moment ago.
+///
+/// Not one of those that the system gives to whoever connects: somebody who
+/// tries to reach a server that is down would one day get its port, and talk to
+/// itself.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-    listener.local_addr().expect("it is bound").port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let number = id().wrapping_mul(16).wrapping_add(next);
+        let port = u16::try_from(20_000 + number % 12_000).expect("it is below 32,000");
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// A folder that is removed with this value.

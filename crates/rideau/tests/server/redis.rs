@@ -10,6 +10,9 @@ use std::process::Command;
 
 pub(crate) use process::{PATIENCE, until};
 
+/// Where those work that are counted.
+const DATABASE: u32 = 1;
+
 pub(crate) struct Server {
     process: Process,
     port: u16,
@@ -30,12 +33,15 @@ impl Server {
 
     /// Where to connect over TCP.
     pub(crate) fn address(&self) -> String {
-        format!("redis://127.0.0.1:{}/", self.port)
+        format!("redis://127.0.0.1:{}/{DATABASE}", self.port)
     }
 
     /// Where to connect over a Unix socket.
     pub(crate) fn unix_address(&self) -> String {
-        format!("redis+unix://{}/socket", self.folder.path().display())
+        format!(
+            "redis+unix://{}/socket?db={DATABASE}",
+            self.folder.path().display()
+        )
     }
 
     /// Kill it, and start it again on the same port.
@@ -47,13 +53,17 @@ impl Server {
 
     /// Somebody who looks on.
     pub(crate) async fn observer(&self) -> Observer {
-        let client = Client::open(self.address()).expect("it is an address");
-        let connection = client.get_multiplexed_async_connection().await;
+        let connection = self.client().get_multiplexed_async_connection().await;
         Observer(connection.expect("the server is ready"))
     }
 
+    /// For those who are not counted.
+    fn client(&self) -> Client {
+        Client::open(("127.0.0.1", self.port)).expect("it is an address")
+    }
+
     async fn wait_until_ready(mut self) -> Self {
-        let client = Client::open(self.address()).expect("it is an address");
+        let client = self.client();
         until("the server is ready", async || {
             assert!(!self.process.has_ended(), "the server has ended by itself");
             client.get_multiplexed_async_connection().await.is_ok()
@@ -76,9 +86,12 @@ fn serve(folder: &Path, port: u16) -> Process {
 pub(crate) struct Observer(MultiplexedConnection);
 
 impl Observer {
-    /// How many are connected, but for this one.
+    /// How many are connected, but for those who look on.
     pub(crate) async fn count(&mut self) -> usize {
-        self.clients().await.lines().count() - 1
+        let clients = self.clients().await;
+        let database = format!(" db={DATABASE} ");
+        let counted = clients.lines().filter(|line| line.contains(&database));
+        counted.count()
     }
 
     /// How many wait for something to come.
