@@ -76,6 +76,8 @@
 //! ```
 #![cfg_attr(doctest, doc = include_str!("../../../README.md"))]
 
+#[cfg(any(feature = "postgres", feature = "redis", feature = "tcp"))]
+pub mod adapters;
 mod after;
 mod balancer;
 mod bell;

@@ -73,7 +73,9 @@ pub trait Manager: Send + Sync + 'static {
 
     /// Resolves when a member is lost: its socket closed, its task ended.
     ///
-    /// Called once, after the start. Never, unless this says otherwise.
+    /// Called once, after the start. The future may keep the member's socket
+    /// open, so the pool drops it when the member leaves. Never, unless this
+    /// says otherwise.
     fn lost(&self, member: &Self::Member) -> impl Future<Output = ()> + Send + 'static {
         let _ = member;
         pending()
@@ -82,8 +84,9 @@ pub trait Manager: Send + Sync + 'static {
     /// How to end a member's work while somebody holds it, such as by shutting
     /// its socket down.
     ///
-    /// Called once, after the start. The member is stopped afterwards, so it
-    /// need not be of any more use.
+    /// Called once, after the start, and what it returned is called once or
+    /// dropped when the member leaves. The member is stopped after an abort, so
+    /// it need not be of any more use.
     fn abort(&self, member: &Self::Member) -> Option<Box<dyn FnOnce() + Send>> {
         let _ = member;
         None

@@ -1,0 +1,91 @@
+//! A server of a test's own: a process with a folder and a port, gone with it.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio, id};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How long a server may take to do what it was told. It only ends a test that
+/// would hang.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Poll until `done` says so.
+pub(crate) async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let since = Instant::now();
+    while !done().await {
+        assert!(since.elapsed() < PATIENCE, "still waiting until {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A port that nobody listened on a moment ago.
+///
+/// Not one of those that the system gives to whoever connects: somebody who
+/// tries to reach a server that is down would one day get its port, and talk to
+/// itself.
+pub(crate) fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let number = id().wrapping_mul(16).wrapping_add(next);
+        let port = u16::try_from(20_000 + number % 12_000).expect("it is below 32,000");
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// A folder that is removed with this value.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("rideau-{name}-{}-{number}", id()));
+        fs::create_dir(&path).expect("a folder can be made");
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A child that is killed with this value.
+pub(crate) struct Process(Child);
+
+impl Process {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
+        let child = quiet.stderr(Stdio::null()).spawn();
+        Self(child.unwrap_or_else(|error| panic!("{command:?}: {error}")))
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.0
+            .try_wait()
+            .expect("a child can be waited for")
+            .is_some()
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
