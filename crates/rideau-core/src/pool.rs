@@ -182,8 +182,8 @@ impl<R: Reply> Pool<R> {
         match used {
             Use::Over(why) => self.retire(slot, why, now, effects),
             _ if used_up => self.retire(slot, Retired::Used, now, effects),
-            Use::Fine => self.give(slot, now, effects),
-            Use::Doubtful => match self.why_retire(slot, now) {
+            Use::Fine if !self.is_to_check() => self.give(slot, now, effects),
+            Use::Fine | Use::Doubtful => match self.why_retire(slot, now) {
                 Some(why) => self.retire(slot, why, now, effects),
                 None => self.begin_check(slot, now, effects),
             },
@@ -373,12 +373,17 @@ impl<R: Reply> Pool<R> {
         }
     }
 
+    /// The next taker waits already, and gets nothing unchecked.
+    #[inline]
+    fn is_to_check(&self) -> bool {
+        self.options.check_after == Some(Duration::ZERO) && !self.lines.is_empty()
+    }
+
     /// It was idle for so long that it has to be checked.
     fn is_stale(&self, slot: u32, now: Instant) -> bool {
         let idle = now.nanos_since(self.members.idle_since(slot).min(now));
-        self.options
-            .check_after
-            .is_some_and(|after| after.is_zero() || idle > nanos(after))
+        let after = self.options.check_after;
+        after.is_some_and(|after| after.is_zero() || idle > nanos(after))
     }
 
     /// Give idle members to those who wait.

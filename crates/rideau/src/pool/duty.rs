@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 use rideau_core::pool::{MemberId, Retired};
 
 use super::manager::{About, Manager};
+use super::slot::Abort;
 use super::stock::{Fault, PoolDriver};
 use crate::sync::lock;
 
@@ -62,7 +63,7 @@ impl<M: Manager> Duty<M> {
     fn deliver(
         &mut self,
         member: M::Member,
-        abort: Option<Box<dyn FnOnce() + Send>>,
+        abort: Option<Abort>,
     ) -> Result<(), Option<Box<M::Member>>> {
         let Some(driver) = self.driver.upgrade() else {
             return Err(Some(Box::new(member)));
@@ -228,13 +229,7 @@ pub(super) fn stop<M: Manager>(
         return drop(member);
     };
     let (slot, id) = (duty.slot, duty.id);
-    let mut side = lock(&driver.shell().slot(slot).side);
-    side.stopped = id;
-    let watch = side.watch.take();
-    drop(side);
-    if let Some(watch) = watch {
-        watch.abort();
-    }
+    driver.shell().slot(slot).part(id);
     Duty::run(&driver, slot, id, false, async move {
         let _duty = duty;
         manager.stop(*member, why).await;

@@ -90,7 +90,10 @@ impl<'a, M: Manager> Held<'a, M> {
     /// needed.
     pub fn detach(mut held: Self) -> M::Member {
         let member = held.member.take().expect("a member is there until the end");
-        held.place().rest(held.driver.clock().recent());
+        let place = held.place();
+        place.rest(held.driver.clock().recent());
+        place.clear_side();
+        place.part(place.id());
         let (slot, cell) = (held.slot, held.cell);
         held.driver.step(|step| {
             step.machine.free(cell);

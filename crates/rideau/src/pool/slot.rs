@@ -36,13 +36,16 @@ pub(super) struct Slot<T> {
     pub(super) side: Mutex<Side>,
 }
 
+/// Ends a member's work from outside.
+pub(super) type Abort = Box<dyn FnOnce() + Send>;
+
 /// What is needed seldom.
 #[derive(Default)]
 pub(super) struct Side {
     /// What the holder says of itself.
     pub(super) note: Option<String>,
     /// Ends the member's work from outside.
-    pub(super) abort: Option<Box<dyn FnOnce() + Send>>,
+    pub(super) abort: Option<Abort>,
     /// Starts, checks or stops the member, as the `job`-th to do so here.
     pub(super) task: Option<AbortHandle>,
     pub(super) job: u64,
@@ -196,12 +199,25 @@ impl<T> Slot<T> {
         drop(left);
     }
 
+    /// The member leaves: nobody watches it, and nobody can end its work.
+    pub(super) fn part(&self, id: MemberId) {
+        let mut side = lock(&self.side);
+        side.stopped = id;
+        let watch = side.watch.take();
+        let abort = side.abort.take();
+        drop(side);
+        if let Some(watch) = watch {
+            watch.abort();
+        }
+        drop(abort);
+    }
+
     pub(super) fn is_revoked(&self) -> bool {
         self.revoked.load(Ordering::Acquire)
     }
 
     /// The member is taken away from its holder. Says whom to tell.
-    pub(super) fn revoke(&self, id: MemberId) -> (Vec<Waker>, Option<Box<dyn FnOnce() + Send>>) {
+    pub(super) fn revoke(&self, id: MemberId) -> (Vec<Waker>, Option<Abort>) {
         let mut side = lock(&self.side);
         if self.id() != id {
             return (Vec::new(), None);

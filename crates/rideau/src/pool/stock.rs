@@ -22,6 +22,9 @@ use crate::driver::{Driver, Shell};
 use crate::shelf::{LEN_MAX, Shelf, Slots};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
+/// So many members at most are given memory before they are started.
+const EXPECTED: usize = 256;
+
 pub(super) type PoolDriver<M> = Driver<Desk, Stock<M>>;
 pub(super) type Fault = Arc<dyn Error + Send + Sync>;
 
@@ -128,8 +131,8 @@ impl<M: Manager> Stock<M> {
         rules.set(options);
         Self {
             shelf: Shelf::new(shards),
-            slots: Slots::new(Slot::new),
-            cells: Slots::new(Cell::new),
+            slots: Slots::new(Slot::new, options.max.min(EXPECTED)),
+            cells: Slots::new(Cell::new, 0),
             manager: Arc::new(manager),
             rules,
             slots_len: AtomicU32::new(0),

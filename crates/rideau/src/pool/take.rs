@@ -39,7 +39,8 @@ enum State<M: Manager> {
     Over,
 }
 
-/// One in so many takes from the shelf is measured.
+/// One in so many takes from the shelf is measured, and counts for the
+/// scheduler's budget.
 const MEASURED: u64 = 16;
 
 impl<'a, M: Manager> Take<'a, M> {
@@ -202,14 +203,13 @@ impl<'a, M: Manager> Future for Take<'a, M> {
         let this = &mut *self;
         let unfit = match this.state {
             State::Fresh => match take_from_shelf(&this.driver) {
+                // The member is ours by now: a scheduler's budget is no refusal,
+                // it only lets others run first.
+                Shelved::Taken(found) if found.counts && !has_budget(context) => {
+                    this.state = State::Yielding(found);
+                    return Poll::Pending;
+                }
                 Shelved::Taken(found) => {
-                    // The member is ours by now: a scheduler's budget is no
-                    // refusal, it only lets others run first.
-                    let Poll::Ready(proceed) = coop::poll_proceed(context) else {
-                        this.state = State::Yielding(found);
-                        return Poll::Pending;
-                    };
-                    proceed.made_progress();
                     this.state = State::Over;
                     return Poll::Ready(Ok(found.into_held(this.driver.again())));
                 }
@@ -277,6 +277,8 @@ enum Shelved<M: Manager> {
 struct Found<M: Manager> {
     member: Box<M::Member>,
     slot: u32,
+    /// It counts for the scheduler's budget.
+    counts: bool,
 }
 
 impl<M: Manager> Found<M> {
@@ -307,12 +309,31 @@ fn take_from_shelf<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Shelved<M> {
             continue;
         }
         let mut flags = panicking();
-        if pops % MEASURED == 0 {
+        let counts = pops % MEASURED == 0;
+        if counts {
             now = driver.clock().now();
             flags |= flag::MEASURED;
         }
         place.hold(now, now.max(idle).lead_over(idle), 0, flags);
-        return Shelved::Taken(Found { member, slot });
+        return Shelved::Taken(Found {
+            member,
+            slot,
+            counts,
+        });
+    }
+}
+
+/// The task may go on; else it is woken when others have run. Most takes need not
+/// ask: a task that takes a hundred members in a row makes nobody wait for
+/// long.
+#[inline(never)]
+fn has_budget(context: &mut Context<'_>) -> bool {
+    match coop::poll_proceed(context) {
+        Poll::Ready(proceed) => {
+            proceed.made_progress();
+            true
+        }
+        Poll::Pending => false,
     }
 }
 

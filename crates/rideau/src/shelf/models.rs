@@ -39,7 +39,7 @@ struct Shared(Arc<(Shelf, Slots<Slot>)>);
 impl Shared {
     /// Three slots, of which these lie on the shelf.
     fn open(shards: usize, indexes: &[u32]) -> Self {
-        let (shelf, slots) = (Shelf::new(shards), Slots::new(Slot::new));
+        let (shelf, slots) = (Shelf::new(shards), Slots::new(Slot::new, 2));
         slots.grow_to(3);
         shelf.open(&slots, indexes);
         Self(Arc::new((shelf, slots)))

@@ -14,6 +14,8 @@ const CHUNKS: usize = (((LEN_MAX - 1 + FIRST).ilog2() - FIRST.ilog2()) + 1) as u
 
 /// Slots by index, in chunks that stay where they are.
 pub(crate) struct Slots<T> {
+    /// As many as are expected, found faster than those in the chunks.
+    first: Box<[T]>,
     chunks: [OnceLock<Box<[T]>>; CHUNKS],
     make: fn() -> T,
 }
@@ -25,15 +27,27 @@ pub(crate) trait Linked {
 }
 
 impl<T> Slots<T> {
-    /// No slots yet. Each is going to be made by `make`.
-    pub(crate) fn new(make: fn() -> T) -> Self {
+    /// So many slots as yet. Each is made by `make`.
+    pub(crate) fn new(make: fn() -> T, len: usize) -> Self {
+        let first = (0..len).map(|_| make()).collect();
         let chunks = [const { OnceLock::new() }; CHUNKS];
-        Self { chunks, make }
+        Self {
+            first,
+            chunks,
+            make,
+        }
     }
 
     /// The slot at an index below what we have grown to.
     #[inline]
     pub(crate) fn get(&self, index: u32) -> &T {
+        match self.first.get(index as usize) {
+            Some(slot) => slot,
+            None => self.get_far(index - self.first.len() as u32),
+        }
+    }
+
+    fn get_far(&self, index: u32) -> &T {
         let (chunk, offset) = locate(index);
         let slots = self.chunks[chunk].get();
         &slots.expect("an index is given out after its slot was made")[offset]
@@ -43,7 +57,8 @@ impl<T> Slots<T> {
     /// a chunk twice makes it for nothing.
     pub(crate) fn grow_to(&self, len: u32) {
         assert!(len <= LEN_MAX, "a pool has at most {LEN_MAX} members");
-        let Some(last) = len.checked_sub(1) else {
+        let far = len.saturating_sub(self.first.len() as u32);
+        let Some(last) = far.checked_sub(1) else {
             return;
         };
         for chunk in 0..=locate(last).0 {
@@ -71,7 +86,7 @@ mod tests {
 
     #[test]
     fn every_index_has_a_slot_of_its_own() {
-        let slots = Slots::new(|| AtomicUsize::new(0));
+        let slots = Slots::new(|| AtomicUsize::new(0), 5);
         slots.grow_to(1000);
         for index in 0..1000 {
             assert_eq!(slots.get(index).fetch_add(1, Ordering::Relaxed), 0);
@@ -80,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_slot_stays_where_it_is_when_others_are_made() {
-        let slots = Slots::new(|| AtomicUsize::new(7));
+        let slots = Slots::new(|| AtomicUsize::new(7), 0);
         slots.grow_to(1);
         let first = slots.get(0);
         first.store(8, Ordering::Relaxed);
@@ -94,7 +109,7 @@ mod tests {
     #[test]
     fn at_most_three_times_as_many_slots_are_made_as_wanted_after_the_first() {
         static MADE: AtomicUsize = AtomicUsize::new(0);
-        let slots = Slots::new(|| MADE.fetch_add(1, Ordering::Relaxed));
+        let slots = Slots::new(|| MADE.fetch_add(1, Ordering::Relaxed), 0);
         slots.grow_to(0);
         assert_eq!(MADE.load(Ordering::Relaxed), 0);
         for len in [1, 16, 17, 48, 49, 1000] {

@@ -33,7 +33,7 @@ impl Linked for Slot {
 }
 
 fn slots(len: u32) -> Slots<Slot> {
-    let slots = Slots::new(Slot::new);
+    let slots = Slots::new(Slot::new, 2);
     slots.grow_to(len);
     slots
 }
