@@ -567,19 +567,14 @@ impl<R: Reply> Machine for Pool<R> {
 
     fn deadline(&self) -> Option<Instant> {
         let mode = match self.mode {
-            Mode::Closing { deadline } => deadline.finite(),
-            Mode::Running | Mode::Suspended | Mode::Closed => None,
+            Mode::Closing { deadline } => deadline,
+            Mode::Running | Mode::Suspended | Mode::Closed => Instant::NEVER,
         };
-        let fixed = [
-            mode,
-            self.retry,
-            self.lines.deadline(),
-            self.lives.first().finite(),
-            self.limits.first().finite(),
-            self.idle_deadline(),
-            self.look,
-        ];
-        fixed.into_iter().flatten().min()
+        let first = self.lives.first().min(self.limits.first()).min(mode);
+        let or_never = |due: Option<Instant>| due.unwrap_or(Instant::NEVER);
+        let first = first.min(or_never(self.lines.deadline()));
+        let first = first.min(or_never(self.retry)).min(or_never(self.look));
+        first.min(or_never(self.idle_deadline())).finite()
     }
 
     fn advance(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {

@@ -1,17 +1,7 @@
 //! The driver's clock.
 
-#[cfg(all(
-    target_os = "linux",
-    any(test, not(feature = "test-util")),
-    not(rideau_loom)
-))]
-mod coarse;
-#[cfg(all(
-    target_os = "linux",
-    any(test, not(feature = "test-util")),
-    not(rideau_loom)
-))]
-mod system;
+#[cfg(all(any(test, not(feature = "test-util")), not(rideau_loom)))]
+mod ticker;
 
 use rideau_core::Instant;
 
@@ -22,8 +12,6 @@ use rideau_core::Instant;
 pub(crate) struct Clock {
     clock: quanta::Clock,
     start: u64,
-    #[cfg(target_os = "linux")]
-    system: system::System,
 }
 
 #[cfg(not(any(feature = "test-util", rideau_loom)))]
@@ -31,12 +19,7 @@ impl Clock {
     pub(crate) fn start() -> Self {
         let clock = quanta::Clock::new();
         let start = clock.raw();
-        Self {
-            clock,
-            start,
-            #[cfg(target_os = "linux")]
-            system: system::System::start(),
-        }
+        Self { clock, start }
     }
 
     #[inline]
@@ -44,11 +27,16 @@ impl Clock {
         Instant::from_nanos(self.clock.delta_as_nanos(self.start, self.clock.raw()))
     }
 
-    /// What `now` showed some milliseconds ago, at half the price or less.
-    #[cfg(target_os = "linux")]
+    /// What `now` showed some milliseconds ago, almost for nothing.
     #[inline]
     pub(crate) fn recent(&self) -> Instant {
-        Instant::from_nanos(self.system.recent(|| self.now().as_nanos()))
+        match ticker::recent() {
+            Some(tick) => {
+                let tick = tick.max(self.start);
+                Instant::from_nanos(self.clock.delta_as_nanos(self.start, tick))
+            }
+            None => self.now(),
+        }
     }
 }
 
@@ -92,9 +80,8 @@ impl Clock {
 }
 
 impl Clock {
-    /// The same as `now`: where time is made for tests, or no cheaper reading
-    /// is known.
-    #[cfg(any(feature = "test-util", rideau_loom, not(target_os = "linux")))]
+    /// The same as `now` where time is made for tests.
+    #[cfg(any(feature = "test-util", rideau_loom))]
     pub(crate) fn recent(&self) -> Instant {
         self.now()
     }

@@ -77,7 +77,8 @@ impl<R: Reply> Lines<R> {
         if self.len == 0 {
             return None;
         }
-        self.lines.iter().filter_map(Waiting::deadline).min()
+        let lines = self.lines.iter().filter(|line| line.len() > 0);
+        lines.filter_map(Waiting::deadline).min()
     }
 
     /// Let somebody wait; the refusal if there is no room.

@@ -172,7 +172,11 @@ impl<'a, M: Manager> Take<'a, M> {
                     (Came::Refused(refusal), _) => (Err(refusal), NO_CELL),
                     (Came::Waits(ticket), cell) => {
                         self.state = State::Waiting { ticket, cell };
-                        continue;
+                        // The same step may have answered it.
+                        match self.driver.shell().cells.get(cell).answer() {
+                            Some(answer) => (answer, cell),
+                            None => return Poll::Pending,
+                        }
                     }
                 }
             };

@@ -1,0 +1,98 @@
+//! A reading of the clock that costs as little as a variable.
+//!
+//! One thread reads the clock every few milliseconds for the whole process, as
+//! long as anybody looks. When nobody did for a while it sleeps, and whoever
+//! looks then reads the clock itself and wakes the thread.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+/// What the processor's counter showed last; 0 while the thread sleeps.
+static TICK: AtomicU64 = AtomicU64::new(0);
+/// Somebody looked since the thread last wondered.
+static USED: AtomicBool = AtomicBool::new(false);
+static THREAD: OnceLock<Thread> = OnceLock::new();
+
+/// How old a reading is, if the system wakes the thread in time.
+const PERIOD: Duration = Duration::from_millis(2);
+/// The thread sleeps when nobody looked during so many periods.
+const UNUSED_MAX: u32 = 64;
+
+/// What the counter showed some milliseconds ago; none if nobody knows yet.
+#[inline]
+pub(super) fn recent() -> Option<u64> {
+    let tick = TICK.load(Ordering::Relaxed);
+    if tick == 0 {
+        wake();
+        return None;
+    }
+    // Written seldom, so that reading it costs nothing.
+    if !USED.load(Ordering::Relaxed) {
+        USED.store(true, Ordering::Relaxed);
+    }
+    Some(tick)
+}
+
+#[cold]
+fn wake() {
+    USED.store(true, Ordering::Relaxed);
+    let thread = THREAD.get_or_init(|| {
+        let started = thread::Builder::new()
+            .name("rideau-clock".into())
+            .spawn(tick);
+        started
+            .expect("a process can start one more thread")
+            .thread()
+            .clone()
+    });
+    thread.unpark();
+}
+
+fn tick() {
+    let clock = quanta::Clock::new();
+    loop {
+        for _ in 0..UNUSED_MAX {
+            TICK.store(clock.raw(), Ordering::Relaxed);
+            thread::sleep(PERIOD);
+        }
+        if !USED.swap(false, Ordering::Relaxed) {
+            TICK.store(0, Ordering::Relaxed);
+            thread::park();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::time::Instant;
+
+    #[test]
+    fn a_recent_reading_follows_the_clock_and_comes_back_after_a_rest() {
+        let clock = quanta::Clock::new();
+        let limit = Instant::now() + Duration::from_secs(20);
+        let mut seen = Vec::new();
+        while seen.len() < 3 {
+            assert!(Instant::now() < limit, "it stands still");
+            if let Some(tick) = recent()
+                && seen.last() != Some(&tick)
+            {
+                assert!(tick <= clock.raw(), "it is never ahead");
+                assert!(seen.last().is_none_or(|last| *last < tick), "nor goes back");
+                seen.push(tick);
+            }
+        }
+        // Nobody looks for a while.
+        while TICK.load(Ordering::Relaxed) != 0 {
+            assert!(Instant::now() < limit, "it never rests");
+            thread::sleep(PERIOD);
+        }
+        while recent().is_none() {
+            assert!(Instant::now() < limit, "it does not come back");
+            thread::sleep(PERIOD);
+        }
+    }
+}
