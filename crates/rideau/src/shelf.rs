@@ -65,6 +65,10 @@ struct Shard {
     pops: AtomicU64,
 }
 
+/// Where a thread puts what it gives back.
+#[derive(Clone, Copy)]
+pub(crate) struct Home<'a>(&'a Shard);
+
 /// What a shard says to one who wants to take.
 enum Top {
     Taken { index: u32, pops: u64 },
@@ -90,16 +94,6 @@ impl Shelf {
     #[inline]
     pub(crate) fn take<T: Linked>(&self, slots: &Slots<T>) -> Option<(u32, u64)> {
         self.take_near(self.own(), slots)
-    }
-
-    /// Put a slot on the own shard.
-    ///
-    /// False if that is closed, and then nothing was done: go to the pool's
-    /// lock. The shelf may have been opened until you have it.
-    #[inline]
-    #[must_use = "what was not put must go to the pool"]
-    pub(crate) fn put<T: Linked>(&self, slots: &Slots<T>, index: u32) -> bool {
-        self.put_near(self.own(), slots, index)
     }
 
     /// Let nobody take or put any more, and take all that lies here: of each
@@ -130,10 +124,10 @@ impl Shelf {
         self.shards[0].word.load(Ordering::Relaxed) & CLOSED != 0
     }
 
-    /// The own shard is closed, as far as can be seen: a put is not worth trying.
+    /// The own shard.
     #[inline]
-    pub(crate) fn is_closed_here(&self) -> bool {
-        self.shards[self.own()].word.load(Ordering::Relaxed) & CLOSED != 0
+    pub(crate) fn home(&self) -> Home<'_> {
+        Home(&self.shards[self.own()])
     }
 
     /// How often something was taken, other than by a close. Only under the
@@ -160,7 +154,7 @@ impl Shelf {
         }
     }
 
-    #[inline]
+    #[cfg(test)]
     fn put_near<T: Linked>(&self, own: usize, slots: &Slots<T>, index: u32) -> bool {
         self.shards[own].put(slots, index)
     }
@@ -176,6 +170,24 @@ impl Shelf {
             }
         }
         None
+    }
+}
+
+impl Home<'_> {
+    /// As far as can be seen: a put is not worth trying.
+    #[inline]
+    pub(crate) fn is_closed(self) -> bool {
+        self.0.word.load(Ordering::Relaxed) & CLOSED != 0
+    }
+
+    /// Put a slot here.
+    ///
+    /// False if it is closed, and then nothing was done: go to the pool's lock.
+    /// The shelf may have been opened until you have it.
+    #[inline]
+    #[must_use = "what was not put must go to the pool"]
+    pub(crate) fn put<T: Linked>(self, slots: &Slots<T>, index: u32) -> bool {
+        self.0.put(slots, index)
     }
 }
 
@@ -196,7 +208,7 @@ impl Shard {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take<T: Linked>(&self, slots: &Slots<T>) -> Top {
         let mut word = self.word.load(Ordering::Acquire);
         loop {

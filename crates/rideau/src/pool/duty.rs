@@ -10,8 +10,8 @@ use std::sync::{Arc, Weak};
 use rideau_core::pool::{MemberId, Retired};
 
 use super::manager::{About, Manager};
-use super::slot::Abort;
-use super::stock::{Fault, PoolDriver};
+use super::slot::{Abort, Entry};
+use super::stock::{Fault, NO_CELL, PoolDriver};
 use crate::sync::lock;
 
 /// Sees to one slot until its end.
@@ -64,9 +64,12 @@ impl<M: Manager> Duty<M> {
         &mut self,
         member: M::Member,
         abort: Option<Abort>,
-    ) -> Result<(), Option<Box<M::Member>>> {
+    ) -> Result<(), Option<Box<Entry<M::Member>>>> {
+        let slot = self.slot;
+        let cell = NO_CELL;
+        let entry = Box::new(Entry { slot, cell, member });
         let Some(driver) = self.driver.upgrade() else {
-            return Err(Some(Box::new(member)));
+            return Err(Some(entry));
         };
         let (stock, slot, id) = (driver.shell(), self.slot, self.id);
         let place = stock.slot(slot);
@@ -79,7 +82,7 @@ impl<M: Manager> Duty<M> {
         }
         stock.set_fault(None);
         let refused = driver.step(|step| {
-            place.member.put(Box::new(member));
+            place.member.put(entry);
             let birth = step.machine.pool.started(slot, id, step.now, step.effects);
             match birth {
                 Some(birth) => {
@@ -109,7 +112,7 @@ impl<M: Manager> Duty<M> {
     }
 
     /// Give a checked member back. It is ended if it is not wanted any more.
-    fn return_checked(&mut self, member: Box<M::Member>, is_good: bool) {
+    fn return_checked(&mut self, member: Box<Entry<M::Member>>, is_good: bool) {
         let Some(driver) = self.driver.upgrade() else {
             return drop(member);
         };
@@ -170,7 +173,7 @@ pub(super) fn start<M: Manager>(duty: Duty<M>, manager: Arc<M>) {
         let abort = manager.abort(&member);
         if let Err(member) = duty.deliver(member, abort) {
             if let Some(member) = member {
-                manager.stop(*member, Retired::Surplus).await;
+                manager.stop(member.member, Retired::Surplus).await;
             }
             return;
         }
@@ -187,7 +190,7 @@ pub(super) fn start<M: Manager>(duty: Duty<M>, manager: Arc<M>) {
 }
 
 /// Find out whether an idle member is still good.
-pub(super) fn check<M: Manager>(duty: Duty<M>, manager: Arc<M>, member: Box<M::Member>) {
+pub(super) fn check<M: Manager>(duty: Duty<M>, manager: Arc<M>, member: Box<Entry<M::Member>>) {
     let Some(driver) = duty.driver.upgrade() else {
         return drop(member);
     };
@@ -199,7 +202,7 @@ pub(super) fn check<M: Manager>(duty: Duty<M>, manager: Arc<M>, member: Box<M::M
     Duty::run(&driver, slot, id, false, async move {
         let mut duty = duty;
         let mut member = member;
-        let is_good = is_good(&*manager, &mut member, &about).await;
+        let is_good = is_good(&*manager, &mut member.member, &about).await;
         duty.return_checked(member, is_good);
     });
 }
@@ -222,7 +225,7 @@ async fn is_good<M: Manager>(manager: &M, member: &mut M::Member, about: &About)
 pub(super) fn stop<M: Manager>(
     duty: Duty<M>,
     manager: Arc<M>,
-    member: Box<M::Member>,
+    member: Box<Entry<M::Member>>,
     why: Retired,
 ) {
     let Some(driver) = duty.driver.upgrade() else {
@@ -232,7 +235,7 @@ pub(super) fn stop<M: Manager>(
     driver.shell().slot(slot).part(id);
     Duty::run(&driver, slot, id, false, async move {
         let _duty = duty;
-        manager.stop(*member, why).await;
+        manager.stop(member.member, why).await;
     });
 }
 

@@ -12,7 +12,7 @@ use rideau_core::Lead;
 use rideau_core::pool::{Fate, Retired, Use};
 
 use super::manager::{About, Manager};
-use super::slot::{Slot, flag};
+use super::slot::{Entry, Slot, flag};
 use super::stock::{NO_CELL, PoolDriver, Stock};
 use crate::sync::lock;
 
@@ -27,12 +27,9 @@ use crate::sync::lock;
 #[must_use = "dropping a member gives it back at once"]
 pub struct Held<'a, M: Manager> {
     driver: Keep<'a, M>,
-    /// There until the end.
-    member: Option<Box<M::Member>>,
-    slot: u32,
-    /// The cell in which it was waited for, to be freed.
-    cell: u32,
-    // All else is in the slot: a take that moves little is fast.
+    /// There until the end. All else is in the slot: a take that moves little
+    /// is fast.
+    entry: Option<Box<Entry<M::Member>>>,
 }
 
 /// A pool, borrowed or owned.
@@ -67,13 +64,9 @@ impl<M: Manager> Keep<'_, M> {
 impl<'a, M: Manager> Held<'a, M> {
     /// A member that its slot knows to be held.
     #[inline]
-    pub(super) fn new(driver: Keep<'a, M>, member: Box<M::Member>, slot: u32, cell: u32) -> Self {
-        Self {
-            driver,
-            member: Some(member),
-            slot,
-            cell,
-        }
+    pub(super) fn new(driver: Keep<'a, M>, entry: Box<Entry<M::Member>>) -> Self {
+        let entry = Some(entry);
+        Self { driver, entry }
     }
 
     /// Give the member back for the next taker. The same as dropping it.
@@ -89,18 +82,18 @@ impl<'a, M: Manager> Held<'a, M> {
     /// Keep the member for good. Another is started in its place when it is
     /// needed.
     pub fn detach(mut held: Self) -> M::Member {
-        let member = held.member.take().expect("a member is there until the end");
-        let place = held.place();
+        let entry = held.entry.take().expect(ALWAYS);
+        let Entry { slot, cell, member } = *entry;
+        let place = held.driver.shell().slot(slot);
         place.rest(held.driver.clock().recent());
         place.clear_side();
         place.part(place.id());
-        let (slot, cell) = (held.slot, held.cell);
         held.driver.step(|step| {
             step.machine.free(cell);
             let pool = &mut step.machine.pool;
             pool.detach(slot, step.now, step.effects);
         });
-        *member
+        member
     }
 
     /// What is known of the member.
@@ -165,7 +158,8 @@ impl<'a, M: Manager> Held<'a, M> {
     }
 
     fn place(&self) -> &Slot<M::Member> {
-        self.driver.shell().slot(self.slot)
+        let entry = self.entry.as_deref().expect(ALWAYS);
+        self.driver.shell().slot(entry.slot)
     }
 
     /// How the use of the member went.
@@ -185,9 +179,8 @@ impl<'a, M: Manager> Held<'a, M> {
 
     /// Ask the machine what becomes of the member.
     #[cold]
-    fn end_slowly(&mut self, used: Use) {
-        let (slot, cell) = (self.slot, self.cell);
-        let place = self.place();
+    fn end_slowly(&self, slot: u32, cell: u32, used: Use) {
+        let place = self.driver.shell().slot(slot);
         let uses = place.uses();
         let since = place.held_since();
         place.clear_side();
@@ -205,30 +198,32 @@ impl<'a, M: Manager> Held<'a, M> {
 impl<M: Manager> Drop for Held<'_, M> {
     #[inline]
     fn drop(&mut self) {
-        let Some(mut member) = self.member.take() else {
+        let Some(mut entry) = self.entry.take() else {
             return;
         };
+        let (slot, cell) = (entry.slot, entry.cell);
         let stock = self.driver.shell();
-        let place = stock.slot(self.slot);
+        let place = stock.slot(slot);
         let flags = place.flags();
-        let used = Self::judge(stock, flags, &mut member);
-        place.member.put(member);
-        let is_plain = used == Use::Fine && self.cell == NO_CELL && flags & flag::SIDED == 0;
-        if !is_plain || stock.shelf.is_closed_here() {
-            return self.end_slowly(used);
+        let used = Self::judge(stock, flags, &mut entry.member);
+        place.member.put(entry);
+        let is_plain = used == Use::Fine && cell == NO_CELL && flags & flag::SIDED == 0;
+        let home = stock.shelf.home();
+        if !is_plain || home.is_closed() {
+            return self.end_slowly(slot, cell, used);
         }
         let now = self.driver.clock().recent();
         if place.until() <= now || stock.rules.is_used_up(place.uses()) {
-            return self.end_slowly(used);
+            return self.end_slowly(slot, cell, used);
         }
         if flags & flag::MEASURED != 0 {
             measure(stock, place, self.driver.clock().now());
         }
         let since = place.since();
         place.rest(now);
-        if !stock.shelf.put(&stock.slots, self.slot) {
+        if !home.put(&stock.slots, slot) {
             place.hold_again(since);
-            self.end_slowly(used);
+            self.end_slowly(slot, cell, used);
         }
     }
 }
@@ -238,16 +233,14 @@ impl<M: Manager> Deref for Held<'_, M> {
 
     #[inline]
     fn deref(&self) -> &M::Member {
-        let member = self.member.as_deref();
-        member.expect("a member is there until the end")
+        &self.entry.as_deref().expect(ALWAYS).member
     }
 }
 
 impl<M: Manager> DerefMut for Held<'_, M> {
     #[inline]
     fn deref_mut(&mut self) -> &mut M::Member {
-        let member = self.member.as_deref_mut();
-        member.expect("a member is there until the end")
+        &mut self.entry.as_deref_mut().expect(ALWAYS).member
     }
 }
 
@@ -259,6 +252,9 @@ impl<M: Manager<Member: fmt::Debug>> fmt::Debug for Held<'_, M> {
             .finish_non_exhaustive()
     }
 }
+
+/// Why a held member is there.
+const ALWAYS: &str = "a member is there until the end";
 
 /// A manager that panics on a member finds it broken.
 #[inline]

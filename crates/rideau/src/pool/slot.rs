@@ -28,12 +28,20 @@ pub(super) struct Slot<T> {
     lead: AtomicU64,
     waited: AtomicU64,
     // All that a take touches comes before this, on one line of memory.
-    pub(super) member: Place<T>,
+    pub(super) member: Place<Entry<T>>,
     id: AtomicU64,
     born: AtomicU64,
     generation: AtomicU64,
     revoked: AtomicBool,
     pub(super) side: Mutex<Side>,
+}
+
+/// A member and the slot it belongs to, wherever it is.
+pub(super) struct Entry<T> {
+    pub(super) slot: u32,
+    /// The cell in which its holder waited for it, to be freed.
+    pub(super) cell: u32,
+    pub(super) member: T,
 }
 
 /// Ends a member's work from outside.

@@ -12,7 +12,7 @@ use tokio::task::coop;
 use super::held::{Held, Keep, is_broken};
 use super::manager::Manager;
 use super::refused::{Holder, NotTaken};
-use super::slot::flag;
+use super::slot::{Entry, flag};
 use super::stock::{Desk, NO_CELL, PoolDriver, Reply};
 use crate::sync::lock;
 use crate::terms::Terms;
@@ -108,16 +108,17 @@ impl<'a, M: Manager> Take<'a, M> {
     fn collect(&self, grant: &Grant, cell: u32) -> Option<Held<'a, M>> {
         let stock = self.driver.shell();
         let place = stock.slot(grant.slot);
-        let mut member = place.member.take().expect("a granted member is there");
-        if is_broken(&*stock.manager, &mut member) {
-            place.member.put(member);
+        let mut entry = place.member.take().expect("a granted member is there");
+        if is_broken(&*stock.manager, &mut entry.member) {
+            place.member.put(entry);
             discard(&self.driver, grant.slot, cell);
             return None;
         }
+        entry.cell = cell;
         let now = self.driver.clock().recent();
         let waited = grant.waited.as_nanos() as u64;
         place.hold(now, grant.lead, waited, panicking());
-        Some(Held::new(self.driver.again(), member, grant.slot, cell))
+        Some(Held::new(self.driver.again(), entry))
     }
 
     /// What was found before others were let run.
@@ -160,7 +161,10 @@ impl<'a, M: Manager> Take<'a, M> {
             return Poll::Ready(Ok(self.found().into_held(self.driver.again())));
         }
         loop {
-            assert!(!matches!(self.state, State::Over), "nobody polls after the answer");
+            assert!(
+                !matches!(self.state, State::Over),
+                "nobody polls after the answer"
+            );
             let (answer, cell) = if let State::Waiting { cell, .. } = self.state {
                 match self.poll_answer(context) {
                     Poll::Ready(answer) => (answer, cell),
@@ -279,8 +283,7 @@ enum Shelved<M: Manager> {
 
 /// A member from the shelf.
 struct Found<M: Manager> {
-    member: Box<M::Member>,
-    slot: u32,
+    entry: Box<Entry<M::Member>>,
     /// It counts for the scheduler's budget.
     counts: bool,
 }
@@ -288,7 +291,7 @@ struct Found<M: Manager> {
 impl<M: Manager> Found<M> {
     #[inline]
     fn into_held(self, driver: Keep<'_, M>) -> Held<'_, M> {
-        Held::new(driver, self.member, self.slot, NO_CELL)
+        Held::new(driver, self.entry)
     }
 }
 
@@ -306,9 +309,9 @@ fn take_from_shelf<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Shelved<M> {
         if place.until() <= now || stock.rules.is_stale(idle, now) {
             return Shelved::Unfit(slot);
         }
-        let mut member = place.member.take().expect("what is on the shelf is there");
-        if is_broken(&*stock.manager, &mut member) {
-            place.member.put(member);
+        let mut entry = place.member.take().expect("what is on the shelf is there");
+        if is_broken(&*stock.manager, &mut entry.member) {
+            place.member.put(entry);
             discard(driver, slot, NO_CELL);
             continue;
         }
@@ -319,11 +322,8 @@ fn take_from_shelf<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Shelved<M> {
             flags |= flag::MEASURED;
         }
         place.hold(now, now.max(idle).lead_over(idle), 0, flags);
-        return Shelved::Taken(Found {
-            member,
-            slot,
-            counts,
-        });
+        entry.cell = NO_CELL;
+        return Shelved::Taken(Found { entry, counts });
     }
 }
 
@@ -354,11 +354,12 @@ fn panicking() -> u32 {
 /// Take a member that the machine gave up, whatever its state.
 pub(super) fn seize<M: Manager>(driver: Keep<'_, M>, slot: u32) -> Held<'_, M> {
     let place = driver.shell().slot(slot);
-    let member = place.member.take().expect("an idle member is there");
+    let mut entry = place.member.take().expect("an idle member is there");
+    entry.cell = NO_CELL;
     let now = driver.clock().now();
     let idle = place.since().min(now);
     place.hold(now, now.lead_over(idle), 0, panicking());
-    Held::new(driver, member, slot, NO_CELL)
+    Held::new(driver, entry)
 }
 
 /// A member was found broken in our hands.

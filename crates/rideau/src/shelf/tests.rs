@@ -59,15 +59,15 @@ fn a_new_shelf_is_closed() {
     let (shelf, slots) = (Shelf::new(2), slots(1));
     assert!(shelf.is_closed());
     assert_eq!(take(&shelf, &slots), None);
-    assert!(!shelf.put(&slots, 0));
+    assert!(!shelf.home().put(&slots, 0));
     assert_eq!(close(&shelf, &slots), []);
 }
 
 #[test]
 fn what_was_put_last_is_taken_first() {
     let (shelf, slots) = open(1, 4, &[3, 1]);
-    assert!(shelf.put(&slots, 0));
-    assert!(shelf.put(&slots, 2));
+    assert!(shelf.home().put(&slots, 0));
+    assert!(shelf.home().put(&slots, 2));
     let taken = [(); 5].map(|()| take(&shelf, &slots));
     assert_eq!(taken, [Some(2), Some(0), Some(1), Some(3), None]);
     assert!(!shelf.is_closed());
@@ -76,12 +76,12 @@ fn what_was_put_last_is_taken_first() {
 #[test]
 fn what_a_close_drained_lies_as_before_when_it_is_opened_with_that() {
     let (shelf, slots) = open(1, 40, &[5, 39, 0]);
-    assert!(shelf.put(&slots, 17));
+    assert!(shelf.home().put(&slots, 17));
     let mut drained = vec![1];
     shelf.close(&slots, &mut drained);
     assert_eq!(drained, [1, 5, 39, 0, 17]);
     assert!(shelf.is_closed());
-    assert!(!shelf.put(&slots, 1));
+    assert!(!shelf.home().put(&slots, 1));
     assert_eq!(take(&shelf, &slots), None);
 
     shelf.open(&slots, &drained[1..]);
@@ -117,7 +117,7 @@ fn a_thread_takes_what_it_put_whatever_lies_on_other_shards() {
         for own in 4..8 {
             let both = move || {
                 let (shelf, slots) = shelves;
-                assert!(shelf.put(slots, own));
+                assert!(shelf.home().put(slots, own));
                 assert_eq!(take(shelf, slots), Some(own));
             };
             // One after the other, for two may have the same shard.
@@ -133,7 +133,7 @@ fn takes_are_counted_but_not_what_a_close_drains() {
     assert!(take(&shelf, &slots).is_some());
     assert!(take(&shelf, &slots).is_some());
     assert_eq!(shelf.takes(), 2);
-    assert!(shelf.put(&slots, 3));
+    assert!(shelf.home().put(&slots, 3));
     let drained = close(&shelf, &slots);
     assert_eq!((drained.len(), shelf.takes()), (2, 2));
     close(&shelf, &slots);
@@ -155,7 +155,7 @@ fn takes_are_counted_on_when_the_count_of_pops_wraps() {
     shard.pops.store(nearly, Ordering::Relaxed);
     for pops in [POPS_MAX, 0, 1] {
         assert_eq!(shelf.take(&slots), Some((0, pops)));
-        assert!(shelf.put(&slots, 0));
+        assert!(shelf.home().put(&slots, 0));
     }
     assert_eq!(shelf.takes(), 3);
     assert_eq!(close(&shelf, &slots), [0]);
@@ -170,7 +170,7 @@ fn a_word_never_comes_back() {
     let word = || shelf.shards[0].word.load(Ordering::Relaxed);
     let before = word();
     assert_eq!([(); 2].map(|()| take(&shelf, &slots)), [Some(2), Some(1)]);
-    assert!(shelf.put(&slots, 2));
+    assert!(shelf.home().put(&slots, 2));
     assert_eq!(first(before), first(word()));
     assert_ne!(before, word());
 
@@ -189,7 +189,7 @@ fn the_last_index_fits() {
     assert!(!shelf.is_closed());
     assert_eq!(take(&shelf, &slots), Some(0));
     assert_eq!(take(&shelf, &slots), Some(last));
-    assert!(shelf.put(&slots, last));
+    assert!(shelf.home().put(&slots, last));
     assert_eq!(close(&shelf, &slots), [last]);
 }
 
@@ -237,9 +237,9 @@ impl Hammer {
         slot.member.put(member);
         slot.uses.store(uses + 1, Ordering::Relaxed);
         slot.out.store(false, Ordering::Relaxed);
-        if !self.shelf.put(&self.slots, index) {
+        if !self.shelf.home().put(&self.slots, index) {
             let mut pool = lock(&self.pool);
-            if !self.shelf.put(&self.slots, index) {
+            if !self.shelf.home().put(&self.slots, index) {
                 pool.push(index);
             }
         }
