@@ -153,7 +153,6 @@ impl<R: Reply> Pool<R> {
                 }
             },
         };
-        self.serve(now, effects);
         self.finish(now, effects);
         came
     }
@@ -505,9 +504,13 @@ impl<R: Reply> Pool<R> {
     /// What follows every input.
     #[inline]
     fn finish(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
+        self.serve(now, effects);
         self.grow(now, effects);
         if self.lines.has_ended() {
             self.tell_ended(effects);
+        }
+        if let Mode::Closing { .. } = self.mode {
+            self.end_closing(effects);
         }
         self.check(now);
     }
@@ -583,7 +586,6 @@ impl<R: Reply> Machine for Pool<R> {
         {
             self.revoke_all(effects);
         }
-        self.serve(now, effects);
         self.finish(now, effects);
     }
 }

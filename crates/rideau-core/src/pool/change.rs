@@ -43,7 +43,6 @@ impl<R: Reply> Pool<R> {
         }
         self.shrink(now, effects);
         self.end_idle(now, effects);
-        self.serve(now, effects);
         self.finish(now, effects);
         Ok(())
     }
@@ -59,7 +58,6 @@ impl<R: Reply> Pool<R> {
     pub fn resume(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         if self.mode == Mode::Suspended {
             self.mode = Mode::Running;
-            self.serve(now, effects);
             self.finish(now, effects);
         }
     }

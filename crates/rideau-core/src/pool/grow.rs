@@ -15,8 +15,7 @@ impl<R: Reply> Pool<R> {
         self.retry = None;
         match self.mode {
             Mode::Running | Mode::Suspended => (),
-            Mode::Closing { .. } => return self.end_closing(effects),
-            Mode::Closed => return,
+            Mode::Closing { .. } | Mode::Closed => return,
         }
         let counts = self.members.counts();
         if self.wanted(counts, now) == 0 {
