@@ -139,7 +139,12 @@ impl<R: Reply> Pool<R> {
         effects: &mut Vec<Effect<R>>,
     ) -> Came {
         let came = match self.refusal_at_once(terms) {
-            Some(reason) => Came::Refused(self.lines.turn_away(terms, priority, reason, now)),
+            Some(reason) => {
+                // Nobody waits who would have it tried whether starting works again.
+                let tries = reason == Reason::Starting && self.starting() == 0;
+                self.ahead = self.ahead.max(usize::from(tries));
+                Came::Refused(self.lines.turn_away(terms, priority, reason, now))
+            }
             None => match self.idle_at_once(terms, now, effects) {
                 Some(slot) => Came::Granted(self.grant_at_once(slot, terms, priority, now)),
                 None if terms.wait => match self.lines.join(terms, priority, reply(), now) {
