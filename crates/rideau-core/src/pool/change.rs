@@ -64,6 +64,9 @@ impl<R: Reply> Pool<R> {
 
     /// Replace every member that there is, one after the other, over a time.
     pub fn replace(&mut self, over: Duration, now: Instant, effects: &mut Vec<Effect<R>>) {
+        if matches!(self.mode, Mode::Closing { .. } | Mode::Closed) {
+            return;
+        }
         self.generation += 1;
         let slots: Vec<u32> = self.members.slots().collect();
         let step = nanos(over) / (slots.len().max(1) as u64);
@@ -71,7 +74,8 @@ impl<R: Reply> Pool<R> {
         for slot in slots {
             match self.members.at(slot).doing {
                 Doing::Idle { .. } | Doing::Out | Doing::Checking { .. } => {
-                    self.live_until(slot, until, effects);
+                    let before = self.members.at(slot).until;
+                    self.live_until(slot, until.min(before), effects);
                     until = until.after(step);
                 }
                 // What it will be is not known yet; it is of the old ways.
@@ -99,11 +103,8 @@ impl<R: Reply> Pool<R> {
             match self.members.at(slot).doing {
                 Doing::Idle { .. } => self.retire(slot, Retired::Closed, now, effects),
                 Doing::Starting { .. } => self.abandon(slot, now, effects),
-                Doing::Out => {
-                    let until = Instant::START;
-                    effects.push(Effect::Mark { slot, until });
-                }
-                Doing::Nothing | Doing::Checking { .. } | Doing::Stopping { .. } => (),
+                Doing::Out | Doing::Checking { .. } => self.leave(slot, Retired::Closed, effects),
+                Doing::Nothing | Doing::Stopping { .. } => (),
             }
         }
         if deadline <= now {
