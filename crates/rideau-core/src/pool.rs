@@ -589,7 +589,7 @@ impl<R: Reply> Machine for Pool<R> {
         if let Mode::Closing { deadline } = self.mode
             && deadline <= now
         {
-            self.revoke_all(effects);
+            self.revoke_all(now, effects);
         }
         self.finish(now, effects);
     }

@@ -108,7 +108,7 @@ impl<R: Reply> Pool<R> {
             }
         }
         if deadline <= now {
-            self.revoke_all(effects);
+            self.revoke_all(now, effects);
         }
         self.finish(now, effects);
     }
@@ -135,14 +135,16 @@ impl<R: Reply> Pool<R> {
     }
 
     /// Tell all who hold a member that it is taken away.
-    pub(super) fn revoke_all(&mut self, effects: &mut Vec<Effect<R>>) {
+    pub(super) fn revoke_all(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         let deadline = Instant::NEVER;
         self.mode = Mode::Closing { deadline };
         for slot in self.members.slots() {
             let member = self.members.at(slot);
-            if member.doing == Doing::Out {
-                let id = member.id;
-                effects.push(Effect::Revoke { slot, id });
+            let id = member.id;
+            match member.doing {
+                Doing::Out => effects.push(Effect::Revoke { slot, id }),
+                Doing::Checking { .. } => self.cut_short(slot, Retired::Closed, now, effects),
+                _ => (),
             }
         }
     }
@@ -158,12 +160,16 @@ impl<R: Reply> Pool<R> {
     /// Let go of what is too much and in nobody's hands.
     fn shrink(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         while self.is_too_large() {
-            let is_starting =
-                |slot: &u32| matches!(self.members.at(*slot).doing, Doing::Starting { .. });
-            if let Some(slot) = self.members.slots().find(is_starting) {
+            let find = |is: fn(Doing) -> bool| {
+                let mut slots = self.members.slots();
+                slots.find(|slot| is(self.members.at(*slot).doing))
+            };
+            if let Some(slot) = find(|doing| matches!(doing, Doing::Starting { .. })) {
                 self.abandon(slot, now, effects);
             } else if let Some(slot) = self.members.oldest() {
                 self.retire(slot, Retired::Surplus, now, effects);
+            } else if let Some(slot) = find(|doing| matches!(doing, Doing::Checking { .. })) {
+                self.cut_short(slot, Retired::Surplus, now, effects);
             } else {
                 return;
             }

@@ -128,8 +128,7 @@ impl<R: Reply> Pool<R> {
                     self.abandon(slot, now, effects);
                 }
                 Doing::Checking { until } if until == due => {
-                    self.tallies.count_retired(Retired::Broken);
-                    self.abandon(slot, now, effects);
+                    self.cut_short(slot, Retired::Broken, now, effects);
                 }
                 Doing::Stopping { until } if until == due => self.abandon(slot, now, effects),
                 _ => (),
@@ -158,6 +157,18 @@ impl<R: Reply> Pool<R> {
         let until = Instant::NEVER;
         self.members.turn(slot, Doing::Stopping { until });
         effects.push(Effect::Abandon { slot, id });
+    }
+
+    /// End a check, and the member with it.
+    pub(super) fn cut_short(
+        &mut self,
+        slot: u32,
+        why: Retired,
+        now: Instant,
+        effects: &mut Vec<Effect<R>>,
+    ) {
+        self.tallies.count_retired(why);
+        self.abandon(slot, now, effects);
     }
 
     /// Retire idle members whose life is over.
