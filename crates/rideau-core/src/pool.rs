@@ -205,6 +205,7 @@ impl<R: Reply> Pool<R> {
         debug_assert_eq!(self.members.at(slot).doing, Doing::Out);
         self.tallies.detached += 1;
         self.vacate(slot, now);
+        self.sweep();
         self.finish(now, effects);
     }
 
@@ -228,6 +229,7 @@ impl<R: Reply> Pool<R> {
         self.lives.push(until, (slot, id));
         let birth = self.birth(slot);
         self.give(slot, now, effects);
+        self.sweep();
         self.finish(now, effects);
         Some(birth)
     }
@@ -250,6 +252,7 @@ impl<R: Reply> Pool<R> {
         } else {
             self.retire(slot, Retired::Broken, now, effects);
         }
+        self.sweep();
         self.finish(now, effects);
         true
     }
@@ -267,6 +270,7 @@ impl<R: Reply> Pool<R> {
             Doing::Nothing | Doing::Idle { .. } | Doing::Out => return,
         }
         self.vacate(slot, now);
+        self.sweep();
         self.finish(now, effects);
     }
 
@@ -591,6 +595,7 @@ impl<R: Reply> Machine for Pool<R> {
         {
             self.revoke_all(now, effects);
         }
+        self.sweep();
         self.finish(now, effects);
     }
 }

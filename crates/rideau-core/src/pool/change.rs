@@ -43,6 +43,7 @@ impl<R: Reply> Pool<R> {
         }
         self.shrink(now, effects);
         self.end_idle(now, effects);
+        self.sweep();
         self.finish(now, effects);
         Ok(())
     }
@@ -84,6 +85,7 @@ impl<R: Reply> Pool<R> {
             }
         }
         self.end_lives(now, effects);
+        self.sweep();
         self.finish(now, effects);
     }
 
@@ -110,6 +112,7 @@ impl<R: Reply> Pool<R> {
         if deadline <= now {
             self.revoke_all(now, effects);
         }
+        self.sweep();
         self.finish(now, effects);
     }
 

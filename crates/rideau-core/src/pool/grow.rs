@@ -134,16 +134,6 @@ impl<R: Reply> Pool<R> {
                 _ => (),
             }
         }
-        let (members, limits) = (&self.members, &mut self.limits);
-        limits.sweep(members.counts().size(), |due, (slot, id)| {
-            members.has(slot, id)
-                && match members.at(slot).doing {
-                    Doing::Starting { until }
-                    | Doing::Checking { until }
-                    | Doing::Stopping { until } => until == due,
-                    Doing::Nothing | Doing::Idle { .. } | Doing::Out => false,
-                }
-        });
     }
 
     /// End what is done for a slot. It counts until it is really gone.
@@ -180,8 +170,23 @@ impl<R: Reply> Pool<R> {
                 self.retire(slot, why, now, effects);
             }
         }
-        let (members, lives) = (&self.members, &mut self.lives);
-        lives.sweep(members.counts().size(), |due, (slot, id)| {
+    }
+
+    /// Forget dues of what has ended, so that they neither pile up nor wake
+    /// anybody.
+    pub(super) fn sweep(&mut self) {
+        let (members, limits, lives) = (&self.members, &mut self.limits, &mut self.lives);
+        let size = members.counts().size();
+        limits.sweep(size, |due, (slot, id)| {
+            members.has(slot, id)
+                && match members.at(slot).doing {
+                    Doing::Starting { until }
+                    | Doing::Checking { until }
+                    | Doing::Stopping { until } => until == due,
+                    Doing::Nothing | Doing::Idle { .. } | Doing::Out => false,
+                }
+        });
+        lives.sweep(size, |due, (slot, id)| {
             members.has(slot, id) && members.at(slot).until == due
         });
     }
