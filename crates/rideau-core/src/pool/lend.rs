@@ -40,5 +40,10 @@ impl<R: Reply> Pool<R> {
     pub fn recall(&mut self, slot: u32, since: Instant) {
         debug_assert_eq!(self.members.at(slot).doing, Doing::Out);
         self.members.turn(slot, Doing::Idle { since });
+        let member = self.members.at(slot);
+        if member.leaves.is_some() {
+            // It was lost while it lay there: nobody else will notice.
+            self.lives.push(member.until, (slot, member.id));
+        }
     }
 }
