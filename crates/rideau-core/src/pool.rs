@@ -7,6 +7,7 @@ mod change;
 mod circuit;
 mod effect;
 mod grow;
+mod invariants;
 mod lend;
 mod lines;
 mod members;
@@ -142,7 +143,12 @@ impl<R: Reply> Pool<R> {
         effects: &mut Vec<Effect<R>>,
     ) -> Came {
         let came = match self.refusal_at_once(terms) {
-            Some(reason) => Came::Refused(self.lines.turn_away(terms, priority, reason, now)),
+            Some(reason) => {
+                // Nobody waits who would have it tried whether starting works again.
+                let tries = reason == Reason::Starting && self.starting() == 0;
+                self.ahead = self.ahead.max(usize::from(tries));
+                Came::Refused(self.lines.turn_away(terms, priority, reason, now))
+            }
             None => match self.idle_at_once(terms, now, effects) {
                 Some(slot) => Came::Granted(self.grant_at_once(slot, terms, priority, now)),
                 None if terms.wait => match self.lines.join(terms, priority, reply(), now) {
@@ -156,7 +162,6 @@ impl<R: Reply> Pool<R> {
                 }
             },
         };
-        self.serve(now, effects);
         self.finish(now, effects);
         came
     }
@@ -204,6 +209,7 @@ impl<R: Reply> Pool<R> {
         debug_assert_eq!(self.members.at(slot).doing, Doing::Out);
         self.tallies.detached += 1;
         self.vacate(slot, now);
+        self.sweep();
         self.finish(now, effects);
     }
 
@@ -227,6 +233,7 @@ impl<R: Reply> Pool<R> {
         self.lives.push(until, (slot, id));
         let birth = self.birth(slot);
         self.give(slot, now, effects);
+        self.sweep();
         self.finish(now, effects);
         Some(birth)
     }
@@ -249,6 +256,7 @@ impl<R: Reply> Pool<R> {
         } else {
             self.retire(slot, Retired::Broken, now, effects);
         }
+        self.sweep();
         self.finish(now, effects);
         true
     }
@@ -266,6 +274,7 @@ impl<R: Reply> Pool<R> {
             Doing::Nothing | Doing::Idle { .. } | Doing::Out => return,
         }
         self.vacate(slot, now);
+        self.sweep();
         self.finish(now, effects);
     }
 
@@ -335,9 +344,14 @@ impl<R: Reply> Pool<R> {
         if self.mode != Mode::Running || !self.lines.is_empty() {
             return None;
         }
-        // Who does not wait cannot wait for a check either.
         let slot = self.next_idle(now, effects)?;
-        (!terms.wait || !self.is_stale(slot, now)).then_some(slot)
+        // Who does not wait cannot wait for a check either.
+        if !terms.wait || !self.is_stale(slot, now) {
+            return Some(slot);
+        }
+        let fresh = self.fresh_idle(now, effects)?;
+        self.begin_check(slot, now, effects);
+        Some(fresh)
     }
 
     fn grant_at_once(
@@ -373,6 +387,21 @@ impl<R: Reply> Pool<R> {
         }
     }
 
+    /// An idle member that need not be checked. Where the first released is the
+    /// first taken, the one that is next may have to be while others are fresh.
+    fn fresh_idle(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) -> Option<u32> {
+        loop {
+            let slot = self.members.newest()?;
+            if self.is_stale(slot, now) {
+                return None;
+            }
+            match self.why_retire(slot, now) {
+                Some(why) => self.retire(slot, why, now, effects),
+                None => return Some(slot),
+            }
+        }
+    }
+
     /// It was idle for so long that it has to be checked.
     fn is_stale(&self, slot: u32, now: Instant) -> bool {
         let idle = now.nanos_since(self.members.idle_since(slot).min(now));
@@ -387,13 +416,20 @@ impl<R: Reply> Pool<R> {
         if self.mode != Mode::Running {
             return;
         }
-        while self.lines.len() > self.members.counts().checking {
-            let Some(slot) = self.next_idle(now, effects) else {
+        while !self.lines.is_empty() {
+            let Some(next) = self.next_idle(now, effects) else {
                 return;
             };
-            if self.is_stale(slot, now) {
-                self.begin_check(slot, now, effects);
-            } else if !self.grant_next(slot, now, effects) {
+            let fresh = match self.is_stale(next, now) {
+                true if self.lines.len() > self.members.counts().checking => {
+                    self.begin_check(next, now, effects);
+                    continue;
+                }
+                true => self.fresh_idle(now, effects),
+                false => Some(next),
+            };
+            let granted = fresh.is_some_and(|slot| self.grant_next(slot, now, effects));
+            if !granted {
                 return;
             }
         }
@@ -508,9 +544,13 @@ impl<R: Reply> Pool<R> {
     /// What follows every input.
     #[inline]
     fn finish(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
+        self.serve(now, effects);
         self.grow(now, effects);
         if self.lines.has_ended() {
             self.tell_ended(effects);
+        }
+        if let Mode::Closing { .. } = self.mode {
+            self.end_closing(effects);
         }
         self.check(now);
     }
@@ -522,38 +562,6 @@ impl<R: Reply> Pool<R> {
             End::Gone(reply) => Effect::Forget(reply),
         });
         effects.extend(told);
-    }
-
-    fn check(&self, now: Instant) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
-        self.members.check();
-        let counts = self.members.counts();
-        let waits = self.lines.len();
-        assert!(
-            self.mode != Mode::Running || waits <= counts.checking || counts.idle == 0,
-            "nobody waits for what is there"
-        );
-        assert!(
-            self.valve
-                .as_ref()
-                .is_none_or(|valve| valve.size() == counts.live()),
-            "the valve counts the members"
-        );
-        assert!(
-            waits == 0 || self.is_coming(now),
-            "who waits for a member waits for something to happen"
-        );
-    }
-
-    /// Something will bring a member to those who wait.
-    fn is_coming(&self, now: Instant) -> bool {
-        let counts = self.members.counts();
-        self.mode != Mode::Running
-            || counts.size() - counts.idle > 0
-            || self.retry.is_some_and(|retry| retry > now)
-            || self.valve.is_some()
     }
 }
 
@@ -586,9 +594,9 @@ impl<R: Reply> Machine for Pool<R> {
         if let Mode::Closing { deadline } = self.mode
             && deadline <= now
         {
-            self.revoke_all(effects);
+            self.revoke_all(now, effects);
         }
-        self.serve(now, effects);
+        self.sweep();
         self.finish(now, effects);
     }
 }
