@@ -471,6 +471,27 @@ fn the_longest_idle_go_first_down_to_the_floor() {
     );
 }
 
+// P10
+#[test]
+fn what_is_still_starting_is_no_floor() {
+    check(
+        "init=1 max=3 grow_at=2 idle_age_max=100ms",
+        "
+          0 new       -> start 1
+          0 started 1
+          1 take a    -> a gets 1, start 2
+          2 fail a    -> stop 1 failed
+          3 gone 1
+          4 started 2
+          5 take a    -> a gets 2, start 3
+          6 release a                   | idle 1 starting 1
+        106 wait                        | idle 1
+        107 started 3
+        107 wait      -> stop 2 idle
+        ",
+    );
+}
+
 // S17, F7
 #[test]
 fn culling_can_be_switched_on_later() {
