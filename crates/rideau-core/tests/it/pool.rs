@@ -206,6 +206,24 @@ fn a_full_line_refuses_the_newcomer_and_serves_in_order() {
     );
 }
 
+/// Nobody may wait: who is refused still makes the next one luckier.
+#[test]
+fn a_pool_without_a_line_grows_and_checks_for_those_it_refuses() {
+    check(
+        "max=1 queue.max=0 check_after=100ms",
+        "
+          0 new
+          0 take a    -> a refused full, start 1
+          1 take b    -> b refused full
+          2 started 1
+        103 take c    -> c refused full, check 1
+        104 take d    -> d refused full
+        105 good 1
+        106 take e    -> e gets 1
+        ",
+    );
+}
+
 // S10, P11
 #[test]
 fn whoever_reaches_a_deadline_is_shed_and_never_served() {
