@@ -195,7 +195,9 @@ impl<R: Reply> Pool<R> {
     pub(super) fn idle_deadline(&self) -> Option<Instant> {
         let age = self.options.idle_age_max?;
         let counts = self.members.counts();
-        let enough = counts.live() > self.options.init && counts.idle > self.options.idle_min;
+        // A start may still fail.
+        let there = counts.live() - counts.starting;
+        let enough = there > self.options.init && counts.idle > self.options.idle_min;
         let oldest = self.members.oldest().filter(|_| enough)?;
         let since = self.members.idle_since(oldest);
         let since = match self.valve {

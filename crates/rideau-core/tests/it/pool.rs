@@ -206,6 +206,24 @@ fn a_full_line_refuses_the_newcomer_and_serves_in_order() {
     );
 }
 
+/// Nobody may wait: who is refused still makes the next one luckier.
+#[test]
+fn a_pool_without_a_line_grows_and_checks_for_those_it_refuses() {
+    check(
+        "max=1 queue.max=0 check_after=100ms",
+        "
+          0 new
+          0 take a    -> a refused full, start 1
+          1 take b    -> b refused full
+          2 started 1
+        103 take c    -> c refused full, check 1
+        104 take d    -> d refused full
+        105 good 1
+        106 take e    -> e gets 1
+        ",
+    );
+}
+
 // S10, P11
 #[test]
 fn whoever_reaches_a_deadline_is_shed_and_never_served() {
@@ -467,6 +485,27 @@ fn the_longest_idle_go_first_down_to_the_floor() {
         106 wait      -> stop 1 idle    | idle 2
         106 gone 2
         106 gone 1                      | size 2 next never
+        ",
+    );
+}
+
+// P10
+#[test]
+fn what_is_still_starting_is_no_floor() {
+    check(
+        "init=1 max=3 grow_at=2 idle_age_max=100ms",
+        "
+          0 new       -> start 1
+          0 started 1
+          1 take a    -> a gets 1, start 2
+          2 fail a    -> stop 1 failed
+          3 gone 1
+          4 started 2
+          5 take a    -> a gets 2, start 3
+          6 release a                   | idle 1 starting 1
+        106 wait                        | idle 1
+        107 started 3
+        107 wait      -> stop 2 idle
         ",
     );
 }
