@@ -7,10 +7,12 @@ mod change;
 mod circuit;
 mod effect;
 mod grow;
+mod invariants;
 mod lend;
 mod lines;
 mod members;
 mod options;
+mod serve;
 mod stats;
 
 use std::time::Duration;
@@ -23,7 +25,7 @@ use crate::queue::Terms;
 use crate::refusal::{Reason, Refusal};
 use crate::rng::Rng;
 use crate::settings::OptionError;
-use crate::time::{Instant, nanos};
+use crate::time::Instant;
 use crate::valve::Valve;
 use crate::waiting::End;
 
@@ -142,21 +144,27 @@ impl<R: Reply> Pool<R> {
         effects: &mut Vec<Effect<R>>,
     ) -> Came {
         let came = match self.refusal_at_once(terms) {
-            Some(reason) => Came::Refused(self.lines.turn_away(terms, priority, reason, now)),
+            Some(reason) => {
+                // Nobody waits who would have it tried whether starting works again.
+                let tries = reason == Reason::Starting && self.starting() == 0;
+                self.ahead = self.ahead.max(usize::from(tries));
+                Came::Refused(self.lines.turn_away(terms, priority, reason, now))
+            }
             None => match self.idle_at_once(terms, now, effects) {
                 Some(slot) => Came::Granted(self.grant_at_once(slot, terms, priority, now)),
                 None if terms.wait => match self.lines.join(terms, priority, reply(), now) {
                     Ok(ticket) => Came::Waits(ticket),
-                    Err(refusal) => Came::Refused(refusal),
+                    Err(refusal) => {
+                        self.help_next(now, effects);
+                        Came::Refused(refusal)
+                    }
                 },
                 None => {
-                    // The next one should have more luck.
-                    self.ahead = self.ahead.max(1_usize.saturating_sub(self.starting()));
+                    self.help_next(now, effects);
                     Came::Refused(self.lines.turn_away(terms, priority, Reason::Busy, now))
                 }
             },
         };
-        self.serve(now, effects);
         self.finish(now, effects);
         came
     }
@@ -204,6 +212,7 @@ impl<R: Reply> Pool<R> {
         debug_assert_eq!(self.members.at(slot).doing, Doing::Out);
         self.tallies.detached += 1;
         self.vacate(slot, now);
+        self.sweep();
         self.finish(now, effects);
     }
 
@@ -227,6 +236,7 @@ impl<R: Reply> Pool<R> {
         self.lives.push(until, (slot, id));
         let birth = self.birth(slot);
         self.give(slot, now, effects);
+        self.sweep();
         self.finish(now, effects);
         Some(birth)
     }
@@ -249,6 +259,7 @@ impl<R: Reply> Pool<R> {
         } else {
             self.retire(slot, Retired::Broken, now, effects);
         }
+        self.sweep();
         self.finish(now, effects);
         true
     }
@@ -266,6 +277,7 @@ impl<R: Reply> Pool<R> {
             Doing::Nothing | Doing::Idle { .. } | Doing::Out => return,
         }
         self.vacate(slot, now);
+        self.sweep();
         self.finish(now, effects);
     }
 
@@ -322,114 +334,6 @@ impl<R: Reply> Pool<R> {
             Mode::Suspended if !terms.wait => Some(Reason::Suspended),
             Mode::Running | Mode::Suspended => self.is_hopeless().then_some(Reason::Starting),
         }
-    }
-
-    /// An idle member for one who came just now.
-    #[inline]
-    fn idle_at_once(
-        &mut self,
-        terms: &Terms,
-        now: Instant,
-        effects: &mut Vec<Effect<R>>,
-    ) -> Option<u32> {
-        if self.mode != Mode::Running || !self.lines.is_empty() {
-            return None;
-        }
-        // Who does not wait cannot wait for a check either.
-        let slot = self.next_idle(now, effects)?;
-        (!terms.wait || !self.is_stale(slot, now)).then_some(slot)
-    }
-
-    fn grant_at_once(
-        &mut self,
-        slot: u32,
-        terms: &Terms,
-        priority: Priority,
-        now: Instant,
-    ) -> Grant {
-        let lead = terms.sent.lead_over(self.members.idle_since(slot));
-        self.members.turn(slot, Doing::Out);
-        self.feed_valve(lead.reversed(), now);
-        let idle = self.members.counts().idle;
-        if self.options.grow_at.is_some_and(|grow_at| idle <= grow_at) {
-            let batch = self.options.init.max(1);
-            self.ahead = self.ahead.max(batch.saturating_sub(self.starting()));
-        }
-        let waited = self.lines.count_passed(priority, terms.sent, now);
-        Grant { slot, lead, waited }
-    }
-
-    /// The idle member to be taken next; those whose life is over are retired.
-    fn next_idle(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) -> Option<u32> {
-        loop {
-            let slot = match self.options.reuse {
-                Reuse::Lifo => self.members.newest()?,
-                Reuse::Fifo => self.members.oldest()?,
-            };
-            match self.why_retire(slot, now) {
-                Some(why) => self.retire(slot, why, now, effects),
-                None => return Some(slot),
-            }
-        }
-    }
-
-    /// The next taker waits already, and gets nothing unchecked.
-    #[inline]
-    fn is_to_check(&self) -> bool {
-        self.options.check_after == Some(Duration::ZERO) && !self.lines.is_empty()
-    }
-
-    /// It was idle for so long that it has to be checked.
-    fn is_stale(&self, slot: u32, now: Instant) -> bool {
-        let idle = now.nanos_since(self.members.idle_since(slot).min(now));
-        let after = self.options.check_after;
-        after.is_some_and(|after| after.is_zero() || idle > nanos(after))
-    }
-
-    /// Give idle members to those who wait.
-    #[inline]
-    fn serve(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
-        if self.mode != Mode::Running {
-            return;
-        }
-        while self.lines.len() > self.members.counts().checking {
-            let Some(slot) = self.next_idle(now, effects) else {
-                return;
-            };
-            if self.is_stale(slot, now) {
-                self.begin_check(slot, now, effects);
-            } else if !self.grant_next(slot, now, effects) {
-                return;
-            }
-        }
-    }
-
-    /// A member can be used: by one who waits, or later.
-    #[inline]
-    fn give(&mut self, slot: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
-        if let Some(why) = self.why_retire(slot, now) {
-            self.retire(slot, why, now, effects);
-        } else if self.mode != Mode::Running || !self.grant_next(slot, now, effects) {
-            self.members.turn(slot, Doing::Idle { since: now });
-        }
-    }
-
-    /// Grant a member to the one whose turn it is; false if there is none.
-    #[inline]
-    fn grant_next(&mut self, slot: u32, now: Instant, effects: &mut Vec<Effect<R>>) -> bool {
-        let Some((sent, reply, waited)) = self.lines.serve(now) else {
-            return false;
-        };
-        let since = match self.members.at(slot).doing {
-            Doing::Idle { since } => since,
-            _ => now,
-        };
-        let lead = sent.lead_over(since);
-        self.members.turn(slot, Doing::Out);
-        self.feed_valve(lead.reversed(), now);
-        let grant = Grant { slot, lead, waited };
-        effects.push(Effect::Grant { reply, grant });
-        true
     }
 
     /// Why a member must not be used again, if so.
@@ -513,9 +417,13 @@ impl<R: Reply> Pool<R> {
     /// What follows every input.
     #[inline]
     fn finish(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
+        self.serve(now, effects);
         self.grow(now, effects);
         if self.lines.has_ended() {
             self.tell_ended(effects);
+        }
+        if let Mode::Closing { .. } = self.mode {
+            self.end_closing(effects);
         }
         self.check(now);
     }
@@ -527,38 +435,6 @@ impl<R: Reply> Pool<R> {
             End::Gone(reply) => Effect::Forget(reply),
         });
         effects.extend(told);
-    }
-
-    fn check(&self, now: Instant) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
-        self.members.check();
-        let counts = self.members.counts();
-        let waits = self.lines.len();
-        assert!(
-            self.mode != Mode::Running || waits <= counts.checking || counts.idle == 0,
-            "nobody waits for what is there"
-        );
-        assert!(
-            self.valve
-                .as_ref()
-                .is_none_or(|valve| valve.size() == counts.live()),
-            "the valve counts the members"
-        );
-        assert!(
-            waits == 0 || self.is_coming(now),
-            "who waits for a member waits for something to happen"
-        );
-    }
-
-    /// Something will bring a member to those who wait.
-    fn is_coming(&self, now: Instant) -> bool {
-        let counts = self.members.counts();
-        self.mode != Mode::Running
-            || counts.size() - counts.idle > 0
-            || self.retry.is_some_and(|retry| retry > now)
-            || self.valve.is_some()
     }
 }
 
@@ -586,9 +462,9 @@ impl<R: Reply> Machine for Pool<R> {
         if let Mode::Closing { deadline } = self.mode
             && deadline <= now
         {
-            self.revoke_all(effects);
+            self.revoke_all(now, effects);
         }
-        self.serve(now, effects);
+        self.sweep();
         self.finish(now, effects);
     }
 }

@@ -43,7 +43,7 @@ impl<R: Reply> Pool<R> {
         }
         self.shrink(now, effects);
         self.end_idle(now, effects);
-        self.serve(now, effects);
+        self.sweep();
         self.finish(now, effects);
         Ok(())
     }
@@ -59,13 +59,15 @@ impl<R: Reply> Pool<R> {
     pub fn resume(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         if self.mode == Mode::Suspended {
             self.mode = Mode::Running;
-            self.serve(now, effects);
             self.finish(now, effects);
         }
     }
 
     /// Replace every member that there is, one after the other, over a time.
     pub fn replace(&mut self, over: Duration, now: Instant, effects: &mut Vec<Effect<R>>) {
+        if matches!(self.mode, Mode::Closing { .. } | Mode::Closed) {
+            return;
+        }
         self.generation += 1;
         let slots: Vec<u32> = self.members.slots().collect();
         let step = nanos(over) / (slots.len().max(1) as u64);
@@ -73,7 +75,8 @@ impl<R: Reply> Pool<R> {
         for slot in slots {
             match self.members.at(slot).doing {
                 Doing::Idle { .. } | Doing::Out | Doing::Checking { .. } => {
-                    self.live_until(slot, until, effects);
+                    let before = self.members.at(slot).until;
+                    self.live_until(slot, until.min(before), effects);
                     until = until.after(step);
                 }
                 // What it will be is not known yet; it is of the old ways.
@@ -82,6 +85,7 @@ impl<R: Reply> Pool<R> {
             }
         }
         self.end_lives(now, effects);
+        self.sweep();
         self.finish(now, effects);
     }
 
@@ -101,16 +105,14 @@ impl<R: Reply> Pool<R> {
             match self.members.at(slot).doing {
                 Doing::Idle { .. } => self.retire(slot, Retired::Closed, now, effects),
                 Doing::Starting { .. } => self.abandon(slot, now, effects),
-                Doing::Out => {
-                    let until = Instant::START;
-                    effects.push(Effect::Mark { slot, until });
-                }
-                Doing::Nothing | Doing::Checking { .. } | Doing::Stopping { .. } => (),
+                Doing::Out | Doing::Checking { .. } => self.leave(slot, Retired::Closed, effects),
+                Doing::Nothing | Doing::Stopping { .. } => (),
             }
         }
         if deadline <= now {
-            self.revoke_all(effects);
+            self.revoke_all(now, effects);
         }
+        self.sweep();
         self.finish(now, effects);
     }
 
@@ -136,14 +138,16 @@ impl<R: Reply> Pool<R> {
     }
 
     /// Tell all who hold a member that it is taken away.
-    pub(super) fn revoke_all(&mut self, effects: &mut Vec<Effect<R>>) {
+    pub(super) fn revoke_all(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         let deadline = Instant::NEVER;
         self.mode = Mode::Closing { deadline };
         for slot in self.members.slots() {
             let member = self.members.at(slot);
-            if member.doing == Doing::Out {
-                let id = member.id;
-                effects.push(Effect::Revoke { slot, id });
+            let id = member.id;
+            match member.doing {
+                Doing::Out => effects.push(Effect::Revoke { slot, id }),
+                Doing::Checking { .. } => self.cut_short(slot, Retired::Closed, now, effects),
+                _ => (),
             }
         }
     }
@@ -159,12 +163,16 @@ impl<R: Reply> Pool<R> {
     /// Let go of what is too much and in nobody's hands.
     fn shrink(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         while self.is_too_large() {
-            let is_starting =
-                |slot: &u32| matches!(self.members.at(*slot).doing, Doing::Starting { .. });
-            if let Some(slot) = self.members.slots().find(is_starting) {
+            let find = |is: fn(Doing) -> bool| {
+                let mut slots = self.members.slots();
+                slots.find(|slot| is(self.members.at(*slot).doing))
+            };
+            if let Some(slot) = find(|doing| matches!(doing, Doing::Starting { .. })) {
                 self.abandon(slot, now, effects);
             } else if let Some(slot) = self.members.oldest() {
                 self.retire(slot, Retired::Surplus, now, effects);
+            } else if let Some(slot) = find(|doing| matches!(doing, Doing::Checking { .. })) {
+                self.cut_short(slot, Retired::Surplus, now, effects);
             } else {
                 return;
             }

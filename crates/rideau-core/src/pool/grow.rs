@@ -15,8 +15,7 @@ impl<R: Reply> Pool<R> {
         self.retry = None;
         match self.mode {
             Mode::Running | Mode::Suspended => (),
-            Mode::Closing { .. } => return self.end_closing(effects),
-            Mode::Closed => return,
+            Mode::Closing { .. } | Mode::Closed => return,
         }
         let counts = self.members.counts();
         if self.wanted(counts, now) == 0 {
@@ -129,23 +128,12 @@ impl<R: Reply> Pool<R> {
                     self.abandon(slot, now, effects);
                 }
                 Doing::Checking { until } if until == due => {
-                    self.tallies.count_retired(Retired::Broken);
-                    self.abandon(slot, now, effects);
+                    self.cut_short(slot, Retired::Broken, now, effects);
                 }
                 Doing::Stopping { until } if until == due => self.abandon(slot, now, effects),
                 _ => (),
             }
         }
-        let (members, limits) = (&self.members, &mut self.limits);
-        limits.sweep(members.counts().size(), |due, (slot, id)| {
-            members.has(slot, id)
-                && match members.at(slot).doing {
-                    Doing::Starting { until }
-                    | Doing::Checking { until }
-                    | Doing::Stopping { until } => until == due,
-                    Doing::Nothing | Doing::Idle { .. } | Doing::Out => false,
-                }
-        });
     }
 
     /// End what is done for a slot. It counts until it is really gone.
@@ -161,6 +149,18 @@ impl<R: Reply> Pool<R> {
         effects.push(Effect::Abandon { slot, id });
     }
 
+    /// End a check, and the member with it.
+    pub(super) fn cut_short(
+        &mut self,
+        slot: u32,
+        why: Retired,
+        now: Instant,
+        effects: &mut Vec<Effect<R>>,
+    ) {
+        self.tallies.count_retired(why);
+        self.abandon(slot, now, effects);
+    }
+
     /// Retire idle members whose life is over.
     pub(super) fn end_lives(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         while let Some((due, (slot, id))) = self.lives.pop_due(now) {
@@ -170,8 +170,23 @@ impl<R: Reply> Pool<R> {
                 self.retire(slot, why, now, effects);
             }
         }
-        let (members, lives) = (&self.members, &mut self.lives);
-        lives.sweep(members.counts().size(), |due, (slot, id)| {
+    }
+
+    /// Forget dues of what has ended, so that they neither pile up nor wake
+    /// anybody.
+    pub(super) fn sweep(&mut self) {
+        let (members, limits, lives) = (&self.members, &mut self.limits, &mut self.lives);
+        let size = members.counts().size();
+        limits.sweep(size, |due, (slot, id)| {
+            members.has(slot, id)
+                && match members.at(slot).doing {
+                    Doing::Starting { until }
+                    | Doing::Checking { until }
+                    | Doing::Stopping { until } => until == due,
+                    Doing::Nothing | Doing::Idle { .. } | Doing::Out => false,
+                }
+        });
+        lives.sweep(size, |due, (slot, id)| {
             members.has(slot, id) && members.at(slot).until == due
         });
     }
@@ -180,7 +195,9 @@ impl<R: Reply> Pool<R> {
     pub(super) fn idle_deadline(&self) -> Option<Instant> {
         let age = self.options.idle_age_max?;
         let counts = self.members.counts();
-        let enough = counts.live() > self.options.init && counts.idle > self.options.idle_min;
+        // A start may still fail.
+        let there = counts.live() - counts.starting;
+        let enough = there > self.options.init && counts.idle > self.options.idle_min;
         let oldest = self.members.oldest().filter(|_| enough)?;
         let since = self.members.idle_since(oldest);
         let since = match self.valve {

@@ -45,6 +45,11 @@ impl<R: Reply> Pool<R> {
         debug_assert_eq!(self.members.at(slot).doing, Doing::Out);
         self.look = None;
         self.members.turn(slot, Doing::Idle { since });
+        let member = self.members.at(slot);
+        if member.leaves.is_some() {
+            // It was lost while it lay there: nobody else will notice.
+            self.lives.push(member.until, (slot, member.id));
+        }
     }
 
     /// Take this very member, if it is idle, whoever waits.

@@ -195,6 +195,7 @@ impl Options {
         not_zero("starts_max", self.starts_max == 0)?;
         not_zero("start_timeout", self.start_timeout.is_zero())?;
         not_zero("stop_timeout", self.stop_timeout.is_zero())?;
+        not_zero("idle_age_max", self.idle_age_max == Some(Duration::ZERO))?;
         not_zero("uses_max", self.uses_max == Some(0))?;
         not_zero("backoff_first", self.backoff.first.is_zero())?;
         not_zero("failures", self.backoff.failures == 0)?;

@@ -4,6 +4,7 @@
 
 mod broker;
 mod mailbox;
+mod pool;
 mod queue;
 mod regulator;
 mod script;

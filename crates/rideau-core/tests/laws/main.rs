@@ -8,6 +8,7 @@ mod hall;
 mod meters;
 mod overload;
 mod plain;
+mod pool;
 mod protector;
 mod queues;
 mod regulator;

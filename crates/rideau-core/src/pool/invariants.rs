@@ -1,0 +1,47 @@
+//! What is true of a pool after every input.
+
+use crate::ledger::Reply;
+use crate::time::Instant;
+
+use super::{Mode, Pool};
+
+impl<R: Reply> Pool<R> {
+    pub(super) fn check(&self, now: Instant) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        self.members.check();
+        let counts = self.members.counts();
+        let waits = self.lines.len();
+        assert!(
+            self.mode != Mode::Running || waits <= counts.checking || counts.idle == 0,
+            "nobody waits for what is there"
+        );
+        let newest = self.members.newest();
+        assert!(
+            self.mode != Mode::Running
+                || waits == 0
+                || newest.is_none_or(|slot| self.is_stale(slot, now)),
+            "nobody waits for a check while another member is fresh"
+        );
+        assert!(
+            self.valve
+                .as_ref()
+                .is_none_or(|valve| valve.size() == counts.live()),
+            "the valve counts the members"
+        );
+        assert!(
+            waits == 0 || self.is_coming(now),
+            "who waits for a member waits for something to happen"
+        );
+    }
+
+    /// Something will bring a member to those who wait.
+    fn is_coming(&self, now: Instant) -> bool {
+        let counts = self.members.counts();
+        self.mode != Mode::Running
+            || counts.size() - counts.idle > 0
+            || self.retry.is_some_and(|retry| retry > now)
+            || self.valve.is_some()
+    }
+}
