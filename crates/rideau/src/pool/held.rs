@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
-use rideau_core::Lead;
 use rideau_core::pool::{Fate, Retired, Use};
+use rideau_core::{Lead, Machine};
 
 use super::manager::{About, Manager};
 use super::slot::Slot;
@@ -71,6 +71,10 @@ impl<M: Manager> Keep<'_, M> {
     }
 }
 
+/// No recent instant is further behind. A member whose life ends so soon goes
+/// to the machine: its timer may have been there before us.
+const BEHIND: Duration = Duration::from_millis(20);
+
 /// How a member came into somebody's hands.
 pub(super) struct Origin {
     pub(super) slot: u32,
@@ -110,7 +114,10 @@ impl<'a, M: Manager> Held<'a, M> {
     /// needed.
     pub fn detach(mut held: Self) -> M::Member {
         let member = held.member.take().expect("a member is there until the end");
-        held.place().rest(held.driver.clock().recent());
+        let place = held.place();
+        place.rest(held.driver.clock().recent());
+        place.clear_side();
+        place.forget(place.id());
         let (slot, cell) = (held.slot, held.cell);
         held.driver.step(|step| {
             step.machine.free(cell);
@@ -229,13 +236,17 @@ impl<M: Manager> Drop for Held<'_, M> {
         let is_plain = used == Use::Fine && self.cell == NO_CELL && !place.is_sided();
         if is_plain && !stock.shelf.is_closed() {
             let now = self.driver.clock().recent();
-            if now < place.until() && !stock.rules.is_used_up(place.uses()) {
+            if now + BEHIND < place.until() && !stock.rules.is_used_up(place.uses()) {
                 if self.measured {
                     measure(stock, place, self.driver.clock().now());
                 }
                 let held = place.held_since();
                 place.rest(now);
                 if stock.shelf.put(&stock.slots, self.slot) {
+                    // It may have been marked since we looked.
+                    if place.until() <= now {
+                        call_back(&self.driver);
+                    }
                     return;
                 }
                 if let Some(since) = held {
@@ -278,6 +289,12 @@ impl<M: Manager<Member: fmt::Debug>> fmt::Debug for Held<'_, M> {
 #[inline]
 pub(super) fn is_broken<M: Manager>(manager: &M, member: &mut M::Member) -> bool {
     catch_unwind(AssertUnwindSafe(|| manager.is_broken(member))).unwrap_or(true)
+}
+
+/// Something lies on the shelf that must go.
+#[cold]
+fn call_back<M: Manager>(driver: &Arc<PoolDriver<M>>) {
+    driver.step(|step| step.machine.advance(step.now, step.effects));
 }
 
 #[cold]
