@@ -60,6 +60,8 @@ pub struct Pool<R> {
     retry: Option<Instant>,
     /// When one of those that were lent may have been idle for too long.
     look: Option<Instant>,
+    /// When the last input came.
+    seen: Instant,
     valve: Option<Valve>,
     /// When the valve last let an idle member stay.
     renewed: Instant,
@@ -120,6 +122,7 @@ impl<R: Reply> Pool<R> {
             ahead: 0,
             retry: None,
             look: None,
+            seen: now,
             valve: valve.map(|valve| Valve::new(valve, 0, now)).transpose()?,
             renewed: now,
             lives: Expiry::new(),
@@ -417,6 +420,7 @@ impl<R: Reply> Pool<R> {
     /// What follows every input.
     #[inline]
     fn finish(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
+        self.seen = now;
         self.serve(now, effects);
         self.grow(now, effects);
         if self.lines.has_ended() {

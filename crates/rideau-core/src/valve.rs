@@ -134,13 +134,19 @@ impl Valve {
     /// It is open, and a law that goes by leads made room: there should be one
     /// more.
     pub fn wants_more(&self, now: Instant) -> bool {
-        let by_lead = |part: &Part| matches!(part.law, Law::Relative(_) | Law::CoDel(_));
-        self.is_open(now) && self.parts.iter().any(by_lead)
+        self.is_open(now) && self.goes_by_leads()
     }
 
-    /// Whether one of the leases may be kept that is not used.
+    /// Whether one of the leases should be kept that is not used. Only laws
+    /// that go by leads know that; the others say how many there may be.
     pub fn may_renew(&self, now: Instant) -> bool {
-        self.parts.iter().all(|part| part.may_renew(self.size, now))
+        let may_renew = |part: &Part| part.may_renew(self.size, now);
+        self.goes_by_leads() && self.parts.iter().all(may_renew)
+    }
+
+    fn goes_by_leads(&self) -> bool {
+        let by_lead = |part: &Part| matches!(part.law, Law::Relative(_) | Law::CoDel(_));
+        self.parts.iter().any(by_lead)
     }
 
     /// A lease ended, and nothing is to be learned from that.

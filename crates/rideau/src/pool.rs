@@ -314,8 +314,12 @@ impl<M: Manager> Pool<M> {
     pub fn stats(&self) -> Stats {
         let stock = self.driver.shell();
         let mut stats = self.driver.step(|step| {
-            let prompt = stock.shelf.takes();
-            step.machine.pool.stats(prompt, step.now)
+            let desk = &step.machine;
+            let prompt = stock.shelf.takes().saturating_sub(desk.unfit);
+            let mut stats = desk.pool.stats(prompt, step.now);
+            stats.takes.came -= desk.broken;
+            stats.takes.served -= desk.broken;
+            stats
         });
         stats.holds.add(&lock(&stock.holds));
         stats
@@ -329,7 +333,7 @@ impl<M: Manager> Pool<M> {
             let prompt = stock.shelf.takes();
             step.machine.pool.explain(prompt, step.now)
         });
-        if let Some(fault) = stock.fault() {
+        if let Some(fault) = take::fault(&self.driver) {
             text.push_str(&format!("The last start failed: {fault}.\n"));
         }
         if let Some(holder) = self.holders().first() {

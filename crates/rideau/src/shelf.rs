@@ -17,8 +17,10 @@
 //!
 //! * A put releases with the change that makes its slot the first: the link,
 //!   the member and all else that was written to the slot come before it. It
-//!   reads nothing that others wrote but the word itself, so it need not
-//!   acquire. Nor can it be misled by an old word: the change fails.
+//!   cannot be misled by an old word: the change fails. That change acquires,
+//!   so that who put sees what the last to open had written to the slot: that
+//!   may have been too late for it to be drained, and came too late to be
+//!   known before the put.
 //! * A take acquires when it reads the word, before it reads the link. What it
 //!   reads was left by the put of this slot or, with nothing but exchanges in
 //!   between, by later puts and takes: these hand the release on. What it
@@ -241,7 +243,7 @@ impl Shard {
             }
             next.store(link(word), Ordering::Relaxed);
             let pushed = word & !FIRST | u64::from(index + 1);
-            match self.exchange(word, pushed, Ordering::Release, Ordering::Relaxed) {
+            match self.exchange(word, pushed, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(other) => word = other,
             }

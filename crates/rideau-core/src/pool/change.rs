@@ -100,6 +100,7 @@ impl<R: Reply> Pool<R> {
             _ => deadline,
         };
         self.mode = Mode::Closing { deadline };
+        self.look = None;
         self.lines.close(now);
         for slot in self.members.slots() {
             match self.members.at(slot).doing {

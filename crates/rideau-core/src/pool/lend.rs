@@ -19,15 +19,25 @@ impl<R: Reply> Pool<R> {
         for _ in 0..kept {
             next = next.and_then(|slot| self.members.newer(slot));
         }
-        self.look = self.idle_deadline().and(next).and_then(|slot| {
-            let age = self.options.idle_age_max?;
-            Some(self.members.idle_since(slot) + age)
-        });
+        self.look = self.next_look(next);
         while let Some(slot) = next {
             next = self.members.newer(slot);
             self.members.turn(slot, Doing::Out);
             lent.push(slot);
         }
+    }
+
+    /// When one of those that are out may have been idle for too long: the
+    /// first of those that are lent now, or one that is held and will be put
+    /// with them unseen.
+    fn next_look(&self, lent: Option<u32>) -> Option<Instant> {
+        let age = self.options.idle_age_max?;
+        let counts = self.members.counts();
+        let enough =
+            counts.live() > self.options.init && counts.idle + counts.held > self.options.idle_min;
+        let held = (counts.held > 0).then_some(self.seen);
+        let since = lent.map(|slot| self.members.idle_since(slot)).or(held);
+        since.filter(|_| enough).map(|since| since + age)
     }
 
     /// Nobody could be wronged by members that are taken without asking.

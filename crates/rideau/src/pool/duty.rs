@@ -44,13 +44,16 @@ impl<M: Manager> Duty<M> {
         let job = {
             let mut side = side();
             side.job += 1;
+            side.serves = id;
             side.job
         };
         let Some(handle) = stock.tasks().spawn(task) else {
             return;
         };
         let mut side = side();
-        if side.abandoned == id || (starts && side.stopped == id) {
+        if side.abandoned >= id || (starts && side.ended >= id) {
+            // Whatever it has begun is dropped with it, and may ask for us.
+            drop(side);
             handle.abort();
         } else if starts && side.delivered == id {
             side.watch = Some(handle);
@@ -119,6 +122,8 @@ impl<M: Manager> Duty<M> {
         let (place, slot, id) = (driver.shell().slot(self.slot), self.slot, self.id);
         let refused = driver.step(|step| {
             place.member.put(member);
+            // What was just checked need not be checked again.
+            place.rest(step.now);
             let pool = &mut step.machine.pool;
             if pool.checked(slot, id, is_good, step.now, step.effects) {
                 None
@@ -141,6 +146,7 @@ impl<M: Manager> Drop for Duty<M> {
         }
         if let Some(driver) = self.driver.upgrade() {
             let (slot, id) = (self.slot, self.id);
+            driver.shell().slot(slot).forget(id);
             driver.step(|step| {
                 let pool = &mut step.machine.pool;
                 pool.gone(slot, id, step.now, step.effects);
@@ -168,9 +174,9 @@ pub(super) fn start<M: Manager>(duty: Duty<M>, manager: Arc<M>) {
             Ok(member) => member,
             Err(error) => return duty.fail(Arc::from(error.into())),
         };
-        duty.starts = false;
         let lost = manager.lost(&member);
         let abort = manager.abort(&member);
+        duty.starts = false;
         if let Err(member) = duty.deliver(member, abort) {
             if let Some(member) = member {
                 manager.stop(member.member, Retired::Surplus).await;
@@ -232,7 +238,7 @@ pub(super) fn stop<M: Manager>(
         return drop(member);
     };
     let (slot, id) = (duty.slot, duty.id);
-    driver.shell().slot(slot).part(id);
+    driver.shell().slot(slot).forget(id);
     Duty::run(&driver, slot, id, false, async move {
         let _duty = duty;
         manager.stop(member.member, why).await;

@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
 
-use rideau_core::Lead;
 use rideau_core::pool::{Fate, Retired, Use};
+use rideau_core::{Lead, Machine};
 
 use super::manager::{About, Manager};
 use super::slot::{Entry, Slot, flag};
@@ -61,6 +61,10 @@ impl<M: Manager> Keep<'_, M> {
     }
 }
 
+/// No recent instant is further behind, in nanoseconds. A member whose life ends
+/// so soon goes to the machine: its timer may have been there before us.
+const BEHIND: u64 = 20_000_000;
+
 impl<'a, M: Manager> Held<'a, M> {
     /// A member that its slot knows to be held.
     #[inline]
@@ -87,7 +91,7 @@ impl<'a, M: Manager> Held<'a, M> {
         let place = held.driver.shell().slot(slot);
         place.rest(held.driver.clock().recent());
         place.clear_side();
-        place.part(place.id());
+        place.forget(place.id());
         held.driver.step(|step| {
             step.machine.free(cell);
             let pool = &mut step.machine.pool;
@@ -213,7 +217,7 @@ impl<M: Manager> Drop for Held<'_, M> {
             return self.end_slowly(slot, cell, used);
         }
         let now = self.driver.clock().recent();
-        if place.until() <= now || stock.rules.is_used_up(place.uses()) {
+        if place.until() <= now.after(BEHIND) || stock.rules.is_used_up(place.uses()) {
             return self.end_slowly(slot, cell, used);
         }
         if flags & flag::MEASURED != 0 {
@@ -224,6 +228,9 @@ impl<M: Manager> Drop for Held<'_, M> {
         if !home.put(&stock.slots, slot) {
             place.hold_again(since);
             self.end_slowly(slot, cell, used);
+        } else if place.until() <= now {
+            // It was marked since we looked.
+            call_back(&self.driver);
         }
     }
 }
@@ -260,6 +267,12 @@ const ALWAYS: &str = "a member is there until the end";
 #[inline]
 pub(super) fn is_broken<M: Manager>(manager: &M, member: &mut M::Member) -> bool {
     catch_unwind(AssertUnwindSafe(|| manager.is_broken(member))).unwrap_or(true)
+}
+
+/// Something lies on the shelf that must go.
+#[cold]
+fn call_back<M: Manager>(driver: &Arc<PoolDriver<M>>) {
+    driver.step(|step| step.machine.advance(step.now, step.effects));
 }
 
 #[cold]

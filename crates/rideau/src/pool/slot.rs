@@ -54,17 +54,19 @@ pub(super) struct Side {
     pub(super) note: Option<String>,
     /// Ends the member's work from outside.
     pub(super) abort: Option<Abort>,
-    /// Starts, checks or stops the member, as the `job`-th to do so here.
+    /// Starts, checks or stops the member `serves`, as the `job`-th to do so
+    /// here.
     pub(super) task: Option<AbortHandle>,
     pub(super) job: u64,
+    pub(super) serves: MemberId,
     /// Waits for its loss.
     pub(super) watch: Option<AbortHandle>,
     /// The last member that came to be here.
     pub(super) delivered: MemberId,
     /// The last member for which nothing is to be done any more, or nothing
-    /// but its stop.
+    /// but its stop. Later members have larger numbers.
     pub(super) abandoned: MemberId,
-    pub(super) stopped: MemberId,
+    pub(super) ended: MemberId,
     /// Who wants to know when the member is revoked.
     pub(super) watchers: Vec<Waker>,
 }
@@ -207,17 +209,30 @@ impl<T> Slot<T> {
         drop(left);
     }
 
-    /// The member leaves: nobody watches it, and nobody can end its work.
-    pub(super) fn part(&self, id: MemberId) {
+    /// The member goes, whoever sees to that: nobody has to wait for its loss
+    /// or to end its work any more. Only while the slot is still its own.
+    pub(super) fn forget(&self, id: MemberId) {
         let mut side = lock(&self.side);
-        side.stopped = id;
-        let watch = side.watch.take();
-        let abort = side.abort.take();
+        side.ended = id;
+        let (watch, abort) = (side.watch.take(), side.abort.take());
         drop(side);
         if let Some(watch) = watch {
             watch.abort();
         }
         drop(abort);
+    }
+
+    /// What is done for the member is not wanted any more. The slot may have
+    /// gone to another one since that was decided.
+    pub(super) fn abandon(&self, id: MemberId) {
+        let mut side = lock(&self.side);
+        if side.serves > id {
+            return;
+        }
+        side.abandoned = id;
+        let tasks = [side.task.take(), side.watch.take()];
+        drop(side);
+        tasks.into_iter().flatten().for_each(|task| task.abort());
     }
 
     pub(super) fn is_revoked(&self) -> bool {

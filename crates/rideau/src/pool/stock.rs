@@ -5,6 +5,7 @@
 //! calls them back first and lends them again at its end.
 
 use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
@@ -43,6 +44,10 @@ impl rideau_core::Reply for Reply {}
 pub(crate) struct Desk {
     pub(super) pool: core::Pool<Reply>,
     pub(super) seats: Seats,
+    /// So many takes from the shelf, and so many grants, came to nothing: who
+    /// had them asked again, and is counted for that.
+    pub(super) unfit: u64,
+    pub(super) broken: u64,
     /// Slots on their way to or from the shelf.
     moved: Vec<u32>,
 }
@@ -86,6 +91,8 @@ impl Desk {
         Self {
             pool,
             seats: Seats::default(),
+            unfit: 0,
+            broken: 0,
             moved: Vec::new(),
         }
     }
@@ -223,13 +230,7 @@ impl<M: Manager> Stock<M> {
             let Some(driver) = driver.upgrade() else {
                 return;
             };
-            let mut side = lock(&driver.shell().slot(slot).side);
-            side.abandoned = id;
-            let task = side.task.take();
-            drop(side);
-            if let Some(task) = task {
-                task.abort();
-            }
+            driver.shell().slot(slot).abandon(id);
         });
     }
 
@@ -237,7 +238,8 @@ impl<M: Manager> Stock<M> {
         let (watchers, abort) = self.slot(slot).revoke(id);
         watchers.into_iter().for_each(|waker| after.wake(waker));
         if let Some(abort) = abort {
-            after.call(abort);
+            // Its panic must not keep others from being told.
+            after.call(move || drop(catch_unwind(AssertUnwindSafe(abort))));
         }
     }
 

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
 
-use rideau_core::pool::{Came, Grant, Retired, Use};
-use rideau_core::{Instant, Reason, Refusal, Ticket};
+use rideau_core::pool::{Came, Circuit, Grant, Retired, Use};
+use rideau_core::{Instant, Machine, Reason, Refusal, Ticket};
 use tokio::task::coop;
 
 use super::held::{Held, Keep, is_broken};
 use super::manager::Manager;
 use super::refused::{Holder, NotTaken};
 use super::slot::{Entry, flag};
-use super::stock::{Desk, NO_CELL, PoolDriver, Reply};
+use super::stock::{Desk, Fault, NO_CELL, PoolDriver, Reply};
 use crate::sync::lock;
 use crate::terms::Terms;
 
@@ -82,7 +82,11 @@ impl<'a, M: Manager> Take<'a, M> {
         let (terms, sent) = (&self.terms, &mut self.sent);
         self.driver.step(|step| {
             if let Some(slot) = unfit {
-                step.machine.pool.recall(slot, stock.slot(slot).since());
+                let desk = &mut *step.machine;
+                desk.unfit += 1;
+                desk.pool.recall(slot, stock.slot(slot).since());
+                // It may have to go though nothing else is going to be asked.
+                desk.advance(step.now, step.effects);
             }
             let sent = *sent.get_or_insert(step.sent);
             let Desk { pool, seats, .. } = &mut *step.machine;
@@ -111,7 +115,7 @@ impl<'a, M: Manager> Take<'a, M> {
         let mut entry = place.member.take().expect("a granted member is there");
         if is_broken(&*stock.manager, &mut entry.member) {
             place.member.put(entry);
-            discard(&self.driver, grant.slot, cell);
+            discard(&self.driver, grant.slot, cell, |desk| desk.broken += 1);
             return None;
         }
         entry.cell = cell;
@@ -176,11 +180,7 @@ impl<'a, M: Manager> Take<'a, M> {
                     (Came::Refused(refusal), _) => (Err(refusal), NO_CELL),
                     (Came::Waits(ticket), cell) => {
                         self.state = State::Waiting { ticket, cell };
-                        // The same step may have answered it.
-                        match self.driver.shell().cells.get(cell).answer() {
-                            Some(answer) => (answer, cell),
-                            None => return Poll::Pending,
-                        }
+                        return Poll::Pending;
                     }
                 }
             };
@@ -312,7 +312,7 @@ fn take_from_shelf<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Shelved<M> {
         let mut entry = place.member.take().expect("what is on the shelf is there");
         if is_broken(&*stock.manager, &mut entry.member) {
             place.member.put(entry);
-            discard(driver, slot, NO_CELL);
+            discard(driver, slot, NO_CELL, |desk| desk.unfit += 1);
             continue;
         }
         let mut flags = panicking();
@@ -364,9 +364,15 @@ pub(super) fn seize<M: Manager>(driver: Keep<'_, M>, slot: u32) -> Held<'_, M> {
 
 /// A member was found broken in our hands.
 #[cold]
-fn discard<M: Manager>(driver: &Arc<PoolDriver<M>>, slot: u32, cell: u32) {
+fn discard<M: Manager>(
+    driver: &Arc<PoolDriver<M>>,
+    slot: u32,
+    cell: u32,
+    count: impl FnOnce(&mut Desk),
+) {
     let uses = driver.shell().slot(slot).uses();
     driver.step(|step| {
+        count(step.machine);
         step.machine.free(cell);
         let used = Use::Over(Retired::Broken);
         let held = std::time::Duration::ZERO;
@@ -378,12 +384,19 @@ fn discard<M: Manager>(driver: &Arc<PoolDriver<M>>, slot: u32, cell: u32) {
 /// A refusal with all that is known.
 #[cold]
 pub(super) fn not_taken<M: Manager>(driver: &Arc<PoolDriver<M>>, refusal: Refusal) -> NotTaken {
-    let stock = driver.shell();
     let start_error = match refusal.reason {
         Reason::Closed | Reason::Cancelled => None,
-        _ => stock.fault(),
+        _ => fault(driver),
     };
     NotTaken::new(refusal, start_error, longest(driver))
+}
+
+/// Why members cannot be started, if they cannot. A start that was called off
+/// leaves a reason as well, and is none.
+pub(super) fn fault<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Option<Fault> {
+    let fault = driver.shell().fault()?;
+    let circuit = driver.look(|desk, now| desk.pool.circuit(now));
+    (circuit != Circuit::Closed).then_some(fault)
 }
 
 /// Who holds a member longest.
