@@ -7,6 +7,7 @@
 pub mod balancer;
 pub mod broker;
 mod expiry;
+pub mod group;
 mod histogram;
 mod ids;
 mod ledger;

@@ -84,6 +84,7 @@ mod cell;
 mod clock;
 mod door;
 mod driver;
+mod group;
 mod lease;
 mod peer;
 mod pool;
@@ -98,12 +99,14 @@ mod thread;
 pub use balancer::Balancer;
 pub use broker::{Asking, Broker, Now, Offering, Refused};
 pub use cell::Ended;
+pub use group::Group;
 pub use lease::{Lease, Stopped};
 pub use peer::{Match, Peer};
 pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take};
 pub use regulator::{Leasing, Regulator};
 pub use rideau_core::balancer::Method as BalancerMethod;
 pub use rideau_core::broker::{Options as BrokerOptions, Stats as BrokerStats, Tally};
+pub use rideau_core::group::Method as GroupMethod;
 pub use rideau_core::pool::{
     Backoff, Circuit, Fate, MemberId, Options as PoolOptions, Priority, Retired, Reuse,
     Stats as PoolStats,

@@ -20,7 +20,7 @@ use super::tasks::Tasks;
 use crate::after::After;
 use crate::driver::{Driver, Shell};
 use crate::shelf::{LEN_MAX, Shelf, Slots};
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
 pub(super) type PoolDriver<M> = Driver<Desk, Stock<M>>;
 pub(super) type Fault = Arc<dyn Error + Send + Sync>;
@@ -64,6 +64,8 @@ pub(crate) struct Stock<M: Manager> {
     me: OnceLock<Weak<PoolDriver<M>>>,
     /// Why the last start failed, until one goes well.
     fault: Mutex<Option<Fault>>,
+    /// So many starts failed in a row that the circuit is open.
+    failing: AtomicBool,
     /// How long some of those held their member who did not have to ask.
     pub(super) holds: Mutex<Histogram>,
     /// A start came to an end, or the pool did.
@@ -136,6 +138,7 @@ impl<M: Manager> Stock<M> {
             tasks,
             me: OnceLock::new(),
             fault: Mutex::new(None),
+            failing: AtomicBool::new(false),
             holds: Mutex::new(Histogram::default()),
             news: Notify::new(),
         }
@@ -175,6 +178,17 @@ impl<M: Manager> Stock<M> {
 
     pub(super) fn set_fault(&self, fault: Option<Fault>) {
         *lock(&self.fault) = fault;
+    }
+
+    /// The circuit is open.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
+    }
+
+    /// A start came to an end. Only under the machine's lock.
+    pub(super) fn note_circuit(&self, circuit: core::Circuit) {
+        let failing = matches!(circuit, core::Circuit::Open { .. });
+        self.failing.store(failing, Ordering::Relaxed);
     }
 
     pub(super) fn tasks(&self) -> &Tasks {
