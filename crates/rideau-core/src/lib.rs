@@ -10,6 +10,7 @@ mod expiry;
 pub mod group;
 mod histogram;
 mod ids;
+pub mod keyed;
 mod ledger;
 mod machine;
 pub mod meter;

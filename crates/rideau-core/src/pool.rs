@@ -11,6 +11,7 @@ mod lend;
 mod lines;
 mod members;
 mod options;
+mod ration;
 mod stats;
 
 use std::time::Duration;
@@ -30,6 +31,7 @@ use crate::waiting::End;
 use self::circuit::Failures;
 use self::lines::Lines;
 use self::members::{Doing, Members};
+use self::ration::Ration;
 use self::stats::Tallies;
 
 pub use self::circuit::Circuit;
@@ -59,6 +61,8 @@ pub struct Pool<R> {
     /// When one of those that were lent may have been idle for too long.
     look: Option<Instant>,
     valve: Option<Valve>,
+    /// What the pool may have of what many pools share.
+    ration: Option<Box<Ration>>,
     /// When the valve last let an idle member stay.
     renewed: Instant,
     /// Ends of lives. Those of members that are out are seen at their release.
@@ -119,6 +123,7 @@ impl<R: Reply> Pool<R> {
             retry: None,
             look: None,
             valve: valve.map(|valve| Valve::new(valve, 0, now)).transpose()?,
+            ration: None,
             renewed: now,
             lives: Expiry::new(),
             limits: Expiry::new(),
@@ -226,7 +231,9 @@ impl<R: Reply> Pool<R> {
         (member.born, member.until) = (now, until);
         self.lives.push(until, (slot, id));
         let birth = self.birth(slot);
-        self.give(slot, now, effects);
+        if !self.is_ceding() || !self.grant_next(slot, now, effects) {
+            self.give(slot, now, effects);
+        }
         self.finish(now, effects);
         Some(birth)
     }
@@ -442,7 +449,7 @@ impl<R: Reply> Pool<R> {
             } else {
                 Retired::Aged
             })
-        } else if self.members.counts().live() > self.options.max
+        } else if self.members.counts().live() > self.max()
             || self.valve.as_ref().is_some_and(Valve::is_over)
         {
             Some(Retired::Surplus)
@@ -491,12 +498,6 @@ impl<R: Reply> Pool<R> {
         }
     }
 
-    fn feed_valve(&mut self, lead: crate::time::Lead, now: Instant) {
-        if let Some(valve) = &mut self.valve {
-            valve.update(lead, now);
-        }
-    }
-
     fn is_doing(&self, slot: u32, id: MemberId, what: impl Fn(Doing) -> bool) -> bool {
         self.members.has(slot, id) && what(self.members.at(slot).doing)
     }
@@ -511,6 +512,9 @@ impl<R: Reply> Pool<R> {
         self.grow(now, effects);
         if self.lines.has_ended() {
             self.tell_ended(effects);
+        }
+        if self.ration.is_some() {
+            self.tell_standing(now, effects);
         }
         self.check(now);
     }
@@ -554,6 +558,7 @@ impl<R: Reply> Pool<R> {
             || counts.size() - counts.idle > 0
             || self.retry.is_some_and(|retry| retry > now)
             || self.valve.is_some()
+            || self.ration.is_some()
     }
 }
 

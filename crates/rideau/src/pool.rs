@@ -9,6 +9,7 @@ mod cell;
 mod duty;
 mod held;
 mod manager;
+mod rationed;
 mod refused;
 mod slot;
 mod stock;
@@ -32,6 +33,8 @@ use crate::thread::block_on;
 use held::Keep;
 use stock::{Desk, Fault, PoolDriver, Stock};
 use tasks::Tasks;
+
+pub(crate) use stock::Overseer;
 
 pub use held::Held;
 pub use manager::{About, Manager};

@@ -77,7 +77,7 @@ async fn s23_a_group_of_three_pools_of_four_lends_exactly_twelve() {
         }
         assert!(of.into_values().eq([4, 4, 4]));
         drop(held.pop());
-        group.try_take().unwrap();
+        drop(group.try_take().unwrap());
     }
 }
 

@@ -23,6 +23,7 @@ use crate::shelf::{LEN_MAX, Shelf, Slots};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
 pub(super) type PoolDriver<M> = Driver<Desk, Stock<M>>;
+pub(crate) type Overseer = Arc<dyn Fn() + Send + Sync>;
 pub(super) type Fault = Arc<dyn Error + Send + Sync>;
 
 /// No cell.
@@ -61,6 +62,8 @@ pub(crate) struct Stock<M: Manager> {
     /// So many slots have ever been used.
     slots_len: AtomicU32,
     tasks: Tasks,
+    /// Looks how the pool stands, if it shares room with others.
+    overseer: Option<Overseer>,
     me: OnceLock<Weak<PoolDriver<M>>>,
     /// Why the last start failed, until one goes well.
     fault: Mutex<Option<Fault>>,
@@ -136,12 +139,19 @@ impl<M: Manager> Stock<M> {
             rules,
             slots_len: AtomicU32::new(0),
             tasks,
+            overseer: None,
             me: OnceLock::new(),
             fault: Mutex::new(None),
             failing: AtomicBool::new(false),
             holds: Mutex::new(Histogram::default()),
             news: Notify::new(),
         }
+    }
+
+    /// Let somebody look at the pool whenever there is news.
+    pub(super) fn overseen_by(mut self, overseer: Overseer) -> Self {
+        self.overseer = Some(overseer);
+        self
     }
 
     /// Let the stock know whose it is.
@@ -274,6 +284,11 @@ impl<M: Manager> Shell<Desk> for Stock<M> {
             core::Effect::Abandon { slot, id } => self.abandon(slot, id, after),
             core::Effect::Mark { slot, until } => self.slot(slot).mark(until),
             core::Effect::Revoke { slot, id } => self.revoke(slot, id, after),
+            core::Effect::Look => {
+                if let Some(overseer) = self.overseer.clone() {
+                    after.call(move || overseer());
+                }
+            }
             core::Effect::Closed => {
                 let driver = self.me();
                 after.call(move || {

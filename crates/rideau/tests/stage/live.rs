@@ -9,42 +9,52 @@ use tokio::time::sleep;
 
 /// Counts all members of one or several pools.
 #[derive(Default, Debug)]
-pub struct Census {
+pub(crate) struct Census {
     live: AtomicUsize,
     most: AtomicUsize,
     made: AtomicUsize,
 }
 
 impl Census {
-    pub fn live(&self) -> usize {
+    /// One more. Says how many were made before it.
+    fn count(&self) -> usize {
+        let live = self.live.fetch_add(1, SeqCst) + 1;
+        self.most.fetch_max(live, SeqCst);
+        self.made.fetch_add(1, SeqCst)
+    }
+
+    pub(crate) fn live(&self) -> usize {
         self.live.load(SeqCst)
     }
 
-    pub fn most(&self) -> usize {
+    pub(crate) fn most(&self) -> usize {
         self.most.load(SeqCst)
     }
 
-    pub fn made(&self) -> usize {
+    pub(crate) fn made(&self) -> usize {
         self.made.load(SeqCst)
     }
 }
 
 /// A member, from its first moment to its drop.
 #[derive(Debug)]
-pub struct Live {
-    pub of: &'static str,
-    pub number: usize,
+pub(crate) struct Live {
+    pub(crate) of: &'static str,
+    pub(crate) number: usize,
     census: Arc<Census>,
+    also: Option<Arc<Census>>,
 }
 
 impl Live {
-    fn new(of: &'static str, census: &Arc<Census>) -> Self {
-        let live = census.live.fetch_add(1, SeqCst) + 1;
-        census.most.fetch_max(live, SeqCst);
+    fn new(maker: &Maker) -> Self {
+        if let Some(also) = &maker.also {
+            also.count();
+        }
         Self {
-            of,
-            number: census.made.fetch_add(1, SeqCst),
-            census: Arc::clone(census),
+            of: maker.of,
+            number: maker.census.count(),
+            census: Arc::clone(&maker.census),
+            also: maker.also.clone(),
         }
     }
 }
@@ -52,22 +62,27 @@ impl Live {
 impl Drop for Live {
     fn drop(&mut self) {
         self.census.live.fetch_sub(1, SeqCst);
+        if let Some(also) = &self.also {
+            also.live.fetch_sub(1, SeqCst);
+        }
     }
 }
 
 /// Makes members as told.
 #[derive(Clone, Default, Debug)]
-pub struct Maker {
-    pub of: &'static str,
-    pub census: Arc<Census>,
-    pub start: Duration,
-    pub stop: Duration,
-    pub fails: Arc<AtomicBool>,
-    pub aborts: Arc<AtomicUsize>,
+pub(crate) struct Maker {
+    pub(crate) of: &'static str,
+    pub(crate) census: Arc<Census>,
+    /// A second count, such as of one key.
+    pub(crate) also: Option<Arc<Census>>,
+    pub(crate) start: Duration,
+    pub(crate) stop: Duration,
+    pub(crate) fails: Arc<AtomicBool>,
+    pub(crate) aborts: Arc<AtomicUsize>,
 }
 
 impl Maker {
-    pub fn of(of: &'static str, census: &Arc<Census>) -> Self {
+    pub(crate) fn of(of: &'static str, census: &Arc<Census>) -> Self {
         Self {
             of,
             census: Arc::clone(census),
@@ -82,7 +97,7 @@ impl Manager for Maker {
 
     async fn start(&self) -> Result<Live, &'static str> {
         // What a start makes counts from its beginning.
-        let live = Live::new(self.of, &self.census);
+        let live = Live::new(self);
         sleep(self.start).await;
         if self.fails.load(SeqCst) {
             return Err("the server is down");
