@@ -7,8 +7,10 @@
 pub mod balancer;
 pub mod broker;
 mod expiry;
+pub mod group;
 mod histogram;
 mod ids;
+pub mod keyed;
 mod ledger;
 mod machine;
 pub mod meter;

@@ -12,6 +12,7 @@ mod lend;
 mod lines;
 mod members;
 mod options;
+mod ration;
 mod serve;
 mod stats;
 
@@ -32,6 +33,7 @@ use crate::waiting::End;
 use self::circuit::Failures;
 use self::lines::Lines;
 use self::members::{Doing, Members};
+use self::ration::Ration;
 use self::stats::Tallies;
 
 pub use self::circuit::Circuit;
@@ -63,6 +65,8 @@ pub struct Pool<R> {
     /// When the last input came.
     seen: Instant,
     valve: Option<Valve>,
+    /// What the pool may have of what many pools share.
+    ration: Option<Box<Ration>>,
     /// When the valve last let an idle member stay.
     renewed: Instant,
     /// Ends of lives. Those of members that are out are seen at their release.
@@ -124,6 +128,7 @@ impl<R: Reply> Pool<R> {
             look: None,
             seen: now,
             valve: valve.map(|valve| Valve::new(valve, 0, now)).transpose()?,
+            ration: None,
             renewed: now,
             lives: Expiry::new(),
             limits: Expiry::new(),
@@ -238,7 +243,9 @@ impl<R: Reply> Pool<R> {
         (member.born, member.until) = (now, until);
         self.lives.push(until, (slot, id));
         let birth = self.birth(slot);
-        self.give(slot, now, effects);
+        if !self.is_ceding() || !self.grant_next(slot, now, effects) {
+            self.give(slot, now, effects);
+        }
         self.sweep();
         self.finish(now, effects);
         Some(birth)
@@ -354,7 +361,7 @@ impl<R: Reply> Pool<R> {
             } else {
                 Retired::Aged
             })
-        } else if self.members.counts().live() > self.options.max
+        } else if self.members.counts().live() > self.max()
             || self.valve.as_ref().is_some_and(Valve::is_over)
         {
             Some(Retired::Surplus)
@@ -403,12 +410,6 @@ impl<R: Reply> Pool<R> {
         }
     }
 
-    fn feed_valve(&mut self, lead: crate::time::Lead, now: Instant) {
-        if let Some(valve) = &mut self.valve {
-            valve.update(lead, now);
-        }
-    }
-
     fn is_doing(&self, slot: u32, id: MemberId, what: impl Fn(Doing) -> bool) -> bool {
         self.members.has(slot, id) && what(self.members.at(slot).doing)
     }
@@ -428,6 +429,9 @@ impl<R: Reply> Pool<R> {
         }
         if let Mode::Closing { .. } = self.mode {
             self.end_closing(effects);
+        }
+        if self.ration.is_some() {
+            self.tell_standing(now, effects);
         }
         self.check(now);
     }

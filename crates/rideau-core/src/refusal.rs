@@ -33,11 +33,13 @@ pub enum Reason {
     Suspended,
     /// No member is there, and none can be started.
     Starting,
+    /// There is no pool to take it from.
+    Nowhere,
 }
 
 impl Reason {
     /// Every reason, in the order of [`index`](Self::index).
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Full,
         Self::Timeout,
         Self::CoDel,
@@ -51,6 +53,7 @@ impl Reason {
         Self::Closed,
         Self::Suspended,
         Self::Starting,
+        Self::Nowhere,
     ];
 
     /// The reason's place in [`ALL`](Self::ALL), to count by.
@@ -74,6 +77,7 @@ impl Reason {
             Self::Closed => "closed",
             Self::Suspended => "suspended",
             Self::Starting => "starting",
+            Self::Nowhere => "nowhere",
         }
     }
 }
@@ -94,6 +98,7 @@ impl fmt::Display for Reason {
             Self::Closed => "the place is closing",
             Self::Suspended => "nothing is handed out for a while",
             Self::Starting => "no member is there, and none can be started",
+            Self::Nowhere => "there is no pool to take it from",
         })
     }
 }

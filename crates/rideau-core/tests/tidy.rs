@@ -39,7 +39,7 @@ const MANAGER_FILE: &str = "crates/rideau/src/pool/manager.rs";
 /// What is scarce: the top of the core.
 const MACHINES: &[&str] = &["allocator", "apps", "broker", "locks", "pool", "regulator"];
 /// What machines are put together from, and is put together itself.
-const PARTS: &[&str] = &["waiting"];
+const PARTS: &[&str] = &["group", "waiting"];
 /// What every part of the core may speak of: its bottom. All that is on no
 /// list lies just above.
 const WORDS: &[&str] = &[

@@ -86,9 +86,12 @@ mod cell;
 mod clock;
 mod door;
 mod driver;
+mod group;
+mod keyed;
 mod lease;
 mod peer;
 mod pool;
+mod registry;
 mod regulator;
 mod shelf;
 mod signals;
@@ -100,12 +103,16 @@ mod thread;
 pub use balancer::Balancer;
 pub use broker::{Asking, Broker, Now, Offering, Refused};
 pub use cell::Ended;
+pub use group::Group;
+pub use keyed::{Key, KeyedOptions, KeyedPool};
 pub use lease::{Lease, Stopped};
 pub use peer::{Match, Peer};
 pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take, WhyNot};
+pub use registry::{AddError, NoSuchPool, Registry};
 pub use regulator::{Leasing, Regulator};
 pub use rideau_core::balancer::Method as BalancerMethod;
 pub use rideau_core::broker::{Options as BrokerOptions, Stats as BrokerStats, Tally};
+pub use rideau_core::group::Method as GroupMethod;
 pub use rideau_core::pool::{
     Backoff, Circuit, Fate, MemberId, Options as PoolOptions, Priority, Retired, Reuse,
     Stats as PoolStats,

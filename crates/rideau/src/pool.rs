@@ -9,6 +9,7 @@ mod cell;
 mod duty;
 mod held;
 mod manager;
+mod rationed;
 mod refused;
 mod slot;
 mod stock;
@@ -19,6 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rideau_core::group::Shown;
 use rideau_core::pool::{self as core, Circuit, Options, Stats};
 use rideau_core::{Instant, OptionError, Rule, Tag};
 use tokio::runtime::Handle;
@@ -31,6 +33,8 @@ use crate::thread::block_on;
 use held::Keep;
 use stock::{Desk, Fault, PoolDriver, Stock};
 use tasks::Tasks;
+
+pub(crate) use stock::Overseer;
 
 pub use held::Held;
 pub use manager::{About, Manager};
@@ -270,12 +274,17 @@ impl<M: Manager> Pool<M> {
     ///
     /// Dropping the future changes nothing: the pool goes on closing.
     pub async fn close(&self, within: Duration) {
+        self.begin_close(within);
+        self.closed().await;
+    }
+
+    /// As [`close`](Self::close), without the wait.
+    pub(crate) fn begin_close(&self, within: Duration) {
         self.driver.step(|step| {
             let deadline = step.now + within;
             let pool = &mut step.machine.pool;
             pool.close(deadline, step.now, step.effects);
         });
-        self.closed().await;
     }
 
     /// As [`close`](Self::close), but revoke members that are held at once: their
@@ -288,7 +297,7 @@ impl<M: Manager> Pool<M> {
     pub async fn closed(&self) {
         loop {
             let news = self.driver.shell().news.notified();
-            if self.driver.look(|desk, _| desk.pool.is_closed()) {
+            if self.is_closed() {
                 return;
             }
             news.await;
@@ -345,6 +354,35 @@ impl<M: Manager> Pool<M> {
     /// Who holds members, the longest first.
     pub fn holders(&self) -> Vec<Holder> {
         take::holders(&self.driver)
+    }
+
+    /// What there is to see for those who choose between pools.
+    pub(crate) fn show(&self) -> Shown {
+        let stock = self.driver.shell();
+        let (runs, idle, len) = self.driver.look(|desk, _| {
+            let pool = &desk.pool;
+            (pool.is_running(), pool.counts().idle, pool.len())
+        });
+        Shown {
+            is_sound: runs && !stock.is_failing(),
+            is_idle: runs && len == 0 && (idle > 0 || !stock.shelf.is_bare()),
+            len,
+        }
+    }
+
+    /// The circuit is open.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.driver.shell().is_failing()
+    }
+
+    /// The last member is gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.driver.look(|desk, _| desk.pool.is_closed())
+    }
+
+    /// No member is handed out any more.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.driver.look(|desk, _| desk.pool.is_closing())
     }
 
     fn take_slot(&self, slot: u32) -> Option<Held<'_, M>> {

@@ -117,6 +117,16 @@ impl<R: Reply> Pool<R> {
         self.finish(now, effects);
     }
 
+    /// Members are handed out.
+    pub fn is_running(&self) -> bool {
+        self.mode == Mode::Running
+    }
+
+    /// No member is handed out any more.
+    pub fn is_closing(&self) -> bool {
+        matches!(self.mode, Mode::Closing { .. } | Mode::Closed)
+    }
+
     /// The pool was closed and the last member is gone.
     pub fn is_closed(&self) -> bool {
         self.mode == Mode::Closed

@@ -104,6 +104,8 @@ pub enum Effect<R> {
         /// Which it is.
         id: MemberId,
     },
+    /// Whoever shares room out among pools should look at this one again.
+    Look,
     /// The pool was closed and the last member is gone.
     Closed,
 }

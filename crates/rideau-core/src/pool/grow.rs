@@ -2,7 +2,7 @@
 
 use crate::ledger::Reply;
 use crate::refusal::Reason;
-use crate::time::{Instant, nanos};
+use crate::time::{Instant, Lead, nanos};
 
 use super::effect::{Effect, Retired};
 use super::members::{Counts, Doing};
@@ -34,7 +34,7 @@ impl<R: Reply> Pool<R> {
 
     /// How many more members there should be.
     #[inline]
-    fn wanted(&self, counts: Counts, now: Instant) -> usize {
+    pub(super) fn wanted(&self, counts: Counts, now: Instant) -> usize {
         let kept = self.options.init.saturating_sub(counts.live());
         let coming = counts.idle + counts.starting + counts.checking;
         let needed = (self.lines.len() + self.options.idle_min).saturating_sub(coming);
@@ -43,15 +43,26 @@ impl<R: Reply> Pool<R> {
         kept.max(needed).max(self.ahead).max(usize::from(regulated))
     }
 
+    /// Tell the valve how much earlier a member came than its taker.
+    pub(super) fn feed_valve(&mut self, lead: Lead, now: Instant) {
+        if let Some(valve) = &mut self.valve {
+            valve.update(lead, now);
+        }
+    }
+
+    /// As many starts may be under way.
+    pub(super) fn starts_max(&self) -> usize {
+        match self.failures.is_open(self.options.backoff) {
+            true => 1,
+            false => self.options.starts_max,
+        }
+    }
+
     #[cold]
     fn start_wanted(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         loop {
             let counts = self.members.counts();
-            let starts_max = match self.failures.is_open(self.options.backoff) {
-                true => 1,
-                false => self.options.starts_max,
-            };
-            if self.wanted(counts, now) == 0 || counts.starting >= starts_max {
+            if self.wanted(counts, now) == 0 || counts.starting >= self.starts_max() {
                 return;
             }
             if counts.size() >= self.options.max {
@@ -64,6 +75,10 @@ impl<R: Reply> Pool<R> {
                 if self.wanted(counts, now) > 0 {
                     self.retry = Some(self.failures.retry_at());
                 }
+                return;
+            }
+            // Whoever shares room out is asked for it at the end of the input.
+            if counts.size() >= self.max() {
                 return;
             }
             if let Some(valve) = &mut self.valve {

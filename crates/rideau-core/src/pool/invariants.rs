@@ -43,5 +43,6 @@ impl<R: Reply> Pool<R> {
             || counts.size() - counts.idle > 0
             || self.retry.is_some_and(|retry| retry > now)
             || self.valve.is_some()
+            || self.ration.is_some()
     }
 }

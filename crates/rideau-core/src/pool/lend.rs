@@ -47,7 +47,8 @@ impl<R: Reply> Pool<R> {
             && self.lines.is_empty()
             && self.valve.is_none()
             && self.options.reuse == Reuse::Lifo
-            && self.members.counts().live() <= self.options.max
+            && self.members.counts().live() <= self.max()
+            && !self.is_pressed()
     }
 
     /// A member that was lent has been idle since then.

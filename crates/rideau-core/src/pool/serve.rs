@@ -147,7 +147,12 @@ impl<R: Reply> Pool<R> {
 
     /// Grant a member to the one whose turn it is; false if there is none.
     #[inline]
-    fn grant_next(&mut self, slot: u32, now: Instant, effects: &mut Vec<Effect<R>>) -> bool {
+    pub(super) fn grant_next(
+        &mut self,
+        slot: u32,
+        now: Instant,
+        effects: &mut Vec<Effect<R>>,
+    ) -> bool {
         let Some((sent, reply, waited)) = self.lines.serve(now) else {
             return false;
         };

@@ -113,6 +113,7 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
         Reason::Cancelled => "Nothing: somebody withdrew these asks on purpose.".into(),
         Reason::Closed => format!("The {} is closing: ask another one.", account.machine),
         Reason::Suspended => format!("The {} is suspended: resume it, or wait.", account.machine),
+        Reason::Nowhere => "Let a pool join the group.".into(),
         Reason::Starting => {
             "Find out why starting fails: every refusal carries the last error.".into()
         }

@@ -5,6 +5,7 @@ mod broker;
 mod codel;
 mod fair;
 mod hall;
+mod keyed;
 mod meters;
 mod overload;
 mod plain;

@@ -87,6 +87,7 @@ impl<M: Manager> Duty<M> {
         let refused = driver.step(|step| {
             place.member.put(entry);
             let birth = step.machine.pool.started(slot, id, step.now, step.effects);
+            stock.note_circuit(step.machine.pool.circuit(step.now));
             match birth {
                 Some(birth) => {
                     place.bear(&birth);
@@ -150,6 +151,7 @@ impl<M: Manager> Drop for Duty<M> {
             driver.step(|step| {
                 let pool = &mut step.machine.pool;
                 pool.gone(slot, id, step.now, step.effects);
+                driver.shell().note_circuit(pool.circuit(step.now));
             });
             driver.shell().news.notify_waiters();
         }

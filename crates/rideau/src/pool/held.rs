@@ -11,6 +11,7 @@ use std::time::Duration;
 use rideau_core::pool::{Fate, Retired, Use};
 use rideau_core::{Lead, Machine};
 
+use super::Pool;
 use super::manager::{About, Manager};
 use super::slot::{Entry, Slot, flag};
 use super::stock::{NO_CELL, PoolDriver, Stock};
@@ -98,6 +99,12 @@ impl<'a, M: Manager> Held<'a, M> {
             pool.detach(slot, step.now, step.effects);
         });
         member
+    }
+
+    /// The pool that the member belongs to.
+    pub fn pool(held: &Self) -> Pool<M> {
+        let driver = Arc::clone(&held.driver);
+        Pool { driver }
     }
 
     /// What is known of the member.

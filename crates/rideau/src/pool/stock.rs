@@ -21,12 +21,13 @@ use super::tasks::Tasks;
 use crate::after::After;
 use crate::driver::{Driver, Shell};
 use crate::shelf::{LEN_MAX, Shelf, Slots};
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
 /// So many members at most are given memory before they are started.
 const EXPECTED: usize = 256;
 
 pub(super) type PoolDriver<M> = Driver<Desk, Stock<M>>;
+pub(crate) type Overseer = Arc<dyn Fn() + Send + Sync>;
 pub(super) type Fault = Arc<dyn Error + Send + Sync>;
 
 /// No cell.
@@ -69,9 +70,13 @@ pub(crate) struct Stock<M: Manager> {
     /// So many slots have ever been used.
     slots_len: AtomicU32,
     tasks: Tasks,
+    /// Looks how the pool stands, if it shares room with others.
+    overseer: Option<Overseer>,
     me: OnceLock<Weak<PoolDriver<M>>>,
     /// Why the last start failed, until one goes well.
     fault: Mutex<Option<Fault>>,
+    /// So many starts failed in a row that the circuit is open.
+    failing: AtomicBool,
     /// How long some of those held their member who did not have to ask.
     pub(super) holds: Mutex<Histogram>,
     /// A start came to an end, or the pool did.
@@ -144,11 +149,19 @@ impl<M: Manager> Stock<M> {
             rules,
             slots_len: AtomicU32::new(0),
             tasks,
+            overseer: None,
             me: OnceLock::new(),
             fault: Mutex::new(None),
+            failing: AtomicBool::new(false),
             holds: Mutex::new(Histogram::default()),
             news: Notify::new(),
         }
+    }
+
+    /// Let somebody look at the pool whenever there is news.
+    pub(super) fn overseen_by(mut self, overseer: Overseer) -> Self {
+        self.overseer = Some(overseer);
+        self
     }
 
     /// Let the stock know whose it is.
@@ -185,6 +198,17 @@ impl<M: Manager> Stock<M> {
 
     pub(super) fn set_fault(&self, fault: Option<Fault>) {
         *lock(&self.fault) = fault;
+    }
+
+    /// The circuit is open.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
+    }
+
+    /// A start came to an end. Only under the machine's lock.
+    pub(super) fn note_circuit(&self, circuit: core::Circuit) {
+        let failing = matches!(circuit, core::Circuit::Open { .. });
+        self.failing.store(failing, Ordering::Relaxed);
     }
 
     pub(super) fn tasks(&self) -> &Tasks {
@@ -265,6 +289,11 @@ impl<M: Manager> Shell<Desk> for Stock<M> {
             core::Effect::Abandon { slot, id } => self.abandon(slot, id, after),
             core::Effect::Mark { slot, until } => self.slot(slot).mark(until),
             core::Effect::Revoke { slot, id } => self.revoke(slot, id, after),
+            core::Effect::Look => {
+                if let Some(overseer) = self.overseer.clone() {
+                    after.call(move || overseer());
+                }
+            }
             core::Effect::Closed => {
                 let driver = self.me();
                 after.call(move || {

@@ -75,6 +75,23 @@ impl<'a, M: Manager> Take<'a, M> {
         }
     }
 
+    /// As `poll`, if something lies on the shelf; else nothing is asked.
+    pub(crate) fn poll_prompt(
+        &mut self,
+        context: &Context<'_>,
+    ) -> Poll<Result<Held<'a, M>, NotTaken>> {
+        match take_from_shelf(&self.driver) {
+            Shelved::Taken(held) => Poll::Ready(Ok(held)),
+            Shelved::Unfit(slot) => self.poll_slowly(Some(slot), context),
+            Shelved::None => Poll::Pending,
+        }
+    }
+
+    /// Nothing was asked of the machine yet.
+    pub(crate) fn is_fresh(&self) -> bool {
+        matches!(self.state, State::Fresh)
+    }
+
     /// Ask the machine. Also says where the answer will be. Without a way to
     /// be woken it does not wait.
     fn come(&mut self, unfit: Option<u32>, context: Option<&Context<'_>>) -> (Came, u32) {

@@ -1,0 +1,255 @@
+//! Takes a member from any of several pools.
+//!
+//! A taker that finds nothing idle waits in all of them at once and is served
+//! by whichever is first; its other places are given up unharmed.
+
+mod wait;
+
+use std::cell::RefCell;
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use parking_lot::RwLock;
+use rideau_core::Rng;
+use rideau_core::group::{Method, Order};
+use tokio::sync::Notify;
+
+use crate::clock::Clock;
+use crate::pool::{Held, Manager, NotTaken, Pool};
+use crate::signals::seed;
+use crate::terms::Terms;
+use crate::thread::block_on;
+use wait::{Answers, Wait};
+
+/// Pools of which any may serve a taker.
+///
+/// Clones are the same group. Pools join and leave at any time, also while
+/// takers wait: they wait in a pool that joins as well, and no longer in one
+/// that leaves. A pool whose circuit is open is asked after all others.
+pub struct Group<M: Manager> {
+    inner: Arc<Inner<M>>,
+}
+
+struct Inner<M: Manager> {
+    method: Method,
+    seats: RwLock<Seats<M>>,
+    /// A pool joined or left.
+    news: Notify,
+    clock: Clock,
+}
+
+/// The pools of a group, as a taker goes through them.
+struct Seats<M: Manager> {
+    seats: Arc<[Seat<M>]>,
+    joined: u64,
+}
+
+struct Seat<M: Manager> {
+    /// Never given twice, so that one name does not stand for two pools.
+    id: u64,
+    name: Arc<str>,
+    pool: Pool<M>,
+}
+
+impl<M: Manager> Group<M> {
+    /// A group without pools.
+    pub fn new(method: Method) -> Self {
+        let seats = Seats {
+            seats: Arc::new([]),
+            joined: 0,
+        };
+        let inner = Inner {
+            method,
+            seats: RwLock::new(seats),
+            news: Notify::new(),
+            clock: Clock::start(),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// Let a pool serve as well, also those who wait already.
+    ///
+    /// A pool that had that name leaves and is handed back. Pools that are
+    /// closing leave by the way.
+    pub fn join(&self, name: &str, pool: &Pool<M>) -> Option<Pool<M>> {
+        let before = self.inner.change(|seats, joined| {
+            let before = remove(seats, name);
+            seats.retain(|seat| !seat.pool.is_closing());
+            seats.push(Seat {
+                id: joined,
+                name: name.into(),
+                pool: pool.clone(),
+            });
+            before
+        });
+        before.map(|seat| seat.pool)
+    }
+
+    /// Let a pool serve no longer. Who waits there for this group waits only
+    /// in the others from now on. Hands the pool back, if it was there.
+    pub fn leave(&self, name: &str) -> Option<Pool<M>> {
+        let left = self.inner.change(|seats, _| remove(seats, name));
+        left.map(|seat| seat.pool)
+    }
+
+    /// Take a member from any pool, and wait in all of them if none is idle.
+    ///
+    /// # Errors
+    ///
+    /// If every pool refused it, or there is none. The refusal speaks for all.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives every place in line up. A member that was
+    /// granted just then goes to the next taker unharmed.
+    pub async fn take(&self) -> Result<Held<'static, M>, NotTaken> {
+        self.take_on(Terms::USUAL).await
+    }
+
+    /// As [`take`](Self::take), on given terms.
+    ///
+    /// # Errors
+    ///
+    /// As [`take`](Self::take).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`take`](Self::take).
+    pub async fn take_on(&self, terms: Terms) -> Result<Held<'static, M>, NotTaken> {
+        let mut wait = Wait::new(&self.inner, terms);
+        let prompt = std::future::poll_fn(|context| wait.poll_prompt(context));
+        if let Some(held) = prompt.await {
+            return Ok(held);
+        }
+        loop {
+            // Before the pools are looked at, so that none joins unnoticed.
+            let mut news = pin!(self.inner.news.notified());
+            news.as_mut().enable();
+            let mut asked = false;
+            let answer = std::future::poll_fn(|context| {
+                let answer = match std::mem::replace(&mut asked, true) {
+                    false => wait.ask(context),
+                    true => wait.poll(context),
+                };
+                match answer {
+                    Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                    Poll::Pending => news.as_mut().poll(context).map(|()| None),
+                }
+            });
+            if let Some(answer) = answer.await {
+                return answer;
+            }
+        }
+    }
+
+    /// Take a member that is idle now in any pool; never wait. It is not
+    /// checked, however long it was idle.
+    ///
+    /// # Errors
+    ///
+    /// If no pool has one, or there is no pool.
+    pub fn try_take(&self) -> Result<Held<'static, M>, NotTaken> {
+        let seats = self.inner.seats();
+        let mut answers = Answers::default();
+        let mut failing = Vec::new();
+        for place in self.inner.order(&seats) {
+            let pool = &seats[place].pool;
+            if pool.is_failing() {
+                failing.push(pool);
+                continue;
+            }
+            match pool.try_take_owned() {
+                Ok(held) => return Ok(held),
+                Err(no) => answers.add(no),
+            }
+        }
+        for pool in failing {
+            match pool.try_take_owned() {
+                Ok(held) => return Ok(held),
+                Err(no) => answers.add(no),
+            }
+        }
+        Err(answers.speak())
+    }
+
+    /// Take a member on a plain thread, which sleeps until there is an answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`take`](Self::take).
+    pub fn take_blocking(&self, terms: Terms) -> Result<Held<'static, M>, NotTaken> {
+        block_on(self.take_on(terms))
+    }
+
+    /// The pools and their names, in the order in which they joined.
+    pub fn pools(&self) -> Vec<(String, Pool<M>)> {
+        let seats = self.inner.seats();
+        let named = |seat: &Seat<M>| (seat.name.as_ref().into(), seat.pool.clone());
+        seats.iter().map(named).collect()
+    }
+}
+
+impl<M: Manager> Inner<M> {
+    fn seats(&self) -> Arc<[Seat<M>]> {
+        Arc::clone(&self.seats.read().seats)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Vec<Seat<M>>, u64) -> T) -> T {
+        let mut inner = self.seats.write();
+        inner.joined += 1;
+        let mut seats = inner.seats.to_vec();
+        let result = change(&mut seats, inner.joined);
+        let before = std::mem::replace(&mut inner.seats, seats.into());
+        drop(inner);
+        // The last handle of a pool may be in there.
+        drop(before);
+        self.news.notify_waiters();
+        result
+    }
+
+    fn order(&self, seats: &[Seat<M>]) -> Order {
+        let show = |place: usize| seats[place].pool.show();
+        RNG.with_borrow_mut(|rng| self.method.order(seats.len(), show, rng))
+    }
+}
+
+fn remove<M: Manager>(seats: &mut Vec<Seat<M>>, name: &str) -> Option<Seat<M>> {
+    let at = seats.iter().position(|seat| &*seat.name == name)?;
+    Some(seats.remove(at))
+}
+
+thread_local! {
+    static RNG: RefCell<Rng> = RefCell::new(Rng::new(seed()));
+}
+
+impl<M: Manager> Clone for Group<M> {
+    fn clone(&self) -> Self {
+        let inner = Arc::clone(&self.inner);
+        Self { inner }
+    }
+}
+
+impl<M: Manager> Clone for Seat<M> {
+    fn clone(&self) -> Self {
+        Self {
+            id: self.id,
+            name: Arc::clone(&self.name),
+            pool: self.pool.clone(),
+        }
+    }
+}
+
+impl<M: Manager> fmt::Debug for Group<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seats = self.inner.seats();
+        let names: Vec<&str> = seats.iter().map(|seat| &*seat.name).collect();
+        f.debug_struct("Group")
+            .field("method", &self.inner.method)
+            .field("pools", &names)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,183 @@
+//! One taker's places in the pools of a group.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rideau_core::group::speak_for_both;
+use rideau_core::{Instant, Reason, Refusal};
+use tokio::task::coop;
+
+use super::Inner;
+use crate::pool::{Held, Manager, NotTaken, Take};
+use crate::terms::Terms;
+
+/// A take from a group under way.
+pub(super) struct Wait<'a, M: Manager> {
+    group: &'a Inner<M>,
+    terms: Terms,
+    sent: Instant,
+    /// Where it waits, by the ids of the seats.
+    places: Vec<(u64, Take<'static, M>)>,
+    /// Where it need not ask again.
+    refused: Vec<u64>,
+    answers: Answers,
+}
+
+/// What pools said that had no member.
+#[derive(Default)]
+pub(super) struct Answers(Option<NotTaken>);
+
+type Answer<M> = Result<Held<'static, M>, NotTaken>;
+
+impl<'a, M: Manager> Wait<'a, M> {
+    pub(super) fn new(group: &'a Inner<M>, terms: Terms) -> Self {
+        Self {
+            group,
+            terms,
+            sent: group.clock.now(),
+            places: Vec::new(),
+            refused: Vec::new(),
+            answers: Answers::default(),
+        }
+    }
+
+    /// Take a member that can be had without any lock; none if there is none.
+    pub(super) fn poll_prompt(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Held<'static, M>>> {
+        // Nothing is ours yet: others may well run first.
+        let proceed = ready!(coop::poll_proceed(context));
+        proceed.made_progress();
+        let seats = self.group.seats();
+        for place in self.group.order(&seats) {
+            let seat = &seats[place];
+            if seat.pool.is_failing() {
+                continue;
+            }
+            let mut take = seat.pool.take_owned(self.terms);
+            match take.poll_prompt(context) {
+                Poll::Ready(Ok(held)) => return Poll::Ready(Some(held)),
+                Poll::Ready(Err(no)) => self.refuse(seat.id, no),
+                Poll::Pending if take.is_fresh() => (),
+                // It waits for the check of an idle member.
+                Poll::Pending => self.places.push((seat.id, take)),
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    /// Leave pools that left, and ask those that were not asked yet. Of these, the ones that show
+    /// an idle member come first and broken ones last.
+    pub(super) fn ask(&mut self, context: &mut Context<'_>) -> Poll<Answer<M>> {
+        let seats = self.group.seats();
+        let is_seat = |id: u64| seats.iter().any(|seat| seat.id == id);
+        self.places.retain(|(id, _)| is_seat(*id));
+        if let Some(held) = self.poll_places(context) {
+            return Poll::Ready(Ok(held));
+        }
+        let order = self.group.order(&seats).map(|place| &seats[place]);
+        let mut fresh: Vec<_> = order.filter(|seat| !self.has_asked(seat.id)).collect();
+        fresh.sort_by_cached_key(|seat| {
+            let shown = seat.pool.show();
+            (!shown.is_sound, !shown.is_idle)
+        });
+        for seat in fresh {
+            let mut take = seat.pool.take_owned(self.terms_left());
+            match Pin::new(&mut take).poll(context) {
+                Poll::Ready(Ok(held)) => return Poll::Ready(Ok(held)),
+                Poll::Ready(Err(no)) => self.refuse(seat.id, no),
+                Poll::Pending => self.places.push((seat.id, take)),
+            }
+        }
+        self.give_up()
+    }
+
+    /// Is there an answer from any pool?
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answer<M>> {
+        match self.poll_places(context) {
+            Some(held) => Poll::Ready(Ok(held)),
+            None => self.give_up(),
+        }
+    }
+
+    fn poll_places(&mut self, context: &mut Context<'_>) -> Option<Held<'static, M>> {
+        let mut at = 0;
+        while let Some((_, take)) = self.places.get_mut(at) {
+            match Pin::new(take).poll(context) {
+                Poll::Ready(Ok(held)) => return Some(held),
+                Poll::Ready(Err(no)) => {
+                    let (id, over) = self.places.remove(at);
+                    drop(over);
+                    self.refuse(id, no);
+                }
+                Poll::Pending => at += 1,
+            }
+        }
+        None
+    }
+
+    /// No, if there is nowhere left to wait.
+    fn give_up(&mut self) -> Poll<Answer<M>> {
+        if !self.places.is_empty() {
+            return Poll::Pending;
+        }
+        let mut no = std::mem::take(&mut self.answers).speak();
+        no.refusal.waited = self.waited();
+        Poll::Ready(Err(no))
+    }
+
+    fn refuse(&mut self, seat: u64, no: NotTaken) {
+        self.refused.push(seat);
+        self.answers.add(no);
+    }
+
+    fn has_asked(&self, seat: u64) -> bool {
+        self.refused.contains(&seat) || self.places.iter().any(|(id, _)| *id == seat)
+    }
+
+    /// The same terms for a pool that is asked later.
+    fn terms_left(&self) -> Terms {
+        let wait_max = self.terms.wait_max;
+        Terms {
+            wait_max: wait_max.map(|wait_max| wait_max.saturating_sub(self.waited())),
+            ..self.terms
+        }
+    }
+
+    fn waited(&self) -> Duration {
+        let now = self.group.clock.now();
+        now.max(self.sent).since(self.sent)
+    }
+}
+
+impl Answers {
+    pub(super) fn add(&mut self, no: NotTaken) {
+        self.0 = Some(match self.0.take() {
+            None => no,
+            Some(before) => NotTaken {
+                refusal: speak_for_both(before.refusal, no.refusal),
+                start_error: no.start_error.or(before.start_error),
+                longest: match (before.longest, no.longest) {
+                    (Some(one), Some(other)) if one.held > other.held => Some(one),
+                    (one, other) => other.or(one),
+                },
+            },
+        });
+    }
+
+    /// One refusal for all.
+    pub(super) fn speak(self) -> NotTaken {
+        self.0.unwrap_or(NotTaken {
+            refusal: Refusal {
+                reason: Reason::Nowhere,
+                waited: Duration::ZERO,
+                len: 0,
+                retry_after: Duration::ZERO,
+            },
+            start_error: None,
+            longest: None,
+        })
+    }
+}

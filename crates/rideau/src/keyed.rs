@@ -1,0 +1,268 @@
+//! One pool for each key, and one limit over all of them.
+//!
+//! Pools come to be when their key is first used and are forgotten when they
+//! are empty. The core's budget says which of them may have one more member;
+//! what it says and what it hears are messages, so that no lock is held
+//! while another is taken.
+
+mod keys;
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rideau_core::keyed::{self as core, Budget};
+use rideau_core::pool::Stats;
+use rideau_core::{OptionError, Reason, Rule};
+use tokio::runtime::Handle;
+
+use crate::clock::Clock;
+use crate::driver::Driver;
+use crate::pool::{Held, Manager, NotTaken, Pool};
+use crate::terms::Terms;
+use crate::thread::block_on;
+use keys::Keys;
+
+/// A pool for each key, with a limit for each and one over all.
+///
+/// Clones are the same pools. Members of all keys together, from before they
+/// are started until they are really gone, are never more than
+/// [`max`](KeyedOptions::max).
+///
+/// When that many are there and another key needs one, the member that has
+/// been idle longest of all goes, among those of keys for which nobody waits.
+/// If none is idle, the taker waits; and a key that has more members than
+/// another that waits, or any while the other has none, gives one up after its
+/// use, once it has had it for a [`turn`](KeyedOptions::turn). So every key has
+/// its turn, however busy the others are.
+///
+/// A key without members for which nobody waits is forgotten.
+pub struct KeyedPool<K: Key, M: Manager> {
+    driver: Arc<Driver<Budget, Keys<K, M>>>,
+}
+
+/// What a pool can be kept for.
+pub trait Key: Clone + Eq + Hash + Send + Sync + 'static {}
+
+impl<K: Clone + Eq + Hash + Send + Sync + 'static> Key for K {}
+
+/// How many members there are over all keys and for each of them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct KeyedOptions {
+    /// As many members at most over all keys, whatever they do.
+    pub max: usize,
+    /// So long a key that is busy keeps its members though others have fewer
+    /// and wait.
+    pub turn: Duration,
+    /// The pool of each key; its `max` is the most that one key may have. It
+    /// starts nothing ahead of need: `init`, `idle_min`, `grow_at` and `valve`
+    /// are left as they are by default.
+    pub each: rideau_core::pool::Options,
+}
+
+impl Default for KeyedOptions {
+    fn default() -> Self {
+        Self {
+            max: 100,
+            turn: Duration::from_secs(1),
+            each: rideau_core::pool::Options::default(),
+        }
+    }
+}
+
+impl KeyedOptions {
+    fn validate(&self) -> Result<(), OptionError> {
+        let within = |error: OptionError| error.within("each");
+        self.each.validate().map_err(within)?;
+        let each = &self.each;
+        let ahead = [
+            ("init", each.init > 0),
+            ("idle_min", each.idle_min > 0),
+            ("grow_at", each.grow_at.is_some()),
+            ("valve", each.valve.is_some()),
+        ];
+        for (option, is_set) in ahead {
+            if is_set {
+                let near = None;
+                return Err(within(OptionError::new(option, Rule::Unknown { near })));
+            }
+        }
+        self.shares().validate()
+    }
+
+    fn shares(&self) -> core::Options {
+        core::Options {
+            max: self.max,
+            turn: self.turn,
+        }
+    }
+}
+
+impl<K: Key, M: Manager> KeyedPool<K, M> {
+    /// Pools without any key yet; `manager` makes what starts the members of
+    /// one. Members live on the tokio runtime that is around us now.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule, or there is no runtime.
+    pub fn new(
+        manager: impl Fn(&K) -> M + Send + Sync + 'static,
+        options: KeyedOptions,
+    ) -> Result<Self, OptionError> {
+        let missing = |_| OptionError::new("runtime", Rule::Missing);
+        let runtime = Handle::try_current().map_err(missing)?;
+        Self::new_on(runtime, manager, options)
+    }
+
+    /// As [`new`](Self::new), with members on a given runtime: for plain
+    /// threads.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn new_on(
+        runtime: Handle,
+        manager: impl Fn(&K) -> M + Send + Sync + 'static,
+        options: KeyedOptions,
+    ) -> Result<Self, OptionError> {
+        options.validate()?;
+        let budget = Budget::new(options.shares())?;
+        let clock = Clock::start();
+        let keys = Keys::new(Box::new(manager), options, runtime, clock.clone());
+        let driver = Driver::start(budget, Vec::new(), keys, clock);
+        driver.shell().belong_to(&driver);
+        Ok(Self { driver })
+    }
+
+    /// Take a member of a key, and wait for it if none is idle.
+    ///
+    /// # Errors
+    ///
+    /// If the take was refused or shed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the place in line up. A member that was
+    /// granted just then goes to the next taker of that key unharmed.
+    pub async fn take(&self, key: &K) -> Result<Held<'static, M>, NotTaken> {
+        self.take_on(key, Terms::USUAL).await
+    }
+
+    /// As [`take`](Self::take), on given terms.
+    ///
+    /// # Errors
+    ///
+    /// As [`take`](Self::take).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`take`](Self::take).
+    pub async fn take_on(&self, key: &K, terms: Terms) -> Result<Held<'static, M>, NotTaken> {
+        loop {
+            let pool = self.driver.shell().pool(key)?;
+            match pool.take_owned(terms).await {
+                Err(no) if self.was_forgotten(key, &pool, &no) => (),
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Take a member of a key that is idle now; never wait. If there is none,
+    /// one is started for the next one who asks, as soon as there is room.
+    ///
+    /// # Errors
+    ///
+    /// If none is idle, or others wait.
+    pub fn try_take(&self, key: &K) -> Result<Held<'static, M>, NotTaken> {
+        loop {
+            let pool = self.driver.shell().pool(key)?;
+            match pool.try_take_owned() {
+                Err(no) if self.was_forgotten(key, &pool, &no) => (),
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Take a member on a plain thread, which sleeps until there is an answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`take`](Self::take).
+    pub fn take_blocking(&self, key: &K, terms: Terms) -> Result<Held<'static, M>, NotTaken> {
+        block_on(self.take_on(key, terms))
+    }
+
+    /// A key's pool was closed only because nobody needed it just then.
+    fn was_forgotten(&self, key: &K, pool: &Pool<M>, no: &NotTaken) -> bool {
+        no.refusal.reason == Reason::Closed && !self.driver.shell().has(key, pool)
+    }
+
+    /// Change everything at once: nobody who waits or holds loses anything, and
+    /// what is too much goes as it becomes idle or comes back.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule; then nothing has changed.
+    pub fn reconfigure(&self, options: KeyedOptions) -> Result<(), OptionError> {
+        options.validate()?;
+        let shares = options.shares();
+        self.driver
+            .step(|step| step.machine.reconfigure(shares, step.now, step.effects))?;
+        for pool in self.driver.shell().reconfigure(&options) {
+            pool.reconfigure(options.each.clone())?;
+        }
+        Ok(())
+    }
+
+    /// How the pools are set up.
+    pub fn options(&self) -> KeyedOptions {
+        self.driver.shell().options()
+    }
+
+    /// The keys that have members or somebody who waits, in no order.
+    pub fn keys(&self) -> Vec<K> {
+        let pools = self.driver.shell().pools();
+        pools.into_iter().map(|(key, _)| key).collect()
+    }
+
+    /// The numbers of all keys that are known, in no order.
+    pub fn stats(&self) -> Vec<(K, Stats)> {
+        let pools = self.driver.shell().pools().into_iter();
+        pools.map(|(key, pool)| (key, pool.stats())).collect()
+    }
+
+    /// Refuse whoever waits or comes, stop what is idle now and the rest as it
+    /// comes back, and wait until the last member of all is gone. After
+    /// `within` the members still held are revoked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing: the pools go on closing.
+    pub async fn close(&self, within: Duration) {
+        let pools = self.driver.shell().close();
+        pools.iter().for_each(|pool| pool.begin_close(within));
+        for pool in pools {
+            pool.closed().await;
+        }
+    }
+}
+
+impl<K: Key, M: Manager> Clone for KeyedPool<K, M> {
+    fn clone(&self) -> Self {
+        let driver = Arc::clone(&self.driver);
+        Self { driver }
+    }
+}
+
+impl<K: Key, M: Manager> fmt::Debug for KeyedPool<K, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (claims, keys) = self
+            .driver
+            .look(|budget, _| (budget.claims(), budget.keys()));
+        f.debug_struct("KeyedPool")
+            .field("keys", &keys)
+            .field("size", &claims)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,184 @@
+//! The registry: pools by name that come and go.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[allow(dead_code, reason = "not every test file needs all of it")]
+#[path = "stage/live.rs"]
+mod live;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use live::{Census, Maker};
+use rideau::{AddError, Held, NoSuchPool, PoolOptions, Reason, Registry, Terms};
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn of(init: usize, max: usize) -> PoolOptions {
+    PoolOptions {
+        init,
+        max,
+        ..PoolOptions::default()
+    }
+}
+
+async fn settle() {
+    for _ in 0..20 {
+        yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_stands_for_one_pool_and_an_unknown_one_is_an_error_value() {
+    let census = Arc::<Census>::default();
+    let registry = Registry::new();
+    let maker = || Maker::of("a", &census);
+    let pool = registry.add("a", maker(), of(1, 1)).unwrap();
+    settle().await;
+    let again = registry.add("a", maker(), of(1, 1)).unwrap_err();
+    assert_eq!(again, AddError::Taken("a".into()));
+    let again = registry.add_pool("a", &pool).unwrap_err();
+    assert_eq!(again.to_string(), "there is a pool named `a` already");
+    settle().await;
+    assert_eq!(census.made(), 1, "a name that is taken starts nothing");
+    let invalid = registry.add("b", maker(), of(0, 0)).unwrap_err();
+    assert!(matches!(invalid, AddError::Option(_)));
+
+    registry.add_pool("b", &pool).unwrap();
+    assert_eq!(registry.names(), ["a", "b"]);
+    assert_eq!(registry.stats()[1].1.max, 1);
+    assert!(registry.get("c").is_none());
+    let unknown = NoSuchPool("c".into());
+    assert_eq!(registry.remove_now("c").err(), Some(unknown.clone()));
+    assert_eq!(registry.suspend("c"), Err(unknown.clone()));
+    assert_eq!(registry.replace("c", SECOND), Err(unknown));
+}
+
+#[tokio::test(start_paused = true)]
+async fn s24_a_graceful_removal_ends_with_the_last_member_that_comes_back() {
+    let census = Arc::<Census>::default();
+    let registry = Registry::new();
+    let pool = registry
+        .add("a", Maker::of("a", &census), of(3, 3))
+        .unwrap();
+    settle().await;
+    let (one, other) = (pool.take().await.unwrap(), pool.take().await.unwrap());
+    let waits = tokio::spawn(registry.remove("a", 60 * SECOND).unwrap());
+    settle().await;
+    assert_eq!(census.live(), 2, "what is idle is stopped at once");
+    assert!(pool.take().await.is_err() && registry.get("a").is_none());
+    assert!(!Held::is_revoked(&one) && !waits.is_finished());
+    drop(one);
+    settle().await;
+    assert!(census.live() == 1 && !waits.is_finished());
+    drop(other);
+    waits.await.unwrap();
+    assert_eq!(census.live(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_refuses_who_waits_at_once_and_revokes_at_its_deadline() {
+    let census = Arc::<Census>::default();
+    let maker = Maker::of("a", &census);
+    let aborts = Arc::clone(&maker.aborts);
+    let registry = Registry::new();
+    let pool = registry.add("a", maker, of(1, 1)).unwrap();
+    let held = pool.take().await.unwrap();
+    let waiting = tokio::spawn(pool.take_owned(Terms::default()));
+    settle().await;
+    let removal = Instant::now();
+    // Nobody has to wait for it.
+    drop(registry.remove("a", SECOND).unwrap());
+    let no = waiting.await.unwrap().unwrap_err();
+    assert_eq!(no.refusal.reason, Reason::Closed);
+    assert_eq!(removal.elapsed(), Duration::ZERO);
+    assert_eq!(aborts.load(SeqCst), 0);
+    Held::revoked(&held).await;
+    assert_eq!(removal.elapsed(), SECOND);
+    assert_eq!(aborts.load(SeqCst), 1);
+    drop(held);
+    registry.close(SECOND).await;
+    assert_eq!(census.live(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s25_an_immediate_removal_aborts_and_tells_and_leaves_nothing() {
+    let census = Arc::<Census>::default();
+    let maker = Maker::of("a", &census);
+    let aborts = Arc::clone(&maker.aborts);
+    let registry = Registry::new();
+    let pool = registry.add("a", maker, of(2, 2)).unwrap();
+    let held = pool.take_owned(Terms::default()).await.unwrap();
+    drop(pool);
+    let removed = registry.remove_now("a").unwrap();
+    assert!(Held::is_revoked(&held));
+    assert_eq!(aborts.load(SeqCst), 1);
+    let holder = tokio::spawn(async move {
+        Held::revoked(&held).await;
+        drop(held);
+    });
+    removed.await;
+    holder.await.unwrap();
+    assert_eq!(census.live(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_nobody_awaits_still_stops_members_in_good_order() {
+    let census = Arc::<Census>::default();
+    let maker = Maker {
+        stop: SECOND,
+        ..Maker::of("a", &census)
+    };
+    let registry = Registry::new();
+    registry.add("a", maker, of(2, 2)).unwrap();
+    settle().await;
+    drop(registry.remove("a", SECOND).unwrap());
+    sleep(SECOND / 2).await;
+    assert_eq!(census.live(), 2, "the stops take their time");
+    sleep(SECOND).await;
+    assert_eq!(census.live(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn s26_a_name_is_free_while_its_old_pool_closes_and_late_starts_are_destroyed() {
+    let (old, new) = (Arc::<Census>::default(), Arc::<Census>::default());
+    let slow = Maker {
+        start: 10 * SECOND,
+        ..Maker::of("old", &old)
+    };
+    let registry = Registry::new();
+    let before = registry.add("a", slow, of(1, 2)).unwrap();
+    settle().await;
+    assert_eq!(old.live(), 1, "a start is under way");
+    let removed = registry.remove("a", SECOND).unwrap();
+    let maker = Maker::of("new", &new);
+    let after = registry.add("a", maker, of(1, 2)).unwrap();
+    removed.await;
+    sleep(20 * SECOND).await;
+    assert_eq!(old.live(), 0, "what came late was destroyed");
+    assert!(before.try_take().is_err());
+    assert_eq!(after.take().await.unwrap().of, "new");
+    assert_eq!(registry.get("a").unwrap().try_take().unwrap().of, "new");
+    assert_eq!(new.made(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pools_are_suspended_resumed_and_replaced_by_name() {
+    let census = Arc::<Census>::default();
+    let registry = Registry::new();
+    let pool = registry
+        .add("a", Maker::of("a", &census), of(1, 1))
+        .unwrap();
+    let first = pool.take().await.unwrap().number;
+    registry.suspend("a").unwrap();
+    let no = pool.try_take().unwrap_err();
+    assert_eq!(no.refusal.reason, Reason::Suspended);
+    registry.resume("a").unwrap();
+    assert_eq!(pool.take().await.unwrap().number, first);
+    registry.replace("a", Duration::ZERO).unwrap();
+    assert_ne!(pool.take().await.unwrap().number, first);
+    registry.close(SECOND).await;
+    assert!(registry.names().is_empty() && census.live() == 0);
+}

@@ -1,0 +1,119 @@
+//! Members whose number is known: those that were made and not dropped yet.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use rideau::{Manager, Retired};
+use tokio::time::sleep;
+
+/// Counts all members of one or several pools.
+#[derive(Default, Debug)]
+pub(crate) struct Census {
+    live: AtomicUsize,
+    most: AtomicUsize,
+    made: AtomicUsize,
+}
+
+impl Census {
+    /// One more. Says how many were made before it.
+    fn count(&self) -> usize {
+        let live = self.live.fetch_add(1, SeqCst) + 1;
+        self.most.fetch_max(live, SeqCst);
+        self.made.fetch_add(1, SeqCst)
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.live.load(SeqCst)
+    }
+
+    pub(crate) fn most(&self) -> usize {
+        self.most.load(SeqCst)
+    }
+
+    pub(crate) fn made(&self) -> usize {
+        self.made.load(SeqCst)
+    }
+}
+
+/// A member, from its first moment to its drop.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) of: &'static str,
+    pub(crate) number: usize,
+    census: Arc<Census>,
+    also: Option<Arc<Census>>,
+}
+
+impl Live {
+    fn new(maker: &Maker) -> Self {
+        if let Some(also) = &maker.also {
+            also.count();
+        }
+        Self {
+            of: maker.of,
+            number: maker.census.count(),
+            census: Arc::clone(&maker.census),
+            also: maker.also.clone(),
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.census.live.fetch_sub(1, SeqCst);
+        if let Some(also) = &self.also {
+            also.live.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+/// Makes members as told.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Maker {
+    pub(crate) of: &'static str,
+    pub(crate) census: Arc<Census>,
+    /// A second count, such as of one key.
+    pub(crate) also: Option<Arc<Census>>,
+    pub(crate) start: Duration,
+    pub(crate) stop: Duration,
+    pub(crate) fails: Arc<AtomicBool>,
+    pub(crate) aborts: Arc<AtomicUsize>,
+}
+
+impl Maker {
+    pub(crate) fn of(of: &'static str, census: &Arc<Census>) -> Self {
+        Self {
+            of,
+            census: Arc::clone(census),
+            ..Self::default()
+        }
+    }
+}
+
+impl Manager for Maker {
+    type Member = Live;
+    type Error = &'static str;
+
+    async fn start(&self) -> Result<Live, &'static str> {
+        // What a start makes counts from its beginning.
+        let live = Live::new(self);
+        sleep(self.start).await;
+        if self.fails.load(SeqCst) {
+            return Err("the server is down");
+        }
+        Ok(live)
+    }
+
+    async fn stop(&self, member: Live, _why: Retired) {
+        sleep(self.stop).await;
+        drop(member);
+    }
+
+    fn abort(&self, _member: &Live) -> Option<Box<dyn FnOnce() + Send>> {
+        let aborts = Arc::clone(&self.aborts);
+        Some(Box::new(move || {
+            aborts.fetch_add(1, SeqCst);
+        }))
+    }
+}
