@@ -235,16 +235,16 @@ impl<M: Manager> Drop for Held<'_, M> {
         place.member.put(member);
         let is_plain = used == Use::Fine && self.cell == NO_CELL && !place.is_sided();
         if is_plain && !stock.shelf.is_closed() {
-            let now = self.driver.clock().recent();
-            if now + BEHIND < place.until() && !stock.rules.is_used_up(place.uses()) {
+            let (now, until) = (self.driver.clock().recent(), place.until());
+            if now + BEHIND < until && !stock.rules.is_used_up(place.uses()) {
                 if self.measured {
                     measure(stock, place, self.driver.clock().now());
                 }
                 let held = place.held_since();
                 place.rest(now);
                 if stock.shelf.put(&stock.slots, self.slot) {
-                    // It may have been marked since we looked.
-                    if place.until() <= now {
+                    // Its life may have been cut since we looked.
+                    if place.until() < until {
                         call_back(&self.driver);
                     }
                     return;
