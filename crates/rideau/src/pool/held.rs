@@ -24,6 +24,15 @@ use crate::sync::lock;
 ///
 /// What can be done with it beside using it are associated functions, so that
 /// they are in no member's way: `Held::fail(held)`.
+///
+/// Nobody gives a member back twice:
+///
+/// ```compile_fail,E0382
+/// # fn twice<M: rideau::Manager>(held: rideau::Held<'_, M>) {
+/// rideau::Held::release(held);
+/// rideau::Held::release(held);
+/// # }
+/// ```
 #[must_use = "dropping a member gives it back at once"]
 pub struct Held<'a, M: Manager> {
     driver: Keep<'a, M>,

@@ -34,13 +34,16 @@ pub(super) struct Slot<T> {
     pub(super) side: Mutex<Side>,
 }
 
+/// Ends a member's work from outside.
+type Abort = Box<dyn FnOnce() + Send>;
+
 /// What is needed seldom.
 #[derive(Default)]
 pub(super) struct Side {
     /// What the holder says of itself.
     pub(super) note: Option<String>,
     /// Ends the member's work from outside.
-    pub(super) abort: Option<Box<dyn FnOnce() + Send>>,
+    pub(super) abort: Option<Abort>,
     /// Starts, checks or stops the member `serves`, as the `job`-th to do so
     /// here.
     pub(super) task: Option<AbortHandle>,
@@ -195,7 +198,7 @@ impl<T> Slot<T> {
     }
 
     /// The member is taken away from its holder. Says whom to tell.
-    pub(super) fn revoke(&self, id: MemberId) -> (Vec<Waker>, Option<Box<dyn FnOnce() + Send>>) {
+    pub(super) fn revoke(&self, id: MemberId) -> (Vec<Waker>, Option<Abort>) {
         let mut side = lock(&self.side);
         if self.id() != id {
             return (Vec::new(), None);

@@ -1,5 +1,7 @@
 //! Pools that are changed while they work.
 
+use std::time::Duration;
+
 use rideau::{Held, Lead, PoolOptions, Reason, Retired, Reuse, Terms, queue, valve};
 use tokio::time::sleep;
 
@@ -161,7 +163,7 @@ async fn a_replacement_calls_off_starts_and_reaches_members_being_checked() {
     sleep(10 * MS).await;
     let members = pool.stats().members;
     assert_eq!((members.checking, members.starting), (1, 1));
-    pool.replace(0 * MS);
+    pool.replace(Duration::ZERO);
     let one = one.await.unwrap().unwrap();
     let other = other.await.unwrap().unwrap();
     assert!(one.number > 0 && other.number > 0);
