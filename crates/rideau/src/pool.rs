@@ -9,6 +9,8 @@ mod cell;
 mod duty;
 mod held;
 mod manager;
+#[cfg(all(test, rideau_loom))]
+mod models;
 mod rationed;
 mod refused;
 mod slot;

@@ -57,8 +57,8 @@ impl<R: Reply> Pool<R> {
         self.look = None;
         self.members.turn(slot, Doing::Idle { since });
         let member = self.members.at(slot);
-        if member.leaves.is_some() {
-            // It was lost while it lay there: nobody else will notice.
+        if member.leaves.is_some() || member.until <= self.seen {
+            // Its end came while it was out: nobody else will notice.
             self.lives.push(member.until, (slot, member.id));
         }
     }

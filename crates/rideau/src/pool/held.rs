@@ -25,6 +25,15 @@ use crate::sync::lock;
 ///
 /// What can be done with it beside using it are associated functions, so that
 /// they are in no member's way: `Held::fail(held)`.
+///
+/// Nobody gives a member back twice:
+///
+/// ```compile_fail,E0382
+/// # fn twice<M: rideau::Manager>(held: rideau::Held<'_, M>) {
+/// rideau::Held::release(held);
+/// rideau::Held::release(held);
+/// # }
+/// ```
 #[must_use = "dropping a member gives it back at once"]
 pub struct Held<'a, M: Manager> {
     driver: Keep<'a, M>,
@@ -223,8 +232,8 @@ impl<M: Manager> Drop for Held<'_, M> {
         if !is_plain || home.is_closed() {
             return self.end_slowly(slot, cell, used);
         }
-        let now = self.driver.clock().recent();
-        if place.until() <= now.after(BEHIND) || stock.rules.is_used_up(place.uses()) {
+        let (now, until) = (self.driver.clock().recent(), place.until());
+        if until <= now.after(BEHIND) || stock.rules.is_used_up(place.uses()) {
             return self.end_slowly(slot, cell, used);
         }
         if flags & flag::MEASURED != 0 {
@@ -235,8 +244,8 @@ impl<M: Manager> Drop for Held<'_, M> {
         if !home.put(&stock.slots, slot) {
             place.hold_again(since);
             self.end_slowly(slot, cell, used);
-        } else if place.until() <= now {
-            // It was marked since we looked.
+        } else if place.until() < until {
+            // Its life was cut since we looked.
             call_back(&self.driver);
         }
     }

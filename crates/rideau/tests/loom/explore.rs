@@ -16,7 +16,19 @@ const PREEMPTIONS: usize = 5;
 const PREEMPTIONS_SOAK: usize = 100;
 
 /// Every end that a model has, in order.
+#[allow(dead_code, reason = "large models bound their preemptions themselves")]
 pub(crate) fn explore<T>(model: impl Fn() -> T + Send + Sync + 'static) -> Vec<T>
+where
+    T: Ord + Clone + Send + 'static,
+{
+    explore_within(PREEMPTIONS, model)
+}
+
+/// The same with so many preemptions, if this is no soak.
+pub(crate) fn explore_within<T>(
+    preemptions: usize,
+    model: impl Fn() -> T + Send + Sync + 'static,
+) -> Vec<T>
 where
     T: Ord + Clone + Send + 'static,
 {
@@ -24,7 +36,7 @@ where
     let seen = Arc::clone(&ends);
     let mut builder = Builder::new();
     builder.preemption_bound = Some(match env::var_os("RIDEAU_SOAK") {
-        None => PREEMPTIONS,
+        None => preemptions,
         Some(_) => PREEMPTIONS_SOAK,
     });
     builder.check(move || {
