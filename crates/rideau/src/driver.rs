@@ -85,9 +85,9 @@ where
     pub(crate) fn step<T>(&self, decide: impl FnOnce(&mut Step<'_, M>) -> T) -> T {
         let mut after = After::default();
         let (mut inner, sent) = self.enter();
-        let (result, rings) = self.decide(&mut inner, sent, &mut after, decide);
+        let result = self.decide(&mut inner, sent, &mut after, decide);
         drop(inner);
-        if rings {
+        if after.rings {
             self.bell.ring();
         }
         after.run();
@@ -125,7 +125,7 @@ where
         sent: Instant,
         after: &mut After,
         decide: impl FnOnce(&mut Step<'_, M>) -> T,
-    ) -> (T, bool) {
+    ) -> T {
         let Inner {
             machine,
             effects,
@@ -147,8 +147,9 @@ where
         let sooner = machine.deadline().filter(|due| due < armed);
         if let Some(due) = sooner {
             *armed = due;
+            after.rings = true;
         }
-        (result, sooner.is_some())
+        result
     }
 
     /// Take the lock and read the clock in it. One reading does if the lock was

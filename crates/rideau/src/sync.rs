@@ -3,12 +3,19 @@
 #[cfg(rideau_loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU8, Ordering},
+    atomic::{AtomicBool, Ordering},
 };
 #[cfg(not(rideau_loom))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};
+
+/// A lock for a few moves of memory that two threads at most ever want: it is
+/// free again with a plain write.
 #[cfg(not(rideau_loom))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+pub(crate) type Latch<T> = spin::mutex::SpinMutex<T, spin::Yield>;
+#[cfg(rideau_loom)]
+pub(crate) type Latch<T> = Mutex<T>;
+#[cfg(not(rideau_loom))]
+pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 
 #[cfg(not(rideau_loom))]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -28,4 +35,15 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(rideau_loom)]
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     mutex.try_lock().ok()
+}
+
+#[cfg(not(rideau_loom))]
+#[inline]
+pub(crate) fn latch<T>(latch: &Latch<T>) -> spin::mutex::SpinMutexGuard<'_, T, spin::Yield> {
+    latch.lock()
+}
+
+#[cfg(rideau_loom)]
+pub(crate) fn latch<T>(latch: &Latch<T>) -> MutexGuard<'_, T> {
+    lock(latch)
 }

@@ -4,14 +4,16 @@ use std::mem;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use rideau_core::Ticket;
 
-use super::role::{Came, Reply, Role, Told};
+use super::meeting::{Meeting, Told};
+use super::role::{Reply, Role, introduce};
 use super::{Answer, Asking, BrokerDriver, Offering, Refused};
-use crate::cell::{Bond, Cell, Ended, Seat};
-use crate::peer::Peer;
+use crate::cell::{Bond, Ended, Seat};
+use crate::peer::{Match, Peer};
 use crate::streak;
 use crate::terms::Terms;
 
@@ -43,7 +45,7 @@ enum State<V, W> {
 /// A place in the queue.
 pub(crate) struct Place<V, W> {
     ticket: Ticket,
-    cell: Arc<Cell<Told<V, W>>>,
+    meeting: Arc<Meeting<V, W>>,
 }
 
 /// What one who comes finds.
@@ -62,13 +64,15 @@ impl<V, W> Coming<V, W> {
     }
 }
 
-/// Come to the broker: meet somebody, be turned away, or take a place.
+/// Come to the broker: meet somebody, be turned away, or take a place and be
+/// woken there.
 #[inline]
 pub(crate) fn come<R, A, O>(
     driver: &BrokerDriver<A, O>,
     value: R::Brings,
     terms: &Terms,
     wait: bool,
+    waker: Option<&Waker>,
 ) -> Coming<R::Brings, R::Gets>
 where
     R: Role<A, O>,
@@ -76,26 +80,40 @@ where
     O: Send + 'static,
 {
     let signals = &driver.shell().0;
-    let _admitted = match signals.admit(R::SIDE) {
-        Ok(admitted) => admitted,
-        Err(refusal) => return Coming::Answered(Err(Refused { refusal, value })),
+    // Most doors are not guarded.
+    let _admitted = if signals.door().is_guarded() {
+        match signals.admit(R::SIDE) {
+            Ok(admitted) => Some(admitted),
+            Err(refusal) => return Coming::Answered(Err(Refused { refusal, value })),
+        }
+    } else {
+        None
     };
     driver.step(|step| {
         let terms = terms.since(step.sent, wait);
-        let reply = Reply { value, cell: None };
-        let came = R::come(step.machine, &terms, reply, step.now, step.effects);
-        if signals.door().is_guarded() {
-            signals.door().set_len(step.machine.len(R::SIDE));
-        }
-        match came {
-            Came::Answered(_, own) => Coming::Answered(R::take_own(own, step.after)),
-            Came::Waits(ticket) => {
-                let cell = Arc::new(Cell::new());
-                let reply = R::reply_mut(step.machine, ticket).expect("who got no answer waits");
-                reply.cell = Some(Arc::clone(&cell));
-                Coming::Waiting(Place { ticket, cell })
+        let (machine, now) = (&mut *step.machine, step.now);
+        let came = match R::find(machine, &terms, now, step.effects) {
+            Some(found) => Coming::Answered(Ok(introduce(value, found, step.after))),
+            None if machine.may_wait(&terms) => {
+                let meeting = Arc::new(Meeting::new(waker.cloned()));
+                let reply = Reply {
+                    value,
+                    meeting: Arc::clone(&meeting),
+                };
+                match R::queue(machine, &terms, reply, now, step.effects) {
+                    Ok(ticket) => Coming::Waiting(Place { ticket, meeting }),
+                    Err(refused) => Coming::Answered(Err(refused)),
+                }
             }
+            None => {
+                let (_, refusal) = machine.turn_away(R::SIDE, &terms, now, step.effects);
+                Coming::Answered(Err(Refused { refusal, value }))
+            }
+        };
+        if signals.door().is_guarded() {
+            signals.door().set_len(machine.len(R::SIDE));
         }
+        came
     })
 }
 
@@ -115,7 +133,7 @@ where
 
     /// A wait that begins now.
     pub(super) fn begin(driver: D, value: R::Brings, terms: &Terms) -> Self {
-        let state = match come::<R, A, O>(&driver, value, terms, true) {
+        let state = match come::<R, A, O>(&driver, value, terms, true, None) {
             Coming::Answered(answer) => State::Answered(Box::new(answer)),
             Coming::Waiting(place) => State::Waiting(place),
         };
@@ -140,21 +158,27 @@ where
             }
         }
     }
-
-    /// Wait in a place, but for an answer that is there already.
-    fn wait_in(
-        &mut self,
-        place: Place<R::Brings, R::Gets>,
-        context: &Context<'_>,
-    ) -> Poll<Answer<R::Brings, R::Gets>> {
-        match place.cell.poll(context) {
-            Poll::Ready(told) => Poll::Ready(receive(told, place)),
-            Poll::Pending => {
+    /// Come at the first poll.
+    #[inline]
+    fn begin_polled(&mut self, context: &mut Context<'_>) -> Poll<Answer<R::Brings, R::Gets>> {
+        let State::Fresh { value, terms } = mem::replace(&mut self.state, State::Over) else {
+            unreachable!("it was just seen");
+        };
+        let terms = terms.as_deref().unwrap_or(&Terms::USUAL);
+        let waker = Some(context.waker());
+        let answer = match come::<R, A, O>(&self.driver, value, terms, true, waker) {
+            Coming::Answered(answer) => answer,
+            Coming::Waiting(place) => {
                 streak::end();
                 self.state = State::Waiting(place);
-                Poll::Pending
+                return Poll::Pending;
             }
+        };
+        if streak::is_enough(context) {
+            self.state = State::Answered(Box::new(answer));
+            return Poll::Pending;
         }
+        Poll::Ready(answer)
     }
 }
 
@@ -169,32 +193,22 @@ where
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        // Each is looked at before it is moved, for then little is.
+        if let State::Fresh { .. } = &this.state {
+            return this.begin_polled(context);
+        }
         if let State::Waiting(place) = &this.state {
-            let told = ready!(place.cell.poll(context));
+            let told = ready!(place.meeting.poll(context));
             let State::Waiting(place) = mem::replace(&mut this.state, State::Over) else {
                 unreachable!("it was just seen");
             };
             return Poll::Ready(receive(told, place));
         }
-        let (value, terms) = match mem::replace(&mut this.state, State::Over) {
-            State::Fresh { value, terms } => (value, terms),
-            State::Answered(answer) => return Poll::Ready(*answer),
-            State::Waiting(_) | State::Over => panic!("nobody polls after the answer"),
-        };
-        let terms = terms.as_deref().unwrap_or(&Terms::USUAL);
-        let answer = match come::<R, A, O>(&this.driver, value, terms, true) {
-            Coming::Waiting(place) => return this.wait_in(place, context),
-            Coming::Answered(answer) => answer,
-        };
-        if streak::is_enough(context) {
-            this.state = State::Answered(Box::new(answer));
-            return Poll::Pending;
-        }
-        Poll::Ready(answer)
+        Poll::Ready(this.answered().expect("nobody polls after the answer"))
     }
 }
 
-// Nothing in a wait is pinned: the cell has an address of its own.
+// Nothing in a wait is pinned: the meeting has an address of its own.
 impl<D, R, A, O> Unpin for Wait<D, R, A, O>
 where
     D: Deref<Target = BrokerDriver<A, O>>,
@@ -212,27 +226,34 @@ where
     O: Send + 'static,
 {
     fn drop(&mut self) {
-        let State::Waiting(Place { ticket, cell }) = &self.state else {
+        let State::Waiting(Place { ticket, meeting }) = &self.state else {
             return;
         };
-        cell.leave();
+        let _left = meeting.leave();
+        let ticket = *ticket;
         let gone = self
             .driver
-            .step(|step| step.machine.cancel(*ticket, step.now, step.effects));
+            .step(|step| step.machine.cancel(ticket, step.now, step.effects));
         // A match may have come first: then its peer learns that we left.
-        if gone.is_none() && matches!(cell.take(), Some(Told::Met(_))) {
-            cell.end(Seat::Waiter, Ended::Down);
+        if gone.is_none() && matches!(meeting.take(), Some(Told::Met(_))) {
+            meeting.end(Seat::Waiter, Ended::Down);
         }
     }
 }
 
-/// What a waiter is told becomes its answer; the cell becomes the bond.
+/// What a waiter is told becomes its answer; the meeting becomes the bond.
 fn receive<V: Send + 'static, W: Send + 'static>(
     told: Told<V, W>,
     place: Place<V, W>,
 ) -> Answer<V, W> {
     match told {
-        Told::Met(met) => Ok(met.into_match(place.ticket, Peer::new(place.cell, Seat::Waiter))),
+        Told::Met(met) => Ok(Match {
+            value: met.value,
+            lead: met.lead,
+            waited: Duration::from_nanos(met.waited_nanos),
+            ticket: place.ticket,
+            peer: Peer::new(place.meeting, Seat::Waiter),
+        }),
         Told::Refused(refused) => Err(*refused),
     }
 }
