@@ -36,22 +36,20 @@ enum State<V, W> {
         value: V,
         terms: Option<Box<Terms>>,
     },
-    Waiting(Place<V, W>),
+    /// It has a place in the queue.
+    Waiting {
+        ticket: Ticket,
+        meeting: Arc<Meeting<V, W>>,
+    },
     /// Nobody has taken the answer yet.
     Answered(Box<Answer<V, W>>),
     Over,
 }
 
-/// A place in the queue.
-pub(crate) struct Place<V, W> {
-    ticket: Ticket,
-    meeting: Arc<Meeting<V, W>>,
-}
-
 /// What one who comes finds.
 pub(crate) enum Coming<V, W> {
     Answered(Answer<V, W>),
-    Waiting(Place<V, W>),
+    Waiting(Ticket, Arc<Meeting<V, W>>),
 }
 
 impl<V, W> Coming<V, W> {
@@ -59,7 +57,7 @@ impl<V, W> Coming<V, W> {
     pub(super) fn at_once(self) -> Answer<V, W> {
         match self {
             Self::Answered(answer) => answer,
-            Self::Waiting(_) => unreachable!("who does not want to wait is answered at once"),
+            Self::Waiting(..) => unreachable!("who does not want to wait is answered at once"),
         }
     }
 }
@@ -101,7 +99,7 @@ where
                     meeting: Arc::clone(&meeting),
                 };
                 match R::queue(machine, &terms, reply, now, step.effects) {
-                    Ok(ticket) => Coming::Waiting(Place { ticket, meeting }),
+                    Ok(ticket) => Coming::Waiting(ticket, meeting),
                     Err(refused) => Coming::Answered(Err(refused)),
                 }
             }
@@ -135,14 +133,14 @@ where
     pub(super) fn begin(driver: D, value: R::Brings, terms: &Terms) -> Self {
         let state = match come::<R, A, O>(&driver, value, terms, true, None) {
             Coming::Answered(answer) => State::Answered(Box::new(answer)),
-            Coming::Waiting(place) => State::Waiting(place),
+            Coming::Waiting(ticket, meeting) => State::Waiting { ticket, meeting },
         };
         Self { driver, state }
     }
 
     pub(super) fn ticket(&self) -> Option<Ticket> {
         match &self.state {
-            State::Waiting(place) => Some(place.ticket),
+            State::Waiting { ticket, .. } => Some(*ticket),
             State::Answered(answer) => answer.as_ref().as_ref().ok().map(|met| met.ticket),
             State::Fresh { .. } | State::Over => None,
         }
@@ -168,9 +166,9 @@ where
         let waker = Some(context.waker());
         let answer = match come::<R, A, O>(&self.driver, value, terms, true, waker) {
             Coming::Answered(answer) => answer,
-            Coming::Waiting(place) => {
+            Coming::Waiting(ticket, meeting) => {
                 streak::end();
-                self.state = State::Waiting(place);
+                self.state = State::Waiting { ticket, meeting };
                 return Poll::Pending;
             }
         };
@@ -197,12 +195,13 @@ where
         if let State::Fresh { .. } = &this.state {
             return this.begin_polled(context);
         }
-        if let State::Waiting(place) = &this.state {
-            let told = ready!(place.meeting.poll(context));
-            let State::Waiting(place) = mem::replace(&mut this.state, State::Over) else {
+        if let State::Waiting { meeting, .. } = &this.state {
+            let told = ready!(meeting.poll(context));
+            let State::Waiting { ticket, meeting } = mem::replace(&mut this.state, State::Over)
+            else {
                 unreachable!("it was just seen");
             };
-            return Poll::Ready(receive(told, place));
+            return Poll::Ready(receive(told, ticket, meeting));
         }
         Poll::Ready(this.answered().expect("nobody polls after the answer"))
     }
@@ -226,7 +225,7 @@ where
     O: Send + 'static,
 {
     fn drop(&mut self) {
-        let State::Waiting(Place { ticket, meeting }) = &self.state else {
+        let State::Waiting { ticket, meeting } = &self.state else {
             return;
         };
         let _left = meeting.leave();
@@ -244,15 +243,16 @@ where
 /// What a waiter is told becomes its answer; the meeting becomes the bond.
 fn receive<V: Send + 'static, W: Send + 'static>(
     told: Told<V, W>,
-    place: Place<V, W>,
+    ticket: Ticket,
+    meeting: Arc<Meeting<V, W>>,
 ) -> Answer<V, W> {
     match told {
         Told::Met(met) => Ok(Match {
             value: met.value,
             lead: met.lead,
             waited: Duration::from_nanos(met.waited_nanos),
-            ticket: place.ticket,
-            peer: Peer::new(place.meeting, Seat::Waiter),
+            ticket,
+            peer: Peer::new(meeting, Seat::Waiter),
         }),
         Told::Refused(refused) => Err(*refused),
     }
@@ -271,5 +271,17 @@ impl<A: Send + 'static, O: Send + 'static> Future for Offering<A, O> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0).poll(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_and_its_memory_are_small() {
+        assert_eq!(size_of::<State<u64, u64>>(), 24);
+        // The two counts of an `Arc`, and what an allocator adds.
+        assert!(size_of::<Meeting<u64, u64>>() + 16 + 8 <= 64);
     }
 }
