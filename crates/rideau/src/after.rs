@@ -10,8 +10,12 @@ pub(crate) struct After {
     first: Option<Waker>,
     /// Whether the timer task has to look at the machine sooner.
     pub(crate) rings: bool,
-    more: Option<Box<Vec<Task>>>,
+    more: Option<Box<Tasks>>,
 }
+
+/// Behind a pointer, for few steps have more.
+#[derive(Default)]
+struct Tasks(Vec<Task>);
 
 enum Task {
     Wake(Waker),
@@ -23,13 +27,14 @@ impl After {
         if self.first.is_none() {
             self.first = Some(waker);
         } else {
-            self.more.get_or_insert_default().push(Task::Wake(waker));
+            self.more.get_or_insert_default().0.push(Task::Wake(waker));
         }
     }
 
     pub(crate) fn call(&mut self, call: impl FnOnce() + Send + 'static) {
         self.more
             .get_or_insert_default()
+            .0
             .push(Task::Call(Box::new(call)));
     }
 
@@ -39,7 +44,7 @@ impl After {
             waker.wake();
         }
         if let Some(more) = self.more {
-            run_all(*more);
+            run_all(more.0);
         }
     }
 }

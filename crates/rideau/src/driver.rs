@@ -83,10 +83,22 @@ where
     /// Let the machine decide something, and carry out what it decides.
     #[inline]
     pub(crate) fn step<T>(&self, decide: impl FnOnce(&mut Step<'_, M>) -> T) -> T {
+        self.step_and(decide, |result, _| result)
+    }
+
+    /// As `step`, and hand the decision over before anybody is woken, but when
+    /// the lock is released already.
+    #[inline]
+    pub(crate) fn step_and<T, U>(
+        &self,
+        decide: impl FnOnce(&mut Step<'_, M>) -> T,
+        hand_over: impl FnOnce(T, &mut After) -> U,
+    ) -> U {
         let mut after = After::default();
         let (mut inner, sent) = self.enter();
-        let result = self.decide(&mut inner, sent, &mut after, decide);
+        let decision = self.decide(&mut inner, sent, &mut after, decide);
         drop(inner);
+        let result = hand_over(decision, &mut after);
         if after.rings {
             self.bell.ring();
         }

@@ -90,43 +90,47 @@ impl<V, W> Meeting<V, W> {
         Self(Latch::new(Stage::Waits(waker)))
     }
 
-    /// Tell the waiter of its match.
+    /// Tell the waiter of its match. One that has left meanwhile has said so.
     #[inline(always)]
     pub(super) fn meet(&self, met: Met<W>, after: &mut After) {
-        let Met {
-            value,
-            lead,
-            waited_nanos,
-        } = met;
-        let ends = Ends::default();
-        let met = Stage::Met {
-            ends,
-            value,
-            lead,
-            waited_nanos,
+        let mut stage = latch(&self.0);
+        let Stage::Waits(waker) = &mut *stage else {
+            drop(stage);
+            // What was brought is dropped here, and not under the latch.
+            return drop(met);
         };
-        self.answer(met, after);
+        let waker = waker.take();
+        *stage = Stage::met(met);
+        drop(stage);
+        waker.into_iter().for_each(|waker| after.wake(waker));
     }
 
     /// Tell the waiter no.
     pub(super) fn refuse(&self, refused: Refused<V>, after: &mut After) {
-        self.answer(Stage::Refused(Box::new(refused)), after);
-    }
-
-    #[inline(always)]
-    fn answer(&self, answer: Stage<V, W>, after: &mut After) {
-        let before = mem::replace(&mut *latch(&self.0), answer);
-        match before {
-            Stage::Waits(Some(waker)) => after.wake(waker),
-            Stage::Waits(None) => (),
+        let refused = Stage::Refused(Box::new(refused));
+        match mem::replace(&mut *latch(&self.0), refused) {
+            Stage::Waits(waker) => waker.into_iter().for_each(|waker| after.wake(waker)),
             _ => unreachable!("an ask is answered once"),
         }
     }
 
-    /// Take the answer, if it is there.
-    #[inline(always)]
-    pub(super) fn take(&self) -> Option<Told<V, W>> {
-        latch(&self.0).take()
+    /// The waiter is gone, and its answer, if there is or will be one, is for
+    /// nobody: whom it met, or is about to, learns that it went away.
+    pub(super) fn abandon(&self) {
+        let mut stage = latch(&self.0);
+        let waker = match &mut *stage {
+            Stage::Watched(watched) => watched.end(Seat::Waiter, Ended::Down),
+            _ => None,
+        };
+        let mut ends = Ends::default();
+        ends.end(Seat::Waiter, Ended::Down);
+        let answer = match &mut *stage {
+            Stage::Watched(watched) => watched.met.take().map(Stage::met),
+            other => Some(mem::replace(other, Stage::Taken { ends })),
+        };
+        drop(stage);
+        drop(answer);
+        waker.into_iter().for_each(Waker::wake);
     }
 
     /// Take the answer, or be woken when it is there.
@@ -162,6 +166,21 @@ impl<V, W> Meeting<V, W> {
 }
 
 impl<V, W> Stage<V, W> {
+    #[inline(always)]
+    fn met(met: Met<W>) -> Self {
+        let Met {
+            value,
+            lead,
+            waited_nanos,
+        } = met;
+        Self::Met {
+            ends: Ends::default(),
+            value,
+            lead,
+            waited_nanos,
+        }
+    }
+
     #[inline(always)]
     fn take(&mut self) -> Option<Told<V, W>> {
         let ends = match self {
@@ -212,6 +231,15 @@ impl<V, W> Stage<V, W> {
     }
 }
 
+impl<W> Watched<W> {
+    /// One of the two ends the match; the other's waker, if it wants to know.
+    #[must_use]
+    fn end(&mut self, seat: Seat, how: Ended) -> Option<Waker> {
+        self.ends.end(seat, how);
+        self.wakers[seat.other() as usize].take()
+    }
+}
+
 impl<V: Send, W: Send> Bond for Meeting<V, W> {
     fn end(&self, seat: Seat, how: Ended) {
         let waker = match &mut *latch(&self.0) {
@@ -219,10 +247,7 @@ impl<V: Send, W: Send> Bond for Meeting<V, W> {
                 ends.end(seat, how);
                 None
             }
-            Stage::Watched(watched) => {
-                watched.ends.end(seat, how);
-                watched.wakers[seat.other() as usize].take()
-            }
+            Stage::Watched(watched) => watched.end(seat, how),
             Stage::Waits(_) | Stage::Refused(_) => unreachable!("only who met has a peer"),
         };
         waker.into_iter().for_each(Waker::wake);

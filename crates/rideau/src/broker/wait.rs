@@ -8,11 +8,13 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use rideau_core::Ticket;
+use rideau_core::broker::Found;
 
 use super::meeting::{Meeting, Told};
 use super::role::{Reply, Role, introduce};
 use super::{Answer, Asking, BrokerDriver, Offering, Refused};
-use crate::cell::{Bond, Ended, Seat};
+use crate::cell::Seat;
+use crate::driver::Step;
 use crate::peer::{Match, Peer};
 use crate::streak;
 use crate::terms::Terms;
@@ -62,6 +64,15 @@ impl<V, W> Coming<V, W> {
     }
 }
 
+/// What the machine decides for one who comes. It has let go of whom it found,
+/// who is told when the lock is released: one memory less to bring along while
+/// others wait for the lock.
+enum Came<V, W> {
+    Found(V, Found<Reply<W, V>>),
+    Waits(Ticket, Arc<Meeting<V, W>>),
+    Refused(Refused<V>),
+}
+
 /// Come to the broker: meet somebody, be turned away, or take a place and be
 /// woken there.
 #[inline]
@@ -87,11 +98,11 @@ where
     } else {
         None
     };
-    driver.step(|step| {
+    let decide = |step: &mut Step<'_, _>| {
         let terms = terms.since(step.sent, wait);
         let (machine, now) = (&mut *step.machine, step.now);
         let came = match R::find(machine, &terms, now, step.effects) {
-            Some(found) => Coming::Answered(Ok(introduce(value, found, step.after))),
+            Some(found) => Came::Found(value, found),
             None if machine.may_wait(&terms) => {
                 let meeting = Arc::new(Meeting::new(waker.cloned()));
                 let reply = Reply {
@@ -99,19 +110,24 @@ where
                     meeting: Arc::clone(&meeting),
                 };
                 match R::queue(machine, &terms, reply, now, step.effects) {
-                    Ok(ticket) => Coming::Waiting(ticket, meeting),
-                    Err(refused) => Coming::Answered(Err(refused)),
+                    Ok(ticket) => Came::Waits(ticket, meeting),
+                    Err(refused) => Came::Refused(refused),
                 }
             }
             None => {
                 let (_, refusal) = machine.turn_away(R::SIDE, &terms, now, step.effects);
-                Coming::Answered(Err(Refused { refusal, value }))
+                Came::Refused(Refused { refusal, value })
             }
         };
         if signals.door().is_guarded() {
             signals.door().set_len(machine.len(R::SIDE));
         }
         came
+    };
+    driver.step_and(decide, |came, after| match came {
+        Came::Found(value, found) => Coming::Answered(Ok(introduce(value, found, after))),
+        Came::Waits(ticket, meeting) => Coming::Waiting(ticket, meeting),
+        Came::Refused(refused) => Coming::Answered(Err(refused)),
     })
 }
 
@@ -159,7 +175,11 @@ where
     /// Come at the first poll.
     #[inline]
     fn begin_polled(&mut self, context: &mut Context<'_>) -> Poll<Answer<R::Brings, R::Gets>> {
-        let State::Fresh { value, terms } = mem::replace(&mut self.state, State::Over) else {
+        let terms = match &mut self.state {
+            State::Fresh { terms, .. } => terms.take(),
+            _ => None,
+        };
+        let State::Fresh { value, .. } = mem::replace(&mut self.state, State::Over) else {
             unreachable!("it was just seen");
         };
         let terms = terms.as_deref().unwrap_or(&Terms::USUAL);
@@ -234,8 +254,8 @@ where
             .driver
             .step(|step| step.machine.cancel(ticket, step.now, step.effects));
         // A match may have come first: then its peer learns that we left.
-        if gone.is_none() && matches!(meeting.take(), Some(Told::Met(_))) {
-            meeting.end(Seat::Waiter, Ended::Down);
+        if gone.is_none() {
+            meeting.abandon();
         }
     }
 }
