@@ -174,7 +174,7 @@ where
     }
     /// Come at the first poll.
     #[inline]
-    fn begin_polled(&mut self, context: &mut Context<'_>) -> Poll<Answer<R::Brings, R::Gets>> {
+    fn begin_polled(&mut self, context: &Context<'_>) -> Poll<Answer<R::Brings, R::Gets>> {
         let terms = match &mut self.state {
             State::Fresh { terms, .. } => terms.take(),
             _ => None,
