@@ -4,6 +4,7 @@
 //! lease and watches no work.
 
 mod effect;
+mod parts;
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::time::Instant;
 use crate::waiting::{Account, End, Waiting};
 
 pub use crate::waiting::Tally;
-pub use effect::{Came, Effect, Gone};
+pub use effect::{Came, Effect, Found, Gone};
 
 /// The two queues of a broker, and who watches them.
 #[derive(Clone, PartialEq, Debug)]
@@ -123,37 +124,19 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Came<A, O> {
-        let came = match self.offer_for(terms, now, effects) {
-            Some((ticket, sent, offer)) => {
-                let ask_waited = self.count_prompt(Side::Ask, terms.sent, now);
-                let offer_waited = self.offers.count_served(sent, now);
-                let lead = terms.sent.lead_over(sent);
-                let met = Effect::Match {
+        match self.find_offer(terms, now, effects) {
+            Some(found) => Came::Answered(found.ticket, found.into_match_for_ask(ask)),
+            None if self.may_wait(terms) => self.queue_ask(terms, ask, now, effects),
+            None => {
+                let (ticket, refusal) = self.turn_away(Side::Ask, terms, now, effects);
+                let shed = Effect::ShedAsk {
                     ticket,
                     ask,
-                    offer,
-                    lead,
-                    ask_waited,
-                    offer_waited,
+                    refusal,
                 };
-                Came::Answered(ticket, met)
+                Came::Answered(ticket, shed)
             }
-            None if terms.wait && !self.closed => {
-                let ticket = self.asks.join(terms, ask, now);
-                match self.asks.take_ended(ticket) {
-                    None => Came::Waits(ticket),
-                    Some(end) => Came::Answered(ticket, end.into_ask_effect()),
-                }
-            }
-            None => {
-                let ticket = self.asks.turn_away(terms, ask, self.reason(), now);
-                let end = self.asks.take_ended(ticket).expect("it was turned away");
-                self.asks.advance(now);
-                Came::Answered(ticket, end.into_ask_effect())
-            }
-        };
-        self.finish(terms.sent, now, effects);
-        came
+        }
     }
 
     /// A worker offers itself. Its own answer, if there is one at once, is
@@ -165,37 +148,19 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Came<A, O> {
-        let came = match self.ask_for(terms, now, effects) {
-            Some((ticket, sent, ask)) => {
-                let offer_waited = self.count_prompt(Side::Offer, terms.sent, now);
-                let ask_waited = self.asks.count_served(sent, now);
-                let lead = sent.lead_over(terms.sent);
-                let met = Effect::Match {
-                    ticket,
-                    ask,
-                    offer,
-                    lead,
-                    ask_waited,
-                    offer_waited,
-                };
-                Came::Answered(ticket, met)
-            }
-            None if terms.wait && !self.closed => {
-                let ticket = self.offers.join(terms, offer, now);
-                match self.offers.take_ended(ticket) {
-                    None => Came::Waits(ticket),
-                    Some(end) => Came::Answered(ticket, end.into_offer_effect()),
-                }
-            }
+        match self.find_ask(terms, now, effects) {
+            Some(found) => Came::Answered(found.ticket, found.into_match_for_offer(offer)),
+            None if self.may_wait(terms) => self.queue_offer(terms, offer, now, effects),
             None => {
-                let ticket = self.offers.turn_away(terms, offer, self.reason(), now);
-                let end = self.offers.take_ended(ticket).expect("it was turned away");
-                self.offers.advance(now);
-                Came::Answered(ticket, end.into_offer_effect())
+                let (ticket, refusal) = self.turn_away(Side::Offer, terms, now, effects);
+                let shed = Effect::ShedOffer {
+                    ticket,
+                    offer,
+                    refusal,
+                };
+                Came::Answered(ticket, shed)
             }
-        };
-        self.finish(terms.sent, now, effects);
-        came
+        }
     }
 
     /// Whoever holds this ticket is not to wait any longer. The refusal is for

@@ -6,7 +6,9 @@ use std::hash::{Hash, Hasher};
 ///
 /// A ticket is never given twice by one machine, so a late cancel or release
 /// cannot reach somebody else's ask.
+// Packed, for every wait has one, and the waits of a million are counted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(C, packed(4))]
 pub struct Ticket {
     pub(crate) serial: u64,
     pub(crate) slot: u32,

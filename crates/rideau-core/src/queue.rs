@@ -177,7 +177,7 @@ impl Queue {
     }
 
     /// When the queue has to be advanced next.
-    #[inline]
+    #[inline(always)]
     pub fn deadline<R>(&self, ledger: &Ledger<R>) -> Option<Instant> {
         let due = match &self.shape {
             Shape::Single(line) => line.due(self.limits.min, ledger),
@@ -197,7 +197,7 @@ impl Queue {
     }
 
     /// Let an open ticket wait, or shed it if it must not.
-    #[inline]
+    #[inline(always)]
     pub fn push<R>(
         &mut self,
         ticket: Ticket,
@@ -229,7 +229,7 @@ impl Queue {
     }
 
     /// Take the one whose turn it is. The ticket stays open.
-    #[inline]
+    #[inline(always)]
     pub fn pop<R>(
         &mut self,
         ledger: &mut Ledger<R>,
@@ -420,7 +420,7 @@ impl Queue {
         });
     }
 
-    #[inline]
+    #[inline(always)]
     fn with<R, T>(
         &mut self,
         ledger: &mut Ledger<R>,
@@ -546,6 +546,7 @@ impl Pace {
     }
 }
 
+#[inline(always)]
 fn take<R>(line: &mut Line, order: Order, min: u32, step: &mut Step<'_, R>) -> Option<u32> {
     let newest_first = match order {
         Order::Fifo => false,

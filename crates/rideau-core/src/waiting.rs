@@ -163,7 +163,7 @@ impl<R: Reply> Waiting<R> {
     }
 
     /// Let somebody wait.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn join(&mut self, terms: &Terms, reply: R, now: Instant) -> Ticket {
         self.tally.came += 1;
         let ticket = self.ledger.open(reply);
@@ -188,6 +188,20 @@ impl<R: Reply> Waiting<R> {
     }
 
     /// Say no to somebody at once. The queue is not moved on.
+    pub(crate) fn refuse(
+        &mut self,
+        terms: &Terms,
+        reason: Reason,
+        now: Instant,
+    ) -> (Ticket, Refusal) {
+        self.tally.came += 1;
+        let ticket = self.ledger.pass();
+        let refusal = self.queue.refusal(reason, terms.sent, now);
+        self.count_no(refusal);
+        (ticket, refusal)
+    }
+
+    /// As [`refuse`](Self::refuse), and the no is found among the ends.
     pub(crate) fn turn_away(
         &mut self,
         terms: &Terms,
@@ -195,10 +209,7 @@ impl<R: Reply> Waiting<R> {
         reason: Reason,
         now: Instant,
     ) -> Ticket {
-        self.tally.came += 1;
-        let ticket = self.ledger.pass();
-        let refusal = self.queue.refusal(reason, terms.sent, now);
-        self.count_no(refusal);
+        let (ticket, refusal) = self.refuse(terms, reason, now);
         self.ended.push(End::Shed {
             ticket,
             reply,
@@ -225,7 +236,7 @@ impl<R: Reply> Waiting<R> {
     }
 
     /// Take the one whose turn it is and who is still there, and forget it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn serve(&mut self, now: Instant) -> Option<(Ticket, Instant, R)> {
         let ticket = self.take(now)?;
         let sent = self.ledger.sent(ticket);
@@ -309,7 +320,7 @@ impl<R: Reply> Waiting<R> {
         self.end_shed(now);
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, now: Instant) -> Option<Ticket> {
         loop {
             let taken = self.queue.pop(&mut self.ledger, now, &mut self.shed);

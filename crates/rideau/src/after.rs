@@ -8,8 +8,14 @@ use std::task::Waker;
 pub(crate) struct After {
     /// Nearly every step wakes at most one, and then needs no memory for it.
     first: Option<Waker>,
-    more: Vec<Task>,
+    /// Whether the timer task has to look at the machine sooner.
+    pub(crate) rings: bool,
+    more: Option<Box<Tasks>>,
 }
+
+/// Behind a pointer, for few steps have more.
+#[derive(Default)]
+struct Tasks(Vec<Task>);
 
 enum Task {
     Wake(Waker),
@@ -21,12 +27,15 @@ impl After {
         if self.first.is_none() {
             self.first = Some(waker);
         } else {
-            self.more.push(Task::Wake(waker));
+            self.more.get_or_insert_default().0.push(Task::Wake(waker));
         }
     }
 
     pub(crate) fn call(&mut self, call: impl FnOnce() + Send + 'static) {
-        self.more.push(Task::Call(Box::new(call)));
+        self.more
+            .get_or_insert_default()
+            .0
+            .push(Task::Call(Box::new(call)));
     }
 
     #[inline]
@@ -34,8 +43,8 @@ impl After {
         if let Some(waker) = self.first {
             waker.wake();
         }
-        if !self.more.is_empty() {
-            run_all(self.more);
+        if let Some(more) = self.more {
+            run_all(more.0);
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The handle of the core's broker. A wait is a future whose drop cancels it;
 //! a match hands each party the other as a [`Peer`].
 
+mod meeting;
 mod role;
 mod wait;
 
@@ -136,7 +137,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     ///
     /// A refusal, if nobody offers itself.
     pub fn try_ask(&self, value: A) -> Answer<A, O> {
-        come::<AskRole, A, O>(&self.driver, value, &Terms::USUAL, false).at_once()
+        come::<AskRole, A, O>(&self.driver, value, &Terms::USUAL, false, None).at_once()
     }
 
     /// Offer oneself to a client that waits already; never wait.
@@ -145,7 +146,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     ///
     /// A refusal, if nobody asks.
     pub fn try_offer(&self, value: O) -> Answer<O, A> {
-        come::<OfferRole, A, O>(&self.driver, value, &Terms::USUAL, false).at_once()
+        come::<OfferRole, A, O>(&self.driver, value, &Terms::USUAL, false, None).at_once()
     }
 
     /// Ask on a plain thread, which sleeps until there is an answer.

@@ -98,11 +98,23 @@ where
     /// Let the machine decide something, and carry out what it decides.
     #[inline]
     pub(crate) fn step<T>(&self, decide: impl FnOnce(&mut Step<'_, M>) -> T) -> T {
+        self.step_and(decide, |result, _| result)
+    }
+
+    /// As `step`, and hand the decision over before anybody is woken, but when
+    /// the lock is released already.
+    #[inline]
+    pub(crate) fn step_and<T, U>(
+        &self,
+        decide: impl FnOnce(&mut Step<'_, M>) -> T,
+        hand_over: impl FnOnce(T, &mut After) -> U,
+    ) -> U {
         let mut after = After::default();
         let (mut inner, sent) = self.enter();
-        let (result, rings) = self.decide(&mut inner, sent, &mut after, decide);
+        let decision = self.decide(&mut inner, sent, &mut after, decide);
         drop(inner);
-        if rings {
+        let result = hand_over(decision, &mut after);
+        if after.rings {
             self.bell.ring();
         }
         after.run();
@@ -140,7 +152,7 @@ where
         sent: Instant,
         after: &mut After,
         decide: impl FnOnce(&mut Step<'_, M>) -> T,
-    ) -> (T, bool) {
+    ) -> T {
         let Inner {
             machine,
             effects,
@@ -164,8 +176,9 @@ where
         let sooner = machine.deadline().filter(|due| due < armed);
         if let Some(due) = sooner {
             *armed = due;
+            after.rings = true;
         }
-        (result, sooner.is_some())
+        result
     }
 
     /// Take the lock and read the clock in it. One reading does if the lock was

@@ -7,6 +7,13 @@ pub(crate) use loom::sync::{
 };
 #[cfg(not(rideau_loom))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};
+
+/// A lock for a few moves of memory that two threads at most ever want: it is
+/// free again with a plain write.
+#[cfg(not(rideau_loom))]
+pub(crate) type Latch<T> = spin::mutex::SpinMutex<T, spin::Yield>;
+#[cfg(rideau_loom)]
+pub(crate) type Latch<T> = Mutex<T>;
 #[cfg(not(rideau_loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -28,4 +35,15 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(rideau_loom)]
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     mutex.try_lock().ok()
+}
+
+#[cfg(not(rideau_loom))]
+#[inline]
+pub(crate) fn latch<T>(latch: &Latch<T>) -> spin::mutex::SpinMutexGuard<'_, T, spin::Yield> {
+    latch.lock()
+}
+
+#[cfg(rideau_loom)]
+pub(crate) fn latch<T>(latch: &Latch<T>) -> MutexGuard<'_, T> {
+    lock(latch)
 }

@@ -278,6 +278,40 @@ async fn the_timer_task_ends_with_the_broker() {
 }
 
 #[tokio::test]
+async fn a_task_that_always_finds_somebody_lets_others_run() {
+    let broker = broker(never());
+    let workers: Vec<_> = (0..8)
+        .map(|n| broker.begin_offer(n, Terms::default()))
+        .collect();
+    let others = Arc::new(AtomicUsize::new(0));
+    let client = tokio::spawn({
+        let others = Arc::clone(&others);
+        async move {
+            for n in 0..8 {
+                assert_eq!(broker.ask("anna").await.unwrap().value, n);
+            }
+            others.load(SeqCst)
+        }
+    });
+    tokio::spawn(async move { others.fetch_add(1, SeqCst) });
+    assert_eq!(client.await.unwrap(), 1);
+    drop(workers);
+}
+
+#[tokio::test]
+async fn a_mere_look_finds_who_is_there() {
+    let broker = broker(never());
+    for n in 0..8 {
+        let _worker = broker.begin_offer(n, Terms::default());
+        let look = pin!(broker.ask("anna")).poll(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(met) = look else {
+            panic!("somebody was there");
+        };
+        assert_eq!(met.unwrap().value, n);
+    }
+}
+
+#[tokio::test]
 async fn what_was_brought_is_dropped_outside_the_lock_and_once() {
     let drops = Arc::new(AtomicUsize::new(0));
     let broker: Broker<Curious, u32> = Broker::new(never()).unwrap();

@@ -80,6 +80,20 @@ fn what_a_dropped_ask_brought_is_dropped_with_it() {
 }
 
 #[test]
+fn what_came_for_a_dropped_ask_is_dropped_with_it() {
+    let ends = explore(|| {
+        let broker = Broker::new(never()).unwrap();
+        let brought = Arc::new(());
+        let asking = broker.begin_ask("anna", Terms::default());
+        let offer = || broker.try_offer(Arc::clone(&brought)).is_ok();
+        let (end, ()) = at_once(offer, move || drop(asking));
+        assert_eq!(Arc::strong_count(&brought), 1);
+        end
+    });
+    assert_eq!(ends, [false, true]);
+}
+
+#[test]
 fn a_waiter_gets_one_answer_from_whoever_comes_first() {
     let ends = explore(|| {
         let (broker, asking) = broker_and_ask();

@@ -73,6 +73,47 @@ pub enum Effect<A, O> {
     Meter(meter::Effect),
 }
 
+/// Somebody who waited, found by one who came.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found<R> {
+    /// The ticket of the one that waited: the same for both.
+    pub ticket: Ticket,
+    /// How to answer the one that waited.
+    pub reply: R,
+    /// How much earlier the one that came did so.
+    pub lead: Lead,
+    /// How long the one that came waited in all.
+    pub waited: Duration,
+    /// How long the one that was found waited in all.
+    pub found_waited: Duration,
+}
+
+impl<R> Found<R> {
+    /// The match, for an ask that came.
+    pub(super) fn into_match_for_ask<A>(self, ask: A) -> Effect<A, R> {
+        Effect::Match {
+            ticket: self.ticket,
+            ask,
+            offer: self.reply,
+            lead: self.lead,
+            ask_waited: self.waited,
+            offer_waited: self.found_waited,
+        }
+    }
+
+    /// The match, for an offer that came.
+    pub(super) fn into_match_for_offer<O>(self, offer: O) -> Effect<R, O> {
+        Effect::Match {
+            ticket: self.ticket,
+            ask: self.reply,
+            offer,
+            lead: self.lead.reversed(),
+            ask_waited: self.found_waited,
+            offer_waited: self.waited,
+        }
+    }
+}
+
 /// One who left before an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Gone<A, O> {

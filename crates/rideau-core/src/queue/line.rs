@@ -73,7 +73,7 @@ impl Line {
     }
 
     /// Let a newcomer in, or somebody go if there is no room.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push<R>(&mut self, slot: u32, limits: Limits, step: &mut Step<'_, R>) {
         if self.len >= limits.max {
             if limits.max == 0 || limits.overflow == Overflow::Newest {
@@ -120,7 +120,7 @@ impl Line {
     }
 
     /// Take the oldest whom the law lets through.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop_oldest<R>(&mut self, min: u32, step: &mut Step<'_, R>) -> Option<u32> {
         let mut progress = Progress::default();
         while self.head != NONE {
@@ -188,7 +188,7 @@ impl Line {
     }
 
     /// When the line has to be settled next.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn due<R>(&self, min: u32, ledger: &Ledger<R>) -> Instant {
         if self.len <= min {
             return Instant::NEVER;
