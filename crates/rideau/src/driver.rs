@@ -12,7 +12,7 @@ use rideau_core::{Instant, Machine};
 use crate::after::After;
 use crate::bell::Bell;
 use crate::clock::Clock;
-use crate::sync::{Mutex, MutexGuard, lock, try_lock};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
 
 /// Carries a machine's effects out.
 pub(crate) trait Shell<M: Machine>: Send + Sync + 'static {
@@ -38,6 +38,8 @@ pub(crate) struct Driver<M: Machine, S> {
     inner: Mutex<Inner<M>>,
     shell: S,
     clock: Clock,
+    /// When somebody last found the lock taken.
+    met: AtomicU64,
     bell: Arc<Bell>,
 }
 
@@ -77,6 +79,7 @@ where
             }),
             shell,
             clock,
+            met: AtomicU64::new(0),
             bell: Arc::new(Bell::new()),
         });
         driver.step(|_| ());
@@ -175,7 +178,7 @@ where
             return (inner, now);
         }
         let sent = self.clock.now();
-        let mut inner = self.wait_for_lock();
+        let mut inner = self.wait_for_lock(sent);
         inner.last = self.clock.now().max(inner.last);
         // The counters of two cores may differ by a hair.
         let sent = sent.min(inner.last);
@@ -187,16 +190,20 @@ impl<M: Machine, S> Driver<M, S> {
     /// Look for the lock seldom, and sleep on it only after many looks.
     ///
     /// Sections are short, but each moves the machine's memory from core to
-    /// core: whoever has the lock gets through several of them while the
-    /// others keep away.
+    /// core. Who meets the other once has it soon. Where they meet again and
+    /// again, whoever has the lock gets through many sections while the others
+    /// keep away: all get more done.
     #[cold]
-    fn wait_for_lock(&self) -> MutexGuard<'_, Inner<M>> {
+    fn wait_for_lock(&self, now: Instant) -> MutexGuard<'_, Inner<M>> {
         // Loom would follow each look, and none of them decides anything.
         if cfg!(rideau_loom) {
             return lock(&self.inner);
         }
+        let met = self.met.swap(now.as_nanos(), Ordering::Relaxed);
+        let again = now.as_nanos().saturating_sub(met) < MEET_AGAIN;
+        let pauses = if again { PAUSES_LONG } else { PAUSES };
         for _ in 0..LOOKS {
-            for _ in 0..PAUSES {
+            for _ in 0..pauses {
                 hint::spin_loop();
             }
             if let Some(inner) = try_lock(&self.inner) {
@@ -207,10 +214,14 @@ impl<M: Machine, S> Driver<M, S> {
     }
 }
 
-/// Pauses between two looks for the lock: about as long as ten sections.
-const PAUSES: u32 = 256;
+/// Pauses between two looks for the lock: as long as some sections.
+const PAUSES: u32 = 64;
+/// As long as some hundred.
+const PAUSES_LONG: u32 = 4096;
 /// Looks for the lock before sleeping on it.
 const LOOKS: u32 = 16;
+/// Who met at most so many nanoseconds ago meet again and again.
+const MEET_AGAIN: u64 = 300_000;
 
 impl<M: Machine, S> Drop for Driver<M, S> {
     fn drop(&mut self) {

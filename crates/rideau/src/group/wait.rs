@@ -123,9 +123,8 @@ impl<'a, M: Manager> Wait<'a, M> {
         if !self.places.is_empty() {
             return Poll::Pending;
         }
-        let mut no = std::mem::take(&mut self.answers).speak();
-        no.refusal.waited = self.waited();
-        Poll::Ready(Err(no))
+        let no = std::mem::take(&mut self.answers).speak();
+        Poll::Ready(Err(no.after(self.waited())))
     }
 
     fn refuse(&mut self, seat: u64, no: NotTaken) {
@@ -156,28 +155,31 @@ impl Answers {
     pub(super) fn add(&mut self, no: NotTaken) {
         self.0 = Some(match self.0.take() {
             None => no,
-            Some(before) => NotTaken {
-                refusal: speak_for_both(before.refusal, no.refusal),
-                start_error: no.start_error.or(before.start_error),
-                longest: match (before.longest, no.longest) {
-                    (Some(one), Some(other)) if one.held > other.held => Some(one),
-                    (one, other) => other.or(one),
-                },
-            },
+            Some(before) => {
+                let longest = match (&before.longest, &no.longest) {
+                    (Some(one), Some(other)) if one.held > other.held => &before.longest,
+                    (_, None) => &before.longest,
+                    _ => &no.longest,
+                };
+                NotTaken::new(
+                    speak_for_both(before.refusal, no.refusal),
+                    no.start_error
+                        .clone()
+                        .or_else(|| before.start_error.clone()),
+                    longest.clone(),
+                )
+            }
         });
     }
 
     /// One refusal for all.
     pub(super) fn speak(self) -> NotTaken {
-        self.0.unwrap_or(NotTaken {
-            refusal: Refusal {
-                reason: Reason::Nowhere,
-                waited: Duration::ZERO,
-                len: 0,
-                retry_after: Duration::ZERO,
-            },
-            start_error: None,
-            longest: None,
-        })
+        let nowhere = Refusal {
+            reason: Reason::Nowhere,
+            waited: Duration::ZERO,
+            len: 0,
+            retry_after: Duration::ZERO,
+        };
+        self.0.unwrap_or_else(|| NotTaken::new(nowhere, None, None))
     }
 }

@@ -223,14 +223,11 @@ impl<K: Key, M: Manager> Shell<Budget> for Keys<K, M> {
 }
 
 fn closed() -> NotTaken {
-    NotTaken {
-        refusal: Refusal {
-            reason: Reason::Closed,
-            waited: Duration::ZERO,
-            len: 0,
-            retry_after: Duration::ZERO,
-        },
-        start_error: None,
-        longest: None,
-    }
+    let refusal = Refusal {
+        reason: Reason::Closed,
+        waited: Duration::ZERO,
+        len: 0,
+        retry_after: Duration::ZERO,
+    };
+    NotTaken::new(refusal, None, None)
 }

@@ -63,6 +63,13 @@ impl NotTaken {
             longest,
         }))
     }
+
+    /// The same, for one who had waited for so long.
+    #[must_use]
+    pub(crate) fn after(mut self, waited: Duration) -> Self {
+        self.0.refusal.waited = waited;
+        self
+    }
 }
 
 impl Deref for NotTaken {

@@ -81,7 +81,10 @@ impl<'a, M: Manager> Take<'a, M> {
         context: &Context<'_>,
     ) -> Poll<Result<Held<'a, M>, NotTaken>> {
         match take_from_shelf(&self.driver) {
-            Shelved::Taken(held) => Poll::Ready(Ok(held)),
+            Shelved::Taken(found) => {
+                self.state = State::Over;
+                Poll::Ready(Ok(found.into_held(self.driver.again())))
+            }
             Shelved::Unfit(slot) => self.poll_slowly(Some(slot), context),
             Shelved::None => Poll::Pending,
         }

@@ -161,7 +161,7 @@ async fn a_replacement_calls_off_starts_and_reaches_members_being_checked() {
     sleep(10 * MS).await;
     let members = pool.stats().members;
     assert_eq!((members.checking, members.starting), (1, 1));
-    pool.replace(0 * MS);
+    pool.replace(Duration::ZERO);
     let one = one.await.unwrap().unwrap();
     let other = other.await.unwrap().unwrap();
     assert!(one.number > 0 && other.number > 0);

@@ -207,6 +207,7 @@ impl House {
                 format!("mark {} {}", self.ids[&slot], instant(until.finite()))
             }
             Effect::Revoke { id, .. } => format!("revoke {}", id.0),
+            Effect::Look => "look".into(),
             Effect::Closed => "closed".into(),
         }
     }

@@ -225,6 +225,7 @@ impl Model {
                 assert_eq!(member.doing, Doing::Held);
                 member.revoked = true;
             }
+            Effect::Look => panic!("nobody shares room out here"),
             Effect::Closed => {
                 assert!(self.is_closing() && self.members.is_empty());
                 assert_eq!(self.waits(), 0, "who waits was refused before");
