@@ -221,7 +221,7 @@ const PAUSES_LONG: u32 = 4096;
 /// Looks for the lock before sleeping on it.
 const LOOKS: u32 = 16;
 /// Who met at most so many nanoseconds ago meet again and again.
-const MEET_AGAIN: u64 = 300_000;
+const MEET_AGAIN: u64 = 2_000_000;
 
 impl<M: Machine, S> Drop for Driver<M, S> {
     fn drop(&mut self) {

@@ -1,5 +1,7 @@
 //! Pools that are changed while they work.
 
+use std::time::Duration;
+
 use rideau::{Held, Lead, PoolOptions, Reason, Retired, Reuse, Terms, queue, valve};
 use tokio::time::sleep;
 

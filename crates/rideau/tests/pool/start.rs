@@ -1,5 +1,7 @@
 //! Starts: slow, failing, hanging and panicking ones.
 
+use std::time::Duration;
+
 use std::error::Error;
 
 use rideau::{Backoff, Circuit, Held, Pool, PoolOptions, Reason, Retired, StartError, Terms};
