@@ -1,6 +1,38 @@
 //! Hands out scarce things fairly and fast, and takes them back when the
 //! holder dies.
 //!
+//! A [`Pool`] lends members to one holder at a time, and says why when there is
+//! none:
+//!
+//! ```
+//! use rideau::{Held, Manager, Pool, PoolOptions, Reason};
+//!
+//! /// Lends buffers.
+//! struct Buffers;
+//!
+//! impl Manager for Buffers {
+//!     type Member = Vec<u8>;
+//!     type Error = std::io::Error;
+//!
+//!     async fn start(&self) -> std::io::Result<Vec<u8>> {
+//!         Ok(Vec::with_capacity(4096))
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pool = Pool::new(Buffers, PoolOptions { max: 1, ..PoolOptions::default() })?;
+//! let mut buffer = pool.take().await?;
+//! Held::note(&buffer, "the first reader");
+//! buffer.push(7);
+//!
+//! let no = pool.try_take().unwrap_err();
+//! assert_eq!(no.refusal.reason, Reason::Busy);
+//! assert!(no.to_string().contains("the first reader has held member 1"));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! A [`Broker`] introduces those who ask to those who offer themselves; its
 //! queues keep waits short and say no early, with a reason:
 //!
@@ -75,6 +107,8 @@
 //! # }
 //! ```
 #![cfg_attr(doctest, doc = include_str!("../../../README.md"))]
+#![cfg_attr(doctest, doc = include_str!("../../../docs/pool.md"))]
+#![cfg_attr(doctest, doc = include_str!("../../../docs/queues.md"))]
 
 #[cfg(any(feature = "postgres", feature = "redis", feature = "tcp"))]
 pub mod adapters;

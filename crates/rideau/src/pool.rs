@@ -47,6 +47,48 @@ pub use take::Take;
 ///
 /// Clones are the same pool. It works on until the last clone, the last take
 /// and the last owned member are gone; then its members are dropped.
+///
+/// ```
+/// use rideau::{Held, Manager, Pool, PoolOptions, Retired, Terms};
+/// use std::time::Duration;
+///
+/// struct Numbers;
+///
+/// impl Manager for Numbers {
+///     type Member = u32;
+///     type Error = std::convert::Infallible;
+///
+///     async fn start(&self) -> Result<u32, Self::Error> {
+///         Ok(7)
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let options = PoolOptions { init: 2, max: 8, ..PoolOptions::default() };
+/// let pool = Pool::start(Numbers, options).await?;
+/// assert_eq!(pool.stats().members.idle, 2);
+///
+/// // Wait no longer than this, whatever the queue allows.
+/// let wait_max = Some(Duration::from_millis(50));
+/// let mut number = pool.take_on(Terms { wait_max, ..Terms::default() }).await?;
+/// *number += 1;
+/// drop(number);
+///
+/// // The one that was released last is taken first. It is of no more use.
+/// let number = pool.take().await?;
+/// assert_eq!(*number, 8);
+/// Held::fail(number);
+/// assert_eq!(pool.stats().retired_for(Retired::Failed), 1);
+///
+/// // What becomes of the member depends on how this ends.
+/// let double = pool.with(Terms::default(), async |number| Ok::<_, ()>(*number * 2)).await?;
+/// assert_eq!(double, Ok(14));
+///
+/// pool.close(Duration::from_secs(1)).await;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Pool<M: Manager> {
     driver: Arc<PoolDriver<M>>,
 }
