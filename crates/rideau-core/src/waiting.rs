@@ -218,14 +218,6 @@ impl<R: Reply> Waiting<R> {
         ticket
     }
 
-    /// Say no to one who came without a way to be answered later.
-    pub(crate) fn refuse(&mut self, terms: &Terms, reason: Reason, now: Instant) -> Refusal {
-        self.tally.came += 1;
-        let refusal = self.queue.refusal(reason, terms.sent, now);
-        self.count_no(refusal);
-        refusal
-    }
-
     /// Let everybody go for the same reason.
     pub(crate) fn refuse_all(&mut self, reason: Reason, now: Instant) {
         self.queue.close(&mut self.ledger, &mut self.shed);

@@ -108,7 +108,7 @@ impl<R: Reply> Lines<R> {
         reason: Reason,
         now: Instant,
     ) -> Refusal {
-        self.lines[priority as usize].refuse(terms, reason, now)
+        self.lines[priority as usize].refuse(terms, reason, now).1
     }
 
     /// Take the one whose turn it is.
