@@ -65,6 +65,8 @@ pub enum Rule {
     Repeated,
     /// It takes part in a list that must not be empty.
     Empty,
+    /// There is no tokio runtime around us.
+    NoRuntime,
 }
 
 impl OptionError {
@@ -110,6 +112,9 @@ impl fmt::Display for OptionError {
             Rule::NestedList => f.write_str("is a list within a list; write one list"),
             Rule::Repeated => f.write_str("names the same thing twice; keep one"),
             Rule::Empty => f.write_str("is empty; name at least one"),
+            Rule::NoRuntime => {
+                f.write_str("is not there; make the pool inside a tokio runtime, or give it one")
+            }
         }
     }
 }

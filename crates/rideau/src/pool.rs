@@ -101,7 +101,7 @@ impl<M: Manager> Pool<M> {
     ///
     /// If an option breaks a rule, or there is no runtime.
     pub fn new(manager: M, options: Options) -> Result<Self, OptionError> {
-        let missing = || OptionError::new("runtime", Rule::Missing);
+        let missing = || OptionError::new("runtime", Rule::NoRuntime);
         let tasks = Tasks::here().ok_or_else(missing)?;
         Self::open(manager, options, tasks)
     }
