@@ -126,7 +126,9 @@ impl fmt::Display for Refusal {
             self.waited, self.len
         )?;
         match reason {
+            // There is no better time, or nobody knows one.
             Reason::Closed => f.write_str(")"),
+            _ if self.retry_after.is_zero() => f.write_str(")"),
             _ => write!(f, "; ask again in {:.1?})", self.retry_after),
         }
     }
