@@ -65,6 +65,10 @@ pub enum Rule {
     Repeated,
     /// It takes part in a list that must not be empty.
     Empty,
+    /// There is no runtime around.
+    NoRuntime,
+    /// It starts members ahead of need where they are shared out by need.
+    AheadOfNeed,
 }
 
 impl OptionError {
@@ -110,6 +114,12 @@ impl fmt::Display for OptionError {
             Rule::NestedList => f.write_str("is a list within a list; write one list"),
             Rule::Repeated => f.write_str("names the same thing twice; keep one"),
             Rule::Empty => f.write_str("is empty; name at least one"),
+            Rule::NoRuntime => {
+                f.write_str("is missing; call this within tokio's runtime, or `new_on` with one")
+            }
+            Rule::AheadOfNeed => {
+                f.write_str("starts members ahead of need, which keyed pools do not; leave it out")
+            }
         }
     }
 }

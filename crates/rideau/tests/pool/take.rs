@@ -280,7 +280,11 @@ async fn options_that_make_no_sense_are_refused_and_change_nothing() {
 #[test]
 fn there_is_no_pool_without_a_runtime() {
     let rig = Rig::new(1);
-    assert!(Pool::new(rig.told(), options(0, 1)).is_err());
+    let error = Pool::new(rig.told(), options(0, 1)).unwrap_err();
+    assert!(
+        error.to_string().contains("new_on"),
+        "it says what to do: {error}"
+    );
 }
 
 #[test]
