@@ -169,7 +169,7 @@ impl<R: Reply> Pool<R> {
                 },
                 None => {
                     self.help_next(now, effects);
-                    Came::Refused(self.lines.turn_away(terms, priority, Reason::Busy, now))
+                    self.refuse(terms, priority, Reason::Busy, now)
                 }
             },
         };
@@ -190,7 +190,7 @@ impl<R: Reply> Pool<R> {
         effects: &mut Vec<Effect<R>>,
     ) {
         debug_assert_eq!(self.members.at(slot).doing, Doing::Out);
-        self.tallies.holds.record(held);
+        self.tallies.count_hold(held);
         if let Some(valve) = &mut self.valve {
             valve.learn(held, !matches!(used, Use::Over(_)), now);
         }
@@ -336,6 +336,11 @@ impl<R: Reply> Pool<R> {
         self.lines.reply_mut(ticket)
     }
 
+    fn refuse(&mut self, terms: &Terms, priority: Priority, reason: Reason, now: Instant) -> Came {
+        let refusal = self.lines.turn_away(terms, priority, reason, now);
+        Came::Refused(come_back(refusal, self.retry_after(now)))
+    }
+
     /// Why somebody is refused before anything is looked for.
     #[inline]
     fn refusal_at_once(&self, terms: &Terms) -> Option<Reason> {
@@ -425,7 +430,7 @@ impl<R: Reply> Pool<R> {
         self.serve(now, effects);
         self.grow(now, effects);
         if self.lines.has_ended() {
-            self.tell_ended(effects);
+            self.tell_ended(now, effects);
         }
         if let Mode::Closing { .. } = self.mode {
             self.end_closing(effects);
@@ -437,9 +442,13 @@ impl<R: Reply> Pool<R> {
     }
 
     #[cold]
-    fn tell_ended(&mut self, effects: &mut Vec<Effect<R>>) {
+    fn tell_ended(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
+        let retry_after = self.retry_after(now);
         let told = self.lines.ended().map(|end| match end {
-            End::Shed { reply, refusal, .. } => Effect::Shed { reply, refusal },
+            End::Shed { reply, refusal, .. } => {
+                let refusal = come_back(refusal, retry_after);
+                Effect::Shed { reply, refusal }
+            }
             End::Gone(reply) => Effect::Forget(reply),
         });
         effects.extend(told);
@@ -475,4 +484,12 @@ impl<R: Reply> Machine for Pool<R> {
         self.sweep();
         self.finish(now, effects);
     }
+}
+
+/// The same no; who came too early for the line to know its pace gets our guess.
+fn come_back(mut refusal: Refusal, retry_after: Duration) -> Refusal {
+    if refusal.reason != Reason::Closed {
+        refusal.retry_after = refusal.retry_after.max(retry_after);
+    }
+    refusal
 }

@@ -65,7 +65,7 @@ pub enum Rule {
     Repeated,
     /// It takes part in a list that must not be empty.
     Empty,
-    /// There is no runtime around.
+    /// There is no tokio runtime around us.
     NoRuntime,
     /// It starts members ahead of need where they are shared out by need.
     AheadOfNeed,
@@ -115,7 +115,7 @@ impl fmt::Display for OptionError {
             Rule::Repeated => f.write_str("names the same thing twice; keep one"),
             Rule::Empty => f.write_str("is empty; name at least one"),
             Rule::NoRuntime => {
-                f.write_str("is missing; call this within tokio's runtime, or `new_on` with one")
+                f.write_str("is not there; make the pool inside a tokio runtime, or give it one")
             }
             Rule::AheadOfNeed => {
                 f.write_str("starts members ahead of need, which keyed pools do not; leave it out")

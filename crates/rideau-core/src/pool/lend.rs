@@ -51,10 +51,17 @@ impl<R: Reply> Pool<R> {
             && !self.is_pressed()
     }
 
+    /// Members that were lent were taken without asking.
+    #[inline]
+    pub fn taken_unasked(&mut self) {
+        self.lines.find_nobody();
+    }
+
     /// A member that was lent has been idle since then.
     pub fn recall(&mut self, slot: u32, since: Instant) {
         debug_assert_eq!(self.members.at(slot).doing, Doing::Out);
         self.look = None;
+        self.lines.find_nobody();
         self.members.turn(slot, Doing::Idle { since });
         let member = self.members.at(slot);
         if member.leaves.is_some() || member.until <= self.seen {

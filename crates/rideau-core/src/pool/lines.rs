@@ -34,6 +34,8 @@ const LINES: usize = Priority::ALL.len();
 pub(super) struct Lines<R> {
     lines: [Waiting<R>; LINES],
     len: usize,
+    /// A member found nobody waiting, and the line's law does not know yet.
+    untold: [bool; LINES],
 }
 
 impl<R: Reply> Lines<R> {
@@ -47,7 +49,11 @@ impl<R: Reply> Lines<R> {
             ))
         };
         let lines = [line(0)?, line(1)?, line(2)?];
-        Ok(Self { lines, len: 0 })
+        Ok(Self {
+            lines,
+            len: 0,
+            untold: [false; LINES],
+        })
     }
 
     /// How many wait.
@@ -92,12 +98,25 @@ impl<R: Reply> Lines<R> {
     ) -> Result<Ticket, Refusal> {
         let line = &mut self.lines[priority as usize];
         let before = line.len();
+        if before == 0 && self.untold[priority as usize] {
+            // As if the member had come just now: a law that waits for quick
+            // serves learns that there were some.
+            self.untold[priority as usize] = false;
+            let nobody = line.serve(now);
+            debug_assert!(nobody.is_none(), "nobody waits in an empty line");
+        }
         let ticket = line.join(terms, reply, now);
         self.len = self.len + line.len() - before;
         match line.take_ended(ticket) {
             Some(End::Shed { refusal, .. }) => Err(refusal),
             Some(End::Gone(_)) | None => Ok(ticket),
         }
+    }
+
+    /// A member found nobody waiting.
+    #[inline]
+    pub(super) fn find_nobody(&mut self) {
+        self.untold = [true; LINES];
     }
 
     /// Say no to one who came just now.

@@ -56,6 +56,7 @@ impl<R: Reply> Pool<R> {
         now: Instant,
     ) -> Grant {
         let lead = terms.sent.lead_over(self.members.idle_since(slot));
+        self.lines.find_nobody();
         self.members.turn(slot, Doing::Out);
         self.feed_valve(lead.reversed(), now);
         let idle = self.members.counts().idle;
@@ -140,7 +141,10 @@ impl<R: Reply> Pool<R> {
     pub(super) fn give(&mut self, slot: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
         if let Some(why) = self.why_retire(slot, now) {
             self.retire(slot, why, now, effects);
-        } else if self.mode != Mode::Running || !self.grant_next(slot, now, effects) {
+        } else if self.mode != Mode::Running {
+            self.members.turn(slot, Doing::Idle { since: now });
+        } else if !self.grant_next(slot, now, effects) {
+            self.lines.find_nobody();
             self.members.turn(slot, Doing::Idle { since: now });
         }
     }

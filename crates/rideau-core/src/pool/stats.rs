@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::histogram::Histogram;
 use crate::ledger::Reply;
-use crate::time::Instant;
+use crate::time::{Instant, nanos};
 use crate::valve;
 use crate::waiting::{Account, Tally};
 
@@ -54,7 +54,9 @@ pub struct Stats {
 /// What a pool counts.
 #[derive(Debug, Default)]
 pub(super) struct Tallies {
-    pub(super) holds: Histogram,
+    holds: Histogram,
+    /// About how long the last ones were held, in nanoseconds.
+    hold: u64,
     starts: Histogram,
     pub(super) starts_failed: u64,
     pub(super) detached: u64,
@@ -62,6 +64,16 @@ pub(super) struct Tallies {
 }
 
 impl Tallies {
+    #[inline]
+    pub(super) fn count_hold(&mut self, held: Duration) {
+        self.holds.record(held);
+        let held = nanos(held);
+        self.hold = match self.hold {
+            0 => held,
+            hold => hold - hold / 8 + held / 8,
+        };
+    }
+
     pub(super) fn count_start(&mut self, took: Duration) {
         self.starts.record(took);
     }
@@ -132,6 +144,18 @@ impl<R: Reply> Pool<R> {
         }
     }
 
+    /// When asking again has a chance: when starting is tried again, or when so
+    /// many members have come back as there are takers before.
+    pub(super) fn retry_after(&self, now: Instant) -> Duration {
+        let (Circuit::Failing { retry_after, .. } | Circuit::Open { retry_after, .. }) =
+            self.circuit(now)
+        else {
+            let turns = (self.lines.len() as u64 + 1).div_ceil(self.options.max as u64);
+            return Duration::from_nanos(self.tallies.hold.saturating_mul(turns));
+        };
+        retry_after
+    }
+
     /// What the pool is doing, why the last takes got nothing and what would
     /// help, in plain words.
     pub fn explain(&self, prompt: u64, now: Instant) -> String {
@@ -164,14 +188,26 @@ impl<R: Reply> Pool<R> {
         {
             let _ = writeln!(
                 text,
-                "Starting members has failed {failures} times in a row; the next start is tried \
-                 in {retry_after:.1?}."
+                "Starting members has failed {} in a row; the next start is tried in \
+                 {retry_after:.1?}.",
+                if failures == 1 {
+                    "once".into()
+                } else {
+                    format!("{failures} times")
+                }
             );
         }
         let account = Account {
             served: "served",
-            scarce: "All members were held: raise `max`, hold them for a shorter time, or send \
-                     fewer takers.",
+            scarce: match self.circuit(now) {
+                Circuit::Closed => {
+                    "Raise `max` if all members are held, hold them for a shorter time, start some \
+                     ahead of need (`init`, `idle_min`), or send fewer takers."
+                }
+                Circuit::Failing { .. } | Circuit::Open { .. } => {
+                    "Find out why starting fails: every refusal carries the last error."
+                }
+            },
             machine: "pool",
         };
         let tally = self.lines.tally().and_prompt(prompt);

@@ -1051,3 +1051,59 @@ fn a_valve_lets_the_pool_grow_between_its_bounds() {
         ",
     );
 }
+
+// ----- What the waiting line's law is told -----
+
+// A line in which nobody waits sees no serve; the pool tells its law that there
+// were some.
+#[test]
+fn an_overload_is_over_when_members_find_nobody_waiting() {
+    check(
+        "max=1 queue.kind=bounded-codel queue.target=100ms queue.interval=1s",
+        "
+        0 new
+        0 take a       -> start 1
+        0 started 1    -> a gets 1
+        1 take b
+        101 wait                  | len 1
+        1101 wait      -> b shed codel 1100
+        2000 release a
+        2001 try c     -> c gets 1
+        2002 release c
+        9000 try d     -> d gets 1
+        9001 take e
+        9101 wait                 | len 1
+        9500 wait                 | len 1
+        10101 wait     -> e shed codel 1100
+        ",
+    );
+}
+
+#[test]
+fn an_overload_is_not_over_while_nobody_is_served() {
+    check(
+        "max=1 queue.kind=bounded-codel queue.target=100ms queue.interval=1s",
+        "
+        0 new
+        0 take a       -> start 1
+        0 started 1    -> a gets 1
+        1 take b
+        101 wait                  | len 1
+        1101 wait      -> b shed codel 1100
+        1102 take c
+        1303 wait      -> c shed bound 201
+        ",
+    );
+}
+
+#[test]
+fn a_valve_that_goes_by_leads_lets_the_first_member_start() {
+    check(
+        "max=2 valve.kind=relative valve.min=0 valve.max=2",
+        "
+        0 new
+        0 take a       -> start 1
+        1 started 1    -> a gets 1, start 2
+        ",
+    );
+}

@@ -49,6 +49,8 @@ pub(crate) struct Desk {
     /// had them asked again, and is counted for that.
     pub(super) unfit: u64,
     pub(super) broken: u64,
+    /// Takes from the shelf that the machine knows of.
+    takes: u64,
     /// Slots on their way to or from the shelf.
     moved: Vec<u32>,
 }
@@ -98,6 +100,7 @@ impl Desk {
             seats: Seats::default(),
             unfit: 0,
             broken: 0,
+            takes: 0,
             moved: Vec::new(),
         }
     }
@@ -226,7 +229,7 @@ impl<M: Manager> Stock<M> {
         self.slots_len.store(len, Ordering::Release);
         let duty = duty::Duty::new(self.me(), slot, id, true);
         let manager = Arc::clone(&self.manager);
-        after.call(move || duty::start(duty, manager));
+        self.tasks.post(after, move || duty::start(duty, manager));
     }
 
     fn check(&self, slot: u32, id: MemberId, after: &mut After) {
@@ -235,7 +238,8 @@ impl<M: Manager> Stock<M> {
         };
         let duty = duty::Duty::new(self.me(), slot, id, false);
         let manager = Arc::clone(&self.manager);
-        after.call(move || duty::check(duty, manager, member));
+        self.tasks
+            .post(after, move || duty::check(duty, manager, member));
     }
 
     fn stop(&self, slot: u32, id: MemberId, why: core::Retired, after: &mut After) {
@@ -245,7 +249,8 @@ impl<M: Manager> Stock<M> {
         self.slot(slot).mark(Instant::START);
         let duty = duty::Duty::new(self.me(), slot, id, false);
         let manager = Arc::clone(&self.manager);
-        after.call(move || duty::stop(duty, manager, member, why));
+        self.tasks
+            .post(after, move || duty::stop(duty, manager, member, why));
     }
 
     fn abandon(&self, slot: u32, id: MemberId, after: &mut After) {
@@ -311,6 +316,11 @@ impl<M: Manager> Shell<Desk> for Stock<M> {
             return;
         }
         self.shelf.close(&self.slots, &mut desk.moved);
+        let takes = self.shelf.takes();
+        if takes != desk.takes {
+            desk.takes = takes;
+            desk.pool.taken_unasked();
+        }
         for slot in desk.moved.drain(..) {
             desk.pool.recall(slot, self.slots.get(slot).since());
         }

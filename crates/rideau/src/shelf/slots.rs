@@ -43,11 +43,11 @@ impl<T> Slots<T> {
     pub(crate) fn get(&self, index: u32) -> &T {
         match self.first.get(index as usize) {
             Some(slot) => slot,
-            None => self.beyond_first(index - self.first.len() as u32),
+            None => self.far(index - self.first.len() as u32),
         }
     }
 
-    fn beyond_first(&self, index: u32) -> &T {
+    fn far(&self, index: u32) -> &T {
         let (chunk, offset) = locate(index);
         let slots = self.chunks[chunk].get();
         &slots.expect("an index is given out after its slot was made")[offset]

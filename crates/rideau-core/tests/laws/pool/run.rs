@@ -363,12 +363,15 @@ impl Run {
         self.drain();
         self.tell(|| format!("release {slot} {used:?}"));
         let uses_max = self.model.options.uses_max;
+        // Who waits gets nothing unchecked, if so asked.
+        let checks_always = self.model.options.check_after == Some(Duration::ZERO);
+        let is_to_check = checks_always && self.model.waits() > 0;
         let member = self.model.at(slot);
         assert_eq!(member.doing, Doing::Held);
         let is_used_up = uses_max.is_some_and(|most| member.uses >= most);
         member.doing = match used {
-            Use::Fine if !is_used_up => Doing::Here,
-            Use::Doubtful if !is_used_up => Doing::Doubtful,
+            Use::Fine if !is_used_up && !is_to_check => Doing::Here,
+            Use::Fine | Use::Doubtful if !is_used_up => Doing::Doubtful,
             _ => Doing::Over,
         };
         let uses = member.uses;
