@@ -67,6 +67,8 @@ pub enum Rule {
     Empty,
     /// There is no tokio runtime around us.
     NoRuntime,
+    /// It starts members ahead of need where they are shared out by need.
+    AheadOfNeed,
 }
 
 impl OptionError {
@@ -114,6 +116,9 @@ impl fmt::Display for OptionError {
             Rule::Empty => f.write_str("is empty; name at least one"),
             Rule::NoRuntime => {
                 f.write_str("is not there; make the pool inside a tokio runtime, or give it one")
+            }
+            Rule::AheadOfNeed => {
+                f.write_str("starts members ahead of need, which keyed pools do not; leave it out")
             }
         }
     }

@@ -23,8 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // let pool = Pool::builder(manager).max_size(16).build()?;
     let options = PoolOptions {
         max: 16,
-        // deadpool recycles at every take. So does this, but for a client that goes
-        // straight from its holder to one who waits.
+        // deadpool recycles at every take. So does this.
         check_after: Some(Duration::ZERO),
         ..PoolOptions::default()
     };

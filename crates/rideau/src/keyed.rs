@@ -84,8 +84,7 @@ impl KeyedOptions {
         ];
         for (option, is_set) in ahead {
             if is_set {
-                let near = None;
-                return Err(within(OptionError::new(option, Rule::Unknown { near })));
+                return Err(within(OptionError::new(option, Rule::AheadOfNeed)));
             }
         }
         self.shares().validate()
@@ -110,7 +109,7 @@ impl<K: Key, M: Manager> KeyedPool<K, M> {
         manager: impl Fn(&K) -> M + Send + Sync + 'static,
         options: KeyedOptions,
     ) -> Result<Self, OptionError> {
-        let missing = |_| OptionError::new("runtime", Rule::Missing);
+        let missing = |_| OptionError::new("runtime", Rule::NoRuntime);
         let runtime = Handle::try_current().map_err(missing)?;
         Self::new_on(runtime, manager, options)
     }

@@ -116,7 +116,8 @@ impl<M: Manager> Pool<M> {
         Self::open(manager, options, Tasks::on(runtime))
     }
 
-    /// Open a pool and wait until its first members are there.
+    /// Open a pool and wait until its first members are there: `init` of them, or
+    /// as many as a valve lets start.
     ///
     /// # Errors
     ///
@@ -136,11 +137,14 @@ impl<M: Manager> Pool<M> {
     async fn has_started(&self, members: usize) -> Result<(), Fault> {
         loop {
             let news = self.driver.shell().news.notified();
-            let (counts, circuit) = self.driver.look(|desk, now| {
+            let (counts, circuit, is_regulated) = self.driver.look(|desk, now| {
                 let pool = &desk.pool;
-                (pool.counts(), pool.circuit(now))
+                let is_regulated = pool.options().valve.is_some();
+                (pool.counts(), pool.circuit(now), is_regulated)
             });
-            if counts.live() - counts.starting >= members {
+            // A valve may keep the pool smaller than that, and then nothing comes.
+            let is_all = is_regulated && counts.starting == 0 && circuit == Circuit::Closed;
+            if is_all || counts.live() - counts.starting >= members {
                 return Ok(());
             }
             if circuit != Circuit::Closed
@@ -383,8 +387,9 @@ impl<M: Manager> Pool<M> {
     pub fn explain(&self) -> String {
         let stock = self.driver.shell();
         let mut text = self.driver.step(|step| {
-            let prompt = stock.shelf.takes();
-            step.machine.pool.explain(prompt, step.now)
+            let desk = &step.machine;
+            let prompt = stock.shelf.takes().saturating_sub(desk.unfit);
+            desk.pool.explain(prompt, step.now)
         });
         if let Some(fault) = take::fault(&self.driver) {
             text.push_str(&format!("The last start failed: {fault}.\n"));

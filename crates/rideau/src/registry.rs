@@ -78,8 +78,10 @@ impl<M: Manager> Registry<M> {
         name: &str,
         pool: impl FnOnce() -> Result<Pool<M>, OptionError>,
     ) -> Result<Pool<M>, AddError> {
+        // Dropped after the lock is released: a manager may do anything then.
+        let _closed;
         let mut inner = self.inner.lock();
-        inner.forget_closed();
+        _closed = inner.take_closed();
         match inner.pools.entry(name.into()) {
             Entry::Occupied(entry) => Err(AddError::Taken(entry.key().clone())),
             Entry::Vacant(entry) => {
@@ -114,8 +116,9 @@ impl<M: Manager> Registry<M> {
         name: &str,
         within: Duration,
     ) -> Result<impl Future<Output = ()> + Send + use<M>, NoSuchPool> {
+        let _closed;
         let mut inner = self.inner.lock();
-        inner.forget_closed();
+        _closed = inner.take_closed();
         let removed = inner.pools.remove(name);
         let pool = removed.ok_or_else(|| NoSuchPool(name.into()))?;
         inner.closing.push(pool.clone());
@@ -193,8 +196,10 @@ impl<M: Manager> Registry<M> {
 }
 
 impl<M: Manager> Inner<M> {
-    fn forget_closed(&mut self) {
-        self.closing.retain(|pool| !pool.is_closed());
+    fn take_closed(&mut self) -> Vec<Pool<M>> {
+        self.closing
+            .extract_if(.., |pool| pool.is_closed())
+            .collect()
     }
 }
 
@@ -222,7 +227,10 @@ impl<M: Manager> fmt::Debug for Registry<M> {
 impl fmt::Display for AddError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Taken(name) => write!(f, "there is a pool named `{name}` already"),
+            Self::Taken(name) => write!(
+                f,
+                "there is a pool named `{name}` already; remove it first, or choose another name"
+            ),
             Self::Option(error) => write!(f, "{error}"),
         }
     }

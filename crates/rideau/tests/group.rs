@@ -169,6 +169,7 @@ async fn a_dropped_wait_gives_every_place_up() {
     let _all = [group.try_take().unwrap(), group.try_take().unwrap()];
 }
 
+// F14: the closed pool is still in the group, so every take finds it and is refused there.
 #[tokio::test(start_paused = true)]
 async fn s23_a_closed_pool_is_passed_over_and_takes_go_elsewhere() {
     for method in METHODS {

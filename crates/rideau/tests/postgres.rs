@@ -342,3 +342,37 @@ async fn a_pool_that_cleans_does_not_keep_an_open_transaction_idle() {
     assert_eq!(after.get::<_, i32>(0), before.get::<_, i32>(0));
     assert!(!after.get::<_, bool>(1));
 }
+
+#[tokio::test]
+async fn a_pool_that_cleans_hands_on_no_open_transaction_to_who_waits() {
+    let server = Server::shared().await;
+    let manager = Postgres {
+        recycle: Recycle::Clean,
+        ..Postgres::new(server.config("handed-on"))
+    };
+    let options = PoolOptions {
+        max: 1,
+        check_after: Some(Duration::ZERO),
+        ..PoolOptions::default()
+    };
+    let pool = Pool::new(manager, options).unwrap();
+    let session = "select pg_backend_pid(), pg_current_xact_id_if_assigned() is not null";
+    let dirty = soon(pool.take()).await.unwrap();
+    let left = "begin; create table handed_on ()";
+    dirty.batch_execute(left).await.unwrap();
+    let before = dirty.query_one(session, &[]).await.unwrap();
+    assert!(before.get::<_, bool>(1));
+
+    let waiting = tokio::spawn({
+        let pool = pool.clone();
+        async move {
+            let client = pool.take().await.unwrap();
+            client.query_one(session, &[]).await.unwrap()
+        }
+    });
+    until("it waits", async || pool.stats().len() == 1).await;
+    drop(dirty);
+    let after = soon(waiting).await.unwrap();
+    assert_eq!(after.get::<_, i32>(0), before.get::<_, i32>(0));
+    assert!(!after.get::<_, bool>(1));
+}

@@ -40,7 +40,10 @@ async fn a_name_stands_for_one_pool_and_an_unknown_one_is_an_error_value() {
     let again = registry.add("a", maker(), of(1, 1)).unwrap_err();
     assert_eq!(again, AddError::Taken("a".into()));
     let again = registry.add_pool("a", &pool).unwrap_err();
-    assert_eq!(again.to_string(), "there is a pool named `a` already");
+    assert_eq!(
+        again.to_string(),
+        "there is a pool named `a` already; remove it first, or choose another name"
+    );
     settle().await;
     assert_eq!(census.made(), 1, "a name that is taken starts nothing");
     let invalid = registry.add("b", maker(), of(0, 0)).unwrap_err();

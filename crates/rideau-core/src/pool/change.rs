@@ -174,15 +174,19 @@ impl<R: Reply> Pool<R> {
     /// Let go of what is too much and in nobody's hands.
     fn shrink(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         while self.is_too_large() {
-            let find = |is: fn(Doing) -> bool| {
-                let mut slots = self.members.slots();
+            // They are looked for only if there are any: a large pool may shrink by much.
+            let counts = self.members.counts();
+            let find = |count: usize, is: fn(Doing) -> bool| {
+                let mut slots = (count > 0).then(|| self.members.slots())?;
                 slots.find(|slot| is(self.members.at(*slot).doing))
             };
-            if let Some(slot) = find(|doing| matches!(doing, Doing::Starting { .. })) {
+            let is_starting = |doing| matches!(doing, Doing::Starting { .. });
+            let is_checking = |doing| matches!(doing, Doing::Checking { .. });
+            if let Some(slot) = find(counts.starting, is_starting) {
                 self.abandon(slot, now, effects);
             } else if let Some(slot) = self.members.oldest() {
                 self.retire(slot, Retired::Surplus, now, effects);
-            } else if let Some(slot) = find(|doing| matches!(doing, Doing::Checking { .. })) {
+            } else if let Some(slot) = find(counts.checking, is_checking) {
                 self.cut_short(slot, Retired::Surplus, now, effects);
             } else {
                 return;

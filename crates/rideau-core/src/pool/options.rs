@@ -51,7 +51,9 @@ pub struct Options {
     /// Where takers wait.
     pub queue: queue::Options,
     /// What decides, between its bounds, whether there may be one more
-    /// member: size by regulation instead of by need.
+    /// member: size by regulation instead of by need. It may keep the pool
+    /// below `init`. One that goes by leads needs a `min` of at least one: it
+    /// learns from members.
     pub valve: Option<valve::Options>,
     /// Where chance comes from.
     pub seed: u64,
@@ -210,9 +212,25 @@ impl Options {
         let within = |part| move |error: OptionError| error.within(part);
         self.queue.validate().map_err(within("queue"))?;
         match &self.valve {
-            Some(valve) => valve.check().map_err(within("valve")),
+            Some(valve) => valve
+                .check()
+                .and_then(|()| opens_for_first(valve))
+                .map_err(within("valve")),
             None => Ok(()),
         }
+    }
+}
+
+/// A law that goes by leads learns them from members that are taken: below one
+/// member it would wait for itself.
+fn opens_for_first(valve: &valve::Options) -> Result<(), OptionError> {
+    match valve {
+        valve::Options::Relative(valve::Relative { min, .. })
+        | valve::Options::CoDel(valve::CoDel { min, .. }) => not_zero("min", *min == 0),
+        valve::Options::LeastOf(parts) => (1..).zip(parts).try_for_each(|(place, part)| {
+            opens_for_first(part).map_err(|error| error.within(&format!("{place}")))
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -278,7 +296,8 @@ mod tests {
             "init=2 max=20 idle_min=1 grow_at=3 idle_age_max=none life_max=1h life_jitter=5m \
              uses_max=1000 reuse=fifo starts_max=8 start_timeout=900ms backoff_first=10ms \
              backoff_max=1s failures=5 fail_fast=yes stop_timeout=2s check_after=0 \
-             on_cancel=check on_error=replace queue.target=5ms valve.kind=relative seed=7",
+             on_cancel=check on_error=replace queue.target=5ms valve.kind=relative \
+             valve.min=1 seed=7",
         );
         let options = options.unwrap();
         assert_eq!((options.init, options.max, options.idle_min), (2, 20, 1));
@@ -307,6 +326,14 @@ mod tests {
             ("start_timeout".into(), Rule::Zero)
         );
         assert_eq!(fault("queue.interval=0").0, "queue.interval");
+        assert_eq!(
+            fault("valve.kind=relative"),
+            ("valve.min".into(), Rule::Zero)
+        );
+        assert_eq!(
+            fault("valve.kind=least_of valve.1.kind=open valve.2.kind=codel").0,
+            "valve.2.min"
+        );
         assert!(matches!(fault("max=0").1, Rule::Outside { least: 1, .. }));
         let near = Some("idle_min");
         assert_eq!(

@@ -57,9 +57,9 @@ pub struct Postgres<T = NoTls> {
 /// BEGIN without its end, a SET, a LISTEN, a temporary table, an advisory lock.
 /// The driver does not tell of it, so only a check can undo it, and a check only
 /// happens to members that were idle for over the pool's `check_after`. With
-/// [`Clean`](Self::Clean) and a `check_after` of zero, those are all that were
-/// idle. A member that goes straight from its holder to one who waits is not
-/// checked.
+/// [`Clean`](Self::Clean) and a `check_after` of zero, those are all, also one
+/// that goes from its holder to somebody who waits for it. Only
+/// [`try_take`](crate::Pool::try_take) never checks.
 ///
 /// Whether an error of a query is the connection's is the holder's to say, by
 /// [`Held::fail`](crate::Held::fail): a server that shuts down first answers

@@ -1,10 +1,13 @@
 //! The end of a pool: closed, dropped, or left by its runtime.
 
-use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use rideau::{Held, Pool, PoolOptions, Reason, Retired, Terms};
+use rideau::{Held, Pool, PoolOptions, Reason, Retired, Take, Terms};
 use tokio::runtime::{self, Handle};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -241,29 +244,73 @@ fn a_runtime_that_ends_under_everything_frees_every_slot() {
     assert!(pool.try_take().is_ok());
 }
 
+/// A waker that brings a take of the same pool to its end, when it is woken or
+/// when it is dropped.
+#[derive(Default)]
+struct Drops {
+    take: Mutex<Option<Take<'static, Told>>>,
+    woken: AtomicUsize,
+}
+
+impl Wake for Drops {
+    fn wake(self: Arc<Self>) {
+        self.woken.fetch_add(1, SeqCst);
+        drop(self.take.lock().unwrap().take());
+    }
+}
+
+/// Do it on a thread of its own: a lock that is taken twice never comes back.
+fn comes_back(what: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        what();
+        done.send(()).unwrap();
+    });
+    let waited = is_done.recv_timeout(Duration::from_secs(30));
+    if waited != Err(RecvTimeoutError::Timeout) {
+        thread.join().unwrap();
+    }
+    waited.expect("it waits for a lock that it has");
+}
+
 #[test]
 fn a_waker_that_drops_a_take_of_the_same_pool_locks_nothing_up() {
     let runtime = own_runtime();
     let rig = Rig::new(1);
     let on = runtime.handle().clone();
     let pool = Pool::new_on(on, rig.told(), options(1, 1)).unwrap();
-    let held = pool.take_blocking(Terms::default()).unwrap();
-    struct Drops(std::sync::Mutex<Option<Box<dyn std::any::Any + Send>>>);
-    impl std::task::Wake for Drops {
-        fn wake(self: Arc<Self>) {
-            drop(self.0.lock().unwrap().take());
-        }
-    }
-    let mut second = pool.take_owned(Terms::default());
-    assert!(poll(&mut second).is_pending());
-    let brought: Box<dyn std::any::Any + Send> = Box::new(AssertUnwindSafe(second));
-    let waker = Arc::new(Drops(std::sync::Mutex::new(Some(brought)))).into();
-    let mut first = Box::pin(pool.take());
-    let mut context = std::task::Context::from_waker(&waker);
-    // The second was before it, so it is woken when that is dropped at last.
-    assert!(first.as_mut().poll(&mut context).is_pending());
-    drop(waker);
-    drop(first);
-    drop(held);
-    assert!(pool.try_take().is_ok());
+    comes_back(move || {
+        let held = pool.take_owned(Terms::default());
+        let held = runtime.block_on(held).unwrap();
+        let drops = Arc::new(Drops::default());
+        let waker = Waker::from(Arc::clone(&drops));
+        let mut first = pool.take_owned(Terms::default());
+        let polled = Pin::new(&mut first).poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        let mut second = pool.take_owned(Terms::default());
+        assert!(poll(&mut second).is_pending());
+        *drops.take.lock().unwrap() = Some(second);
+        assert_eq!(pool.stats().len(), 2);
+
+        drop(held);
+        assert_eq!(drops.woken.load(SeqCst), 1);
+        assert_eq!(pool.stats().len(), 0, "the second was dropped");
+        let Poll::Ready(Ok(_held)) = poll(&mut first) else {
+            panic!("the first is served");
+        };
+
+        // The last of a waker may go with the place in line that it waited for.
+        let drops = Arc::new(Drops::default());
+        let mut second = pool.take_owned(Terms::default());
+        assert!(poll(&mut second).is_pending());
+        *drops.take.lock().unwrap() = Some(second);
+        let waker = Waker::from(drops);
+        let mut third = pool.take_owned(Terms::default());
+        let polled = Pin::new(&mut third).poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        drop(waker);
+        assert_eq!(pool.stats().len(), 2);
+        drop(third);
+        assert_eq!(pool.stats().len(), 0);
+    });
 }

@@ -2,8 +2,10 @@
 
 use std::error::Error;
 
-use rideau::{Backoff, Circuit, Held, Pool, PoolOptions, Reason, Retired, StartError, Terms};
-use tokio::time::{Instant, sleep};
+use rideau::{
+    Backoff, Circuit, Held, Pool, PoolOptions, Reason, Retired, StartError, Terms, valve,
+};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::rig::{Act, MS, Rig, S, options, settle};
 use crate::take::poll;
@@ -212,6 +214,19 @@ async fn a_pool_that_cannot_start_says_so() {
     assert_eq!(error.to_string(), "the server is away");
     settle().await;
     assert_eq!(rig.live(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_a_valve_keeps_small_starts_with_as_many() {
+    let rig = Rig::new(2);
+    rig.on_start(Act::After(5 * MS));
+    let valve = valve::Options::Open(valve::Open { max: 2 });
+    let regulated = PoolOptions {
+        valve: Some(valve),
+        ..options(4, 8)
+    };
+    let pool = timeout(S, Pool::start(rig.told(), regulated)).await;
+    assert_eq!(pool.unwrap().unwrap().stats().members.idle, 2);
 }
 
 // P12: nobody waits for it any more, but it was begun.

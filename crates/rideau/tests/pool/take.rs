@@ -277,10 +277,42 @@ async fn options_that_make_no_sense_are_refused_and_change_nothing() {
     assert_eq!(pool.take().await.unwrap().number, 0);
 }
 
+// F16: what one of many costs does not grow with their number. Were each place
+// looked for in the line, this would take minutes.
+#[tokio::test]
+async fn a_hundred_thousand_wait_and_leave_in_any_order() {
+    let rig = Rig::new(1);
+    let mut set = options(1, 1);
+    set.queue.max = None;
+    let pool = rig.start(set).await;
+    let held = pool.take().await.unwrap();
+    let many = 100_000;
+    let mut takes: Vec<_> = (0..many)
+        .map(|_| pool.take_owned(Terms::default()))
+        .collect();
+    for take in &mut takes {
+        assert!(poll(take).is_pending());
+    }
+    assert_eq!(pool.stats().len(), many);
+    // From the middle on, and only one stays, somewhere.
+    let mut last = takes.remove(many / 3);
+    takes.rotate_left(many / 2);
+    let began = std::time::Instant::now();
+    drop(takes);
+    drop(held);
+    assert!(poll(&mut last).is_ready());
+    assert!(began.elapsed() < 20 * S, "{:?}", began.elapsed());
+    assert_eq!(pool.stats().takes.cancelled, many as u64 - 1);
+}
+
 #[test]
 fn there_is_no_pool_without_a_runtime() {
     let rig = Rig::new(1);
-    assert!(Pool::new(rig.told(), options(0, 1)).is_err());
+    let error = Pool::new(rig.told(), options(0, 1)).unwrap_err();
+    assert!(
+        error.to_string().contains("inside a tokio runtime"),
+        "it says what to do: {error}"
+    );
 }
 
 #[test]

@@ -128,10 +128,15 @@ impl Dice {
         let words = match self.below(6) {
             0 => format!("kind=open max={more}"),
             1 => format!(
-                "kind=relative target={nanos}ns min={min} max={}",
-                min + more
+                "kind=relative target={nanos}ns min={} max={}",
+                min + 1,
+                min + 1 + more
             ),
-            2 => format!("kind=codel target={nanos}ns min={min} max={}", min + more),
+            2 => format!(
+                "kind=codel target={nanos}ns min={} max={}",
+                min + 1,
+                min + 1 + more
+            ),
             3 => format!("kind=rate limit={} interval={nanos}ns min={min}", 1 + more),
             4 => "kind=breaker".into(),
             _ => format!("kind=gradient min=1 initial={} max=9", 1 + more),
