@@ -81,10 +81,6 @@ impl<R: Reply> Pool<R> {
             if counts.size() >= self.max() {
                 return;
             }
-            if counts.live() == 0 && !self.lines.is_empty() {
-                // A valve that goes by leads hears of none without a member.
-                self.feed_valve(Lead::ZERO, now);
-            }
             if let Some(valve) = &mut self.valve {
                 if !valve.is_open(now) {
                     self.ahead = 0;

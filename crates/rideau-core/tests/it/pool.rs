@@ -1095,15 +1095,3 @@ fn an_overload_is_not_over_while_nobody_is_served() {
         ",
     );
 }
-
-#[test]
-fn a_valve_that_goes_by_leads_lets_the_first_member_start() {
-    check(
-        "max=2 valve.kind=relative valve.min=0 valve.max=2",
-        "
-        0 new
-        0 take a       -> start 1
-        1 started 1    -> a gets 1, start 2
-        ",
-    );
-}
