@@ -160,12 +160,16 @@ impl<R: Reply> Pool<R> {
         let Some((sent, reply, waited)) = self.lines.serve(now) else {
             return false;
         };
-        let since = match self.members.at(slot).doing {
+        // One that is handed on stays out, and its slot need not be touched.
+        let doing = self.members.at(slot).doing;
+        let since = match doing {
             Doing::Idle { since } => since,
             _ => now,
         };
         let lead = sent.lead_over(since);
-        self.members.turn(slot, Doing::Out);
+        if doing != Doing::Out {
+            self.members.turn(slot, Doing::Out);
+        }
         self.feed_valve(lead.reversed(), now);
         let grant = Grant { slot, lead, waited };
         effects.push(Effect::Grant { reply, grant });
