@@ -149,7 +149,7 @@ pub use rideau_core::balancer::Method as BalancerMethod;
 pub use rideau_core::broker::{Options as BrokerOptions, Stats as BrokerStats, Tally};
 pub use rideau_core::group::Method as GroupMethod;
 pub use rideau_core::pool::{
-    Backoff, Circuit, Fate, MemberId, Options as PoolOptions, Priority, Retired, Reuse,
+    Backoff, Circuit, Counts, Fate, MemberId, Options as PoolOptions, Priority, Retired, Reuse,
     Stats as PoolStats,
 };
 pub use rideau_core::regulator::{Leases, Options as RegulatorOptions, Stats as RegulatorStats};

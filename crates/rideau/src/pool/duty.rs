@@ -21,6 +21,8 @@ pub(super) struct Duty<M: Manager> {
     id: MemberId,
     /// It is a start that did not come to any end yet.
     starts: bool,
+    /// Why it failed.
+    fault: Option<Fault>,
     done: bool,
 }
 
@@ -31,6 +33,7 @@ impl<M: Manager> Duty<M> {
             slot,
             id,
             starts,
+            fault: None,
             done: false,
         }
     }
@@ -83,13 +86,13 @@ impl<M: Manager> Duty<M> {
             side.delivered = id;
             side.note = None;
         }
-        stock.set_fault(None);
         let refused = driver.step(|step| {
             place.member.put(entry);
             let birth = step.machine.pool.started(slot, id, step.now, step.effects);
             stock.note_circuit(step.machine.pool.circuit(step.now));
             match birth {
                 Some(birth) => {
+                    stock.set_fault(None);
                     place.bear(&birth);
                     None
                 }
@@ -109,10 +112,8 @@ impl<M: Manager> Duty<M> {
     /// A start came to no good end.
     fn fail(&mut self, fault: Fault) {
         self.starts = false;
-        if let Some(driver) = self.driver.upgrade() {
-            tracing::warn!(error = %fault, "a member could not be started");
-            driver.shell().set_fault(Some(fault));
-        }
+        tracing::warn!(error = %fault, "a member could not be started");
+        self.fault = Some(fault);
     }
 
     /// Give a checked member back. It is ended if it is not wanted any more.
@@ -148,7 +149,13 @@ impl<M: Manager> Drop for Duty<M> {
         if let Some(driver) = self.driver.upgrade() {
             let (slot, id) = (self.slot, self.id);
             driver.shell().slot(slot).forget(id);
+            let fault = self.fault.take();
             driver.step(|step| {
+                // With the failure itself, or a start that goes well just then
+                // would leave the one without the other.
+                if fault.is_some() {
+                    driver.shell().set_fault(fault);
+                }
                 let pool = &mut step.machine.pool;
                 pool.gone(slot, id, step.now, step.effects);
                 driver.shell().note_circuit(pool.circuit(step.now));
@@ -156,6 +163,13 @@ impl<M: Manager> Drop for Duty<M> {
             driver.shell().news.notify_waiters();
         }
     }
+}
+
+/// A member and who sees to it. Also if nobody ever looks at the task that has
+/// them, the member is dropped first and the slot free then.
+struct Charge<M: Manager> {
+    member: Box<Entry<M::Member>>,
+    duty: Duty<M>,
 }
 
 /// What a task is.
@@ -207,9 +221,10 @@ pub(super) fn check<M: Manager>(duty: Duty<M>, manager: Arc<M>, member: Box<Entr
     let place = driver.shell().slot(slot);
     let idle = place.since().min(now);
     let about = place.about(now.since(idle), now);
+    let charge = Charge { member, duty };
     Duty::run(&driver, slot, id, false, async move {
-        let mut duty = duty;
-        let mut member = member;
+        let Charge { member, duty } = charge;
+        let (mut duty, mut member) = (duty, member);
         let is_good = is_good(&*manager, &mut member.member, &about).await;
         duty.return_checked(member, is_good);
     });
@@ -241,7 +256,9 @@ pub(super) fn stop<M: Manager>(
     };
     let (slot, id) = (duty.slot, duty.id);
     driver.shell().slot(slot).forget(id);
+    let charge = Charge { member, duty };
     Duty::run(&driver, slot, id, false, async move {
+        let Charge { member, duty } = charge;
         let _duty = duty;
         manager.stop(member.member, why).await;
     });

@@ -227,7 +227,10 @@ impl<M: Manager> Drop for Held<'_, M> {
         let flags = place.flags();
         let used = Self::judge(stock, flags, &mut entry.member);
         place.member.put(entry);
-        let is_plain = used == Use::Fine && cell == NO_CELL && flags & flag::SIDED == 0;
+        let is_plain = used == Use::Fine && cell == NO_CELL;
+        if is_plain && flags & flag::SIDED != 0 {
+            place.clear_side();
+        }
         let home = stock.shelf.home();
         if !is_plain || home.is_closed() {
             return self.end_slowly(slot, cell, used);

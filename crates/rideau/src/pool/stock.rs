@@ -321,6 +321,9 @@ impl<M: Manager> Shell<Desk> for Stock<M> {
             desk.takes = takes;
             desk.pool.taken_unasked();
         }
+        // Each shard is in order, but not all of them together; what comes out of
+        // order has to look for its place among all others.
+        desk.moved.sort_by_key(|slot| self.slots.get(*slot).since());
         for slot in desk.moved.drain(..) {
             desk.pool.recall(slot, self.slots.get(slot).since());
         }
