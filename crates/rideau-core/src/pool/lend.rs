@@ -48,6 +48,8 @@ impl<R: Reply> Pool<R> {
             && self.valve.is_none()
             && self.options.reuse == Reuse::Lifo
             && self.members.counts().live() <= self.max()
+            // A pool that grows has many steps, and each would call all back.
+            && self.members.counts().starting == 0
             && !self.is_pressed()
     }
 

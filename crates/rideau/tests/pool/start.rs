@@ -279,3 +279,19 @@ async fn a_refused_try_starts_a_member_for_the_next_one() {
     settle().await;
     assert!(pool.try_take().is_ok());
 }
+
+// F16: what each start costs does not grow with what is there already.
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_members_start_and_are_all_lent() {
+    let rig = Rig::new(10_000);
+    let options = PoolOptions {
+        starts_max: 1_000,
+        ..options(10_000, 10_000)
+    };
+    let pool = Pool::start(rig.told(), options).await.unwrap();
+    assert_eq!(pool.stats().members.idle, 10_000);
+    let all: Vec<_> = (0..10_000).map(|_| pool.try_take().unwrap()).collect();
+    assert!(pool.try_take().is_err());
+    drop(all);
+    assert_eq!(pool.stats().members.idle, 10_000);
+}
