@@ -34,7 +34,7 @@ pub(super) fn print(seconds: u32, verdicts: &[Verdict; 2], screen: &mut Screen) 
     screen.line(&format!("\nWhat `explain()` says of {}:\n", last.name))?;
     screen.line(&last.explained)?;
     screen.line("Next: `cargo doc --open -p rideau` shows every name of the library,")?;
-    screen.line("and the first example of README.md is a broker of your own in twenty lines.")
+    screen.line("and README.md has a pool in ten lines and a broker of your own in twenty.")
 }
 
 fn row(verdict: &Verdict) -> String {
