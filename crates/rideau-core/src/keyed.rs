@@ -5,6 +5,8 @@
 //! how pools stand and says which may have one more and which has to do with
 //! one less.
 
+mod share;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,6 +14,8 @@ use std::time::Duration;
 use crate::machine::Machine;
 use crate::settings::{OptionError, Rule};
 use crate::time::Instant;
+
+use self::share::{Share, Totals};
 
 /// The pool of one key; never given twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -127,31 +131,6 @@ pub struct Budget {
     turn_over: Option<Instant>,
 }
 
-/// What one key has and wants.
-#[derive(Clone, Debug)]
-struct Share {
-    standing: Standing,
-    /// How often it was ordered to have more room, and less, and how often
-    /// pressing had begun and ended when it was last ordered anything.
-    given: u64,
-    taken: u64,
-    press: u64,
-    /// Its place in the order of asking.
-    asked: u64,
-    /// When it last got room.
-    since: Instant,
-}
-
-/// Sums over all shares.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Totals {
-    claims: usize,
-    lack: usize,
-    /// Units on their way back.
-    coming: usize,
-    presses: usize,
-}
-
 impl Options {
     /// Whether the options make a budget.
     ///
@@ -163,78 +142,6 @@ impl Options {
             0 => Err(OptionError::new("max", Rule::Zero)),
             _ => Ok(()),
         }
-    }
-}
-
-impl Share {
-    fn new(asked: u64, now: Instant) -> Self {
-        Self {
-            standing: Standing::default(),
-            given: 0,
-            taken: 0,
-            press: 0,
-            asked,
-            since: now,
-        }
-    }
-
-    /// Orders to have more room that it has not heard yet.
-    fn gives(&self) -> usize {
-        (self.given - self.standing.given) as usize
-    }
-
-    fn takes(&self) -> usize {
-        (self.taken - self.standing.taken) as usize
-    }
-
-    fn is_pressing(&self) -> bool {
-        self.press != self.standing.press
-    }
-
-    /// It has heard of all orders.
-    fn is_calm(&self) -> bool {
-        self.gives() + self.takes() == 0 && !self.is_pressing()
-    }
-
-    /// The room it has or will have.
-    fn units(&self) -> usize {
-        self.standing.room + self.gives()
-    }
-
-    fn claim(&self) -> usize {
-        self.units().max(self.standing.size)
-    }
-
-    fn lack(&self) -> usize {
-        self.standing.lack.saturating_sub(self.gives())
-    }
-
-    /// Members that go when they are released.
-    fn ceding(&self) -> usize {
-        self.standing.live.saturating_sub(self.units())
-    }
-
-    fn totals(&self) -> Totals {
-        Totals {
-            claims: self.claim(),
-            lack: self.lack(),
-            coming: self.takes() + self.standing.size.saturating_sub(self.units()),
-            presses: usize::from(self.is_pressing()),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.is_calm() && self.claim() == 0 && self.lack() == 0 && self.standing.len == 0
-    }
-
-    /// Since when it has a member that nobody waits for.
-    fn idle(&self) -> Option<Instant> {
-        let spare = self.is_calm() && self.standing.len == 0;
-        self.standing.idle.filter(|_| spare)
-    }
-
-    fn may_cede(&self) -> bool {
-        self.is_calm() && self.standing.room > 0 && self.standing.size <= self.standing.room
     }
 }
 
@@ -538,26 +445,6 @@ impl Budget {
         assert_eq!(totals, self.totals, "the totals are those of the shares");
         let lack = self.shares.values().filter(|share| share.lack() > 0);
         assert_eq!(lack.count(), self.asking.len(), "who lacks asks");
-    }
-}
-
-impl Totals {
-    fn plus(self, other: Self) -> Self {
-        Self {
-            claims: self.claims + other.claims,
-            lack: self.lack + other.lack,
-            coming: self.coming + other.coming,
-            presses: self.presses + other.presses,
-        }
-    }
-
-    fn minus(self, other: Self) -> Self {
-        Self {
-            claims: self.claims - other.claims,
-            lack: self.lack - other.lack,
-            coming: self.coming - other.coming,
-            presses: self.presses - other.presses,
-        }
     }
 }
 
