@@ -316,29 +316,36 @@ async fn closing_a_pool_at_once_ends_the_queries_of_its_holders() {
     until("it is gone", async || observer.count("closed").await == 0).await;
 }
 
-#[tokio::test]
-async fn a_pool_that_cleans_does_not_keep_an_open_transaction_idle() {
-    let server = Server::shared().await;
+/// Which session it is, and whether it is in a transaction.
+const SESSION: &str = "select pg_backend_pid(), pg_current_xact_id_if_assigned() is not null";
+
+/// A pool of one connection that is cleaned before each hand-out.
+fn one_cleaned(server: &Server, name: &str) -> Pool<Postgres> {
     let manager = Postgres {
         recycle: Recycle::Clean,
-        ..Postgres::new(server.config("kept"))
+        ..Postgres::new(server.config(name))
     };
     let options = PoolOptions {
         max: 1,
         check_after: Some(Duration::ZERO),
         ..PoolOptions::default()
     };
-    let pool = Pool::new(manager, options).unwrap();
-    let session = "select pg_backend_pid(), pg_current_xact_id_if_assigned() is not null";
+    Pool::new(manager, options).unwrap()
+}
+
+#[tokio::test]
+async fn a_pool_that_cleans_does_not_keep_an_open_transaction_idle() {
+    let server = Server::shared().await;
+    let pool = one_cleaned(&server, "kept");
     let dirty = soon(pool.take()).await.unwrap();
     let left = "begin; create table kept ()";
     dirty.batch_execute(left).await.unwrap();
-    let before = dirty.query_one(session, &[]).await.unwrap();
+    let before = dirty.query_one(SESSION, &[]).await.unwrap();
     assert!(before.get::<_, bool>(1));
     drop(dirty);
 
     let clean = soon(pool.take()).await.unwrap();
-    let after = clean.query_one(session, &[]).await.unwrap();
+    let after = clean.query_one(SESSION, &[]).await.unwrap();
     assert_eq!(after.get::<_, i32>(0), before.get::<_, i32>(0));
     assert!(!after.get::<_, bool>(1));
 }
@@ -346,28 +353,18 @@ async fn a_pool_that_cleans_does_not_keep_an_open_transaction_idle() {
 #[tokio::test]
 async fn a_pool_that_cleans_hands_on_no_open_transaction_to_who_waits() {
     let server = Server::shared().await;
-    let manager = Postgres {
-        recycle: Recycle::Clean,
-        ..Postgres::new(server.config("handed-on"))
-    };
-    let options = PoolOptions {
-        max: 1,
-        check_after: Some(Duration::ZERO),
-        ..PoolOptions::default()
-    };
-    let pool = Pool::new(manager, options).unwrap();
-    let session = "select pg_backend_pid(), pg_current_xact_id_if_assigned() is not null";
+    let pool = one_cleaned(&server, "handed-on");
     let dirty = soon(pool.take()).await.unwrap();
     let left = "begin; create table handed_on ()";
     dirty.batch_execute(left).await.unwrap();
-    let before = dirty.query_one(session, &[]).await.unwrap();
+    let before = dirty.query_one(SESSION, &[]).await.unwrap();
     assert!(before.get::<_, bool>(1));
 
     let waiting = tokio::spawn({
         let pool = pool.clone();
         async move {
             let client = pool.take().await.unwrap();
-            client.query_one(session, &[]).await.unwrap()
+            client.query_one(SESSION, &[]).await.unwrap()
         }
     });
     until("it waits", async || pool.stats().len() == 1).await;

@@ -8,6 +8,7 @@ use rideau_core::{Instant, Lead};
 use tokio::task::AbortHandle;
 
 use super::manager::About;
+use super::refused::Holder;
 use crate::shelf::{Linked, Place};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
@@ -170,6 +171,17 @@ impl<T> Slot<T> {
     pub(super) fn held_since(&self) -> Option<Instant> {
         let since = self.since.load(Ordering::Relaxed);
         (since & HELD != 0).then_some(Instant::from_nanos(since & !HELD))
+    }
+
+    /// Who holds the member, if somebody does.
+    pub(super) fn holder(&self, now: Instant) -> Option<Holder> {
+        let since = self.held_since()?;
+        Some(Holder {
+            id: self.id(),
+            held: now.max(since).since(since),
+            uses: self.uses(),
+            note: lock(&self.side).note.clone(),
+        })
     }
 
     #[inline]

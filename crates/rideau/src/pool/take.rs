@@ -14,7 +14,6 @@ use super::manager::Manager;
 use super::refused::{Holder, NotTaken};
 use super::slot::{Entry, flag};
 use super::stock::{Desk, Fault, NO_CELL, PoolDriver, Reply};
-use crate::sync::lock;
 use crate::terms::Terms;
 
 /// A take under way. Dropping it gives the place in line up, or the member if
@@ -424,31 +423,15 @@ fn longest<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Option<Holder> {
     let now = driver.clock().now();
     let held = driver.shell().each_slot();
     let held = held.filter_map(|slot| Some((slot.held_since()?, slot)));
-    let (since, slot) = held.min_by_key(|(since, _)| *since)?;
-    Some(Holder {
-        id: slot.id(),
-        held: now.max(since).since(since),
-        uses: slot.uses(),
-        note: lock(&slot.side).note.clone(),
-    })
+    let (_, slot) = held.min_by_key(|(since, _)| *since)?;
+    slot.holder(now)
 }
 
 /// All who hold a member, the longest first.
 pub(super) fn holders<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Vec<Holder> {
     let now = driver.clock().now();
-    let mut holders: Vec<Holder> = driver
-        .shell()
-        .each_slot()
-        .filter_map(|slot| {
-            let since = slot.held_since()?;
-            Some(Holder {
-                id: slot.id(),
-                held: now.max(since).since(since),
-                uses: slot.uses(),
-                note: lock(&slot.side).note.clone(),
-            })
-        })
-        .collect();
+    let slots = driver.shell().each_slot();
+    let mut holders: Vec<Holder> = slots.filter_map(|slot| slot.holder(now)).collect();
     holders.sort_by_key(|holder| std::cmp::Reverse(holder.held));
     holders
 }
