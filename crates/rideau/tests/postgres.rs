@@ -330,7 +330,7 @@ fn one_cleaned(server: &Server, name: &str) -> Pool<Postgres> {
         check_after: Some(Duration::ZERO),
         ..PoolOptions::default()
     };
-    Pool::new(manager, options).unwrap()
+    Pool::new(manager, options).expect("these options keep every rule")
 }
 
 #[tokio::test]
