@@ -1,0 +1,1 @@
+//! The parts of the `rideau` program, for its binary and its tests.
