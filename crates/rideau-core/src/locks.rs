@@ -59,6 +59,9 @@ const FIRST_LINE: u64 = 2;
 /// Others may give units back between any two calls. Whether they find the
 /// mark, and what `take` finds, must have one order: both are one word.
 pub trait Count {
+    /// What a grant hands over: whoever has it has the units.
+    type Units;
+
     /// How many units are held.
     fn held(&self) -> u64;
 
@@ -67,7 +70,7 @@ pub trait Count {
     /// # Errors
     ///
     /// If they did not.
-    fn take(&mut self, claim: Claim) -> Result<Grant, Full>;
+    fn take(&mut self, claim: Claim) -> Result<(Grant, Self::Units), Full>;
 
     /// Somebody waits from now on, or nobody does any more. While somebody
     /// does, every release has to come to [`Lines::released`], and nobody may
@@ -149,7 +152,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
         terms: &Terms,
         reply: R,
         now: Instant,
-        effects: &mut Vec<Effect<R>>,
+        effects: &mut Vec<Effect<C::Units, R>>,
     ) -> Ticket {
         let seen = self.settle(now, effects);
         let ticket = if self.closed {
@@ -158,8 +161,8 @@ impl<C: Count, R: Reply> Lines<C, R> {
             self.desk.pass_holding(reply, now).0
         } else if !claim.is_possible() {
             self.turn_away(claim, terms, reply, Reason::Excess, now, effects)
-        } else if let Some(grant) = self.take_at_once(claim, terms, seen) {
-            self.pass(grant, terms, reply, now, effects)
+        } else if let Some(taken) = self.take_at_once(claim, terms, seen) {
+            self.pass(taken, terms, reply, now, effects)
         } else if !terms.wait {
             self.turn_away(claim, terms, reply, Reason::Busy, now, effects)
         } else {
@@ -169,30 +172,27 @@ impl<C: Count, R: Reply> Lines<C, R> {
         ticket
     }
 
-    /// Take units for one who never waits and found the count marked. It passes
-    /// those who wait only as one who asks would.
+    /// Take units for one who never waits and found the count marked: exactly if
+    /// they fit once all who may have theirs were served. It may pass those who
+    /// do not fit themselves.
     ///
     /// # Errors
     ///
-    /// If they do not fit, or those who wait go first.
+    /// If they do not fit.
     pub fn take(
         &mut self,
         claim: Claim,
         now: Instant,
-        effects: &mut Vec<Effect<R>>,
-    ) -> Result<Grant, Full> {
-        let seen = self.settle(now, effects);
-        let taken = if self.may_take(claim, now, seen) {
-            self.count.take(claim)
-        } else {
-            Err(claim.full(seen.unwrap_or_else(|| self.count.held())))
-        };
+        effects: &mut Vec<Effect<C::Units, R>>,
+    ) -> Result<(Grant, C::Units), Full> {
+        self.settle(now, effects);
+        let taken = self.count.take(claim);
         self.finish(effects);
         taken
     }
 
     /// Units came back, and the count knows it already.
-    pub fn released(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
+    pub fn released(&mut self, now: Instant, effects: &mut Vec<Effect<C::Units, R>>) {
         self.settle(now, effects);
         self.finish(effects);
     }
@@ -204,7 +204,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
         &mut self,
         ticket: Ticket,
         now: Instant,
-        effects: &mut Vec<Effect<R>>,
+        effects: &mut Vec<Effect<C::Units, R>>,
     ) -> Option<(R, Refusal)> {
         let line = self.line_of(ticket);
         let gone = line.and_then(|line| line.waiting.cancel(ticket, now));
@@ -218,7 +218,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
         &mut self,
         tag: Tag,
         now: Instant,
-        effects: &mut Vec<Effect<R>>,
+        effects: &mut Vec<Effect<C::Units, R>>,
     ) -> Vec<(R, Refusal)> {
         let mut gone = Vec::new();
         for Line { waiting, .. } in &mut self.lines {
@@ -233,7 +233,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
 
     /// Answer all who wait, and from now on let nobody ask. Units stay with
     /// their holders until they give them back.
-    pub fn close(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
+    pub fn close(&mut self, now: Instant, effects: &mut Vec<Effect<C::Units, R>>) {
         self.closed = true;
         self.lines
             .iter_mut()
@@ -250,7 +250,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
         &mut self,
         options: &queue::Options,
         now: Instant,
-        effects: &mut Vec<Effect<R>>,
+        effects: &mut Vec<Effect<C::Units, R>>,
     ) -> Result<(), OptionError> {
         options.validate()?;
         let lines = self.lines.iter_mut().map(|line| &mut line.waiting);
@@ -322,7 +322,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
 
     /// Shed whom deadlines and laws want gone, and then serve whom that and the
     /// count let through. See [`serve`](Self::serve).
-    fn settle(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) -> Option<u64> {
+    fn settle(&mut self, now: Instant, effects: &mut Vec<Effect<C::Units, R>>) -> Option<u64> {
         let waited_in = self.lines.iter_mut().filter(|line| !line.is_empty());
         waited_in.for_each(|line| line.waiting.advance(now));
         self.serve(now, effects)
@@ -330,7 +330,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
 
     /// Grant units until nobody is left who may have any. Says how many were
     /// held when that was seen; none if nobody waits.
-    fn serve(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) -> Option<u64> {
+    fn serve(&mut self, now: Instant, effects: &mut Vec<Effect<C::Units, R>>) -> Option<u64> {
         self.tell_ended(effects);
         while !self.is_empty() {
             let held = self.count.held();
@@ -344,13 +344,14 @@ impl<C: Count, R: Reply> Lines<C, R> {
                 continue;
             };
             let taken = self.count.take(line.claim());
-            let grant = taken.expect("while somebody waits, the number held only falls");
+            let (grant, units) = taken.expect("while somebody waits, the number held only falls");
             let waited = line.waiting.count_served(sent, now);
             self.tell_ended(effects);
             effects.push(Effect::Grant {
                 ticket,
                 reply,
                 grant,
+                units,
                 waited,
             });
         }
@@ -359,12 +360,17 @@ impl<C: Count, R: Reply> Lines<C, R> {
 
     /// Take units for one who came just now, if it may have them. If it means
     /// to wait else, the count is marked before the last look.
-    fn take_at_once(&mut self, claim: Claim, terms: &Terms, seen: Option<u64>) -> Option<Grant> {
+    fn take_at_once(
+        &mut self,
+        claim: Claim,
+        terms: &Terms,
+        seen: Option<u64>,
+    ) -> Option<(Grant, C::Units)> {
         if !self.may_take(claim, terms.sent, seen) {
             return None;
         }
         match self.count.take(claim) {
-            Ok(grant) => Some(grant),
+            Ok(taken) => Some(taken),
             Err(_) if terms.wait && !self.marked => {
                 self.mark(true);
                 self.count.take(claim).ok()
@@ -385,17 +391,18 @@ impl<C: Count, R: Reply> Lines<C, R> {
     /// Say yes to one that came just now.
     fn pass(
         &mut self,
-        grant: Grant,
+        (grant, units): (Grant, C::Units),
         terms: &Terms,
         reply: R,
         now: Instant,
-        effects: &mut Vec<Effect<R>>,
+        effects: &mut Vec<Effect<C::Units, R>>,
     ) -> Ticket {
         let ticket = self.passed.pass();
         effects.push(Effect::Grant {
             ticket,
             reply,
             grant,
+            units,
             waited: self.desk.count_passed(terms.sent, now),
         });
         ticket
@@ -408,7 +415,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
         terms: &Terms,
         reply: R,
         now: Instant,
-        effects: &mut Vec<Effect<R>>,
+        effects: &mut Vec<Effect<C::Units, R>>,
     ) -> Ticket {
         let Some(at) = self.place_for(claim, now) else {
             return self.turn_away(claim, terms, reply, Reason::Full, now, effects);
@@ -428,7 +435,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
         reply: R,
         reason: Reason,
         now: Instant,
-        effects: &mut Vec<Effect<R>>,
+        effects: &mut Vec<Effect<C::Units, R>>,
     ) -> Ticket {
         let len = self.len();
         let own = self.lines.iter_mut().find(|line| line.claim() == claim);
@@ -471,7 +478,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
     }
 
     /// Say who was let go.
-    fn tell_ended(&mut self, effects: &mut Vec<Effect<R>>) {
+    fn tell_ended(&mut self, effects: &mut Vec<Effect<C::Units, R>>) {
         let lines = self.lines.iter_mut().map(|line| &mut line.waiting);
         let ended = lines.chain([&mut self.desk]).flat_map(Waiting::ended);
         effects.extend(ended.map(|end| match end {
@@ -496,7 +503,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
     }
 
     /// What follows every input.
-    fn finish(&mut self, effects: &mut Vec<Effect<R>>) {
+    fn finish(&mut self, effects: &mut Vec<Effect<C::Units, R>>) {
         self.tell_ended(effects);
         self.mark(!self.is_empty());
         self.check();
@@ -530,14 +537,14 @@ impl<C: Count, R: Reply> Lines<C, R> {
 }
 
 impl<C: Count, R: Reply> Machine for Lines<C, R> {
-    type Effect = Effect<R>;
+    type Effect = Effect<C::Units, R>;
 
     fn deadline(&self) -> Option<Instant> {
         let waited_in = self.lines.iter().filter(|line| !line.is_empty());
         waited_in.filter_map(|line| line.waiting.deadline()).min()
     }
 
-    fn advance(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
+    fn advance(&mut self, now: Instant, effects: &mut Vec<Effect<C::Units, R>>) {
         self.settle(now, effects);
         self.finish(effects);
     }

@@ -8,7 +8,7 @@ use crate::refusal::Refusal;
 
 /// What the lines of a key want done.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Effect<R> {
+pub enum Effect<U, R> {
     /// Say yes to an ask. The units are counted already, and the ticket is
     /// closed: whoever has the units gives them back to the count.
     Grant {
@@ -18,6 +18,8 @@ pub enum Effect<R> {
         reply: R,
         /// The yes.
         grant: Grant,
+        /// What was granted.
+        units: U,
         /// How long the ask waited in all.
         waited: Duration,
     },
