@@ -49,7 +49,7 @@ fn word<'a>(mut line: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], Fault> {
     loop {
         match *line {
             [] => return Ok(line),
-            [byte, ..] if is_space(byte) => return Ok(line),
+            [b' ' | b'\t' | b'\r', ..] => return Ok(line),
             [quote @ (b'"' | b'\''), ref rest @ ..] => {
                 line = quoted(rest, quote, text)?;
                 if line.first().is_some_and(|&byte| !is_space(byte)) {
@@ -108,6 +108,7 @@ fn trim(line: &[u8]) -> &[u8] {
     &line[blank..]
 }
 
+/// Wider than what ends a word, as in Redis: a vertical tab may stand in one.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
@@ -130,6 +131,7 @@ mod tests {
             (" \t\r", vec![]),
             ("PING\r", vec!["PING"]),
             ("  a\tb  c ", vec!["a", "b", "c"]),
+            ("\x0b a\x0bb\x0c", vec![r"a\x0bb\x0c"]),
             (r#"a "" '' b"#, vec!["a", "", "", "b"]),
             (r#"pre"fix" x"#, vec!["prefix", "x"]),
             (r#""\x41\n\q\"""#, vec![r#"A\nq\""#]),

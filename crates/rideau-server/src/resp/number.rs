@@ -63,6 +63,10 @@ pub(super) fn natural(bytes: &[u8]) -> Result<u64, BadNumber> {
 /// not matter in which pieces they come.
 #[inline]
 pub(super) fn line(bytes: &[u8]) -> Result<Option<(i64, usize)>, BadNumber> {
+    // Most lengths have one digit.
+    if let [digit @ b'0'..=b'9', b'\r', b'\n', ..] = bytes {
+        return Ok(Some((i64::from(digit - b'0'), 3)));
+    }
     let negative = bytes.first() == Some(&b'-');
     let start = usize::from(negative);
     let mut number = 0_i64;

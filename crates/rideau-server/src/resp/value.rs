@@ -214,11 +214,14 @@ impl ReplyParser {
     ) -> Result<Option<(Piece, usize)>, BadReply> {
         let found = memchr(b'\r', body.get(self.seen..).unwrap_or_default());
         let len = found.map_or(body.len(), |found| self.seen + found);
-        if len > room {
-            return Err(BadReply::Frame);
-        }
-        if len > limits.bulk_max {
-            return Err(BadReply::Bulk);
+        // The smaller limit speaks, as it does when the line comes in pieces.
+        if len > room.min(limits.bulk_max) {
+            let narrow = room < limits.bulk_max;
+            return Err(if narrow {
+                BadReply::Frame
+            } else {
+                BadReply::Bulk
+            });
         }
         match body.get(len + 1) {
             None => {
