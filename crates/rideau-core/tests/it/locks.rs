@@ -139,14 +139,43 @@ fn a_release_between_the_look_and_the_mark_is_seen_by_the_second_look() {
         "kind=never",
         "
         0 ask a 1/1 -> a granted 1 after 0
-        1 slip a before the mark
+        1 slip a before_mark
         1 ask b 1/1 -> b granted 1 after 0     | len 0 marked no notes 0
-        2 slip b after the mark
+        2 slip b after_mark
         2 ask c 1/1 -> c granted 1 after 0     | len 0 marked no notes 1
         3 note                                 | held 1
         4 ask d 1/1                            | len 1 marked yes
-        5 slip c at once                       | held 0 notes 1 len 1
+        5 slip c at_once                       | held 0 notes 1 len 1
         6 note      -> d granted 1 after 2     | marked no
+        ",
+    );
+}
+
+/// Nobody may wait here, so the second look is the only one.
+#[test]
+fn the_second_look_comes_before_any_place_in_line() {
+    check(
+        "kind=never max=0",
+        "
+        0 ask a 1/1 -> a granted 1 after 0
+        1 slip a before_mark
+        1 ask b 1/1 -> b granted 1 after 0     | marked no
+        2 ask c 1/1 -> c shed full 0           | marked no
+        ",
+    );
+}
+
+#[test]
+fn what_comes_back_after_a_look_is_not_for_one_who_did_not_fit_at_it() {
+    check(
+        "kind=never",
+        "
+        0 ask a 3/3 -> a granted 3 after 0
+        0 take 1/4  -> took 4
+        1 ask b 1/2                            | len 1
+        2 slip a after_look
+        2 ask c 1/4 -> b granted 2 after 1, c granted 3 after 0 | notes 1
+        3 note                                 | held 3 marked no
         ",
     );
 }
@@ -159,14 +188,14 @@ fn what_came_back_but_was_not_told_yet_goes_to_who_is_next_and_not_to_who_comes(
         "
         0 ask a 1/1   -> a granted 1 after 0
         1 ask b 1/1
-        2 slip a at once
+        2 slip a at_once
         3 try c 1/1   -> b granted 1 after 2, c shed busy 0
         4 note                                 | marked no
         5 ask d 1/1
-        6 slip b at once
+        6 slip b at_once
         7 take 1/1    -> full 1, d granted 1 after 2
         8 ask e 1/1
-        9 slip d at once
+        9 slip d at_once
        10 ask f 1/1   -> e granted 1 after 2   | len 1
         ",
     );
@@ -455,9 +484,11 @@ struct Word {
     held: u64,
     fence: u64,
     marked: bool,
-    /// Units that come back just before the mark is set, and just after.
+    /// Units that come back just before_mark is set, and just after.
     before_mark: u64,
     after_mark: u64,
+    /// Units that come back right after somebody has looked.
+    after_look: u64,
     /// Releases that saw the mark and have not told anybody yet.
     notes: u32,
 }
@@ -481,7 +512,10 @@ impl Word {
 
 impl Count for Tap {
     fn held(&self) -> u64 {
-        self.0.borrow().held
+        let mut word = self.0.borrow_mut();
+        let (held, after) = (word.held, std::mem::take(&mut word.after_look));
+        word.give_back(after);
+        held
     }
 
     fn take(&mut self, claim: Claim) -> Result<Grant, Full> {
@@ -634,9 +668,11 @@ impl Stage for Door {
                 let units = u64::from(self.holds.remove(words[1]).unwrap());
                 let mut word = self.word.borrow_mut();
                 match words[2] {
-                    "before" => word.before_mark = units,
-                    "after" => word.after_mark = units,
-                    _ => word.give_back(units),
+                    "before_mark" => word.before_mark = units,
+                    "after_mark" => word.after_mark = units,
+                    "after_look" => word.after_look = units,
+                    "at_once" => word.give_back(units),
+                    other => panic!("no such moment: {other}"),
                 }
             }
             "dies" => {
@@ -657,10 +693,11 @@ impl Stage for Door {
     }
 
     fn look(&self, name: &str) -> String {
+        let stats = self.lines.stats(Instant::NEVER);
         let word = self.word.borrow();
         match name {
-            "len" => self.lines.len().to_string(),
-            "lines" => self.lines.stats(Instant::NEVER).lines.to_string(),
+            "len" => stats.len.to_string(),
+            "lines" => stats.lines.to_string(),
             "held" => word.held.to_string(),
             "notes" => word.notes.to_string(),
             "next" => instant(self.lines.deadline()),
