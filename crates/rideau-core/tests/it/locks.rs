@@ -50,11 +50,23 @@ fn many_units_are_not_starved_by_single_ones_of_the_same_capacity() {
         1 ask b 3/3                           | len 1
         2 ask c 1/3                           | len 2 lines 2
         3 try d 1/3  -> d shed busy 0
-        3 take 1/3   -> full 2
         4 release a  -> b granted 3 after 3   | len 1
         5 ask e 3/3                           | len 2
         6 release b  -> c granted 1 after 4
         7 release c  -> e granted 3 after 2   | marked no
+        ",
+    );
+}
+
+#[test]
+fn who_never_waits_is_told_exactly_what_is_held_whoever_waits() {
+    check(
+        "kind=never",
+        "
+        0 ask a 2/3  -> a granted 2 after 0
+        1 ask b 3/3                           | len 1
+        2 take 1/3   -> took 3
+        3 take 1/3   -> full 3
         ",
     );
 }
@@ -511,6 +523,8 @@ impl Word {
 }
 
 impl Count for Tap {
+    type Units = ();
+
     fn held(&self) -> u64 {
         let mut word = self.0.borrow_mut();
         let (held, after) = (word.held, std::mem::take(&mut word.after_look));
@@ -518,15 +532,16 @@ impl Count for Tap {
         held
     }
 
-    fn take(&mut self, claim: Claim) -> Result<Grant, Full> {
+    fn take(&mut self, claim: Claim) -> Result<(Grant, ()), Full> {
         let mut word = self.0.borrow_mut();
         word.held = claim.ordinal(word.held)?;
         word.fence += 1;
-        Ok(Grant {
+        let grant = Grant {
             units: claim.units,
             ordinal: word.held,
             fence: word.fence,
-        })
+        };
+        Ok((grant, ()))
     }
 
     fn mark_waiting(&mut self, waiting: bool) {
@@ -578,7 +593,7 @@ impl Door {
     fn take(&mut self, claim: Claim, now: Instant) -> Vec<String> {
         let mut effects = Vec::new();
         let taken = match self.lines.take(claim, now, &mut effects) {
-            Ok(grant) => format!("took {}", grant.ordinal),
+            Ok((grant, ())) => format!("took {}", grant.ordinal),
             Err(full) => format!("full {}", full.held),
         };
         let mut outcomes = vec![taken];
@@ -622,9 +637,9 @@ impl Door {
         outcomes
     }
 
-    fn say(&mut self, effects: Vec<Effect<Name>>) -> Vec<String> {
+    fn say(&mut self, effects: Vec<Effect<(), Name>>) -> Vec<String> {
         let span = |span: Duration| in_millis(span.as_nanos().try_into().unwrap());
-        let say = |effect: Effect<Name>| match effect {
+        let say = |effect: Effect<(), Name>| match effect {
             Effect::Grant {
                 reply,
                 grant,

@@ -207,7 +207,8 @@ impl Run {
                 self.ask(*claim, *wait, guest.unwrap(), now, &mut effects);
             }
             Input::Take(claim) => {
-                let taken = self.lines.take(*claim, now, &mut effects).ok();
+                let taken = self.lines.take(*claim, now, &mut effects);
+                let taken = taken.ok().map(|(grant, ())| grant);
                 said = self.say(effects);
                 self.tap
                     .word()
@@ -257,7 +258,7 @@ impl Run {
         wait: bool,
         guest: Guest,
         now: Instant,
-        effects: &mut Vec<Effect<Asker>>,
+        effects: &mut Vec<Effect<(), Asker>>,
     ) {
         let terms = Terms {
             sent: Instant::from_nanos(guest.sent),
@@ -273,12 +274,12 @@ impl Run {
         self.tickets.push(ticket);
     }
 
-    fn tell_notes(&mut self, now: Instant, effects: &mut Vec<Effect<Asker>>) {
+    fn tell_notes(&mut self, now: Instant, effects: &mut Vec<Effect<(), Asker>>) {
         let notes = std::mem::take(&mut self.tap.word().notes);
         (0..notes).for_each(|_| self.lines.released(now, effects));
     }
 
-    fn say(&mut self, effects: Vec<Effect<Asker>>) -> Vec<Said> {
+    fn say(&mut self, effects: Vec<Effect<(), Asker>>) -> Vec<Said> {
         let nanos = |span: std::time::Duration| u64::try_from(span.as_nanos()).unwrap();
         let mut said = Vec::new();
         for effect in effects {

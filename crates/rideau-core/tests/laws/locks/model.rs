@@ -109,7 +109,7 @@ impl Model {
 
     pub(crate) fn take(&mut self, claim: Claim, now: u64) {
         self.settle(now);
-        let may = fits(claim, self.held) && !self.must_wait(claim, now);
+        let may = fits(claim, self.held);
         if may {
             self.held += u64::from(claim.units);
             self.fence += 1;

@@ -61,13 +61,15 @@ impl Tap {
 }
 
 impl Count for Tap {
+    type Units = ();
+
     fn held(&self) -> u64 {
         let mut word = self.word();
         word.stir();
         word.held
     }
 
-    fn take(&mut self, claim: Claim) -> Result<Grant, Full> {
+    fn take(&mut self, claim: Claim) -> Result<(Grant, ()), Full> {
         let mut word = self.word();
         word.stir();
         let units = u64::from(claim.units);
@@ -76,11 +78,12 @@ impl Count for Tap {
         }
         word.held += units;
         word.fence += 1;
-        Ok(Grant {
+        let grant = Grant {
             units: claim.units,
             ordinal: word.held,
             fence: word.fence,
-        })
+        };
+        Ok((grant, ()))
     }
 
     fn mark_waiting(&mut self, waiting: bool) {
