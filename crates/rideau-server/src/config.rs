@@ -13,11 +13,14 @@ mod near;
 mod options;
 pub mod password;
 mod pattern;
+mod plan;
 mod pool;
 mod read;
+mod rows;
 mod rules;
 mod section;
 mod server;
+pub mod text;
 mod user;
 mod words;
 
@@ -26,6 +29,7 @@ use rideau_core::{broker as core_broker, meter};
 pub use broker::{BrokerConfig, BrokerParts, Feed, RegulatorConfig};
 pub use fault::{Fault, Faults, Level};
 pub use lock::{Buckets, LockRule};
+pub use plan::{Live, Now, Plan, Step, plan};
 pub use pool::{Exec, GroupConfig, Member, PoolConfig, Ready};
 pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,

@@ -8,7 +8,10 @@ use rideau_core::{Instant, OptionError, Rule, Settings, meter, queue, valve};
 use toml_edit::{Item, TableLike, Value};
 
 use super::keys::{self, Key};
-use super::section::{At, Entry, Section, kind_of, not_a_span, suggest, suggest_word};
+use super::section::{At, Entry, Section, kind_of, not_a_span, suggest_key, suggest_word};
+
+/// Meters that are not asked for by name.
+const ELSEWHERE: &[&str] = &["pie", "update"];
 
 /// A value as the core wants it, and where it came from.
 #[derive(Clone)]
@@ -27,6 +30,8 @@ pub(super) struct Pairs<'a> {
     /// What the options are of: a pool, a queue.
     what: &'static str,
     known: &'static [Key],
+    /// Where it stands.
+    at: At,
     pairs: Vec<Pair<'a>>,
     /// Something could not even become a pair.
     is_broken: bool,
@@ -44,6 +49,7 @@ impl<'a> Pairs<'a> {
             section,
             what,
             known,
+            at: section.at.clone(),
             pairs: Vec::new(),
             is_broken: false,
         };
@@ -67,6 +73,7 @@ impl<'a> Pairs<'a> {
             section,
             what,
             known,
+            at: entry.at(),
             pairs: Vec::new(),
             is_broken: false,
         };
@@ -116,10 +123,7 @@ impl<'a> Pairs<'a> {
             }
             // What is wrong is taken out, and the rest looked at again.
             let culprit = [error.option.clone(), bound(&error)];
-            let at = culprit.iter().find_map(|option| self.place(option));
-            let Some(at) = at else {
-                return None;
-            };
+            let at = culprit.iter().find_map(|option| self.place(option))?;
             removed.push(self.pairs.remove(at).option);
         }
     }
@@ -129,10 +133,10 @@ impl<'a> Pairs<'a> {
     }
 
     fn flatten(&mut self, option: String, entry: &Entry<'a>) {
-        if option == "weights" || option.ends_with(".weights") {
-            if let Some(table) = entry.item.as_table_like() {
-                return self.weights(option, table, entry);
-            }
+        if last(&option) == "weights"
+            && let Some(table) = entry.item.as_table_like()
+        {
+            return self.weights(option, table, entry);
         }
         let prefix = option.strip_suffix("of").unwrap_or("");
         match entry.item {
@@ -240,7 +244,7 @@ impl<'a> Pairs<'a> {
     fn note<T>(&self, error: &OptionError, parse: &impl Fn(Settings) -> Result<T, OptionError>) {
         let name = last(&error.option);
         let pair = self.pairs.iter().find(|pair| pair.option == error.option);
-        let at = pair.map_or(self.section.at.clone(), |pair| pair.at.clone());
+        let at = pair.map_or(self.at.clone(), |pair| pair.at.clone());
         let word = pair.map_or("", |pair| pair.word.as_str());
         let notes = self.section.notes;
         let what = self.what(&error.option);
@@ -261,7 +265,17 @@ impl<'a> Pairs<'a> {
             }
             (Rule::NotOneOf(words), _) if name == "kind" => {
                 let message = format!("unknown {what} kind {word:?}");
-                notes.error(at, message, suggest_word(word, words));
+                let own = |word: &&&str| what != "meter" || !ELSEWHERE.contains(*word);
+                let words: Vec<_> = words.iter().filter(own).copied().collect();
+                notes.error(at, message, suggest_word(word, &words));
+            }
+            (Rule::NotANumber, _) => {
+                let message = format!("`{name}` is not a whole number that fits");
+                notes.error(at, message, "write a whole number, without quotes");
+            }
+            (Rule::Outside { least, most }, _) => {
+                let hint = format!("write a whole number from {least} to {most}");
+                notes.error(at, format!("`{name}` is out of range"), hint);
             }
             (Rule::NotOneOf(words), _) => {
                 let message = format!("`{name}` cannot be {word:?}");
@@ -310,7 +324,7 @@ impl<'a> Pairs<'a> {
                 format!("lower it or give `{bound_name}`"),
             ),
             (None, bound) => notes.error(
-                bound.map_or(self.section.at.clone(), |bound| bound.at.clone()),
+                bound.map_or(self.at.clone(), |bound| bound.at.clone()),
                 format!("`{bound_name}` is under the default of `{name}`"),
                 format!("raise it or give `{name}`"),
             ),
@@ -326,8 +340,8 @@ impl<'a> Pairs<'a> {
         let name = last(&pair.option);
         let known = self.known(&pair.option);
         if known.iter().all(|key| key.name != name) {
-            let hint = suggest(name, known.iter().map(|key| key.name));
-            return (format!("unknown key `{name}` in a {what}"), hint);
+            let message = format!("unknown key `{name}` in a {what}");
+            return (message, suggest_key(name, known));
         }
         let other = match name {
             "slow" => Some("order = \"adaptive\""),

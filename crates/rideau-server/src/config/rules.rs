@@ -17,12 +17,13 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
         check_doubles(notes, &addresses);
         check_sockets(notes, section);
         check_waits(notes, section, config);
-        check_tls(notes, sections, section, config);
     }
+    check_tls(notes, sections, config);
     check_groups(notes, sections, config);
     check_feeds(notes, sections, config);
     check_shadows(notes, &sections.locks);
     check_uids(notes, &sections.users, config);
+    check_ways_in(notes, sections);
 }
 
 /// A server that others can reach needs users, or the explicit word.
@@ -96,16 +97,17 @@ fn check_waits(notes: &Notes<'_>, section: &Section<'_>, config: &Config) {
     }
 }
 
-fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>, server: &Section<'_>, config: &Config) {
-    match &sections.tls {
-        None if !config.server.tls_listen.is_empty() => {
+fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
+    let is_wanted = !config.server.tls_listen.is_empty();
+    match (&sections.tls, &sections.server) {
+        (None, Some(server)) if is_wanted => {
             let message = "`tls_listen` needs a certificate";
             let hint = "add [tls] with `cert` and `key`";
             notes.error(server.at("tls_listen"), message, hint);
         }
-        Some(tls) if config.server.tls_listen.is_empty() => {
-            let message = "[tls] is not used";
-            notes.warn(tls.at.clone(), message, "write `tls_listen` under [server]");
+        (Some(tls), _) if !is_wanted => {
+            let hint = "write `tls_listen` under [server]";
+            notes.warn(tls.at.clone(), "[tls] is not used", hint);
         }
         _ => (),
     }
@@ -184,6 +186,22 @@ fn check_uids(notes: &Notes<'_>, sections: &Named<'_>, config: &Config) {
         if let Some((other, uid)) = taken {
             let message = format!("the user id {uid} is that of user `{other}` already");
             notes.error(sections[place].1.at("uids"), message, "keep one");
+        }
+    }
+}
+
+/// Who has no password has to be known by a certificate or a user id.
+fn check_ways_in(notes: &Notes<'_>, sections: &Sections<'_>) {
+    let by_certificate = sections
+        .tls
+        .as_ref()
+        .is_some_and(|tls| tls.has("client_ca"));
+    for (name, section) in &sections.users {
+        let ways = ["password", "password_file", "uids"];
+        if !by_certificate && ways.iter().all(|way| !section.has(way)) {
+            let message = format!("nobody can come in as user `{name}`");
+            let hint = "give `password_file`, `password` or `uids`, or [tls] a `client_ca`";
+            notes.warn(section.at.clone(), message, hint);
         }
     }
 }
