@@ -107,6 +107,16 @@ impl Config {
         read::read(text, file, env, Look::Around)
     }
 
+    /// The pool whose keys stand in a text, for one that is added at run time:
+    /// `member = { list = ["a"] }`.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it or its name.
+    pub fn parse_pool(&self, name: &str, text: &str, env: Env<'_>) -> Result<PoolConfig, Faults> {
+        read::read_pool(name, text, env, &self.limits)
+    }
+
     /// The options of a broker for the core: its parts, and the meter that
     /// tells the regulators which learn from it.
     pub fn broker_options(&self, broker: &BrokerConfig) -> core_broker::Options {

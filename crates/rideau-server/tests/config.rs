@@ -15,7 +15,7 @@ use rideau_server::config::text::{self, PathFault};
 use rideau_server::config::{
     Buckets, Config, Level, Listen, Live, Member, Now, Password, Ready, plan,
 };
-use toml_edit::{DocumentMut, Item, Value};
+use toml_edit::{DocumentMut, Item, Key, Value};
 
 /// Bad files, and what is said about each.
 const FAULTS: &str = include_str!("config/faults.txt");
@@ -219,6 +219,36 @@ fn pools_are_read_with_what_their_members_are() {
     assert_eq!(licences.options.max, 2);
     assert_eq!(licences.options.life_max, None);
     assert_eq!(brought.member, Member::Offered);
+}
+
+#[test]
+fn a_pool_alone_is_read_without_a_header() {
+    let config = Config::default();
+    let text = "member = { list = [\"a\"] }\nqueue = \"never\"\n";
+    let pool = config.parse_pool("licences", text, &env).unwrap();
+    assert_eq!(pool, read(&format!("[pool.licences]\n{text}")).pools[0]);
+
+    for (name, text, message) in [
+        (
+            "a b",
+            "",
+            "the name \"a b\" has letters that names cannot have",
+        ),
+        (
+            "a",
+            "like = \"b\"",
+            "a pool that is added on its own is like no other",
+        ),
+        (
+            "a",
+            "[server]\nname = \"x\"",
+            "unknown key `server` in a pool",
+        ),
+        ("a", "max =", "string values must be quoted"),
+    ] {
+        let faults = config.parse_pool(name, text, &env).unwrap_err();
+        assert_eq!(faults.iter().next().unwrap().message, message);
+    }
 }
 
 #[test]
@@ -580,6 +610,27 @@ fn a_path_that_leads_nowhere_is_said_to() {
 }
 
 #[test]
+fn no_key_takes_what_makes_no_sense() {
+    let reference = reference();
+    let mut tried = 0;
+    for (path, value) in leaves(&reference) {
+        let silly = if value.trim_start().starts_with('[') {
+            "1979-05-27"
+        } else {
+            "[[1]]"
+        };
+        let text = text::set(&reference, &path, silly).unwrap();
+        let faults = Config::parse(&text, "silly.toml", &env);
+        let faults = faults.expect_err(&path);
+        let errors = faults.iter().filter(|fault| fault.level == Level::Error);
+        let lines: BTreeSet<_> = errors.map(|fault| fault.line).collect();
+        assert_eq!(lines.len(), 1, "{path} is accused alone: {faults}");
+        tried += 1;
+    }
+    assert!(tried > 80, "{tried}");
+}
+
+#[test]
 fn no_slip_of_the_pen_breaks_the_reader() {
     let letters: Vec<char> = reference().chars().collect();
     let seed = 7;
@@ -650,6 +701,25 @@ fn examples() -> Vec<PathBuf> {
 fn reference() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/rideau.toml");
     fs::read_to_string(path).unwrap()
+}
+
+/// The paths of all values but those in lists, and the values.
+fn leaves(text: &str) -> Vec<(String, String)> {
+    fn walk(path: &str, item: &Item, found: &mut Vec<(String, String)>) {
+        match item.as_table_like() {
+            Some(table) => {
+                for (key, item) in table.iter() {
+                    let key = Key::new(key).display_repr().into_owned();
+                    walk(&format!("{path}.{key}"), item, found);
+                }
+            }
+            None => found.push((path.trim_start_matches('.').into(), item.to_string())),
+        }
+    }
+    let document: DocumentMut = text.parse().unwrap();
+    let mut found = Vec::new();
+    walk("", document.as_item(), &mut found);
+    found
 }
 
 /// The path of a key; what several things have alike has one path for all.

@@ -4,6 +4,8 @@
 //! rule. Here tables become such pairs, and what the core says becomes a fault
 //! at the right place, so that no rule is stated twice.
 
+use std::mem;
+
 use rideau_core::{Instant, OptionError, Rule, Settings, meter, queue, valve};
 use toml_edit::{Item, TableLike, Value};
 
@@ -33,8 +35,8 @@ pub(super) struct Pairs<'a> {
     /// Where it stands.
     at: At,
     pairs: Vec<Pair<'a>>,
-    /// Something could not even become a pair.
-    is_broken: bool,
+    /// Options that are there and could not become pairs.
+    broken: Vec<String>,
 }
 
 impl<'a> Pairs<'a> {
@@ -51,7 +53,7 @@ impl<'a> Pairs<'a> {
             known,
             at: section.at.clone(),
             pairs: Vec::new(),
-            is_broken: false,
+            broken: Vec::new(),
         };
         for entry in &section.entries {
             if !not.contains(&entry.name) {
@@ -75,12 +77,12 @@ impl<'a> Pairs<'a> {
             known,
             at: entry.at(),
             pairs: Vec::new(),
-            is_broken: false,
+            broken: Vec::new(),
         };
         match entry.item.as_table_like() {
             Some(table) => pairs.table("", table, entry),
             None if entry.item.is_str() => pairs.flatten("kind".into(), entry),
-            None => pairs.refuse(entry, "write { kind = … }"),
+            None => pairs.refuse("kind".into(), entry, "write { kind = … }"),
         }
         Some(pairs)
     }
@@ -109,12 +111,12 @@ impl<'a> Pairs<'a> {
         mut self,
         parse: impl Fn(Settings) -> Result<T, OptionError>,
     ) -> Option<T> {
-        let mut removed: Vec<String> = Vec::new();
+        let mut removed = mem::take(&mut self.broken);
         loop {
             let words = self.pairs.iter();
             let words = words.map(|pair| (pair.option.as_str(), pair.word.as_str()));
             let error = match Settings::new(words).and_then(&parse) {
-                Ok(options) if removed.is_empty() && !self.is_broken => return Some(options),
+                Ok(options) if removed.is_empty() => return Some(options),
                 Ok(_) => return None,
                 Err(error) => error,
             };
@@ -155,7 +157,9 @@ impl<'a> Pairs<'a> {
                 for (place, value) in (1..).zip(array) {
                     match value.as_inline_table() {
                         Some(table) => self.table(&format!("{prefix}{place}."), table, entry),
-                        None => self.refuse(entry, "write [{ kind = … }, { kind = … }]"),
+                        None => {
+                            self.refuse(option.clone(), entry, "write [{ kind = … }, { kind = … }]")
+                        }
                     }
                 }
             }
@@ -166,7 +170,7 @@ impl<'a> Pairs<'a> {
             }
             item => match item.as_table_like() {
                 Some(table) => self.table(&format!("{option}."), table, entry),
-                None => self.refuse(entry, "write one value"),
+                None => self.refuse(option, entry, "write one value"),
             },
         }
     }
@@ -184,7 +188,7 @@ impl<'a> Pairs<'a> {
             self.section
                 .notes
                 .error(at, "the valve has no `kind`", hint);
-            self.is_broken = true;
+            self.broken.push(format!("{prefix}kind"));
         }
     }
 
@@ -200,12 +204,12 @@ impl<'a> Pairs<'a> {
             let message = format!("`{}` is text", last(&option));
             let hint = "take the quotes away, or write a unit if it is a span";
             self.section.notes.error(entry.at(), message, hint);
-            self.is_broken = true;
+            self.broken.push(option);
             return;
         }
         match self.section.notes.expand(text, &entry.at()) {
             Some(word) => self.push(option, word, entry),
-            None => self.is_broken = true,
+            None => self.broken.push(option),
         }
     }
 
@@ -218,6 +222,7 @@ impl<'a> Pairs<'a> {
         match table.iter().map(weight).collect::<Option<Vec<_>>>() {
             Some(words) => self.push(option, words.join(","), entry),
             None => self.refuse(
+                option,
                 entry,
                 "write { name = 3, other = 2 }, without commas in names",
             ),
@@ -235,10 +240,10 @@ impl<'a> Pairs<'a> {
         });
     }
 
-    fn refuse(&mut self, entry: &Entry<'a>, hint: &str) {
+    fn refuse(&mut self, option: String, entry: &Entry<'a>, hint: &str) {
         let message = format!("`{}` cannot be {}", entry.name, kind_of(entry.item));
         self.section.notes.error(entry.at(), message, hint);
-        self.is_broken = true;
+        self.broken.push(option);
     }
 
     fn note<T>(&self, error: &OptionError, parse: &impl Fn(Settings) -> Result<T, OptionError>) {

@@ -56,6 +56,35 @@ pub(super) fn read(text: &str, file: &str, env: Env<'_>, look: Look) -> (Option<
     (config.filter(|_| faults.errors() == 0), faults)
 }
 
+/// The pool whose keys stand in `text`, without a header.
+pub(super) fn read_pool(
+    name: &str,
+    text: &str,
+    env: Env<'_>,
+    limits: &Limits,
+) -> Result<PoolConfig, Faults> {
+    let notes = Notes::new(text, env);
+    check_name(&notes, "pool", name, &(0..0), limits.name_len_max);
+    let pool = match Document::parse(text) {
+        Ok(document) => {
+            let table = document.as_table();
+            let pool = Section::open(&notes, table, 0..0, "a pool", keys::POOL);
+            if let Some(like) = pool.entry("like") {
+                let message = "a pool that is added on its own is like no other";
+                notes.error(like.key_at.clone(), message, "write its keys out");
+            }
+            PoolConfig::read(name, &pool)
+        }
+        Err(error) => {
+            note_syntax(&notes, error.message(), error.span());
+            None
+        }
+    };
+    let (faults, more) = notes.into_faults();
+    let faults = Faults::new(name, faults, more);
+    pool.filter(|_| faults.errors() == 0).ok_or(faults)
+}
+
 fn config(notes: &Notes<'_>, root: &dyn TableLike, look: Look) -> Config {
     check_top(notes, root);
     let sections = Sections::open(notes, root);

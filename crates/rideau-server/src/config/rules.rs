@@ -18,8 +18,8 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
         check_sockets(notes, section);
         check_waits(notes, section, config);
     }
-    check_tls(notes, sections, config);
-    check_groups(notes, sections, config);
+    check_tls(notes, sections);
+    check_groups(notes, sections);
     check_feeds(notes, sections, config);
     check_shadows(notes, &sections.locks);
     check_uids(notes, &sections.users, config);
@@ -97,8 +97,11 @@ fn check_waits(notes: &Notes<'_>, section: &Section<'_>, config: &Config) {
     }
 }
 
-fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
-    let is_wanted = !config.server.tls_listen.is_empty();
+fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>) {
+    let server = sections.server.as_ref();
+    let given = server.and_then(|server| server.entry("tls_listen"));
+    // What cannot be read is wanted, too.
+    let is_wanted = given.is_some_and(|entry| entry.item.as_array().is_none_or(|a| !a.is_empty()));
     match (&sections.tls, &sections.server) {
         (None, Some(server)) if is_wanted => {
             let message = "`tls_listen` needs a certificate";
@@ -113,12 +116,13 @@ fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
     }
 }
 
-fn check_groups(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
+fn check_groups(notes: &Notes<'_>, sections: &Sections<'_>) {
+    let mut used = Vec::new();
     for (_, section) in &sections.pools {
         let Some(group) = section.text("group") else {
             continue;
         };
-        if config.pools.iter().any(|pool| pool.name == group) {
+        if sections.pools.iter().any(|(name, _)| *name == group) {
             let message = format!("the group `{group}` has the name of a pool");
             let hint = "give one of them another name";
             notes.error(section.at("group"), message, hint);
@@ -128,13 +132,10 @@ fn check_groups(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
             let hint = "no spaces, quotes, * or @: TAKE adds the @";
             notes.error(section.at("group"), message, hint);
         }
+        used.push(group);
     }
     for (name, section) in &sections.groups {
-        let is_used = config
-            .pools
-            .iter()
-            .any(|pool| pool.group.as_deref() == Some(*name));
-        if !is_used {
+        if used.iter().all(|group| group != name) {
             let message = format!("no pool is in the group `{name}`");
             let hint = format!("write group = {name:?} in a pool");
             notes.warn(section.at.clone(), message, hint);
