@@ -13,11 +13,14 @@ mod near;
 mod options;
 pub mod password;
 mod pattern;
+mod plan;
 mod pool;
 mod read;
+mod rows;
 mod rules;
 mod section;
 mod server;
+pub mod text;
 mod user;
 mod words;
 
@@ -26,6 +29,7 @@ use rideau_core::{broker as core_broker, meter};
 pub use broker::{BrokerConfig, BrokerParts, Feed, RegulatorConfig};
 pub use fault::{Fault, Faults, Level};
 pub use lock::{Buckets, LockRule};
+pub use plan::{Live, Now, Plan, Step, plan};
 pub use pool::{Exec, GroupConfig, Member, PoolConfig, Ready};
 pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,
@@ -101,6 +105,16 @@ impl Config {
     /// be read. Warnings are there even if nothing is an error.
     pub fn check(text: &str, file: &str, env: Env<'_>) -> (Option<Self>, Faults) {
         read::read(text, file, env, Look::Around)
+    }
+
+    /// The pool whose keys stand in a text, for one that is added at run time:
+    /// `member = { list = ["a"] }`.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it or its name.
+    pub fn parse_pool(&self, name: &str, text: &str, env: Env<'_>) -> Result<PoolConfig, Faults> {
+        read::read_pool(name, text, env, &self.limits)
     }
 
     /// The options of a broker for the core: its parts, and the meter that

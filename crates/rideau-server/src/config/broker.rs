@@ -132,7 +132,7 @@ impl RegulatorConfig {
         let feed = Feed::read(section);
         let queue = options::queue(section, "queue").unwrap_or_default();
         let valve = options::valve(section, "valve")?;
-        if feed.is_none() && needs_leads(&valve) {
+        if !section.has("broker") && needs_leads(&valve) {
             let message = format!(
                 "the valve {:?} learns from leads, and nobody tells it",
                 valve.kind()
@@ -156,16 +156,14 @@ impl Feed {
         let sides = [Side::Ask, Side::Offer];
         let side = section.word("side", SIDES);
         let update = section.positive_span("update");
-        let Some(broker) = section.text("broker") else {
-            for key in ["side", "update"] {
-                if let Some(entry) = section.entry(key) {
-                    let message = format!("`{key}` means something only with `broker`");
-                    let hint = "name a broker, or remove it";
-                    section.notes.error(entry.key_at.clone(), message, hint);
-                }
+        for key in ["side", "update"] {
+            if let Some(entry) = section.entry(key).filter(|_| !section.has("broker")) {
+                let message = format!("`{key}` means something only with `broker`");
+                let hint = "name a broker, or remove it";
+                section.notes.error(entry.key_at.clone(), message, hint);
             }
-            return None;
-        };
+        }
+        let broker = section.text("broker")?;
         Some(Self {
             broker,
             side: side.map_or(Side::Ask, |at| sides[at]),

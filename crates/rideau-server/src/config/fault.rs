@@ -30,9 +30,10 @@ pub struct Fault {
     pub message: String,
     /// What to do about it; may be empty.
     pub hint: String,
-    /// The line as it stands there, and how many of its characters are at
-    /// fault.
+    /// The line with its secrets blotted out.
     source: String,
+    /// Where in it the fault is, and how many characters are at fault.
+    indent: usize,
     width: usize,
 }
 
@@ -41,6 +42,8 @@ pub struct Fault {
 pub struct Faults {
     file: String,
     faults: Vec<Fault>,
+    /// How many more there are.
+    more: usize,
 }
 
 /// Lines are shown up to this width.
@@ -61,28 +64,19 @@ impl Fault {
         let begin = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
         let end = text[start..].find('\n').map_or(text.len(), |n| start + n);
         let stop = floor(text, at.end).clamp(start, end);
+        let line = &text[begin..end];
+        let (source, places) = blot(line, start - begin..stop - begin);
         Self {
             level,
             line: 1 + text[..begin].matches('\n').count(),
             column: 1 + text[begin..start].chars().count(),
             message: message.into(),
             hint: hint.into(),
-            source: text[begin..end].trim_end().replace('\t', " "),
-            width: text[start..stop].trim_end().chars().count().max(1),
+            indent: source[..places.start].chars().count(),
+            width: source[places].trim_end().chars().count().max(1),
+            source: source.trim_end().replace('\t', " "),
             at,
         }
-    }
-
-    /// The same fault with what is at fault blotted out.
-    pub(super) fn blotted(mut self) -> Self {
-        let chars: Vec<char> = self.source.chars().collect();
-        let stop = (self.column - 1 + self.width).min(chars.len());
-        let before = chars.iter().take(self.column - 1);
-        let blot = "\"…\"".chars();
-        let source = before.copied().chain(blot).chain(chars[stop..].to_vec());
-        self.source = source.collect();
-        self.width = 3;
-        self
     }
 
     fn render(&self, file: &str, colour: bool, out: &mut String) -> fmt::Result {
@@ -113,7 +107,7 @@ impl Fault {
     /// The part of the line that is shown, and where in it the fault is.
     fn window(&self) -> (String, usize) {
         let chars: Vec<char> = self.source.chars().collect();
-        let at = self.column - 1;
+        let at = self.indent;
         if chars.len() <= WIDTH {
             return (self.source.clone(), at);
         }
@@ -136,7 +130,7 @@ impl Fault {
 
 impl Faults {
     /// The faults of `file`, sorted, each once.
-    pub(super) fn new(file: &str, mut faults: Vec<Fault>) -> Self {
+    pub(super) fn new(file: &str, mut faults: Vec<Fault>, more: usize) -> Self {
         faults.sort_by_key(|fault| (fault.at.start, fault.level, fault.at.end));
         let mut seen: Vec<Fault> = Vec::new();
         for fault in faults {
@@ -147,6 +141,7 @@ impl Faults {
         Self {
             file: file.into(),
             faults: seen,
+            more,
         }
     }
 
@@ -177,6 +172,9 @@ impl Faults {
         for fault in &self.faults {
             let written = fault.render(&self.file, colour, &mut out);
             written.expect("a string takes all that is written");
+        }
+        if self.more > 0 {
+            out += &format!("and {} more\n", self.more);
         }
         let (errors, warnings) = (self.errors(), self.warnings());
         out += &match (errors, warnings) {
@@ -216,6 +214,63 @@ pub(super) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
+/// The line without the passwords in it, and where in that `places` is.
+fn blot(line: &str, mut places: Range<usize>) -> (String, Range<usize>) {
+    const BLOT: &str = "\"…\"";
+    let mut out = line.to_owned();
+    let mut from = 0;
+    while let Some(value) = password(&out, from) {
+        let moved = |at: usize| match at {
+            at if at <= value.start => at,
+            at if at < value.end => value.start,
+            at => at - value.len() + BLOT.len(),
+        };
+        let is_within = value.start <= places.start && places.start < value.end;
+        places = if is_within {
+            value.start..value.start + BLOT.len()
+        } else {
+            moved(places.start)..moved(places.end)
+        };
+        out.replace_range(value.clone(), BLOT);
+        from = value.start + BLOT.len();
+    }
+    (out, places)
+}
+
+/// Where the value of the next key is that ends in `password`.
+fn password(line: &str, from: usize) -> Option<Range<usize>> {
+    const KEY: &str = "password";
+    let lower = line.to_ascii_lowercase();
+    let mut from = from;
+    loop {
+        let key_end = from + lower[from..].find(KEY)? + KEY.len();
+        let rest = line[key_end..].trim_start_matches(['"', '\'', ' ', '\t']);
+        let Some(value) = rest.strip_prefix('=') else {
+            from = key_end;
+            continue;
+        };
+        let value = value.trim_start();
+        let start = line.len() - value.len();
+        let end = closing(value).map_or(line.trim_end().len(), |len| start + len);
+        return (start < end).then_some(start..end);
+    }
+}
+
+/// The length of the text in quotes that `value` begins with, if it ends here.
+fn closing(value: &str) -> Option<usize> {
+    let quote = value.chars().next().filter(|c| ['"', '\''].contains(c))?;
+    let is_long = value.chars().take(3).filter(|c| *c == quote).count() == 3;
+    let mut is_escaped = false;
+    for (at, c) in value.char_indices().skip(1) {
+        // What is in three quotes is blotted out to the end of the line.
+        if c == quote && !is_escaped && !is_long {
+            return Some(at + 1);
+        }
+        is_escaped = c == '\\' && quote == '"' && !is_escaped;
+    }
+    None
+}
+
 /// The nearest place at or before `at` where a character begins.
 fn floor(text: &str, at: usize) -> usize {
     let at = at.min(text.len());
@@ -223,4 +278,53 @@ fn floor(text: &str, at: usize) -> usize {
         .rev()
         .find(|at| text.is_char_boundary(*at))
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown_wherever_the_fault_is() {
+        for (line, at, shown, carets) in [
+            (
+                "password = \"hunter2\" # a",
+                11..20,
+                "password = \"…\" # a",
+                (11, 3),
+            ),
+            ("password = hunter2", 11..12, "password = \"…\"", (11, 3)),
+            ("password = \"hunter2", 19..19, "password = \"…\"", (14, 1)),
+            (
+                "{ PGPASSWORD=\"é\", alow=1 }",
+                19..23,
+                "{ PGPASSWORD=\"…\", alow=1 }",
+                (18, 4),
+            ),
+            (
+                r#"password = "a\"b", c = 1"#,
+                0..8,
+                "password = \"…\", c = 1",
+                (0, 8),
+            ),
+            ("password = '''hunter2'''", 0..8, "password = \"…\"", (0, 8)),
+            (
+                "a = 1, password = 'x'",
+                0..1,
+                "a = 1, password = \"…\"",
+                (0, 1),
+            ),
+            (
+                "password_file = \"/a\"",
+                16..20,
+                "password_file = \"/a\"",
+                (16, 4),
+            ),
+            ("password = ", 11..11, "password =", (11, 1)),
+        ] {
+            let fault = Fault::new(line, Level::Error, at, "", "");
+            assert_eq!(fault.source, shown);
+            assert_eq!((fault.indent, fault.width), carets, "{line}");
+        }
+    }
 }

@@ -66,7 +66,7 @@ impl LockRule {
         let buckets = if is_client {
             None
         } else {
-            section.number("buckets", 1..=MOST)
+            section.number_or("buckets", 1..=MOST, ", or \"client\"")
         };
         let keys_max = section.number("keys_max", 1..=MOST as usize);
         Self {

@@ -4,11 +4,16 @@
 //! rule. Here tables become such pairs, and what the core says becomes a fault
 //! at the right place, so that no rule is stated twice.
 
+use std::mem;
+
 use rideau_core::{Instant, OptionError, Rule, Settings, meter, queue, valve};
 use toml_edit::{Item, TableLike, Value};
 
 use super::keys::{self, Key};
-use super::section::{At, Entry, Section, kind_of, not_a_span, suggest, suggest_word};
+use super::section::{At, Entry, Section, kind_of, not_a_span, suggest_key, suggest_word};
+
+/// Meters that are not asked for by name.
+const ELSEWHERE: &[&str] = &["pie", "update"];
 
 /// A value as the core wants it, and where it came from.
 #[derive(Clone)]
@@ -27,9 +32,11 @@ pub(super) struct Pairs<'a> {
     /// What the options are of: a pool, a queue.
     what: &'static str,
     known: &'static [Key],
+    /// Where it stands.
+    at: At,
     pairs: Vec<Pair<'a>>,
-    /// Something could not even become a pair.
-    is_broken: bool,
+    /// Options that are there and could not become pairs.
+    broken: Vec<String>,
 }
 
 impl<'a> Pairs<'a> {
@@ -44,8 +51,9 @@ impl<'a> Pairs<'a> {
             section,
             what,
             known,
+            at: section.at.clone(),
             pairs: Vec::new(),
-            is_broken: false,
+            broken: Vec::new(),
         };
         for entry in &section.entries {
             if !not.contains(&entry.name) {
@@ -67,13 +75,14 @@ impl<'a> Pairs<'a> {
             section,
             what,
             known,
+            at: entry.at(),
             pairs: Vec::new(),
-            is_broken: false,
+            broken: Vec::new(),
         };
         match entry.item.as_table_like() {
             Some(table) => pairs.table("", table, entry),
             None if entry.item.is_str() => pairs.flatten("kind".into(), entry),
-            None => pairs.refuse(entry, "write { kind = … }"),
+            None => pairs.refuse("kind".into(), entry, "write { kind = … }"),
         }
         Some(pairs)
     }
@@ -102,12 +111,12 @@ impl<'a> Pairs<'a> {
         mut self,
         parse: impl Fn(Settings) -> Result<T, OptionError>,
     ) -> Option<T> {
-        let mut removed: Vec<String> = Vec::new();
+        let mut removed = mem::take(&mut self.broken);
         loop {
             let words = self.pairs.iter();
             let words = words.map(|pair| (pair.option.as_str(), pair.word.as_str()));
             let error = match Settings::new(words).and_then(&parse) {
-                Ok(options) if removed.is_empty() && !self.is_broken => return Some(options),
+                Ok(options) if removed.is_empty() => return Some(options),
                 Ok(_) => return None,
                 Err(error) => error,
             };
@@ -116,10 +125,7 @@ impl<'a> Pairs<'a> {
             }
             // What is wrong is taken out, and the rest looked at again.
             let culprit = [error.option.clone(), bound(&error)];
-            let at = culprit.iter().find_map(|option| self.place(option));
-            let Some(at) = at else {
-                return None;
-            };
+            let at = culprit.iter().find_map(|option| self.place(option))?;
             removed.push(self.pairs.remove(at).option);
         }
     }
@@ -129,10 +135,10 @@ impl<'a> Pairs<'a> {
     }
 
     fn flatten(&mut self, option: String, entry: &Entry<'a>) {
-        if option == "weights" || option.ends_with(".weights") {
-            if let Some(table) = entry.item.as_table_like() {
-                return self.weights(option, table, entry);
-            }
+        if last(&option) == "weights"
+            && let Some(table) = entry.item.as_table_like()
+        {
+            return self.weights(option, table, entry);
         }
         let prefix = option.strip_suffix("of").unwrap_or("");
         match entry.item {
@@ -151,7 +157,9 @@ impl<'a> Pairs<'a> {
                 for (place, value) in (1..).zip(array) {
                     match value.as_inline_table() {
                         Some(table) => self.table(&format!("{prefix}{place}."), table, entry),
-                        None => self.refuse(entry, "write [{ kind = … }, { kind = … }]"),
+                        None => {
+                            self.refuse(option.clone(), entry, "write [{ kind = … }, { kind = … }]")
+                        }
                     }
                 }
             }
@@ -162,7 +170,7 @@ impl<'a> Pairs<'a> {
             }
             item => match item.as_table_like() {
                 Some(table) => self.table(&format!("{option}."), table, entry),
-                None => self.refuse(entry, "write one value"),
+                None => self.refuse(option, entry, "write one value"),
             },
         }
     }
@@ -180,7 +188,7 @@ impl<'a> Pairs<'a> {
             self.section
                 .notes
                 .error(at, "the valve has no `kind`", hint);
-            self.is_broken = true;
+            self.broken.push(format!("{prefix}kind"));
         }
     }
 
@@ -196,12 +204,12 @@ impl<'a> Pairs<'a> {
             let message = format!("`{}` is text", last(&option));
             let hint = "take the quotes away, or write a unit if it is a span";
             self.section.notes.error(entry.at(), message, hint);
-            self.is_broken = true;
+            self.broken.push(option);
             return;
         }
         match self.section.notes.expand(text, &entry.at()) {
             Some(word) => self.push(option, word, entry),
-            None => self.is_broken = true,
+            None => self.broken.push(option),
         }
     }
 
@@ -214,6 +222,7 @@ impl<'a> Pairs<'a> {
         match table.iter().map(weight).collect::<Option<Vec<_>>>() {
             Some(words) => self.push(option, words.join(","), entry),
             None => self.refuse(
+                option,
                 entry,
                 "write { name = 3, other = 2 }, without commas in names",
             ),
@@ -231,16 +240,16 @@ impl<'a> Pairs<'a> {
         });
     }
 
-    fn refuse(&mut self, entry: &Entry<'a>, hint: &str) {
+    fn refuse(&mut self, option: String, entry: &Entry<'a>, hint: &str) {
         let message = format!("`{}` cannot be {}", entry.name, kind_of(entry.item));
         self.section.notes.error(entry.at(), message, hint);
-        self.is_broken = true;
+        self.broken.push(option);
     }
 
     fn note<T>(&self, error: &OptionError, parse: &impl Fn(Settings) -> Result<T, OptionError>) {
         let name = last(&error.option);
         let pair = self.pairs.iter().find(|pair| pair.option == error.option);
-        let at = pair.map_or(self.section.at.clone(), |pair| pair.at.clone());
+        let at = pair.map_or(self.at.clone(), |pair| pair.at.clone());
         let word = pair.map_or("", |pair| pair.word.as_str());
         let notes = self.section.notes;
         let what = self.what(&error.option);
@@ -261,7 +270,17 @@ impl<'a> Pairs<'a> {
             }
             (Rule::NotOneOf(words), _) if name == "kind" => {
                 let message = format!("unknown {what} kind {word:?}");
-                notes.error(at, message, suggest_word(word, words));
+                let own = |word: &&&str| what != "meter" || !ELSEWHERE.contains(*word);
+                let words: Vec<_> = words.iter().filter(own).copied().collect();
+                notes.error(at, message, suggest_word(word, &words));
+            }
+            (Rule::NotANumber, _) => {
+                let message = format!("`{name}` is not a whole number that fits");
+                notes.error(at, message, "write a whole number, without quotes");
+            }
+            (Rule::Outside { least, most }, _) => {
+                let hint = format!("write a whole number from {least} to {most}");
+                notes.error(at, format!("`{name}` is out of range"), hint);
             }
             (Rule::NotOneOf(words), _) => {
                 let message = format!("`{name}` cannot be {word:?}");
@@ -310,7 +329,7 @@ impl<'a> Pairs<'a> {
                 format!("lower it or give `{bound_name}`"),
             ),
             (None, bound) => notes.error(
-                bound.map_or(self.section.at.clone(), |bound| bound.at.clone()),
+                bound.map_or(self.at.clone(), |bound| bound.at.clone()),
                 format!("`{bound_name}` is under the default of `{name}`"),
                 format!("raise it or give `{name}`"),
             ),
@@ -326,8 +345,8 @@ impl<'a> Pairs<'a> {
         let name = last(&pair.option);
         let known = self.known(&pair.option);
         if known.iter().all(|key| key.name != name) {
-            let hint = suggest(name, known.iter().map(|key| key.name));
-            return (format!("unknown key `{name}` in a {what}"), hint);
+            let message = format!("unknown key `{name}` in a {what}");
+            return (message, suggest_key(name, known));
         }
         let other = match name {
             "slow" => Some("order = \"adaptive\""),

@@ -1,7 +1,8 @@
 //! Reads a whole file.
 
-use std::fs;
 use std::ops::Range;
+use std::path::Path;
+use std::{fs, io};
 
 use toml_edit::{Document, Item, TableLike};
 
@@ -50,8 +51,38 @@ pub(super) fn read(text: &str, file: &str, env: Env<'_>, look: Look) -> (Option<
             None
         }
     };
-    let faults = Faults::new(file, notes.into_faults());
+    let (faults, more) = notes.into_faults();
+    let faults = Faults::new(file, faults, more);
     (config.filter(|_| faults.errors() == 0), faults)
+}
+
+/// The pool whose keys stand in `text`, without a header.
+pub(super) fn read_pool(
+    name: &str,
+    text: &str,
+    env: Env<'_>,
+    limits: &Limits,
+) -> Result<PoolConfig, Faults> {
+    let notes = Notes::new(text, env);
+    check_name(&notes, "pool", name, &(0..0), limits.name_len_max);
+    let pool = match Document::parse(text) {
+        Ok(document) => {
+            let table = document.as_table();
+            let pool = Section::open(&notes, table, 0..0, "a pool", keys::POOL);
+            if let Some(like) = pool.entry("like") {
+                let message = "a pool that is added on its own is like no other";
+                notes.error(like.key_at.clone(), message, "write its keys out");
+            }
+            PoolConfig::read(name, &pool)
+        }
+        Err(error) => {
+            note_syntax(&notes, error.message(), error.span());
+            None
+        }
+    };
+    let (faults, more) = notes.into_faults();
+    let faults = Faults::new(name, faults, more);
+    pool.filter(|_| faults.errors() == 0).ok_or(faults)
 }
 
 fn config(notes: &Notes<'_>, root: &dyn TableLike, look: Look) -> Config {
@@ -61,7 +92,7 @@ fn config(notes: &Notes<'_>, root: &dyn TableLike, look: Look) -> Config {
     rules::check(notes, &sections, &config);
     if look == Look::Around {
         for (path, at) in notes.files() {
-            if let Err(error) = fs::File::open(&path) {
+            if let Err(error) = look_at(&path) {
                 let message = format!("{} cannot be read: {error}", path.display());
                 notes.error(at, message, "the server needs it to start");
             }
@@ -70,11 +101,23 @@ fn config(notes: &Notes<'_>, root: &dyn TableLike, look: Look) -> Config {
     config
 }
 
+/// Fails unless there is a file that we may read.
+fn look_at(path: &Path) -> io::Result<()> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    fs::File::open(path).map(drop)
+}
+
 fn note_syntax(notes: &Notes<'_>, message: &str, span: Option<Range<usize>>) {
     let at = span.unwrap_or(0..0);
-    let lines: Vec<_> = message.lines().collect();
-    let (message, hint) = lines.split_first().unwrap_or((&"this is not TOML", &[]));
-    notes.error(at, *message, hint.join("; "));
+    let message = message.lines().collect::<Vec<_>>().join(", ");
+    let (message, hint) = match message.split_once(", expected ") {
+        Some((message, expected)) => (message, format!("expected {expected}")),
+        None if message == "duplicate key" => ("this key is there twice", "keep one".into()),
+        None => (message.as_str(), String::new()),
+    };
+    notes.error(at, message, hint);
 }
 
 /// Note sections that are not known.

@@ -17,12 +17,13 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
         check_doubles(notes, &addresses);
         check_sockets(notes, section);
         check_waits(notes, section, config);
-        check_tls(notes, sections, section, config);
     }
-    check_groups(notes, sections, config);
+    check_tls(notes, sections);
+    check_groups(notes, sections);
     check_feeds(notes, sections, config);
     check_shadows(notes, &sections.locks);
     check_uids(notes, &sections.users, config);
+    check_ways_in(notes, sections);
 }
 
 /// A server that others can reach needs users, or the explicit word.
@@ -96,27 +97,32 @@ fn check_waits(notes: &Notes<'_>, section: &Section<'_>, config: &Config) {
     }
 }
 
-fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>, server: &Section<'_>, config: &Config) {
-    match &sections.tls {
-        None if !config.server.tls_listen.is_empty() => {
+fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>) {
+    let server = sections.server.as_ref();
+    let given = server.and_then(|server| server.entry("tls_listen"));
+    // What cannot be read is wanted, too.
+    let is_wanted = given.is_some_and(|entry| entry.item.as_array().is_none_or(|a| !a.is_empty()));
+    match (&sections.tls, &sections.server) {
+        (None, Some(server)) if is_wanted => {
             let message = "`tls_listen` needs a certificate";
             let hint = "add [tls] with `cert` and `key`";
             notes.error(server.at("tls_listen"), message, hint);
         }
-        Some(tls) if config.server.tls_listen.is_empty() => {
-            let message = "[tls] is not used";
-            notes.warn(tls.at.clone(), message, "write `tls_listen` under [server]");
+        (Some(tls), _) if !is_wanted => {
+            let hint = "write `tls_listen` under [server]";
+            notes.warn(tls.at.clone(), "[tls] is not used", hint);
         }
         _ => (),
     }
 }
 
-fn check_groups(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
+fn check_groups(notes: &Notes<'_>, sections: &Sections<'_>) {
+    let mut used = Vec::new();
     for (_, section) in &sections.pools {
         let Some(group) = section.text("group") else {
             continue;
         };
-        if config.pools.iter().any(|pool| pool.name == group) {
+        if sections.pools.iter().any(|(name, _)| *name == group) {
             let message = format!("the group `{group}` has the name of a pool");
             let hint = "give one of them another name";
             notes.error(section.at("group"), message, hint);
@@ -126,13 +132,10 @@ fn check_groups(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
             let hint = "no spaces, quotes, * or @: TAKE adds the @";
             notes.error(section.at("group"), message, hint);
         }
+        used.push(group);
     }
     for (name, section) in &sections.groups {
-        let is_used = config
-            .pools
-            .iter()
-            .any(|pool| pool.group.as_deref() == Some(*name));
-        if !is_used {
+        if used.iter().all(|group| group != name) {
             let message = format!("no pool is in the group `{name}`");
             let hint = format!("write group = {name:?} in a pool");
             notes.warn(section.at.clone(), message, hint);
@@ -184,6 +187,22 @@ fn check_uids(notes: &Notes<'_>, sections: &Named<'_>, config: &Config) {
         if let Some((other, uid)) = taken {
             let message = format!("the user id {uid} is that of user `{other}` already");
             notes.error(sections[place].1.at("uids"), message, "keep one");
+        }
+    }
+}
+
+/// Who has no password has to be known by a certificate or a user id.
+fn check_ways_in(notes: &Notes<'_>, sections: &Sections<'_>) {
+    let by_certificate = sections
+        .tls
+        .as_ref()
+        .is_some_and(|tls| tls.has("client_ca"));
+    for (name, section) in &sections.users {
+        let ways = ["password", "password_file", "uids"];
+        if !by_certificate && ways.iter().all(|way| !section.has(way)) {
+            let message = format!("nobody can come in as user `{name}`");
+            let hint = "give `password_file`, `password` or `uids`, or [tls] a `client_ca`";
+            notes.warn(section.at.clone(), message, hint);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A value that cannot be read is noted and counts as not given, so that one
 //! look at a file finds all that is wrong with it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
@@ -12,18 +12,22 @@ use std::time::Duration;
 use toml_edit::{Item, TableLike, Value};
 
 use super::fault::{Fault, Level};
-use super::keys::Key;
+use super::keys::{self, Key, PARTS};
 use super::near::near;
 use super::words::{self, SIZE_UNITS, SPAN_UNITS, Unfilled};
 
 /// Bytes of the file.
 pub(super) type At = Range<usize>;
 
+/// Nobody mends more than this at a time.
+const FAULTS_MAX: usize = 100;
+
 /// What is noted while a file is read.
 pub(super) struct Notes<'a> {
     pub(super) text: &'a str,
     env: &'a dyn Fn(&str) -> Option<String>,
     faults: RefCell<Vec<Fault>>,
+    more: Cell<usize>,
     files: RefCell<Vec<(PathBuf, At)>>,
 }
 
@@ -51,22 +55,17 @@ impl<'a> Notes<'a> {
             text,
             env,
             faults: RefCell::default(),
+            more: Cell::default(),
             files: RefCell::default(),
         }
     }
 
     pub(super) fn error(&self, at: At, message: impl Into<String>, hint: impl Into<String>) {
-        self.push(Fault::new(self.text, Level::Error, at, message, hint));
+        self.note(Level::Error, at, message.into(), hint.into());
     }
 
     pub(super) fn warn(&self, at: At, message: impl Into<String>, hint: impl Into<String>) {
-        self.push(Fault::new(self.text, Level::Warning, at, message, hint));
-    }
-
-    /// An error that must not be shown with the value it is about.
-    pub(super) fn secret(&self, at: At, message: impl Into<String>, hint: impl Into<String>) {
-        let fault = Fault::new(self.text, Level::Error, at, message, hint);
-        self.push(fault.blotted());
+        self.note(Level::Warning, at, message.into(), hint.into());
     }
 
     /// The file names another file, which has to be there.
@@ -78,8 +77,9 @@ impl<'a> Notes<'a> {
         self.files.borrow().clone()
     }
 
-    pub(super) fn into_faults(self) -> Vec<Fault> {
-        self.faults.into_inner()
+    /// What was noted, and how much more there was.
+    pub(super) fn into_faults(self) -> (Vec<Fault>, usize) {
+        (self.faults.into_inner(), self.more.get())
     }
 
     /// Text with its variables put in; none if one of them is not there.
@@ -115,8 +115,18 @@ impl<'a> Notes<'a> {
         None
     }
 
-    fn push(&self, fault: Fault) {
-        self.faults.borrow_mut().push(fault);
+    fn note(&self, level: Level, at: At, message: String, hint: String) {
+        let mut faults = self.faults.borrow_mut();
+        // The first error always counts, however many warnings there were.
+        let is_told = level == Level::Warning || faults.iter().any(|f| f.level == level);
+        if faults.len() >= FAULTS_MAX && is_told {
+            self.more.set(self.more.get() + 1);
+            return;
+        }
+        let fault = Fault::new(self.text, level, at, message, hint);
+        if !faults.contains(&fault) {
+            faults.push(fault);
+        }
     }
 }
 
@@ -133,9 +143,9 @@ impl<'a> Section<'a> {
         section.entries.retain(|entry| {
             let is_known = known.iter().any(|key| key.name == entry.name);
             if !is_known {
-                let names = known.iter().map(|key| key.name);
                 let message = format!("unknown key `{}` in {what}", entry.name);
-                notes.error(entry.key_at.clone(), message, suggest(entry.name, names));
+                let hint = suggest_key(entry.name, known);
+                notes.error(entry.key_at.clone(), message, hint);
             }
             is_known
         });
@@ -250,6 +260,14 @@ impl<'a> Section<'a> {
     where
         N: TryFrom<i64> + TryFrom<u64> + PartialOrd + Display + Copy,
     {
+        self.number_or(key, range, "")
+    }
+
+    /// A whole number, where `or` says what else could stand there.
+    pub(super) fn number_or<N>(&self, key: &str, range: RangeInclusive<N>, or: &str) -> Option<N>
+    where
+        N: TryFrom<i64> + TryFrom<u64> + PartialOrd + Display + Copy,
+    {
         let entry = self.entry(key)?;
         let given: Option<N> = match entry.item.as_value() {
             Some(Value::Integer(number)) => N::try_from(*number.value()).ok(),
@@ -268,14 +286,14 @@ impl<'a> Section<'a> {
         };
         let given = given.filter(|number| range.contains(number));
         if given.is_none() {
-            let (least, most) = (range.start(), range.end());
+            let (least, most) = (range.start(), grouped(range.end()));
             let is_number = entry.item.as_integer().is_some();
             let what = if is_number {
                 "is out of range"
             } else {
                 "is not a whole number"
             };
-            let hint = format!("write a whole number from {least} to {most}");
+            let hint = format!("write a whole number from {least} to {most}{or}");
             self.notes
                 .error(entry.at(), format!("`{key}` {what}"), hint);
         }
@@ -395,13 +413,51 @@ pub(super) fn suggest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> S
     }
 }
 
-/// Which word was probably meant, and which there are.
+/// Which key was probably meant, here or elsewhere.
+pub(super) fn suggest_key(name: &str, known: &[Key]) -> String {
+    let names = |keys: &[Key]| -> Vec<&'static str> { keys.iter().map(|key| key.name).collect() };
+    let is_near = |keys: &[Key]| near(name, names(keys));
+    if let Some(near) = is_near(known) {
+        return format!("did you mean `{near}`?");
+    }
+    let has = |keys: &[Key]| keys.iter().any(|key| key.name == name);
+    if let Some(above) = known.iter().find(|key| has(key.below)) {
+        return format!("it belongs below: {} = {{ {name} = … }}", above.name);
+    }
+    // A pool is the one thing whose parts have parts that are taken for its own.
+    if names(known) == names(keys::MEMBER) && has(keys::POOL) {
+        return "it belongs to the pool, not to its `member`".into();
+    }
+    let one = PARTS.iter().filter(|part| !part.is_named);
+    let elsewhere = one.filter_map(|part| Some((part.name, is_near(part.keys)?)));
+    match elsewhere.into_iter().next() {
+        Some((part, near)) => format!("did you mean `{near}` under [{part}]?"),
+        None => format!("known here: {}", names(known).join(", ")),
+    }
+}
+
+/// Which word was probably meant, and which there are unless they are many.
 pub(super) fn suggest_word(word: &str, known: &[&str]) -> String {
+    const MANY: usize = 10;
     let all = known.join(", ");
     match near(word, known.iter().copied()) {
+        Some(near) if known.len() > MANY => format!("did you mean {near:?}?"),
         Some(near) => format!("did you mean {near:?}? one of: {all}"),
         None => format!("one of: {all}"),
     }
+}
+
+/// A number as TOML takes it and a person reads it: `1_000_000`.
+fn grouped(number: impl Display) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) && digits.len() > 4 {
+            out.push('_');
+        }
+        out.push(digit);
+    }
+    out
 }
 
 /// What a value is, in words.

@@ -265,11 +265,7 @@ impl Server {
     pub(super) fn addresses(section: &Section<'_>) -> Vec<(&'static str, SocketAddr, At)> {
         let default = Self::default();
         let mut all = Vec::new();
-        for key in ["listen", "tls_listen", "admin"] {
-            for (text, at) in section.list(key).unwrap_or_default() {
-                all.extend(address(&text).ok().map(|address| (key, address, at)));
-            }
-        }
+        // First what is not given: a clash is the fault of what is.
         if !section.has("listen") {
             let tcp = default.listen.iter().filter_map(|listen| match listen {
                 Listen::Tcp(address) => Some(*address),
@@ -280,6 +276,11 @@ impl Server {
         if !section.has("admin") {
             let admin = default.admin;
             all.extend(admin.map(|address| ("admin", address, section.at.clone())));
+        }
+        for key in ["listen", "tls_listen", "admin"] {
+            for (text, at) in section.list(key).unwrap_or_default() {
+                all.extend(address(&text).ok().map(|address| (key, address, at)));
+            }
         }
         all
     }

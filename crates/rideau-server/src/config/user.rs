@@ -1,5 +1,6 @@
 //! Who may do what.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use toml_edit::Item;
@@ -128,7 +129,7 @@ fn hash(section: &Section<'_>) -> Option<Hash> {
     let at = entry.at();
     let Some(text) = entry.item.as_str() else {
         let hint = "make one with `rideau hash`";
-        section.notes.secret(at, "`password` is no hash", hint);
+        section.notes.error(at, "`password` is no hash", hint);
         return None;
     };
     let text = section.notes.expand(text, &at)?;
@@ -151,7 +152,7 @@ fn hash(section: &Section<'_>) -> Option<Hash> {
             "make one with `rideau hash`".into(),
         ),
     };
-    section.notes.secret(at, message, hint);
+    section.notes.error(at, message, hint);
     None
 }
 
@@ -208,4 +209,13 @@ fn scope(section: &Section<'_>, words: &str, at: At) -> Option<Scope> {
         kind: Some(*kind),
         names: names.into(),
     })
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Some(kind) => write!(f, "{kind}:{}", self.names),
+            None => f.write_str(&self.names),
+        }
+    }
 }

@@ -95,7 +95,7 @@ pub(super) fn size(words: &str) -> Option<u64> {
 /// A span in its largest unit that leaves no fraction.
 pub(super) fn show_span(span: Duration) -> String {
     let nanos = span.as_nanos();
-    let unit = SPANS.iter().find(|(_, unit)| nanos % unit == 0);
+    let unit = SPANS.iter().find(|(_, unit)| nanos.is_multiple_of(*unit));
     let (word, unit) = unit.unwrap_or(&("ns", 1));
     if nanos == 0 {
         return "0s".into();
