@@ -128,10 +128,18 @@ impl Push {
                 };
             }
             Self::Down(ticket, why) => {
-                reply.push(3).bulk("rideau:down").bulk(ticket.text()).bulk(why);
+                reply
+                    .push(3)
+                    .bulk("rideau:down")
+                    .bulk(ticket.text())
+                    .bulk(why);
             }
             Self::Revoked(ticket, why) => {
-                reply.push(3).bulk("rideau:revoked").bulk(ticket.text()).bulk(why);
+                reply
+                    .push(3)
+                    .bulk("rideau:revoked")
+                    .bulk(ticket.text())
+                    .bulk(why);
             }
             Self::Message(channel, text) => {
                 reply.push(3).bulk("message").bulk(&**channel).bulk(&**text);
