@@ -463,7 +463,7 @@ impl<K: Key> LockHandle<K> {
 
     /// How many units are held.
     pub fn held(&self) -> u64 {
-        self.pinned.node().word().held()
+        self.keys.held_pinned(&self.pinned)
     }
 
     /// The key.
