@@ -29,7 +29,7 @@ use crate::broker::Now;
 use crate::keyed::Key;
 use crate::terms::Terms;
 use crate::thread::block_on;
-use keys::{Base, Keys, Taken};
+use keys::{Base, Call, Keys, Taken};
 use line::Wait;
 use shard::Pinned;
 use word::UNITS_MAX;
@@ -85,7 +85,9 @@ pub struct Lock<'a, K: Key>(Taken<'a, K>);
 ///
 /// Its key is not forgotten as long as this exists.
 pub struct LockHandle<K: Key> {
+    // In this order: the sweeper is called when the key is no longer pinned.
     pinned: Pinned<K>,
+    _call: Call<K>,
     keys: Arc<Keys<K>>,
 }
 
@@ -305,10 +307,7 @@ impl<K: Key> Locks<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        LockHandle {
-            pinned: self.keys.pin_key(key),
-            keys: Arc::clone(&self.keys),
-        }
+        LockHandle::new(self.keys.pin_key(key), Arc::clone(&self.keys))
     }
 
     /// Somebody who will hold any number of units, and give all back when it
@@ -363,7 +362,7 @@ impl<K: Key> Locks<K> {
 
     /// Forget at once all keys that nobody holds, rather than soon.
     pub fn forget_idle(&self) {
-        self.keys.sweep(true);
+        self.keys.forget_idle();
     }
 
     /// How one waits here.
@@ -420,6 +419,15 @@ impl<K: Key> Lock<'_, K> {
 }
 
 impl<K: Key> LockHandle<K> {
+    fn new(pinned: Pinned<K>, keys: Arc<Keys<K>>) -> Self {
+        let call = Call::new(Arc::downgrade(&keys), &pinned);
+        Self {
+            pinned,
+            _call: call,
+            keys,
+        }
+    }
+
     /// Take one unit, exactly if fewer than `capacity` are held.
     ///
     /// # Errors
@@ -463,7 +471,7 @@ impl<K: Key> LockHandle<K> {
 
     /// How many units are held.
     pub fn held(&self) -> u64 {
-        self.pinned.node().word().held()
+        self.keys.held_pinned(&self.pinned)
     }
 
     /// The key.
@@ -505,16 +513,7 @@ impl<K: Key> Default for Locks<K> {
 
 impl<K: Key> Clone for LockHandle<K> {
     fn clone(&self) -> Self {
-        Self {
-            pinned: self.pinned.clone(),
-            keys: Arc::clone(&self.keys),
-        }
-    }
-}
-
-impl<K: Key> Drop for LockHandle<K> {
-    fn drop(&mut self) {
-        self.keys.idle(self.pinned.node().shard());
+        Self::new(self.pinned.clone(), Arc::clone(&self.keys))
     }
 }
 

@@ -50,6 +50,41 @@ struct Part<K: Key> {
     lines: Mutex<HashMap<usize, Arc<LineOf<K>>>>,
 }
 
+/// Keys that are pinned together. Also if one of them panics when it is looked
+/// up, the sweeper hears of the others.
+struct Pins<'a, K: Key>(&'a Keys<K>, Vec<Pinned<K>>);
+
+impl<K: Key> Drop for Pins<'_, K> {
+    fn drop(&mut self) {
+        self.1.drain(..).for_each(|pinned| self.0.unpin(pinned));
+    }
+}
+
+/// Calls the sweeper for a key when it goes: what pinned the key goes before.
+pub(super) struct Call<K: Key> {
+    keys: Weak<Keys<K>>,
+    shard: u32,
+}
+
+impl<K: Key> Call<K> {
+    pub(super) fn new(keys: Weak<Keys<K>>, pinned: &Pinned<K>) -> Self {
+        let shard = pinned.node().shard();
+        Self { keys, shard }
+    }
+
+    pub(super) fn keys(&self) -> Option<Arc<Keys<K>>> {
+        self.keys.upgrade()
+    }
+}
+
+impl<K: Key> Drop for Call<K> {
+    fn drop(&mut self) {
+        if let Some(keys) = self.keys() {
+            keys.idle(self.shard);
+        }
+    }
+}
+
 /// Units that were taken.
 pub(super) type Taken<'a, K> = Units<K, Base<'a, K>>;
 
@@ -157,7 +192,7 @@ impl<K: Key> Keys<K> {
             Ok(taken) => Wait::answered(Lock(taken.at(Base::Owned(Arc::clone(self))))),
             Err(_) => self.line_of(&pinned).ask(claim, terms),
         };
-        self.idle(pinned.node().shard());
+        self.unpin(pinned);
         wait
     }
 
@@ -173,7 +208,7 @@ impl<K: Key> Keys<K> {
         }
         let pinned = self.pin(hash, key);
         let taken = self.acquire_pinned(&pinned, claim);
-        self.idle(pinned.node().shard());
+        self.unpin(pinned);
         taken
     }
 
@@ -221,8 +256,11 @@ impl<K: Key> Keys<K> {
                 });
             }
         }
-        let pin = |(key, _): &(&Q, Claim)| self.pin(self.hasher.hash_one(*key), *key);
-        let pins: Vec<Pinned<K>> = claims.iter().map(pin).collect();
+        let mut all = Pins(self, Vec::with_capacity(claims.len()));
+        for (key, _) in claims {
+            all.1.push(self.pin(self.hasher.hash_one(*key), *key));
+        }
+        let pins = &all.1;
         let claims: Vec<Claim> = claims.iter().map(|(_, claim)| *claim).collect();
         let taken = loop {
             let waited = pins
@@ -232,13 +270,12 @@ impl<K: Key> Keys<K> {
             waited.sort_unstable_by_key(|pinned| pinned.node().address());
             waited.dedup_by_key(|pinned| pinned.node().address());
             let lines: Vec<Line<K>> = waited.iter().map(|pinned| self.line_of(pinned)).collect();
-            let taken = in_all(&lines, || self.acquire_locked(&claims, &pins, &waited));
+            let taken = in_all(&lines, || self.acquire_locked(&claims, pins, &waited));
             if let Some(taken) = taken {
                 break taken;
             }
         };
-        let shards = pins.iter().map(|pinned| pinned.node().shard());
-        shards.for_each(|shard| self.idle(shard));
+        drop(all);
         taken
     }
 
@@ -301,6 +338,13 @@ impl<K: Key> Keys<K> {
         let locked = part.shard.lock(&self.grave);
         let node = locked.find(hash, key);
         node.map_or(0, |node| node.word().held())
+    }
+
+    /// As [`held`](Self::held), of a key that is not forgotten meanwhile.
+    pub(super) fn held_pinned(&self, pinned: &Pinned<K>) -> u64 {
+        let node = pinned.node();
+        let settled = node.word().settled();
+        settled.unwrap_or_else(|| self.under_lock(node, || node.word().held()))
     }
 
     /// Make a key known, and keep it so.
@@ -413,6 +457,14 @@ impl<K: Key> Keys<K> {
         }
     }
 
+    /// Need a key no longer. Only then the sweeper is called: it passes over
+    /// what is pinned, and does not come again for it.
+    fn unpin(&self, pinned: Pinned<K>) {
+        let shard = pinned.node().shard();
+        drop(pinned);
+        self.idle(shard);
+    }
+
     /// A key may have become one that nobody holds.
     #[inline]
     pub(super) fn idle(&self, shard: u32) {
@@ -432,18 +484,25 @@ impl<K: Key> Keys<K> {
         }
     }
 
-    /// Forget what nobody has held for two sweeps, or `all` that nobody holds.
-    /// False if there is nothing left to forget.
-    pub(super) fn sweep(&self, all: bool) -> bool {
+    /// Forget now all that nobody holds. What could not be forgotten the
+    /// sweeper is called for.
+    pub(super) fn forget_idle(&self) {
+        for shard in 0..SHARDS as u32 {
+            if self.sweep_part(shard, true) {
+                self.idle(shard);
+            }
+        }
+    }
+
+    /// Forget what nobody has held for two sweeps. False if there is nothing
+    /// left to forget. For the sweeper alone: whoever calls this has to come
+    /// again if it is told to.
+    #[cfg(not(rideau_loom))]
+    pub(super) fn sweep(&self) -> bool {
         self.swept.store(false, Ordering::Release);
         let mut more = false;
-        for (at, part) in self.parts.iter().enumerate() {
-            if !part.idle.swap(false, Ordering::AcqRel) && !all {
-                continue;
-            }
-            self.drop_lines(part);
-            let later = self.lock(at as u32).forget_idle(all);
-            if later > 0 {
+        for (shard, part) in self.parts.iter().enumerate() {
+            if part.idle.swap(false, Ordering::AcqRel) && self.sweep_part(shard as u32, false) {
                 part.idle.store(true, Ordering::Relaxed);
                 more = true;
             }
@@ -451,12 +510,30 @@ impl<K: Key> Keys<K> {
         more && !self.swept.swap(true, Ordering::AcqRel)
     }
 
-    /// Drop the lines that nobody uses: whoever waits has its line too.
-    fn drop_lines(&self, part: &Part<K>) {
+    /// Forget some keys of a part, or `all` that nobody holds. True if there is
+    /// more to forget soon.
+    fn sweep_part(&self, shard: u32, all: bool) -> bool {
+        let lines = self.drop_lines(&self.parts[shard as usize]);
+        let mut locked = self.lock(shard);
+        let later = locked.forget_idle(all);
+        // Whoever keeps the line of such a key, for an answer perhaps that it
+        // has not taken yet, does not wait in it.
+        let is_lined =
+            |node: &Node<K>| node.word().idle().is_some() && lines.contains(&node.address());
+        later > 0 || (!lines.is_empty() && locked.nodes().any(is_lined))
+    }
+
+    /// Drop the lines that nobody uses: whoever waits has its line too. Says of
+    /// which keys the others are.
+    fn drop_lines(&self, part: &Part<K>) -> Vec<usize> {
         let unused = |_: &usize, line: &mut Arc<LineOf<K>>| Arc::strong_count(line) == 1;
-        let gone: Vec<_> = lock(&part.lines).extract_if(unused).collect();
+        let mut lines = lock(&part.lines);
+        let gone: Vec<_> = lines.extract_if(unused).collect();
+        let left = lines.keys().copied().collect();
+        drop(lines);
         // They take locks when they go.
         drop(gone);
+        left
     }
 
     fn each(&self) -> impl Iterator<Item = Locked<'_, K>> {

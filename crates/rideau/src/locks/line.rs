@@ -13,7 +13,7 @@ use rideau_core::locks::{Claim, Count, Effect, Full, Grant, Lines};
 use rideau_core::{Instant, OptionError, Refusal, Ticket, queue};
 
 use super::Lock;
-use super::keys::{Base, Keys, Taken};
+use super::keys::{Base, Call, Keys, Taken};
 use super::shard::Pinned;
 use super::word::{No, Road};
 use crate::after::After;
@@ -32,8 +32,9 @@ type HeldUnits<K> = Taken<'static, K>;
 
 /// Counts units in the word of a key.
 pub(super) struct KeyCount<K: Key> {
+    // In this order: the sweeper is called when the key is no longer pinned.
     pinned: Pinned<K>,
-    keys: Weak<Keys<K>>,
+    call: Call<K>,
 }
 
 /// Tells those who wait what became of it.
@@ -75,7 +76,8 @@ impl<K: Key> Line<K> {
         pinned: Pinned<K>,
         keys: Weak<Keys<K>>,
     ) -> Arc<LineOf<K>> {
-        let count = KeyCount { pinned, keys };
+        let call = Call::new(keys, &pinned);
+        let count = KeyCount { pinned, call };
         let lines = Lines::new(options, count, Instant::START);
         let mut lines = lines.expect("the options were validated");
         let mut effects = Vec::new();
@@ -205,7 +207,7 @@ impl<K: Key> Count for KeyCount<K> {
 
     fn take(&mut self, claim: Claim) -> Result<(Grant, HeldUnits<K>), Full> {
         let node = self.pinned.node();
-        let Some(keys) = self.keys.upgrade() else {
+        let Some(keys) = self.call.keys() else {
             return Err(claim.full(node.word().held()));
         };
         let taken = match node.take(claim, Road::Line) {

@@ -129,16 +129,17 @@ impl Word {
             if word & RETIRED != 0 {
                 return Err(No::Retired);
             }
+            let stops = word & road.stops();
+            // Before anything is said about what is held: it may be a part of
+            // what is being taken together.
+            if stops & BUSY != 0 {
+                return Err(No::Locked);
+            }
             if !claim.fits(held) {
                 return Err(No::Full(held));
             }
-            let stops = word & road.stops();
             if stops != 0 {
-                return Err(if stops & BUSY != 0 {
-                    No::Locked
-                } else {
-                    No::Waited
-                });
+                return Err(No::Waited);
             }
             match self.exchange(word, claim, road)? {
                 Ok(grant) => return Ok(grant),
@@ -301,6 +302,8 @@ mod tests {
         word.mark_waited(false);
         word.mark_busy(true);
         assert_eq!(word.take(claim(1, 2), Road::Open), Err(No::Locked));
+        assert_eq!(word.take(claim(1, 0), Road::Open), Err(No::Locked));
+        assert_eq!(word.take(claim(1, 0), Road::Lock), Err(No::Full(0)));
         word.mark_busy(false);
         let idle = word.idle().expect("nobody holds anything");
         assert!(word.take(claim(1, 2), Road::Open).is_ok());
