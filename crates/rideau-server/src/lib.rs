@@ -21,3 +21,4 @@ pub mod resp;
 pub mod serve;
 pub mod sessions;
 pub mod ticket;
+pub mod tls;

@@ -20,6 +20,13 @@ pub(crate) fn without_password(daemon: &Daemon, uid: Option<u32>) -> Option<Arc<
     user.cloned().map(Arc::new)
 }
 
+/// The user of this name, who has proved it in another way.
+pub(crate) fn named(daemon: &Daemon, name: &str) -> Option<Arc<User>> {
+    let config = daemon.config.load();
+    let user = config.users.iter().find(|user| user.name == name);
+    user.cloned().map(Arc::new)
+}
+
 /// The connection has to say who it is before it can do anything.
 pub(crate) fn is_needed(client: &Client) -> bool {
     client.user.is_none() && !client.daemon.config.load().users.is_empty()
