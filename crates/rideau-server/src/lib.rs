@@ -17,6 +17,7 @@ pub mod member;
 pub mod outbox;
 pub mod outcome;
 pub mod places;
+pub mod process;
 pub mod resp;
 pub mod serve;
 pub mod sessions;
