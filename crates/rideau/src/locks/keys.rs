@@ -60,31 +60,6 @@ impl<K: Key> Drop for Pins<'_, K> {
     }
 }
 
-/// Calls the sweeper for a key when it goes: what pinned the key goes before.
-pub(super) struct Call<K: Key> {
-    keys: Weak<Keys<K>>,
-    shard: u32,
-}
-
-impl<K: Key> Call<K> {
-    pub(super) fn new(keys: Weak<Keys<K>>, pinned: &Pinned<K>) -> Self {
-        let shard = pinned.node().shard();
-        Self { keys, shard }
-    }
-
-    pub(super) fn keys(&self) -> Option<Arc<Keys<K>>> {
-        self.keys.upgrade()
-    }
-}
-
-impl<K: Key> Drop for Call<K> {
-    fn drop(&mut self) {
-        if let Some(keys) = self.keys() {
-            keys.idle(self.shard);
-        }
-    }
-}
-
 /// Units that were taken.
 pub(super) type Taken<'a, K> = Units<K, Base<'a, K>>;
 
