@@ -5,6 +5,7 @@
 //! held at that moment. Callers may differ, and change their minds while units
 //! are held. Nobody has to be told of a new limit.
 
+mod call;
 mod keys;
 mod line;
 mod owner;
@@ -29,7 +30,8 @@ use crate::broker::Now;
 use crate::keyed::Key;
 use crate::terms::Terms;
 use crate::thread::block_on;
-use keys::{Base, Call, Keys, Taken};
+use call::Call;
+use keys::{Base, Keys, Taken};
 use line::Wait;
 use shard::Pinned;
 use word::UNITS_MAX;

@@ -60,31 +60,6 @@ impl<K: Key> Drop for Pins<'_, K> {
     }
 }
 
-/// Calls the sweeper for a key when it goes: what pinned the key goes before.
-pub(super) struct Call<K: Key> {
-    keys: Weak<Keys<K>>,
-    shard: u32,
-}
-
-impl<K: Key> Call<K> {
-    pub(super) fn new(keys: Weak<Keys<K>>, pinned: &Pinned<K>) -> Self {
-        let shard = pinned.node().shard();
-        Self { keys, shard }
-    }
-
-    pub(super) fn keys(&self) -> Option<Arc<Keys<K>>> {
-        self.keys.upgrade()
-    }
-}
-
-impl<K: Key> Drop for Call<K> {
-    fn drop(&mut self) {
-        if let Some(keys) = self.keys() {
-            keys.idle(self.shard);
-        }
-    }
-}
-
 /// Units that were taken.
 pub(super) type Taken<'a, K> = Units<K, Base<'a, K>>;
 
@@ -302,13 +277,15 @@ impl<K: Key> Keys<K> {
         let taken = if pins.iter().any(is_new) {
             None
         } else {
-            let take = |(claim, pinned): (&Claim, &Pinned<K>)| {
+            let take = |((claim, pinned), ordinal): ((&Claim, &Pinned<K>), u64)| {
                 let taken = pinned.node().take(*claim, Road::LineAndLock);
-                let taken = taken.expect("units only came back since it fitted");
+                let mut taken = taken.expect("units only came back since it fitted");
+                // Of the moment at which all were granted.
+                taken.ordinal = ordinal;
                 taken.at(Base::Borrowed(self))
             };
-            let fit = all_fit(claims, pins);
-            Some(fit.map(|()| claims.iter().zip(pins).map(take).collect()))
+            let fit = ordinals(claims, pins);
+            Some(fit.map(|all| claims.iter().zip(pins).zip(all).map(take).collect()))
         };
         words().for_each(|word| word.mark_busy(false));
         taken
@@ -579,19 +556,29 @@ fn in_all<K: Key, T>(lines: &[Line<K>], then: impl FnOnce() -> T) -> T {
     done.expect("the innermost does it")
 }
 
-/// Whether all fit at once, also those of the same key.
-fn all_fit<K>(claims: &[Claim], pins: &[Pinned<K>]) -> Result<(), FullAt> {
-    let mut planned: HashMap<usize, u64> = HashMap::new();
-    for (at, (claim, pinned)) in claims.iter().zip(pins).enumerate() {
-        let planned = planned.entry(pinned.node().address()).or_default();
-        let held = pinned.node().word().held() + *planned;
-        if !claim.fits(held) {
-            return Err(FullAt {
-                at,
-                full: claim.full(held),
-            });
+/// The ordinals of all claims if all fit at once, also those of the same key.
+fn ordinals<K>(claims: &[Claim], pins: &[Pinned<K>]) -> Result<Vec<u64>, FullAt> {
+    let addresses = pins.iter().map(|pinned| pinned.node().address());
+    let mut held: HashMap<usize, u64> = addresses.zip(held_at_once(pins)).collect();
+    let ordinal = |(at, (claim, pinned)): (usize, (&Claim, &Pinned<K>))| {
+        let held = held.entry(pinned.node().address()).or_default();
+        *held = claim.ordinal(*held).map_err(|full| FullAt { at, full })?;
+        Ok(*held)
+    };
+    claims.iter().zip(pins).enumerate().map(ordinal).collect()
+}
+
+/// How many are held of each, at one and the same moment, while nobody takes:
+/// what comes back only makes them fewer, so what is read twice alike did not
+/// change in between.
+fn held_at_once<K>(pins: &[Pinned<K>]) -> Vec<u64> {
+    let look = || pins.iter().map(|pinned| pinned.node().word().held());
+    let mut seen: Vec<u64> = look().collect();
+    loop {
+        let again: Vec<u64> = look().collect();
+        if again == seen {
+            return seen;
         }
-        *planned += u64::from(claim.units);
+        seen = again;
     }
-    Ok(())
 }

@@ -13,7 +13,8 @@ use rideau_core::locks::{Claim, Count, Effect, Full, Grant, Lines};
 use rideau_core::{Instant, OptionError, Refusal, Ticket, queue};
 
 use super::Lock;
-use super::keys::{Base, Call, Keys, Taken};
+use super::call::Call;
+use super::keys::{Base, Keys, Taken};
 use super::shard::Pinned;
 use super::word::{No, Road};
 use crate::after::After;

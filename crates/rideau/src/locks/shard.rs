@@ -100,7 +100,7 @@ pub(super) struct Units<K, H: Home> {
 pub(super) struct Loose<K> {
     node: NonNull<Node<K>>,
     units: u64,
-    ordinal: u64,
+    pub(super) ordinal: u64,
     fence: u64,
 }
 

@@ -110,7 +110,7 @@ impl Word {
     /// How many units are held.
     #[inline]
     pub(super) fn held(&self) -> u64 {
-        held(self.word.load(Ordering::Relaxed))
+        held(self.word.load(Ordering::Acquire))
     }
 
     /// How many units are held, unless somebody takes of several keys at once

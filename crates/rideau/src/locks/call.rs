@@ -1,0 +1,32 @@
+//! A call for the sweeper, when somebody needs a key no longer.
+
+use std::sync::{Arc, Weak};
+
+use super::keys::Keys;
+use super::shard::Pinned;
+use crate::keyed::Key;
+
+/// Calls the sweeper for a key when it goes: what pinned the key goes before.
+pub(super) struct Call<K: Key> {
+    keys: Weak<Keys<K>>,
+    shard: u32,
+}
+
+impl<K: Key> Call<K> {
+    pub(super) fn new(keys: Weak<Keys<K>>, pinned: &Pinned<K>) -> Self {
+        let shard = pinned.node().shard();
+        Self { keys, shard }
+    }
+
+    pub(super) fn keys(&self) -> Option<Arc<Keys<K>>> {
+        self.keys.upgrade()
+    }
+}
+
+impl<K: Key> Drop for Call<K> {
+    fn drop(&mut self) {
+        if let Some(keys) = self.keys() {
+            keys.idle(self.shard);
+        }
+    }
+}
