@@ -31,9 +31,15 @@ const SHARDS: usize = 64;
 #[cfg(rideau_loom)]
 const SHARDS: usize = 1;
 
+#[cfg(not(rideau_loom))]
+type Hasher = foldhash::quality::RandomState;
+/// Loom repeats what it saw: a key has the same place each time.
+#[cfg(rideau_loom)]
+type Hasher = foldhash::quality::FixedState;
+
 pub(super) struct Keys<K: Key> {
     me: Weak<Self>,
-    hasher: foldhash::quality::RandomState,
+    hasher: Hasher,
     parts: Box<[CachePadded<Part<K>>]>,
     grave: Grave,
     /// The sweeper knows that there is something to do.
@@ -110,7 +116,7 @@ impl<K: Key> Keys<K> {
         let parts = (0..SHARDS).map(|_| part()).collect();
         Ok(Arc::new_cyclic(|me| Self {
             me: me.clone(),
-            hasher: foldhash::quality::RandomState::default(),
+            hasher: Hasher::default(),
             parts,
             grave: Grave::new(),
             swept: AtomicBool::new(false),

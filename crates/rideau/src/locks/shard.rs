@@ -221,7 +221,7 @@ impl<K: Eq> Shard<K> {
     }
 }
 
-impl<K: Eq> Locked<'_, K> {
+impl<K: Eq + 'static> Locked<'_, K> {
     pub(super) fn len(&self) -> usize {
         self.nodes.len
     }
