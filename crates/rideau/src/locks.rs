@@ -345,7 +345,8 @@ impl<K: Key> Locks<K> {
         self.keys.waiting(key)
     }
 
-    /// Every key of which units are held, and how many, in no order.
+    /// Every key of which units are held, and how many, in no order. They are
+    /// looked at one after the other, and may change meanwhile.
     pub fn all_held(&self) -> Vec<(K, u64)> {
         self.keys.all_held()
     }
@@ -463,7 +464,7 @@ impl<K: Key> LockHandle<K> {
 
     /// How many units are held.
     pub fn held(&self) -> u64 {
-        self.pinned.node().word().held()
+        self.keys.held_of(&self.pinned)
     }
 
     /// The key.

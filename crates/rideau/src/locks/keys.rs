@@ -309,6 +309,13 @@ impl<K: Key> Keys<K> {
         node.map_or(0, |node| node.word().held())
     }
 
+    /// How many units are held of a key that is not forgotten meanwhile.
+    pub(super) fn held_of(&self, pinned: &Pinned<K>) -> u64 {
+        let node = pinned.node();
+        let settled = node.word().settled();
+        settled.unwrap_or_else(|| self.under_lock(node, || node.word().held()))
+    }
+
     /// Make a key known, and keep it so.
     pub(super) fn pin_key<Q>(&self, key: &Q) -> Pinned<K>
     where

@@ -12,7 +12,8 @@
 //! * `WAITED`: somebody waits in line. Who gives back has to tell the line, and
 //!   who takes goes through it.
 //! * `BUSY`: somebody takes of several keys at once and holds the locks of their
-//!   shards. Who takes waits for that lock; units come back all the same.
+//!   shards. Who takes or looks waits for that lock; units come back all the
+//!   same.
 //!
 //! # Fences
 //!
@@ -123,22 +124,24 @@ impl Word {
     /// Take what is claimed, exactly if it fits.
     #[inline]
     pub(super) fn take(&self, claim: Claim, road: Road) -> Result<Grant, No> {
-        let mut word = self.word.load(Ordering::Relaxed);
+        // Who is told of one of several keys that were taken at once and then
+        // comes to another sees at least its mark.
+        let mut word = self.word.load(Ordering::Acquire);
         loop {
             let held = held(word);
+            let stops = word & road.stops();
             if word & RETIRED != 0 {
                 return Err(No::Retired);
+            }
+            // Also to say no: the number would be that of a half.
+            if stops & BUSY != 0 {
+                return Err(No::Locked);
             }
             if !claim.fits(held) {
                 return Err(No::Full(held));
             }
-            let stops = word & road.stops();
             if stops != 0 {
-                return Err(if stops & BUSY != 0 {
-                    No::Locked
-                } else {
-                    No::Waited
-                });
+                return Err(No::Waited);
             }
             match self.exchange(word, claim, road)? {
                 Ok(grant) => return Ok(grant),
@@ -162,7 +165,7 @@ impl Word {
         let next = ((word & !FENCE) | fence) + (units << FENCE_BITS);
         let done = self
             .word
-            .compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed);
+            .compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Acquire);
         Ok(done.map(|_| Grant {
             units: claim.units,
             ordinal: held(next),
