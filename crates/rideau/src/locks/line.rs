@@ -223,7 +223,14 @@ impl<K: Key> Count for KeyCount<K> {
     }
 
     fn mark_waiting(&mut self, waiting: bool) {
-        self.pinned.node().word().mark_waited(waiting);
+        let node = self.pinned.node();
+        let mark = || node.word().mark_waited(waiting);
+        match self.keys.upgrade() {
+            // Who takes of several keys looks for marks first, and must not find
+            // one later: it would take beside the line.
+            Some(keys) if waiting => keys.under_lock(node, mark),
+            _ => mark(),
+        }
     }
 }
 
