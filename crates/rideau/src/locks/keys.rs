@@ -49,11 +49,12 @@ pub(super) struct Keys<K: Key> {
 }
 
 struct Part<K: Key> {
+    /// Where those wait who wait for a key, by its address. A line pins its key,
+    /// so it goes first.
+    lines: Mutex<HashMap<usize, Arc<LineOf<K>>>>,
     shard: Shard<K>,
     /// There may be keys that nobody holds.
     idle: AtomicBool,
-    /// Where those wait who wait for a key, by its address.
-    lines: Mutex<HashMap<usize, Arc<LineOf<K>>>>,
 }
 
 /// Units that were taken.
