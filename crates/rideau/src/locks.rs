@@ -29,7 +29,7 @@ use crate::broker::Now;
 use crate::keyed::Key;
 use crate::terms::Terms;
 use crate::thread::block_on;
-use keys::{Base, Keys, Taken};
+use keys::{Base, Farewell, Keys, Taken};
 use line::Wait;
 use shard::Pinned;
 use word::UNITS_MAX;
@@ -86,7 +86,7 @@ pub struct Lock<'a, K: Key>(Taken<'a, K>);
 /// Its key is not forgotten as long as this exists.
 pub struct LockHandle<K: Key> {
     pinned: Pinned<K>,
-    keys: Arc<Keys<K>>,
+    farewell: Farewell<K>,
 }
 
 /// Which of several claims could not be met, and why. None was.
@@ -305,10 +305,9 @@ impl<K: Key> Locks<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        LockHandle {
-            pinned: self.keys.pin_key(key),
-            keys: Arc::clone(&self.keys),
-        }
+        let pinned = self.keys.pin_key(key);
+        let farewell = Farewell::new(&self.keys, &pinned);
+        LockHandle { pinned, farewell }
     }
 
     /// Somebody who will hold any number of units, and give all back when it
@@ -443,8 +442,9 @@ impl<K: Key> LockHandle<K> {
         capacity: impl Into<Capacity>,
     ) -> Result<Lock<'_, K>, Full> {
         let claim = claim(units, capacity);
-        let taken = self.keys.acquire_pinned(&self.pinned, claim)?;
-        Ok(Lock(taken.at(Base::Borrowed(&self.keys))))
+        let keys = self.farewell.keys();
+        let taken = keys.acquire_pinned(&self.pinned, claim)?;
+        Ok(Lock(taken.at(Base::Borrowed(keys))))
     }
 
     /// As [`acquire_many`](Self::acquire_many), and the lock borrows nothing.
@@ -458,13 +458,14 @@ impl<K: Key> LockHandle<K> {
         capacity: impl Into<Capacity>,
     ) -> Result<Lock<'static, K>, Full> {
         let claim = claim(units, capacity);
-        let taken = self.keys.acquire_pinned(&self.pinned, claim)?;
-        Ok(Lock(taken.at(Base::Owned(Arc::clone(&self.keys)))))
+        let keys = self.farewell.keys();
+        let taken = keys.acquire_pinned(&self.pinned, claim)?;
+        Ok(Lock(taken.at(Base::Owned(Arc::clone(keys)))))
     }
 
     /// How many units are held.
     pub fn held(&self) -> u64 {
-        self.keys.held_of(&self.pinned)
+        self.farewell.keys().held_of(&self.pinned)
     }
 
     /// The key.
@@ -506,16 +507,9 @@ impl<K: Key> Default for Locks<K> {
 
 impl<K: Key> Clone for LockHandle<K> {
     fn clone(&self) -> Self {
-        Self {
-            pinned: self.pinned.clone(),
-            keys: Arc::clone(&self.keys),
-        }
-    }
-}
-
-impl<K: Key> Drop for LockHandle<K> {
-    fn drop(&mut self) {
-        self.keys.idle(self.pinned.node().shard());
+        let pinned = self.pinned.clone();
+        let farewell = Farewell::new(self.farewell.keys(), &pinned);
+        Self { pinned, farewell }
     }
 }
 

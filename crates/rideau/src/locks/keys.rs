@@ -68,6 +68,33 @@ pub(super) enum Base<'a, K: Key> {
     Waited(Box<(Arc<Keys<K>>, Duration)>),
 }
 
+/// Keeps the keys, and says when it goes that one of them may have become one
+/// that nobody holds. Whatever pins the key has to go before.
+pub(super) struct Farewell<K: Key> {
+    keys: Arc<Keys<K>>,
+    shard: u32,
+}
+
+impl<K: Key> Farewell<K> {
+    pub(super) fn new(keys: &Arc<Keys<K>>, pinned: &Pinned<K>) -> Self {
+        Self {
+            keys: Arc::clone(keys),
+            shard: pinned.node().shard(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn keys(&self) -> &Arc<Keys<K>> {
+        &self.keys
+    }
+}
+
+impl<K: Key> Drop for Farewell<K> {
+    fn drop(&mut self) {
+        self.keys.idle(self.shard);
+    }
+}
+
 impl<K: Key> Base<'_, K> {
     pub(super) fn keys(&self) -> &Keys<K> {
         match self {
@@ -162,9 +189,12 @@ impl<K: Key> Keys<K> {
         let pinned = self.pin(self.hasher.hash_one(key), key);
         let wait = match pinned.node().take(claim, Road::Open) {
             Ok(taken) => Wait::answered(Lock(taken.at(Base::Owned(Arc::clone(self))))),
-            Err(_) => self.line_of(&pinned).ask(claim, terms),
+            Err(_) => {
+                let farewell = Farewell::new(self, &pinned);
+                self.line_of(&pinned).ask(claim, terms, farewell)
+            }
         };
-        self.idle(pinned.node().shard());
+        self.unpin(pinned);
         wait
     }
 
@@ -180,7 +210,7 @@ impl<K: Key> Keys<K> {
         }
         let pinned = self.pin(hash, key);
         let taken = self.acquire_pinned(&pinned, claim);
-        self.idle(pinned.node().shard());
+        self.unpin(pinned);
         taken
     }
 
@@ -244,8 +274,7 @@ impl<K: Key> Keys<K> {
                 break taken;
             }
         };
-        let shards = pins.iter().map(|pinned| pinned.node().shard());
-        shards.for_each(|shard| self.idle(shard));
+        pins.into_iter().for_each(|pinned| self.unpin(pinned));
         taken
     }
 
@@ -425,6 +454,14 @@ impl<K: Key> Keys<K> {
         if let Some(line) = line {
             Line::new(line).serve();
         }
+    }
+
+    /// Pin a key no longer. It is said afterwards: the sweeper might come in
+    /// between, and not again.
+    fn unpin(&self, pinned: Pinned<K>) {
+        let shard = pinned.node().shard();
+        drop(pinned);
+        self.idle(shard);
     }
 
     /// A key may have become one that nobody holds.

@@ -13,7 +13,7 @@ use rideau_core::locks::{Claim, Count, Effect, Full, Grant, Lines};
 use rideau_core::{Instant, OptionError, Refusal, Ticket, queue};
 
 use super::Lock;
-use super::keys::{Base, Keys, Taken};
+use super::keys::{Base, Farewell, Keys, Taken};
 use super::shard::Pinned;
 use super::word::{No, Road};
 use crate::after::After;
@@ -57,6 +57,8 @@ enum State<K: Key> {
         line: Line<K>,
         ticket: Ticket,
         cell: Arc<Cell<Told<K>>>,
+        /// The last to go: a line without its keys could serve nobody.
+        _farewell: Farewell<K>,
     },
     /// Nobody has taken the answer yet.
     Answered(Told<K>),
@@ -94,7 +96,7 @@ impl<K: Key> Line<K> {
     }
 
     /// Come to wait: be answered at once, or take a place.
-    pub(super) fn ask(self, claim: Claim, terms: &Terms) -> Wait<K> {
+    pub(super) fn ask(self, claim: Claim, terms: &Terms, farewell: Farewell<K>) -> Wait<K> {
         let (ticket, came) = self.0.step(|step| {
             let terms = terms.since(step.sent, true);
             let reply = Reply(None);
@@ -112,7 +114,12 @@ impl<K: Key> Line<K> {
         let line = self;
         let state = match came {
             Ok(told) => State::Answered(told),
-            Err(cell) => State::Waiting { line, ticket, cell },
+            Err(cell) => State::Waiting {
+                line,
+                ticket,
+                cell,
+                _farewell: farewell,
+            },
         };
         Wait { state }
     }
@@ -184,7 +191,10 @@ impl<K: Key> Unpin for Wait<K> {}
 
 impl<K: Key> Drop for Wait<K> {
     fn drop(&mut self) {
-        let State::Waiting { line, ticket, cell } = &self.state else {
+        let State::Waiting {
+            line, ticket, cell, ..
+        } = &self.state
+        else {
             return;
         };
         cell.leave();
