@@ -363,7 +363,7 @@ impl<K: Key> Locks<K> {
 
     /// Forget at once all keys that nobody holds, rather than soon.
     pub fn forget_idle(&self) {
-        self.keys.sweep(true);
+        self.keys.forget_idle();
     }
 
     /// How one waits here.

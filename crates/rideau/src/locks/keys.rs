@@ -483,18 +483,21 @@ impl<K: Key> Keys<K> {
         }
     }
 
-    /// Forget what nobody has held for two sweeps, or `all` that nobody holds.
-    /// False if there is nothing left to forget.
-    pub(super) fn sweep(&self, all: bool) -> bool {
+    /// Forget all that nobody holds. What somebody has at this moment it will
+    /// report itself, so the sweeper need not know.
+    pub(super) fn forget_idle(&self) {
+        for part in &self.parts {
+            self.forget_in(part, true);
+        }
+    }
+
+    /// Forget what nobody has held for two sweeps, for the sweeper: false if
+    /// there is nothing left to forget.
+    pub(super) fn sweep(&self) -> bool {
         self.swept.store(false, Ordering::Release);
         let mut more = false;
-        for (at, part) in self.parts.iter().enumerate() {
-            if !part.idle.swap(false, Ordering::AcqRel) && !all {
-                continue;
-            }
-            self.drop_lines(part);
-            let later = self.lock(at as u32).forget_idle(all);
-            if later > 0 {
+        for part in &self.parts {
+            if part.idle.swap(false, Ordering::AcqRel) && self.forget_in(part, false) > 0 {
                 part.idle.store(true, Ordering::Relaxed);
                 more = true;
             }
@@ -502,12 +505,14 @@ impl<K: Key> Keys<K> {
         more && !self.swept.swap(true, Ordering::AcqRel)
     }
 
-    /// Drop the lines that nobody uses: whoever waits has its line too.
-    fn drop_lines(&self, part: &Part<K>) {
+    /// Forget keys, and drop the lines that nobody uses: whoever waits has its
+    /// line too. Says how many keys may be forgotten next time.
+    fn forget_in(&self, part: &Part<K>, all: bool) -> usize {
         let unused = |_: &usize, line: &mut Arc<LineOf<K>>| Arc::strong_count(line) == 1;
         let gone: Vec<_> = lock(&part.lines).extract_if(unused).collect();
         // They take locks when they go.
         drop(gone);
+        part.shard.lock(&self.grave).forget_idle(all)
     }
 
     fn each(&self) -> impl Iterator<Item = Locked<'_, K>> {

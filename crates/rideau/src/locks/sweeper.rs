@@ -41,7 +41,7 @@ static SWEEPER: LazyLock<Sweeper> = LazyLock::new(|| {
 
 impl<K: Key> Sweep for Keys<K> {
     fn sweep(&self) -> bool {
-        self.sweep(false)
+        self.sweep()
     }
 }
 
