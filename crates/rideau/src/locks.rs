@@ -12,6 +12,7 @@ mod owner;
 mod shard;
 #[cfg(not(rideau_loom))]
 mod sweeper;
+mod together;
 mod word;
 
 use std::borrow::Borrow;
@@ -30,8 +31,8 @@ use crate::broker::Now;
 use crate::keyed::Key;
 use crate::terms::Terms;
 use crate::thread::block_on;
-use call::Call;
-use keys::{Base, Keys, Taken};
+use call::Farewell;
+use keys::{Keys, Origin, Taken};
 use line::Wait;
 use shard::Pinned;
 use word::UNITS_MAX;
@@ -59,6 +60,15 @@ use word::UNITS_MAX;
 /// let no = locks.acquire("db", Capacity::new(3, 1)).unwrap_err();
 /// assert_eq!(no.held, 3);
 /// # Ok::<(), rideau::Full>(())
+/// ```
+///
+/// A lock is given back once, and by who has it alone:
+///
+/// ```compile_fail,E0382
+/// let locks: rideau::Locks<String> = rideau::Locks::new();
+/// let lock = locks.acquire("db", 1).expect("it is free");
+/// lock.release();
+/// lock.release();
 /// ```
 ///
 /// What ends a holder ends its locks: a return, a panic that unwinds, a task
@@ -89,8 +99,7 @@ pub struct Lock<'a, K: Key>(Taken<'a, K>);
 pub struct LockHandle<K: Key> {
     // In this order: the sweeper is called when the key is no longer pinned.
     pinned: Pinned<K>,
-    _call: Call<K>,
-    keys: Arc<Keys<K>>,
+    farewell: Farewell<K>,
 }
 
 /// Which of several claims could not be met, and why. None was.
@@ -158,7 +167,7 @@ impl<K: Key> Locks<K> {
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let taken = self.keys.acquire(key, claim(units, capacity))?;
-        Ok(Lock(taken.at(Base::Borrowed(&self.keys))))
+        Ok(Lock(taken.at(Origin::Borrowed(&self.keys))))
     }
 
     /// As [`acquire_many`](Self::acquire_many), and the lock borrows nothing.
@@ -177,7 +186,7 @@ impl<K: Key> Locks<K> {
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let taken = self.keys.acquire(key, claim(units, capacity))?;
-        Ok(Lock(taken.at(Base::Owned(Arc::clone(&self.keys)))))
+        Ok(Lock(taken.at(Origin::Owned(Arc::clone(&self.keys)))))
     }
 
     /// Take units of several keys, all or none: each claim is a key, how many
@@ -309,7 +318,7 @@ impl<K: Key> Locks<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        LockHandle::new(self.keys.pin_key(key), Arc::clone(&self.keys))
+        LockHandle::new(self.keys.pin_key(key), &self.keys)
     }
 
     /// Somebody who will hold any number of units, and give all back when it
@@ -346,7 +355,8 @@ impl<K: Key> Locks<K> {
         self.keys.waiting(key)
     }
 
-    /// Every key of which units are held, and how many, in no order.
+    /// Every key of which units are held, and how many, in no order. They are
+    /// looked at one after the other, and may change meanwhile.
     pub fn all_held(&self) -> Vec<(K, u64)> {
         self.keys.all_held()
     }
@@ -421,13 +431,9 @@ impl<K: Key> Lock<'_, K> {
 }
 
 impl<K: Key> LockHandle<K> {
-    fn new(pinned: Pinned<K>, keys: Arc<Keys<K>>) -> Self {
-        let call = Call::new(Arc::downgrade(&keys), &pinned);
-        Self {
-            pinned,
-            _call: call,
-            keys,
-        }
+    fn new(pinned: Pinned<K>, keys: &Arc<Keys<K>>) -> Self {
+        let farewell = Farewell::new(keys, &pinned);
+        Self { pinned, farewell }
     }
 
     /// Take one unit, exactly if fewer than `capacity` are held.
@@ -452,8 +458,9 @@ impl<K: Key> LockHandle<K> {
         capacity: impl Into<Capacity>,
     ) -> Result<Lock<'_, K>, Full> {
         let claim = claim(units, capacity);
-        let taken = self.keys.acquire_pinned(&self.pinned, claim)?;
-        Ok(Lock(taken.at(Base::Borrowed(&self.keys))))
+        let keys = self.farewell.keys();
+        let taken = keys.acquire_pinned(&self.pinned, claim)?;
+        Ok(Lock(taken.at(Origin::Borrowed(keys))))
     }
 
     /// As [`acquire_many`](Self::acquire_many), and the lock borrows nothing.
@@ -467,13 +474,14 @@ impl<K: Key> LockHandle<K> {
         capacity: impl Into<Capacity>,
     ) -> Result<Lock<'static, K>, Full> {
         let claim = claim(units, capacity);
-        let taken = self.keys.acquire_pinned(&self.pinned, claim)?;
-        Ok(Lock(taken.at(Base::Owned(Arc::clone(&self.keys)))))
+        let keys = self.farewell.keys();
+        let taken = keys.acquire_pinned(&self.pinned, claim)?;
+        Ok(Lock(taken.at(Origin::Owned(Arc::clone(keys)))))
     }
 
     /// How many units are held.
     pub fn held(&self) -> u64 {
-        self.keys.held_pinned(&self.pinned)
+        self.farewell.keys().held_pinned(&self.pinned)
     }
 
     /// The key.
@@ -515,7 +523,7 @@ impl<K: Key> Default for Locks<K> {
 
 impl<K: Key> Clone for LockHandle<K> {
     fn clone(&self) -> Self {
-        Self::new(self.pinned.clone(), Arc::clone(&self.keys))
+        Self::new(self.pinned.clone(), self.farewell.keys())
     }
 }
 

@@ -12,6 +12,33 @@ pub(super) struct Call<K: Key> {
     shard: u32,
 }
 
+/// The same for somebody who keeps the keys too, and so keeps all who wait for
+/// them served.
+pub(super) struct Farewell<K: Key> {
+    keys: Arc<Keys<K>>,
+    shard: u32,
+}
+
+impl<K: Key> Farewell<K> {
+    pub(super) fn new(keys: &Arc<Keys<K>>, pinned: &Pinned<K>) -> Self {
+        Self {
+            keys: Arc::clone(keys),
+            shard: pinned.node().shard(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn keys(&self) -> &Arc<Keys<K>> {
+        &self.keys
+    }
+}
+
+impl<K: Key> Drop for Farewell<K> {
+    fn drop(&mut self) {
+        self.keys.unpinned(self.shard);
+    }
+}
+
 impl<K: Key> Call<K> {
     pub(super) fn new(keys: Weak<Keys<K>>, pinned: &Pinned<K>) -> Self {
         let shard = pinned.node().shard();
@@ -26,7 +53,7 @@ impl<K: Key> Call<K> {
 impl<K: Key> Drop for Call<K> {
     fn drop(&mut self) {
         if let Some(keys) = self.keys() {
-            keys.idle(self.shard);
+            keys.unpinned(self.shard);
         }
     }
 }
