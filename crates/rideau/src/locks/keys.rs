@@ -6,10 +6,14 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
+#[cfg(not(rideau_loom))]
+use std::sync::atomic::fence;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
+#[cfg(rideau_loom)]
+use loom::sync::atomic::fence;
 use rideau_core::OptionError;
 use rideau_core::locks::{Claim, Full};
 use rideau_core::queue;
@@ -91,7 +95,7 @@ impl<K: Key> Farewell<K> {
 
 impl<K: Key> Drop for Farewell<K> {
     fn drop(&mut self) {
-        self.keys.idle(self.shard);
+        self.keys.unpinned(self.shard);
     }
 }
 
@@ -461,6 +465,12 @@ impl<K: Key> Keys<K> {
     fn unpin(&self, pinned: Pinned<K>) {
         let shard = pinned.node().shard();
         drop(pinned);
+        self.unpinned(shard);
+    }
+
+    /// A key was pinned until just now.
+    fn unpinned(&self, shard: u32) {
+        fence(Ordering::SeqCst);
         self.idle(shard);
     }
 
@@ -468,16 +478,20 @@ impl<K: Key> Keys<K> {
     #[inline]
     pub(super) fn idle(&self, shard: u32) {
         let idle = &self.parts[shard as usize].idle;
-        // Written seldom, so that reading it costs nothing.
-        if !idle.load(Ordering::Relaxed) {
-            idle.store(true, Ordering::Relaxed);
+        // Loom takes one order of all for less than it is, but knows fences.
+        #[cfg(rideau_loom)]
+        fence(Ordering::SeqCst);
+        // Written seldom, so that reading it costs nothing. Who reads that it was
+        // said already gave back before the sweeper looks: all of it, and the
+        // release itself, is in one order.
+        if !idle.load(Ordering::SeqCst) && !idle.swap(true, Ordering::SeqCst) {
             self.want_sweep();
         }
     }
 
     #[cold]
     fn want_sweep(&self) {
-        if !self.swept.swap(true, Ordering::AcqRel) {
+        if !self.swept.swap(true, Ordering::SeqCst) {
             #[cfg(not(rideau_loom))]
             sweeper::add(self.me.clone());
         }
@@ -493,16 +507,25 @@ impl<K: Key> Keys<K> {
 
     /// Forget what nobody has held for two sweeps, for the sweeper: false if
     /// there is nothing left to forget.
+    #[cfg(any(test, not(rideau_loom)))]
     pub(super) fn sweep(&self) -> bool {
-        self.swept.store(false, Ordering::Release);
+        self.swept.swap(false, Ordering::SeqCst);
         let mut more = false;
         for part in &self.parts {
-            if part.idle.swap(false, Ordering::AcqRel) && self.forget_in(part, false) > 0 {
-                part.idle.store(true, Ordering::Relaxed);
+            let is_idle = part.idle.swap(false, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            if is_idle && self.forget_in(part, false) > 0 {
+                part.idle.swap(true, Ordering::SeqCst);
                 more = true;
             }
         }
-        more && !self.swept.swap(true, Ordering::AcqRel)
+        more && !self.swept.swap(true, Ordering::SeqCst)
+    }
+
+    /// The sweeper knows, or thinks so.
+    #[cfg(all(test, rideau_loom))]
+    pub(super) fn is_swept(&self) -> bool {
+        self.swept.load(Ordering::SeqCst)
     }
 
     /// Forget keys, and drop the lines that nobody uses: whoever waits has its

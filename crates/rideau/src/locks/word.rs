@@ -176,7 +176,8 @@ impl Word {
     /// Give units back that were taken.
     #[inline]
     pub(super) fn give_back(&self, units: u64) -> Left {
-        let before = self.word.fetch_sub(units << FENCE_BITS, Ordering::Release);
+        // In one order with what is said about idle keys afterwards.
+        let before = self.word.fetch_sub(units << FENCE_BITS, Ordering::SeqCst);
         debug_assert!(held(before) >= units, "units come back that were taken");
         Left {
             is_idle: held(before) == units,
