@@ -7,8 +7,12 @@
 
 mod keys;
 mod line;
+#[cfg(all(test, rideau_loom))]
+mod models;
 mod owner;
 mod shard;
+#[cfg(all(test, not(rideau_loom)))]
+mod stress;
 #[cfg(not(rideau_loom))]
 mod sweeper;
 mod word;

@@ -25,7 +25,6 @@
 #![allow(unsafe_code)]
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
@@ -216,7 +215,6 @@ impl<K: Eq> Shard<K> {
         None
     }
 
-    /// A shard has one grave, whoever locks it.
     pub(super) fn lock<'a>(&'a self, grave: &'a Grave) -> Locked<'a, K> {
         let pin = grave.pin();
         Locked {
@@ -314,9 +312,7 @@ impl<K: Eq + 'static> Locked<'_, K> {
                 later += 1;
             }
         }
-        for node in gone {
-            self.take_off(node);
-        }
+        gone.into_iter().for_each(|node| self.take_off(node));
         let cells = self.cells();
         if self.nodes.len == 0 {
             self.replace(ptr::null_mut());
@@ -600,11 +596,5 @@ impl<K> Clone for Pinned<K> {
 impl<K> Drop for Pinned<K> {
     fn drop(&mut self) {
         self.node().pins.fetch_sub(1, Ordering::Release);
-    }
-}
-
-impl<K: fmt::Debug, H: Home> fmt::Debug for Units<K, H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {:?}", self.loose.units, self.node().key)
     }
 }
