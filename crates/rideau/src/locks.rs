@@ -8,8 +8,12 @@
 mod call;
 mod keys;
 mod line;
+#[cfg(all(test, rideau_loom))]
+mod models;
 mod owner;
 mod shard;
+#[cfg(all(test, not(rideau_loom)))]
+mod stress;
 #[cfg(not(rideau_loom))]
 mod sweeper;
 mod together;

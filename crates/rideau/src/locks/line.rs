@@ -291,3 +291,23 @@ fn take_own<K: Key>(effects: &mut Vec<Effect<HeldUnits<K>, Reply<K>>>) -> Option
         Effect::Forget(_) => unreachable!("an answer is a yes or a no"),
     })
 }
+
+#[cfg(all(test, not(rideau_loom)))]
+mod tests {
+    use crate::locks::Locks;
+    use crate::terms::Terms;
+
+    use std::mem;
+
+    #[tokio::test]
+    async fn who_waits_is_served_though_the_locks_are_gone() {
+        let locks: Locks<String> = Locks::new();
+        mem::forget(locks.acquire("db", 1));
+        let two = locks.begin_acquire("db", 2, 2, Terms::default());
+        let one = locks.begin_acquire("db", 1, 2, Terms::default());
+        drop(locks);
+        drop(two);
+        let lock = one.await.expect("one of two is free");
+        assert_eq!(lock.ordinal(), 2);
+    }
+}

@@ -212,7 +212,6 @@ impl<K: Eq> Shard<K> {
         None
     }
 
-    /// A shard has one grave, whoever locks it.
     pub(super) fn lock<'a>(&'a self, grave: &'a Grave) -> Locked<'a, K> {
         let pin = grave.pin();
         Locked {
@@ -310,9 +309,7 @@ impl<K: Eq + 'static> Locked<'_, K> {
                 later += 1;
             }
         }
-        for node in gone {
-            self.take_off(node);
-        }
+        gone.into_iter().for_each(|node| self.take_off(node));
         let cells = self.cells();
         if self.nodes.len == 0 {
             self.replace(ptr::null_mut());
