@@ -4,6 +4,7 @@
 //! that read `--json`.
 
 mod broker;
+mod locks;
 mod measure;
 mod pool;
 mod report;
@@ -17,12 +18,16 @@ use crate::report::Format;
 type Bench = fn(&Plan, Format);
 
 /// Every benchmark by its name on the command line.
-const BENCHES: &[(&str, Bench)] = &[("broker", broker::run), ("pool", pool::run)];
+const BENCHES: &[(&str, Bench)] = &[
+    ("broker", broker::run),
+    ("locks", locks::run),
+    ("pool", pool::run),
+];
 
 type Scale = fn(subject: &str, what: &str) -> f64;
 
 /// Benchmarks that weigh their subjects, each in a process of its own.
-const SCALES: &[(&str, Scale)] = &[("broker", broker::weigh)];
+const SCALES: &[(&str, Scale)] = &[("broker", broker::weigh), ("locks", locks::weigh)];
 
 const USAGE: &str = "usage: bench NAME [--quick] [--json] [--runs N]";
 

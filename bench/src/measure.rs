@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 pub(crate) use self::load::cpu_time;
-pub(crate) use self::pass::{Pass, Stamps, watch};
+pub(crate) use self::pass::{Pass, Stamps, watch, watch_threads};
 pub(crate) use self::scale::{WEIGH, resident_bytes, weigh_apart};
 
 use self::load::Load;
