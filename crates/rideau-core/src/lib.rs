@@ -12,6 +12,7 @@ mod histogram;
 mod ids;
 pub mod keyed;
 mod ledger;
+pub mod locks;
 mod machine;
 pub mod meter;
 pub mod pool;

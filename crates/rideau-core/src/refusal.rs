@@ -35,11 +35,13 @@ pub enum Reason {
     Starting,
     /// There is no pool to take it from.
     Nowhere,
+    /// It asked for no units, or for more than there may ever be.
+    Excess,
 }
 
 impl Reason {
     /// Every reason, in the order of [`index`](Self::index).
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Full,
         Self::Timeout,
         Self::CoDel,
@@ -54,6 +56,7 @@ impl Reason {
         Self::Suspended,
         Self::Starting,
         Self::Nowhere,
+        Self::Excess,
     ];
 
     /// The reason's place in [`ALL`](Self::ALL), to count by.
@@ -78,6 +81,7 @@ impl Reason {
             Self::Suspended => "suspended",
             Self::Starting => "starting",
             Self::Nowhere => "nowhere",
+            Self::Excess => "excess",
         }
     }
 }
@@ -99,6 +103,7 @@ impl fmt::Display for Reason {
             Self::Suspended => "nothing is handed out for a while",
             Self::Starting => "no member is there, and none can be started",
             Self::Nowhere => "there is no pool to take it from",
+            Self::Excess => "it asked for none, or for more than there may be",
         })
     }
 }

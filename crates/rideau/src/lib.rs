@@ -124,6 +124,7 @@ mod driver;
 mod group;
 mod keyed;
 mod lease;
+mod locks;
 mod peer;
 mod pool;
 mod registry;
@@ -141,6 +142,7 @@ pub use cell::Ended;
 pub use group::Group;
 pub use keyed::{Key, KeyedOptions, KeyedPool};
 pub use lease::{Lease, Stopped};
+pub use locks::{Acquiring, FullAt, Lock, LockHandle, Locks, LocksOptions, NotHeld, Owner};
 pub use peer::{Match, Peer};
 pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take, WhyNot};
 pub use registry::{AddError, NoSuchPool, Registry};
@@ -148,6 +150,7 @@ pub use regulator::{Leasing, Regulator};
 pub use rideau_core::balancer::Method as BalancerMethod;
 pub use rideau_core::broker::{Options as BrokerOptions, Stats as BrokerStats, Tally};
 pub use rideau_core::group::Method as GroupMethod;
+pub use rideau_core::locks::{Capacity, Full};
 pub use rideau_core::pool::{
     Backoff, Circuit, Counts, Fate, MemberId, Options as PoolOptions, Priority, Retired, Reuse,
     Stats as PoolStats,

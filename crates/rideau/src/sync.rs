@@ -3,7 +3,7 @@
 #[cfg(rideau_loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering},
 };
 #[cfg(not(rideau_loom))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};
@@ -15,7 +15,9 @@ pub(crate) type Latch<T> = spin::mutex::SpinMutex<T, spin::Yield>;
 #[cfg(rideau_loom)]
 pub(crate) type Latch<T> = Mutex<T>;
 #[cfg(not(rideau_loom))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering,
+};
 
 #[cfg(not(rideau_loom))]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -114,6 +114,7 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
         Reason::Closed => format!("The {} is closing: ask another one.", account.machine),
         Reason::Suspended => format!("The {} is suspended: resume it, or wait.", account.machine),
         Reason::Nowhere => "Let a pool join the group.".into(),
+        Reason::Excess => "Ask for at least one, and for no more than there may be.".into(),
         Reason::Starting => {
             "Find out why starting fails: every refusal carries the last error.".into()
         }

@@ -1,0 +1,37 @@
+//! What those who wait for units are answered.
+
+use std::time::Duration;
+
+use super::claim::Grant;
+use crate::ids::Ticket;
+use crate::refusal::Refusal;
+
+/// What the lines of a key want done.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Effect<U, R> {
+    /// Say yes to an ask. The units are counted already, and the ticket is
+    /// closed: whoever has the units gives them back to the count.
+    Grant {
+        /// Whose.
+        ticket: Ticket,
+        /// How to answer.
+        reply: R,
+        /// The yes.
+        grant: Grant,
+        /// What was granted.
+        units: U,
+        /// How long the ask waited in all.
+        waited: Duration,
+    },
+    /// Say no to an ask.
+    Shed {
+        /// Whose.
+        ticket: Ticket,
+        /// How to answer.
+        reply: R,
+        /// The no.
+        refusal: Refusal,
+    },
+    /// Nobody is there to answer any more.
+    Forget(R),
+}

@@ -1,0 +1,66 @@
+//! Says in plain words why asks wait, why they were shed and what would help.
+
+use std::fmt::Write;
+
+use super::claim::Claim;
+use super::line::Line;
+use crate::ledger::Reply;
+use crate::time::Instant;
+use crate::waiting::{Account, Waiting};
+
+/// How it is now, and for each line why its last asks were shed and what to
+/// try; `desk` has those who came to no line.
+pub(super) fn explain<R: Reply>(
+    lines: &[Line<R>],
+    desk: &Waiting<R>,
+    held: u64,
+    is_closing: bool,
+    now: Instant,
+) -> String {
+    if is_closing {
+        return format!("The lines are closing: nobody may wait any more. {held} units are held.");
+    }
+    let mut text = state(lines, held, now);
+    let account = Account {
+        served: "granted",
+        scarce: "The units are held: raise the capacity, or hold them more shortly.",
+        machine: "line",
+    };
+    let mut quiet = true;
+    let mut add = |head: String, waiting: &Waiting<R>| {
+        if let Some(why) = waiting.explain(&account, waiting.tally()) {
+            quiet = false;
+            let _ = write!(text, "\n{head}:\n{}", why.trim_end());
+        }
+    };
+    for line in lines {
+        add(format!("Asks for {}", wanted(line.claim())), &line.waiting);
+    }
+    add("Asks that came to no line".into(), desk);
+    if quiet {
+        text.push_str(" No ask has been refused or shed.");
+    }
+    text
+}
+
+fn state<R: Reply>(lines: &[Line<R>], held: u64, now: Instant) -> String {
+    let oldest = lines
+        .iter()
+        .filter_map(|line| Some((line.age()?, line.claim())))
+        .min_by_key(|(age, _)| *age);
+    let Some(((sent, _), claim)) = oldest else {
+        return format!("Nobody waits. {held} units are held.");
+    };
+    let len: usize = lines.iter().map(|line| line.waiting.len()).sum();
+    let busy = lines.iter().filter(|line| !line.is_empty()).count();
+    format!(
+        "{len} asks wait in {busy} lines, and {held} units are held. The oldest has waited {:.1?} \
+         for {}; until it fits, only those are served before it that see a larger capacity.",
+        now.since(sent),
+        wanted(claim)
+    )
+}
+
+fn wanted(claim: Claim) -> String {
+    format!("{} of {}", claim.units, claim.capacity)
+}

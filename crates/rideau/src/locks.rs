@@ -1,0 +1,589 @@
+//! Counting locks by key: so many units of a key at most, whoever asks.
+//!
+//! The limit is not the key's but the caller's: each says how many units there
+//! may be as it sees the world now, and is granted some exactly if fewer are
+//! held at that moment. Callers may differ, and change their minds while units
+//! are held. Nobody has to be told of a new limit.
+
+mod keys;
+mod line;
+mod owner;
+mod shard;
+#[cfg(not(rideau_loom))]
+mod sweeper;
+mod word;
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::Hash;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rideau_core::locks::{Capacity, Claim, Full};
+use rideau_core::{OptionError, Refusal, queue};
+
+pub use self::owner::{NotHeld, Owner};
+use crate::broker::Now;
+use crate::keyed::Key;
+use crate::terms::Terms;
+use crate::thread::block_on;
+use keys::{Base, Keys, Taken};
+use line::Wait;
+use shard::{Pinned, Units};
+use word::UNITS_MAX;
+
+/// Counting locks by key.
+///
+/// Clones are the same locks. There is nothing to set up: a key is known while
+/// units of it are held, and costs nothing when it is not. A unit is held as
+/// long as its [`Lock`] is kept, wherever that is: in a task, a thread or a
+/// struct.
+///
+/// ```
+/// use rideau::{Capacity, Locks};
+///
+/// let locks: Locks<String> = Locks::new();
+/// // Three connections for each back-end, and there is one.
+/// let first = locks.acquire("db", Capacity::new(3, 1))?;
+/// let second = locks.acquire("db", Capacity::new(3, 1))?;
+/// let third = locks.acquire("db", Capacity::new(3, 1))?;
+/// assert_eq!(third.ordinal(), 3);
+/// assert!(locks.acquire("db", Capacity::new(3, 1)).is_err());
+/// // Who sees two back-ends may have more.
+/// let fourth = locks.acquire("db", Capacity::new(3, 2))?;
+/// drop(first);
+/// let no = locks.acquire("db", Capacity::new(3, 1)).unwrap_err();
+/// assert_eq!(no.held, 3);
+/// # Ok::<(), rideau::Full>(())
+/// ```
+///
+/// What ends a holder ends its locks: a return, a panic that unwinds, a task
+/// that is aborted. What no guard can see: [`std::mem::forget`], a cycle of
+/// reference counts, and a process that aborts.
+pub struct Locks<K: Key> {
+    keys: Arc<Keys<K>>,
+}
+
+/// How one waits for a unit, and where fences begin.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct LocksOptions {
+    /// Where those wait who want to. Each key has a queue of its own for those
+    /// who see the same capacity and want the same number of units.
+    pub queue: queue::Options,
+    /// Fences are larger than this. Whoever restarts and wants fences to grow
+    /// on gives the largest that was seen before, or a clock's reading.
+    pub fence: u64,
+}
+
+/// Units of a key that one holds until this is dropped.
+#[must_use = "dropping a lock gives its units back at once"]
+pub struct Lock<'a, K: Key> {
+    units: Units<K, Base<'a, K>>,
+    ordinal: u64,
+    fence: u64,
+    waited: Duration,
+}
+
+/// A key looked up once, for those who want it often.
+///
+/// Its key is not forgotten as long as this exists.
+pub struct LockHandle<K: Key> {
+    pinned: Pinned<K>,
+    keys: Arc<Keys<K>>,
+}
+
+/// Which of several claims could not be met, and why. None was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FullAt {
+    /// Where the claim was among all.
+    pub at: usize,
+    /// What its key said.
+    pub full: Full,
+}
+
+/// A wait for units: the place now, the answer later. Dropping it gives the
+/// place up, or the units if they were granted just then.
+#[must_use = "dropping a wait gives the place up"]
+pub struct Acquiring<K: Key>(Wait<K>);
+
+impl<K: Key> Locks<K> {
+    /// No key, and the usual queue for those who wait.
+    pub fn new() -> Self {
+        let keys = Keys::new(LocksOptions::default());
+        Self {
+            keys: keys.expect("the default options break no rule"),
+        }
+    }
+
+    /// No key yet.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn with(options: LocksOptions) -> Result<Self, OptionError> {
+        let keys = Keys::new(options)?;
+        Ok(Self { keys })
+    }
+
+    /// Take one unit of a key, exactly if fewer than `capacity` are held. Never
+    /// waits; a no writes nothing that others read.
+    ///
+    /// # Errors
+    ///
+    /// If as many or more are held.
+    #[inline]
+    pub fn acquire<Q>(&self, key: &Q, capacity: impl Into<Capacity>) -> Result<Lock<'_, K>, Full>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.acquire_many(key, 1, capacity)
+    }
+
+    /// Take several units of a key, all or none.
+    ///
+    /// # Errors
+    ///
+    /// If more would be held than `capacity`, or none is asked for.
+    #[inline]
+    pub fn acquire_many<Q>(
+        &self,
+        key: &Q,
+        units: u32,
+        capacity: impl Into<Capacity>,
+    ) -> Result<Lock<'_, K>, Full>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let base = || Base::Borrowed(&*self.keys);
+        let taken = self.keys.acquire(key, claim(units, capacity), base);
+        taken.map(Lock::at_once)
+    }
+
+    /// As [`acquire_many`](Self::acquire_many), and the lock borrows nothing.
+    ///
+    /// # Errors
+    ///
+    /// If more would be held than `capacity`, or none is asked for.
+    pub fn acquire_owned<Q>(
+        &self,
+        key: &Q,
+        units: u32,
+        capacity: impl Into<Capacity>,
+    ) -> Result<Lock<'static, K>, Full>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let base = || Base::Owned(Arc::clone(&self.keys));
+        let taken = self.keys.acquire(key, claim(units, capacity), base);
+        taken.map(Lock::at_once)
+    }
+
+    /// Take units of several keys, all or none: each claim is a key, how many
+    /// units, and the capacity as the caller sees it. Nobody ever sees some of
+    /// them taken and the others not.
+    ///
+    /// # Errors
+    ///
+    /// If one of them does not fit; then nothing was taken.
+    pub fn acquire_all<'q, Q, C>(
+        &self,
+        claims: impl IntoIterator<Item = (&'q Q, u32, C)>,
+    ) -> Result<Vec<Lock<'_, K>>, FullAt>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized + 'q,
+        C: Into<Capacity>,
+    {
+        let claims = claims.into_iter();
+        let claims = claims.map(|(key, units, capacity)| (key, claim(units, capacity)));
+        let claims: Vec<(&Q, Claim)> = claims.collect();
+        let base = || Base::Borrowed(&*self.keys);
+        let taken = self.keys.acquire_all(&claims, base)?;
+        Ok(taken.into_iter().map(Lock::at_once).collect())
+    }
+
+    /// Take one unit of a key, and wait in line if it cannot be had now.
+    ///
+    /// The rule stays exact: it is granted when fewer than `capacity` are held.
+    /// Those who see the same capacity and want as many units are served in the
+    /// order of their queue; who comes later passes only those who see a
+    /// smaller capacity and cannot be served yet.
+    ///
+    /// # Errors
+    ///
+    /// If the queue refused or shed the ask.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives the place up, or what was just granted.
+    pub async fn acquire_wait<Q>(
+        &self,
+        key: &Q,
+        capacity: impl Into<Capacity>,
+    ) -> Result<Lock<'static, K>, Refusal>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.begin_acquire(key, 1, capacity, Terms::default()).await
+    }
+
+    /// As [`acquire_wait`](Self::acquire_wait), for several units and on given
+    /// terms.
+    ///
+    /// # Errors
+    ///
+    /// If the queue refused or shed the ask.
+    pub async fn acquire_wait_on<Q>(
+        &self,
+        key: &Q,
+        units: u32,
+        capacity: impl Into<Capacity>,
+        terms: Terms,
+    ) -> Result<Lock<'static, K>, Refusal>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.begin_acquire(key, units, capacity, terms).await
+    }
+
+    /// Wait on a plain thread, which sleeps until there is an answer.
+    ///
+    /// # Errors
+    ///
+    /// If the queue refused or shed the ask.
+    pub fn acquire_blocking<Q>(
+        &self,
+        key: &Q,
+        units: u32,
+        capacity: impl Into<Capacity>,
+        terms: Terms,
+    ) -> Result<Lock<'static, K>, Refusal>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        block_on(self.begin_acquire(key, units, capacity, terms))
+    }
+
+    /// Take units, or a place in line; the answer can be awaited later.
+    pub fn begin_acquire<Q>(
+        &self,
+        key: &Q,
+        units: u32,
+        capacity: impl Into<Capacity>,
+        terms: Terms,
+    ) -> Acquiring<K>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let claim = claim(units, capacity);
+        Acquiring(self.keys.acquire_or_wait(key, claim, &terms))
+    }
+
+    /// Take units if they can be had at once, else a place in line.
+    pub fn acquire_now<Q>(
+        &self,
+        key: &Q,
+        units: u32,
+        capacity: impl Into<Capacity>,
+        terms: Terms,
+    ) -> Now<Result<Lock<'static, K>, Refusal>, Acquiring<K>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let mut acquiring = self.begin_acquire(key, units, capacity, terms);
+        match acquiring.0.take_answer() {
+            Some(answer) => Now::Answered(answer),
+            None => Now::Waiting(acquiring),
+        }
+    }
+
+    /// Look a key up once, to take its units often.
+    pub fn handle<Q>(&self, key: &Q) -> LockHandle<K>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        LockHandle {
+            pinned: self.keys.pin_key(key),
+            keys: Arc::clone(&self.keys),
+        }
+    }
+
+    /// Somebody who will hold any number of units, and give all back when it
+    /// ends.
+    pub fn owner(&self) -> Owner<K> {
+        Owner::new(self.clone())
+    }
+
+    /// How many units of a key are held.
+    pub fn held<Q>(&self, key: &Q) -> u64
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.keys.held(key)
+    }
+
+    /// By how many more units are held than there may be for one who sees this
+    /// capacity.
+    pub fn surplus<Q>(&self, key: &Q, capacity: impl Into<Capacity>) -> u64
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.held(key).saturating_sub(capacity.into().units())
+    }
+
+    /// How many wait for units of a key.
+    pub fn waiting<Q>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.keys.waiting(key)
+    }
+
+    /// Every key of which units are held, and how many, in no order.
+    pub fn all_held(&self) -> Vec<(K, u64)> {
+        self.keys.all_held()
+    }
+
+    /// How many keys are known: those that are held, waited for or looked up by
+    /// a handle, and some that were a moment ago.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// No key is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forget at once all keys that nobody holds, rather than soon.
+    pub fn forget_idle(&self) {
+        self.keys.sweep(true);
+    }
+
+    /// How one waits here.
+    pub fn queue(&self) -> queue::Options {
+        self.keys.queue()
+    }
+
+    /// Change how one waits; whoever waits keeps its place.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule; then nothing has changed.
+    pub fn reconfigure(&self, queue: &queue::Options) -> Result<(), OptionError> {
+        self.keys.set_queue(queue)
+    }
+
+    /// Refuse whoever waits, and whoever comes to wait. Locks stay with their
+    /// holders, and can still be had at once.
+    pub fn close(&self) {
+        self.keys.close();
+    }
+}
+
+impl<'a, K: Key> Lock<'a, K> {
+    fn new((grant, units): Taken<'a, K>, waited: Duration) -> Self {
+        Self {
+            units,
+            ordinal: grant.ordinal,
+            fence: grant.fence,
+            waited,
+        }
+    }
+
+    #[inline]
+    fn at_once(taken: Taken<'a, K>) -> Self {
+        Self::new(taken, Duration::ZERO)
+    }
+
+    /// How many units of the key were held when these had been granted, these
+    /// included.
+    pub fn ordinal(&self) -> u64 {
+        self.ordinal
+    }
+
+    /// A number that is larger with each grant of the key. What is protected
+    /// can refuse whoever comes with a smaller one than it has seen.
+    pub fn fence(&self) -> u64 {
+        self.fence
+    }
+
+    /// How many units these are.
+    pub fn units(&self) -> u32 {
+        self.units.count()
+    }
+
+    /// What they are units of.
+    pub fn key(&self) -> &K {
+        self.units.node().key()
+    }
+
+    /// How long the grant took.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// Give the units back, as dropping does.
+    pub fn release(self) {}
+}
+
+impl<K: Key> LockHandle<K> {
+    /// Take one unit, exactly if fewer than `capacity` are held.
+    ///
+    /// # Errors
+    ///
+    /// If as many or more are held.
+    #[inline]
+    pub fn acquire(&self, capacity: impl Into<Capacity>) -> Result<Lock<'_, K>, Full> {
+        self.acquire_many(1, capacity)
+    }
+
+    /// Take several units, all or none.
+    ///
+    /// # Errors
+    ///
+    /// If more would be held than `capacity`, or none is asked for.
+    #[inline]
+    pub fn acquire_many(
+        &self,
+        units: u32,
+        capacity: impl Into<Capacity>,
+    ) -> Result<Lock<'_, K>, Full> {
+        let base = || Base::Borrowed(&*self.keys);
+        let claim = claim(units, capacity);
+        let taken = self.keys.acquire_pinned(&self.pinned, claim, base);
+        taken.map(Lock::at_once)
+    }
+
+    /// As [`acquire_many`](Self::acquire_many), and the lock borrows nothing.
+    ///
+    /// # Errors
+    ///
+    /// If more would be held than `capacity`, or none is asked for.
+    pub fn acquire_owned(
+        &self,
+        units: u32,
+        capacity: impl Into<Capacity>,
+    ) -> Result<Lock<'static, K>, Full> {
+        let base = || Base::Owned(Arc::clone(&self.keys));
+        let claim = claim(units, capacity);
+        let taken = self.keys.acquire_pinned(&self.pinned, claim, base);
+        taken.map(Lock::at_once)
+    }
+
+    /// How many units are held.
+    pub fn held(&self) -> u64 {
+        self.pinned.node().word().held()
+    }
+
+    /// The key.
+    pub fn key(&self) -> &K {
+        self.pinned.node().key()
+    }
+}
+
+/// What is claimed; no more than a word can count.
+#[inline]
+fn claim(units: u32, capacity: impl Into<Capacity>) -> Claim {
+    let capacity = capacity.into().units().min(UNITS_MAX);
+    Claim {
+        units,
+        capacity: capacity.into(),
+    }
+}
+
+impl<K: Key> Future for Acquiring<K> {
+    type Output = Result<Lock<'static, K>, Refusal>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
+impl<K: Key> Clone for Locks<K> {
+    fn clone(&self) -> Self {
+        let keys = Arc::clone(&self.keys);
+        Self { keys }
+    }
+}
+
+impl<K: Key> Default for Locks<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Key> Clone for LockHandle<K> {
+    fn clone(&self) -> Self {
+        Self {
+            pinned: self.pinned.clone(),
+            keys: Arc::clone(&self.keys),
+        }
+    }
+}
+
+impl<K: Key> Drop for LockHandle<K> {
+    fn drop(&mut self) {
+        self.keys.idle(self.pinned.node().shard());
+    }
+}
+
+impl<K: Key> fmt::Debug for Locks<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locks")
+            .field("keys", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Key + fmt::Debug> fmt::Debug for Lock<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock")
+            .field("key", self.key())
+            .field("units", &self.units())
+            .field("ordinal", &self.ordinal)
+            .field("fence", &self.fence)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Key + fmt::Debug> fmt::Debug for LockHandle<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockHandle")
+            .field("key", self.key())
+            .field("held", &self.held())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Key> fmt::Debug for Acquiring<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquiring").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for FullAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "claim {} of several: {}", self.at + 1, self.full)
+    }
+}
+
+impl std::error::Error for FullAt {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.full)
+    }
+}

@@ -1,0 +1,529 @@
+//! All keys of which units are held, and some that were until a moment ago.
+//!
+//! A key that is known is found without a lock. One that is not is added under
+//! the lock of its shard, and forgotten again by the sweeper.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash};
+use std::sync::{Arc, Weak};
+
+use crossbeam_utils::CachePadded;
+use rideau_core::OptionError;
+use rideau_core::locks::{Claim, Full, Grant};
+use rideau_core::queue;
+
+use super::line::{Line, LineOf, Wait};
+use super::shard::{Grave, Home, Locked, Node, Pinned, Shard, Units};
+#[cfg(not(rideau_loom))]
+use super::sweeper;
+use super::word::{No, Road};
+use super::{FullAt, Lock, LocksOptions};
+use crate::keyed::Key;
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+use crate::terms::Terms;
+
+/// As many shards as keep threads from meeting that work on different keys.
+#[cfg(not(rideau_loom))]
+const SHARDS: usize = 64;
+/// Loom cannot follow many.
+#[cfg(rideau_loom)]
+const SHARDS: usize = 1;
+
+pub(super) struct Keys<K: Key> {
+    me: Weak<Self>,
+    hasher: foldhash::quality::RandomState,
+    parts: Box<[CachePadded<Part<K>>]>,
+    grave: Grave,
+    /// The sweeper knows that there is something to do.
+    swept: AtomicBool,
+    queue: Mutex<queue::Options>,
+    closed: AtomicBool,
+}
+
+struct Part<K: Key> {
+    shard: Shard<K>,
+    /// There may be keys that nobody holds.
+    idle: AtomicBool,
+    /// Where those wait who wait for a key, by its address.
+    lines: Mutex<HashMap<usize, Arc<LineOf<K>>>>,
+}
+
+/// Units with their numbers.
+pub(super) type Taken<'a, K> = (Grant, Units<K, Base<'a, K>>);
+
+/// Where units come back to.
+pub(super) enum Base<'a, K: Key> {
+    Borrowed(&'a Keys<K>),
+    Owned(Arc<Keys<K>>),
+}
+
+impl<K: Key> Base<'_, K> {
+    pub(super) fn keys(&self) -> &Keys<K> {
+        match self {
+            Self::Borrowed(keys) => keys,
+            Self::Owned(keys) => keys,
+        }
+    }
+}
+
+impl<K: Key> Home for Base<'_, K> {
+    #[inline]
+    fn idle(&self, shard: u32) {
+        self.keys().idle(shard);
+    }
+
+    #[cold]
+    fn wanted(&self, shard: u32, address: usize) {
+        self.keys().wanted(shard, address);
+    }
+}
+
+impl<K: Key> Keys<K> {
+    pub(super) fn new(options: LocksOptions) -> Result<Arc<Self>, OptionError> {
+        options.queue.validate().map_err(|no| no.within("queue"))?;
+        let part = || {
+            CachePadded::new(Part {
+                shard: Shard::new(options.fence),
+                idle: AtomicBool::new(false),
+                lines: Mutex::new(HashMap::new()),
+            })
+        };
+        let parts = (0..SHARDS).map(|_| part()).collect();
+        Ok(Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            hasher: foldhash::quality::RandomState::default(),
+            parts,
+            grave: Grave::new(),
+            swept: AtomicBool::new(false),
+            queue: Mutex::new(options.queue),
+            closed: AtomicBool::new(false),
+        }))
+    }
+
+    /// Take units of a key, exactly if they fit.
+    #[inline]
+    pub(super) fn acquire<'b, Q>(
+        &self,
+        key: &Q,
+        claim: Claim,
+        base: impl Fn() -> Base<'b, K>,
+    ) -> Result<Taken<'b, K>, Full>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let hash = self.hasher.hash_one(key);
+        let pin = self.grave.pin();
+        let node = self.part(hash).shard.find(hash, key, &pin);
+        let taken = match node {
+            Some(node) => node.take(claim, Road::Open, &base),
+            None => Err(No::Retired),
+        };
+        match taken {
+            Ok(taken) => Ok(taken),
+            Err(No::Full(held)) => Err(claim.full(held)),
+            Err(_) => {
+                drop(pin);
+                self.acquire_slowly(hash, key, claim, base)
+            }
+        }
+    }
+
+    /// As [`acquire`](Self::acquire), but stand in line where others do.
+    pub(super) fn acquire_or_wait<Q>(
+        self: &Arc<Self>,
+        key: &Q,
+        claim: Claim,
+        terms: &Terms,
+    ) -> Wait<K>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let base = || Base::Owned(Arc::clone(self));
+        let pinned = self.pin(self.hasher.hash_one(key), key);
+        let wait = match pinned.node().take(claim, Road::Open, base) {
+            Ok(taken) => Wait::answered(Lock::at_once(taken)),
+            Err(_) => self.line_of(&pinned).ask(claim, terms),
+        };
+        self.idle(pinned.node().shard());
+        wait
+    }
+
+    #[cold]
+    fn acquire_slowly<'b, Q>(
+        &self,
+        hash: u64,
+        key: &Q,
+        claim: Claim,
+        base: impl Fn() -> Base<'b, K>,
+    ) -> Result<Taken<'b, K>, Full>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        // What cannot be had of any key does not make one.
+        if !claim.fits(0) {
+            return Err(claim.full(self.held_at(hash, key)));
+        }
+        let pinned = self.pin(hash, key);
+        let taken = self.acquire_pinned(&pinned, claim, base);
+        self.idle(pinned.node().shard());
+        taken
+    }
+
+    /// Take units of a key that is not forgotten meanwhile.
+    #[inline]
+    pub(super) fn acquire_pinned<'b>(
+        &self,
+        pinned: &Pinned<K>,
+        claim: Claim,
+        base: impl Fn() -> Base<'b, K>,
+    ) -> Result<Taken<'b, K>, Full> {
+        let node = pinned.node();
+        match node.take(claim, Road::Open, &base) {
+            Ok(taken) => Ok(taken),
+            Err(No::Full(held)) => Err(claim.full(held)),
+            Err(_) => self.acquire_with_care(pinned, claim, base),
+        }
+    }
+
+    #[cold]
+    fn acquire_with_care<'b>(
+        &self,
+        pinned: &Pinned<K>,
+        claim: Claim,
+        base: impl Fn() -> Base<'b, K>,
+    ) -> Result<Taken<'b, K>, Full> {
+        let node = pinned.node();
+        match self.under_lock(node, || node.take(claim, Road::Lock, &base)) {
+            Ok(taken) => Ok(taken),
+            Err(No::Full(held)) => Err(claim.full(held)),
+            Err(No::Waited) => self.line_of(pinned).try_ask(claim),
+            Err(No::Retired | No::Locked) => {
+                unreachable!("nothing else stops who has pinned and locked it")
+            }
+        }
+    }
+
+    /// Take units of several keys, all or none. `claims` are keys with what is
+    /// claimed of each.
+    pub(super) fn acquire_all<'b, Q>(
+        &self,
+        claims: &[(&Q, Claim)],
+        base: impl Fn() -> Base<'b, K>,
+    ) -> Result<Vec<Taken<'b, K>>, FullAt>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        // A no writes nothing that others read.
+        for (at, (key, claim)) in claims.iter().enumerate() {
+            let held = self.held(*key);
+            if !claim.fits(held) {
+                return Err(FullAt {
+                    at,
+                    full: claim.full(held),
+                });
+            }
+        }
+        let pin = |(key, _): &(&Q, Claim)| self.pin(self.hasher.hash_one(*key), *key);
+        let pins: Vec<Pinned<K>> = claims.iter().map(pin).collect();
+        let claims: Vec<Claim> = claims.iter().map(|(_, claim)| *claim).collect();
+        let taken = loop {
+            let waited = pins
+                .iter()
+                .filter(|pinned| pinned.node().word().is_waited());
+            let mut waited: Vec<&Pinned<K>> = waited.collect();
+            waited.sort_unstable_by_key(|pinned| pinned.node().address());
+            waited.dedup_by_key(|pinned| pinned.node().address());
+            let lines: Vec<Line<K>> = waited.iter().map(|pinned| self.line_of(pinned)).collect();
+            let taken = in_all(&lines, || {
+                self.acquire_locked(&claims, &pins, &waited, &base)
+            });
+            if let Some(taken) = taken {
+                break taken;
+            }
+        };
+        let shards = pins.iter().map(|pinned| pinned.node().shard());
+        shards.for_each(|shard| self.idle(shard));
+        taken
+    }
+
+    /// With the locks of all shards concerned, and of the lines of all keys that
+    /// are waited for, nobody can come between. None if somebody came to wait
+    /// for another.
+    fn acquire_locked<'b>(
+        &self,
+        claims: &[Claim],
+        pins: &[Pinned<K>],
+        waited: &[&Pinned<K>],
+        base: impl Fn() -> Base<'b, K>,
+    ) -> Option<Result<Vec<Taken<'b, K>>, FullAt>> {
+        let mut shards: Vec<u32> = pins.iter().map(|pinned| pinned.node().shard()).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        let _locks: Vec<Locked<'_, K>> = shards.into_iter().map(|at| self.lock(at)).collect();
+        let words = || pins.iter().map(|pinned| pinned.node().word());
+        words().for_each(|word| word.mark_busy(true));
+        let is_known = |pinned: &Pinned<K>| {
+            let address = pinned.node().address();
+            waited.iter().any(|known| known.node().address() == address)
+        };
+        let is_new = |pinned: &Pinned<K>| pinned.node().word().is_waited() && !is_known(pinned);
+        let taken = if pins.iter().any(is_new) {
+            None
+        } else {
+            let take = |(claim, pinned): (&Claim, &Pinned<K>)| {
+                let taken = pinned.node().take(*claim, Road::LineAndLock, &base);
+                taken.expect("it fitted, and units only came back meanwhile")
+            };
+            let fit = all_fit(claims, pins);
+            Some(fit.map(|()| claims.iter().zip(pins).map(take).collect()))
+        };
+        words().for_each(|word| word.mark_busy(false));
+        taken
+    }
+
+    /// How many units of a key are held.
+    pub(super) fn held<Q>(&self, key: &Q) -> u64
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.held_at(self.hasher.hash_one(key), key)
+    }
+
+    fn held_at<Q>(&self, hash: u64, key: &Q) -> u64
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let pin = self.grave.pin();
+        let part = self.part(hash);
+        let found = part.shard.find(hash, key, &pin);
+        if let Some(held) = found.and_then(|node| node.word().settled()) {
+            return held;
+        }
+        drop(pin);
+        let locked = part.shard.lock(&self.grave);
+        let node = locked.find(hash, key);
+        node.map_or(0, |node| node.word().held())
+    }
+
+    /// Make a key known, and keep it so.
+    pub(super) fn pin_key<Q>(&self, key: &Q) -> Pinned<K>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        self.pin(self.hasher.hash_one(key), key)
+    }
+
+    fn pin<Q>(&self, hash: u64, key: &Q) -> Pinned<K>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let at = Self::shard_of(hash);
+        let mut locked = self.lock(at);
+        if let Some(pinned) = locked.pin(hash, key) {
+            return pinned;
+        }
+        if locked.is_crowded() {
+            // Rather than grow for keys that nobody holds any more.
+            locked.forget_idle(true);
+        }
+        locked.add(hash, at, key.to_owned())
+    }
+
+    /// How many keys are known.
+    pub(super) fn len(&self) -> usize {
+        self.each().map(|locked| locked.len()).sum()
+    }
+
+    /// The keys of which units are held, and how many.
+    pub(super) fn all_held(&self) -> Vec<(K, u64)> {
+        let mut held = Vec::new();
+        for locked in self.each() {
+            let nodes = locked
+                .nodes()
+                .map(|node| (node.key().clone(), node.word().held()));
+            held.extend(nodes.filter(|(_, held)| *held > 0));
+        }
+        held
+    }
+
+    /// How many wait for a key.
+    pub(super) fn waiting<Q>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.hasher.hash_one(key);
+        let part = self.part(hash);
+        let address = part
+            .shard
+            .lock(&self.grave)
+            .find(hash, key)
+            .map(Node::address);
+        let line = address.and_then(|address| lock(&part.lines).get(&address).cloned());
+        line.map_or(0, |line| Line::new(line).len())
+    }
+
+    /// The line of a key, made if there is none.
+    pub(super) fn line_of(&self, pinned: &Pinned<K>) -> Line<K> {
+        let (shard, address) = (pinned.node().shard(), pinned.node().address());
+        let mut lines = lock(&self.parts[shard as usize].lines);
+        let line = lines.entry(address).or_insert_with(|| {
+            let options = lock(&self.queue).clone();
+            let is_closed = self.closed.load(Ordering::Acquire);
+            Line::start(&options, is_closed, pinned.clone(), self.me.clone())
+        });
+        Line::new(Arc::clone(line))
+    }
+
+    /// Change how one waits, everywhere at once.
+    pub(super) fn set_queue(&self, options: &queue::Options) -> Result<(), OptionError> {
+        options.validate().map_err(|no| no.within("queue"))?;
+        options.clone_into(&mut lock(&self.queue));
+        for line in self.lines() {
+            line.reconfigure(options)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn queue(&self) -> queue::Options {
+        lock(&self.queue).clone()
+    }
+
+    /// Refuse whoever waits or comes to wait.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.lines().iter().for_each(Line::close);
+    }
+
+    fn lines(&self) -> Vec<Line<K>> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            all.extend(lock(&part.lines).values().cloned().map(Line::new));
+        }
+        all
+    }
+
+    /// Units came back for which somebody waits.
+    fn wanted(&self, shard: u32, address: usize) {
+        let line = lock(&self.parts[shard as usize].lines)
+            .get(&address)
+            .cloned();
+        if let Some(line) = line {
+            Line::new(line).serve();
+        }
+    }
+
+    /// A key may have become one that nobody holds.
+    #[inline]
+    pub(super) fn idle(&self, shard: u32) {
+        let idle = &self.parts[shard as usize].idle;
+        // Written seldom, so that reading it costs nothing.
+        if !idle.load(Ordering::Relaxed) {
+            idle.store(true, Ordering::Relaxed);
+            self.want_sweep();
+        }
+    }
+
+    #[cold]
+    fn want_sweep(&self) {
+        if !self.swept.swap(true, Ordering::AcqRel) {
+            #[cfg(not(rideau_loom))]
+            sweeper::add(self.me.clone());
+        }
+    }
+
+    /// Forget what nobody has held for two sweeps, or `all` that nobody holds.
+    /// False if there is nothing left to forget.
+    pub(super) fn sweep(&self, all: bool) -> bool {
+        self.swept.store(false, Ordering::Release);
+        let mut more = false;
+        for (at, part) in self.parts.iter().enumerate() {
+            if !part.idle.swap(false, Ordering::AcqRel) && !all {
+                continue;
+            }
+            self.drop_lines(part);
+            let later = self.lock(at as u32).forget_idle(all);
+            if later > 0 {
+                part.idle.store(true, Ordering::Relaxed);
+                more = true;
+            }
+        }
+        more && !self.swept.swap(true, Ordering::AcqRel)
+    }
+
+    /// Drop the lines that nobody uses: whoever waits has its line too.
+    fn drop_lines(&self, part: &Part<K>) {
+        let unused = |_: &usize, line: &mut Arc<LineOf<K>>| Arc::strong_count(line) == 1;
+        let gone: Vec<_> = lock(&part.lines).extract_if(unused).collect();
+        // They take locks when they go.
+        drop(gone);
+    }
+
+    fn each(&self) -> impl Iterator<Item = Locked<'_, K>> {
+        self.parts.iter().map(|part| part.shard.lock(&self.grave))
+    }
+
+    /// Do something with the lock of a key's shard.
+    pub(super) fn under_lock<T>(&self, node: &Node<K>, then: impl FnOnce() -> T) -> T {
+        let _lock = self.lock(node.shard());
+        then()
+    }
+
+    fn lock(&self, shard: u32) -> Locked<'_, K> {
+        self.parts[shard as usize].shard.lock(&self.grave)
+    }
+
+    #[inline]
+    fn part(&self, hash: u64) -> &Part<K> {
+        &self.parts[Self::shard_of(hash) as usize]
+    }
+
+    /// By the upper bits: the lower ones are for the shard's own table.
+    #[inline]
+    fn shard_of(hash: u64) -> u32 {
+        ((hash >> 40) as usize & (SHARDS - 1)) as u32
+    }
+}
+
+/// Do something while nobody is served in any of these lines, but serve first
+/// whom one can. All who do so take the lines in the same order.
+fn in_all<K: Key, T>(lines: &[Line<K>], then: impl FnOnce() -> T) -> T {
+    fn in_each<K: Key>(lines: &[Line<K>], then: &mut dyn FnMut()) {
+        match lines {
+            [] => then(),
+            [first, rest @ ..] => first.serve_and(|| in_each(rest, then)),
+        }
+    }
+    let mut then = Some(then);
+    let mut done = None;
+    in_each(lines, &mut || {
+        done = then.take().map(|then| then());
+    });
+    done.expect("the innermost does it")
+}
+
+/// Whether all fit at once, also those of the same key.
+fn all_fit<K>(claims: &[Claim], pins: &[Pinned<K>]) -> Result<(), FullAt> {
+    let mut planned: HashMap<usize, u64> = HashMap::new();
+    for (at, (claim, pinned)) in claims.iter().zip(pins).enumerate() {
+        let planned = planned.entry(pinned.node().address()).or_default();
+        let held = pinned.node().word().held() + *planned;
+        if !claim.fits(held) {
+            return Err(FullAt {
+                at,
+                full: claim.full(held),
+            });
+        }
+        *planned += u64::from(claim.units);
+    }
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! Those who wait for units of one key.
+//!
+//! A key gets a line when somebody first waits for it. The word of the key stays
+//! the truth: the machine of the line takes from it whatever it grants, and a
+//! mark in the word sends whoever gives back, or comes to take, to the line.
+
+use std::mem;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rideau_core::locks::{Claim, Count, Effect, Full, Grant, Lines};
+use rideau_core::{Instant, OptionError, Refusal, Ticket, queue};
+
+use super::Lock;
+use super::keys::{Base, Keys, Taken};
+use super::shard::{Pinned, Units};
+use super::word::{No, Road};
+use crate::after::After;
+use crate::cell::Cell;
+use crate::clock::Clock;
+use crate::driver::{Driver, Shell};
+use crate::keyed::Key;
+use crate::terms::Terms;
+
+/// The line of a key, as long as somebody needs it.
+pub(super) struct Line<K: Key>(Arc<LineOf<K>>);
+
+pub(super) type LineOf<K> = Driver<Machine<K>, Tell>;
+type Machine<K> = Lines<KeyCount<K>, Reply<K>>;
+type HeldUnits<K> = Units<K, Base<'static, K>>;
+
+/// Counts units in the word of a key.
+pub(super) struct KeyCount<K: Key> {
+    pinned: Pinned<K>,
+    keys: Weak<Keys<K>>,
+}
+
+/// Tells those who wait what became of it.
+pub(super) struct Tell;
+
+/// Where one waits, if it does: one who just came has no cell yet and takes
+/// its answer itself.
+pub(super) struct Reply<K: Key>(Option<Arc<Cell<Told<K>>>>);
+
+/// What a waiter is told.
+type Told<K> = Result<Lock<'static, K>, Refusal>;
+
+/// A wait for units: a future whose drop gives the place up, or what was
+/// granted meanwhile.
+pub(super) struct Wait<K: Key> {
+    state: State<K>,
+}
+
+enum State<K: Key> {
+    Waiting {
+        line: Line<K>,
+        ticket: Ticket,
+        cell: Arc<Cell<Told<K>>>,
+    },
+    /// Nobody has taken the answer yet.
+    Answered(Told<K>),
+    Over,
+}
+
+impl<K: Key> Line<K> {
+    pub(super) fn new(line: Arc<LineOf<K>>) -> Self {
+        Self(line)
+    }
+
+    /// An empty line for a key.
+    pub(super) fn start(
+        options: &queue::Options,
+        is_closed: bool,
+        pinned: Pinned<K>,
+        keys: Weak<Keys<K>>,
+    ) -> Arc<LineOf<K>> {
+        let count = KeyCount { pinned, keys };
+        let lines = Lines::new(options, count, Instant::START);
+        let mut lines = lines.expect("the options were validated");
+        let mut effects = Vec::new();
+        if is_closed {
+            lines.close(Instant::START, &mut effects);
+        }
+        Driver::start(lines, effects, Tell, Clock::start())
+    }
+
+    /// Take units now, after all who wait and can have theirs.
+    pub(super) fn try_ask<'b>(&self, claim: Claim) -> Result<Taken<'b, K>, Full> {
+        self.0
+            .step(|step| step.machine.take(claim, step.now, step.effects))
+    }
+
+    /// Come to wait: be answered at once, or take a place.
+    pub(super) fn ask(self, claim: Claim, terms: &Terms) -> Wait<K> {
+        let (ticket, came) = self.0.step(|step| {
+            let terms = terms.since(step.sent, true);
+            let reply = Reply(None);
+            let ticket = step
+                .machine
+                .ask(claim, &terms, reply, step.now, step.effects);
+            if let Some(told) = take_own(step.effects) {
+                return (ticket, Ok(told));
+            }
+            let cell = Arc::new(Cell::new());
+            let reply = step.machine.reply_mut(ticket);
+            reply.expect("who got no answer waits").0 = Some(Arc::clone(&cell));
+            (ticket, Err(cell))
+        });
+        let line = self;
+        let state = match came {
+            Ok(told) => State::Answered(told),
+            Err(cell) => State::Waiting { line, ticket, cell },
+        };
+        Wait { state }
+    }
+
+    /// Serve whom can be served, and then do something while nobody is.
+    pub(super) fn serve_and<T>(&self, then: impl FnOnce() -> T) -> T {
+        self.0.step(|step| {
+            step.machine.released(step.now, step.effects);
+            then()
+        })
+    }
+
+    /// Units came back, or may have.
+    pub(super) fn serve(&self) {
+        self.0
+            .step(|step| step.machine.released(step.now, step.effects));
+    }
+
+    pub(super) fn reconfigure(&self, options: &queue::Options) -> Result<(), OptionError> {
+        self.0
+            .step(|step| step.machine.reconfigure(options, step.now, step.effects))
+    }
+
+    pub(super) fn close(&self) {
+        self.0
+            .step(|step| step.machine.close(step.now, step.effects));
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.0.look(|machine, _| machine.len())
+    }
+}
+
+impl<K: Key> Wait<K> {
+    /// A wait that was over when it began.
+    pub(super) fn answered(lock: Lock<'static, K>) -> Self {
+        Self {
+            state: State::Answered(Ok(lock)),
+        }
+    }
+
+    /// The answer, if it is there already.
+    pub(super) fn take_answer(&mut self) -> Option<Told<K>> {
+        match mem::replace(&mut self.state, State::Over) {
+            State::Answered(told) => Some(told),
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+}
+
+impl<K: Key> Future for Wait<K> {
+    type Output = Told<K>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Told<K>> {
+        if let State::Waiting { cell, .. } = &self.state {
+            let told = ready!(cell.poll(context));
+            self.state = State::Over;
+            return Poll::Ready(told);
+        }
+        Poll::Ready(self.take_answer().expect("nobody polls after the answer"))
+    }
+}
+
+impl<K: Key> Unpin for Wait<K> {}
+
+impl<K: Key> Drop for Wait<K> {
+    fn drop(&mut self) {
+        let State::Waiting { line, ticket, cell } = &self.state else {
+            return;
+        };
+        cell.leave();
+        // A grant may have come first: then it is given back with the cell.
+        let gone = line
+            .0
+            .step(|step| step.machine.cancel(*ticket, step.now, step.effects));
+        drop(gone);
+    }
+}
+
+impl<K: Key> Count for KeyCount<K> {
+    type Units = HeldUnits<K>;
+
+    fn held(&self) -> u64 {
+        self.pinned.node().word().held()
+    }
+
+    fn take(&mut self, claim: Claim) -> Result<(Grant, HeldUnits<K>), Full> {
+        let node = self.pinned.node();
+        let Some(keys) = self.keys.upgrade() else {
+            return Err(claim.full(node.word().held()));
+        };
+        let base = || Base::Owned(Arc::clone(&keys));
+        let taken = match node.take(claim, Road::Line, base) {
+            Err(No::Locked) => keys.under_lock(node, || node.take(claim, Road::LineAndLock, base)),
+            other => other,
+        };
+        taken.map_err(|no| match no {
+            No::Full(held) => claim.full(held),
+            No::Retired | No::Waited | No::Locked => {
+                unreachable!("a pinned word stops its own line for nothing else")
+            }
+        })
+    }
+
+    fn mark_waiting(&mut self, waiting: bool) {
+        self.pinned.node().word().mark_waited(waiting);
+    }
+}
+
+impl<K: Key> Shell<Machine<K>> for Tell {
+    fn perform(&self, effect: Effect<HeldUnits<K>, Reply<K>>, after: &mut After) {
+        match effect {
+            Effect::Grant {
+                reply,
+                grant,
+                units,
+                waited,
+                ..
+            } => reply.tell(Ok(Lock::new((grant, units), waited)), after),
+            Effect::Shed { reply, refusal, .. } => reply.tell(Err(refusal), after),
+            Effect::Forget(_) => (),
+        }
+    }
+}
+
+impl<K: Key> Reply<K> {
+    fn tell(self, told: Told<K>, after: &mut After) {
+        let cell = self.0.expect("who comes takes its own answer");
+        cell.answer(told, after);
+    }
+}
+
+impl<K: Key> rideau_core::Reply for Reply<K> {
+    fn is_gone(&self) -> bool {
+        self.0.as_ref().is_some_and(|cell| cell.is_gone())
+    }
+}
+
+/// The answer of one who just came, if there is one: no other has no cell.
+fn take_own<K: Key>(effects: &mut Vec<Effect<HeldUnits<K>, Reply<K>>>) -> Option<Told<K>> {
+    let is_own = |effect: &Effect<HeldUnits<K>, Reply<K>>| match effect {
+        Effect::Grant { reply, .. } | Effect::Shed { reply, .. } => reply.0.is_none(),
+        Effect::Forget(_) => false,
+    };
+    let at = effects.iter().position(is_own)?;
+    Some(match effects.remove(at) {
+        Effect::Grant { grant, units, .. } => Ok(Lock::new((grant, units), Duration::ZERO)),
+        Effect::Shed { refusal, .. } => Err(refusal),
+        Effect::Forget(_) => unreachable!("an answer is a yes or a no"),
+    })
+}

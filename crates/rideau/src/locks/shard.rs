@@ -1,0 +1,560 @@
+//! A part of the keys: found without a lock, changed under one.
+//!
+//! Everything unsafe of the keyed locks is in this file. A node is the memory of
+//! one key. It is made and taken off its table under the lock of its shard, and
+//! read by anybody at any time. What keeps it alive is one of four things:
+//!
+//! * a [`Pin`]: a node that is taken off a table is buried, and the grave is not
+//!   emptied before every pin that was there at that time is gone. Pins say
+//!   nothing about the key: it may be retired meanwhile, and its word says so;
+//! * the lock of the shard: without it nothing is taken off;
+//! * [`Units`]: a node is taken off only once its word is retired, and that only
+//!   works while nothing is held. Units are made of what a word gave, and give
+//!   it back when they are dropped;
+//! * a [`Pinned`]: a node is not retired while `pins` counts any. The first is
+//!   made under the lock, which who retires has as well.
+//!
+//! A table that is too small is replaced by a larger one and buried in the same
+//! way; its nodes move. Who reads an old table, or one that is just being
+//! changed, may miss a key: then it looks again under the lock. It never finds a
+//! wrong one, for keys are compared.
+//!
+//! When the shard goes, nodes of which something is held or that are pinned stay
+//! behind: somebody has forgotten a guard, and it might still be remembered.
+
+#![allow(unsafe_code)]
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+use rideau_core::locks::{Claim, Grant};
+#[cfg(not(rideau_loom))]
+use seize::Guard;
+
+use super::word::{No, Road, Word};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, lock};
+
+/// The memory of one key.
+#[repr(C)]
+pub(super) struct Node<K> {
+    word: Word,
+    /// What the word was when it was last seen idle.
+    seen: AtomicU64,
+    hash: u64,
+    pins: AtomicU32,
+    /// Where its shard is among all.
+    shard: u32,
+    key: K,
+}
+
+/// Keys whose hashes begin alike.
+pub(super) struct Shard<K> {
+    /// Null as long as there is no key.
+    table: AtomicPtr<Table<K>>,
+    nodes: Mutex<Nodes<K>>,
+}
+
+/// What changes under the lock.
+struct Nodes<K> {
+    len: usize,
+    /// No key was ever given a larger fence among those that were forgotten.
+    fence: u64,
+    _owns: PhantomData<Node<K>>,
+}
+
+/// Nodes by hash, each at its place or as close behind it as others let it.
+struct Table<K> {
+    cells: Box<[AtomicPtr<Node<K>>]>,
+}
+
+/// A shard whose lock one has.
+pub(super) struct Locked<'a, K> {
+    shard: &'a Shard<K>,
+    nodes: MutexGuard<'a, Nodes<K>>,
+    /// Dropped after the lock is released: keys may end then, and what they do
+    /// is up to who made them.
+    pin: Pin<'a>,
+}
+
+/// Where nodes and tables go that are out of use.
+pub(super) struct Grave(Yard);
+
+/// Whoever has this may read what is buried from now on.
+pub(super) struct Pin<'a>(Digger<'a>);
+
+/// Units of a key that somebody holds, until it drops them.
+pub(super) struct Units<K, H: Home> {
+    node: NonNull<Node<K>>,
+    units: u32,
+    home: H,
+}
+
+/// A key that is not forgotten as long as this exists.
+pub(super) struct Pinned<K> {
+    node: NonNull<Node<K>>,
+}
+
+/// Who is told that units came back.
+pub(super) trait Home {
+    /// Nobody holds any unit of a key of this shard now.
+    fn idle(&self, shard: u32);
+    /// Units of the key at this address came back, and somebody waits for
+    /// them.
+    fn wanted(&self, shard: u32, address: usize);
+}
+
+// SAFETY: a node is shared by all who hold units of it, whatever thread they are
+// on: it is reached by shared reference alone, and whoever is last drops the key.
+unsafe impl<K: Send + Sync, H: Home + Send> Send for Units<K, H> {}
+// SAFETY: as above.
+unsafe impl<K: Send + Sync, H: Home + Sync> Sync for Units<K, H> {}
+// SAFETY: as above.
+unsafe impl<K: Send + Sync> Send for Pinned<K> {}
+// SAFETY: as above.
+unsafe impl<K: Send + Sync> Sync for Pinned<K> {}
+
+const CELLS_MIN: usize = 8;
+
+impl<K> Node<K> {
+    pub(super) fn word(&self) -> &Word {
+        &self.word
+    }
+
+    pub(super) fn key(&self) -> &K {
+        &self.key
+    }
+
+    pub(super) fn shard(&self) -> u32 {
+        self.shard
+    }
+
+    /// Its name while it is not forgotten.
+    pub(super) fn address(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
+    pub(super) fn pins(&self) -> u32 {
+        self.pins.load(Ordering::Acquire)
+    }
+
+    /// Take units of the key, exactly if they fit.
+    #[inline]
+    pub(super) fn take<H: Home>(
+        &self,
+        claim: Claim,
+        road: Road,
+        home: impl FnOnce() -> H,
+    ) -> Result<(Grant, Units<K, H>), No> {
+        let grant = self.word.take(claim, road)?;
+        let units = Units {
+            node: NonNull::from(self),
+            units: grant.units,
+            home: home(),
+        };
+        Ok((grant, units))
+    }
+}
+
+impl<K: Eq> Shard<K> {
+    /// No key; the first fence is larger than `fence`.
+    pub(super) fn new(fence: u64) -> Self {
+        Self {
+            table: AtomicPtr::new(ptr::null_mut()),
+            nodes: Mutex::new(Nodes {
+                len: 0,
+                fence,
+                _owns: PhantomData,
+            }),
+        }
+    }
+
+    /// Look a key up. None is not final: it may have been missed.
+    #[inline]
+    pub(super) fn find<'p, Q>(&self, hash: u64, key: &Q, pin: &'p Pin<'_>) -> Option<&'p Node<K>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let table = pin.load(&self.table);
+        // SAFETY: a table is buried after it was replaced, so one that was loaded
+        // by a pin lives as long as the pin.
+        let table = unsafe { table.as_ref()? };
+        let mut at = table.home(hash);
+        // One that is being changed might look full for a moment.
+        for _ in 0..table.cells.len() {
+            let node = pin.load(&table.cells[at]);
+            // SAFETY: as for the table.
+            let node: &'p Node<K> = unsafe { node.as_ref()? };
+            if node.hash == hash && node.key.borrow() == key {
+                return Some(node);
+            }
+            at = table.next(at);
+        }
+        None
+    }
+
+    pub(super) fn lock<'a>(&'a self, grave: &'a Grave) -> Locked<'a, K> {
+        let pin = grave.pin();
+        Locked {
+            shard: self,
+            nodes: lock(&self.nodes),
+            pin,
+        }
+    }
+}
+
+impl<K: Eq> Locked<'_, K> {
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len
+    }
+
+    /// Look a key up, finally.
+    pub(super) fn find<Q>(&self, hash: u64, key: &Q) -> Option<&Node<K>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let table = self.table()?;
+        let mut at = table.home(hash);
+        loop {
+            let node = self.node_at(table, at)?;
+            if node.hash == hash && node.key.borrow() == key {
+                return Some(node);
+            }
+            at = table.next(at);
+        }
+    }
+
+    /// Pin a key that is there.
+    pub(super) fn pin<Q>(&self, hash: u64, key: &Q) -> Option<Pinned<K>>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        self.find(hash, key).map(Pinned::new)
+    }
+
+    /// Add a key that is not there.
+    pub(super) fn add(&mut self, hash: u64, shard: u32, key: K) -> Pinned<K> {
+        let node = Box::into_raw(Box::new(Node {
+            word: Word::new(self.nodes.fence),
+            seen: AtomicU64::new(u64::MAX),
+            hash,
+            pins: AtomicU32::new(1),
+            shard,
+            key,
+        }));
+        if self.is_crowded() {
+            self.resize((self.cells() * 2).max(CELLS_MIN));
+        }
+        let table = self.table().expect("there is a table with room now");
+        table.put(node);
+        self.nodes.len += 1;
+        let node = NonNull::new(node).expect("a box is somewhere");
+        Pinned { node }
+    }
+
+    /// Whether the next key that is added makes the table grow.
+    pub(super) fn is_crowded(&self) -> bool {
+        (self.nodes.len + 1) * 4 > self.cells() * 3
+    }
+
+    fn cells(&self) -> usize {
+        self.table().map_or(0, |table| table.cells.len())
+    }
+
+    /// Every node, in no order.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Node<K>> {
+        let table = self.table();
+        let places = 0..table.map_or(0, |table| table.cells.len());
+        places.filter_map(move |at| self.node_at(table?, at))
+    }
+
+    /// Forget the keys that nobody holds, waits for or has pinned: those that
+    /// were so before too and that nothing happened to in between, or `all`.
+    /// Says how many may be forgotten next time.
+    pub(super) fn forget_idle(&mut self, all: bool) -> usize {
+        let mut later = 0;
+        let mut gone = Vec::new();
+        for node in self.nodes() {
+            let Some(idle) = node.word.idle() else {
+                continue;
+            };
+            if node.pins() > 0 {
+                continue;
+            }
+            let is_old = node.seen.swap(idle, Ordering::Relaxed) == idle;
+            if (all || is_old) && node.word.retire(idle) {
+                gone.push(NonNull::from(node));
+            } else {
+                later += 1;
+            }
+        }
+        for node in gone {
+            self.take_off(node);
+        }
+        let cells = self.cells();
+        if self.nodes.len == 0 {
+            self.replace(ptr::null_mut());
+        } else if self.nodes.len * 8 < cells && cells > CELLS_MIN {
+            let enough = (self.nodes.len * 2).next_power_of_two();
+            self.resize(enough.max(CELLS_MIN));
+        }
+        later
+    }
+
+    /// Take a retired node off the table and bury it.
+    fn take_off(&mut self, node: NonNull<Node<K>>) {
+        // SAFETY: it is on the table of the shard whose lock is held.
+        let (hash, fence) = unsafe { (node.as_ref().hash, node.as_ref().word.fence()) };
+        self.nodes.fence = self.nodes.fence.max(fence);
+        let table = self.table().expect("what is taken off was on it");
+        let mut hole = table.home(hash);
+        while table.cells[hole].load(Ordering::Relaxed) != node.as_ptr() {
+            hole = table.next(hole);
+        }
+        // Those behind it that would be missed now move up.
+        let mut at = table.next(hole);
+        while let Some(next) = self.node_at(table, at) {
+            if table.distance(table.home(next.hash), at) >= table.distance(hole, at) {
+                let moved = table.cells[at].load(Ordering::Relaxed);
+                table.cells[hole].store(moved, Ordering::SeqCst);
+                hole = at;
+            }
+            at = table.next(at);
+        }
+        table.cells[hole].store(ptr::null_mut(), Ordering::SeqCst);
+        self.nodes.len -= 1;
+        // SAFETY: it came from a box, is on no table that can be loaded from now
+        // on, and nobody has units of it or pins it: its word is retired.
+        unsafe { self.pin.bury(node.as_ptr()) };
+    }
+
+    /// Move all nodes to a table of so many cells: a power of two.
+    fn resize(&mut self, cells: usize) {
+        let table = Table::new(cells);
+        if let Some(old) = self.table() {
+            for cell in &old.cells {
+                let node = cell.load(Ordering::Relaxed);
+                if !node.is_null() {
+                    table.put(node);
+                }
+            }
+        }
+        self.replace(Box::into_raw(Box::new(table)));
+    }
+
+    fn replace(&mut self, table: *mut Table<K>) {
+        let old = self.shard.table.swap(table, Ordering::SeqCst);
+        if !old.is_null() {
+            // SAFETY: it came from a box and cannot be loaded from now on.
+            unsafe { self.pin.bury(old) };
+        }
+    }
+
+    fn table(&self) -> Option<&Table<K>> {
+        // SAFETY: it is replaced by who has the lock and borrows it as its own
+        // alone.
+        unsafe { self.shard.table.load(Ordering::Relaxed).as_ref() }
+    }
+
+    fn node_at(&self, table: &Table<K>, at: usize) -> Option<&Node<K>> {
+        // SAFETY: nothing is taken off a table without the lock that is held.
+        unsafe { table.cells[at].load(Ordering::Relaxed).as_ref() }
+    }
+}
+
+#[cfg(not(rideau_loom))]
+type Yard = seize::Collector;
+#[cfg(not(rideau_loom))]
+type Digger<'a> = seize::LocalGuard<'a>;
+
+#[cfg(not(rideau_loom))]
+impl Grave {
+    pub(super) fn new() -> Self {
+        Self(seize::Collector::new())
+    }
+
+    #[inline]
+    pub(super) fn pin(&self) -> Pin<'_> {
+        Pin(self.0.enter())
+    }
+}
+
+#[cfg(not(rideau_loom))]
+impl Pin<'_> {
+    #[inline]
+    fn load<T>(&self, pointer: &AtomicPtr<T>) -> *mut T {
+        self.0.protect(pointer, Ordering::Acquire)
+    }
+
+    /// Free a box when all pins of now are gone.
+    ///
+    /// # Safety
+    ///
+    /// Nobody can load it any more, and it is buried once.
+    unsafe fn bury<T>(&self, buried: *mut T) {
+        // SAFETY: as promised by the caller.
+        unsafe { self.0.defer_retire(buried, seize::reclaim::boxed) };
+    }
+}
+
+/// Loom does not know the collector: nothing is freed before the end of a model.
+#[cfg(rideau_loom)]
+type Yard = std::sync::Mutex<Vec<Box<dyn FnOnce() + Send>>>;
+#[cfg(rideau_loom)]
+type Digger<'a> = &'a Yard;
+
+#[cfg(rideau_loom)]
+impl Grave {
+    pub(super) fn new() -> Self {
+        Self(Yard::default())
+    }
+
+    pub(super) fn pin(&self) -> Pin<'_> {
+        Pin(&self.0)
+    }
+}
+
+#[cfg(rideau_loom)]
+impl Pin<'_> {
+    fn load<T>(&self, pointer: &AtomicPtr<T>) -> *mut T {
+        pointer.load(Ordering::SeqCst)
+    }
+
+    unsafe fn bury<T: 'static>(&self, buried: *mut T) {
+        let mut yard = self.0.lock().expect("no model panics here");
+        let buried = buried.expose_provenance();
+        // SAFETY: as promised by the caller.
+        yard.push(Box::new(move || {
+            drop(unsafe { Box::from_raw(ptr::with_exposed_provenance_mut::<T>(buried)) });
+        }));
+    }
+}
+
+#[cfg(rideau_loom)]
+impl Drop for Grave {
+    fn drop(&mut self) {
+        let yard = self.0.get_mut().expect("no model panics here");
+        yard.drain(..).for_each(|free| free());
+    }
+}
+
+impl<K> Table<K> {
+    fn new(cells: usize) -> Self {
+        debug_assert!(cells.is_power_of_two(), "places are masked");
+        let cells = (0..cells).map(|_| AtomicPtr::new(ptr::null_mut()));
+        Self {
+            cells: cells.collect(),
+        }
+    }
+
+    fn home(&self, hash: u64) -> usize {
+        hash as usize & (self.cells.len() - 1)
+    }
+
+    fn next(&self, at: usize) -> usize {
+        (at + 1) & (self.cells.len() - 1)
+    }
+
+    /// How far `to` is behind `from`.
+    fn distance(&self, from: usize, to: usize) -> usize {
+        to.wrapping_sub(from) & (self.cells.len() - 1)
+    }
+
+    /// Put a node at the first free place; there must be one.
+    fn put(&self, node: *mut Node<K>) {
+        // SAFETY: whoever puts a node has the lock of its shard.
+        let hash = unsafe { (*node).hash };
+        let mut at = self.home(hash);
+        while !self.cells[at].load(Ordering::Relaxed).is_null() {
+            at = self.next(at);
+        }
+        self.cells[at].store(node, Ordering::Release);
+    }
+}
+
+impl<K> Drop for Shard<K> {
+    fn drop(&mut self) {
+        let table = self.table.load(Ordering::Acquire);
+        if table.is_null() {
+            return;
+        }
+        // SAFETY: nobody else has the shard any more, and tables come from boxes.
+        let table = unsafe { Box::from_raw(table) };
+        for cell in &table.cells {
+            let node = cell.load(Ordering::Acquire);
+            // SAFETY: nodes on a table are alive.
+            let is_idle = unsafe { node.as_ref() }
+                .is_some_and(|node| node.word.idle().is_some() && node.pins() == 0);
+            if is_idle {
+                // SAFETY: nobody has units of it or pins it, and it came from a
+                // box.
+                drop(unsafe { Box::from_raw(node) });
+            }
+        }
+    }
+}
+
+impl<K, H: Home> Units<K, H> {
+    pub(super) fn node(&self) -> &Node<K> {
+        // SAFETY: units of it are held.
+        unsafe { self.node.as_ref() }
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.units
+    }
+}
+
+impl<K, H: Home> Drop for Units<K, H> {
+    #[inline]
+    fn drop(&mut self) {
+        let node = self.node();
+        let (shard, address) = (node.shard, node.address());
+        // From here on the node may be gone.
+        let left = node.word.give_back(self.units);
+        if left.is_idle {
+            self.home.idle(shard);
+        }
+        if left.is_waited {
+            self.home.wanted(shard, address);
+        }
+    }
+}
+
+impl<K> Pinned<K> {
+    /// Pin a node of a shard whose lock one has.
+    fn new(node: &Node<K>) -> Self {
+        node.pins.fetch_add(1, Ordering::Relaxed);
+        Self {
+            node: NonNull::from(node),
+        }
+    }
+
+    pub(super) fn node(&self) -> &Node<K> {
+        // SAFETY: it is pinned.
+        unsafe { self.node.as_ref() }
+    }
+}
+
+impl<K> Clone for Pinned<K> {
+    fn clone(&self) -> Self {
+        self.node().pins.fetch_add(1, Ordering::Relaxed);
+        Self { node: self.node }
+    }
+}
+
+impl<K> Drop for Pinned<K> {
+    fn drop(&mut self) {
+        self.node().pins.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl<K: fmt::Debug, H: Home> fmt::Debug for Units<K, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {:?}", self.units, self.node().key)
+    }
+}

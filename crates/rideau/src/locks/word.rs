@@ -1,0 +1,318 @@
+//! The word of a key: how many units are held, and the last fence.
+//!
+//! All that happens to a key is a change of this one word, so all of it is in
+//! one order. A take is a compare-and-swap that adds its units only to the
+//! count that it found small enough; a refusal is a load. Nothing has to be
+//! undone, ever.
+//!
+//! # Three marks
+//!
+//! * `RETIRED`: the key was forgotten with this word, for good. Look it up
+//!   again.
+//! * `WAITED`: somebody waits in line. Who gives back has to tell the line, and
+//!   who takes goes through it.
+//! * `BUSY`: somebody takes of several keys at once and holds the locks of their
+//!   shards. Who takes waits for that lock; units come back all the same.
+//!
+//! # Fences
+//!
+//! A fence is 64 bits wide, and the word has room for 35. The others are in
+//! `halves`, which says in which half of the 35-bit circle the word is. It is
+//! moved on *before* the word enters the next half, under the lock of the
+//! shard. So whoever reads it after its own take finds its own half or the next
+//! one, and the parity says which: a half lasts 17 thousand million takes.
+
+use rideau_core::locks::{Claim, Grant};
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// A word is `[retired][busy][waited][held: 26][fence: 35]`.
+const FENCE_BITS: u32 = 35;
+const FENCE: u64 = (1 << FENCE_BITS) - 1;
+const HALF: u64 = 1 << (FENCE_BITS - 1);
+const HELD_BITS: u32 = 26;
+const HELD: u64 = ((1 << HELD_BITS) - 1) << FENCE_BITS;
+const WAITED: u64 = 1 << (FENCE_BITS + HELD_BITS);
+const BUSY: u64 = WAITED << 1;
+const RETIRED: u64 = WAITED << 2;
+
+/// As many units of a key can be held, whatever its capacity.
+/// Claims are made with no larger one.
+pub(super) const UNITS_MAX: u64 = HELD >> FENCE_BITS;
+
+pub(super) struct Word {
+    word: AtomicU64,
+    halves: AtomicU64,
+}
+
+/// Why a word gave nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum No {
+    /// So many are held: too many for this claim.
+    Full(u64),
+    /// The key was forgotten with this word.
+    Retired,
+    /// Others wait, and have to be asked first.
+    Waited,
+    /// Ask again under the lock of the shard: somebody takes of several keys,
+    /// or the fence enters the next half.
+    Locked,
+}
+
+/// What was left when units came back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Left {
+    /// Nobody holds any.
+    pub(super) is_idle: bool,
+    /// Somebody waits for units.
+    pub(super) is_waited: bool,
+}
+
+/// Who takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Road {
+    /// Anybody.
+    Open,
+    /// The line of those who wait.
+    Line,
+    /// Somebody with the lock of the shard.
+    Lock,
+    /// Somebody with the lock of the shard, for the line.
+    LineAndLock,
+}
+
+impl Road {
+    /// The marks that stop a take on this road.
+    const fn stops(self) -> u64 {
+        match self {
+            Self::Open => WAITED | BUSY,
+            Self::Line => BUSY,
+            // It is its own mark, or nobody's.
+            Self::Lock => WAITED,
+            Self::LineAndLock => 0,
+        }
+    }
+
+    const fn has_lock(self) -> bool {
+        matches!(self, Self::Lock | Self::LineAndLock)
+    }
+}
+
+impl Word {
+    /// A word of which nothing is held, whose fences come after `fence`.
+    pub(super) fn new(fence: u64) -> Self {
+        Self {
+            word: AtomicU64::new(fence & FENCE),
+            halves: AtomicU64::new(fence / HALF),
+        }
+    }
+
+    /// How many units are held.
+    #[inline]
+    pub(super) fn held(&self) -> u64 {
+        held(self.word.load(Ordering::Relaxed))
+    }
+
+    /// How many units are held, unless somebody takes of several keys at once
+    /// or the key was forgotten.
+    pub(super) fn settled(&self) -> Option<u64> {
+        let word = self.word.load(Ordering::Acquire);
+        (word & (BUSY | RETIRED) == 0).then_some(held(word))
+    }
+
+    /// Take what is claimed, exactly if it fits.
+    #[inline]
+    pub(super) fn take(&self, claim: Claim, road: Road) -> Result<Grant, No> {
+        let mut word = self.word.load(Ordering::Relaxed);
+        loop {
+            let held = held(word);
+            if word & RETIRED != 0 {
+                return Err(No::Retired);
+            }
+            if !claim.fits(held) {
+                return Err(No::Full(held));
+            }
+            let stops = word & road.stops();
+            if stops != 0 {
+                return Err(if stops & BUSY != 0 {
+                    No::Locked
+                } else {
+                    No::Waited
+                });
+            }
+            match self.exchange(word, claim, road)? {
+                Ok(grant) => return Ok(grant),
+                Err(newer) => word = newer,
+            }
+        }
+    }
+
+    /// Add the units to the word if it is still the same.
+    #[inline]
+    fn exchange(&self, word: u64, claim: Claim, road: Road) -> Result<Result<Grant, u64>, No> {
+        let units = u64::from(claim.units);
+        let fence = (word + 1) & FENCE;
+        if fence & (HALF - 1) == 0 {
+            if !road.has_lock() {
+                return Err(No::Locked);
+            }
+            let halves = self.full_fence(word) / HALF + 1;
+            self.halves.store(halves, Ordering::Release);
+        }
+        let next = ((word & !FENCE) | fence) + (units << FENCE_BITS);
+        let done = self
+            .word
+            .compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed);
+        Ok(done.map(|_| Grant {
+            units: claim.units,
+            ordinal: held(next),
+            fence: self.full_fence(next),
+        }))
+    }
+
+    /// Give units back that were taken.
+    #[inline]
+    pub(super) fn give_back(&self, units: u32) -> Left {
+        let before = self
+            .word
+            .fetch_sub(u64::from(units) << FENCE_BITS, Ordering::Release);
+        debug_assert!(
+            held(before) >= u64::from(units),
+            "units come back that were taken"
+        );
+        Left {
+            is_idle: held(before) == u64::from(units),
+            is_waited: before & WAITED != 0,
+        }
+    }
+
+    /// Somebody waits, or nobody any more.
+    pub(super) fn mark_waited(&self, waited: bool) {
+        if waited {
+            self.word.fetch_or(WAITED, Ordering::AcqRel);
+        } else {
+            self.word.fetch_and(!WAITED, Ordering::AcqRel);
+        }
+    }
+
+    pub(super) fn is_waited(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & WAITED != 0
+    }
+
+    /// Keep all who take out, or let them in again. Under the lock of the shard.
+    pub(super) fn mark_busy(&self, busy: bool) {
+        if busy {
+            self.word.fetch_or(BUSY, Ordering::AcqRel);
+        } else {
+            self.word.fetch_and(!BUSY, Ordering::AcqRel);
+        }
+    }
+
+    /// What shows whether anything happened since, if nobody holds anything and
+    /// there is no mark.
+    pub(super) fn idle(&self) -> Option<u64> {
+        let word = self.word.load(Ordering::Relaxed);
+        (word & !FENCE == 0).then_some(word)
+    }
+
+    /// Never give anything again, if nothing happened since the word was `idle`.
+    pub(super) fn retire(&self, idle: u64) -> bool {
+        self.word
+            .compare_exchange(idle, idle | RETIRED, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// The fence of the last take.
+    pub(super) fn fence(&self) -> u64 {
+        self.full_fence(self.word.load(Ordering::Acquire))
+    }
+
+    /// The whole fence of a word that was there a moment ago.
+    #[inline]
+    fn full_fence(&self, word: u64) -> u64 {
+        let low = word & FENCE;
+        let halves = self.halves.load(Ordering::Acquire);
+        // One ahead if the next half was made ready meanwhile.
+        let ahead = (halves ^ (low / HALF)) & 1;
+        (halves - ahead) * HALF + low % HALF
+    }
+}
+
+const fn held(word: u64) -> u64 {
+    (word & HELD) >> FENCE_BITS
+}
+
+#[cfg(all(test, not(rideau_loom)))]
+mod tests {
+    use super::*;
+
+    fn claim(units: u32, capacity: u64) -> Claim {
+        Claim {
+            units,
+            capacity: capacity.into(),
+        }
+    }
+
+    #[test]
+    fn a_take_is_exact_and_numbered() {
+        let word = Word::new(0);
+        let first = word.take(claim(2, 3), Road::Open).expect("there is room");
+        assert_eq!((first.ordinal, first.fence), (2, 1));
+        assert_eq!(word.take(claim(2, 3), Road::Open), Err(No::Full(2)));
+        let second = word.take(claim(1, 3), Road::Open).expect("there is room");
+        assert_eq!((second.ordinal, second.fence), (3, 2));
+        assert!(!word.give_back(2).is_idle);
+        assert!(word.give_back(1).is_idle);
+        assert_eq!(word.held(), 0);
+    }
+
+    #[test]
+    fn fences_grow_through_both_edges_of_their_circle() {
+        for edge in [HALF, 2 * HALF, 3 * HALF, 8 * HALF] {
+            let word = Word::new(edge - 3);
+            for fence in edge - 2..edge {
+                let grant = word.take(claim(1, 9), Road::Open).expect("there is room");
+                assert_eq!(grant.fence, fence);
+            }
+            assert_eq!(word.take(claim(1, 9), Road::Open), Err(No::Locked));
+            for fence in edge..edge + 3 {
+                let grant = word.take(claim(1, 9), Road::Lock).expect("there is room");
+                assert_eq!(grant.fence, fence);
+            }
+            assert_eq!((word.held(), word.fence()), (5, edge + 2));
+        }
+    }
+
+    #[test]
+    fn no_more_units_are_held_than_a_word_can_count() {
+        let word = Word::new(0);
+        let all = u32::try_from(UNITS_MAX).expect("it has 26 bits");
+        let most = claim(all, UNITS_MAX);
+        word.take(most, Road::Open).expect("there is room");
+        let more = claim(1, UNITS_MAX);
+        assert_eq!(word.take(more, Road::Open), Err(No::Full(UNITS_MAX)));
+        assert!(word.give_back(all).is_idle);
+    }
+
+    #[test]
+    fn marks_stop_who_takes_and_a_retired_word_gives_nothing() {
+        let word = Word::new(7);
+        word.mark_waited(true);
+        assert_eq!(word.take(claim(1, 2), Road::Open), Err(No::Waited));
+        assert!(word.take(claim(1, 2), Road::Line).is_ok());
+        assert!(word.idle().is_none(), "one is held");
+        assert!(word.give_back(1).is_waited);
+        assert!(word.idle().is_none(), "somebody waits");
+        word.mark_waited(false);
+        word.mark_busy(true);
+        assert_eq!(word.take(claim(1, 2), Road::Open), Err(No::Locked));
+        word.mark_busy(false);
+        let idle = word.idle().expect("nobody holds anything");
+        assert!(word.take(claim(1, 2), Road::Open).is_ok());
+        assert!(!word.retire(idle), "something happened");
+        word.give_back(1);
+        assert!(word.retire(word.idle().expect("nobody holds anything")));
+        assert_eq!(word.take(claim(1, 2), Road::Lock), Err(No::Retired));
+        assert_eq!(word.fence(), 9);
+    }
+}
