@@ -9,6 +9,7 @@ mod cas;
 mod dashmap;
 mod goals;
 mod mutexes;
+mod ours;
 mod papaya;
 mod refusal;
 mod semaphores;
@@ -57,6 +58,11 @@ trait Counter: Sync {
 
 /// All subjects; a further one is a `mod` above and a line here.
 const CONTESTANTS: &[Contestant] = &[
+    Contestant::of::<ours::ByKey>(),
+    Contestant {
+        weigh: None,
+        ..Contestant::of::<ours::ByHandle>()
+    },
     Contestant {
         weigh: None,
         ..Contestant::of::<cas::Words>()
@@ -74,7 +80,7 @@ struct Contestant {
     name: &'static str,
     count: fn(Crowd, &Plan) -> Result<Sample, Stall>,
     refuse: fn(usize, &Plan) -> Result<Sample, Stall>,
-    /// If it keeps keys.
+    /// If it looks keys up.
     weigh: Option<fn(weight::Keys) -> f64>,
 }
 
@@ -212,6 +218,8 @@ mod tests {
     /// What a test does with every counter.
     macro_rules! check_all {
         ($check:ident) => {
+            $check::<ours::ByKey>();
+            $check::<ours::ByHandle>();
             $check::<cas::Words>();
             $check::<semaphores::Semaphores>();
             $check::<dashmap::Entries>();

@@ -37,6 +37,6 @@ impl fmt::Display for Verdict {
         let Self { what, wanted, .. } = self;
         let value = short(self.value);
         let met = if self.met { "met" } else { "MISSED" };
-        write!(f, "{what:<34}{value:>6}   {wanted:<14}{met}")
+        write!(f, "{what:<36}{value:>6}   {wanted:<14}{met}")
     }
 }
