@@ -31,7 +31,7 @@ use crate::terms::Terms;
 use crate::thread::block_on;
 use keys::{Base, Keys, Taken};
 use line::Wait;
-use shard::{Pinned, Units};
+use shard::Pinned;
 use word::UNITS_MAX;
 
 /// Counting locks by key.
@@ -79,12 +79,7 @@ pub struct LocksOptions {
 
 /// Units of a key that one holds until this is dropped.
 #[must_use = "dropping a lock gives its units back at once"]
-pub struct Lock<'a, K: Key> {
-    units: Units<K, Base<'a, K>>,
-    ordinal: u64,
-    fence: u64,
-    waited: Duration,
-}
+pub struct Lock<'a, K: Key>(Taken<'a, K>);
 
 /// A key looked up once, for those who want it often.
 ///
@@ -158,9 +153,8 @@ impl<K: Key> Locks<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let base = || Base::Borrowed(&*self.keys);
-        let taken = self.keys.acquire(key, claim(units, capacity), base);
-        taken.map(Lock::at_once)
+        let taken = self.keys.acquire(key, claim(units, capacity))?;
+        Ok(Lock(taken.at(Base::Borrowed(&self.keys))))
     }
 
     /// As [`acquire_many`](Self::acquire_many), and the lock borrows nothing.
@@ -178,9 +172,8 @@ impl<K: Key> Locks<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let base = || Base::Owned(Arc::clone(&self.keys));
-        let taken = self.keys.acquire(key, claim(units, capacity), base);
-        taken.map(Lock::at_once)
+        let taken = self.keys.acquire(key, claim(units, capacity))?;
+        Ok(Lock(taken.at(Base::Owned(Arc::clone(&self.keys)))))
     }
 
     /// Take units of several keys, all or none: each claim is a key, how many
@@ -202,9 +195,8 @@ impl<K: Key> Locks<K> {
         let claims = claims.into_iter();
         let claims = claims.map(|(key, units, capacity)| (key, claim(units, capacity)));
         let claims: Vec<(&Q, Claim)> = claims.collect();
-        let base = || Base::Borrowed(&*self.keys);
-        let taken = self.keys.acquire_all(&claims, base)?;
-        Ok(taken.into_iter().map(Lock::at_once).collect())
+        let taken = self.keys.acquire_all(&claims)?;
+        Ok(taken.into_iter().map(Lock).collect())
     }
 
     /// Take one unit of a key, and wait in line if it cannot be had now.
@@ -395,46 +387,32 @@ impl<K: Key> Locks<K> {
     }
 }
 
-impl<'a, K: Key> Lock<'a, K> {
-    fn new((grant, units): Taken<'a, K>, waited: Duration) -> Self {
-        Self {
-            units,
-            ordinal: grant.ordinal,
-            fence: grant.fence,
-            waited,
-        }
-    }
-
-    #[inline]
-    fn at_once(taken: Taken<'a, K>) -> Self {
-        Self::new(taken, Duration::ZERO)
-    }
-
+impl<K: Key> Lock<'_, K> {
     /// How many units of the key were held when these had been granted, these
     /// included.
     pub fn ordinal(&self) -> u64 {
-        self.ordinal
+        self.0.grant().ordinal
     }
 
     /// A number that is larger with each grant of the key. What is protected
     /// can refuse whoever comes with a smaller one than it has seen.
     pub fn fence(&self) -> u64 {
-        self.fence
+        self.0.grant().fence
     }
 
     /// How many units these are.
     pub fn units(&self) -> u32 {
-        self.units.count()
+        self.0.grant().units
     }
 
     /// What they are units of.
     pub fn key(&self) -> &K {
-        self.units.node().key()
+        self.0.node().key()
     }
 
     /// How long the grant took.
     pub fn waited(&self) -> Duration {
-        self.waited
+        self.0.home().waited()
     }
 
     /// Give the units back, as dropping does.
@@ -463,10 +441,9 @@ impl<K: Key> LockHandle<K> {
         units: u32,
         capacity: impl Into<Capacity>,
     ) -> Result<Lock<'_, K>, Full> {
-        let base = || Base::Borrowed(&*self.keys);
         let claim = claim(units, capacity);
-        let taken = self.keys.acquire_pinned(&self.pinned, claim, base);
-        taken.map(Lock::at_once)
+        let taken = self.keys.acquire_pinned(&self.pinned, claim)?;
+        Ok(Lock(taken.at(Base::Borrowed(&self.keys))))
     }
 
     /// As [`acquire_many`](Self::acquire_many), and the lock borrows nothing.
@@ -479,10 +456,9 @@ impl<K: Key> LockHandle<K> {
         units: u32,
         capacity: impl Into<Capacity>,
     ) -> Result<Lock<'static, K>, Full> {
-        let base = || Base::Owned(Arc::clone(&self.keys));
         let claim = claim(units, capacity);
-        let taken = self.keys.acquire_pinned(&self.pinned, claim, base);
-        taken.map(Lock::at_once)
+        let taken = self.keys.acquire_pinned(&self.pinned, claim)?;
+        Ok(Lock(taken.at(Base::Owned(Arc::clone(&self.keys)))))
     }
 
     /// How many units are held.
@@ -555,8 +531,8 @@ impl<K: Key + fmt::Debug> fmt::Debug for Lock<'_, K> {
         f.debug_struct("Lock")
             .field("key", self.key())
             .field("units", &self.units())
-            .field("ordinal", &self.ordinal)
-            .field("fence", &self.fence)
+            .field("ordinal", &self.ordinal())
+            .field("fence", &self.fence())
             .finish_non_exhaustive()
     }
 }

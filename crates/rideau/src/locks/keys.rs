@@ -7,14 +7,15 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use rideau_core::OptionError;
-use rideau_core::locks::{Claim, Full, Grant};
+use rideau_core::locks::{Claim, Full};
 use rideau_core::queue;
 
 use super::line::{Line, LineOf, Wait};
-use super::shard::{Grave, Home, Locked, Node, Pinned, Shard, Units};
+use super::shard::{Grave, Home, Locked, Loose, Node, Pinned, Shard, Units};
 #[cfg(not(rideau_loom))]
 use super::sweeper;
 use super::word::{No, Road};
@@ -49,13 +50,15 @@ struct Part<K: Key> {
     lines: Mutex<HashMap<usize, Arc<LineOf<K>>>>,
 }
 
-/// Units with their numbers.
-pub(super) type Taken<'a, K> = (Grant, Units<K, Base<'a, K>>);
+/// Units that were taken.
+pub(super) type Taken<'a, K> = Units<K, Base<'a, K>>;
 
 /// Where units come back to.
 pub(super) enum Base<'a, K: Key> {
     Borrowed(&'a Keys<K>),
     Owned(Arc<Keys<K>>),
+    /// As `Owned`, after so long a wait.
+    Waited(Box<(Arc<Keys<K>>, Duration)>),
 }
 
 impl<K: Key> Base<'_, K> {
@@ -63,6 +66,21 @@ impl<K: Key> Base<'_, K> {
         match self {
             Self::Borrowed(keys) => keys,
             Self::Owned(keys) => keys,
+            Self::Waited(waited) => &waited.0,
+        }
+    }
+
+    pub(super) fn set_waited(&mut self, waited: Duration) {
+        if let Self::Owned(keys) = self {
+            *self = Self::Waited(Box::new((Arc::clone(keys), waited)));
+        }
+    }
+
+    /// How long the units were waited for.
+    pub(super) fn waited(&self) -> Duration {
+        match self {
+            Self::Borrowed(_) | Self::Owned(_) => Duration::ZERO,
+            Self::Waited(waited) => waited.1,
         }
     }
 }
@@ -103,12 +121,7 @@ impl<K: Key> Keys<K> {
 
     /// Take units of a key, exactly if they fit.
     #[inline]
-    pub(super) fn acquire<'b, Q>(
-        &self,
-        key: &Q,
-        claim: Claim,
-        base: impl Fn() -> Base<'b, K>,
-    ) -> Result<Taken<'b, K>, Full>
+    pub(super) fn acquire<Q>(&self, key: &Q, claim: Claim) -> Result<Loose<K>, Full>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -117,16 +130,14 @@ impl<K: Key> Keys<K> {
         let pin = self.grave.pin();
         let node = self.part(hash).shard.find(hash, key, &pin);
         let taken = match node {
-            Some(node) => node.take(claim, Road::Open, &base),
+            Some(node) => node.take(claim, Road::Open),
             None => Err(No::Retired),
         };
+        drop(pin);
         match taken {
             Ok(taken) => Ok(taken),
             Err(No::Full(held)) => Err(claim.full(held)),
-            Err(_) => {
-                drop(pin);
-                self.acquire_slowly(hash, key, claim, base)
-            }
+            Err(_) => self.acquire_slowly(hash, key, claim),
         }
     }
 
@@ -141,10 +152,9 @@ impl<K: Key> Keys<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let base = || Base::Owned(Arc::clone(self));
         let pinned = self.pin(self.hasher.hash_one(key), key);
-        let wait = match pinned.node().take(claim, Road::Open, base) {
-            Ok(taken) => Wait::answered(Lock::at_once(taken)),
+        let wait = match pinned.node().take(claim, Road::Open) {
+            Ok(taken) => Wait::answered(Lock(taken.at(Base::Owned(Arc::clone(self))))),
             Err(_) => self.line_of(&pinned).ask(claim, terms),
         };
         self.idle(pinned.node().shard());
@@ -152,13 +162,7 @@ impl<K: Key> Keys<K> {
     }
 
     #[cold]
-    fn acquire_slowly<'b, Q>(
-        &self,
-        hash: u64,
-        key: &Q,
-        claim: Claim,
-        base: impl Fn() -> Base<'b, K>,
-    ) -> Result<Taken<'b, K>, Full>
+    fn acquire_slowly<Q>(&self, hash: u64, key: &Q, claim: Claim) -> Result<Loose<K>, Full>
     where
         K: Borrow<Q>,
         Q: Eq + ToOwned<Owned = K> + ?Sized,
@@ -168,39 +172,32 @@ impl<K: Key> Keys<K> {
             return Err(claim.full(self.held_at(hash, key)));
         }
         let pinned = self.pin(hash, key);
-        let taken = self.acquire_pinned(&pinned, claim, base);
+        let taken = self.acquire_pinned(&pinned, claim);
         self.idle(pinned.node().shard());
         taken
     }
 
     /// Take units of a key that is not forgotten meanwhile.
     #[inline]
-    pub(super) fn acquire_pinned<'b>(
+    pub(super) fn acquire_pinned(
         &self,
         pinned: &Pinned<K>,
         claim: Claim,
-        base: impl Fn() -> Base<'b, K>,
-    ) -> Result<Taken<'b, K>, Full> {
-        let node = pinned.node();
-        match node.take(claim, Road::Open, &base) {
+    ) -> Result<Loose<K>, Full> {
+        match pinned.node().take(claim, Road::Open) {
             Ok(taken) => Ok(taken),
             Err(No::Full(held)) => Err(claim.full(held)),
-            Err(_) => self.acquire_with_care(pinned, claim, base),
+            Err(_) => self.acquire_with_care(pinned, claim),
         }
     }
 
     #[cold]
-    fn acquire_with_care<'b>(
-        &self,
-        pinned: &Pinned<K>,
-        claim: Claim,
-        base: impl Fn() -> Base<'b, K>,
-    ) -> Result<Taken<'b, K>, Full> {
+    fn acquire_with_care(&self, pinned: &Pinned<K>, claim: Claim) -> Result<Loose<K>, Full> {
         let node = pinned.node();
-        match self.under_lock(node, || node.take(claim, Road::Lock, &base)) {
+        match self.under_lock(node, || node.take(claim, Road::Lock)) {
             Ok(taken) => Ok(taken),
             Err(No::Full(held)) => Err(claim.full(held)),
-            Err(No::Waited) => self.line_of(pinned).try_ask(claim),
+            Err(No::Waited) => self.line_of(pinned).try_ask(claim).map(Units::loosen),
             Err(No::Retired | No::Locked) => {
                 unreachable!("nothing else stops who has pinned and locked it")
             }
@@ -209,11 +206,7 @@ impl<K: Key> Keys<K> {
 
     /// Take units of several keys, all or none. `claims` are keys with what is
     /// claimed of each.
-    pub(super) fn acquire_all<'b, Q>(
-        &self,
-        claims: &[(&Q, Claim)],
-        base: impl Fn() -> Base<'b, K>,
-    ) -> Result<Vec<Taken<'b, K>>, FullAt>
+    pub(super) fn acquire_all<Q>(&self, claims: &[(&Q, Claim)]) -> Result<Vec<Taken<'_, K>>, FullAt>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -239,9 +232,7 @@ impl<K: Key> Keys<K> {
             waited.sort_unstable_by_key(|pinned| pinned.node().address());
             waited.dedup_by_key(|pinned| pinned.node().address());
             let lines: Vec<Line<K>> = waited.iter().map(|pinned| self.line_of(pinned)).collect();
-            let taken = in_all(&lines, || {
-                self.acquire_locked(&claims, &pins, &waited, &base)
-            });
+            let taken = in_all(&lines, || self.acquire_locked(&claims, &pins, &waited));
             if let Some(taken) = taken {
                 break taken;
             }
@@ -254,13 +245,12 @@ impl<K: Key> Keys<K> {
     /// With the locks of all shards concerned, and of the lines of all keys that
     /// are waited for, nobody can come between. None if somebody came to wait
     /// for another.
-    fn acquire_locked<'b>(
+    fn acquire_locked(
         &self,
         claims: &[Claim],
         pins: &[Pinned<K>],
         waited: &[&Pinned<K>],
-        base: impl Fn() -> Base<'b, K>,
-    ) -> Option<Result<Vec<Taken<'b, K>>, FullAt>> {
+    ) -> Option<Result<Vec<Taken<'_, K>>, FullAt>> {
         let mut shards: Vec<u32> = pins.iter().map(|pinned| pinned.node().shard()).collect();
         shards.sort_unstable();
         shards.dedup();
@@ -276,8 +266,9 @@ impl<K: Key> Keys<K> {
             None
         } else {
             let take = |(claim, pinned): (&Claim, &Pinned<K>)| {
-                let taken = pinned.node().take(*claim, Road::LineAndLock, &base);
-                taken.expect("it fitted, and units only came back meanwhile")
+                let taken = pinned.node().take(*claim, Road::LineAndLock);
+                let taken = taken.ok().expect("units only came back since it fitted");
+                taken.at(Base::Borrowed(self))
             };
             let fit = all_fit(claims, pins);
             Some(fit.map(|()| claims.iter().zip(pins).map(take).collect()))

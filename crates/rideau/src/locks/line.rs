@@ -8,14 +8,13 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use rideau_core::locks::{Claim, Count, Effect, Full, Grant, Lines};
 use rideau_core::{Instant, OptionError, Refusal, Ticket, queue};
 
 use super::Lock;
 use super::keys::{Base, Keys, Taken};
-use super::shard::{Pinned, Units};
+use super::shard::Pinned;
 use super::word::{No, Road};
 use crate::after::After;
 use crate::cell::Cell;
@@ -29,7 +28,7 @@ pub(super) struct Line<K: Key>(Arc<LineOf<K>>);
 
 pub(super) type LineOf<K> = Driver<Machine<K>, Tell>;
 type Machine<K> = Lines<KeyCount<K>, Reply<K>>;
-type HeldUnits<K> = Units<K, Base<'static, K>>;
+type HeldUnits<K> = Taken<'static, K>;
 
 /// Counts units in the word of a key.
 pub(super) struct KeyCount<K: Key> {
@@ -87,9 +86,11 @@ impl<K: Key> Line<K> {
     }
 
     /// Take units now, after all who wait and can have theirs.
-    pub(super) fn try_ask<'b>(&self, claim: Claim) -> Result<Taken<'b, K>, Full> {
-        self.0
-            .step(|step| step.machine.take(claim, step.now, step.effects))
+    pub(super) fn try_ask(&self, claim: Claim) -> Result<Taken<'static, K>, Full> {
+        let taken = self
+            .0
+            .step(|step| step.machine.take(claim, step.now, step.effects));
+        taken.map(|(_, units)| units)
     }
 
     /// Come to wait: be answered at once, or take a place.
@@ -207,11 +208,12 @@ impl<K: Key> Count for KeyCount<K> {
         let Some(keys) = self.keys.upgrade() else {
             return Err(claim.full(node.word().held()));
         };
-        let base = || Base::Owned(Arc::clone(&keys));
-        let taken = match node.take(claim, Road::Line, base) {
-            Err(No::Locked) => keys.under_lock(node, || node.take(claim, Road::LineAndLock, base)),
+        let taken = match node.take(claim, Road::Line) {
+            Err(No::Locked) => keys.under_lock(node, || node.take(claim, Road::LineAndLock)),
             other => other,
         };
+        let taken = taken.map(|taken| taken.at(Base::Owned(keys)));
+        let taken = taken.map(|units| (units.grant(), units));
         taken.map_err(|no| match no {
             No::Full(held) => claim.full(held),
             No::Retired | No::Waited | No::Locked => {
@@ -230,11 +232,13 @@ impl<K: Key> Shell<Machine<K>> for Tell {
         match effect {
             Effect::Grant {
                 reply,
-                grant,
-                units,
+                mut units,
                 waited,
                 ..
-            } => reply.tell(Ok(Lock::new((grant, units), waited)), after),
+            } => {
+                units.home_mut().set_waited(waited);
+                reply.tell(Ok(Lock(units)), after);
+            }
             Effect::Shed { reply, refusal, .. } => reply.tell(Err(refusal), after),
             Effect::Forget(_) => (),
         }
@@ -262,7 +266,7 @@ fn take_own<K: Key>(effects: &mut Vec<Effect<HeldUnits<K>, Reply<K>>>) -> Option
     };
     let at = effects.iter().position(is_own)?;
     Some(match effects.remove(at) {
-        Effect::Grant { grant, units, .. } => Ok(Lock::new((grant, units), Duration::ZERO)),
+        Effect::Grant { units, .. } => Ok(Lock(units)),
         Effect::Shed { refusal, .. } => Err(refusal),
         Effect::Forget(_) => unreachable!("an answer is a yes or a no"),
     })

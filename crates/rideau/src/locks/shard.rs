@@ -27,6 +27,7 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 
 use rideau_core::locks::{Claim, Grant};
@@ -86,9 +87,21 @@ pub(super) struct Pin<'a>(Digger<'a>);
 
 /// Units of a key that somebody holds, until it drops them.
 pub(super) struct Units<K, H: Home> {
-    node: NonNull<Node<K>>,
-    units: u32,
+    loose: Loose<K>,
     home: H,
+}
+
+/// Units that were taken and have no home yet. They stay taken for ever unless
+/// they get one.
+///
+/// All fields are as wide as a register, so that moving it never reads back part
+/// of what was just written.
+#[must_use]
+pub(super) struct Loose<K> {
+    node: NonNull<Node<K>>,
+    units: u64,
+    ordinal: u64,
+    fence: u64,
 }
 
 /// A key that is not forgotten as long as this exists.
@@ -107,9 +120,9 @@ pub(super) trait Home {
 
 // SAFETY: a node is shared by all who hold units of it, whatever thread they are
 // on: it is reached by shared reference alone, and whoever is last drops the key.
-unsafe impl<K: Send + Sync, H: Home + Send> Send for Units<K, H> {}
+unsafe impl<K: Send + Sync> Send for Loose<K> {}
 // SAFETY: as above.
-unsafe impl<K: Send + Sync, H: Home + Sync> Sync for Units<K, H> {}
+unsafe impl<K: Send + Sync> Sync for Loose<K> {}
 // SAFETY: as above.
 unsafe impl<K: Send + Sync> Send for Pinned<K> {}
 // SAFETY: as above.
@@ -140,20 +153,23 @@ impl<K> Node<K> {
     }
 
     /// Take units of the key, exactly if they fit.
-    #[inline]
-    pub(super) fn take<H: Home>(
-        &self,
-        claim: Claim,
-        road: Road,
-        home: impl FnOnce() -> H,
-    ) -> Result<(Grant, Units<K, H>), No> {
+    #[inline(always)]
+    pub(super) fn take(&self, claim: Claim, road: Road) -> Result<Loose<K>, No> {
         let grant = self.word.take(claim, road)?;
-        let units = Units {
+        Ok(Loose {
             node: NonNull::from(self),
-            units: grant.units,
-            home: home(),
-        };
-        Ok((grant, units))
+            units: grant.units.into(),
+            ordinal: grant.ordinal,
+            fence: grant.fence,
+        })
+    }
+}
+
+impl<K> Loose<K> {
+    /// Give them a home that hears when they come back.
+    #[inline(always)]
+    pub(super) fn at<H: Home>(self, home: H) -> Units<K, H> {
+        Units { loose: self, home }
     }
 }
 
@@ -501,21 +517,43 @@ impl<K> Drop for Shard<K> {
 impl<K, H: Home> Units<K, H> {
     pub(super) fn node(&self) -> &Node<K> {
         // SAFETY: units of it are held.
-        unsafe { self.node.as_ref() }
+        unsafe { self.loose.node.as_ref() }
     }
 
-    pub(super) fn count(&self) -> u32 {
-        self.units
+    pub(super) fn home(&self) -> &H {
+        &self.home
+    }
+
+    pub(super) fn home_mut(&mut self) -> &mut H {
+        &mut self.home
+    }
+
+    /// The numbers they were granted with.
+    pub(super) fn grant(&self) -> Grant {
+        Grant {
+            units: self.loose.units as u32,
+            ordinal: self.loose.ordinal,
+            fence: self.loose.fence,
+        }
+    }
+
+    /// Take them from their home.
+    pub(super) fn loosen(self) -> Loose<K> {
+        let units = ManuallyDrop::new(self);
+        // SAFETY: neither is used again, and nothing is dropped twice.
+        let (loose, home) = unsafe { (ptr::read(&units.loose), ptr::read(&units.home)) };
+        drop(home);
+        loose
     }
 }
 
 impl<K, H: Home> Drop for Units<K, H> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         let node = self.node();
         let (shard, address) = (node.shard, node.address());
         // From here on the node may be gone.
-        let left = node.word.give_back(self.units);
+        let left = node.word.give_back(self.loose.units);
         if left.is_idle {
             self.home.idle(shard);
         }
@@ -555,6 +593,6 @@ impl<K> Drop for Pinned<K> {
 
 impl<K: fmt::Debug, H: Home> fmt::Debug for Units<K, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {:?}", self.units, self.node().key)
+        write!(f, "{} of {:?}", self.loose.units, self.node().key)
     }
 }

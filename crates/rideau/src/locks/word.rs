@@ -172,16 +172,11 @@ impl Word {
 
     /// Give units back that were taken.
     #[inline]
-    pub(super) fn give_back(&self, units: u32) -> Left {
-        let before = self
-            .word
-            .fetch_sub(u64::from(units) << FENCE_BITS, Ordering::Release);
-        debug_assert!(
-            held(before) >= u64::from(units),
-            "units come back that were taken"
-        );
+    pub(super) fn give_back(&self, units: u64) -> Left {
+        let before = self.word.fetch_sub(units << FENCE_BITS, Ordering::Release);
+        debug_assert!(held(before) >= units, "units come back that were taken");
         Left {
-            is_idle: held(before) == u64::from(units),
+            is_idle: held(before) == units,
             is_waited: before & WAITED != 0,
         }
     }
@@ -291,7 +286,7 @@ mod tests {
         word.take(most, Road::Open).expect("there is room");
         let more = claim(1, UNITS_MAX);
         assert_eq!(word.take(more, Road::Open), Err(No::Full(UNITS_MAX)));
-        assert!(word.give_back(all).is_idle);
+        assert!(word.give_back(UNITS_MAX).is_idle);
     }
 
     #[test]
