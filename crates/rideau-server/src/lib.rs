@@ -1,1 +1,3 @@
 //! The parts of the `rideau` program, for its binary and its tests.
+
+pub mod resp;

@@ -1,0 +1,250 @@
+//! Takes requests out of a buffer without copying them.
+//!
+//! Bytes may come in any pieces: the parser remembers how far it came, and
+//! looks at no byte of a word more than once. The buffer is the caller's.
+
+use memchr::memchr;
+
+use super::arguments::Arguments;
+use super::fault::Fault;
+use super::limits::Limits;
+use super::line::{self, Span};
+use super::number::{self, BadNumber};
+
+/// With more words a request is rare, and the room for them is given up.
+const SPANS_KEPT: usize = 64;
+
+/// A handshake record of TLS begins with it.
+const TLS: u8 = 0x16;
+
+/// Where one connection is within what it sends.
+///
+/// Invariant: `phase` and `spans` count from the start of the first request
+/// that is not yet complete.
+#[derive(Debug, Default)]
+pub struct RequestParser {
+    phase: Phase,
+    spans: Vec<Span>,
+    /// The words of a line, which may be shorter than what was typed.
+    text: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Phase {
+    #[default]
+    Start,
+    /// A line of words that does not end in its first `seen` bytes.
+    Line { seen: usize },
+    /// `left` words of an array are to come, the first of them at `next`.
+    Array { left: usize, next: usize },
+    /// The same, and the first of them lies between `start` and `end`.
+    Bulk {
+        left: usize,
+        start: usize,
+        end: usize,
+    },
+}
+
+impl RequestParser {
+    /// The next request in `buffer` from `at` on, if all of it is there.
+    ///
+    /// `at` moves behind it and behind what Redis skips: blank lines and empty
+    /// arrays. What lies before `at` may go; the next call must bring the rest
+    /// again, and more.
+    ///
+    /// # Errors
+    ///
+    /// If a client sent what is no request. It is [told so](Fault::answer), and
+    /// the connection closed: asked again, the parser says the same.
+    pub fn next<'a>(
+        &'a mut self,
+        buffer: &'a [u8],
+        at: &mut usize,
+        limits: &Limits,
+    ) -> Result<Option<Request<'a>>, Fault> {
+        loop {
+            let frame = buffer.get(*at..).unwrap_or_default();
+            let Some(len) = self.advance(frame, limits)? else {
+                return Ok(None);
+            };
+            let typed = matches!(self.phase, Phase::Line { .. });
+            self.phase = Phase::Start;
+            *at += len;
+            if !self.spans.is_empty() {
+                let bytes = if typed { &self.text } else { frame };
+                let spans = &self.spans;
+                return Ok(Some(Request { bytes, spans }));
+            }
+        }
+    }
+
+    /// With fewer bytes from `at` on, the next call finds nothing new.
+    ///
+    /// Unless as much has come already, at most [`Limits::frame_max`]; but it is
+    /// somebody else's word, so make room for it step by step.
+    pub fn wants(&self) -> usize {
+        match self.phase {
+            Phase::Start => 1,
+            Phase::Line { seen } => seen + 1,
+            Phase::Array { next, .. } => next + 1,
+            Phase::Bulk { end, .. } => end + 2,
+        }
+    }
+
+    /// Go on with the first request of `frame`, and say how long it is once it
+    /// is complete.
+    fn advance(&mut self, frame: &[u8], limits: &Limits) -> Result<Option<usize>, Fault> {
+        if let Phase::Start = self.phase {
+            let Some(&kind) = frame.first() else {
+                return Ok(None);
+            };
+            self.spans.clear();
+            self.spans.shrink_to(SPANS_KEPT);
+            match kind {
+                b'*' => return self.open(frame, limits),
+                TLS => return Err(Fault::Tls),
+                _ if is_type(kind) => return Err(Fault::NotArray(kind)),
+                _ => self.phase = Phase::Line { seen: 0 },
+            }
+        }
+        match self.phase {
+            Phase::Line { seen } => self.line(frame, seen, limits),
+            _ => self.bulks(frame, limits),
+        }
+    }
+
+    fn open(&mut self, frame: &[u8], limits: &Limits) -> Result<Option<usize>, Fault> {
+        let Some((count, len)) = number::line(&frame[1..]).map_err(Fault::Count)? else {
+            return Ok(None);
+        };
+        let left = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
+        if left > limits.arguments_max {
+            let max = limits.arguments_max;
+            return Err(Fault::Arguments { max });
+        }
+        self.phase = Phase::Array {
+            left,
+            next: 1 + len,
+        };
+        self.bulks(frame, limits)
+    }
+
+    fn bulks(&mut self, frame: &[u8], limits: &Limits) -> Result<Option<usize>, Fault> {
+        loop {
+            match self.phase {
+                Phase::Array { left: 0, next } => return Ok(Some(next)),
+                Phase::Array { left, next } => {
+                    let Some((start, end)) = bulk(frame, next, limits)? else {
+                        return Ok(None);
+                    };
+                    self.phase = Phase::Bulk { left, start, end };
+                }
+                Phase::Bulk { left, start, end } => {
+                    match frame.get(end..end + 2) {
+                        None => return Ok(None),
+                        Some(b"\r\n") => (),
+                        Some(bytes) => return Err(Fault::Ending([bytes[0], bytes[1]])),
+                    }
+                    self.spans.push((start, end));
+                    self.phase = Phase::Array {
+                        left: left - 1,
+                        next: end + 2,
+                    };
+                }
+                Phase::Start | Phase::Line { .. } => return Ok(None),
+            }
+        }
+    }
+
+    fn line(&mut self, frame: &[u8], seen: usize, limits: &Limits) -> Result<Option<usize>, Fault> {
+        let max = limits.inline_max;
+        let found = memchr(b'\n', frame.get(seen..).unwrap_or_default());
+        let len = found.map_or(frame.len(), |found| seen + found);
+        if len > max {
+            return Err(Fault::Inline { max });
+        }
+        if found.is_none() {
+            self.phase = Phase::Line {
+                seen: len.max(seen),
+            };
+            return Ok(None);
+        }
+        let line = &frame[..len];
+        if let Some(fault) = line::foreign(line) {
+            return Err(fault);
+        }
+        self.text.clear();
+        self.spans.clear();
+        line::split(line, limits.arguments_max, &mut self.text, &mut self.spans)?;
+        Ok(Some(len + 1))
+    }
+}
+
+/// The words of one request, the command's name first.
+///
+/// Invariant: there is at least one word.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    bytes: &'a [u8],
+    spans: &'a [Span],
+}
+
+impl<'a> Request<'a> {
+    /// The command's name, as the client spelled it.
+    pub fn name(&self) -> &'a [u8] {
+        self.word(0).unwrap_or_default()
+    }
+
+    /// The word at this place; the name is at 0.
+    pub fn word(&self, at: usize) -> Option<&'a [u8]> {
+        let &(start, end) = self.spans.get(at)?;
+        Some(&self.bytes[start..end])
+    }
+
+    /// All words.
+    pub fn words(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let bytes = self.bytes;
+        self.spans
+            .iter()
+            .map(move |&(start, end)| &bytes[start..end])
+    }
+
+    /// What follows the name, to be taken one by one.
+    pub fn arguments(&self) -> Arguments<'a> {
+        Arguments::new(*self)
+    }
+
+    /// How many words there are.
+    #[allow(clippy::len_without_is_empty, reason = "a request has a name")]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+}
+
+/// Where the word lies whose length stands at `next`.
+fn bulk(frame: &[u8], next: usize, limits: &Limits) -> Result<Option<Span>, Fault> {
+    match frame.get(next) {
+        None => return Ok(None),
+        Some(b'$') => (),
+        Some(&kind) => return Err(Fault::NotBulk(kind)),
+    }
+    let Some((len, used)) = number::line(&frame[next + 1..]).map_err(Fault::Length)? else {
+        return Ok(None);
+    };
+    let len = u64::try_from(len).map_err(|_| Fault::Length(BadNumber::Negative))?;
+    let max = limits.bulk_max;
+    let short = usize::try_from(len).ok().filter(|&len| len <= max);
+    let short = short.ok_or(Fault::Bulk { len, max })?;
+
+    let start = next + 1 + used;
+    let max = limits.frame_max;
+    match start.checked_add(short) {
+        Some(end) if end < max.saturating_sub(1) => Ok(Some((start, end))),
+        _ => Err(Fault::Frame { max }),
+    }
+}
+
+/// What the other types of RESP begin with, and no command does.
+fn is_type(byte: u8) -> bool {
+    b"$+-:_#,(!=%~>|".contains(&byte)
+}
