@@ -17,8 +17,8 @@ const SCALING_MIN: f64 = 1.7;
 
 /// Bytes for a key that is held, beside the key itself.
 const HELD_MAX: f64 = 100.0;
-/// For one that is not. It should be nothing, but pages are all we can count.
-const IDLE_MAX: f64 = 0.5;
+/// For one that is not: nothing, but for the pages that a subject has anyway.
+const IDLE_MAX: f64 = 1.0;
 
 /// Ours for a key that was looked up beforehand.
 pub(super) const HANDLE: &str = "rideau-handle";

@@ -55,6 +55,9 @@ fn print_scaling(cases: &[&[Row]]) {
             println!("  goal: {verdict}");
         }
     }
+    if cases.iter().copied().flatten().any(Row::is_disturbed) {
+        println!("  ! others were busy: two threads did not always have two cores");
+    }
     println!();
 }
 
