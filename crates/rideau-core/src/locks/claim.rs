@@ -132,13 +132,9 @@ impl fmt::Display for Full {
                 f,
                 "{held} are held where {capacity} may be, and {units} more {were} asked for"
             ),
-            (Some(room), wanted) if wanted > room => write!(
-                f,
-                "{held} of {capacity} are held, and {units} more {were} asked for"
-            ),
             (Some(_), _) => write!(
                 f,
-                "{held} of {capacity} are held, and those who wait go before {units} more"
+                "{held} of {capacity} are held, and {units} more {were} asked for"
             ),
         }
     }
@@ -202,10 +198,6 @@ mod tests {
         assert_eq!(
             said(5, 1, 3),
             "5 are held where 3 may be, and 1 more was asked for"
-        );
-        assert_eq!(
-            said(1, 1, 3),
-            "1 of 3 are held, and those who wait go before 1 more"
         );
     }
 }

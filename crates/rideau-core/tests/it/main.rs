@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod broker;
+mod locks;
 mod mailbox;
 mod pool;
 mod queue;

@@ -6,6 +6,7 @@ mod codel;
 mod fair;
 mod hall;
 mod keyed;
+mod locks;
 mod meters;
 mod overload;
 mod plain;

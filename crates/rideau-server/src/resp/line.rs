@@ -136,6 +136,7 @@ mod tests {
             (r#"pre"fix" x"#, vec!["prefix", "x"]),
             (r#""\x41\n\q\"""#, vec![r#"A\nq\""#]),
             (r#""\x4" "\xzz""#, vec!["x4", "xzz"]),
+            (r#""\r\t\b\a\\\'\xfF""#, vec![r"\r\t\x08\x07\\\'\xff"]),
             (r"'a\'b\n'", vec![r"a\'b\\n"]),
             (r#"'say "hi"'"#, vec![r#"say \"hi\""#]),
         ] {

@@ -14,6 +14,9 @@ use super::number::{self, BadNumber};
 /// With more words a request is rare, and the room for them is given up.
 const SPANS_KEPT: usize = 64;
 
+/// The same for the bytes of a line.
+const TEXT_KEPT: usize = 1024;
+
 /// A handshake record of TLS begins with it.
 const TLS: u8 = 0x16;
 
@@ -34,15 +37,21 @@ enum Phase {
     #[default]
     Start,
     /// A line of words that does not end in its first `seen` bytes.
-    Line { seen: usize },
-    /// `left` words of an array are to come, the first of them at `next`.
-    Array { left: usize, next: usize },
-    /// The same, and the first of them lies between `start` and `end`.
-    Bulk {
-        left: usize,
-        start: usize,
-        end: usize,
+    Line {
+        seen: usize,
     },
+    Array(Rest),
+}
+
+/// What is to come of an array.
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    /// So many words.
+    left: usize,
+    /// The first of them starts here, with its length.
+    next: usize,
+    /// Where it lies, once the length is known.
+    word: Option<Span>,
 }
 
 impl RequestParser {
@@ -86,30 +95,33 @@ impl RequestParser {
         match self.phase {
             Phase::Start => 1,
             Phase::Line { seen } => seen + 1,
-            Phase::Array { next, .. } => next + 1,
-            Phase::Bulk { end, .. } => end + 2,
+            Phase::Array(Rest { word, next, .. }) => word.map_or(next + 1, |(_, end)| end + 2),
         }
     }
 
     /// Go on with the first request of `frame`, and say how long it is once it
     /// is complete.
     fn advance(&mut self, frame: &[u8], limits: &Limits) -> Result<Option<usize>, Fault> {
-        if let Phase::Start = self.phase {
-            let Some(&kind) = frame.first() else {
-                return Ok(None);
-            };
-            self.spans.clear();
-            self.spans.shrink_to(SPANS_KEPT);
-            match kind {
-                b'*' => return self.open(frame, limits),
-                TLS => return Err(Fault::Tls),
-                _ if is_type(kind) => return Err(Fault::NotArray(kind)),
-                _ => self.phase = Phase::Line { seen: 0 },
-            }
-        }
         match self.phase {
+            Phase::Start => self.start(frame, limits),
             Phase::Line { seen } => self.line(frame, seen, limits),
-            _ => self.bulks(frame, limits),
+            Phase::Array(rest) => self.array(frame, rest, limits),
+        }
+    }
+
+    fn start(&mut self, frame: &[u8], limits: &Limits) -> Result<Option<usize>, Fault> {
+        let Some(&kind) = frame.first() else {
+            return Ok(None);
+        };
+        self.spans.clear();
+        self.spans.shrink_to(SPANS_KEPT);
+        self.text.clear();
+        self.text.shrink_to(TEXT_KEPT);
+        match kind {
+            b'*' => self.open(frame, limits),
+            TLS => Err(Fault::Tls),
+            _ if is_type(kind) => Err(Fault::NotArray(kind)),
+            _ => self.line(frame, 0, limits),
         }
     }
 
@@ -122,38 +134,44 @@ impl RequestParser {
             let max = limits.arguments_max;
             return Err(Fault::Arguments { max });
         }
-        self.phase = Phase::Array {
+        let rest = Rest {
             left,
             next: 1 + len,
+            word: None,
         };
-        self.bulks(frame, limits)
+        self.array(frame, rest, limits)
     }
 
-    fn bulks(&mut self, frame: &[u8], limits: &Limits) -> Result<Option<usize>, Fault> {
-        loop {
-            match self.phase {
-                Phase::Array { left: 0, next } => return Ok(Some(next)),
-                Phase::Array { left, next } => {
-                    let Some((start, end)) = bulk(frame, next, limits)? else {
-                        return Ok(None);
-                    };
-                    self.phase = Phase::Bulk { left, start, end };
-                }
-                Phase::Bulk { left, start, end } => {
-                    match frame.get(end..end + 2) {
-                        None => return Ok(None),
-                        Some(b"\r\n") => (),
-                        Some(bytes) => return Err(Fault::Ending([bytes[0], bytes[1]])),
-                    }
-                    self.spans.push((start, end));
-                    self.phase = Phase::Array {
-                        left: left - 1,
-                        next: end + 2,
-                    };
-                }
-                Phase::Start | Phase::Line { .. } => return Ok(None),
+    fn array(
+        &mut self,
+        frame: &[u8],
+        mut rest: Rest,
+        limits: &Limits,
+    ) -> Result<Option<usize>, Fault> {
+        while rest.left > 0 {
+            rest.word = match rest.word {
+                None => bulk(frame, rest.next, limits)?,
+                known => known,
+            };
+            let come = rest.word.and_then(|(start, end)| {
+                let ending = frame.get(end..end + 2)?;
+                Some((start, end, ending))
+            });
+            let Some((start, end, ending)) = come else {
+                self.phase = Phase::Array(rest);
+                return Ok(None);
+            };
+            if ending != b"\r\n" {
+                return Err(Fault::Ending([ending[0], ending[1]]));
             }
+            self.spans.push((start, end));
+            rest = Rest {
+                left: rest.left - 1,
+                next: end + 2,
+                word: None,
+            };
         }
+        Ok(Some(rest.next))
     }
 
     fn line(&mut self, frame: &[u8], seen: usize, limits: &Limits) -> Result<Option<usize>, Fault> {
@@ -163,10 +181,8 @@ impl RequestParser {
         if len > max {
             return Err(Fault::Inline { max });
         }
+        self.phase = Phase::Line { seen: len };
         if found.is_none() {
-            self.phase = Phase::Line {
-                seen: len.max(seen),
-            };
             return Ok(None);
         }
         let line = &frame[..len];

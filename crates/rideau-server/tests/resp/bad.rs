@@ -218,6 +218,16 @@ const FRAMES: &[Case] = &[
         r"expected CR LF behind a bulk string, got '\n*': is its length right?",
     ),
     (
+        b"*1\r\n$4\r\nPINGx\n",
+        "",
+        r"expected CR LF behind a bulk string, got 'x\n': is its length right?",
+    ),
+    (
+        b"*1\r\n$4\r\nPING\rx",
+        "",
+        r"expected CR LF behind a bulk string, got '\rx': is its length right?",
+    ),
+    (
         b"*1\r\n$0\r\n\n\r",
         "",
         r"expected CR LF behind a bulk string, got '\n\r': is its length right?",

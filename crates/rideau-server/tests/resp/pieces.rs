@@ -1,5 +1,7 @@
 //! The ways in which bytes may come: whole, in two, one by one, by chance.
 
+use std::time::{Duration, Instant};
+
 use rideau_core::Rng;
 
 /// All ways to cut `bytes` in two, the empty pieces among them.
@@ -13,6 +15,17 @@ pub(crate) fn halves(bytes: &[u8]) -> impl Iterator<Item = [&[u8]; 2]> {
 /// One by one.
 pub(crate) fn single(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.chunks(1)
+}
+
+/// One by one, for a minute at most: whoever looks at each byte once needs a
+/// second, and whoever looks at all old ones again far longer.
+pub(crate) fn single_within_a_minute(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let since = Instant::now();
+    single(bytes).enumerate().map(move |(at, piece)| {
+        let late = at % 1024 == 0 && since.elapsed() > Duration::from_secs(60);
+        assert!(!late, "only {at} of {} bytes within a minute", bytes.len());
+        piece
+    })
 }
 
 /// In pieces of some bytes each, by chance.

@@ -93,6 +93,11 @@ impl<'a, M: Manager> Held<'a, M> {
         held.set_fate(Fate::Replace);
     }
 
+    /// Give the member back, to be reused, checked first, or replaced.
+    pub fn end(held: Self, fate: Fate) {
+        held.set_fate(fate);
+    }
+
     /// Keep the member for good. Another is started in its place when it is
     /// needed.
     pub fn detach(mut held: Self) -> M::Member {

@@ -1,0 +1,215 @@
+//! One connection as the commands see it: who it is, what it holds, what it is
+//! told.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rideau::Refusal;
+
+use crate::clients::ClientCard;
+use crate::config::User;
+use crate::daemon::Daemon;
+use crate::grant::Grant;
+use crate::holdings::{Card, HolderId, Thing, Why};
+use crate::outcome::{self, Outcome};
+use crate::resp::{Mistake, Protocol, Reply};
+use crate::ticket::{Kind, Ticket};
+
+/// The state of one connection.
+pub struct Client {
+    /// The server.
+    pub daemon: Arc<Daemon>,
+    /// What others see of it.
+    pub card: Arc<ClientCard>,
+    /// Who it is; none until it has said so where that is needed.
+    pub user: Option<Arc<User>>,
+    /// Its own holder.
+    pub holder: HolderId,
+    /// The session it is attached to.
+    pub session: Option<(Ticket, HolderId)>,
+    /// The protocol it speaks.
+    pub protocol: Protocol,
+    /// What will be written next.
+    pub out: Vec<u8>,
+    /// Grants by the names that the client gave them.
+    pub nonces: HashMap<Vec<u8>, Ticket>,
+    /// Channels it is subscribed to.
+    pub channels: Vec<String>,
+    /// It sees every command.
+    pub is_monitor: bool,
+    /// How it will end: properly, unless it vanishes.
+    pub ending: Option<Why>,
+}
+
+/// What a command leaves to do.
+pub enum Step {
+    /// Nothing: it was answered.
+    Done,
+    /// It waits.
+    Wait(Wait),
+    /// The connection ends once the answer is written.
+    Close,
+}
+
+/// A command that waits.
+pub struct Wait {
+    /// Resolves to what is left to do then.
+    pub answer: Pin<Box<dyn Future<Output = Finish> + Send>>,
+    /// What it waits for.
+    pub name: String,
+}
+
+/// What is left to do when a wait is over.
+pub type Finish = Box<dyn FnOnce(&mut Client) + Send>;
+
+/// A mistake of the client, as it is told.
+#[derive(Debug)]
+pub struct Wrong(pub String);
+
+/// What an acquiring command says besides what it wants.
+#[derive(Clone, Debug, Default)]
+pub struct Tail {
+    /// Wait so long at most.
+    pub wait: Option<Duration>,
+    /// Answer later.
+    pub is_async: bool,
+    /// The client's own name of the ask.
+    pub nonce: Option<Vec<u8>>,
+    /// What the holder says of itself.
+    pub note: Option<Box<str>>,
+}
+
+impl From<Mistake> for Wrong {
+    fn from(mistake: Mistake) -> Self {
+        Self(format!("ERR {mistake}."))
+    }
+}
+
+impl Wrong {
+    /// There is no such thing.
+    pub fn no_such(kind: &str, name: impl fmt::Display, help: &str) -> Self {
+        Self(format!("NOSUCH {kind} \"{name}\": {help}"))
+    }
+}
+
+impl Client {
+    /// Where answers go.
+    pub fn reply(&mut self) -> Reply<'_> {
+        Reply::new(&mut self.out, self.protocol)
+    }
+
+    /// Whose grants these are: the session's, if there is one.
+    pub fn owner(&self) -> HolderId {
+        self.session.map_or(self.holder, |(_, holder)| holder)
+    }
+
+    /// The name of its user.
+    pub fn user_name(&self) -> &str {
+        self.user.as_ref().map_or("default", |user| &user.name)
+    }
+
+    /// The same, to find what belongs to it; none if everything is anybody's.
+    pub fn scope(&self) -> Option<&str> {
+        self.user.as_ref().map(|user| user.name.as_str())
+    }
+
+    /// Keep a grant, and answer with its ticket.
+    ///
+    /// # Errors
+    ///
+    /// If the holder has too many, or has ended meanwhile.
+    pub fn keep(&self, kind: Kind, grant: Grant, tail: &Tail) -> Result<Ticket, Wrong> {
+        let most = self.daemon.config.load().limits.held_max;
+        let note = tail.note.clone();
+        let holdings = &self.daemon.holdings;
+        let kept = holdings.keep(self.owner(), kind, Thing::Held(grant), note, most);
+        kept.map_err(|thing| {
+            if let Thing::Held(grant) = thing {
+                grant.end(Why::Released);
+            }
+            self.daemon
+                .counts
+                .held_refused
+                .fetch_add(1, Ordering::Relaxed);
+            Wrong(format!(
+                "BUSY this holder has {most} leases, as many as limits.held_max allows: release \
+                 some, or raise the limit."
+            ))
+        })
+    }
+
+    /// Remember a grant by the client's own name for it.
+    pub fn remember(&mut self, tail: &Tail, ticket: Ticket) {
+        const MOST: usize = 4096;
+        if let Some(nonce) = &tail.nonce {
+            if self.nonces.len() >= MOST {
+                let holdings = &self.daemon.holdings;
+                self.nonces
+                    .retain(|_, ticket| holdings.look(*ticket, None, |_| ()).is_ok());
+            }
+            self.nonces.insert(nonce.clone(), ticket);
+        }
+    }
+
+    /// Answer a no, with its reason and the name under which it is remembered.
+    pub fn refuse(
+        &mut self,
+        kind: &'static str,
+        name: &str,
+        refusal: &Refusal,
+        why: String,
+        explained: impl FnOnce() -> String,
+    ) {
+        let no = refused(&self.daemon, kind, name, refusal, why, explained);
+        no.write(&mut self.reply());
+    }
+
+    /// The wait of a command: what it says, or the usual, and no longer than
+    /// one may.
+    pub fn wait_max(&self, tail: &Tail) -> Duration {
+        let config = self.daemon.config.load();
+        let wait = tail.wait.unwrap_or(config.server.wait_default);
+        wait.min(config.server.wait_max)
+    }
+
+    /// Whether one more command may wait.
+    ///
+    /// # Errors
+    ///
+    /// If too many do.
+    pub fn may_wait(&self) -> Result<(), Wrong> {
+        let most = self.daemon.config.load().limits.waiters_max;
+        let counts = &self.daemon.counts;
+        if counts.waiting.load(Ordering::Relaxed) < most {
+            return Ok(());
+        }
+        counts.waits_refused.fetch_add(1, Ordering::Relaxed);
+        Err(Wrong(format!(
+            "BUSY {most} commands wait, as many as limits.waiters_max allows: ask again soon, or \
+             raise the limit."
+        )))
+    }
+
+    /// The connection's own card as a holder.
+    pub fn holder_card(&self) -> Arc<Card> {
+        Arc::clone(&self.card.card.lock())
+    }
+}
+
+/// A no to be told, remembered for whoever asks about it.
+pub fn refused(
+    daemon: &Daemon,
+    kind: &'static str,
+    name: &str,
+    refusal: &Refusal,
+    why: String,
+    explained: impl FnOnce() -> String,
+) -> Outcome {
+    let is_shed = outcome::word(refusal.reason) == "shed";
+    let id = daemon.drops.add(kind, name, refusal, &why, explained);
+    Outcome::no(refusal, why, is_shed.then_some(id))
+}

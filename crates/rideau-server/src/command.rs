@@ -1,0 +1,223 @@
+//! What clients can ask for.
+//!
+//! One table says what there is; it is what `COMMAND` shows and what rights are
+//! checked against. Each command parses its own words.
+
+mod brokers;
+mod connection;
+mod locks;
+mod pools;
+mod regulators;
+mod sessions;
+mod tail;
+mod tickets;
+
+use std::sync::atomic::Ordering;
+
+use crate::client::{Client, Step, Wrong};
+use crate::resp::{Quoted, Request, Upper};
+
+/// A command, for those who look.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// Its name.
+    pub name: &'static str,
+    /// How many words it has at least, its name among them.
+    pub words: usize,
+    /// What a user must be allowed for it.
+    pub right: &'static str,
+    /// What follows its name.
+    pub usage: &'static str,
+    /// What it does.
+    pub summary: &'static str,
+    run: Run,
+}
+
+type Run = fn(&mut Client, Request<'_>) -> Result<Step, Wrong>;
+
+const fn about(
+    name: &'static str,
+    words: usize,
+    right: &'static str,
+    usage: &'static str,
+    summary: &'static str,
+    run: Run,
+) -> About {
+    About {
+        name,
+        words,
+        right,
+        usage,
+        summary,
+        run,
+    }
+}
+
+/// Every command.
+pub const ALL: &[About] = &[
+    about("LOCK", 2, "lock", "key [PER n] [BUCKETS m] [UNITS u] [WAIT ms] [ASYNC] [ID nonce] [NOTE text]",
+        "Take units of a key, exactly if fewer than PER x BUCKETS are held", locks::lock),
+    about("RELEASE", 2, "release", "ticket [OK | FAIL [reason]]",
+        "End any lease by its ticket", tickets::release),
+    about("TAKE", 2, "take", "pool|@group [WAIT ms] [ASYNC] [ID nonce] [NOTE text] [FLOW key]",
+        "Take a member of a pool", pools::take),
+    about("ASK", 2, "ask", "broker [VALUE v] [FLOW key] [NB] [DYN] [WAIT ms] [ASYNC] [NOTE text]",
+        "Ask for somebody who offers", brokers::ask),
+    about("OFFER", 2, "offer", "broker [VALUE v] [FLOW key] [NB] [DYN] [WAIT ms] [ASYNC] [NOTE text]",
+        "Offer yourself to those who ask", brokers::offer),
+    about("DONE", 2, "done", "ref [payload]",
+        "End a match; the other party gets the payload", brokers::done),
+    about("LEN", 2, "ask", "broker",
+        "How many ask and how many offer", brokers::len),
+    about("REG.ASK", 2, "ask", "regulator [WAIT ms] [ASYNC] [NOTE text]",
+        "Ask a regulator for a lease", regulators::ask),
+    about("REG.CONTINUE", 2, "renew", "ref",
+        "Ask to keep a lease: go, or stop", regulators::renew),
+    about("REG.UPDATE", 3, "pool", "regulator microseconds",
+        "Tell a regulator the lead of those who want its leases", regulators::update),
+    about("REG.DONE", 2, "release", "ref [FAIL]",
+        "Give a lease back", regulators::done),
+    about("UNLOCK", 2, "unlock", "key",
+        "Give back what this holder took last of a key", locks::unlock),
+    about("LOCK.STAT", 2, "show", "key",
+        "How many units of a key are held", locks::stat),
+    about("LOCK.LS", 1, "show", "[prefix] [COUNT n] [CURSOR c]",
+        "Keys of which units are held", locks::list),
+    about("UNTIL", 2, "await", "ticket [ms]",
+        "The same as AWAIT", tickets::wait),
+    about("AWAIT", 2, "await", "ticket [ms]",
+        "Wait for the answer of an ASYNC command, or for the end of a match", tickets::wait),
+    about("CANCEL", 2, "cancel", "ticket",
+        "Give up an ASYNC command that waits", tickets::cancel),
+    about("HELD", 1, "held", "",
+        "What this holder has", tickets::held),
+    about("SESSION", 2, "session", "OPEN [TTL ms] [GRACE ms] [NAME n] | ATTACH id | DETACH | RENEW [id] | CLOSE [id] [FAIL] | LS",
+        "A holder that outlives a connection", sessions::session),
+    about("POOL.OFFER", 3, "offer", "pool value",
+        "Bring a member that goes with this connection", pools::offer),
+    about("POOL.WITHDRAW", 2, "withdraw", "ticket",
+        "Take back a member that was brought", tickets::release),
+    about("POOL.PAUSE", 2, "pool", "pool",
+        "Hand nothing out until POOL.RESUME", pools::pause),
+    about("POOL.RESUME", 2, "pool", "pool",
+        "Hand members out again", pools::resume),
+    about("POOL.STAT", 2, "show", "pool",
+        "A pool's numbers", pools::stat),
+    about("PING", 1, "", "[message]", "Is anybody there?", connection::ping),
+    about("ECHO", 2, "", "message", "Say it again", connection::echo),
+    about("HELLO", 1, "", "[2|3 [AUTH user password] [SETNAME name]]",
+        "Choose the protocol", connection::hello),
+    about("AUTH", 2, "", "[user] password", "Say who you are", connection::auth),
+    about("QUIT", 1, "", "", "End properly", connection::quit),
+    about("RESET", 1, "", "", "Give everything back and begin again", connection::reset),
+    about("SELECT", 2, "", "0", "There is one database", connection::select),
+    about("CLIENT", 2, "", "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST | KILL id | NO-EVICT on|off | NO-TOUCH on|off",
+        "The connections", connection::client),
+    about("COMMAND", 1, "", "[COUNT | DOCS [name ...] | LIST]",
+        "What there is", connection::command),
+];
+
+/// The command of this name.
+pub fn find(name: &[u8]) -> Option<&'static About> {
+    let upper = Upper::of(name);
+    ALL.iter()
+        .find(|about| about.name.as_bytes() == upper.as_bytes())
+}
+
+/// Execute one request. Its answer is behind what was answered before.
+pub fn execute(client: &mut Client, request: Request<'_>) -> Step {
+    let Some(about) = find(request.name()) else {
+        let text = unknown(request.name());
+        client.reply().error(text);
+        return Step::Done;
+    };
+    client.card.commands.fetch_add(1, Ordering::Relaxed);
+    if client.daemon.clients.is_monitored() {
+        show(client, about, request);
+    }
+    let before = client.out.len();
+    let done = may(client, about, request).and_then(|()| (about.run)(client, request));
+    match done {
+        Ok(step) => step,
+        Err(Wrong(text)) => {
+            // Whatever was begun is not to be seen.
+            client.out.truncate(before);
+            client.reply().error(text);
+            Step::Done
+        }
+    }
+}
+
+/// Whether the client may do this, and has said enough.
+fn may(client: &Client, about: &About, request: Request<'_>) -> Result<(), Wrong> {
+    let name = about.name;
+    if request.len() < about.words {
+        let usage = about.usage;
+        return Err(Wrong(format!(
+            "ERR wrong number of arguments for '{name}': write {name} {usage}."
+        )));
+    }
+    if about.right.is_empty() {
+        return Ok(());
+    }
+    match &client.user {
+        Some(user) if user.may(about.right) => Ok(()),
+        Some(user) => Err(Wrong(format!(
+            "NOPERM user {} may not use {name}: add \"{}\" to its allow list.",
+            user.name, about.right
+        ))),
+        None if client.daemon.config.load().users.is_empty() => Ok(()),
+        None => Err(Wrong("NOAUTH say who you are first: AUTH user password.".into())),
+    }
+}
+
+fn unknown(name: &[u8]) -> String {
+    let upper = Upper::of(name);
+    let text = String::from_utf8_lossy(upper.as_bytes()).into_owned();
+    let near = ALL
+        .iter()
+        .map(|about| (distance(about.name, &text), about.name))
+        .filter(|(far, _)| *far <= 2)
+        .min();
+    let hint = match near {
+        Some((_, near)) => format!("did you mean {near}?"),
+        None => "COMMAND LIST shows what there is.".into(),
+    };
+    format!("ERR unknown command {}: {hint}", Quoted(name))
+}
+
+/// How many letters have to change.
+fn distance(one: &str, other: &str) -> usize {
+    let (one, other): (Vec<u8>, Vec<u8>) = (one.into(), other.into());
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.iter().enumerate() {
+        let mut corner = row[0];
+        row[0] = at + 1;
+        for (to, wanted) in other.iter().enumerate() {
+            let same = corner + usize::from(letter != wanted);
+            corner = row[to + 1];
+            row[to + 1] = same.min(corner + 1).min(row[to] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+/// Show a command to those who see every one; nobody sees a password.
+fn show(client: &Client, about: &About, request: Request<'_>) {
+    use std::fmt::Write;
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    let mut line = format!(
+        "{}.{:06} [0 {}] \"{}\"",
+        since.as_secs(),
+        since.subsec_micros(),
+        client.card.address,
+        about.name
+    );
+    let is_secret = matches!(about.name, "AUTH" | "HELLO");
+    for word in request.words().skip(1).filter(|_| !is_secret) {
+        let _ = write!(line, " {}", Quoted(word));
+    }
+    client.daemon.clients.show(&line);
+}

@@ -1,0 +1,246 @@
+//! Units of keys.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rideau::{Capacity, Lock, Now, Terms};
+
+use super::tickets;
+use crate::client::{Client, Step, Tail, Wrong, refused};
+use crate::config::Buckets;
+use crate::grant::Grant;
+use crate::holdings::Why;
+use crate::outcome::{Part, micros};
+use crate::places::RulePlace;
+use crate::resp::{Mistake, Quoted, Request, Upper};
+use crate::ticket::Kind;
+
+/// What `LOCK` says.
+struct Words<'a> {
+    key: &'a [u8],
+    per: Option<u64>,
+    buckets: Option<u64>,
+    units: u32,
+    tail: Tail,
+}
+
+/// As many units or buckets as anybody means.
+const MOST: u64 = 1 << 40;
+
+pub(super) fn lock(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let words = Words::parse(client, request)?;
+    let (rule, capacity) = rule(client, &words)?;
+    if let Some(step) = tickets::repeated(client, &words.tail) {
+        return Ok(step);
+    }
+    let locks = &client.daemon.locks;
+    if words.tail.wait.is_none() && !words.tail.is_async {
+        return match locks.acquire_owned(words.key, words.units, capacity) {
+            Ok(lock) => {
+                rule.acquired.fetch_add(1, Ordering::Relaxed);
+                granted(client, lock, capacity, &words.tail)
+            }
+            Err(full) => {
+                rule.full.fetch_add(1, Ordering::Relaxed);
+                let (held, capacity) = (full.held as i64, full.capacity as i64);
+                client
+                    .reply()
+                    .array(3)
+                    .bulk("full")
+                    .integer(held)
+                    .integer(capacity);
+                Ok(Step::Done)
+            }
+        };
+    }
+    wait(client, &words, capacity)
+}
+
+/// Wait for units, here or in the background.
+fn wait(client: &mut Client, words: &Words<'_>, capacity: Capacity) -> Result<Step, Wrong> {
+    client.may_wait()?;
+    let terms = Terms {
+        wait_max: Some(client.wait_max(&words.tail)),
+        ..Terms::default()
+    };
+    let name = String::from_utf8_lossy(words.key).into_owned();
+    let now = client
+        .daemon
+        .locks
+        .acquire_now(words.key, words.units, capacity, terms);
+    let (daemon, tail) = (Arc::clone(&client.daemon), words.tail.clone());
+    let outcome = {
+        let name = name.clone();
+        move |answer: Result<Lock<'static, Vec<u8>>, rideau::Refusal>| match answer {
+            Ok(lock) => Ok((parts(&lock, capacity), Grant::Lock(lock))),
+            Err(refusal) => {
+                let why = refusal.to_string();
+                Err(refused(&daemon, "lock", &name, &refusal, why, String::new))
+            }
+        }
+    };
+    match now {
+        Now::Answered(answer) => tickets::settle(client, Kind::Lock, outcome(answer), &tail),
+        Now::Waiting(acquiring) if tail.is_async => {
+            tickets::later(client, Kind::Lock, &name, &tail, async move {
+                outcome(acquiring.await)
+            })
+        }
+        Now::Waiting(acquiring) => Ok(Step::Wait(tickets::blocked(
+            Kind::Lock,
+            name,
+            tail,
+            async move { outcome(acquiring.await) },
+        ))),
+    }
+}
+
+fn parts(lock: &Lock<'static, Vec<u8>>, capacity: Capacity) -> Vec<Part> {
+    vec![
+        lock.ordinal().into(),
+        capacity.units().into(),
+        lock.fence().into(),
+        micros(lock.waited()),
+    ]
+}
+
+fn granted(
+    client: &mut Client,
+    lock: Lock<'static, Vec<u8>>,
+    capacity: Capacity,
+    tail: &Tail,
+) -> Result<Step, Wrong> {
+    let (ordinal, fence) = (lock.ordinal(), lock.fence());
+    let ticket = client.keep(Kind::Lock, Grant::Lock(lock), tail)?;
+    client.remember(tail, ticket);
+    let capacity = i64::try_from(capacity.units()).unwrap_or(i64::MAX);
+    client
+        .reply()
+        .array(5)
+        .bulk("go")
+        .bulk(ticket.text())
+        .integer(ordinal as i64)
+        .integer(capacity)
+        .integer(fence as i64);
+    Ok(Step::Done)
+}
+
+/// The rule of a key, and how many units there may be.
+fn rule(client: &Client, words: &Words<'_>) -> Result<(Arc<RulePlace>, Capacity), Wrong> {
+    let key = key_text(client, words.key)?;
+    super::may_use(client, "lock", key)?;
+    let places = client.daemon.places.load();
+    let Some(place) = places.rule(key) else {
+        return Err(Wrong::no_such(
+            "lock",
+            key,
+            "no [lock] rule of the config fits this key; add one, or \"*\" for any key.",
+        ));
+    };
+    let per = words.per.unwrap_or(place.rule.per);
+    let buckets = match place.rule.buckets {
+        Buckets::Client => words.buckets.unwrap_or(1),
+        Buckets::Fixed(buckets) => buckets,
+    };
+    Ok((Arc::clone(place), Capacity::new(per, buckets)))
+}
+
+fn key_text<'a>(client: &Client, key: &'a [u8]) -> Result<&'a str, Wrong> {
+    let most = client.daemon.config.load().limits.name_len_max;
+    if key.is_empty() || key.len() > most {
+        return Err(Wrong(format!(
+            "ERR a key has 1 to {most} bytes (limits.name_len_max), not {}.",
+            key.len()
+        )));
+    }
+    std::str::from_utf8(key)
+        .map_err(|_| Wrong(format!("ERR a key is text in UTF-8, not {}.", Quoted(key))))
+}
+
+impl<'a> Words<'a> {
+    fn parse(client: &Client, request: Request<'a>) -> Result<Self, Wrong> {
+        let mut arguments = request.arguments();
+        let mut words = Self {
+            key: arguments.word("LOCK", "a key")?,
+            per: None,
+            buckets: None,
+            units: 1,
+            tail: Tail::default(),
+        };
+        while let Some(option) = arguments.next() {
+            let upper = Upper::of(option);
+            match upper.as_bytes() {
+                b"PER" => words.per = Some(arguments.number("PER", "units", 0..=MOST)?),
+                b"BUCKETS" => {
+                    words.buckets = Some(arguments.number("BUCKETS", "buckets", 0..=MOST)?);
+                }
+                b"UNITS" => {
+                    let units = arguments.number("UNITS", "units", 1..=u32::MAX.into())?;
+                    words.units = units as u32;
+                }
+                upper => {
+                    if !words.tail.option(upper, &mut arguments, client)? {
+                        return Err(Mistake::unknown("LOCK", option).into());
+                    }
+                }
+            }
+        }
+        Ok(words)
+    }
+}
+
+pub(super) fn unlock(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let key = arguments.word("UNLOCK", "a key")?;
+    let is_wanted = |grant: &Grant| matches!(grant, Grant::Lock(lock) if lock.key() == key);
+    let newest = client.daemon.holdings.newest(client.owner(), is_wanted);
+    let Some(ticket) = newest else {
+        return Err(Wrong(format!(
+            "NOTHELD this holder has no unit of {}; HELD shows what it has.",
+            Quoted(key)
+        )));
+    };
+    let gone = client.daemon.release(ticket, None, Why::Released);
+    debug_assert!(gone.is_ok(), "nobody else ends what this holder holds");
+    client.reply().simple("OK");
+    Ok(Step::Done)
+}
+
+pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let key = arguments.word("LOCK.STAT", "a key")?;
+    arguments.end("LOCK.STAT")?;
+    let locks = &client.daemon.locks;
+    let (held, waiting) = (locks.held(key), locks.waiting(key));
+    client
+        .reply()
+        .map(2)
+        .bulk("held")
+        .integer(held as i64)
+        .bulk("waiting")
+        .integer(waiting as i64);
+    Ok(Step::Done)
+}
+
+pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let (mut prefix, mut count, mut cursor): (&[u8], u64, &[u8]) = (b"", 100, b"");
+    while let Some(word) = arguments.next() {
+        match Upper::of(word).as_bytes() {
+            b"COUNT" => count = arguments.number("COUNT", "rows", 1..=10_000)?,
+            b"CURSOR" => cursor = arguments.word("CURSOR", "the last key of the page before")?,
+            _ => prefix = word,
+        }
+    }
+    let mut all = client.daemon.locks.all_held();
+    all.retain(|(key, _)| key.starts_with(prefix) && key.as_slice() > cursor);
+    all.sort_unstable();
+    all.truncate(count as usize);
+    let mut reply = client.reply();
+    reply.array(all.len());
+    for (key, held) in all {
+        reply.array(2).bulk(key).integer(held as i64);
+    }
+    Ok(Step::Done)
+}
+

@@ -1,0 +1,391 @@
+//! What all tickets have in common: asks become leases, leases end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::client::{Client, Finish, Step, Tail, Wait, Wrong};
+use crate::grant::Grant;
+use crate::holdings::{Gone, Thing, Why};
+use crate::later::Later;
+use crate::meeting::{End, Mail};
+use crate::outbox::Push;
+use crate::outcome::{Outcome, Part};
+use crate::resp::{Mistake, Protocol, Quoted, Request, Upper};
+use crate::ticket::{Kind, Ticket};
+
+/// What an ask came to: what to tell besides the ticket, and what is granted; or
+/// a no.
+pub(super) type Answer = Result<(Vec<Part>, Grant), Outcome>;
+
+/// Answer an ask.
+pub(super) fn settle(
+    client: &mut Client,
+    kind: Kind,
+    answer: Answer,
+    tail: &Tail,
+) -> Result<Step, Wrong> {
+    match answer {
+        Ok((parts, grant)) => {
+            let mail = mail(&grant);
+            let ticket = client.keep(kind, grant, tail)?;
+            client.remember(tail, ticket);
+            go(ticket, parts).write(&mut client.reply());
+            if let Some(mail) = mail {
+                mail.begin(ticket, &client.card.outbox);
+            }
+        }
+        Err(no) => no.write(&mut client.reply()),
+    }
+    Ok(Step::Done)
+}
+
+fn go(ticket: Ticket, parts: Vec<Part>) -> Outcome {
+    let mut all = vec![Part::Text(ticket.text().as_ref().into())];
+    all.extend(parts);
+    Outcome::go(all)
+}
+
+fn mail(grant: &Grant) -> Option<Arc<Mail>> {
+    match grant {
+        Grant::Match(meeting) => Some(Arc::clone(meeting.mail())),
+        _ => None,
+    }
+}
+
+/// Let a command wait for its answer.
+pub(super) fn blocked(
+    kind: Kind,
+    name: String,
+    tail: Tail,
+    answer: impl Future<Output = Answer> + Send + 'static,
+) -> Wait {
+    let answer = async move {
+        let answer = answer.await;
+        let finish: Finish = Box::new(move |client| {
+            let before = client.out.len();
+            if let Err(Wrong(text)) = settle(client, kind, answer, &tail) {
+                client.out.truncate(before);
+                client.reply().error(text);
+            }
+        });
+        finish
+    };
+    Wait {
+        answer: Box::pin(answer),
+        name,
+    }
+}
+
+/// Give a ticket now, and the answer later.
+pub(super) fn later(
+    client: &mut Client,
+    kind: Kind,
+    name: &str,
+    tail: &Tail,
+    answer: impl Future<Output = Answer> + Send + 'static,
+) -> Result<Step, Wrong> {
+    let later = Arc::new(Later::new(name));
+    let most = client.daemon.config.load().limits.held_max;
+    let asked = Thing::Asked(Arc::clone(&later));
+    let note = tail.note.clone();
+    let kept = client
+        .daemon
+        .holdings
+        .keep(client.owner(), kind, asked, note, most);
+    let Ok(ticket) = kept else {
+        return Err(Wrong(format!(
+            "BUSY this holder has {most} leases and asks, as many as limits.held_max allows."
+        )));
+    };
+    client.remember(tail, ticket);
+    client
+        .reply()
+        .array(2)
+        .bulk("await")
+        .bulk(ticket.text());
+    let daemon = Arc::clone(&client.daemon);
+    let outbox = Arc::clone(&client.card.outbox);
+    let is_pushed = client.protocol == Protocol::Resp3;
+    let told = Arc::downgrade(&later);
+    daemon.counts.waiting.fetch_add(1, Ordering::Relaxed);
+    let counted = Counted(Arc::clone(&daemon));
+    let task = tokio::spawn(async move {
+        let answer = answer.await;
+        drop(counted);
+        let (outcome, thing) = match answer {
+            Ok((parts, grant)) => (go(ticket, parts), Some(grant)),
+            Err(no) => (no, None),
+        };
+        let later = told.upgrade();
+        match thing {
+            Some(grant) => {
+                let mail = mail(&grant);
+                let thing = if is_pushed {
+                    Thing::Held(grant)
+                } else {
+                    Thing::Untold(grant, outcome.clone())
+                };
+                if let Err(Thing::Held(grant) | Thing::Untold(grant, _)) =
+                    daemon.holdings.fill(ticket, thing)
+                {
+                    grant.end(Why::Cancelled);
+                    return;
+                }
+                if let Some(mail) = mail {
+                    mail.begin(ticket, &outbox);
+                }
+            }
+            None if is_pushed => {
+                let _ = daemon.holdings.take(ticket, None, Why::Over);
+            }
+            None => (),
+        }
+        if let Some(later) = later {
+            later.answer(outcome.clone());
+        }
+        outbox.push(Push::Answer(ticket, outcome));
+    });
+    later.set_task(task.abort_handle());
+    Ok(Step::Done)
+}
+
+/// One that waits is counted as long as it does.
+struct Counted(Arc<crate::daemon::Daemon>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.counts.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The grant of an earlier command with the same name, if there is one.
+pub(super) fn repeated(client: &mut Client, tail: &Tail) -> Option<Step> {
+    let ticket = *client.nonces.get(tail.nonce.as_ref()?)?;
+    let shown = client.daemon.holdings.look(ticket, None, |thing| match thing {
+        Thing::Held(grant) | Thing::Untold(grant, _) => Some(grant.parts()),
+        Thing::Asked(_) | Thing::None => None,
+    });
+    match shown {
+        Ok(Some(parts)) => go(ticket, parts).write(&mut client.reply()),
+        Ok(None) => {
+            client
+                .reply()
+                .array(2)
+                .bulk("await")
+                .bulk(ticket.text());
+        }
+        Err(_) => return None,
+    }
+    Some(Step::Done)
+}
+
+pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.word("RELEASE", "a ticket")?;
+    let ticket = parse(word)?;
+    let mut why = Why::Released;
+    if let Some(how) = arguments.next() {
+        match Upper::of(how).as_bytes() {
+            b"OK" => (),
+            b"FAIL" => why = Why::Failed,
+            _ => return Err(Mistake::wrong("RELEASE", "OK or FAIL", how).into()),
+        }
+    }
+    let released = client.daemon.release(ticket, client.scope(), why);
+    let holder = released.map_err(|gone| gone_text(word, gone))?;
+    if holder != client.owner() && client.session.is_none() {
+        note_foreign(client);
+    }
+    client.reply().simple("OK");
+    Ok(Step::Done)
+}
+
+/// A pooled client gave back on one connection what another had taken: that
+/// works until the other is closed.
+fn note_foreign(client: &Client) {
+    let counts = &client.daemon.counts;
+    counts.foreign_releases.fetch_add(1, Ordering::Relaxed);
+    let before = client
+        .card
+        .foreign_releases
+        .fetch_add(1, Ordering::Relaxed);
+    if before == 0 {
+        let name = client.holder_card().name.lock().clone();
+        let text = format!(
+            "{name} releases what other connections took: open a SESSION or use a dedicated \
+             connection"
+        );
+        client.daemon.events.add("client", &name, text, None);
+    }
+}
+
+/// The ticket that a client wrote.
+pub(super) fn parse(word: &[u8]) -> Result<Ticket, Wrong> {
+    Ticket::parse(word).ok_or_else(|| {
+        Wrong(format!(
+            "NOSUCH ticket {}: a ticket is what a grant answered with, such as \
+             g-0400000c5f0e8c2b7a0d4f6e91c3a8b2.",
+            Quoted(word)
+        ))
+    })
+}
+
+/// What became of a ticket.
+pub(super) fn gone_text(word: &[u8], gone: Gone) -> Wrong {
+    let ticket = Quoted(word);
+    Wrong(match gone {
+        Gone::Stale { ago, why } => format!(
+            "STALE ticket {ticket} was {} {:.1?} ago: there is nothing left to release.",
+            why.words(),
+            ago
+        ),
+        Gone::Unknown => format!(
+            "STALE ticket {ticket} stands for nothing: it was ended long ago, or by another server."
+        ),
+        Gone::Foreign => format!("NOPERM ticket {ticket} belongs to another user."),
+    })
+}
+
+pub(super) fn held(client: &mut Client, _request: Request<'_>) -> Result<Step, Wrong> {
+    let rows = client.daemon.holdings.rows(client.owner());
+    let mut reply = client.reply();
+    reply.array(rows.len());
+    for row in rows {
+        let micros = i64::try_from(row.held.as_micros()).unwrap_or(i64::MAX);
+        reply
+            .array(6)
+            .bulk(row.ticket.kind.word())
+            .bulk(row.name)
+            .bulk(row.ticket.text())
+            .bulk(if row.is_waiting { "waits".into() } else { row.value })
+            .integer(micros)
+            .bulk(row.note.unwrap_or_default());
+    }
+    Ok(Step::Done)
+}
+
+pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.word("CANCEL", "a ticket")?;
+    let ticket = parse(word)?;
+    let scope = client.scope();
+    let waits = client.daemon.holdings.look(ticket, scope, |thing| {
+        matches!(thing, Thing::Asked(later) if later.answered().is_none())
+    });
+    let cancelled = waits == Ok(true)
+        && client
+            .daemon
+            .release(ticket, client.scope(), Why::Cancelled)
+            .is_ok();
+    client.reply().integer(cancelled.into());
+    Ok(Step::Done)
+}
+
+/// What somebody can wait for under a ticket.
+enum Awaited {
+    Answer(Arc<Later>),
+    Told(Outcome),
+    End(Arc<Mail>),
+    Nothing,
+}
+
+pub(super) fn wait(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.word("AWAIT", "a ticket")?;
+    let ticket = parse(word)?;
+    let mut tail = Tail::default();
+    if arguments.len() > 0 {
+        let wait = arguments.number("AWAIT", "milliseconds", 0..=86_400_000)?;
+        tail.wait = Some(Duration::from_millis(wait));
+    }
+    let awaited = client.daemon.holdings.look(ticket, client.scope(), awaited);
+    let limit = client.wait_max(&tail);
+    match awaited.map_err(|gone| gone_text(word, gone))? {
+        Awaited::Told(outcome) => outcome.write(&mut client.reply()),
+        Awaited::Nothing => {
+            return Err(Wrong(format!(
+                "ERR there is nothing to wait for: {} is held, and not a match.",
+                Quoted(word)
+            )));
+        }
+        Awaited::Answer(later) => {
+            return Ok(Step::Wait(Wait {
+                name: later.name().into(),
+                answer: Box::pin(answer_within(later, ticket, limit)),
+            }));
+        }
+        Awaited::End(mail) => {
+            return Ok(Step::Wait(Wait {
+                name: ticket.kind.word().into(),
+                answer: Box::pin(end_within(mail, ticket, limit)),
+            }));
+        }
+    }
+    Ok(Step::Done)
+}
+
+fn awaited(thing: &mut Thing) -> Awaited {
+    match std::mem::replace(thing, Thing::None) {
+        Thing::Untold(grant, outcome) => {
+            *thing = Thing::Held(grant);
+            Awaited::Told(outcome)
+        }
+        Thing::Asked(later) => {
+            *thing = Thing::Asked(Arc::clone(&later));
+            Awaited::Answer(later)
+        }
+        Thing::Held(grant) => {
+            let mail = mail(&grant);
+            *thing = Thing::Held(grant);
+            mail.map_or(Awaited::Nothing, Awaited::End)
+        }
+        Thing::None => Awaited::Nothing,
+    }
+}
+
+async fn answer_within(later: Arc<Later>, ticket: Ticket, limit: Duration) -> Finish {
+    let answer = tokio::time::timeout(limit, later.wait()).await;
+    Box::new(move |client| match answer {
+        Ok(outcome) => {
+            // From now on it is told, or over.
+            if outcome.is_go() {
+                let _ = client.daemon.holdings.look(ticket, None, |thing| {
+                    if let Thing::Untold(grant, _) = std::mem::replace(thing, Thing::None) {
+                        *thing = Thing::Held(grant);
+                    }
+                });
+            } else {
+                let _ = client.daemon.holdings.take(ticket, None, Why::Over);
+            }
+            outcome.write(&mut client.reply());
+        }
+        Err(_) => timed_out(client, limit, "it still waits; AWAIT again, or CANCEL it"),
+    })
+}
+
+async fn end_within(mail: Arc<Mail>, ticket: Ticket, limit: Duration) -> Finish {
+    let end = tokio::time::timeout(limit, mail.ended()).await;
+    Box::new(move |client| match end {
+        Ok(end) => {
+            let _ = client.daemon.release(ticket, None, Why::Over);
+            let mut reply = client.reply();
+            match end {
+                End::Done(Some(payload)) => reply.array(2).bulk("done").bulk(payload),
+                End::Done(None) => reply.array(1).bulk("done"),
+                End::Down(why) => reply.array(2).bulk("down").bulk(why),
+            };
+        }
+        Err(_) => timed_out(client, limit, "the match goes on; AWAIT again"),
+    })
+}
+
+fn timed_out(client: &mut Client, limit: Duration, why: &str) {
+    let micros = i64::try_from(limit.as_micros()).unwrap_or(i64::MAX);
+    client
+        .reply()
+        .array(3)
+        .bulk("timeout")
+        .integer(micros)
+        .bulk(why);
+}

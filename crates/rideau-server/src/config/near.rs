@@ -1,0 +1,95 @@
+//! Which of the known words was probably meant.
+
+/// Names that others use for what has another name here.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("ask", "asks"),
+    ("ask_r", "offers"),
+    ("bind", "listen"),
+    ("cull_after", "idle_age_max"),
+    ("destroy", "replace"),
+    ("discard", "replace"),
+    ("drop", "timeout"),
+    ("idle_timeout", "idle_age_max"),
+    ("keepalive", "dead_peer"),
+    ("max_age", "life_max"),
+    ("max_clients", "connections_max"),
+    ("max_lifetime", "life_max"),
+    ("maxclients", "connections_max"),
+    ("offer", "offers"),
+    ("order", "reuse"),
+    ("return", "reuse"),
+    ("size", "max"),
+    ("start", "started"),
+    ("ttl", "life_max"),
+];
+
+/// The one of `known` that is nearest to `word`, if any is near.
+pub(super) fn near<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = word.to_lowercase().replace('-', "_");
+    let known: Vec<&str> = known.into_iter().collect();
+    let named = |name: &str| known.iter().copied().find(|known| *known == name);
+    let synonym = SYNONYMS.iter().find(|(other, _)| *other == lower);
+    if let Some(found) = synonym.and_then(|(_, ours)| named(ours)) {
+        return Some(found);
+    }
+    let parts = sorted_parts(&lower);
+    if let Some(found) = known.iter().find(|known| sorted_parts(known) == parts) {
+        return Some(found);
+    }
+    known
+        .into_iter()
+        .map(|known| (edits(&lower, &known.replace('-', "_")), known))
+        .min_by_key(|(edits, _)| *edits)
+        .filter(|(edits, known)| *edits <= 1 + known.len() / 4 && *edits < known.len())
+        .map(|(_, known)| known)
+}
+
+/// `max_wait` and `wait_max` have the same parts.
+fn sorted_parts(word: &str) -> Vec<&str> {
+    let mut parts: Vec<&str> = word.split('_').collect();
+    parts.sort_unstable();
+    parts
+}
+
+/// How many letters have to be put in, taken out, changed or swapped with
+/// their neighbour.
+fn edits(one: &str, other: &str) -> usize {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for i in 1..=one.len() {
+        let mut next = vec![i; other.len() + 1];
+        for j in 1..=other.len() {
+            let changed = row[j - 1] + usize::from(one[i - 1] != other[j - 1]);
+            next[j] = changed.min(row[j] + 1).min(next[j - 1] + 1);
+            let is_swap =
+                i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1];
+            if is_swap {
+                next[j] = next[j].min(before[j - 2] + 1);
+            }
+        }
+        before = std::mem::replace(&mut row, next);
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_swap_of_neighbours_is_one_edit() {
+        assert_eq!(edits("tiemout", "timeout"), 1);
+        assert_eq!(edits("codell", "codel"), 1);
+        assert_eq!(edits("", "abc"), 3);
+    }
+
+    #[test]
+    fn the_nearest_word_is_found_by_letters_by_parts_and_by_meaning() {
+        let known = ["wait_max", "wait_default", "idle_age_max", "init"];
+        assert_eq!(near("wait_mxa", known), Some("wait_max"));
+        assert_eq!(near("max_wait", known), Some("wait_max"));
+        assert_eq!(near("cull_after", known), Some("idle_age_max"));
+        assert_eq!(near("colour", known), None);
+    }
+}

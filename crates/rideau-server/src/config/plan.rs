@@ -1,0 +1,479 @@
+//! What a new config would change, and what that means to who waits and holds.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+
+use super::Config;
+use super::fault::count;
+use super::keys::{self, Change};
+use super::pool::Member;
+use super::rows::quoted_key;
+
+/// All that a new config would change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// One step for each key that changes, and for each thing that comes or
+    /// goes.
+    pub steps: Vec<Step>,
+}
+
+/// One thing that changes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// The key, as `pool.pg-1.max`, or the thing, as `pool.pg-1`.
+    pub path: String,
+    /// What counts now; none if it comes.
+    pub old: Option<String>,
+    /// What will count; none if it goes.
+    pub new: Option<String>,
+    /// Whether it counts at once.
+    pub change: Change,
+    /// What it means.
+    pub meaning: String,
+    /// How many of those who wait now would be shed.
+    pub shed: usize,
+}
+
+/// Numbers of the running server, for what a change means just now.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Now {
+    /// By thing, as `pool.pg-1`, and by queue where one has two, as
+    /// `broker.checkout.asks`.
+    pub things: BTreeMap<String, Live>,
+}
+
+/// How many hold and wait at one thing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Live {
+    /// What is held of it.
+    pub held: usize,
+    /// Who waits for it.
+    pub waiting: usize,
+}
+
+/// The parts of a config that have names, in the order they are shown.
+const NAMED: &[&str] = &["user", "pool", "group", "broker", "regulator", "lock"];
+/// Shown instead of what must not be.
+const HIDDEN: &str = "(hidden)";
+/// Meanings are wrapped at this column.
+const WIDTH: usize = 100;
+/// Values longer than this are cut.
+const VALUE_MAX: usize = 40;
+
+/// What changes from `old` to `new`. Without `now` the plan says what would
+/// happen to who is there, but not how many they are.
+pub fn plan(old: &Config, new: &Config, now: Option<&Now>) -> Plan {
+    let (before, after) = (Rows::of(old), Rows::of(new));
+    let mut steps = Vec::new();
+    for part in ["server", "limits", "tls", "log"] {
+        changes(&before, &after, &[part], now, &mut steps);
+    }
+    for kind in NAMED {
+        let (gone, come) = (before.names(kind), after.names(kind));
+        for name in gone.iter().filter(|name| !come.contains(name)) {
+            steps.push(leave(kind, name, now));
+        }
+        for name in &come {
+            if gone.contains(name) {
+                changes(&before, &after, &[kind, name], now, &mut steps);
+            } else {
+                steps.push(arrive(kind, name, new));
+            }
+        }
+        let stay = |names: &[String], others: &[String]| -> Vec<String> {
+            names
+                .iter()
+                .filter(|name| others.contains(name))
+                .cloned()
+                .collect()
+        };
+        if *kind == "lock" && stay(&gone, &come) != stay(&come, &gone) {
+            steps.push(Step {
+                path: "lock".into(),
+                old: Some(gone.join(", ")),
+                new: Some(come.join(", ")),
+                change: Change::Live,
+                meaning: "The first that fits a key is used: keys may get another rule.".into(),
+                shed: 0,
+            });
+        }
+    }
+    hidden(old, new, &mut steps);
+    Plan { steps }
+}
+
+impl Plan {
+    /// Nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// How many changes count only after a restart.
+    pub fn restarts(&self) -> usize {
+        let needs = |step: &&Step| step.change == Change::Restart;
+        self.steps.iter().filter(needs).count()
+    }
+
+    /// How many of those who wait now would be shed.
+    pub fn shed(&self) -> usize {
+        self.steps.iter().map(|step| step.shed).sum()
+    }
+
+    /// The plan as a person reads it; `file` is what to apply.
+    pub fn render(&self, file: &str) -> String {
+        if self.is_empty() {
+            return "Nothing changes.\n".into();
+        }
+        let values: Vec<_> = self.steps.iter().map(Step::values).collect();
+        let longest = |len: &mut dyn Iterator<Item = usize>| len.max().unwrap_or(0);
+        let paths = longest(&mut self.steps.iter().map(|step| step.path.chars().count()));
+        let width = longest(&mut values.iter().map(|value| value.chars().count()));
+        let indent = paths + width + 8;
+        let mut out = String::new();
+        for (step, values) in self.steps.iter().zip(&values) {
+            let head = format!("  {:paths$}   {values:width$}   ", step.path);
+            let mut lines = wrap(&step.meaning, WIDTH.saturating_sub(indent).max(30)).into_iter();
+            let first = lines.next().unwrap_or_default();
+            let written = writeln!(out, "{}", format!("{head}{first}").trim_end());
+            written.expect("a string takes all that is written");
+            for line in lines {
+                writeln!(out, "{:indent$}{line}", "").expect("a string takes all");
+            }
+        }
+        let (changes, restarts) = (self.steps.len(), self.restarts());
+        out + &format!(
+            "{}, {}, {} shed.   Apply:  rideau apply {file}\n",
+            count(changes, "change"),
+            count(restarts, "restart"),
+            count(self.shed(), "request"),
+        )
+    }
+}
+
+impl Step {
+    /// `10 -> 6`, `+ added`, `- removed`.
+    fn values(&self) -> String {
+        match (&self.old, &self.new) {
+            (Some(old), Some(new)) => format!("{} -> {}", shown(old), shown(new)),
+            (None, Some(new)) => format!("+ {}", shown(new)),
+            (Some(old), None) => format!("- {}", shown(old)),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render("FILE"))
+    }
+}
+
+/// Rows by the parts of their path.
+struct Rows {
+    rows: Vec<(Vec<String>, String)>,
+    names: Vec<(&'static str, Vec<String>)>,
+}
+
+impl Rows {
+    fn of(config: &Config) -> Self {
+        let path = |path: &str| -> Vec<String> {
+            let keys = toml_edit::Key::parse(path).unwrap_or_default();
+            keys.iter().map(|key| key.get().to_owned()).collect()
+        };
+        let rows = config.rows().into_iter();
+        let names = |kind| -> Vec<String> {
+            match kind {
+                "user" => config.users.iter().map(|user| user.name.clone()).collect(),
+                "pool" => config.pools.iter().map(|pool| pool.name.clone()).collect(),
+                "group" => config
+                    .groups
+                    .iter()
+                    .map(|group| group.name.clone())
+                    .collect(),
+                "broker" => config
+                    .brokers
+                    .iter()
+                    .map(|broker| broker.name.clone())
+                    .collect(),
+                "regulator" => config
+                    .regulators
+                    .iter()
+                    .map(|one| one.name.clone())
+                    .collect(),
+                _ => config
+                    .locks
+                    .iter()
+                    .map(|lock| lock.pattern.clone())
+                    .collect(),
+            }
+        };
+        Self {
+            rows: rows.map(|(key, value)| (path(&key), value)).collect(),
+            names: NAMED.iter().map(|kind| (*kind, names(*kind))).collect(),
+        }
+    }
+
+    fn names(&self, kind: &str) -> Vec<String> {
+        let found = self.names.iter().find(|(known, _)| *known == kind);
+        found.map_or(Vec::new(), |(_, names)| names.clone())
+    }
+
+    fn value(&self, path: &[String]) -> Option<&String> {
+        let row = self.rows.iter().find(|(known, _)| known == path);
+        row.map(|(_, value)| value)
+    }
+
+    fn below(&self, above: &[&str]) -> impl Iterator<Item = &(Vec<String>, String)> {
+        let is_below = move |path: &[String]| {
+            path.len() > above.len() && path.iter().zip(above).all(|(part, key)| part == key)
+        };
+        self.rows.iter().filter(move |(path, _)| is_below(path))
+    }
+}
+
+/// The keys below `above` that differ.
+fn changes(before: &Rows, after: &Rows, above: &[&str], now: Option<&Now>, steps: &mut Vec<Step>) {
+    for (path, new) in after.below(above) {
+        let old = before.value(path);
+        if old != Some(new) {
+            steps.push(step(path, old.cloned(), Some(new.clone()), now));
+        }
+    }
+    for (path, old) in before.below(above) {
+        if after.value(path).is_none() {
+            steps.push(step(path, Some(old.clone()), None, now));
+        }
+    }
+}
+
+fn step(path: &[String], old: Option<String>, new: Option<String>, now: Option<&Now>) -> Step {
+    let parts: Vec<&str> = path.iter().map(String::as_str).collect();
+    let change = keys::change(&parts).unwrap_or(Change::Live);
+    let number = |value: &Option<String>| value.as_ref()?.parse::<usize>().ok();
+    let (from, to) = (number(&old), number(&new));
+    let (meaning, shed) = if change == Change::Restart {
+        ("Counts after the next start.".into(), 0)
+    } else {
+        meaning(&parts, from, to, &Around { parts: &parts, now })
+    };
+    let shown: Vec<_> = path.iter().map(|key| quoted_key(key)).collect();
+    Step {
+        path: shown.join("."),
+        old,
+        new,
+        change,
+        meaning,
+        shed,
+    }
+}
+
+/// Who holds and waits where a key belongs.
+struct Around<'a> {
+    parts: &'a [&'a str],
+    now: Option<&'a Now>,
+}
+
+impl Around<'_> {
+    /// The thing itself.
+    fn thing(&self) -> Option<Live> {
+        self.now?.things.get(&self.parts[..2].join(".")).copied()
+    }
+
+    /// The queue that the key is of.
+    fn queue(&self) -> Option<Live> {
+        let queue = self.parts[..3].join(".");
+        self.now?
+            .things
+            .get(&queue)
+            .copied()
+            .or_else(|| self.thing())
+    }
+}
+
+/// What a live change means, and how many it sheds.
+fn meaning(
+    parts: &[&str],
+    from: Option<usize>,
+    to: Option<usize>,
+    around: &Around<'_>,
+) -> (String, usize) {
+    let is_less = matches!((from, to), (Some(from), Some(to)) if to < from)
+        || matches!((from, to), (None, Some(_)));
+    let at_once = |words: &str| (words.to_owned(), 0);
+    match parts {
+        ["pool", _, "max"] if is_less => (less_members(to, around.thing()), 0),
+        ["pool", _, "max"] => (more_members(around.thing()), 0),
+        ["pool", _, "member", ..] => at_once(
+            "Idle members are replaced at once, held ones when they are returned; nobody is \
+             interrupted.",
+        ),
+        ["pool", _, "group"] => {
+            at_once("Who waits keeps their place; the next ask sees the group.")
+        }
+        ["pool" | "regulator" | "lock", _, "queue", "max"]
+        | ["broker", _, "asks" | "offers", "max"]
+            if is_less =>
+        {
+            less_room(to, around.queue())
+        }
+        ["pool" | "regulator" | "lock", _, "queue", ..] | ["broker", _, "asks" | "offers", ..] => {
+            let waiting = around.queue().map(|live| live.waiting);
+            let who = waiting.map_or("Who waits keeps".into(), |waiting| match waiting {
+                1 => "The 1 who waits keeps".into(),
+                waiting => format!("The {waiting} who wait keep"),
+            });
+            (format!("{who} their place and times."), 0)
+        }
+        ["regulator", _, "valve", ..] => at_once("No lease is taken away; the next ask sees it."),
+        ["lock", _, "per" | "buckets"] if is_less => {
+            at_once("Who holds more keeps it; nobody is granted until there is room.")
+        }
+        ["limits", ..] if is_less => at_once("What is over it stays; nothing is added to it."),
+        ["tls", ..] | ["server", "dead_peer", ..] => at_once("For new connections."),
+        ["user", ..] => at_once("From the next command on."),
+        _ => at_once("At once."),
+    }
+}
+
+fn less_members(to: Option<usize>, live: Option<Live>) -> String {
+    let over = live.map(|live| live.held.saturating_sub(to.unwrap_or(0)));
+    match over {
+        Some(0) => "No member above the new limit is in use; idle ones are stopped.".into(),
+        Some(1) => "1 member above the new limit is in use: it is stopped when returned; nobody \
+                    is interrupted."
+            .into(),
+        Some(over) => format!(
+            "{over} members above the new limit are in use: each is stopped when returned; nobody \
+             is interrupted."
+        ),
+        None => {
+            "Members above the new limit are stopped when returned; nobody is interrupted.".into()
+        }
+    }
+}
+
+fn more_members(live: Option<Live>) -> String {
+    match live {
+        Some(Live { waiting: 0, .. }) | None => "More members are started when needed.".into(),
+        Some(Live { waiting, .. }) => {
+            format!("More members are started at once for those who wait ({waiting}).")
+        }
+    }
+}
+
+fn less_room(to: Option<usize>, live: Option<Live>) -> (String, usize) {
+    let over = live.map(|live| live.waiting.saturating_sub(to.unwrap_or(0)));
+    match over {
+        Some(0) => ("There is room for all who wait.".into(), 0),
+        Some(over) => (format!("{over} of those who wait are shed."), over),
+        None => ("Who waits beyond the new limit is shed.".into(), 0),
+    }
+}
+
+fn arrive(kind: &str, name: &str, new: &Config) -> Step {
+    let pool = new
+        .pools
+        .iter()
+        .find(|pool| kind == "pool" && pool.name == name);
+    let meaning = match pool.map(|pool| (&pool.member, &pool.options)) {
+        Some((Member::Exec(_), options)) if options.init > 0 => {
+            format!("{} started.", count(options.init, "member"))
+        }
+        Some((Member::List(list), _)) => format!("{} at once.", count(list.len(), "member")),
+        _ => "There at once.".into(),
+    };
+    Step {
+        path: format!("{kind}.{}", quoted_key(name)),
+        old: None,
+        new: Some("added".into()),
+        change: Change::Live,
+        meaning,
+        shed: 0,
+    }
+}
+
+fn leave(kind: &str, name: &str, now: Option<&Now>) -> Step {
+    let live = now.and_then(|now| now.things.get(&format!("{kind}.{name}")));
+    let shed = live.map_or(0, |live| live.waiting);
+    let held = live.map_or(0, |live| live.held);
+    let meaning = match (kind, live) {
+        ("user", _) => "Nobody can be this user any more.".into(),
+        ("group", _) => "The next ask of the group is refused.".into(),
+        (_, Some(_)) => format!("{shed} who wait are refused; {held} held until given back."),
+        (_, None) => "Who waits is refused; what is held stays until it is given back.".into(),
+    };
+    Step {
+        path: format!("{kind}.{}", quoted_key(name)),
+        old: Some("removed".into()),
+        new: None,
+        change: Change::Live,
+        meaning,
+        shed,
+    }
+}
+
+/// Changes of what rows do not show.
+fn hidden(old: &Config, new: &Config, steps: &mut Vec<Step>) {
+    let mut push = |path: String, meaning: &str| {
+        steps.push(Step {
+            path,
+            old: Some(HIDDEN.into()),
+            new: Some(HIDDEN.into()),
+            change: Change::Live,
+            meaning: meaning.into(),
+            shed: 0,
+        });
+    };
+    for user in &new.users {
+        let before = old.users.iter().find(|other| other.name == user.name);
+        if before.is_some_and(|before| before.password != user.password) {
+            push(
+                format!("user.{}.password", quoted_key(&user.name)),
+                "From the next login on.",
+            );
+        }
+    }
+    let env = |member: &Member| match member {
+        Member::Exec(exec) => exec.env.clone(),
+        _ => Vec::new(),
+    };
+    for pool in &new.pools {
+        let before = old.pools.iter().find(|other| other.name == pool.name);
+        if before.is_some_and(|before| env(&before.member) != env(&pool.member)) {
+            let meaning = "For members that are started from then on.";
+            push(
+                format!("pool.{}.member.env", quoted_key(&pool.name)),
+                meaning,
+            );
+        }
+    }
+}
+
+/// A value without quotes, cut if it is long.
+fn shown(value: &str) -> String {
+    let bare = value
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    let bare = bare.unwrap_or(value);
+    if bare.chars().count() <= VALUE_MAX {
+        return bare.into();
+    }
+    let cut: String = bare.chars().take(VALUE_MAX - 1).collect();
+    format!("{cut}…")
+}
+
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always a line");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(word.into());
+            continue;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines
+}

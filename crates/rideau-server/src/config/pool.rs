@@ -1,0 +1,305 @@
+//! Pools of the file, and the groups they are in.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rideau_core::{group, pool};
+
+use super::keys;
+use super::options::Pairs;
+use super::section::Section;
+
+/// A pool, what its members are, and what becomes of them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PoolConfig {
+    /// The name.
+    pub name: String,
+    /// The group it is in.
+    pub group: Option<String>,
+    /// What its members are.
+    pub member: Member,
+    /// What becomes of a member whose holder vanished without a word.
+    pub on_crash: pool::Fate,
+    /// What becomes of a member whose holder went properly.
+    pub on_quit: pool::Fate,
+    /// Who holds a member for longer is reported.
+    pub leak_after: Option<Duration>,
+    /// How it grows, keeps and retires its members.
+    pub options: pool::Options,
+}
+
+/// What the members of a pool are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Member {
+    /// These texts: licences, addresses, whatever needs no process.
+    List(Vec<String>),
+    /// A process for each.
+    Exec(Exec),
+    /// Whatever connections bring along.
+    Offered,
+}
+
+/// How to run a process for a member.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Exec {
+    /// The program and its words. `{socket}` stands for a path of its own.
+    pub command: Vec<String>,
+    /// Variables it has besides ours.
+    pub env: Vec<(String, String)>,
+    /// Where it runs; none for where we do.
+    pub dir: Option<PathBuf>,
+    /// How to know that it is ready.
+    pub ready: Ready,
+}
+
+/// How to know that a process is ready.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ready {
+    /// Something listens at `{socket}`, which is the member.
+    Socket,
+    /// It wrote a line, which is the member.
+    Line,
+    /// It runs.
+    Started,
+}
+
+/// Pools by a common name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupConfig {
+    /// The name, without `@`.
+    pub name: String,
+    /// Which of its pools is asked first.
+    pub pick: group::Method,
+    /// Its pools, in the order of the file.
+    pub pools: Vec<String>,
+}
+
+/// Keys of a pool that are not the core's.
+const OURS: &[&str] = &[
+    "like",
+    "group",
+    "member",
+    "on_crash",
+    "on_quit",
+    "leak_after",
+];
+const FATES: &[&str] = &["reuse", "check", "replace"];
+const READY: &[&str] = &["socket", "line", "started"];
+const PICKS: &[&str] = &["random", "best-of-two"];
+/// As many members may be offered to a pool that does not say.
+const OFFERED_MAX: usize = 1000;
+
+impl PoolConfig {
+    /// Processes of their own are not started for a pool like this: its
+    /// members are offered.
+    pub fn offered(name: &str) -> Self {
+        let mut options = pool::Options {
+            max: OFFERED_MAX,
+            ..pool::Options::default()
+        };
+        options.idle_age_max = None;
+        options.life_max = None;
+        options.check_after = None;
+        Self {
+            name: name.into(),
+            group: None,
+            member: Member::Offered,
+            on_crash: pool::Fate::Replace,
+            on_quit: pool::Fate::Reuse,
+            leak_after: None,
+            options,
+        }
+    }
+
+    pub(super) fn read(name: &str, section: &Section<'_>) -> Option<Self> {
+        let member = Member::read(section);
+        let options = options(section, member.as_ref());
+        let fates = [pool::Fate::Reuse, pool::Fate::Check, pool::Fate::Replace];
+        let fate = |key, default| {
+            let word = section.word(key, FATES);
+            word.map_or(default, |at| fates[at])
+        };
+        Some(Self {
+            name: name.into(),
+            group: section.text("group"),
+            on_crash: fate("on_crash", pool::Fate::Replace),
+            on_quit: fate("on_quit", pool::Fate::Reuse),
+            leak_after: section.span_or_none("leak_after").flatten(),
+            member: member?,
+            options: options?,
+        })
+    }
+}
+
+impl Member {
+    fn read(section: &Section<'_>) -> Option<Self> {
+        let Some(entry) = section.entry("member") else {
+            return Some(Self::Offered);
+        };
+        if entry.item.is_str() {
+            section.word("member", &["offered"])?;
+            return Some(Self::Offered);
+        }
+        let part = section.part("member", "`member`", keys::MEMBER)?;
+        match (part.has("list"), part.has("exec")) {
+            (true, false) => Self::read_list(&part),
+            (false, true) => Exec::read(&part).map(Self::Exec),
+            (true, true) => {
+                let message = "`member` has a list and a program";
+                section
+                    .notes
+                    .error(entry.at(), message, "keep `list` or `exec`");
+                None
+            }
+            (false, false) => {
+                let hint = "write { list = […] }, { exec = […] } or \"offered\"";
+                let message = "`member` does not say what members are";
+                section.notes.error(entry.at(), message, hint);
+                None
+            }
+        }
+    }
+
+    fn read_list(part: &Section<'_>) -> Option<Self> {
+        for key in ["ready", "dir", "env"] {
+            if let Some(entry) = part.entry(key) {
+                let message = format!("`{key}` means nothing for a list");
+                let hint = "remove it; it belongs to `exec`";
+                part.notes.error(entry.key_at.clone(), message, hint);
+            }
+        }
+        let list = part.list("list")?;
+        if list.is_empty() {
+            let hint = "name at least one";
+            part.notes.error(part.at("list"), "`list` is empty", hint);
+            return None;
+        }
+        for (place, (member, at)) in list.iter().enumerate() {
+            if list[..place].iter().any(|(other, _)| other == member) {
+                let message = format!("the member {member:?} is there twice");
+                let hint = "keep one: two holders would have the same thing";
+                part.notes.error(at.clone(), message, hint);
+            }
+        }
+        Some(Self::List(
+            list.into_iter().map(|(member, _)| member).collect(),
+        ))
+    }
+}
+
+impl Exec {
+    fn read(part: &Section<'_>) -> Option<Self> {
+        let command = part.list("exec")?;
+        let command: Vec<String> = command.into_iter().map(|(word, _)| word).collect();
+        if command.is_empty() {
+            let hint = "write [\"program\", \"word\", …]";
+            part.notes.error(part.at("exec"), "`exec` is empty", hint);
+            return None;
+        }
+        let names_socket = command.iter().any(|word| word.contains("{socket}"));
+        let ready = [Ready::Socket, Ready::Line, Ready::Started];
+        let ready = match part.word("ready", READY) {
+            Some(at) => ready[at],
+            None if names_socket => Ready::Socket,
+            None => Ready::Started,
+        };
+        if ready == Ready::Socket && !names_socket {
+            let message = "`ready` waits for a socket that the program is not told of";
+            let hint = "write {socket} where the program takes its path";
+            part.notes.error(part.at("ready"), message, hint);
+        }
+        Some(Self {
+            command,
+            env: env(part),
+            dir: part.text("dir").map(PathBuf::from),
+            ready,
+        })
+    }
+}
+
+impl Ready {
+    /// The word as it is written.
+    pub const fn word(self) -> &'static str {
+        READY[self as usize]
+    }
+}
+
+impl GroupConfig {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            pick: group::Method::default(),
+            pools: Vec::new(),
+        }
+    }
+
+    pub(super) fn read(name: &str, section: &Section<'_>) -> Self {
+        let picks = [group::Method::Random, group::Method::BestOfTwo];
+        let pick = section.word("pick", PICKS);
+        Self {
+            pick: pick.map_or_else(group::Method::default, |at| picks[at]),
+            ..Self::new(name)
+        }
+    }
+}
+
+/// The name of a fate, as it is written.
+pub(super) const fn fate_word(fate: pool::Fate) -> &'static str {
+    FATES[fate as usize]
+}
+
+/// The name of a way to pick, as it is written.
+pub(super) const fn pick_word(pick: group::Method) -> &'static str {
+    match pick {
+        group::Method::Random => PICKS[0],
+        group::Method::BestOfTwo => PICKS[1],
+    }
+}
+
+fn env(part: &Section<'_>) -> Vec<(String, String)> {
+    let Some(entry) = part.entry("env") else {
+        return Vec::new();
+    };
+    let Some(table) = entry.item.as_table_like() else {
+        let hint = "write { NAME = \"value\" }";
+        part.notes.error(entry.at(), "`env` is no table", hint);
+        return Vec::new();
+    };
+    let section = Section::all(part.notes, table, entry.key_at.clone());
+    let names = section.entries.iter();
+    names
+        .filter_map(|entry| Some((entry.name.to_owned(), section.text(entry.name)?)))
+        .collect()
+}
+
+fn options(section: &Section<'_>, member: Option<&Member>) -> Option<pool::Options> {
+    let mut pairs = Pairs::of(section, "pool", keys::POOL, OURS);
+    let at = section.at("member");
+    let max = match member {
+        Some(Member::List(list)) => Some(list.len()),
+        Some(Member::Offered) => Some(OFFERED_MAX),
+        _ => None,
+    };
+    if let Some(max) = max {
+        pairs.give("max", max.to_string(), &at);
+        // What we do not start does not become better by being started anew.
+        for key in ["idle_age_max", "life_max", "check_after"] {
+            pairs.give(key, "none".into(), &at);
+        }
+    }
+    let options = pairs.read(pool::Options::parse)?;
+    match member {
+        Some(Member::List(list)) if options.max > list.len() => {
+            let message = format!("`max` is over the {} members of the list", list.len());
+            let hint = "lower it or remove it";
+            section.notes.error(section.at("max"), message, hint);
+        }
+        Some(Member::Offered) if options.init > 0 => {
+            let message = "`init` wants members started, and this pool is offered its members";
+            let hint = "remove it, or give `member`";
+            section.notes.error(section.at("init"), message, hint);
+        }
+        _ => (),
+    }
+    Some(options)
+}

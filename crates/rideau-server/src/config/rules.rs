@@ -1,0 +1,208 @@
+//! Rules that hold between the parts of a file.
+
+use std::net::SocketAddr;
+
+use super::Config;
+use super::broker::broker_at;
+use super::pattern::fits;
+use super::read::{Named, Sections};
+use super::section::{At, Notes, Section, suggest};
+use super::server::{OPEN_TO_ANYONE, Server};
+
+/// Note every rule that the parts break together.
+pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
+    if let Some(section) = &sections.server {
+        let addresses = Server::addresses(section);
+        check_exposure(notes, &addresses, config);
+        check_doubles(notes, &addresses);
+        check_sockets(notes, section);
+        check_waits(notes, section, config);
+    }
+    check_tls(notes, sections);
+    check_groups(notes, sections);
+    check_feeds(notes, sections, config);
+    check_shadows(notes, &sections.locks);
+    check_uids(notes, &sections.users, config);
+    check_ways_in(notes, sections);
+}
+
+/// A server that others can reach needs users, or the explicit word.
+fn check_exposure(notes: &Notes<'_>, addresses: &[(&str, SocketAddr, At)], config: &Config) {
+    for (key, address, at) in addresses {
+        if address.ip().is_loopback() {
+            continue;
+        }
+        if config.users.is_empty() && !config.server.is_open_to_anyone {
+            let message = format!("{address} can be reached from outside, and there are no users");
+            let hint = format!(
+                "add [user.NAME], listen at 127.0.0.1, or write insecure = {OPEN_TO_ANYONE:?}"
+            );
+            notes.error(at.clone(), message, hint);
+        } else if *key != "tls_listen" && !config.users.is_empty() {
+            let message = format!("passwords travel to {address} in the clear");
+            notes.warn(
+                at.clone(),
+                message,
+                "use `tls_listen`, or a network you trust",
+            );
+        }
+    }
+}
+
+fn check_doubles(notes: &Notes<'_>, addresses: &[(&str, SocketAddr, At)]) {
+    for (place, (key, address, at)) in addresses.iter().enumerate() {
+        let clash = addresses[..place].iter().find(|(_, other, _)| {
+            let is_same = other.ip() == address.ip();
+            let is_any = other.ip().is_unspecified() || address.ip().is_unspecified();
+            other.port() == address.port() && address.port() != 0 && (is_same || is_any)
+        });
+        if let Some((other, taken, _)) = clash {
+            let message = format!("`{key}` wants {address}, which `{other}` has with {taken}");
+            notes.error(at.clone(), message, "give it another port");
+        }
+    }
+}
+
+fn check_sockets(notes: &Notes<'_>, section: &Section<'_>) {
+    let list = section.list("listen").unwrap_or_default();
+    for (place, (text, at)) in list.iter().enumerate() {
+        let is_twice = list[..place].iter().any(|(other, _)| other == text);
+        if is_twice && text.starts_with("unix:") {
+            let message = format!("`listen` has {text} twice");
+            notes.error(at.clone(), message, "keep one");
+        }
+    }
+    if list.is_empty() && section.has("listen") && section.list("tls_listen").is_none() {
+        let hint = "name an address, or remove the key";
+        notes.error(section.at("listen"), "`listen` is empty", hint);
+    }
+}
+
+fn check_waits(notes: &Notes<'_>, section: &Section<'_>, config: &Config) {
+    let server = &config.server;
+    if server.wait_default > server.wait_max {
+        let is_given = section.has("wait_default");
+        let key = if is_given { "wait_default" } else { "wait_max" };
+        let message = if is_given {
+            "`wait_default` is over `wait_max`"
+        } else {
+            "`wait_max` is under the default of `wait_default`"
+        };
+        let hint = "nobody may wait longer than `wait_max`";
+        notes.error(section.at(key), message, hint);
+    }
+    if server.name.chars().any(char::is_whitespace) || server.name.is_empty() {
+        let message = format!("{:?} is no name for a server", server.name);
+        notes.error(section.at("name"), message, "no spaces, and not empty");
+    }
+}
+
+fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>) {
+    let server = sections.server.as_ref();
+    let given = server.and_then(|server| server.entry("tls_listen"));
+    // What cannot be read is wanted, too.
+    let is_wanted = given.is_some_and(|entry| entry.item.as_array().is_none_or(|a| !a.is_empty()));
+    match (&sections.tls, &sections.server) {
+        (None, Some(server)) if is_wanted => {
+            let message = "`tls_listen` needs a certificate";
+            let hint = "add [tls] with `cert` and `key`";
+            notes.error(server.at("tls_listen"), message, hint);
+        }
+        (Some(tls), _) if !is_wanted => {
+            let hint = "write `tls_listen` under [server]";
+            notes.warn(tls.at.clone(), "[tls] is not used", hint);
+        }
+        _ => (),
+    }
+}
+
+fn check_groups(notes: &Notes<'_>, sections: &Sections<'_>) {
+    let mut used = Vec::new();
+    for (_, section) in &sections.pools {
+        let Some(group) = section.text("group") else {
+            continue;
+        };
+        if sections.pools.iter().any(|(name, _)| *name == group) {
+            let message = format!("the group `{group}` has the name of a pool");
+            let hint = "give one of them another name";
+            notes.error(section.at("group"), message, hint);
+        }
+        if group.is_empty() || group.contains(|c: char| c.is_whitespace() || "@*\"".contains(c)) {
+            let message = format!("{group:?} is no name for a group");
+            let hint = "no spaces, quotes, * or @: TAKE adds the @";
+            notes.error(section.at("group"), message, hint);
+        }
+        used.push(group);
+    }
+    for (name, section) in &sections.groups {
+        if used.iter().all(|group| group != name) {
+            let message = format!("no pool is in the group `{name}`");
+            let hint = format!("write group = {name:?} in a pool");
+            notes.warn(section.at.clone(), message, hint);
+        }
+    }
+}
+
+fn check_feeds(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
+    for (_, section) in &sections.regulators {
+        let Some(broker) = section.text("broker") else {
+            continue;
+        };
+        if config.brokers.iter().all(|known| known.name != broker) {
+            let names: Vec<_> = config.brokers.iter().map(|b| b.name.as_str()).collect();
+            let hint = if names.is_empty() {
+                format!("add [broker.{broker}]")
+            } else {
+                suggest(&broker, names.into_iter())
+            };
+            notes.error(
+                broker_at(section),
+                format!("there is no broker `{broker}`"),
+                hint,
+            );
+        }
+    }
+}
+
+/// The first pattern that fits is used, so one that an earlier one covers never
+/// is.
+fn check_shadows(notes: &Notes<'_>, locks: &Named<'_>) {
+    for (place, (pattern, section)) in locks.iter().enumerate() {
+        let earlier = locks[..place]
+            .iter()
+            .find(|(other, _)| fits(other, pattern));
+        if let Some((other, _)) = earlier {
+            let message = format!("`{pattern}` is never used: `{other}` above fits all its keys");
+            notes.warn(section.at.clone(), message, "put the narrower one first");
+        }
+    }
+}
+
+fn check_uids(notes: &Notes<'_>, sections: &Named<'_>, config: &Config) {
+    for (place, user) in config.users.iter().enumerate() {
+        let taken = config.users[..place].iter().find_map(|other| {
+            let uid = user.uids.iter().find(|uid| other.uids.contains(uid))?;
+            Some((&other.name, uid))
+        });
+        if let Some((other, uid)) = taken {
+            let message = format!("the user id {uid} is that of user `{other}` already");
+            notes.error(sections[place].1.at("uids"), message, "keep one");
+        }
+    }
+}
+
+/// Who has no password has to be known by a certificate or a user id.
+fn check_ways_in(notes: &Notes<'_>, sections: &Sections<'_>) {
+    let by_certificate = sections
+        .tls
+        .as_ref()
+        .is_some_and(|tls| tls.has("client_ca"));
+    for (name, section) in &sections.users {
+        let ways = ["password", "password_file", "uids"];
+        if !by_certificate && ways.iter().all(|way| !section.has(way)) {
+            let message = format!("nobody can come in as user `{name}`");
+            let hint = "give `password_file`, `password` or `uids`, or [tls] a `client_ca`";
+            notes.warn(section.at.clone(), message, hint);
+        }
+    }
+}

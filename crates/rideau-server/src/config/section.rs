@@ -1,0 +1,474 @@
+//! Reads the values of one table, and notes what is wrong with each.
+//!
+//! A value that cannot be read is noted and counts as not given, so that one
+//! look at a file finds all that is wrong with it.
+
+use std::cell::{Cell, RefCell};
+use std::fmt::Display;
+use std::ops::{Range, RangeInclusive};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml_edit::{Item, TableLike, Value};
+
+use super::fault::{Fault, Level};
+use super::keys::{self, Key, PARTS};
+use super::near::near;
+use super::words::{self, SIZE_UNITS, SPAN_UNITS, Unfilled};
+
+/// Bytes of the file.
+pub(super) type At = Range<usize>;
+
+/// Nobody mends more than this at a time.
+const FAULTS_MAX: usize = 100;
+
+/// What is noted while a file is read.
+pub(super) struct Notes<'a> {
+    pub(super) text: &'a str,
+    env: &'a dyn Fn(&str) -> Option<String>,
+    faults: RefCell<Vec<Fault>>,
+    more: Cell<usize>,
+    files: RefCell<Vec<(PathBuf, At)>>,
+}
+
+/// A table and where it stands.
+pub(super) struct Section<'a> {
+    pub(super) notes: &'a Notes<'a>,
+    /// Where the table begins: its header, or its key.
+    pub(super) at: At,
+    pub(super) entries: Vec<Entry<'a>>,
+}
+
+/// A key of a table and its value.
+#[derive(Clone)]
+pub(super) struct Entry<'a> {
+    pub(super) name: &'a str,
+    pub(super) key_at: At,
+    pub(super) item: &'a Item,
+    /// It stands in the table that this one is like.
+    pub(super) is_inherited: bool,
+}
+
+impl<'a> Notes<'a> {
+    pub(super) fn new(text: &'a str, env: &'a dyn Fn(&str) -> Option<String>) -> Self {
+        Self {
+            text,
+            env,
+            faults: RefCell::default(),
+            more: Cell::default(),
+            files: RefCell::default(),
+        }
+    }
+
+    pub(super) fn error(&self, at: At, message: impl Into<String>, hint: impl Into<String>) {
+        self.note(Level::Error, at, message.into(), hint.into());
+    }
+
+    pub(super) fn warn(&self, at: At, message: impl Into<String>, hint: impl Into<String>) {
+        self.note(Level::Warning, at, message.into(), hint.into());
+    }
+
+    /// The file names another file, which has to be there.
+    pub(super) fn file(&self, path: PathBuf, at: At) {
+        self.files.borrow_mut().push((path, at));
+    }
+
+    pub(super) fn files(&self) -> Vec<(PathBuf, At)> {
+        self.files.borrow().clone()
+    }
+
+    /// What was noted, and how much more there was.
+    pub(super) fn into_faults(self) -> (Vec<Fault>, usize) {
+        (self.faults.into_inner(), self.more.get())
+    }
+
+    /// Text with its variables put in; none if one of them is not there.
+    pub(super) fn expand(&self, text: &str, at: &At) -> Option<String> {
+        let unfilled = match words::expand(text, self.env) {
+            Ok(text) => return Some(text),
+            Err(unfilled) => unfilled,
+        };
+        let part = |name: &str| {
+            let raw = &self.text[at.clone()];
+            let found = raw.find(&format!("${{{name}"));
+            let begin = at.start + found.unwrap_or(0);
+            let len = self.text[begin..at.end].find('}').map(|end| end + 1);
+            begin..len.map_or(at.end, |len| begin + len)
+        };
+        match unfilled {
+            Unfilled::Unset { name } => self.error(
+                part(&name),
+                format!("the environment has no `{name}`"),
+                format!("set it, or write \"${{{name}:-default}}\""),
+            ),
+            Unfilled::Misnamed { name } => self.error(
+                part(&name),
+                format!("`{name}` is no name of a variable"),
+                "names have letters, digits and _; write $$ for a plain $",
+            ),
+            Unfilled::Open => self.error(
+                part(""),
+                "`${` has no end",
+                "write \"${NAME}\", or $$ for a plain $",
+            ),
+        }
+        None
+    }
+
+    fn note(&self, level: Level, at: At, message: String, hint: String) {
+        let mut faults = self.faults.borrow_mut();
+        // The first error always counts, however many warnings there were.
+        let is_told = level == Level::Warning || faults.iter().any(|f| f.level == level);
+        if faults.len() >= FAULTS_MAX && is_told {
+            self.more.set(self.more.get() + 1);
+            return;
+        }
+        let fault = Fault::new(self.text, level, at, message, hint);
+        if !faults.contains(&fault) {
+            faults.push(fault);
+        }
+    }
+}
+
+impl<'a> Section<'a> {
+    /// The table, with what is not known noted and left out.
+    pub(super) fn open(
+        notes: &'a Notes<'a>,
+        table: &'a dyn TableLike,
+        at: At,
+        what: &str,
+        known: &[Key],
+    ) -> Self {
+        let mut section = Self::all(notes, table, at);
+        section.entries.retain(|entry| {
+            let is_known = known.iter().any(|key| key.name == entry.name);
+            if !is_known {
+                let message = format!("unknown key `{}` in {what}", entry.name);
+                let hint = suggest_key(entry.name, known);
+                notes.error(entry.key_at.clone(), message, hint);
+            }
+            is_known
+        });
+        section
+    }
+
+    /// The table with whatever it has.
+    pub(super) fn all(notes: &'a Notes<'a>, table: &'a dyn TableLike, at: At) -> Self {
+        let entry = |(name, item): (&'a str, &'a Item)| {
+            let key = table.get_key_value(name).and_then(|(key, _)| key.span());
+            Entry {
+                name,
+                key_at: key.unwrap_or_else(|| at.clone()),
+                item,
+                is_inherited: false,
+            }
+        };
+        let entries = table.iter().map(entry).collect();
+        Self { notes, at, entries }
+    }
+
+    /// Take from `other` what is not given here.
+    pub(super) fn inherit(&mut self, other: &Self) {
+        for entry in &other.entries {
+            if self.entry(entry.name).is_none() && entry.name != "like" {
+                self.entries.push(Entry {
+                    is_inherited: true,
+                    ..entry.clone()
+                });
+            }
+        }
+    }
+
+    pub(super) fn entry(&self, key: &str) -> Option<&Entry<'a>> {
+        self.entries.iter().find(|entry| entry.name == key)
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entry(key).is_some()
+    }
+
+    /// Where the value of `key` stands, or else the table.
+    pub(super) fn at(&self, key: &str) -> At {
+        self.entry(key).map_or(self.at.clone(), Entry::at)
+    }
+
+    /// Text with its variables put in.
+    pub(super) fn text(&self, key: &str) -> Option<String> {
+        let entry = self.entry(key)?;
+        let Some(text) = entry.item.as_str() else {
+            let kind = kind_of(entry.item);
+            let message = format!("`{key}` is {kind}, and has to be text");
+            self.notes.error(entry.at(), message, "write it in quotes");
+            return None;
+        };
+        self.notes.expand(text, &entry.at())
+    }
+
+    /// Text of which something is made, or a fault with a hint.
+    pub(super) fn made<T>(
+        &self,
+        key: &str,
+        make: impl FnOnce(&str) -> Result<T, (String, String)>,
+    ) -> Option<T> {
+        let text = self.text(key)?;
+        match make(&text) {
+            Ok(made) => Some(made),
+            Err((message, hint)) => {
+                self.notes.error(self.at(key), message, hint);
+                None
+            }
+        }
+    }
+
+    /// A span of time.
+    pub(super) fn span(&self, key: &str) -> Option<Duration> {
+        let entry = self.entry(key)?;
+        let text = match entry.item.as_str() {
+            Some(text) => self.notes.expand(text, &entry.at())?,
+            None if entry.item.as_integer() == Some(0) => "0".into(),
+            None => String::new(),
+        };
+        let span = words::span(&text);
+        if span.is_none() {
+            let (message, hint) = not_a_span(key, entry.item);
+            self.notes.error(entry.at(), message, hint);
+        }
+        span
+    }
+
+    /// A span of time that is more than none.
+    pub(super) fn positive_span(&self, key: &str) -> Option<Duration> {
+        let span = self.span(key)?;
+        if span.is_zero() {
+            let message = format!("`{key}` is zero");
+            self.notes.error(self.at(key), message, "it has to be more");
+            return None;
+        }
+        Some(span)
+    }
+
+    /// A span of time that is more than none, or `"none"`.
+    pub(super) fn span_or_none(&self, key: &str) -> Option<Option<Duration>> {
+        if self.entry(key)?.item.as_str() == Some("none") {
+            return Some(None);
+        }
+        self.positive_span(key).map(Some)
+    }
+
+    /// A whole number.
+    pub(super) fn number<N>(&self, key: &str, range: RangeInclusive<N>) -> Option<N>
+    where
+        N: TryFrom<i64> + TryFrom<u64> + PartialOrd + Display + Copy,
+    {
+        self.number_or(key, range, "")
+    }
+
+    /// A whole number, where `or` says what else could stand there.
+    pub(super) fn number_or<N>(&self, key: &str, range: RangeInclusive<N>, or: &str) -> Option<N>
+    where
+        N: TryFrom<i64> + TryFrom<u64> + PartialOrd + Display + Copy,
+    {
+        let entry = self.entry(key)?;
+        let given: Option<N> = match entry.item.as_value() {
+            Some(Value::Integer(number)) => N::try_from(*number.value()).ok(),
+            Some(Value::String(text)) if text.value().contains("${") => {
+                let text = self.notes.expand(text.value(), &entry.at())?;
+                let number: Option<u64> = text.trim().replace('_', "").parse().ok();
+                number.and_then(|number| N::try_from(number).ok())
+            }
+            Some(Value::String(text)) if text.value().parse::<i64>().is_ok() => {
+                let message = format!("`{key}` is text, and has to be a whole number");
+                self.notes
+                    .error(entry.at(), message, "take the quotes away");
+                return None;
+            }
+            _ => None,
+        };
+        let given = given.filter(|number| range.contains(number));
+        if given.is_none() {
+            let (least, most) = (range.start(), grouped(range.end()));
+            let is_number = entry.item.as_integer().is_some();
+            let what = if is_number {
+                "is out of range"
+            } else {
+                "is not a whole number"
+            };
+            let hint = format!("write a whole number from {least} to {most}{or}");
+            self.notes
+                .error(entry.at(), format!("`{key}` {what}"), hint);
+        }
+        given
+    }
+
+    /// A size in bytes.
+    pub(super) fn size(&self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
+        let entry = self.entry(key)?;
+        let text = match entry.item.as_str() {
+            Some(text) => self.notes.expand(text, &entry.at())?,
+            None => String::new(),
+        };
+        let size = words::size(&text);
+        let (least, most) = (*range.start(), *range.end());
+        let (message, hint) = match (size, entry.item.as_integer()) {
+            (Some(size), _) if range.contains(&size) => return Some(size),
+            (Some(_), _) => (
+                format!("`{key}` is out of range"),
+                format!(
+                    "write a size from {} to {}",
+                    words::show_size(least),
+                    words::show_size(most)
+                ),
+            ),
+            (None, Some(number)) => (
+                format!("`{key}` has no unit"),
+                format!("write \"{number}B\", or a number and {SIZE_UNITS}"),
+            ),
+            (None, None) => (
+                format!("`{key}` is not a size"),
+                format!("write a number and {SIZE_UNITS}, such as \"64KiB\""),
+            ),
+        };
+        self.notes.error(entry.at(), message, hint);
+        None
+    }
+
+    /// One of these words, as its place among them.
+    pub(super) fn word(&self, key: &str, known: &[&str]) -> Option<usize> {
+        let text = self.text(key)?;
+        let found = known.iter().position(|word| *word == text);
+        if found.is_none() {
+            let message = format!("`{key}` cannot be {text:?}");
+            let hint = suggest_word(&text, known);
+            self.notes.error(self.at(key), message, hint);
+        }
+        found
+    }
+
+    /// A list of texts, each with its place. One text alone is a list, too.
+    pub(super) fn list(&self, key: &str) -> Option<Vec<(String, At)>> {
+        let entry = self.entry(key)?;
+        if entry.item.is_str() {
+            return Some(vec![(self.text(key)?, entry.at())]);
+        }
+        let Some(array) = entry.item.as_array() else {
+            let kind = kind_of(entry.item);
+            let message = format!("`{key}` is {kind}, and has to be a list of texts");
+            self.notes
+                .error(entry.at(), message, "write [\"one\", \"two\"]");
+            return None;
+        };
+        let mut list = Vec::new();
+        for value in array {
+            let at = value.span().unwrap_or_else(|| entry.at());
+            match value.as_str() {
+                Some(text) => list.extend(self.notes.expand(text, &at).map(|text| (text, at))),
+                None => {
+                    let message = format!("an element of `{key}` is not text");
+                    self.notes.error(at, message, "write it in quotes");
+                }
+            }
+        }
+        Some(list)
+    }
+
+    /// A table below this one.
+    pub(super) fn part(&self, key: &str, what: &str, known: &[Key]) -> Option<Self> {
+        let entry = self.entry(key)?;
+        let Some(table) = entry.item.as_table_like() else {
+            let kind = kind_of(entry.item);
+            let message = format!("`{key}` is {kind}, and has to be a table");
+            let names: Vec<_> = known.iter().map(|key| key.name).collect();
+            let hint = format!("write {{ … }} with {}", names.join(", "));
+            self.notes.error(entry.at(), message, hint);
+            return None;
+        };
+        let at = entry.key_at.clone();
+        Some(Section::open(self.notes, table, at, what, known))
+    }
+}
+
+impl Entry<'_> {
+    /// Where the value stands.
+    pub(super) fn at(&self) -> At {
+        self.item.span().unwrap_or_else(|| self.key_at.clone())
+    }
+}
+
+/// What is wrong with a span, and how to write it.
+pub(super) fn not_a_span(key: &str, item: &Item) -> (String, String) {
+    if let Some(number) = item.as_integer() {
+        let hint = format!("write \"{number}ms\", \"{number}s\", or another unit: {SPAN_UNITS}");
+        return (format!("`{key}` has no unit"), hint);
+    }
+    let hint = format!("write a number and {SPAN_UNITS}, such as \"200ms\"");
+    (format!("`{key}` is not a span of time"), hint)
+}
+
+/// Which key was probably meant.
+pub(super) fn suggest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<_> = known.collect();
+    match near(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("known here: {}", known.join(", ")),
+    }
+}
+
+/// Which key was probably meant, here or elsewhere.
+pub(super) fn suggest_key(name: &str, known: &[Key]) -> String {
+    let names = |keys: &[Key]| -> Vec<&'static str> { keys.iter().map(|key| key.name).collect() };
+    let is_near = |keys: &[Key]| near(name, names(keys));
+    if let Some(near) = is_near(known) {
+        return format!("did you mean `{near}`?");
+    }
+    let has = |keys: &[Key]| keys.iter().any(|key| key.name == name);
+    if let Some(above) = known.iter().find(|key| has(key.below)) {
+        return format!("it belongs below: {} = {{ {name} = … }}", above.name);
+    }
+    // A pool is the one thing whose parts have parts that are taken for its own.
+    if names(known) == names(keys::MEMBER) && has(keys::POOL) {
+        return "it belongs to the pool, not to its `member`".into();
+    }
+    let one = PARTS.iter().filter(|part| !part.is_named);
+    let elsewhere = one.filter_map(|part| Some((part.name, is_near(part.keys)?)));
+    match elsewhere.into_iter().next() {
+        Some((part, near)) => format!("did you mean `{near}` under [{part}]?"),
+        None => format!("known here: {}", names(known).join(", ")),
+    }
+}
+
+/// Which word was probably meant, and which there are unless they are many.
+pub(super) fn suggest_word(word: &str, known: &[&str]) -> String {
+    const MANY: usize = 10;
+    let all = known.join(", ");
+    match near(word, known.iter().copied()) {
+        Some(near) if known.len() > MANY => format!("did you mean {near:?}?"),
+        Some(near) => format!("did you mean {near:?}? one of: {all}"),
+        None => format!("one of: {all}"),
+    }
+}
+
+/// A number as TOML takes it and a person reads it: `1_000_000`.
+fn grouped(number: impl Display) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) && digits.len() > 4 {
+            out.push('_');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// What a value is, in words.
+pub(super) fn kind_of(item: &Item) -> &'static str {
+    match item {
+        Item::Value(Value::String(_)) => "text",
+        Item::Value(Value::Integer(_) | Value::Float(_)) => "a number",
+        Item::Value(Value::Boolean(_)) => "yes or no",
+        Item::Value(Value::Datetime(_)) => "a date",
+        Item::Value(Value::Array(_)) | Item::ArrayOfTables(_) => "a list",
+        Item::Value(Value::InlineTable(_)) | Item::Table(_) => "a table",
+        Item::None => "nothing",
+    }
+}

@@ -1,0 +1,172 @@
+//! Reads and changes one value in the text of a file, and nothing else in it.
+//!
+//! Whether the new value is a good one is for [`Config::parse`] to say.
+//!
+//! [`Config::parse`]: super::Config::parse
+
+use std::fmt;
+
+use toml_edit::{DocumentMut, Item, Key, Table, Value};
+
+use super::keys::{self, PARTS};
+use super::near::near;
+
+/// Why a value cannot be read or changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PathFault {
+    /// The text is no TOML.
+    NotToml,
+    /// The path is none, as `pool..max`.
+    Malformed,
+    /// There is no such key; `near` is what could have been meant.
+    Unknown {
+        /// The part of the path that is not known.
+        part: String,
+        /// The nearest that is.
+        near: Option<String>,
+    },
+    /// The path leads through something that is no table.
+    NoTable {
+        /// What is no table.
+        part: String,
+    },
+    /// The path leads to a table, not to a value.
+    IsTable,
+}
+
+/// The value at `path` as the text has it, as TOML; none if it is not there.
+///
+/// # Errors
+///
+/// If there can be no value at the path.
+pub fn get(text: &str, path: &str) -> Result<Option<String>, PathFault> {
+    let document: DocumentMut = text.parse().map_err(|_| PathFault::NotToml)?;
+    let parts = parts(path)?;
+    let mut item = document.as_item();
+    for part in &parts {
+        let Some(table) = item.as_table_like() else {
+            return Ok(None);
+        };
+        match table.get(part) {
+            Some(below) => item = below,
+            None => return Ok(None),
+        }
+    }
+    match item {
+        Item::Value(value) => Ok(Some(bare(value).to_string())),
+        Item::None => Ok(None),
+        _ => Err(PathFault::IsTable),
+    }
+}
+
+/// The text with another value at `path`. Comments and the order of keys stay.
+///
+/// The value is TOML, or a text that needs no quotes here: `20`, `5s`,
+/// `["a", "b"]`.
+///
+/// # Errors
+///
+/// If there can be no value at the path.
+pub fn set(text: &str, path: &str, value: &str) -> Result<String, PathFault> {
+    let mut document: DocumentMut = text.parse().map_err(|_| PathFault::NotToml)?;
+    let parts = parts(path)?;
+    let (last, above) = parts.split_last().ok_or(PathFault::Malformed)?;
+    let mut item = document.as_item_mut();
+    for (depth, part) in above.iter().enumerate() {
+        let Some(table) = item.as_table_like_mut() else {
+            return Err(PathFault::NoTable { part: part.clone() });
+        };
+        let is_inner = depth + 1 < above.len();
+        item = table.entry(part).or_insert_with(|| {
+            let mut table = Table::new();
+            // Only the last table gets a header of its own.
+            table.set_implicit(is_inner);
+            Item::Table(table)
+        });
+    }
+    let Some(table) = item.as_table_like_mut() else {
+        return Err(PathFault::NoTable { part: last.clone() });
+    };
+    let mut value: Value = value.parse().unwrap_or_else(|_| Value::from(value));
+    value.decor_mut().clear();
+    match table.get_mut(last) {
+        Some(Item::Value(old)) => {
+            *value.decor_mut() = old.decor().clone();
+            *old = value;
+        }
+        Some(Item::None) | None => add(item, last, value),
+        Some(_) => return Err(PathFault::IsTable),
+    }
+    Ok(document.to_string())
+}
+
+/// Add a key to a table. In `{ … }` the space before the brace stays there.
+fn add(item: &mut Item, key: &str, mut value: Value) {
+    let inline = item.as_inline_table_mut();
+    if let Some((_, last)) = inline.and_then(|table| table.iter_mut().last())
+        && let Some(space) = last.decor().suffix().cloned()
+    {
+        last.decor_mut().set_suffix("");
+        value.decor_mut().set_suffix(space);
+    }
+    if let Some(table) = item.as_table_like_mut() {
+        table.insert(key, Item::Value(value));
+    }
+}
+
+/// The parts of a path whose keys are all known.
+fn parts(path: &str) -> Result<Vec<String>, PathFault> {
+    let keys = Key::parse(path).map_err(|_| PathFault::Malformed)?;
+    let parts: Vec<String> = keys.iter().map(|key| key.get().to_owned()).collect();
+    let words: Vec<&str> = parts.iter().map(String::as_str).collect();
+    let first = words.first().ok_or(PathFault::Malformed)?;
+    let Some(part) = PARTS.iter().find(|part| part.name == *first) else {
+        return Err(unknown(first, PARTS.iter().map(|part| part.name)));
+    };
+    let mut keys = part.keys;
+    let below = words.get(1 + usize::from(part.is_named)..).unwrap_or(&[]);
+    if below.is_empty() {
+        return Err(PathFault::IsTable);
+    }
+    for word in below {
+        if keys.is_empty() {
+            break;
+        }
+        let Some(key) = keys.iter().find(|key| key.name == *word) else {
+            return Err(unknown(word, keys.iter().map(|key| key.name)));
+        };
+        keys = key.below;
+    }
+    debug_assert!(keys::change(&words).is_some(), "both look at the same keys");
+    Ok(parts)
+}
+
+fn unknown<'a>(part: &str, known: impl Iterator<Item = &'a str>) -> PathFault {
+    PathFault::Unknown {
+        part: part.into(),
+        near: near(part, known).map(Into::into),
+    }
+}
+
+/// The value without the spaces and comments around it.
+fn bare(value: &Value) -> Value {
+    value.clone().decorated("", "")
+}
+
+impl fmt::Display for PathFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotToml => f.write_str("the file is no TOML; check it first"),
+            Self::Malformed => f.write_str("this is no path; write it as pool.pg-1.max"),
+            Self::Unknown {
+                part,
+                near: Some(near),
+            } => write!(f, "there is no key `{part}`; did you mean `{near}`?"),
+            Self::Unknown { part, near: None } => write!(f, "there is no key `{part}`"),
+            Self::NoTable { part } => write!(f, "what is above `{part}` is no table"),
+            Self::IsTable => f.write_str("this is a table; name a key in it"),
+        }
+    }
+}
+
+impl std::error::Error for PathFault {}

@@ -1,0 +1,97 @@
+//! What happened, for those who watch and those who come later.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+/// As many are remembered.
+const MOST: usize = 1024;
+/// A watcher that is further behind misses some.
+const BEHIND_MAX: usize = 1024;
+
+/// What happened.
+pub struct Events {
+    serial: AtomicU64,
+    last: Mutex<VecDeque<Arc<Event>>>,
+    watchers: broadcast::Sender<Arc<Event>>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Its number.
+    pub serial: u64,
+    /// When.
+    pub at: SystemTime,
+    /// What kind of thing: `pool`, `config`, `client` and so on.
+    pub kind: &'static str,
+    /// What it happened to.
+    pub name: String,
+    /// In words.
+    pub text: String,
+    /// Who did it, if somebody did.
+    pub by: Option<String>,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self {
+            serial: AtomicU64::new(0),
+            last: Mutex::new(VecDeque::new()),
+            watchers: broadcast::channel(BEHIND_MAX).0,
+        }
+    }
+}
+
+impl Events {
+    /// Something happened.
+    pub fn add(&self, kind: &'static str, name: &str, text: String, by: Option<&str>) {
+        tracing::info!(kind, name, by, "{text}");
+        let event = Arc::new(Event {
+            serial: self.serial.fetch_add(1, Ordering::Relaxed) + 1,
+            at: SystemTime::now(),
+            kind,
+            name: name.into(),
+            text,
+            by: by.map(str::to_owned),
+        });
+        let mut last = self.last.lock();
+        if last.len() == MOST {
+            last.pop_front();
+        }
+        last.push_back(Arc::clone(&event));
+        drop(last);
+        // Nobody watches: that is no fault.
+        let _ = self.watchers.send(event);
+    }
+
+    /// The last events, the newest first.
+    pub fn newest(&self, count: usize) -> Vec<Arc<Event>> {
+        self.last.lock().iter().rev().take(count).cloned().collect()
+    }
+
+    /// Hear of all from now on.
+    pub fn watch(&self) -> broadcast::Receiver<Arc<Event>> {
+        self.watchers.subscribe()
+    }
+}
+
+impl Event {
+    /// One line of JSON.
+    pub fn json(&self) -> Value {
+        let since = self.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        json!({
+            "id": self.serial,
+            "at_ms": since.as_millis() as u64,
+            "kind": self.kind,
+            "name": self.name,
+            "text": self.text,
+            "by": self.by,
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! What a ticket stands for once its ask was granted.
+
+use std::sync::Arc;
+
+use rideau::{Fate, Held, Lease, Lock};
+
+use crate::holdings::Why;
+use crate::meeting::Meeting;
+use crate::member::{Members, Offer};
+use crate::places::{PoolPlace, RegulatorPlace};
+
+/// Something held.
+pub enum Grant {
+    /// A member of a pool.
+    Member {
+        /// The member.
+        held: Held<'static, Members>,
+        /// Its pool.
+        pool: Arc<PoolPlace>,
+    },
+    /// Units of a key.
+    Lock(Lock<'static, Vec<u8>>),
+    /// A match of a broker.
+    Match(Meeting),
+    /// A lease of a regulator.
+    Lease {
+        /// The lease.
+        lease: Lease,
+        /// Its regulator.
+        regulator: Arc<RegulatorPlace>,
+    },
+    /// A member that the holder brought to a pool.
+    Offer {
+        /// The member.
+        offer: Arc<Offer>,
+        /// The pool.
+        pool: Arc<PoolPlace>,
+    },
+}
+
+impl Grant {
+    /// The name of what it is of.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Member { pool, .. } | Self::Offer { pool, .. } => pool.name.to_string(),
+            Self::Lock(lock) => String::from_utf8_lossy(lock.key()).into_owned(),
+            Self::Match(meeting) => meeting.broker.name.to_string(),
+            Self::Lease { regulator, .. } => regulator.name.to_string(),
+        }
+    }
+
+    /// What it is, in a few words.
+    pub fn value(&self) -> String {
+        match self {
+            Self::Member { held, .. } => held.value().to_string(),
+            Self::Offer { offer, .. } => offer.value().to_string(),
+            Self::Lock(lock) => format!("{} units, fence {}", lock.units(), lock.fence()),
+            Self::Match(meeting) => String::from_utf8_lossy(&meeting.value).into_owned(),
+            Self::Lease { .. } => String::new(),
+        }
+    }
+
+    /// Give it back.
+    pub fn end(self, why: Why) {
+        match self {
+            Self::Member { held, pool } => Held::end(held, pool.fate(why)),
+            Self::Lock(lock) => drop(lock),
+            Self::Match(meeting) => match why {
+                Why::Released => meeting.done(None),
+                why => meeting.down(why.word()),
+            },
+            Self::Lease { lease, .. } => match why {
+                Why::Released | Why::Quit | Why::Over => lease.release(),
+                _ => lease.fail(),
+            },
+            Self::Offer { offer, .. } => offer.withdraw(),
+        }
+    }
+}
+
+impl PoolPlace {
+    /// What becomes of a member when its holder ends so.
+    fn fate(&self, why: Why) -> Fate {
+        let config = self.config.load();
+        match why {
+            Why::Released | Why::Cancelled | Why::Over => Fate::Reuse,
+            Why::Quit => config.on_quit,
+            Why::Failed => Fate::Replace,
+            Why::Lost | Why::Expired | Why::Revoked => config.on_crash,
+        }
+    }
+}

@@ -1,0 +1,545 @@
+//! Who holds what: every lease and every ask that can be named.
+//!
+//! A holder is a connection or a session. All that it holds is kept in one
+//! shard, in a list of its own, so that its end finds everything at once.
+//! Anybody who has a ticket finds what it stands for without a search: the
+//! ticket says where it is kept.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::grant::Grant;
+use crate::later::Later;
+use crate::outcome::Outcome;
+use crate::ticket::{Kind, Ticket};
+
+const SHARD_BITS: u32 = 6;
+const SHARDS: usize = 1 << SHARD_BITS;
+const SLOT_BITS: u32 = 32 - SHARD_BITS;
+/// The end of every list.
+const NONE: u32 = u32::MAX;
+/// As many ended tickets are remembered in each shard, to say what became of
+/// them.
+const ENDED_MAX: usize = 256;
+
+/// All that is held through the server.
+pub struct Holdings {
+    shards: Box<[Mutex<Shard>]>,
+    /// The shard of the next holder.
+    next: AtomicUsize,
+    start: Instant,
+}
+
+struct Shard {
+    slots: Vec<Slot>,
+    free: u32,
+    holders: Vec<HolderSlot>,
+    free_holders: Vec<u32>,
+    /// The newest last.
+    ended: VecDeque<Ended>,
+}
+
+struct Slot {
+    /// Zero if the slot is free; then `next` is the next free one.
+    secret: u128,
+    kind: Kind,
+    holder: u32,
+    prev: u32,
+    next: u32,
+    /// In nanoseconds since the holdings began.
+    since: u64,
+    note: Option<Box<str>>,
+    thing: Thing,
+}
+
+/// What a ticket stands for.
+pub enum Thing {
+    /// Nothing: the slot is free, or somebody is just looking at it.
+    None,
+    /// Something held.
+    Held(Grant),
+    /// Something held, and its holder has not been told yet.
+    Untold(Grant, Outcome),
+    /// An ask that waits, or its answer that nobody has fetched yet.
+    Asked(Arc<Later>),
+}
+
+struct HolderSlot {
+    first: u32,
+    len: usize,
+    /// Counts who used the place before, so that none is taken for another.
+    turn: u32,
+    card: Option<Arc<Card>>,
+}
+
+/// What is known of a holder.
+#[derive(Debug)]
+pub struct Card {
+    /// How it calls itself, or how we call it.
+    pub name: Mutex<String>,
+    /// Whose it is.
+    pub user: Arc<str>,
+    /// The session, if it is one; else it is a connection.
+    pub session: Option<String>,
+    /// The number of the connection, if it is one.
+    pub connection: Option<u64>,
+}
+
+/// One holder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HolderId {
+    shard: u32,
+    at: u32,
+    turn: u32,
+}
+
+/// A ticket that is over.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    secret: u128,
+    at: u64,
+    why: Why,
+}
+
+/// Why something is not held any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// It was released.
+    Released,
+    /// It was released as failed.
+    Failed,
+    /// Its ask was cancelled.
+    Cancelled,
+    /// Its holder ended properly.
+    Quit,
+    /// Its holder vanished.
+    Lost,
+    /// Its session was not renewed in time.
+    Expired,
+    /// An operator took it back.
+    Revoked,
+    /// The other party ended it.
+    Over,
+}
+
+/// There is nothing under a ticket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gone {
+    /// It was there once.
+    Stale {
+        /// How long ago it ended.
+        ago: Duration,
+        /// Why.
+        why: Why,
+    },
+    /// Nobody knows it.
+    Unknown,
+    /// It belongs to another user.
+    Foreign,
+}
+
+/// What was taken out.
+pub struct Taken {
+    /// What the ticket stood for.
+    pub thing: Thing,
+    /// Who held it.
+    pub card: Arc<Card>,
+    /// Whose it was.
+    pub holder: HolderId,
+    /// For how long.
+    pub held: Duration,
+}
+
+/// One thing that is held, to be shown.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its ticket.
+    pub ticket: Ticket,
+    /// The name of what it is of.
+    pub name: String,
+    /// What it is.
+    pub value: String,
+    /// For how long.
+    pub held: Duration,
+    /// What the holder says.
+    pub note: Option<String>,
+    /// Who holds it.
+    pub card: Arc<Card>,
+    /// It waits, and is not held yet.
+    pub is_waiting: bool,
+}
+
+impl Why {
+    /// In a few words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::Failed => "released as failed",
+            Self::Cancelled => "cancelled",
+            Self::Quit => "given back when its holder quit",
+            Self::Lost => "taken back when its holder's connection was lost",
+            Self::Expired => "taken back when its session expired",
+            Self::Revoked => "revoked by an operator",
+            Self::Over => "ended by the other party",
+        }
+    }
+
+    /// One word, for labels.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Released => "release",
+            Self::Failed => "fail",
+            Self::Cancelled => "cancel",
+            Self::Quit => "quit",
+            Self::Lost => "disconnect",
+            Self::Expired => "ttl",
+            Self::Revoked => "revoke",
+            Self::Over => "over",
+        }
+    }
+}
+
+impl Default for Holdings {
+    fn default() -> Self {
+        let shard = || {
+            Mutex::new(Shard {
+                slots: Vec::new(),
+                free: NONE,
+                holders: Vec::new(),
+                free_holders: Vec::new(),
+                ended: VecDeque::new(),
+            })
+        };
+        Self {
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            next: AtomicUsize::new(0),
+            start: Instant::now(),
+        }
+    }
+}
+
+impl Holdings {
+    /// Somebody who may hold things from now on.
+    pub fn open(&self, card: Arc<Card>) -> HolderId {
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS;
+        let mut shard = self.shards[at].lock();
+        let at = at as u32;
+        if let Some(place) = shard.free_holders.pop() {
+            let holder = &mut shard.holders[place as usize];
+            holder.card = Some(card);
+            let turn = holder.turn;
+            return HolderId {
+                shard: at,
+                at: place,
+                turn,
+            };
+        }
+        let place = shard.holders.len() as u32;
+        shard.holders.push(HolderSlot {
+            first: NONE,
+            len: 0,
+            turn: 0,
+            card: Some(card),
+        });
+        HolderId {
+            shard: at,
+            at: place,
+            turn: 0,
+        }
+    }
+
+    /// Keep something for a holder. The thing comes back if the holder has
+    /// ended, or has as many as it may.
+    ///
+    /// # Errors
+    ///
+    /// The thing, if it was not kept.
+    pub fn keep(
+        &self,
+        holder: HolderId,
+        kind: Kind,
+        thing: Thing,
+        note: Option<Box<str>>,
+        most: usize,
+    ) -> Result<Ticket, Thing> {
+        let since = self.since();
+        let mut shard = self.shards[holder.shard as usize].lock();
+        match shard.holder(holder) {
+            Some(slot) if slot.len < most => (),
+            _ => return Err(thing),
+        }
+        let at = shard.take_slot();
+        let ticket = Ticket::new(kind, holder.shard << SLOT_BITS | at);
+        let owner = &mut shard.holders[holder.at as usize];
+        let next = std::mem::replace(&mut owner.first, at);
+        owner.len += 1;
+        if next != NONE {
+            shard.slots[next as usize].prev = at;
+        }
+        shard.slots[at as usize] = Slot {
+            secret: ticket.secret,
+            kind,
+            holder: holder.at,
+            prev: NONE,
+            next,
+            since,
+            note,
+            thing,
+        };
+        Ok(ticket)
+    }
+
+    /// Take out what a ticket stands for: it is over.
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing under the ticket, or it is not this user's.
+    pub fn take(&self, ticket: Ticket, user: Option<&str>, why: Why) -> Result<Taken, Gone> {
+        let now = self.since();
+        let (mut shard, at) = self.find(ticket)?;
+        let Some(card) = shard.card_of(at) else {
+            return Err(Gone::Unknown);
+        };
+        if user.is_some_and(|user| *user != *card.user) {
+            return Err(Gone::Foreign);
+        }
+        let slot = &mut shard.slots[at as usize];
+        let held = Duration::from_nanos(now.saturating_sub(slot.since));
+        let thing = std::mem::replace(&mut slot.thing, Thing::None);
+        let owner = slot.holder;
+        let turn = shard.holders[owner as usize].turn;
+        shard.free_slot(at, now, why);
+        Ok(Taken {
+            thing,
+            card,
+            holder: HolderId {
+                shard: ticket.place >> SLOT_BITS,
+                at: owner,
+                turn,
+            },
+            held,
+        })
+    }
+
+    /// Look at what a ticket stands for. The shard is locked meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing under the ticket, or it is not this user's.
+    pub fn look<T>(
+        &self,
+        ticket: Ticket,
+        user: Option<&str>,
+        look: impl FnOnce(&mut Thing) -> T,
+    ) -> Result<T, Gone> {
+        let (mut shard, at) = self.find(ticket)?;
+        let card = shard.card_of(at).ok_or(Gone::Unknown)?;
+        if user.is_some_and(|user| *user != *card.user) {
+            return Err(Gone::Foreign);
+        }
+        Ok(look(&mut shard.slots[at as usize].thing))
+    }
+
+    /// An ask was granted: its ticket stands for what is held from now on.
+    ///
+    /// # Errors
+    ///
+    /// The thing, if nobody wants it any more.
+    pub fn fill(&self, ticket: Ticket, thing: Thing) -> Result<(), Thing> {
+        let since = self.since();
+        let Ok((mut shard, at)) = self.find(ticket) else {
+            return Err(thing);
+        };
+        let slot = &mut shard.slots[at as usize];
+        slot.since = since;
+        let asked = std::mem::replace(&mut slot.thing, thing);
+        drop(shard);
+        drop(asked);
+        Ok(())
+    }
+
+    /// The newest of what a holder holds that is wanted.
+    pub fn newest(&self, holder: HolderId, wanted: impl Fn(&Grant) -> bool) -> Option<Ticket> {
+        let shard = self.shards[holder.shard as usize].lock();
+        let mut at = shard.holder(holder)?.first;
+        while at != NONE {
+            let slot = &shard.slots[at as usize];
+            if let Thing::Held(grant) | Thing::Untold(grant, _) = &slot.thing
+                && wanted(grant)
+            {
+                return Some(shard.ticket(holder.shard, at));
+            }
+            at = slot.next;
+        }
+        None
+    }
+
+    /// A holder ends: all that it held.
+    pub fn end(&self, holder: HolderId, why: Why) -> Vec<(Ticket, Thing)> {
+        let now = self.since();
+        let mut shard = self.shards[holder.shard as usize].lock();
+        if shard.holder(holder).is_none() {
+            return Vec::new();
+        }
+        let mut held = Vec::new();
+        loop {
+            let at = shard.holders[holder.at as usize].first;
+            if at == NONE {
+                break;
+            }
+            let ticket = shard.ticket(holder.shard, at);
+            let thing = std::mem::replace(&mut shard.slots[at as usize].thing, Thing::None);
+            held.push((ticket, thing));
+            shard.free_slot(at, now, why);
+        }
+        let slot = &mut shard.holders[holder.at as usize];
+        slot.card = None;
+        slot.turn = slot.turn.wrapping_add(1);
+        shard.free_holders.push(holder.at);
+        held
+    }
+
+    /// How many things a holder holds or waits for.
+    pub fn count(&self, holder: HolderId) -> usize {
+        let shard = self.shards[holder.shard as usize].lock();
+        shard.holder(holder).map_or(0, |slot| slot.len)
+    }
+
+    /// What a holder holds, the newest first.
+    pub fn rows(&self, holder: HolderId) -> Vec<Row> {
+        let now = self.since();
+        let shard = self.shards[holder.shard as usize].lock();
+        let mut rows = Vec::new();
+        let mut at = shard.holder(holder).map_or(NONE, |slot| slot.first);
+        while at != NONE {
+            rows.extend(shard.row(holder.shard, at, now));
+            at = shard.slots[at as usize].next;
+        }
+        rows
+    }
+
+    /// All that is held, in no order.
+    pub fn all(&self) -> Vec<Row> {
+        let now = self.since();
+        let mut rows = Vec::new();
+        for (shard_at, shard) in self.shards.iter().enumerate() {
+            let shard = shard.lock();
+            let places = 0..shard.slots.len() as u32;
+            rows.extend(places.filter_map(|at| shard.row(shard_at as u32, at, now)));
+        }
+        rows
+    }
+
+    fn find(&self, ticket: Ticket) -> Result<(parking_lot::MutexGuard<'_, Shard>, u32), Gone> {
+        let shard = self.shards[(ticket.place >> SLOT_BITS) as usize].lock();
+        let at = ticket.place & ((1 << SLOT_BITS) - 1);
+        let slot = shard.slots.get(at as usize);
+        if slot.is_some_and(|slot| slot.secret == ticket.secret && slot.kind == ticket.kind) {
+            return Ok((shard, at));
+        }
+        let ended = shard.ended.iter().rev();
+        let mut ended = ended.filter(|ended| ended.secret == ticket.secret);
+        Err(ended.next().map_or(Gone::Unknown, |ended| Gone::Stale {
+            ago: Duration::from_nanos(self.since().saturating_sub(ended.at)),
+            why: ended.why,
+        }))
+    }
+
+    fn since(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+}
+
+impl Shard {
+    fn holder(&self, holder: HolderId) -> Option<&HolderSlot> {
+        let slot = self.holders.get(holder.at as usize)?;
+        (slot.turn == holder.turn && slot.card.is_some()).then_some(slot)
+    }
+
+    fn card_of(&self, at: u32) -> Option<Arc<Card>> {
+        let holder = self.slots[at as usize].holder;
+        self.holders[holder as usize].card.clone()
+    }
+
+    fn ticket(&self, shard: u32, at: u32) -> Ticket {
+        let slot = &self.slots[at as usize];
+        Ticket {
+            kind: slot.kind,
+            place: shard << SLOT_BITS | at,
+            secret: slot.secret,
+        }
+    }
+
+    fn take_slot(&mut self) -> u32 {
+        if self.free != NONE {
+            let at = self.free;
+            self.free = self.slots[at as usize].next;
+            return at;
+        }
+        let at = self.slots.len() as u32;
+        assert!(at < 1 << SLOT_BITS, "a shard has places enough");
+        self.slots.push(Slot {
+            secret: 0,
+            kind: Kind::Lock,
+            holder: 0,
+            prev: NONE,
+            next: NONE,
+            since: 0,
+            note: None,
+            thing: Thing::None,
+        });
+        at
+    }
+
+    /// Take a slot out of its holder's list and free it.
+    fn free_slot(&mut self, at: u32, now: u64, why: Why) {
+        let slot = &mut self.slots[at as usize];
+        let ended = Ended {
+            secret: slot.secret,
+            at: now,
+            why,
+        };
+        let (prev, next, holder) = (slot.prev, slot.next, slot.holder);
+        slot.secret = 0;
+        slot.note = None;
+        slot.next = self.free;
+        self.free = at;
+        if next != NONE {
+            self.slots[next as usize].prev = prev;
+        }
+        let owner = &mut self.holders[holder as usize];
+        owner.len -= 1;
+        if prev == NONE {
+            owner.first = next;
+        } else {
+            self.slots[prev as usize].next = next;
+        }
+        if self.ended.len() == ENDED_MAX {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(ended);
+    }
+
+    fn row(&self, shard: u32, at: u32, now: u64) -> Option<Row> {
+        let slot = &self.slots[at as usize];
+        let card = self.card_of(at).filter(|_| slot.secret != 0)?;
+        let (name, value, is_waiting) = match &slot.thing {
+            Thing::Held(grant) | Thing::Untold(grant, _) => (grant.name(), grant.value(), false),
+            Thing::Asked(later) => (later.name().to_owned(), String::new(), true),
+            Thing::None => return None,
+        };
+        Some(Row {
+            ticket: self.ticket(shard, at),
+            name,
+            value,
+            held: Duration::from_nanos(now.saturating_sub(slot.since)),
+            note: slot.note.as_deref().map(str::to_owned),
+            card,
+            is_waiting,
+        })
+    }
+}

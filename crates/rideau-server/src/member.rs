@@ -1,0 +1,275 @@
+//! What the server's pools lend: values of a list, processes, and what clients
+//! bring along.
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use rideau::{Manager, Retired};
+use tokio::sync::Notify;
+
+use crate::config;
+
+/// Starts the members of one pool. Clones are the same.
+#[derive(Clone)]
+pub struct Members {
+    name: Arc<str>,
+    source: Arc<Source>,
+}
+
+enum Source {
+    List {
+        list: Mutex<List>,
+        /// How often the list was changed.
+        changes: AtomicU64,
+    },
+    Offered(Offers),
+    /// Not to be had: processes are started by a part that is not there.
+    Exec,
+}
+
+/// Values, and which of them are lent.
+///
+/// Invariant: `free` are the values that are not used, the next one first.
+#[derive(Default)]
+struct List {
+    values: HashSet<Arc<str>>,
+    used: HashSet<Arc<str>>,
+    free: VecDeque<Arc<str>>,
+}
+
+/// What clients brought and no pool has taken yet.
+#[derive(Default)]
+struct Offers {
+    waiting: Mutex<VecDeque<Arc<Offer>>>,
+    bell: Notify,
+}
+
+/// A member of a pool.
+#[derive(Debug)]
+pub struct Member {
+    pool: Arc<str>,
+    value: Arc<str>,
+    offer: Option<Arc<Offer>>,
+    /// The list had changed so often when the value was last found in it.
+    changes: u64,
+}
+
+/// A member that a client brought; it goes when the client does.
+#[derive(Debug)]
+pub struct Offer {
+    value: Arc<str>,
+    withdrawn: AtomicBool,
+    bell: Notify,
+}
+
+/// Why there is no member.
+#[derive(Debug)]
+pub struct NoMember(String);
+
+impl Member {
+    /// The name of its pool.
+    pub fn pool(&self) -> &Arc<str> {
+        &self.pool
+    }
+
+    /// What the holder is told.
+    pub fn value(&self) -> &Arc<str> {
+        &self.value
+    }
+}
+
+impl Offer {
+    /// A member with this value.
+    pub fn new(value: &str) -> Self {
+        Self {
+            value: value.into(),
+            withdrawn: AtomicBool::new(false),
+            bell: Notify::new(),
+        }
+    }
+
+    /// What its holders are told.
+    pub fn value(&self) -> &Arc<str> {
+        &self.value
+    }
+
+    /// It is to be had no more.
+    pub fn withdraw(&self) {
+        self.withdrawn.store(true, Ordering::Release);
+        self.bell.notify_waiters();
+    }
+
+    fn is_withdrawn(&self) -> bool {
+        self.withdrawn.load(Ordering::Acquire)
+    }
+
+    async fn withdrawn(&self) {
+        loop {
+            let rung = self.bell.notified();
+            if self.is_withdrawn() {
+                return;
+            }
+            rung.await;
+        }
+    }
+}
+
+impl Members {
+    /// What a config says.
+    pub fn new(name: &Arc<str>, member: &config::Member) -> Self {
+        let source = match member {
+            config::Member::List(values) => {
+                let mut list = List::default();
+                list.set(values);
+                Source::List {
+                    list: Mutex::new(list),
+                    changes: AtomicU64::new(0),
+                }
+            }
+            config::Member::Offered => Source::Offered(Offers::default()),
+            config::Member::Exec(_) => Source::Exec,
+        };
+        Self {
+            name: Arc::clone(name),
+            source: Arc::new(source),
+        }
+    }
+
+    /// Follow a changed config; false if that needs another pool.
+    pub fn reconfigure(&self, member: &config::Member) -> bool {
+        match (&*self.source, member) {
+            (Source::List { list, changes }, config::Member::List(values)) => {
+                list.lock().set(values);
+                changes.fetch_add(1, Ordering::Release);
+                true
+            }
+            (Source::Offered(_), config::Member::Offered) => true,
+            _ => false,
+        }
+    }
+
+    /// Somebody brings a member; false if this pool takes none.
+    pub fn offer(&self, offer: &Arc<Offer>) -> bool {
+        let Source::Offered(offers) = &*self.source else {
+            return false;
+        };
+        offers.waiting.lock().push_back(Arc::clone(offer));
+        offers.bell.notify_one();
+        true
+    }
+}
+
+impl Manager for Members {
+    type Member = Member;
+    type Error = NoMember;
+
+    async fn start(&self) -> Result<Member, NoMember> {
+        match &*self.source {
+            Source::List { list, changes } => {
+                let changes = changes.load(Ordering::Acquire);
+                list.lock().start(&self.name, changes)
+            }
+            Source::Offered(offers) => Ok(offers.next(&self.name).await),
+            Source::Exec => Err(NoMember(format!(
+                "pool {} lends processes, which this build cannot start",
+                self.name
+            ))),
+        }
+    }
+
+    fn is_broken(&self, member: &mut Member) -> bool {
+        match (&*self.source, &member.offer) {
+            (_, Some(offer)) => offer.is_withdrawn(),
+            (Source::List { list, changes }, None) => {
+                let changes = changes.load(Ordering::Acquire);
+                if changes == member.changes {
+                    return false;
+                }
+                member.changes = changes;
+                !list.lock().values.contains(&member.value)
+            }
+            _ => false,
+        }
+    }
+
+    async fn stop(&self, member: Member, _why: Retired) {
+        if let Source::List { list, .. } = &*self.source {
+            list.lock().stop(member.value);
+        }
+    }
+
+    fn lost(&self, member: &Member) -> impl Future<Output = ()> + Send + 'static {
+        let offer = member.offer.clone();
+        async move {
+            match offer {
+                Some(offer) => offer.withdrawn().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+impl List {
+    /// Lend these from now on.
+    fn set(&mut self, values: &[String]) {
+        let values: Vec<Arc<str>> = values.iter().map(|value| value.as_str().into()).collect();
+        let free = values.iter().filter(|value| !self.used.contains(*value));
+        self.free = free.cloned().collect();
+        self.values = values.into_iter().collect();
+    }
+
+    fn start(&mut self, pool: &Arc<str>, changes: u64) -> Result<Member, NoMember> {
+        let value = self.free.pop_front().ok_or_else(|| {
+            let len = self.values.len();
+            NoMember(format!("all {len} values of the list are lent"))
+        })?;
+        self.used.insert(Arc::clone(&value));
+        Ok(Member {
+            pool: Arc::clone(pool),
+            value,
+            offer: None,
+            changes,
+        })
+    }
+
+    fn stop(&mut self, value: Arc<str>) {
+        self.used.remove(&value);
+        if self.values.contains(&value) {
+            self.free.push_back(value);
+        }
+    }
+}
+
+impl Offers {
+    /// The next that is still to be had.
+    async fn next(&self, pool: &Arc<str>) -> Member {
+        loop {
+            let rung = self.bell.notified();
+            let next = self.waiting.lock().pop_front();
+            match next {
+                Some(offer) if offer.is_withdrawn() => (),
+                Some(offer) => {
+                    let value = Arc::clone(&offer.value);
+                    return Member {
+                        pool: Arc::clone(pool),
+                        value,
+                        offer: Some(offer),
+                        changes: 0,
+                    };
+                }
+                None => rung.await,
+            }
+        }
+    }
+}
+
+impl fmt::Display for NoMember {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NoMember {}

@@ -1,0 +1,144 @@
+//! What a connection is told without having asked.
+
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::outcome::Outcome;
+use crate::resp::Reply;
+use crate::ticket::Ticket;
+
+/// Pushes for one connection, until it writes them.
+#[derive(Debug)]
+pub struct Outbox {
+    pushes: Mutex<Vec<Push>>,
+    bell: Notify,
+    bytes: AtomicUsize,
+    bytes_max: usize,
+    /// It did not read for so long that it is given up.
+    is_over: AtomicBool,
+    killed: AtomicBool,
+}
+
+/// Something to tell a connection.
+#[derive(Clone, Debug)]
+pub enum Push {
+    /// An ask was answered.
+    Answer(Ticket, Outcome),
+    /// The other party of a match is done.
+    Done(Ticket, Option<Vec<u8>>),
+    /// The other party of a match went away.
+    Down(Ticket, &'static str),
+    /// What was held is taken back.
+    Revoked(Ticket, &'static str),
+    /// An event, on its channel.
+    Message(Arc<str>, Arc<str>),
+    /// A command that somebody sent.
+    Monitor(Arc<str>),
+}
+
+impl Outbox {
+    /// An empty one that bears so many bytes.
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            pushes: Mutex::new(Vec::new()),
+            bell: Notify::new(),
+            bytes: AtomicUsize::new(0),
+            bytes_max,
+            is_over: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
+        }
+    }
+
+    /// Tell the connection something.
+    pub fn push(&self, push: Push) {
+        let bytes = push.len();
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.bytes_max {
+            self.is_over.store(true, Ordering::Release);
+        } else {
+            self.pushes.lock().push(push);
+        }
+        self.bell.notify_one();
+    }
+
+    /// Ask the connection to end.
+    pub fn kill(&self) {
+        self.killed.store(true, Ordering::Release);
+        self.bell.notify_one();
+    }
+
+    /// Somebody asked the connection to end.
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Acquire)
+    }
+
+    /// More was pushed than the connection reads.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Wait until there is something.
+    pub async fn rung(&self) {
+        self.bell.notified().await;
+    }
+
+    /// All that is there.
+    pub fn take(&self) -> Vec<Push> {
+        let pushes = mem::take(&mut *self.pushes.lock());
+        let bytes = pushes.iter().map(Push::len).sum();
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        pushes
+    }
+}
+
+impl Push {
+    /// About how many bytes it takes.
+    fn len(&self) -> usize {
+        64 + match self {
+            Self::Answer(_, outcome) => outcome.len(),
+            Self::Done(_, payload) => payload.as_ref().map_or(0, Vec::len),
+            Self::Message(channel, text) => channel.len() + text.len(),
+            Self::Monitor(line) => line.len(),
+            Self::Down(..) | Self::Revoked(..) => 0,
+        }
+    }
+
+    /// Only those see it who speak the third version of the protocol.
+    pub const fn needs_pushes(&self) -> bool {
+        !matches!(self, Self::Message(..) | Self::Monitor(_))
+    }
+
+    /// Write it.
+    pub fn write(&self, reply: &mut Reply<'_>) {
+        match self {
+            Self::Answer(ticket, outcome) => {
+                let (word, parts) = outcome.parts();
+                reply.push(2 + parts.len());
+                reply.bulk(format!("rideau:{word}")).bulk(ticket.text());
+                parts.iter().for_each(|part| part.write(reply));
+            }
+            Self::Done(ticket, payload) => {
+                reply.push(3).bulk("rideau:done").bulk(ticket.text());
+                match payload {
+                    Some(payload) => reply.bulk(payload),
+                    None => reply.null(),
+                };
+            }
+            Self::Down(ticket, why) => {
+                reply.push(3).bulk("rideau:down").bulk(ticket.text()).bulk(why);
+            }
+            Self::Revoked(ticket, why) => {
+                reply.push(3).bulk("rideau:revoked").bulk(ticket.text()).bulk(why);
+            }
+            Self::Message(channel, text) => {
+                reply.push(3).bulk("message").bulk(&**channel).bulk(&**text);
+            }
+            Self::Monitor(line) => {
+                reply.simple(line);
+            }
+        }
+    }
+}

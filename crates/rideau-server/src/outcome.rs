@@ -1,0 +1,124 @@
+//! A normal answer: a lower-case word, and what belongs to it.
+
+use std::time::Duration;
+
+use rideau::{Reason, Refusal};
+
+use crate::resp::Reply;
+
+/// The answer to an ask, as an array that begins with a word. New elements come
+/// only at the end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    word: &'static str,
+    parts: Vec<Part>,
+}
+
+/// An element of an answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// A text.
+    Text(Vec<u8>),
+    /// A number.
+    Number(i64),
+}
+
+impl Outcome {
+    /// Yes.
+    pub const fn go(parts: Vec<Part>) -> Self {
+        Self { word: "go", parts }
+    }
+
+    /// An answer with this word.
+    pub const fn new(word: &'static str, parts: Vec<Part>) -> Self {
+        Self { word, parts }
+    }
+
+    /// No, with the reason in words, and the name under which it is remembered.
+    pub fn no(refusal: &Refusal, why: String, drop: Option<String>) -> Self {
+        let mut parts = vec![micros(refusal.waited), why.into()];
+        parts.extend(drop.map(Part::from));
+        Self {
+            word: word(refusal.reason),
+            parts,
+        }
+    }
+
+    /// The word.
+    pub const fn word(&self) -> &'static str {
+        self.word
+    }
+
+    /// It is a yes.
+    pub fn is_go(&self) -> bool {
+        self.word == "go"
+    }
+
+    /// The word, and what belongs to it.
+    pub fn parts(&self) -> (&'static str, &[Part]) {
+        (self.word, &self.parts)
+    }
+
+    /// About how many bytes it takes.
+    pub fn len(&self) -> usize {
+        let parts = self.parts.iter().map(|part| match part {
+            Part::Text(text) => text.len() + 8,
+            Part::Number(_) => 16,
+        });
+        self.word.len() + parts.sum::<usize>()
+    }
+
+    /// Write it.
+    pub fn write(&self, reply: &mut Reply<'_>) {
+        reply.array(1 + self.parts.len()).bulk(self.word);
+        self.parts.iter().for_each(|part| part.write(reply));
+    }
+}
+
+impl Part {
+    /// Write it.
+    pub fn write(&self, reply: &mut Reply<'_>) {
+        match self {
+            Self::Text(text) => reply.bulk(text),
+            Self::Number(number) => reply.integer(*number),
+        };
+    }
+}
+
+impl From<String> for Part {
+    fn from(text: String) -> Self {
+        Self::Text(text.into_bytes())
+    }
+}
+
+impl From<&str> for Part {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<u64> for Part {
+    fn from(number: u64) -> Self {
+        Self::Number(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+/// A time on the wire: whole microseconds.
+pub fn micros(time: Duration) -> Part {
+    Part::Number(i64::try_from(time.as_micros()).unwrap_or(i64::MAX))
+}
+
+/// The word of a no. Laws shed, places are full, waits end.
+pub const fn word(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Timeout | Reason::Deadline => "timeout",
+        Reason::CoDel
+        | Reason::Bound
+        | Reason::MinDelay
+        | Reason::Standing
+        | Reason::Protected => "shed",
+        Reason::Cancelled => "cancelled",
+        Reason::Closed => "closed",
+        _ => "full",
+    }
+}

@@ -1,0 +1,295 @@
+//! Everything that has a name: pools, brokers, regulators, rules for locks.
+//!
+//! The names are a snapshot that is replaced as a whole: whoever looks one up
+//! takes no lock, and a change of configuration is seen at once or not at all.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rideau::{Broker, Group, OptionError, Pool, PoolOptions, Regulator};
+
+use crate::config::{
+    BrokerConfig, Config, GroupConfig, LockRule, Member, PoolConfig, RegulatorConfig,
+};
+use crate::meeting::Party;
+use crate::member::Members;
+
+/// Names, and what they are of.
+#[derive(Clone, Default)]
+pub struct Places {
+    /// Pools, by name.
+    pub pools: HashMap<String, Arc<PoolPlace>>,
+    /// Groups of pools, by name without `@`.
+    pub groups: HashMap<String, Arc<GroupPlace>>,
+    /// Brokers, by name.
+    pub brokers: HashMap<String, Arc<BrokerPlace>>,
+    /// Regulators, by name.
+    pub regulators: HashMap<String, Arc<RegulatorPlace>>,
+    /// Rules for locks: the first that fits.
+    pub rules: Vec<Arc<RulePlace>>,
+}
+
+/// A pool with its name.
+pub struct PoolPlace {
+    /// The name.
+    pub name: Arc<str>,
+    /// The pool.
+    pub pool: Pool<Members>,
+    /// What starts its members.
+    pub members: Members,
+    /// How it was set up.
+    pub config: ArcSwap<PoolConfig>,
+}
+
+/// A group with its name.
+pub struct GroupPlace {
+    /// The name, without `@`.
+    pub name: Arc<str>,
+    /// The group.
+    pub group: Group<Members>,
+    /// How it was set up.
+    pub config: GroupConfig,
+}
+
+/// A broker with its name.
+pub struct BrokerPlace {
+    /// The name.
+    pub name: Arc<str>,
+    /// The broker.
+    pub broker: Broker<Party, Party>,
+    /// How it was set up.
+    pub config: ArcSwap<BrokerConfig>,
+}
+
+/// A regulator with its name.
+pub struct RegulatorPlace {
+    /// The name.
+    pub name: Arc<str>,
+    /// The regulator.
+    pub regulator: Regulator,
+    /// How it was set up.
+    pub config: ArcSwap<RegulatorConfig>,
+}
+
+/// A rule for locks, and what became of those who came under it.
+pub struct RulePlace {
+    /// The rule.
+    pub rule: LockRule,
+    /// How many were granted.
+    pub acquired: AtomicU64,
+    /// How many were refused.
+    pub full: AtomicU64,
+}
+
+/// What a change of configuration leaves behind.
+#[derive(Default)]
+pub struct Left {
+    /// Pools that are gone; whoever holds a member of them keeps it for now.
+    pub pools: Vec<Arc<PoolPlace>>,
+    /// Brokers that are gone.
+    pub brokers: Vec<Arc<BrokerPlace>>,
+    /// Regulators that are gone.
+    pub regulators: Vec<Arc<RegulatorPlace>>,
+}
+
+impl Places {
+    /// Make everything that a config names.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn new(config: &Config) -> Result<Self, OptionError> {
+        Self::default().changed(config).map(|(places, _)| places)
+    }
+
+    /// The same places after a change of configuration. What stays keeps who
+    /// waits and who holds; nothing has changed if this fails.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn changed(&self, config: &Config) -> Result<(Self, Left), OptionError> {
+        validate(config)?;
+        let mut left = Left::default();
+        let mut pools = HashMap::new();
+        for config in &config.pools {
+            let old = self.pools.get(&config.name);
+            let kept = old.filter(|old| old.follow(config));
+            let pool = match kept {
+                Some(pool) => Arc::clone(pool),
+                None => {
+                    left.pools.extend(old.cloned());
+                    Arc::new(PoolPlace::new(config)?)
+                }
+            };
+            pools.insert(config.name.clone(), pool);
+        }
+        let regulators = self.changed_regulators(config)?;
+        let brokers = self.changed_brokers(config, &regulators)?;
+        let gone = |name: &String| !pools.contains_key(name);
+        left.pools.extend(gone_of(&self.pools, gone));
+        left.brokers
+            .extend(gone_of(&self.brokers, |name| !brokers.contains_key(name)));
+        left.regulators.extend(gone_of(&self.regulators, |name| {
+            !regulators.contains_key(name)
+        }));
+        let places = Self {
+            groups: groups(config, &pools),
+            pools,
+            brokers,
+            regulators,
+            rules: self.changed_rules(&config.locks),
+        };
+        Ok((places, left))
+    }
+
+    fn changed_regulators(
+        &self,
+        config: &Config,
+    ) -> Result<HashMap<String, Arc<RegulatorPlace>>, OptionError> {
+        let mut regulators = HashMap::new();
+        for config in &config.regulators {
+            let place = match self.regulators.get(&config.name) {
+                Some(old) => {
+                    old.regulator.reconfigure(config.options())?;
+                    old.config.store(Arc::new(config.clone()));
+                    Arc::clone(old)
+                }
+                None => Arc::new(RegulatorPlace {
+                    name: config.name.as_str().into(),
+                    regulator: Regulator::new(config.options())?,
+                    config: ArcSwap::from_pointee(config.clone()),
+                }),
+            };
+            regulators.insert(config.name.clone(), place);
+        }
+        Ok(regulators)
+    }
+
+    fn changed_brokers(
+        &self,
+        config: &Config,
+        regulators: &HashMap<String, Arc<RegulatorPlace>>,
+    ) -> Result<HashMap<String, Arc<BrokerPlace>>, OptionError> {
+        let mut brokers = HashMap::new();
+        for broker in &config.brokers {
+            let options = config.broker_options(broker);
+            let place = match self.brokers.get(&broker.name) {
+                Some(old) => {
+                    old.broker.reconfigure(options)?;
+                    old.config.store(Arc::new(broker.clone()));
+                    Arc::clone(old)
+                }
+                None => Arc::new(BrokerPlace {
+                    name: broker.name.as_str().into(),
+                    broker: Broker::new(options)?,
+                    config: ArcSwap::from_pointee(broker.clone()),
+                }),
+            };
+            for fed in &config.regulators {
+                let is_fed = fed.feed.as_ref().is_some_and(|feed| feed.broker == broker.name);
+                if let Some(regulator) = regulators.get(&fed.name).filter(|_| is_fed) {
+                    place.broker.feed(&fed.name, &regulator.regulator);
+                }
+            }
+            brokers.insert(broker.name.clone(), place);
+        }
+        Ok(brokers)
+    }
+
+    fn changed_rules(&self, rules: &[LockRule]) -> Vec<Arc<RulePlace>> {
+        let place = |rule: &LockRule| {
+            let same = self.rules.iter().find(|old| old.rule == *rule);
+            same.cloned().unwrap_or_else(|| {
+                Arc::new(RulePlace {
+                    rule: rule.clone(),
+                    acquired: AtomicU64::new(0),
+                    full: AtomicU64::new(0),
+                })
+            })
+        };
+        rules.iter().map(place).collect()
+    }
+
+    /// The rule of a key.
+    pub fn rule(&self, key: &str) -> Option<&Arc<RulePlace>> {
+        self.rules.iter().find(|place| place.rule.fits(key))
+    }
+}
+
+impl PoolPlace {
+    fn new(config: &PoolConfig) -> Result<Self, OptionError> {
+        let name: Arc<str> = config.name.as_str().into();
+        let members = Members::new(&name, &config.member);
+        Ok(Self {
+            pool: Pool::new(members.clone(), pool_options(config))?,
+            members,
+            name,
+            config: ArcSwap::from_pointee(config.clone()),
+        })
+    }
+
+    /// Follow a changed config; false if that needs another pool.
+    fn follow(&self, config: &PoolConfig) -> bool {
+        let follows = self.members.reconfigure(&config.member)
+            && self.pool.reconfigure(pool_options(config)).is_ok();
+        if follows {
+            self.config.store(Arc::new(config.clone()));
+        }
+        follows
+    }
+}
+
+/// Members that clients bring are started as soon as they come, and a start
+/// that waits for one waits for as long as it takes.
+fn pool_options(config: &PoolConfig) -> PoolOptions {
+    const STARTS_MAX: usize = 4;
+    const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+    let mut options = config.options.clone();
+    if config.member == Member::Offered {
+        options.idle_min = options.max;
+        options.starts_max = STARTS_MAX;
+        options.start_timeout = FOR_EVER;
+    }
+    options
+}
+
+fn validate(config: &Config) -> Result<(), OptionError> {
+    for pool in &config.pools {
+        pool_options(pool).validate()?;
+    }
+    Ok(())
+}
+
+fn groups(
+    config: &Config,
+    pools: &HashMap<String, Arc<PoolPlace>>,
+) -> HashMap<String, Arc<GroupPlace>> {
+    let group = |config: &GroupConfig| {
+        let group = Group::new(config.pick);
+        for name in &config.pools {
+            if let Some(place) = pools.get(name) {
+                group.join(name, &place.pool);
+            }
+        }
+        let place = Arc::new(GroupPlace {
+            name: config.name.as_str().into(),
+            group,
+            config: config.clone(),
+        });
+        (config.name.clone(), place)
+    };
+    config.groups.iter().map(group).collect()
+}
+
+fn gone_of<T>(
+    old: &HashMap<String, Arc<T>>,
+    gone: impl Fn(&String) -> bool,
+) -> impl Iterator<Item = Arc<T>> {
+    old.iter()
+        .filter(move |(name, _)| gone(name))
+        .map(|(_, place)| Arc::clone(place))
+}

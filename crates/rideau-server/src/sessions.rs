@@ -1,0 +1,163 @@
+//! Holders that outlive a connection, or span several.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::holdings::{Card, HolderId};
+use crate::ticket::{Kind, Ticket};
+
+/// The sessions there are.
+#[derive(Default)]
+pub struct Sessions {
+    all: Mutex<HashMap<u128, Session>>,
+}
+
+struct Session {
+    ticket: Ticket,
+    holder: HolderId,
+    card: Arc<Card>,
+    ttl: Option<Duration>,
+    grace: Duration,
+    attached: usize,
+    /// When it ends unless somebody renews it.
+    ends: Option<Instant>,
+}
+
+/// A session, to be shown.
+#[derive(Clone, Debug)]
+pub struct SessionRow {
+    /// Its name on the wire.
+    pub ticket: Ticket,
+    /// What it is as a holder.
+    pub holder: HolderId,
+    /// Who it is as a holder.
+    pub card: Arc<Card>,
+    /// How many connections are attached.
+    pub attached: usize,
+    /// How long until it ends by itself.
+    pub left: Option<Duration>,
+}
+
+impl Sessions {
+    /// Open one. None if there are as many as may be.
+    pub fn open(
+        &self,
+        ttl: Option<Duration>,
+        grace: Duration,
+        most: usize,
+        holder: impl FnOnce(Ticket) -> (HolderId, Arc<Card>),
+    ) -> Option<SessionRow> {
+        let mut all = self.all.lock();
+        if all.len() >= most {
+            return None;
+        }
+        let ticket = Ticket::new(Kind::Session, 0);
+        let (holder, card) = holder(ticket);
+        let session = Session {
+            ticket,
+            holder,
+            card,
+            ttl,
+            grace,
+            attached: 0,
+            ends: ttl.map(|ttl| Instant::now() + ttl),
+        };
+        let row = session.row();
+        all.insert(ticket.secret, session);
+        Some(row)
+    }
+
+    /// A connection becomes part of a session of its user.
+    pub fn attach(&self, ticket: Ticket, user: &str) -> Option<SessionRow> {
+        let mut all = self.all.lock();
+        let session = all.get_mut(&ticket.secret)?;
+        if *session.card.user != *user {
+            return None;
+        }
+        session.attached += 1;
+        session.ends = session.ttl.map(|ttl| Instant::now() + ttl);
+        Some(session.row())
+    }
+
+    /// A connection of a session is gone. A session without any ends after its
+    /// grace, or when its time is up.
+    pub fn detach(&self, ticket: Ticket) {
+        let mut all = self.all.lock();
+        let Some(session) = all.get_mut(&ticket.secret) else {
+            return;
+        };
+        session.attached -= 1;
+        if session.attached == 0 {
+            let grace = Instant::now() + session.grace;
+            // One with a time of its own may live on without connections.
+            session.ends = match (session.ttl, session.ends) {
+                (Some(_), Some(ends)) => Some(ends.max(grace)),
+                _ => Some(grace),
+            };
+        }
+    }
+
+    /// Give a session its whole time again. Says how long that is.
+    pub fn renew(&self, ticket: Ticket, user: &str) -> Option<Option<Duration>> {
+        let mut all = self.all.lock();
+        let session = all.get_mut(&ticket.secret)?;
+        if *session.card.user != *user {
+            return None;
+        }
+        session.ends = session.ttl.map(|ttl| Instant::now() + ttl);
+        Some(session.ttl)
+    }
+
+    /// End a session of a user.
+    pub fn close(&self, ticket: Ticket, user: Option<&str>) -> Option<SessionRow> {
+        let mut all = self.all.lock();
+        let session = all.get(&ticket.secret)?;
+        if user.is_some_and(|user| *session.card.user != *user) {
+            return None;
+        }
+        all.remove(&ticket.secret).map(|session| session.row())
+    }
+
+    /// The sessions whose time is up; they are forgotten.
+    pub fn expired(&self, now: Instant) -> Vec<SessionRow> {
+        let mut all = self.all.lock();
+        let is_over = |_: &u128, session: &mut Session| session.ends.is_some_and(|at| at <= now);
+        all.extract_if(is_over).map(|(_, session)| session.row()).collect()
+    }
+
+    /// One of them.
+    pub fn find(&self, ticket: Ticket) -> Option<SessionRow> {
+        self.all.lock().get(&ticket.secret).map(Session::row)
+    }
+
+    /// All of them, in no order.
+    pub fn all(&self) -> Vec<SessionRow> {
+        self.all.lock().values().map(Session::row).collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.lock().len()
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Session {
+    fn row(&self) -> SessionRow {
+        let left = self.ends.map(|ends| ends.saturating_duration_since(Instant::now()));
+        SessionRow {
+            ticket: self.ticket,
+            holder: self.holder,
+            card: Arc::clone(&self.card),
+            attached: self.attached,
+            left,
+        }
+    }
+}
