@@ -52,7 +52,7 @@ trait Counter: Sync {
         capacity: u64,
     ) -> Option<Self::Held<'a>>;
 
-    /// Gives back what keys take that nobody holds, as far as it can.
+    /// Forgets the keys that nobody holds, if it does not do so by itself.
     fn forget_idle(&self) {}
 }
 

@@ -31,10 +31,6 @@ impl Counter for Entries {
         let counts = &self.0;
         add(counts, key, capacity).then(|| Unit { counts, key })
     }
-
-    fn forget_idle(&self) {
-        self.0.shrink_to_fit();
-    }
 }
 
 fn add(counts: &Counts, key: &str, capacity: u64) -> bool {

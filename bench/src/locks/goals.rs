@@ -17,7 +17,7 @@ const SCALING_MIN: f64 = 1.7;
 
 /// Bytes for a key that is held, beside the key itself.
 const HELD_MAX: f64 = 100.0;
-/// For one that is not: nothing, but for the pages that a subject has anyway.
+/// For one that is not: nothing, as far as pages can tell.
 const IDLE_MAX: f64 = 1.0;
 
 /// Ours for a key that was looked up beforehand.

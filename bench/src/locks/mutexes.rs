@@ -52,10 +52,6 @@ impl Counts {
             found.remove();
         }
     }
-
-    fn shrink(&mut self) {
-        self.0.shrink_to_fit(|count| count.hash);
-    }
 }
 
 pub(super) struct Sharded {
@@ -104,12 +100,6 @@ impl Counter for Sharded {
         let added = shard.0.lock().add(hash, key, capacity);
         added.then(|| ShardUnit { shard, hash, key })
     }
-
-    fn forget_idle(&self) {
-        for shard in &self.shards {
-            shard.0.lock().shrink();
-        }
-    }
 }
 
 impl Drop for ShardUnit<'_> {
@@ -157,10 +147,6 @@ impl Counter for Single {
             hash,
             key,
         })
-    }
-
-    fn forget_idle(&self) {
-        self.lock().shrink();
     }
 }
 

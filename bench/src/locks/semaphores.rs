@@ -37,7 +37,6 @@ impl Counter for Semaphores {
     fn forget_idle(&self) {
         self.0
             .retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
-        self.0.shrink_to_fit();
     }
 }
 

@@ -1,8 +1,11 @@
 //! What a key weighs while it is held, and after it has been let go of.
 //!
-//! It is the growth of resident memory, so a subject that has freed something
-//! but keeps its page still pays for it. Not weighed are the list of who
-//! holds, which is the holder's, and the key itself.
+//! Held keys weigh by what resident memory has grown, less the keys themselves;
+//! the list of who holds is the holder's. Idle ones weigh by what they keep from
+//! others: when as many other keys are held in their stead, so much more memory
+//! is in use. What was freed would not tell, for an allocator keeps most of it.
+
+use std::iter;
 
 use super::goals::{judge_held, judge_idle};
 use super::{CONTESTANTS, Counter, keys, publish};
@@ -71,31 +74,38 @@ pub(crate) fn weigh(subject: &str, what: &str) -> f64 {
 /// Right only in a process that has not used and freed memory before.
 pub(super) fn bytes<C: Counter>(weighed: Keys) -> f64 {
     let before_keys = resident_bytes();
-    let keys = keys(KEYS);
-    let key_bytes = resident_bytes() - before_keys;
+    let keys = keys(2 * KEYS);
+    let key_bytes = (resident_bytes() - before_keys) / 2;
 
     let counter = C::start(&keys);
-    let doors: Vec<_> = keys
-        .iter()
-        .enumerate()
-        .map(|(at, key)| counter.door(at, key))
-        .collect();
+    let doors = keys.iter().enumerate();
+    let doors: Vec<_> = doors.map(|(at, key)| counter.door(at, key)).collect();
     // Written to already, so that the list itself is not weighed.
     let mut held: Vec<_> = (0..KEYS).map(|_| None).collect();
+
     let before = resident_bytes();
-    for (door, place) in doors.iter().zip(&mut held) {
-        *place = counter.acquire(door, 1);
-        assert!(place.is_some(), "every key is free");
-    }
-    let own_bytes = match weighed {
+    hold(&counter, &doors[..KEYS], &mut held);
+    let grown = resident_bytes() - before;
+    let weight = match weighed {
         // A copy of every key is there now: what a list of them took.
-        Keys::Held => key_bytes,
+        Keys::Held => grown - key_bytes,
         Keys::Idle => {
             held.iter_mut().for_each(|place| *place = None);
             counter.forget_idle();
-            0
+            hold(&counter, &doors[KEYS..], &mut held);
+            (resident_bytes() - before).saturating_sub(grown)
         }
     };
-    let grown = resident_bytes().saturating_sub(before);
-    grown.saturating_sub(own_bytes) as f64 / KEYS as f64
+    weight as f64 / KEYS as f64
+}
+
+fn hold<'a, 'd: 'a, C: Counter>(
+    counter: &'a C,
+    doors: &'a [C::Door<'d>],
+    held: &mut [Option<C::Held<'a>>],
+) {
+    for (door, place) in iter::zip(doors, held) {
+        *place = counter.acquire(door, 1);
+        assert!(place.is_some(), "every key is free");
+    }
 }

@@ -14,22 +14,11 @@ pub(crate) fn weigh_apart(bench: &str, subject: &str, what: &str) -> f64 {
     let program = env::current_exe().expect("this program has a path");
     let output = Command::new(program)
         .args([WEIGH, bench, subject, what])
-        .envs(ALLOCATOR)
         .output()
         .expect("this program can be started again");
     let bytes = String::from_utf8_lossy(&output.stdout);
     bytes.trim().parse().expect("a scale prints a number")
 }
-
-/// Makes the C library's allocator give back what was freed: it keeps small
-/// pieces apart otherwise, and large ones once it has seen them.
-const ALLOCATOR: [(&str, &str); 2] = [
-    (
-        "GLIBC_TUNABLES",
-        "glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0",
-    ),
-    ("MALLOC_MMAP_THRESHOLD_", "131072"),
-];
 
 pub(crate) fn resident_bytes() -> u64 {
     let rollup = fs::read_to_string("/proc/self/smaps_rollup").expect("Linux has smaps_rollup");
