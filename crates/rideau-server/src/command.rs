@@ -15,6 +15,7 @@ mod tickets;
 use std::sync::atomic::Ordering;
 
 use crate::client::{Client, Step, Wrong};
+use crate::config::User;
 use crate::resp::{Quoted, Request, Upper};
 
 /// A command, for those who look.
@@ -55,66 +56,241 @@ const fn about(
 
 /// Every command.
 pub const ALL: &[About] = &[
-    about("LOCK", 2, "lock", "key [PER n] [BUCKETS m] [UNITS u] [WAIT ms] [ASYNC] [ID nonce] [NOTE text]",
-        "Take units of a key, exactly if fewer than PER x BUCKETS are held", locks::lock),
-    about("RELEASE", 2, "release", "ticket [OK | FAIL [reason]]",
-        "End any lease by its ticket", tickets::release),
-    about("TAKE", 2, "take", "pool|@group [WAIT ms] [ASYNC] [ID nonce] [NOTE text] [FLOW key]",
-        "Take a member of a pool", pools::take),
-    about("ASK", 2, "ask", "broker [VALUE v] [FLOW key] [NB] [DYN] [WAIT ms] [ASYNC] [NOTE text]",
-        "Ask for somebody who offers", brokers::ask),
-    about("OFFER", 2, "offer", "broker [VALUE v] [FLOW key] [NB] [DYN] [WAIT ms] [ASYNC] [NOTE text]",
-        "Offer yourself to those who ask", brokers::offer),
-    about("DONE", 2, "done", "ref [payload]",
-        "End a match; the other party gets the payload", brokers::done),
-    about("LEN", 2, "ask", "broker",
-        "How many ask and how many offer", brokers::len),
-    about("REG.ASK", 2, "ask", "regulator [WAIT ms] [ASYNC] [NOTE text]",
-        "Ask a regulator for a lease", regulators::ask),
-    about("REG.CONTINUE", 2, "renew", "ref",
-        "Ask to keep a lease: go, or stop", regulators::renew),
-    about("REG.UPDATE", 3, "pool", "regulator microseconds",
-        "Tell a regulator the lead of those who want its leases", regulators::update),
-    about("REG.DONE", 2, "release", "ref [FAIL]",
-        "Give a lease back", regulators::done),
-    about("UNLOCK", 2, "unlock", "key",
-        "Give back what this holder took last of a key", locks::unlock),
-    about("LOCK.STAT", 2, "show", "key",
-        "How many units of a key are held", locks::stat),
-    about("LOCK.LS", 1, "show", "[prefix] [COUNT n] [CURSOR c]",
-        "Keys of which units are held", locks::list),
-    about("UNTIL", 2, "await", "ticket [ms]",
-        "The same as AWAIT", tickets::wait),
-    about("AWAIT", 2, "await", "ticket [ms]",
-        "Wait for the answer of an ASYNC command, or for the end of a match", tickets::wait),
-    about("CANCEL", 2, "cancel", "ticket",
-        "Give up an ASYNC command that waits", tickets::cancel),
-    about("HELD", 1, "held", "",
-        "What this holder has", tickets::held),
-    about("SESSION", 2, "session", "OPEN [TTL ms] [GRACE ms] [NAME n] | ATTACH id | DETACH | RENEW [id] | CLOSE [id] [FAIL] | LS",
-        "A holder that outlives a connection", sessions::session),
-    about("POOL.OFFER", 3, "offer", "pool value",
-        "Bring a member that goes with this connection", pools::offer),
-    about("POOL.WITHDRAW", 2, "withdraw", "ticket",
-        "Take back a member that was brought", tickets::release),
-    about("POOL.PAUSE", 2, "pool", "pool",
-        "Hand nothing out until POOL.RESUME", pools::pause),
-    about("POOL.RESUME", 2, "pool", "pool",
-        "Hand members out again", pools::resume),
-    about("POOL.STAT", 2, "show", "pool",
-        "A pool's numbers", pools::stat),
-    about("PING", 1, "", "[message]", "Is anybody there?", connection::ping),
+    about(
+        "LOCK",
+        2,
+        "lock",
+        "key [PER n] [BUCKETS m] [UNITS u] [WAIT ms] [ASYNC] [ID nonce] [NOTE text]",
+        "Take units of a key, exactly if fewer than PER x BUCKETS are held",
+        locks::lock,
+    ),
+    about(
+        "RELEASE",
+        2,
+        "release",
+        "ticket [OK | FAIL [reason]]",
+        "End any lease by its ticket",
+        tickets::release,
+    ),
+    about(
+        "TAKE",
+        2,
+        "take",
+        "pool|@group [WAIT ms] [ASYNC] [ID nonce] [NOTE text] [FLOW key]",
+        "Take a member of a pool",
+        pools::take,
+    ),
+    about(
+        "ASK",
+        2,
+        "ask",
+        "broker [VALUE v] [FLOW key] [NB] [DYN] [WAIT ms] [ASYNC] [NOTE text]",
+        "Ask for somebody who offers",
+        brokers::ask,
+    ),
+    about(
+        "OFFER",
+        2,
+        "offer",
+        "broker [VALUE v] [FLOW key] [NB] [DYN] [WAIT ms] [ASYNC] [NOTE text]",
+        "Offer yourself to those who ask",
+        brokers::offer,
+    ),
+    about(
+        "DONE",
+        2,
+        "done",
+        "ref [payload]",
+        "End a match; the other party gets the payload",
+        brokers::done,
+    ),
+    about(
+        "LEN",
+        2,
+        "ask",
+        "broker",
+        "How many ask and how many offer",
+        brokers::len,
+    ),
+    about(
+        "REG.ASK",
+        2,
+        "ask",
+        "regulator [WAIT ms] [ASYNC] [NOTE text]",
+        "Ask a regulator for a lease",
+        regulators::ask,
+    ),
+    about(
+        "REG.CONTINUE",
+        2,
+        "renew",
+        "ref",
+        "Ask to keep a lease: go, or stop",
+        regulators::renew,
+    ),
+    about(
+        "REG.UPDATE",
+        3,
+        "pool",
+        "regulator microseconds",
+        "Tell a regulator the lead of those who want its leases",
+        regulators::update,
+    ),
+    about(
+        "REG.DONE",
+        2,
+        "release",
+        "ref [FAIL]",
+        "Give a lease back",
+        regulators::done,
+    ),
+    about(
+        "UNLOCK",
+        2,
+        "unlock",
+        "key",
+        "Give back what this holder took last of a key",
+        locks::unlock,
+    ),
+    about(
+        "LOCK.STAT",
+        2,
+        "show",
+        "key",
+        "How many units of a key are held",
+        locks::stat,
+    ),
+    about(
+        "LOCK.LS",
+        1,
+        "show",
+        "[prefix] [COUNT n] [CURSOR c]",
+        "Keys of which units are held",
+        locks::list,
+    ),
+    about(
+        "AWAIT",
+        2,
+        "await",
+        "ticket [ms]",
+        "Wait for the answer of an ASYNC command, or for the end of a match",
+        tickets::wait,
+    ),
+    about(
+        "CANCEL",
+        2,
+        "cancel",
+        "ticket",
+        "Give up an ASYNC command that waits",
+        tickets::cancel,
+    ),
+    about("HELD", 1, "held", "", "What this holder has", tickets::held),
+    about(
+        "SESSION",
+        2,
+        "session",
+        "OPEN [TTL ms] [GRACE ms] [NAME n] | ATTACH id | DETACH | RENEW [id] | CLOSE [id] [FAIL] | LS",
+        "A holder that outlives a connection",
+        sessions::session,
+    ),
+    about(
+        "POOL.OFFER",
+        3,
+        "offer",
+        "pool value",
+        "Bring a member that goes with this connection",
+        pools::offer,
+    ),
+    about(
+        "POOL.WITHDRAW",
+        2,
+        "withdraw",
+        "ticket",
+        "Take back a member that was brought",
+        tickets::release,
+    ),
+    about(
+        "POOL.PAUSE",
+        2,
+        "pool",
+        "pool",
+        "Hand nothing out until POOL.RESUME",
+        pools::pause,
+    ),
+    about(
+        "POOL.RESUME",
+        2,
+        "pool",
+        "pool",
+        "Hand members out again",
+        pools::resume,
+    ),
+    about(
+        "POOL.STAT",
+        2,
+        "show",
+        "pool",
+        "A pool's numbers",
+        pools::stat,
+    ),
+    about(
+        "PING",
+        1,
+        "",
+        "[message]",
+        "Is anybody there?",
+        connection::ping,
+    ),
     about("ECHO", 2, "", "message", "Say it again", connection::echo),
-    about("HELLO", 1, "", "[2|3 [AUTH user password] [SETNAME name]]",
-        "Choose the protocol", connection::hello),
-    about("AUTH", 2, "", "[user] password", "Say who you are", connection::auth),
+    about(
+        "HELLO",
+        1,
+        "",
+        "[2|3 [AUTH user password] [SETNAME name]]",
+        "Choose the protocol",
+        connection::hello,
+    ),
+    about(
+        "AUTH",
+        2,
+        "",
+        "[user] password",
+        "Say who you are",
+        connection::auth,
+    ),
     about("QUIT", 1, "", "", "End properly", connection::quit),
-    about("RESET", 1, "", "", "Give everything back and begin again", connection::reset),
-    about("SELECT", 2, "", "0", "There is one database", connection::select),
-    about("CLIENT", 2, "", "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST | KILL id | NO-EVICT on|off | NO-TOUCH on|off",
-        "The connections", connection::client),
-    about("COMMAND", 1, "", "[COUNT | DOCS [name ...] | LIST]",
-        "What there is", connection::command),
+    about(
+        "RESET",
+        1,
+        "",
+        "",
+        "Give everything back and begin again",
+        connection::reset,
+    ),
+    about(
+        "SELECT",
+        2,
+        "",
+        "0",
+        "There is one database",
+        connection::select,
+    ),
+    about(
+        "CLIENT",
+        2,
+        "",
+        "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST | KILL id | NO-EVICT on|off | NO-TOUCH on|off",
+        "The connections",
+        connection::client,
+    ),
+    about(
+        "COMMAND",
+        1,
+        "",
+        "[COUNT | DOCS [name ...] | LIST]",
+        "What there is",
+        connection::command,
+    ),
 ];
 
 /// The command of this name.
@@ -161,14 +337,48 @@ fn may(client: &Client, about: &About, request: Request<'_>) -> Result<(), Wrong
         return Ok(());
     }
     match &client.user {
-        Some(user) if user.may(about.right) => Ok(()),
+        Some(user) if has_right(user, about.right) => Ok(()),
         Some(user) => Err(Wrong(format!(
             "NOPERM user {} may not use {name}: add \"{}\" to its allow list.",
             user.name, about.right
         ))),
         None if client.daemon.config.load().users.is_empty() => Ok(()),
-        None => Err(Wrong("NOAUTH say who you are first: AUTH user password.".into())),
+        None => Err(Wrong(
+            "NOAUTH say who you are first: AUTH user password.".into(),
+        )),
     }
+}
+
+/// A user may do this, by itself or as one of a group.
+fn has_right(user: &User, right: &str) -> bool {
+    user.allow.iter().any(|allowed| match allowed.as_str() {
+        "@admin" => true,
+        "@all" => !ADMIN.contains(&right),
+        "@read" => matches!(right, "show" | "explain" | "info" | "held"),
+        "@pool" => matches!(right, "take" | "release" | "offer" | "withdraw"),
+        "@broker" => matches!(right, "ask" | "offer" | "done" | "renew" | "release"),
+        "@lock" => matches!(right, "lock" | "unlock" | "release"),
+        allowed => allowed == right,
+    })
+}
+
+/// Not for everybody.
+const ADMIN: &[&str] = &["pool", "config", "client", "monitor"];
+
+/// A user may use this thing.
+fn may_use(client: &Client, kind: &str, name: &str) -> Result<(), Wrong> {
+    match &client.user {
+        Some(user) if !user.may_use(kind, name) => Err(Wrong(format!(
+            "NOPERM user {} may not use {kind} {name}: add \"{kind}:{name}\" to its on list.",
+            user.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The connection goes; its session stays.
+pub(crate) fn leave_session(client: &mut Client) {
+    sessions::detach(client);
 }
 
 fn unknown(name: &[u8]) -> String {

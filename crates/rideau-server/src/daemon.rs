@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rideau::{Locks, LocksOptions, OptionError};
+use tokio::sync::Semaphore;
 
 use crate::clients::Clients;
 use crate::config::Config;
@@ -41,6 +42,8 @@ pub struct Daemon {
     pub started: Instant,
     /// Nobody new is served any more.
     pub draining: AtomicBool,
+    /// Turns to check a password.
+    pub password_checks: Semaphore,
     /// One change of configuration at a time.
     changing: Mutex<()>,
 }
@@ -70,7 +73,7 @@ pub struct Counts {
     pub foreign_releases: AtomicU64,
     /// Things taken back from holders that ended, by [`Why`].
     pub reclaims: [AtomicU64; 8],
-    /// The largest output that ever waited.
+    /// Changes of configuration.
     pub changes: AtomicU64,
 }
 
@@ -92,6 +95,7 @@ impl Daemon {
             fence,
         })?;
         Ok(Arc::new(Self {
+            password_checks: Semaphore::new(config.limits.password_checks_max),
             config: ArcSwap::from_pointee(config),
             places: ArcSwap::from_pointee(places),
             locks,

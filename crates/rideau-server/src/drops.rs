@@ -80,7 +80,9 @@ impl Drops {
     pub fn find(&self, id: &str) -> Option<Dropped> {
         let serial = u64::from_str_radix(id.strip_prefix("d-")?, 16).ok()?;
         let last = self.last.lock();
-        last.iter().find(|dropped| dropped.serial == serial).cloned()
+        last.iter()
+            .find(|dropped| dropped.serial == serial)
+            .cloned()
     }
 
     /// The last noes, the newest first.

@@ -98,7 +98,7 @@ impl Push {
     /// About how many bytes it takes.
     fn len(&self) -> usize {
         64 + match self {
-            Self::Answer(_, outcome) => outcome.len(),
+            Self::Answer(_, outcome) => outcome.bytes(),
             Self::Done(_, payload) => payload.as_ref().map_or(0, Vec::len),
             Self::Message(channel, text) => channel.len() + text.len(),
             Self::Monitor(line) => line.len(),
@@ -128,10 +128,18 @@ impl Push {
                 };
             }
             Self::Down(ticket, why) => {
-                reply.push(3).bulk("rideau:down").bulk(ticket.text()).bulk(why);
+                reply
+                    .push(3)
+                    .bulk("rideau:down")
+                    .bulk(ticket.text())
+                    .bulk(why);
             }
             Self::Revoked(ticket, why) => {
-                reply.push(3).bulk("rideau:revoked").bulk(ticket.text()).bulk(why);
+                reply
+                    .push(3)
+                    .bulk("rideau:revoked")
+                    .bulk(ticket.text())
+                    .bulk(why);
             }
             Self::Message(channel, text) => {
                 reply.push(3).bulk("message").bulk(&**channel).bulk(&**text);

@@ -60,7 +60,7 @@ impl Outcome {
     }
 
     /// About how many bytes it takes.
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let parts = self.parts.iter().map(|part| match part {
             Part::Text(text) => text.len() + 8,
             Part::Number(_) => 16,
@@ -112,11 +112,9 @@ pub fn micros(time: Duration) -> Part {
 pub const fn word(reason: Reason) -> &'static str {
     match reason {
         Reason::Timeout | Reason::Deadline => "timeout",
-        Reason::CoDel
-        | Reason::Bound
-        | Reason::MinDelay
-        | Reason::Standing
-        | Reason::Protected => "shed",
+        Reason::CoDel | Reason::Bound | Reason::MinDelay | Reason::Standing | Reason::Protected => {
+            "shed"
+        }
         Reason::Cancelled => "cancelled",
         Reason::Closed => "closed",
         _ => "full",

@@ -190,7 +190,10 @@ impl Places {
                 }),
             };
             for fed in &config.regulators {
-                let is_fed = fed.feed.as_ref().is_some_and(|feed| feed.broker == broker.name);
+                let is_fed = fed
+                    .feed
+                    .as_ref()
+                    .is_some_and(|feed| feed.broker == broker.name);
                 if let Some(regulator) = regulators.get(&fed.name).filter(|_| is_fed) {
                     place.broker.feed(&fed.name, &regulator.regulator);
                 }

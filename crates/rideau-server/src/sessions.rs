@@ -125,7 +125,9 @@ impl Sessions {
     pub fn expired(&self, now: Instant) -> Vec<SessionRow> {
         let mut all = self.all.lock();
         let is_over = |_: &u128, session: &mut Session| session.ends.is_some_and(|at| at <= now);
-        all.extract_if(is_over).map(|(_, session)| session.row()).collect()
+        all.extract_if(is_over)
+            .map(|(_, session)| session.row())
+            .collect()
     }
 
     /// One of them.
@@ -151,7 +153,9 @@ impl Sessions {
 
 impl Session {
     fn row(&self) -> SessionRow {
-        let left = self.ends.map(|ends| ends.saturating_duration_since(Instant::now()));
+        let left = self
+            .ends
+            .map(|ends| ends.saturating_duration_since(Instant::now()));
         SessionRow {
             ticket: self.ticket,
             holder: self.holder,

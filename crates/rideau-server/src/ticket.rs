@@ -183,7 +183,10 @@ mod tests {
             let text = ticket.to_string();
             assert!(text.ends_with(&text[10..]) && text[2..10] == *"deadbeef");
             assert_eq!(Ticket::parse(text.as_bytes()), Some(ticket));
-            assert!(!format!("{ticket:?}").contains(&text[12..]), "it is a secret");
+            assert!(
+                !format!("{ticket:?}").contains(&text[12..]),
+                "it is a secret"
+            );
         }
     }
 

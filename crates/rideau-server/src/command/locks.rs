@@ -243,4 +243,3 @@ pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     }
     Ok(Step::Done)
 }
-

@@ -99,11 +99,7 @@ pub(super) fn later(
         )));
     };
     client.remember(tail, ticket);
-    client
-        .reply()
-        .array(2)
-        .bulk("await")
-        .bulk(ticket.text());
+    client.reply().array(2).bulk("await").bulk(ticket.text());
     let daemon = Arc::clone(&client.daemon);
     let outbox = Arc::clone(&client.card.outbox);
     let is_pushed = client.protocol == Protocol::Resp3;
@@ -162,18 +158,17 @@ impl Drop for Counted {
 /// The grant of an earlier command with the same name, if there is one.
 pub(super) fn repeated(client: &mut Client, tail: &Tail) -> Option<Step> {
     let ticket = *client.nonces.get(tail.nonce.as_ref()?)?;
-    let shown = client.daemon.holdings.look(ticket, None, |thing| match thing {
-        Thing::Held(grant) | Thing::Untold(grant, _) => Some(grant.parts()),
-        Thing::Asked(_) | Thing::None => None,
-    });
+    let shown = client
+        .daemon
+        .holdings
+        .look(ticket, None, |thing| match thing {
+            Thing::Held(grant) | Thing::Untold(grant, _) => Some(grant.parts()),
+            Thing::Asked(_) | Thing::None => None,
+        });
     match shown {
         Ok(Some(parts)) => go(ticket, parts).write(&mut client.reply()),
         Ok(None) => {
-            client
-                .reply()
-                .array(2)
-                .bulk("await")
-                .bulk(ticket.text());
+            client.reply().array(2).bulk("await").bulk(ticket.text());
         }
         Err(_) => return None,
     }
@@ -206,10 +201,7 @@ pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step,
 fn note_foreign(client: &Client) {
     let counts = &client.daemon.counts;
     counts.foreign_releases.fetch_add(1, Ordering::Relaxed);
-    let before = client
-        .card
-        .foreign_releases
-        .fetch_add(1, Ordering::Relaxed);
+    let before = client.card.foreign_releases.fetch_add(1, Ordering::Relaxed);
     if before == 0 {
         let name = client.holder_card().name.lock().clone();
         let text = format!(
@@ -258,7 +250,11 @@ pub(super) fn held(client: &mut Client, _request: Request<'_>) -> Result<Step, W
             .bulk(row.ticket.kind.word())
             .bulk(row.name)
             .bulk(row.ticket.text())
-            .bulk(if row.is_waiting { "waits".into() } else { row.value })
+            .bulk(if row.is_waiting {
+                "waits".into()
+            } else {
+                row.value
+            })
             .integer(micros)
             .bulk(row.note.unwrap_or_default());
     }
@@ -270,9 +266,11 @@ pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, 
     let word = arguments.word("CANCEL", "a ticket")?;
     let ticket = parse(word)?;
     let scope = client.scope();
-    let waits = client.daemon.holdings.look(ticket, scope, |thing| {
-        matches!(thing, Thing::Asked(later) if later.answered().is_none())
-    });
+    let waits = client.daemon.holdings.look(
+        ticket,
+        scope,
+        |thing| matches!(thing, Thing::Asked(later) if later.answered().is_none()),
+    );
     let cancelled = waits == Ok(true)
         && client
             .daemon

@@ -1,0 +1,400 @@
+//! The connection itself: who it is, what it speaks, how it ends.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{ALL, About};
+use crate::client::{Client, Step, Wrong};
+use crate::clients::ClientCard;
+use crate::holdings::Why;
+use crate::login;
+use crate::resp::{Arguments, Mistake, Protocol, Request, Upper};
+
+pub(super) fn ping(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let is_subscribed = !client.channels.is_empty() && client.protocol == Protocol::Resp2;
+    let mut reply = client.reply();
+    match request.word(1) {
+        // As Redis does it while one is subscribed.
+        message if is_subscribed => {
+            reply
+                .array(2)
+                .bulk("pong")
+                .bulk(message.unwrap_or_default());
+        }
+        Some(message) => {
+            reply.bulk(message);
+        }
+        None => {
+            reply.simple("PONG");
+        }
+    }
+    Ok(Step::Done)
+}
+
+pub(super) fn echo(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    client.reply().bulk(request.word(1).unwrap_or_default());
+    Ok(Step::Done)
+}
+
+pub(super) fn select(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    if request.word(1) != Some(b"0") {
+        return Err(Wrong("ERR there is one database: SELECT 0.".into()));
+    }
+    client.reply().simple("OK");
+    Ok(Step::Done)
+}
+
+pub(super) fn hello(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let mut protocol = client.protocol;
+    if let Some(version) = arguments.next() {
+        protocol = match version {
+            b"2" => Protocol::Resp2,
+            b"3" => Protocol::Resp3,
+            _ => {
+                return Err(Wrong(
+                    "NOPROTO this server speaks versions 2 and 3 of the protocol.".into(),
+                ));
+            }
+        };
+    }
+    let mut who = None;
+    while let Some(option) = arguments.next() {
+        match Upper::of(option).as_bytes() {
+            b"AUTH" => {
+                let user = arguments.word("AUTH", "a user")?;
+                let password = arguments.word("AUTH", "a password")?;
+                who = Some((user.to_vec(), password.to_vec()));
+            }
+            b"SETNAME" => set_name(client, arguments.word("SETNAME", "a name")?)?,
+            _ => return Err(Mistake::unknown("HELLO", option).into()),
+        }
+    }
+    let finish = move |client: &mut Client| {
+        client.protocol = protocol;
+        client
+            .card
+            .is_resp3
+            .store(protocol == Protocol::Resp3, Ordering::Relaxed);
+        greet(client);
+    };
+    match who {
+        None if login::is_needed(client) => Err(Wrong(
+            "NOAUTH say who you are: HELLO 3 AUTH user password.".into(),
+        )),
+        None => {
+            finish(client);
+            Ok(Step::Done)
+        }
+        Some((user, password)) => login::begin(client, user, password, finish),
+    }
+}
+
+fn greet(client: &mut Client) {
+    let (id, protocol) = (client.card.id as i64, client.protocol);
+    client
+        .reply()
+        .map(7)
+        .bulk("server")
+        .bulk("rideau")
+        .bulk("version")
+        .bulk(env!("CARGO_PKG_VERSION"))
+        .bulk("proto")
+        .integer(if protocol == Protocol::Resp3 { 3 } else { 2 })
+        .bulk("id")
+        .integer(id)
+        .bulk("mode")
+        .bulk("standalone")
+        .bulk("role")
+        .bulk("master")
+        .bulk("modules")
+        .array(0);
+}
+
+pub(super) fn auth(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let first = arguments.word("AUTH", "a password")?.to_vec();
+    let second = arguments.next().map(<[u8]>::to_vec);
+    arguments.end("AUTH")?;
+    let (user, password) = match second {
+        Some(password) => (first, password),
+        None => (b"default".to_vec(), first),
+    };
+    login::begin(client, user, password, |client| {
+        client.reply().simple("OK");
+    })
+}
+
+pub(super) fn quit(client: &mut Client, _request: Request<'_>) -> Result<Step, Wrong> {
+    client.ending = Some(Why::Quit);
+    client.reply().simple("OK");
+    Ok(Step::Close)
+}
+
+pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Step, Wrong> {
+    client.daemon.end_holder(client.holder, Why::Quit);
+    super::sessions::detach(client);
+    if std::mem::take(&mut client.is_monitor) {
+        client.daemon.clients.end_monitor();
+    }
+    client.channels.clear();
+    client.nonces.clear();
+    client.protocol = Protocol::Resp2;
+    client.card.is_resp3.store(false, Ordering::Relaxed);
+    client.user = login::without_password(&client.daemon, None);
+    let card = client.holder_card();
+    client.holder = client.daemon.holdings.open(Arc::clone(&card));
+    *client.card.holder.lock() = client.holder;
+    client.reply().simple("RESET");
+    Ok(Step::Done)
+}
+
+pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let what = arguments.word("CLIENT", "ID, SETNAME, LIST, KILL or another word")?;
+    match Upper::of(what).as_bytes() {
+        b"ID" => {
+            let id = client.card.id as i64;
+            client.reply().integer(id);
+        }
+        b"GETNAME" => {
+            let name = client.holder_card().name.lock().clone();
+            client.reply().bulk(name);
+        }
+        b"SETNAME" => {
+            set_name(client, arguments.word("CLIENT SETNAME", "a name")?)?;
+            client.reply().simple("OK");
+        }
+        b"SETINFO" => {
+            set_info(client, &mut arguments)?;
+            client.reply().simple("OK");
+        }
+        b"NO-EVICT" | b"NO-TOUCH" | b"CAPA" | b"TRACKING" | b"REPLY" => {
+            client.reply().simple("OK");
+        }
+        b"INFO" => {
+            let line = line(client, &client.card);
+            client.reply().verbatim(&line);
+        }
+        b"LIST" => {
+            allowed(client, "client")?;
+            let all = client.daemon.clients.all();
+            let text: String = all.iter().map(|card| line(client, card) + "\n").collect();
+            client.reply().verbatim(&text);
+        }
+        b"KILL" => {
+            allowed(client, "client")?;
+            return kill(client, arguments);
+        }
+        _ => return Err(Mistake::unknown("CLIENT", what).into()),
+    }
+    Ok(Step::Done)
+}
+
+fn allowed(client: &Client, right: &str) -> Result<(), Wrong> {
+    match &client.user {
+        Some(user) if !super::has_right(user, right) => Err(Wrong(format!(
+            "NOPERM user {} may not do this: add \"{right}\" to its allow list.",
+            user.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn set_name(client: &Client, name: &[u8]) -> Result<(), Wrong> {
+    let most = client.daemon.config.load().limits.name_len_max;
+    let is_plain = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    if name.len() > most || !is_plain {
+        return Err(Wrong(format!(
+            "ERR a name has up to {most} bytes, without spaces, line ends or letters beyond ASCII."
+        )));
+    }
+    *client.holder_card().name.lock() = String::from_utf8_lossy(name).into_owned();
+    Ok(())
+}
+
+fn set_info(client: &Client, arguments: &mut Arguments<'_>) -> Result<(), Wrong> {
+    let attribute = arguments.word("CLIENT SETINFO", "LIB-NAME or LIB-VER")?;
+    let value = arguments.text("CLIENT SETINFO", "a value")?;
+    let most = client.daemon.config.load().limits.name_len_max;
+    if value.len() > most || value.chars().any(char::is_whitespace) {
+        return Err(Wrong(format!(
+            "ERR CLIENT SETINFO wants up to {most} bytes without spaces."
+        )));
+    }
+    let mut library = client.card.library.lock();
+    match Upper::of(attribute).as_bytes() {
+        b"LIB-NAME" => library.0 = value.into(),
+        b"LIB-VER" => library.1 = value.into(),
+        _ => return Err(Mistake::unknown("CLIENT SETINFO", attribute).into()),
+    }
+    Ok(())
+}
+
+fn kill(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+    let mut word = arguments.word("CLIENT KILL", "the id of a connection")?;
+    if Upper::of(word).as_bytes() == b"ID" {
+        word = arguments.word("CLIENT KILL ID", "the id of a connection")?;
+    }
+    let id = std::str::from_utf8(word)
+        .ok()
+        .and_then(|id| id.parse().ok());
+    let id: u64 =
+        id.ok_or_else(|| Mistake::wrong("CLIENT KILL", "the id of a connection", word))?;
+    let found = client.daemon.clients.find(id);
+    if let Some(card) = &found {
+        card.outbox.kill();
+        let by = client.user_name().to_owned();
+        let name = card.card.lock().name.lock().clone();
+        let text = format!("connection {id} ({name}) was killed");
+        client.daemon.events.add("client", &name, text, Some(&by));
+    }
+    client.reply().integer(found.is_some().into());
+    Ok(Step::Done)
+}
+
+/// A connection in one line, as Redis shows it and more.
+fn line(client: &Client, card: &ClientCard) -> String {
+    let holder = *card.holder.lock();
+    let holder_card = Arc::clone(&card.card.lock());
+    let age = card.since.elapsed();
+    let idle = age.as_millis() as u64
+        - card
+            .heard_ms
+            .load(Ordering::Relaxed)
+            .min(age.as_millis() as u64);
+    let (library, version) = card.library.lock().clone();
+    let foreign = card.foreign_releases.load(Ordering::Relaxed);
+    let advice = if foreign > 0 {
+        "uses-a-pooled-client:open-a-SESSION-or-a-dedicated-connection"
+    } else {
+        ""
+    };
+    format!(
+        "id={} addr={} laddr={} name={} age={} idle={} user={} resp={} lib-name={library} \
+         lib-ver={version} cmd={} held={} waiting={} session={} advice={advice}",
+        card.id,
+        card.address,
+        card.local,
+        holder_card.name.lock(),
+        age.as_secs(),
+        idle / 1000,
+        holder_card.user,
+        if card.is_resp3.load(Ordering::Relaxed) {
+            3
+        } else {
+            2
+        },
+        card.last.lock().to_lowercase(),
+        client.daemon.holdings.count(holder),
+        u8::from(card.is_waiting.load(Ordering::Relaxed)),
+        card.session
+            .lock()
+            .as_deref()
+            .map_or("", |id| &id[..id.len().min(12)]),
+    )
+}
+
+pub(super) fn command(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let what = arguments.next().map(Upper::of);
+    let mut reply = client.reply();
+    match what.as_ref().map(Upper::as_bytes) {
+        None => {
+            reply.array(ALL.len());
+            ALL.iter().for_each(|about| entry(&mut reply, about));
+        }
+        Some(b"COUNT") => {
+            reply.integer(ALL.len() as i64);
+        }
+        Some(b"LIST") => {
+            reply.array(ALL.len());
+            for about in ALL {
+                reply.bulk(about.name.to_lowercase());
+            }
+        }
+        Some(b"INFO") => {
+            let names: Vec<_> = arguments.map(super::find).collect();
+            reply.array(names.len());
+            for about in names {
+                match about {
+                    Some(about) => entry(&mut reply, about),
+                    None => drop(reply.null()),
+                }
+            }
+        }
+        Some(b"DOCS") => {
+            let mut names: Vec<_> = arguments.filter_map(super::find).collect();
+            if names.is_empty() {
+                names = ALL.iter().collect();
+            }
+            reply.map(names.len());
+            for about in names {
+                docs(&mut reply, about);
+            }
+        }
+        Some(_) => {
+            return Err(Wrong(
+                "ERR COMMAND wants nothing, COUNT, LIST, INFO or DOCS.".into(),
+            ));
+        }
+    }
+    Ok(Step::Done)
+}
+
+/// A command as Redis' own tools read it.
+fn entry(reply: &mut crate::resp::Reply<'_>, about: &About) {
+    reply
+        .array(10)
+        .bulk(about.name.to_lowercase())
+        .integer(-(about.words as i64))
+        .array(1)
+        .simple("fast")
+        .integer(0)
+        .integer(0)
+        .integer(0)
+        .array(1)
+        .simple(format_args!(
+            "@{}",
+            if about.right.is_empty() {
+                "connection"
+            } else {
+                about.right
+            }
+        ))
+        .array(0)
+        .array(0)
+        .array(0);
+}
+
+fn docs(reply: &mut crate::resp::Reply<'_>, about: &About) {
+    reply
+        .bulk(about.name.to_lowercase())
+        .map(5)
+        .bulk("summary")
+        .bulk(about.summary)
+        .bulk("since")
+        .bulk("0.1.0")
+        .bulk("group")
+        .bulk(if about.right.is_empty() {
+            "connection"
+        } else {
+            about.right
+        })
+        .bulk("complexity")
+        .bulk("O(1)")
+        .bulk("arguments");
+    if about.usage.is_empty() {
+        reply.array(0);
+        return;
+    }
+    reply
+        .array(1)
+        .map(3)
+        .bulk("name")
+        .bulk(about.usage)
+        .bulk("type")
+        .bulk("string")
+        .bulk("display_text")
+        .bulk(about.usage);
+}

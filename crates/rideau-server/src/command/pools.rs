@@ -1,0 +1,279 @@
+//! Members of pools.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use rideau::{Flow, Held, NotTaken, Terms};
+
+use super::tickets::{self, Answer};
+use crate::client::{Client, Step, Tail, Wrong, refused};
+use crate::daemon::Daemon;
+use crate::grant::Grant;
+use crate::member::{Members, Offer};
+use crate::outcome::micros;
+use crate::places::{GroupPlace, PoolPlace};
+use crate::resp::{Mistake, Request, Upper};
+use crate::ticket::Kind;
+
+/// Where members are taken from.
+enum Target {
+    Pool(Arc<PoolPlace>),
+    Group(Arc<GroupPlace>),
+}
+
+pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("TAKE", "a pool, or @group")?;
+    let mut tail = Tail::default();
+    let mut flow = Flow(0);
+    while let Some(option) = arguments.next() {
+        match Upper::of(option).as_bytes() {
+            b"FLOW" => flow = Flow::of(arguments.word("FLOW", "a flow's name")?),
+            upper => {
+                if !tail.option(upper, &mut arguments, client)? {
+                    return Err(Mistake::unknown("TAKE", option).into());
+                }
+            }
+        }
+    }
+    super::may_use(client, "pool", name)?;
+    let target = target(client, name)?;
+    if let Some(step) = tickets::repeated(client, &tail) {
+        return Ok(step);
+    }
+    let terms = Terms {
+        wait_max: Some(client.wait_max(&tail)),
+        flow,
+        ..Terms::default()
+    };
+    let daemon = Arc::clone(&client.daemon);
+    let note = note(client, &tail);
+    let name = name.to_owned();
+    match target {
+        Target::Pool(pool) => {
+            let mut taking = pool.pool.take_owned(terms);
+            let mut context = Context::from_waker(Waker::noop());
+            if let Poll::Ready(taken) = Pin::new(&mut taking).poll(&mut context) {
+                return taken_now(client, &pool, taken, &tail, note);
+            }
+            let answer = async move {
+                let taken = taking.await;
+                answer(&daemon, &pool.name, Some(&pool), taken, &note)
+            };
+            waiting(client, name, tail, answer)
+        }
+        Target::Group(group) => {
+            let answer = async move {
+                let taken = group.group.take_on(terms).await;
+                answer(&daemon, &format!("@{}", group.name), None, taken, &note)
+            };
+            waiting(client, name, tail, answer)
+        }
+    }
+}
+
+/// Answer a take that was answered at once, without any detour.
+fn taken_now(
+    client: &mut Client,
+    pool: &Arc<PoolPlace>,
+    taken: Result<Held<'static, Members>, NotTaken>,
+    tail: &Tail,
+    note: Option<String>,
+) -> Result<Step, Wrong> {
+    let held = match taken {
+        Ok(held) => held,
+        Err(no) => {
+            let why = no.to_string();
+            let explain = || pool.pool.explain();
+            client.refuse("pool", &pool.name, &no.refusal, why, explain);
+            return Ok(Step::Done);
+        }
+    };
+    if let Some(note) = note {
+        Held::note(&held, note);
+    }
+    let waited = Held::waited(&held).as_micros() as i64;
+    let value = Arc::clone(held.value());
+    let grant = Grant::Member {
+        held,
+        pool: Arc::clone(pool),
+    };
+    let ticket = client.keep(Kind::Member, grant, tail)?;
+    client.remember(tail, ticket);
+    client
+        .reply()
+        .array(4)
+        .bulk("go")
+        .bulk(ticket.text())
+        .bulk(&*value)
+        .integer(waited);
+    Ok(Step::Done)
+}
+
+fn waiting(
+    client: &mut Client,
+    name: String,
+    tail: Tail,
+    answer: impl Future<Output = Answer> + Send + 'static,
+) -> Result<Step, Wrong> {
+    client.may_wait()?;
+    if tail.is_async {
+        return tickets::later(client, Kind::Member, &name, &tail, answer);
+    }
+    Ok(Step::Wait(tickets::blocked(
+        Kind::Member,
+        name,
+        tail,
+        answer,
+    )))
+}
+
+/// What a take came to.
+fn answer(
+    daemon: &Daemon,
+    name: &str,
+    pool: Option<&Arc<PoolPlace>>,
+    taken: Result<Held<'static, Members>, NotTaken>,
+    note: &Option<String>,
+) -> Answer {
+    match taken {
+        Ok(held) => {
+            let found = || daemon.places.load().pools.get(&**held.pool()).cloned();
+            let pool = pool.cloned().or_else(found);
+            let Some(pool) = pool else {
+                // It was removed just now.
+                return Err(crate::outcome::Outcome::new("closed", Vec::new()));
+            };
+            if let Some(note) = note {
+                Held::note(&held, note.clone());
+            }
+            let parts = vec![(&**held.value()).into(), micros(Held::waited(&held))];
+            Ok((parts, Grant::Member { held, pool }))
+        }
+        Err(no) => {
+            let explain = || pool.map_or_else(String::new, |pool| pool.pool.explain());
+            let why = no.to_string();
+            Err(refused(daemon, "pool", name, &no.refusal, why, explain))
+        }
+    }
+}
+
+/// What the pool shows of the holder; only what the client says itself costs
+/// anything.
+fn note(client: &Client, tail: &Tail) -> Option<String> {
+    let note = tail.note.as_ref()?;
+    let name = client.holder_card().name.lock().clone();
+    Some(format!("{name} {note:?}"))
+}
+
+fn target(client: &Client, name: &str) -> Result<Target, Wrong> {
+    let places = client.daemon.places.load();
+    match name.strip_prefix('@') {
+        Some(group) => places
+            .groups
+            .get(group)
+            .map(|group| Target::Group(Arc::clone(group)))
+            .ok_or_else(|| Wrong::no_such("pool", name, "SHOW POOLS lists pools and groups.")),
+        None => pool(client, name).map(Target::Pool),
+    }
+}
+
+/// The pool of this name.
+pub(super) fn pool(client: &Client, name: &str) -> Result<Arc<PoolPlace>, Wrong> {
+    let places = client.daemon.places.load();
+    places.pools.get(name).cloned().ok_or_else(|| {
+        Wrong::no_such(
+            "pool",
+            name,
+            "SHOW POOLS lists those there are, POOL.ADD adds one.",
+        )
+    })
+}
+
+pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("POOL.OFFER", "a pool")?;
+    let mut value = arguments.text("POOL.OFFER", "a value")?;
+    let mut tail = Tail::default();
+    while let Some(option) = arguments.next() {
+        match Upper::of(option).as_bytes() {
+            b"VALUE" => value = arguments.text("VALUE", "a value")?,
+            upper => {
+                if !tail.option(upper, &mut arguments, client)? {
+                    return Err(Mistake::unknown("POOL.OFFER", option).into());
+                }
+            }
+        }
+    }
+    super::may_use(client, "pool", name)?;
+    let pool = pool(client, name)?;
+    let offer = Arc::new(Offer::new(value));
+    let grant = Grant::Offer {
+        offer: Arc::clone(&offer),
+        pool: Arc::clone(&pool),
+    };
+    let ticket = client.keep(Kind::Offer, grant, &tail)?;
+    if !pool.members.offer(&offer) {
+        let _ = client
+            .daemon
+            .holdings
+            .take(ticket, None, crate::holdings::Why::Cancelled);
+        return Err(Wrong(format!(
+            "WRONGTYPE pool {name} lends what its config says; only pools with member = \
+             \"offered\" take what clients bring."
+        )));
+    }
+    client.reply().bulk(ticket.text());
+    Ok(Step::Done)
+}
+
+pub(super) fn pause(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    act(client, request, "POOL.PAUSE", |pool| pool.pool.suspend())
+}
+
+pub(super) fn resume(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    act(client, request, "POOL.RESUME", |pool| pool.pool.resume())
+}
+
+fn act(
+    client: &mut Client,
+    request: Request<'_>,
+    command: &'static str,
+    act: impl FnOnce(&PoolPlace),
+) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text(command, "a pool")?;
+    arguments.end(command)?;
+    super::may_use(client, "pool", name)?;
+    act(&*pool(client, name)?);
+    let by = client.user_name().to_owned();
+    client
+        .daemon
+        .events
+        .add("pool", name, format!("{command} {name}"), Some(&by));
+    client.reply().simple("OK");
+    Ok(Step::Done)
+}
+
+pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("POOL.STAT", "a pool")?;
+    arguments.end("POOL.STAT")?;
+    let place = pool(client, name)?;
+    let stats = place.pool.stats();
+    let rows = [
+        ("max", stats.max as i64),
+        ("idle", stats.members.idle as i64),
+        ("held", stats.members.held as i64),
+        ("starting", stats.members.starting as i64),
+        ("stopping", stats.members.stopping as i64),
+        ("waiting", stats.waiting.iter().sum::<usize>() as i64),
+    ];
+    let mut reply = client.reply();
+    reply.map(rows.len());
+    for (name, value) in rows {
+        reply.bulk(name).integer(value);
+    }
+    Ok(Step::Done)
+}

@@ -1,0 +1,172 @@
+//! Leases of regulators.
+
+use std::sync::Arc;
+
+use rideau::{Lead, Lease, Now, Refusal, Terms};
+
+use super::tickets::{self, Answer};
+use crate::client::{Client, Step, Tail, Wrong, refused};
+use crate::daemon::Daemon;
+use crate::grant::Grant;
+use crate::holdings::{Thing, Why};
+use crate::outcome::{Outcome, Part, micros};
+use crate::places::RegulatorPlace;
+use crate::resp::{Mistake, Quoted, Request, Upper};
+use crate::ticket::{Kind, Ticket};
+
+pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("REG.ASK", "a regulator")?;
+    let mut tail = Tail::default();
+    while let Some(option) = arguments.next() {
+        let upper = Upper::of(option);
+        if !tail.option(upper.as_bytes(), &mut arguments, client)? {
+            return Err(Mistake::unknown("REG.ASK", option).into());
+        }
+    }
+    super::may_use(client, "regulator", name)?;
+    let place = regulator(client, name)?;
+    if let Some(step) = tickets::repeated(client, &tail) {
+        return Ok(step);
+    }
+    client.may_wait()?;
+    let terms = Terms {
+        wait_max: Some(client.wait_max(&tail)),
+        ..Terms::default()
+    };
+    let name = name.to_owned();
+    let (daemon, at) = (Arc::clone(&client.daemon), Arc::clone(&place));
+    let answer = move |granted| answer(&daemon, &at, granted);
+    match place.regulator.ask_now(terms) {
+        Now::Answered(granted) => tickets::settle(client, Kind::Lease, answer(granted), &tail),
+        Now::Waiting(wait) if tail.is_async => {
+            tickets::later(client, Kind::Lease, &name, &tail, async move {
+                answer(wait.await)
+            })
+        }
+        Now::Waiting(wait) => Ok(Step::Wait(tickets::blocked(
+            Kind::Lease,
+            name,
+            tail,
+            async move { answer(wait.await) },
+        ))),
+    }
+}
+
+fn answer(daemon: &Daemon, place: &Arc<RegulatorPlace>, granted: Result<Lease, Refusal>) -> Answer {
+    match granted {
+        Ok(lease) => {
+            let regulator = Arc::clone(place);
+            Ok((numbers(&lease), Grant::Lease { lease, regulator }))
+        }
+        Err(refusal) => {
+            let why = refusal.to_string();
+            let explain = || place.regulator.explain();
+            Err(refused(
+                daemon,
+                "regulator",
+                &place.name,
+                &refusal,
+                why,
+                explain,
+            ))
+        }
+    }
+}
+
+/// What belongs to a lease besides its ticket.
+pub(crate) fn numbers(lease: &Lease) -> Vec<Part> {
+    let lead = Part::Number(lease.lead().as_nanos() / 1_000);
+    vec![lead, micros(lease.waited())]
+}
+
+pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.word("REG.CONTINUE", "the ref of a lease")?;
+    arguments.end("REG.CONTINUE")?;
+    let ticket = lease_of(word)?;
+    // The lease is taken out while the regulator decides, under its own lock.
+    let lease =
+        client
+            .daemon
+            .holdings
+            .look(ticket, client.scope(), |thing| {
+                match std::mem::replace(thing, Thing::None) {
+                    Thing::Held(Grant::Lease { lease, regulator }) => match lease.renew() {
+                        Ok(lease) => {
+                            let parts = numbers(&lease);
+                            *thing = Thing::Held(Grant::Lease { lease, regulator });
+                            Ok(parts)
+                        }
+                        Err(stopped) => Err(stopped),
+                    },
+                    other => {
+                        *thing = other;
+                        Ok(Vec::new())
+                    }
+                }
+            });
+    match lease.map_err(|gone| tickets::gone_text(word, gone))? {
+        Ok(parts) => {
+            let mut all = vec![Part::Text(ticket.text().as_ref().into())];
+            all.extend(parts);
+            Outcome::go(all).write(&mut client.reply());
+        }
+        Err(stopped) => {
+            let _ = client.daemon.holdings.take(ticket, None, Why::Over);
+            Outcome::new("stop", vec![micros(stopped.waited)]).write(&mut client.reply());
+        }
+    }
+    Ok(Step::Done)
+}
+
+pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.word("REG.DONE", "the ref of a lease")?;
+    let why = match arguments.next().map(Upper::of) {
+        Some(how) if how.as_bytes() == b"FAIL" => Why::Failed,
+        _ => Why::Released,
+    };
+    let ticket = lease_of(word)?;
+    let released = client.daemon.release(ticket, client.scope(), why);
+    released.map_err(|gone| tickets::gone_text(word, gone))?;
+    client.reply().simple("OK");
+    Ok(Step::Done)
+}
+
+pub(super) fn update(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("REG.UPDATE", "a regulator")?;
+    let word = arguments.text("REG.UPDATE", "microseconds")?;
+    arguments.end("REG.UPDATE")?;
+    let micros: i64 = word
+        .parse()
+        .map_err(|_| Mistake::wrong("REG.UPDATE", "microseconds", word.as_bytes()))?;
+    super::may_use(client, "regulator", name)?;
+    let lead = Lead::from_nanos(micros.saturating_mul(1_000));
+    regulator(client, name)?.regulator.update(lead);
+    client.reply().simple("OK");
+    Ok(Step::Done)
+}
+
+fn lease_of(word: &[u8]) -> Result<Ticket, Wrong> {
+    let ticket = tickets::parse(word)?;
+    if ticket.kind == Kind::Lease {
+        return Ok(ticket);
+    }
+    Err(Wrong(format!(
+        "WRONGTYPE {} is no lease of a regulator.",
+        Quoted(word)
+    )))
+}
+
+fn regulator(client: &Client, name: &str) -> Result<Arc<RegulatorPlace>, Wrong> {
+    let places = client.daemon.places.load();
+    places.regulators.get(name).cloned().ok_or_else(|| {
+        Wrong::no_such(
+            "regulator",
+            name,
+            "add [regulator] to the config, and CONFIG RELOAD.",
+        )
+    })
+}

@@ -1,0 +1,179 @@
+//! Holders that outlive a connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::tickets;
+use crate::client::{Client, Step, Wrong};
+use crate::holdings::{Card, Why};
+use crate::resp::{Arguments, Mistake, Quoted, Request, Upper};
+use crate::ticket::{Kind, Ticket};
+
+/// No session lives longer without a word.
+const TTL_MAX: u64 = 7 * 86_400_000;
+
+pub(super) fn session(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let what = arguments.word("SESSION", "OPEN, ATTACH, DETACH, RENEW, CLOSE or LS")?;
+    match Upper::of(what).as_bytes() {
+        b"OPEN" => open(client, arguments),
+        b"ATTACH" => attach(client, arguments),
+        b"DETACH" => {
+            detach(client);
+            client.reply().simple("OK");
+            Ok(Step::Done)
+        }
+        b"RENEW" => renew(client, arguments),
+        b"CLOSE" => close(client, arguments),
+        b"LS" => list(client),
+        _ => Err(Mistake::unknown("SESSION", what).into()),
+    }
+}
+
+fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+    let (mut ttl, mut grace, mut name) = (None, Duration::ZERO, String::new());
+    while let Some(option) = arguments.next() {
+        match Upper::of(option).as_bytes() {
+            b"TTL" => {
+                let ms = arguments.number("TTL", "milliseconds", 1..=TTL_MAX)?;
+                ttl = Some(Duration::from_millis(ms));
+            }
+            b"GRACE" => {
+                let ms = arguments.number("GRACE", "milliseconds", 0..=TTL_MAX)?;
+                grace = Duration::from_millis(ms);
+            }
+            b"NAME" => name = arguments.text("NAME", "a name")?.into(),
+            _ => return Err(Mistake::unknown("SESSION OPEN", option).into()),
+        }
+    }
+    let most = client.daemon.config.load().limits.sessions_max;
+    let user: Arc<str> = client.user_name().into();
+    let daemon = Arc::clone(&client.daemon);
+    let opened = daemon.sessions.open(ttl, grace, most, |ticket| {
+        let name = if name.is_empty() {
+            format!("session {:?}", ticket)
+        } else {
+            name
+        };
+        let card = Arc::new(Card {
+            name: Mutex::new(name),
+            user,
+            session: Some(ticket.to_string()),
+            connection: None,
+        });
+        (daemon.holdings.open(Arc::clone(&card)), card)
+    });
+    let Some(row) = opened else {
+        return Err(Wrong(format!(
+            "BUSY there are {most} sessions, as many as limits.sessions_max allows."
+        )));
+    };
+    enter(client, row.ticket)?;
+    let ttl = ttl.map_or(-1, |ttl| ttl.as_millis() as i64);
+    client.reply().array(2).bulk(row.ticket.text()).integer(ttl);
+    Ok(Step::Done)
+}
+
+/// Become part of a session, and of no other.
+fn enter(client: &mut Client, ticket: Ticket) -> Result<(), Wrong> {
+    let row = client.daemon.sessions.attach(ticket, client.user_name());
+    let row = row.ok_or_else(|| unknown(ticket.to_string().as_bytes()))?;
+    detach(client);
+    client.session = Some((ticket, row.holder));
+    *client.card.session.lock() = Some(ticket.to_string());
+    Ok(())
+}
+
+/// Leave the session; it keeps what it holds.
+pub(crate) fn detach(client: &mut Client) {
+    if let Some((ticket, _)) = client.session.take() {
+        client.daemon.sessions.detach(ticket);
+        *client.card.session.lock() = None;
+    }
+}
+
+fn attach(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+    let ticket = of(arguments.word("SESSION ATTACH", "a session")?)?;
+    arguments.end("SESSION ATTACH")?;
+    enter(client, ticket)?;
+    client.reply().simple("OK");
+    Ok(Step::Done)
+}
+
+fn renew(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+    let ticket = own_or(client, arguments.next())?;
+    let renewed = client.daemon.sessions.renew(ticket, client.user_name());
+    let ttl = renewed.ok_or_else(|| unknown(ticket.to_string().as_bytes()))?;
+    let left = ttl.map_or(-1, |ttl| ttl.as_millis() as i64);
+    client.reply().integer(left);
+    Ok(Step::Done)
+}
+
+fn close(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+    let mut word = arguments.next();
+    let mut why = Why::Quit;
+    let is_fail = |word: &[u8]| Upper::of(word).as_bytes() == b"FAIL";
+    if word.is_some_and(is_fail) {
+        word = None;
+        why = Why::Lost;
+    } else if arguments.next().is_some_and(is_fail) {
+        why = Why::Lost;
+    }
+    let ticket = own_or(client, word)?;
+    let closed = client.daemon.sessions.close(ticket, client.scope());
+    let row = closed.ok_or_else(|| unknown(ticket.to_string().as_bytes()))?;
+    if client.session.is_some_and(|(own, _)| own == ticket) {
+        client.session = None;
+        *client.card.session.lock() = None;
+    }
+    let count = client.daemon.end_holder(row.holder, why);
+    client.reply().integer(count as i64);
+    Ok(Step::Done)
+}
+
+fn list(client: &mut Client) -> Result<Step, Wrong> {
+    let mut rows = client.daemon.sessions.all();
+    let user = client.user_name().to_owned();
+    rows.retain(|row| *row.card.user == *user);
+    let daemon = Arc::clone(&client.daemon);
+    let mut reply = client.reply();
+    reply.array(rows.len());
+    for row in rows {
+        let left = row.left.map_or(-1, |left| left.as_millis() as i64);
+        reply
+            .array(5)
+            .bulk(row.ticket.text())
+            .bulk(row.card.name.lock().as_str())
+            .integer(row.attached as i64)
+            .integer(daemon.holdings.count(row.holder) as i64)
+            .integer(left);
+    }
+    Ok(Step::Done)
+}
+
+fn own_or(client: &Client, word: Option<&[u8]>) -> Result<Ticket, Wrong> {
+    match (word, client.session) {
+        (Some(word), _) => of(word),
+        (None, Some((ticket, _))) => Ok(ticket),
+        (None, None) => Err(Wrong(
+            "ERR this connection is in no session: SESSION OPEN, or name one.".into(),
+        )),
+    }
+}
+
+fn of(word: &[u8]) -> Result<Ticket, Wrong> {
+    let ticket = tickets::parse(word).map_err(|_| unknown(word))?;
+    if ticket.kind != Kind::Session {
+        return Err(unknown(word));
+    }
+    Ok(ticket)
+}
+
+fn unknown(word: &[u8]) -> Wrong {
+    Wrong(format!(
+        "NOSUCH session {}: it has ended, or is another user's. SESSION OPEN opens one.",
+        Quoted(word)
+    ))
+}

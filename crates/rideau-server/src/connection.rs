@@ -1,0 +1,290 @@
+//! One connection: reads what there is, executes all of it, writes once.
+//!
+//! While a command waits, the connection goes on reading, so that it notices
+//! when the other side goes away; but what it reads is executed only after the
+//! answer, and no more is read than a limit allows.
+
+use std::future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Interval, MissedTickBehavior, interval_at};
+
+use crate::client::{Client, Step, Wait};
+use crate::command;
+use crate::holdings::Why;
+use crate::resp::{Fault, Limits, Protocol, RequestParser};
+
+/// Room for the next read.
+const READ: usize = 16 * 1024;
+/// Buffers that grew beyond this are given back when they are empty.
+const KEPT: usize = 64 * 1024;
+/// Those who wait and can be told are told so this often.
+const TELL: Duration = Duration::from_secs(1);
+/// A client that does not take what is written for so long is cut.
+const WRITE_MAX: Duration = Duration::from_secs(30);
+
+/// What ended a connection.
+enum Over {
+    /// It said goodbye, or was asked to go.
+    Closed,
+    /// It vanished.
+    Lost,
+}
+
+struct Connection<S> {
+    stream: S,
+    client: Client,
+    parser: RequestParser,
+    buffer: Vec<u8>,
+    /// Where in the buffer the next request begins.
+    at: usize,
+    limits: Limits,
+    pipeline_max: usize,
+    output_max: usize,
+}
+
+/// Serve one connection until it ends, and give back all that it held.
+pub async fn serve<S>(stream: S, client: Client)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let config = client.daemon.config.load_full();
+    let limits = Limits {
+        frame_max: config.limits.frame_max as usize,
+        bulk_max: config.limits.frame_max as usize,
+        ..Limits::default()
+    };
+    let mut connection = Connection {
+        stream,
+        client,
+        parser: RequestParser::default(),
+        buffer: Vec::new(),
+        at: 0,
+        limits,
+        pipeline_max: config.limits.pipeline_max as usize,
+        output_max: config.limits.output_max as usize,
+    };
+    connection.run().await;
+    connection.client.end();
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
+    async fn run(&mut self) {
+        loop {
+            if self.execute().await.is_err() {
+                return;
+            }
+            if self.hear().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Wait until there is more to execute or to tell.
+    async fn hear(&mut self) -> Result<(), Over> {
+        if self.at == self.buffer.len() {
+            self.buffer.clear();
+            self.at = 0;
+            self.buffer.shrink_to(KEPT);
+        } else if self.at > KEPT {
+            self.buffer.drain(..self.at);
+            self.at = 0;
+        }
+        let outbox = Arc::clone(&self.client.card.outbox);
+        self.buffer.reserve(READ);
+        tokio::select! {
+            biased;
+            read = self.stream.read_buf(&mut self.buffer) => match read {
+                Ok(0) | Err(_) => return Err(Over::Lost),
+                Ok(_) => self.client.card.hear(),
+            },
+            () = outbox.rung() => self.tell()?,
+        }
+        Ok(())
+    }
+
+    /// Execute all that was read, and write all answers.
+    async fn execute(&mut self) -> Result<(), Over> {
+        let mut count = 0;
+        loop {
+            let step = {
+                let request = self.parser.next(&self.buffer, &mut self.at, &self.limits);
+                match request {
+                    Ok(Some(request)) => {
+                        count += 1;
+                        command::execute(&mut self.client, request)
+                    }
+                    Ok(None) => break,
+                    Err(fault) => {
+                        self.fail(fault);
+                        let _ = self.flush().await;
+                        return Err(Over::Closed);
+                    }
+                }
+            };
+            match step {
+                Step::Done => (),
+                Step::Close => {
+                    let _ = self.flush().await;
+                    return Err(Over::Closed);
+                }
+                Step::Wait(wait) => self.wait(wait).await?,
+            }
+            if self.client.out.len() > self.output_max {
+                self.flush().await?;
+            }
+        }
+        let counts = &self.client.daemon.counts;
+        counts.commands.fetch_add(count, Ordering::Relaxed);
+        self.flush().await
+    }
+
+    /// Wait for the answer of a command; go on reading meanwhile.
+    async fn wait(&mut self, wait: Wait) -> Result<(), Over> {
+        let Wait { mut answer, name } = wait;
+        // Most of those who wait are answered soon; whoever was answered before
+        // is not kept waiting.
+        self.flush().await?;
+        let _waits = Waits::begin(&self.client);
+        let since = Instant::now();
+        let mut tick = self.ticks();
+        let outbox = Arc::clone(&self.client.card.outbox);
+        let finish = loop {
+            let is_full = self.buffer.len() - self.at >= self.pipeline_max;
+            self.buffer.reserve(READ);
+            tokio::select! {
+                biased;
+                finish = &mut answer => break finish,
+                read = self.stream.read_buf(&mut self.buffer) => match read {
+                    Ok(0) | Err(_) => return Err(Over::Lost),
+                    Ok(_) if is_full => {
+                        let max = self.pipeline_max;
+                        self.client.reply().error(format_args!(
+                            "ERR pipeline too long: {max} bytes wait behind {name}, as many as \
+                             limits.pipeline_max allows."
+                        ));
+                        let _ = self.flush().await;
+                        return Err(Over::Closed);
+                    }
+                    Ok(_) => self.client.card.hear(),
+                },
+                () = outbox.rung() => {
+                    self.tell()?;
+                    self.flush().await?;
+                }
+                () = next(&mut tick) => {
+                    let waited = since.elapsed().as_micros() as i64;
+                    let mut reply = self.client.reply();
+                    reply.push(3).bulk("rideau:waiting").bulk(&name).integer(waited);
+                    self.flush().await?;
+                }
+            }
+        };
+        finish(&mut self.client);
+        Ok(())
+    }
+
+    /// Only who speaks the third version can be told something in between.
+    fn ticks(&self) -> Option<Interval> {
+        if self.client.protocol != Protocol::Resp3 {
+            return None;
+        }
+        let mut ticks = interval_at(tokio::time::Instant::now() + TELL, TELL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Some(ticks)
+    }
+
+    /// Write what others want it told, or end if somebody wants that.
+    fn tell(&mut self) -> Result<(), Over> {
+        let outbox = Arc::clone(&self.client.card.outbox);
+        if outbox.is_over() {
+            self.client
+                .daemon
+                .counts
+                .slow
+                .fetch_add(1, Ordering::Relaxed);
+            return Err(Over::Closed);
+        }
+        for push in outbox.take() {
+            let is_wanted = !push.needs_pushes() || self.client.protocol == Protocol::Resp3;
+            if is_wanted {
+                push.write(&mut self.client.reply());
+            }
+        }
+        if outbox.is_killed() {
+            return Err(Over::Closed);
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<(), Over> {
+        if self.client.out.is_empty() {
+            return Ok(());
+        }
+        let write = self.stream.write_all(&self.client.out);
+        let written = tokio::time::timeout(WRITE_MAX, write).await;
+        self.client.out.clear();
+        self.client.out.shrink_to(KEPT);
+        match written {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Over::Lost),
+            Err(_) => {
+                self.client
+                    .daemon
+                    .counts
+                    .slow
+                    .fetch_add(1, Ordering::Relaxed);
+                Err(Over::Lost)
+            }
+        }
+    }
+
+    fn fail(&mut self, fault: Fault) {
+        let counts = &self.client.daemon.counts;
+        counts.protocol_errors.fetch_add(1, Ordering::Relaxed);
+        let address = &self.client.card.address;
+        tracing::warn!(address, "{fault}");
+        fault.answer(&mut self.client.out);
+    }
+}
+
+async fn next(ticks: &mut Option<Interval>) {
+    match ticks {
+        Some(ticks) => drop(ticks.tick().await),
+        None => future::pending().await,
+    }
+}
+
+/// One command waits.
+struct Waits(Arc<crate::daemon::Daemon>, Arc<crate::clients::ClientCard>);
+
+impl Waits {
+    fn begin(client: &Client) -> Self {
+        client.daemon.counts.waiting.fetch_add(1, Ordering::Relaxed);
+        client.card.is_waiting.store(true, Ordering::Relaxed);
+        Self(Arc::clone(&client.daemon), Arc::clone(&client.card))
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.counts.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.1.is_waiting.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Client {
+    /// Give back all that the connection held.
+    fn end(&mut self) {
+        let why = self.ending.unwrap_or(Why::Lost);
+        command::leave_session(self);
+        if self.is_monitor {
+            self.daemon.clients.end_monitor();
+        }
+        self.daemon.end_holder(self.holder, why);
+        self.daemon.clients.remove(self.card.id);
+    }
+}

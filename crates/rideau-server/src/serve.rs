@@ -1,0 +1,366 @@
+//! Listens, and serves whoever comes.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_rustls::TlsAcceptor;
+
+use crate::client::Client;
+use crate::clients::ClientCard;
+use crate::config::{Config, DeadPeer, Listen, User};
+use crate::connection;
+use crate::daemon::Daemon;
+use crate::holdings::{Card, Why};
+use crate::login;
+use crate::outbox::Outbox;
+use crate::resp::Protocol;
+use crate::tls;
+
+/// A client that has not said within TLS who it is by then is gone.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// How often sessions are looked at whose time may be up.
+const SESSIONS: Duration = Duration::from_millis(20);
+
+/// A place where the server listens.
+pub enum Listener {
+    /// An address and a port.
+    Tcp(TcpListener),
+    /// An address and a port, within TLS.
+    Tls(TcpListener, TlsAcceptor),
+    /// A socket in the file system.
+    Unix(UnixListener, String),
+}
+
+impl Listener {
+    /// Listen at this address, within TLS.
+    ///
+    /// # Errors
+    ///
+    /// If somebody else does, or it may not be.
+    pub async fn bind_tls(address: SocketAddr, acceptor: TlsAcceptor) -> io::Result<Self> {
+        Ok(Self::Tls(TcpListener::bind(address).await?, acceptor))
+    }
+
+    /// Listen at this place.
+    ///
+    /// # Errors
+    ///
+    /// If somebody else does, or it may not be.
+    pub async fn bind(listen: &Listen, mode: u32) -> io::Result<Self> {
+        match listen {
+            Listen::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
+            Listen::Unix(path) => bind_unix(path, mode).await,
+        }
+    }
+
+    /// Where it listens, the port chosen by the system included.
+    pub fn address(&self) -> String {
+        match self {
+            Self::Tcp(listener) | Self::Tls(listener, _) => listener
+                .local_addr()
+                .map_or_else(|_| "?".into(), |address| address.to_string()),
+            Self::Unix(_, path) => format!("unix:{path}"),
+        }
+    }
+
+    /// The port, if there is one.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Tcp(listener) | Self::Tls(listener, _) => {
+                listener.local_addr().ok().map(|address| address.port())
+            }
+            Self::Unix(..) => None,
+        }
+    }
+
+    /// Serve whoever comes, for ever.
+    pub async fn serve(self, daemon: Arc<Daemon>) {
+        match self {
+            Self::Tcp(listener) => loop {
+                match listener.accept().await {
+                    Ok((stream, address)) => accept_tcp(&daemon, stream, address),
+                    Err(error) => rest(&error).await,
+                }
+            },
+            Self::Tls(listener, acceptor) => loop {
+                match listener.accept().await {
+                    Ok((stream, address)) => {
+                        tokio::spawn(accept_tls(
+                            Arc::clone(&daemon),
+                            acceptor.clone(),
+                            stream,
+                            address,
+                        ));
+                    }
+                    Err(error) => rest(&error).await,
+                }
+            },
+            Self::Unix(listener, path) => loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => accept_unix(&daemon, stream, &path),
+                    Err(error) => rest(&error).await,
+                }
+            },
+        }
+    }
+}
+
+/// Out of files, most likely: whoever is there goes on, and those who come wait
+/// in the system's queue.
+async fn rest(error: &io::Error) {
+    tracing::warn!("cannot accept a connection: {error}");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+async fn bind_unix(path: &Path, mode: u32) -> io::Result<Listener> {
+    use std::os::unix::fs::PermissionsExt;
+    // A socket that nobody answers at was left by one that was killed.
+    if path.exists() && UnixStream::connect(path).await.is_err() {
+        fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    Ok(Listener::Unix(listener, path.display().to_string()))
+}
+
+fn accept_tcp(daemon: &Arc<Daemon>, stream: TcpStream, address: SocketAddr) {
+    let _ = stream.set_nodelay(true);
+    watch(&stream, daemon.config.load().server.dead_peer);
+    let local = stream
+        .local_addr()
+        .map_or_else(|_| String::new(), |local| local.to_string());
+    begin(daemon, stream, address.to_string(), local, None);
+}
+
+/// Whoever has a certificate is the user that it names.
+async fn accept_tls(
+    daemon: Arc<Daemon>,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    address: SocketAddr,
+) {
+    let _ = stream.set_nodelay(true);
+    watch(&stream, daemon.config.load().server.dead_peer);
+    let local = stream
+        .local_addr()
+        .map_or_else(|_| String::new(), |local| local.to_string());
+    let shaken = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await;
+    let stream = match shaken {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::info!(%address, "no TLS: {error}"),
+        Err(_) => return tracing::info!(%address, "no TLS within {HANDSHAKE_MAX:?}"),
+    };
+    let certificates = stream.get_ref().1.peer_certificates();
+    let name = certificates.and_then(|all| tls::common_name(all.first()?));
+    let user = name.and_then(|name| login::named(&daemon, &name));
+    begin_as(&daemon, stream, address.to_string(), local, user);
+}
+
+/// Notice a peer that went without a word, a cable that was pulled.
+fn watch(stream: &TcpStream, dead_peer: DeadPeer) {
+    let DeadPeer {
+        idle,
+        every,
+        probes,
+    } = dead_peer;
+    let keepalive = TcpKeepalive::new()
+        .with_time(idle)
+        .with_interval(every)
+        .with_retries(probes);
+    let socket = SockRef::from(stream);
+    let _ = socket.set_tcp_keepalive(&keepalive);
+    let _ = socket.set_tcp_user_timeout(Some(idle + every * probes));
+}
+
+fn accept_unix(daemon: &Arc<Daemon>, stream: UnixStream, path: &str) {
+    let peer = stream.peer_cred().ok();
+    let uid = peer.map(|peer| peer.uid());
+    let pid = peer.and_then(|peer| peer.pid()).unwrap_or(0);
+    let address = format!("unix:{path} pid={pid}").replace(' ', ",");
+    begin(daemon, stream, address, path.into(), uid);
+}
+
+/// Serve a connection, or turn it away.
+pub fn begin<S>(daemon: &Arc<Daemon>, stream: S, address: String, local: String, uid: Option<u32>)
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let user = login::without_password(daemon, uid);
+    begin_as(daemon, stream, address, local, user);
+}
+
+fn begin_as<S>(
+    daemon: &Arc<Daemon>,
+    mut stream: S,
+    address: String,
+    local: String,
+    user: Option<Arc<User>>,
+) where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let most = daemon.config.load().limits.connections_max;
+    let is_full = daemon.clients.len() >= most;
+    if is_full || daemon.is_draining() {
+        daemon.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+        let text = if is_full {
+            format!(
+                "-BUSY there are {most} connections, as many as limits.connections_max allows: \
+                 come back later, or raise the limit.\r\n"
+            )
+        } else {
+            "-READONLY the server is stopping: connect to another, or come back later.\r\n".into()
+        };
+        tokio::spawn(async move {
+            let write = stream.write_all(text.as_bytes());
+            let _ = tokio::time::timeout(Duration::from_secs(1), write).await;
+        });
+        return;
+    }
+    daemon.counts.connections.fetch_add(1, Ordering::Relaxed);
+    let client = welcome(daemon, address, local, user);
+    tokio::spawn(connection::serve(stream, client));
+}
+
+fn welcome(
+    daemon: &Arc<Daemon>,
+    address: String,
+    local: String,
+    user: Option<Arc<User>>,
+) -> Client {
+    let config = daemon.config.load();
+    let id = daemon.clients.next_id();
+    let name = user.as_ref().map_or("default", |user| user.name.as_str());
+    let card = Arc::new(Card {
+        name: Mutex::new(format!("conn-{id}")),
+        user: name.into(),
+        session: None,
+        connection: Some(id),
+    });
+    let holder = daemon.holdings.open(Arc::clone(&card));
+    let card = Arc::new(ClientCard {
+        id,
+        address,
+        local,
+        card: Mutex::new(card),
+        holder: Mutex::new(holder),
+        outbox: Arc::new(Outbox::new(config.limits.output_max as usize)),
+        since: Instant::now(),
+        heard_ms: AtomicU64::new(0),
+        library: Mutex::default(),
+        last: Mutex::new(""),
+        session: Mutex::new(None),
+        is_waiting: AtomicBool::new(false),
+        is_resp3: AtomicBool::new(false),
+        foreign_releases: AtomicU64::new(0),
+        commands: AtomicU64::new(0),
+    });
+    daemon.clients.add(&card);
+    Client {
+        daemon: Arc::clone(daemon),
+        card,
+        user,
+        holder,
+        session: None,
+        protocol: Protocol::Resp2,
+        out: Vec::new(),
+        nonces: Default::default(),
+        channels: Vec::new(),
+        is_monitor: false,
+        ending: None,
+    }
+}
+
+/// End the sessions whose time is up, for ever.
+pub async fn keep_sessions(daemon: Arc<Daemon>) {
+    let mut ticks = tokio::time::interval(SESSIONS);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if daemon.sessions.is_empty() {
+            continue;
+        }
+        for row in daemon.sessions.expired(Instant::now()) {
+            let count = daemon.end_holder(row.holder, Why::Expired);
+            let name = row.card.name.lock().clone();
+            let text = format!("{name} expired and gave {count} leases back");
+            daemon.events.add("session", &name, text, None);
+        }
+    }
+}
+
+/// Stop: serve nobody new, let holders finish, and take the rest back.
+pub async fn drain(daemon: &Daemon) {
+    daemon.draining.store(true, Ordering::Release);
+    let within = daemon.config.load().server.drain;
+    let end = Instant::now() + within;
+    while !daemon.clients.is_empty() && Instant::now() < end {
+        let is_idle = daemon.holdings.all().is_empty();
+        if is_idle && daemon.counts.waiting.load(Ordering::Relaxed) == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for card in daemon.clients.all() {
+        card.outbox.kill();
+    }
+    let limit = Instant::now() + Duration::from_secs(1);
+    while !daemon.clients.is_empty() && Instant::now() < limit {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let places = daemon.places.load_full();
+    let stop = Duration::from_secs(1);
+    let pools = places.pools.values().map(|place| place.pool.close(stop));
+    futures_util::future::join_all(pools).await;
+}
+
+/// Serve what a config says until somebody asks us to stop.
+///
+/// # Errors
+///
+/// If it cannot listen, or an option breaks a rule.
+pub async fn run(config: Config, ready: impl FnOnce(&[String])) -> io::Result<()> {
+    let (server, tls) = (config.server.clone(), config.tls.clone());
+    let daemon = Daemon::new(config).map_err(io::Error::other)?;
+    let mut addresses = Vec::new();
+    for listen in &server.listen {
+        let listener = Listener::bind(listen, server.socket_mode).await;
+        let listener = listener.map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot listen at {listen}: {error}"))
+        })?;
+        addresses.push(listener.address());
+        tokio::spawn(listener.serve(Arc::clone(&daemon)));
+    }
+    if let Some(tls) = &tls {
+        let acceptor = tls::acceptor(tls)?;
+        for address in &server.tls_listen {
+            let listener = Listener::bind_tls(*address, acceptor.clone()).await?;
+            addresses.push(format!("tls:{}", listener.address()));
+            tokio::spawn(listener.serve(Arc::clone(&daemon)));
+        }
+    }
+    tokio::spawn(keep_sessions(Arc::clone(&daemon)));
+    ready(&addresses);
+    stop_asked().await?;
+    drain(&daemon).await;
+    Ok(())
+}
+
+async fn stop_asked() -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut term = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = term.recv() => (),
+        _ = interrupt.recv() => (),
+    }
+    Ok(())
+}
