@@ -6,6 +6,7 @@
 mod brokers;
 mod connection;
 mod locks;
+mod look;
 mod pools;
 mod regulators;
 mod sessions;
@@ -234,6 +235,23 @@ pub const ALL: &[About] = &[
         pools::stat,
     ),
     about(
+        "SHOW",
+        2,
+        "show",
+        "POOLS | GROUPS | BROKERS | REGULATORS | LOCKS | CLIENTS | SESSIONS | HOLDERS | DROPS \
+         | EVENTS | CONFIG | LIMITS [name] [COUNT n]",
+        "What there is, as a table: the names of the columns, then the rows",
+        look::show,
+    ),
+    about(
+        "INFO",
+        1,
+        "info",
+        "[section ...]",
+        "The server's numbers as text",
+        look::info,
+    ),
+    about(
         "PING",
         1,
         "",
@@ -308,6 +326,7 @@ pub fn execute(client: &mut Client, request: Request<'_>) -> Step {
         return Step::Done;
     };
     client.card.commands.fetch_add(1, Ordering::Relaxed);
+    *client.card.last.lock() = about.name;
     if client.daemon.clients.is_monitored() {
         show(client, about, request);
     }
@@ -346,6 +365,17 @@ fn may(client: &Client, about: &About, request: Request<'_>) -> Result<(), Wrong
         None => Err(Wrong(
             "NOAUTH say who you are first: AUTH user password.".into(),
         )),
+    }
+}
+
+/// Whether the client may do a part of what a command can do.
+fn allowed(client: &Client, right: &str) -> Result<(), Wrong> {
+    match &client.user {
+        Some(user) if !has_right(user, right) => Err(Wrong(format!(
+            "NOPERM user {} may not do this: add \"{right}\" to its allow list.",
+            user.name
+        ))),
+        _ => Ok(()),
     }
 }
 

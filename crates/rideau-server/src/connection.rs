@@ -162,6 +162,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     Ok(0) | Err(_) => return Err(Over::Lost),
                     Ok(_) if is_full => {
                         let max = self.pipeline_max;
+                        let counts = &self.client.daemon.counts;
+                        counts.pipelines_refused.fetch_add(1, Ordering::Relaxed);
                         self.client.reply().error(format_args!(
                             "ERR pipeline too long: {max} bytes wait behind {name}, as many as \
                              limits.pipeline_max allows."

@@ -7,7 +7,6 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rideau::{Locks, LocksOptions, OptionError};
-use tokio::sync::Semaphore;
 
 use crate::clients::Clients;
 use crate::config::Config;
@@ -17,6 +16,7 @@ use crate::holdings::{Gone, HolderId, Holdings, Thing, Why};
 use crate::places::{Left, Places};
 use crate::sessions::Sessions;
 use crate::ticket::Ticket;
+use crate::turns::Turns;
 
 /// All that the server knows.
 pub struct Daemon {
@@ -43,7 +43,7 @@ pub struct Daemon {
     /// Nobody new is served any more.
     pub draining: AtomicBool,
     /// Turns to check a password.
-    pub password_checks: Semaphore,
+    pub password_checks: Turns,
     /// One change of configuration at a time.
     changing: Mutex<()>,
 }
@@ -73,6 +73,18 @@ pub struct Counts {
     pub foreign_releases: AtomicU64,
     /// Things taken back from holders that ended, by [`Why`].
     pub reclaims: [AtomicU64; 8],
+    /// Connections that sent too much behind a command that waited.
+    pub pipelines_refused: AtomicU64,
+    /// Keys that were refused because there were too many.
+    pub keys_refused: AtomicU64,
+    /// Sessions that were refused because there were too many.
+    pub sessions_refused: AtomicU64,
+    /// Pools that were not added because there were too many names.
+    pub names_refused: AtomicU64,
+    /// Names and keys that were too long.
+    pub long_names: AtomicU64,
+    /// Passwords that were checked later because others were being checked.
+    pub checks_delayed: AtomicU64,
     /// Changes of configuration.
     pub changes: AtomicU64,
 }
@@ -95,7 +107,7 @@ impl Daemon {
             fence,
         })?;
         Ok(Arc::new(Self {
-            password_checks: Semaphore::new(config.limits.password_checks_max),
+            password_checks: Turns::new(config.limits.password_checks_max),
             config: ArcSwap::from_pointee(config),
             places: ArcSwap::from_pointee(places),
             locks,

@@ -75,6 +75,11 @@ impl Events {
         self.last.lock().iter().rev().take(count).cloned().collect()
     }
 
+    /// How many hear of all.
+    pub fn watchers(&self) -> usize {
+        self.watchers.receiver_count()
+    }
+
     /// Hear of all from now on.
     pub fn watch(&self) -> broadcast::Receiver<Arc<Event>> {
         self.watchers.subscribe()

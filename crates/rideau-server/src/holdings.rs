@@ -174,6 +174,18 @@ pub struct Row {
 }
 
 impl Why {
+    /// Every reason.
+    pub const ALL: [Self; 8] = [
+        Self::Released,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Quit,
+        Self::Lost,
+        Self::Expired,
+        Self::Revoked,
+        Self::Over,
+    ];
+
     /// In a few words.
     pub const fn words(self) -> &'static str {
         match self {

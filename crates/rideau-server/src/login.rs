@@ -95,8 +95,13 @@ pub(crate) fn become_user(client: &mut Client, user: Arc<User>) {
 /// As few as the config allows are checked at a time: each costs memory and
 /// time on purpose.
 async fn check(daemon: &Daemon, user: Option<Arc<User>>, password: Vec<u8>) -> bool {
-    let Ok(_turn) = daemon.password_checks.acquire().await else {
-        return false;
+    let _turn = match daemon.password_checks.try_take() {
+        Some(turn) => turn,
+        None => {
+            let counts = &daemon.counts;
+            counts.checks_delayed.fetch_add(1, Ordering::Relaxed);
+            daemon.password_checks.take().await
+        }
     };
     let checked = tokio::task::spawn_blocking(move || {
         let hash = match user.and_then(|user| user.password.clone()) {

@@ -217,6 +217,17 @@ impl Places {
         rules.iter().map(place).collect()
     }
 
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        let named = self.pools.len() + self.groups.len() + self.brokers.len();
+        named + self.regulators.len() + self.rules.len()
+    }
+
+    /// Nothing has a name.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The rule of a key.
     pub fn rule(&self, key: &str) -> Option<&Arc<RulePlace>> {
         self.rules.iter().find(|place| place.rule.fits(key))

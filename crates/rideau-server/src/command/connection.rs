@@ -177,13 +177,13 @@ pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, 
             client.reply().verbatim(&line);
         }
         b"LIST" => {
-            allowed(client, "client")?;
+            super::allowed(client, "client")?;
             let all = client.daemon.clients.all();
             let text: String = all.iter().map(|card| line(client, card) + "\n").collect();
             client.reply().verbatim(&text);
         }
         b"KILL" => {
-            allowed(client, "client")?;
+            super::allowed(client, "client")?;
             return kill(client, arguments);
         }
         _ => return Err(Mistake::unknown("CLIENT", what).into()),
@@ -191,20 +191,14 @@ pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, 
     Ok(Step::Done)
 }
 
-fn allowed(client: &Client, right: &str) -> Result<(), Wrong> {
-    match &client.user {
-        Some(user) if !super::has_right(user, right) => Err(Wrong(format!(
-            "NOPERM user {} may not do this: add \"{right}\" to its allow list.",
-            user.name
-        ))),
-        _ => Ok(()),
-    }
-}
-
 fn set_name(client: &Client, name: &[u8]) -> Result<(), Wrong> {
     let most = client.daemon.config.load().limits.name_len_max;
     let is_plain = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
     if name.len() > most || !is_plain {
+        let counts = &client.daemon.counts;
+        counts
+            .long_names
+            .fetch_add(u64::from(name.len() > most), Ordering::Relaxed);
         return Err(Wrong(format!(
             "ERR a name has up to {most} bytes, without spaces, line ends or letters beyond ASCII."
         )));
@@ -258,11 +252,7 @@ fn line(client: &Client, card: &ClientCard) -> String {
     let holder = *card.holder.lock();
     let holder_card = Arc::clone(&card.card.lock());
     let age = card.since.elapsed();
-    let idle = age.as_millis() as u64
-        - card
-            .heard_ms
-            .load(Ordering::Relaxed)
-            .min(age.as_millis() as u64);
+    let idle = card.silent();
     let (library, version) = card.library.lock().clone();
     let foreign = card.foreign_releases.load(Ordering::Relaxed);
     let advice = if foreign > 0 {
@@ -278,7 +268,7 @@ fn line(client: &Client, card: &ClientCard) -> String {
         card.local,
         holder_card.name.lock(),
         age.as_secs(),
-        idle / 1000,
+        idle.as_secs(),
         holder_card.user,
         if card.is_resp3.load(Ordering::Relaxed) {
             3
