@@ -41,6 +41,12 @@ pub struct Client {
     pub channels: Vec<String>,
     /// It sees every command.
     pub is_monitor: bool,
+    /// The socket says so: the id of the user at the other end.
+    pub uid: Option<u32>,
+    /// Its rights are those of the config of this generation.
+    pub generation: u64,
+    /// It has promised to say something this often.
+    pub heartbeat: Option<Duration>,
     /// How it will end: properly, unless it vanishes.
     pub ending: Option<Why>,
 }

@@ -10,6 +10,7 @@ mod look;
 mod pools;
 mod regulators;
 mod sessions;
+mod settings;
 mod tail;
 mod tickets;
 
@@ -17,6 +18,7 @@ use std::sync::atomic::Ordering;
 
 use crate::client::{Client, Step, Wrong};
 use crate::config::User;
+use crate::login;
 use crate::resp::{Quoted, Request, Upper};
 
 /// A command, for those who look.
@@ -226,6 +228,31 @@ pub const ALL: &[About] = &[
         "Hand members out again",
         pools::resume,
     ),
+    about("POOL.ADD", 3, "pool", "name toml", "Add a pool", pools::add),
+    about(
+        "POOL.DEL",
+        2,
+        "pool",
+        "name [GRACEFUL ms | NOW]",
+        "Remove a pool: who waits is refused, who holds may finish",
+        pools::delete,
+    ),
+    about(
+        "POOL.SET",
+        4,
+        "pool",
+        "name key value [key value ...]",
+        "Change a pool; nobody loses a place or a lease",
+        pools::set,
+    ),
+    about(
+        "POOL.RECYCLE",
+        2,
+        "pool",
+        "pool [OVER ms]",
+        "Replace all members one after the other",
+        pools::recycle,
+    ),
     about(
         "POOL.STAT",
         2,
@@ -242,6 +269,15 @@ pub const ALL: &[About] = &[
          | EVENTS | CONFIG | LIMITS [name] [COUNT n]",
         "What there is, as a table: the names of the columns, then the rows",
         look::show,
+    ),
+    about(
+        "CONFIG",
+        2,
+        "config",
+        "GET path ... | SET path value ... | CHECK toml | PLAN toml | APPLY toml | RELOAD \
+         | REWRITE [FORCE] | HISTORY | ROLLBACK [version] | TEXT [version]",
+        "What the server was told; a change counts as a whole or not at all",
+        settings::config,
     ),
     about(
         "INFO",
@@ -327,6 +363,7 @@ pub fn execute(client: &mut Client, request: Request<'_>) -> Step {
     };
     client.card.commands.fetch_add(1, Ordering::Relaxed);
     *client.card.last.lock() = about.name;
+    login::follow(client);
     if client.daemon.clients.is_monitored() {
         show(client, about, request);
     }

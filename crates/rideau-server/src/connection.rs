@@ -44,6 +44,8 @@ struct Connection<S> {
     limits: Limits,
     pipeline_max: usize,
     output_max: usize,
+    /// The limits are those of the config of this generation.
+    generation: u64,
 }
 
 /// Serve one connection until it ends, and give back all that it held.
@@ -51,21 +53,16 @@ pub async fn serve<S>(stream: S, client: Client)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let config = client.daemon.config.load_full();
-    let limits = Limits {
-        frame_max: config.limits.frame_max as usize,
-        bulk_max: config.limits.frame_max as usize,
-        ..Limits::default()
-    };
     let mut connection = Connection {
         stream,
         client,
         parser: RequestParser::default(),
         buffer: Vec::new(),
         at: 0,
-        limits,
-        pipeline_max: config.limits.pipeline_max as usize,
-        output_max: config.limits.output_max as usize,
+        limits: Limits::default(),
+        pipeline_max: 0,
+        output_max: 0,
+        generation: 0,
     };
     connection.run().await;
     connection.client.end();
@@ -81,6 +78,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 return;
             }
         }
+    }
+
+    /// Follow a change of the limits.
+    fn follow(&mut self) {
+        let generation = self.client.daemon.settings.generation();
+        if self.generation == generation {
+            return;
+        }
+        self.generation = generation;
+        let config = self.client.daemon.config.load();
+        self.limits.frame_max = config.limits.frame_max as usize;
+        self.limits.bulk_max = config.limits.frame_max as usize;
+        self.pipeline_max = config.limits.pipeline_max as usize;
+        self.output_max = config.limits.output_max as usize;
+        self.client.card.outbox.set_bytes_max(self.output_max);
     }
 
     /// Wait until there is more to execute or to tell.
@@ -108,6 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 
     /// Execute all that was read, and write all answers.
     async fn execute(&mut self) -> Result<(), Over> {
+        self.follow();
         let mut count = 0;
         loop {
             let step = {
@@ -247,6 +260,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     fn fail(&mut self, fault: Fault) {
         let counts = &self.client.daemon.counts;
         counts.protocol_errors.fetch_add(1, Ordering::Relaxed);
+        let is_long = matches!(fault, Fault::Frame { .. } | Fault::Bulk { .. });
+        counts
+            .frames_refused
+            .fetch_add(is_long.into(), Ordering::Relaxed);
         let address = &self.client.card.address;
         tracing::warn!(address, "{fault}");
         fault.answer(&mut self.client.out);

@@ -446,6 +446,24 @@ impl Holdings {
         rows
     }
 
+    /// All that is held and wanted, for so long.
+    pub fn late(&self, wanted: impl Fn(&Grant, Duration) -> bool) -> Vec<Row> {
+        let now = self.since();
+        let mut rows = Vec::new();
+        for (at, shard) in self.shards.iter().enumerate() {
+            let shard = shard.lock();
+            for (place, slot) in shard.slots.iter().enumerate() {
+                let held = Duration::from_nanos(now.saturating_sub(slot.since));
+                if let Thing::Held(grant) | Thing::Untold(grant, _) = &slot.thing
+                    && wanted(grant, held)
+                {
+                    rows.extend(shard.row(at as u32, place as u32, now));
+                }
+            }
+        }
+        rows
+    }
+
     fn find(&self, ticket: Ticket) -> Result<(parking_lot::MutexGuard<'_, Shard>, u32), Gone> {
         let shard = self.shards[(ticket.place >> SLOT_BITS) as usize].lock();
         let at = ticket.place & ((1 << SLOT_BITS) - 1);

@@ -21,6 +21,8 @@ pub mod report;
 pub mod resp;
 pub mod serve;
 pub mod sessions;
+pub mod settings;
 pub mod show;
 pub mod ticket;
 pub mod turns;
+pub mod watcher;

@@ -20,6 +20,34 @@ pub(crate) fn without_password(daemon: &Daemon, uid: Option<u32>) -> Option<Arc<
     user.cloned().map(Arc::new)
 }
 
+/// Follow a change of the config: a user may do other things from now on, or
+/// nothing at all.
+pub(crate) fn follow(client: &mut Client) {
+    let generation = client.daemon.settings.generation();
+    if client.generation == generation {
+        return;
+    }
+    client.generation = generation;
+    let Some(user) = client.user.clone() else {
+        return;
+    };
+    let is_by_uid = client.uid.is_some_and(|uid| user.uids.contains(&uid));
+    let config = client.daemon.config.load_full();
+    let found = if is_by_uid {
+        without_password(&client.daemon, client.uid)
+    } else {
+        let mut users = config.users.iter();
+        users
+            .find(|known| known.name == user.name)
+            .cloned()
+            .map(Arc::new)
+    };
+    match found {
+        Some(found) if found.name != user.name => become_user(client, found),
+        found => client.user = found,
+    }
+}
+
 /// The connection has to say who it is before it can do anything.
 pub(crate) fn is_needed(client: &Client) -> bool {
     client.user.is_none() && !client.daemon.config.load().users.is_empty()

@@ -17,7 +17,7 @@ pub struct Outbox {
     pushes: Mutex<Vec<Push>>,
     bell: Notify,
     bytes: AtomicUsize,
-    bytes_max: usize,
+    bytes_max: AtomicUsize,
     /// It did not read for so long that it is given up.
     is_over: AtomicBool,
     killed: AtomicBool,
@@ -47,16 +47,29 @@ impl Outbox {
             pushes: Mutex::new(Vec::new()),
             bell: Notify::new(),
             bytes: AtomicUsize::new(0),
-            bytes_max,
+            bytes_max: AtomicUsize::new(bytes_max),
             is_over: AtomicBool::new(false),
             killed: AtomicBool::new(false),
         }
     }
 
+    /// Bear so many bytes from now on.
+    pub fn set_bytes_max(&self, bytes_max: usize) {
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
+    }
+
+    /// Give the connection up: it does not read.
+    pub fn give_up(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.bell.notify_one();
+    }
+
     /// Tell the connection something.
     pub fn push(&self, push: Push) {
         let bytes = push.len();
-        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.bytes_max {
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
+            > self.bytes_max.load(Ordering::Relaxed)
+        {
             self.is_over.store(true, Ordering::Release);
         } else {
             self.pushes.lock().push(push);

@@ -174,10 +174,13 @@ fn sessions(daemon: &Daemon, page: &mut Page) {
 
 fn config(daemon: &Daemon, page: &mut Page) {
     let config = daemon.config.load();
-    page.line(
-        "config_changes",
-        daemon.counts.changes.load(Ordering::Relaxed),
-    );
+    let settings = &daemon.settings;
+    let file = settings.file().map(|file| file.display().to_string());
+    page.line("config_file", file.unwrap_or_default());
+    let version = settings.history().first().map(|version| version.serial);
+    page.line("config_version", version.unwrap_or(0));
+    page.line("config_unsaved", u8::from(settings.is_unsaved()));
+    page.line("restart_needed_for", settings.pending(&config).join(","));
     for (name, count) in [
         ("users", config.users.len()),
         ("pools", config.pools.len()),

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::client::Client;
 use crate::clients::ClientCard;
@@ -22,6 +23,8 @@ use crate::holdings::{Card, Why};
 use crate::login;
 use crate::outbox::Outbox;
 use crate::resp::Protocol;
+use crate::settings::Source;
+use crate::watcher;
 
 /// How often sessions are looked at whose time may be up.
 const SESSIONS: Duration = Duration::from_millis(20);
@@ -209,6 +212,9 @@ fn welcome(daemon: &Arc<Daemon>, address: String, local: String, uid: Option<u32
         nonces: Default::default(),
         channels: Vec::new(),
         is_monitor: false,
+        uid,
+        generation: daemon.settings.generation(),
+        heartbeat: None,
         ending: None,
     }
 }
@@ -235,6 +241,8 @@ pub async fn keep_sessions(daemon: Arc<Daemon>) {
 pub async fn drain(daemon: &Daemon) {
     daemon.draining.store(true, Ordering::Release);
     let within = daemon.config.load().server.drain;
+    let text = format!("the server stops: holders have {within:.1?} to finish");
+    daemon.events.add("server", "drain", text, None);
     let end = Instant::now() + within;
     while !daemon.clients.is_empty() && Instant::now() < end {
         let is_idle = daemon.holdings.all().is_empty();
@@ -262,8 +270,23 @@ pub async fn drain(daemon: &Daemon) {
 ///
 /// If it cannot listen, or an option breaks a rule.
 pub async fn run(config: Config, ready: impl FnOnce(&[String])) -> io::Result<()> {
+    let source = Source::of(&config);
+    run_from(config, source, ready).await
+}
+
+/// As [`run`], with the text of the config and the file that has it, which is
+/// read again when somebody asks for it.
+///
+/// # Errors
+///
+/// If it cannot listen, or an option breaks a rule.
+pub async fn run_from(
+    config: Config,
+    source: Source,
+    ready: impl FnOnce(&[String]),
+) -> io::Result<()> {
     let server = config.server.clone();
-    let daemon = Daemon::new(config).map_err(io::Error::other)?;
+    let daemon = Daemon::with(config, source).map_err(io::Error::other)?;
     let mut addresses = Vec::new();
     for listen in &server.listen {
         let listener = Listener::bind(listen, server.socket_mode).await;
@@ -274,14 +297,26 @@ pub async fn run(config: Config, ready: impl FnOnce(&[String])) -> io::Result<()
         tokio::spawn(listener.serve(Arc::clone(&daemon)));
     }
     tokio::spawn(keep_sessions(Arc::clone(&daemon)));
+    tokio::spawn(watcher::keep(Arc::clone(&daemon)));
+    let hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
     ready(&addresses);
     stop_asked().await?;
     drain(&daemon).await;
     Ok(())
 }
 
+/// Read the file again whenever a signal asks for it, for ever. What is wrong
+/// with it is an event.
+async fn reload_on(mut signal: Signal, daemon: Arc<Daemon>) {
+    while signal.recv().await.is_some() {
+        if let Err(why) = daemon.reload("SIGHUP") {
+            tracing::warn!("SIGHUP changed nothing: {why}");
+        }
+    }
+}
+
 async fn stop_asked() -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::select! {

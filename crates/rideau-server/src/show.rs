@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Map, Value};
 
 pub use limits::Limit;
+pub(crate) use places::counts;
 
 use crate::daemon::Daemon;
 use crate::holdings::Card;

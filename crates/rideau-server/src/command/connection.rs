@@ -141,7 +141,7 @@ pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Step, 
     client.nonces.clear();
     client.protocol = Protocol::Resp2;
     client.card.is_resp3.store(false, Ordering::Relaxed);
-    client.user = login::without_password(&client.daemon, None);
+    client.user = login::without_password(&client.daemon, client.uid);
     let card = client.holder_card();
     client.holder = client.daemon.holdings.open(Arc::clone(&card));
     *client.card.holder.lock() = client.holder;

@@ -41,7 +41,7 @@ pub(super) fn all(daemon: &Daemon) -> Vec<Limit> {
             Some(clients),
             &counts.turned_away,
         ),
-        limit("frame_max", limits.frame_max, None, &counts.protocol_errors),
+        limit("frame_max", limits.frame_max, None, &counts.frames_refused),
         limit(
             "pipeline_max",
             limits.pipeline_max,
