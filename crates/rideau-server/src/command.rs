@@ -13,13 +13,14 @@ mod sessions;
 mod settings;
 mod tail;
 mod tickets;
+mod watch;
 
 use std::sync::atomic::Ordering;
 
 use crate::client::{Client, Step, Wrong};
 use crate::config::User;
 use crate::login;
-use crate::resp::{Quoted, Request, Upper};
+use crate::resp::{Protocol, Quoted, Request, Upper};
 
 /// A command, for those who look.
 #[derive(Clone, Copy, Debug)]
@@ -280,6 +281,54 @@ pub const ALL: &[About] = &[
         settings::config,
     ),
     about(
+        "EXPLAIN",
+        2,
+        "explain",
+        "ticket | d-id | pool | @group | broker | regulator | key | connection [JSON]",
+        "What something is about, in plain words",
+        look::explain,
+    ),
+    about(
+        "SUBSCRIBE",
+        2,
+        "subscribe",
+        "rideau:events[:kind[:name]] ...",
+        "Hear of events",
+        watch::subscribe,
+    ),
+    about(
+        "PSUBSCRIBE",
+        2,
+        "subscribe",
+        "pattern ...",
+        "Hear of events on all channels that a pattern fits",
+        watch::psubscribe,
+    ),
+    about(
+        "UNSUBSCRIBE",
+        1,
+        "subscribe",
+        "[channel ...]",
+        "Hear of events no more",
+        watch::unsubscribe,
+    ),
+    about(
+        "PUNSUBSCRIBE",
+        1,
+        "subscribe",
+        "[pattern ...]",
+        "Hear of events no more",
+        watch::punsubscribe,
+    ),
+    about(
+        "MONITOR",
+        1,
+        "monitor",
+        "",
+        "See every command of everybody",
+        watch::monitor,
+    ),
+    about(
         "INFO",
         1,
         "info",
@@ -333,7 +382,7 @@ pub const ALL: &[About] = &[
         "CLIENT",
         2,
         "",
-        "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST | KILL id | NO-EVICT on|off | NO-TOUCH on|off",
+        "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST | KILL id | HEARTBEAT ms | NO-EVICT on|off | NO-TOUCH on|off",
         "The connections",
         connection::client,
     ),
@@ -389,6 +438,14 @@ fn may(client: &Client, about: &About, request: Request<'_>) -> Result<(), Wrong
             "ERR wrong number of arguments for '{name}': write {name} {usage}."
         )));
     }
+    if is_subscriber(client) && !LISTENING.contains(&name) {
+        return Err(Wrong(format!(
+            "ERR Can't execute '{}': this connection listens to events, and only {} are allowed \
+             meanwhile; UNSUBSCRIBE first, or use HELLO 3.",
+            name.to_lowercase(),
+            LISTENING.join(", ")
+        )));
+    }
     if about.right.is_empty() {
         return Ok(());
     }
@@ -427,6 +484,22 @@ fn has_right(user: &User, right: &str) -> bool {
         "@lock" => matches!(right, "lock" | "unlock" | "release"),
         allowed => allowed == right,
     })
+}
+
+/// What those can do who listen to events and cannot tell them from answers.
+const LISTENING: &[&str] = &[
+    "SUBSCRIBE",
+    "PSUBSCRIBE",
+    "UNSUBSCRIBE",
+    "PUNSUBSCRIBE",
+    "PING",
+    "QUIT",
+    "RESET",
+];
+
+/// It listens to events, and its protocol has no other way to tell them.
+fn is_subscriber(client: &Client) -> bool {
+    client.watch.is_subscribed() && client.protocol == Protocol::Resp2
 }
 
 /// Not for everybody.
@@ -492,8 +565,13 @@ fn show(client: &Client, about: &About, request: Request<'_>) {
         client.card.address,
         about.name
     );
-    let is_secret = matches!(about.name, "AUTH" | "HELLO");
-    for word in request.words().skip(1).filter(|_| !is_secret) {
+    let shown = match about.name {
+        "AUTH" | "HELLO" => 0,
+        // The text of a config has hashes of passwords.
+        "CONFIG" => 1,
+        _ => usize::MAX,
+    };
+    for word in request.words().skip(1).take(shown) {
         let _ = write!(line, " {}", Quoted(word));
     }
     client.daemon.clients.show(&line);

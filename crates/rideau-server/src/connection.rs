@@ -16,6 +16,7 @@ use crate::client::{Client, Step, Wait};
 use crate::command;
 use crate::holdings::Why;
 use crate::resp::{Fault, Limits, Protocol, RequestParser};
+use crate::watch::Watch;
 
 /// Room for the next read.
 const READ: usize = 16 * 1024;
@@ -114,8 +115,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Ok(_) => self.client.card.hear(),
             },
             () = outbox.rung() => self.tell()?,
+            () = silence(&self.client) => {
+                self.miss();
+                return Err(Over::Lost);
+            }
         }
         Ok(())
+    }
+
+    /// It has broken its promise to say something.
+    fn miss(&self) {
+        let card = &self.client.card;
+        let name = self.client.holder_card().name.lock().clone();
+        let text = format!(
+            "connection {} ({name}) was silent for {:.1?}, longer than its heartbeat",
+            card.id,
+            card.silent()
+        );
+        self.client.daemon.events.add("client", &name, text, None);
     }
 
     /// Execute all that was read, and write all answers.
@@ -198,6 +215,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
             }
         };
+        // Who waits for an answer need not say anything.
+        self.client.card.hear();
         finish(&mut self.client);
         Ok(())
     }
@@ -224,8 +243,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             return Err(Over::Closed);
         }
         for push in outbox.take() {
-            let is_wanted = !push.needs_pushes() || self.client.protocol == Protocol::Resp3;
-            if is_wanted {
+            let is_known = !push.needs_pushes() || self.client.protocol == Protocol::Resp3;
+            if is_known && self.client.watch.wants(&push) {
                 push.write(&mut self.client.reply());
             }
         }
@@ -270,6 +289,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 }
 
+/// Wait until a connection has been silent for longer than it promised.
+async fn silence(client: &Client) {
+    let Some(heartbeat) = client.heartbeat else {
+        return future::pending().await;
+    };
+    let left = heartbeat.saturating_sub(client.card.silent());
+    tokio::time::sleep(left).await;
+}
+
 async fn next(ticks: &mut Option<Interval>) {
     match ticks {
         Some(ticks) => drop(ticks.tick().await),
@@ -300,9 +328,7 @@ impl Client {
     fn end(&mut self) {
         let why = self.ending.unwrap_or(Why::Lost);
         command::leave_session(self);
-        if self.is_monitor {
-            self.daemon.clients.end_monitor();
-        }
+        self.watch = Watch::default();
         self.daemon.end_holder(self.holder, why);
         self.daemon.clients.remove(self.card.id);
     }

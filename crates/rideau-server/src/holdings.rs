@@ -415,6 +415,22 @@ impl Holdings {
         held
     }
 
+    /// What a ticket stands for, to be shown.
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing under the ticket, or it is not this user's.
+    pub fn row(&self, ticket: Ticket, user: Option<&str>) -> Result<Row, Gone> {
+        let now = self.since();
+        let (shard, at) = self.find(ticket)?;
+        let row = shard.row(ticket.place >> SLOT_BITS, at, now);
+        let row = row.ok_or(Gone::Unknown)?;
+        if user.is_some_and(|user| *user != *row.card.user) {
+            return Err(Gone::Foreign);
+        }
+        Ok(row)
+    }
+
     /// How many things a holder holds or waits for.
     pub fn count(&self, holder: HolderId) -> usize {
         let shard = self.shards[holder.shard as usize].lock();

@@ -35,7 +35,14 @@ pub enum Push {
     /// What was held is taken back.
     Revoked(Ticket, &'static str),
     /// An event, on its channel.
-    Message(Arc<str>, Arc<str>),
+    Message {
+        /// The pattern that the channel fits, if one was subscribed to.
+        pattern: Option<Arc<str>>,
+        /// The channel.
+        channel: Arc<str>,
+        /// The event as JSON.
+        text: Arc<str>,
+    },
     /// A command that somebody sent.
     Monitor(Arc<str>),
 }
@@ -113,7 +120,7 @@ impl Push {
         64 + match self {
             Self::Answer(_, outcome) => outcome.len(),
             Self::Done(_, payload) => payload.as_ref().map_or(0, Vec::len),
-            Self::Message(channel, text) => channel.len() + text.len(),
+            Self::Message { channel, text, .. } => channel.len() + text.len(),
             Self::Monitor(line) => line.len(),
             Self::Down(..) | Self::Revoked(..) => 0,
         }
@@ -121,7 +128,7 @@ impl Push {
 
     /// Only those see it who speak the third version of the protocol.
     pub const fn needs_pushes(&self) -> bool {
-        !matches!(self, Self::Message(..) | Self::Monitor(_))
+        !matches!(self, Self::Message { .. } | Self::Monitor(_))
     }
 
     /// Write it.
@@ -154,7 +161,15 @@ impl Push {
                     .bulk(ticket.text())
                     .bulk(why);
             }
-            Self::Message(channel, text) => {
+            Self::Message {
+                pattern: Some(pattern),
+                channel,
+                text,
+            } => {
+                reply.push(4).bulk("pmessage").bulk(&**pattern);
+                reply.bulk(&**channel).bulk(&**text);
+            }
+            Self::Message { channel, text, .. } => {
                 reply.push(3).bulk("message").bulk(&**channel).bulk(&**text);
             }
             Self::Monitor(line) => {

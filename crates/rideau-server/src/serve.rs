@@ -24,6 +24,7 @@ use crate::login;
 use crate::outbox::Outbox;
 use crate::resp::Protocol;
 use crate::settings::Source;
+use crate::watch::Watch;
 use crate::watcher;
 
 /// How often sessions are looked at whose time may be up.
@@ -210,8 +211,7 @@ fn welcome(daemon: &Arc<Daemon>, address: String, local: String, uid: Option<u32
         protocol: Protocol::Resp2,
         out: Vec::new(),
         nonces: Default::default(),
-        channels: Vec::new(),
-        is_monitor: false,
+        watch: Watch::default(),
         uid,
         generation: daemon.settings.generation(),
         heartbeat: None,

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Map, Value};
 
 pub use limits::Limit;
-pub(crate) use places::counts;
+pub(crate) use places::{counts, reasons, refused, state};
 
 use crate::daemon::Daemon;
 use crate::holdings::Card;

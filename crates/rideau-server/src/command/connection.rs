@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::{ALL, About};
 use crate::client::{Client, Step, Wrong};
@@ -9,9 +10,13 @@ use crate::clients::ClientCard;
 use crate::holdings::Why;
 use crate::login;
 use crate::resp::{Arguments, Mistake, Protocol, Request, Upper};
+use crate::watch::Watch;
+
+/// Nobody promises to say something less often: a day.
+const HEARTBEAT_MAX: u64 = 86_400_000;
 
 pub(super) fn ping(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
-    let is_subscribed = !client.channels.is_empty() && client.protocol == Protocol::Resp2;
+    let is_subscribed = super::is_subscriber(client);
     let mut reply = client.reply();
     match request.word(1) {
         // As Redis does it while one is subscribed.
@@ -134,10 +139,8 @@ pub(super) fn quit(client: &mut Client, _request: Request<'_>) -> Result<Step, W
 pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Step, Wrong> {
     client.daemon.end_holder(client.holder, Why::Quit);
     super::sessions::detach(client);
-    if std::mem::take(&mut client.is_monitor) {
-        client.daemon.clients.end_monitor();
-    }
-    client.channels.clear();
+    client.watch = Watch::default();
+    client.heartbeat = None;
     client.nonces.clear();
     client.protocol = Protocol::Resp2;
     client.card.is_resp3.store(false, Ordering::Relaxed);
@@ -167,6 +170,12 @@ pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, 
         }
         b"SETINFO" => {
             set_info(client, &mut arguments)?;
+            client.reply().simple("OK");
+        }
+        b"HEARTBEAT" => {
+            let ms = arguments.number("CLIENT HEARTBEAT", "milliseconds", 0..=HEARTBEAT_MAX)?;
+            arguments.end("CLIENT HEARTBEAT")?;
+            client.heartbeat = (ms > 0).then(|| Duration::from_millis(ms));
             client.reply().simple("OK");
         }
         b"NO-EVICT" | b"NO-TOUCH" | b"CAPA" | b"TRACKING" | b"REPLY" => {

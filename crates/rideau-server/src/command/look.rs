@@ -1,8 +1,9 @@
 //! Looking: tables, explanations, numbers.
 
 use crate::client::{Client, Step, Wrong};
+use crate::explain;
 use crate::report;
-use crate::resp::{Quoted, Request, Upper};
+use crate::resp::{Mistake, Quoted, Request, Upper};
 use crate::show::{self, Sight, Wanted, What};
 
 /// As many rows are shown at most.
@@ -48,6 +49,35 @@ pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     };
     let table = show::table(&client.daemon, what, &wanted);
     table.write(&mut client.reply());
+    Ok(Step::Done)
+}
+
+pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.text("EXPLAIN", "a ticket, a name or an id")?;
+    let format = arguments.next();
+    let is_json = format.is_some_and(|format| Upper::of(format).as_bytes() == b"JSON");
+    if let Some(format) = format.filter(|_| !is_json) {
+        return Err(Mistake::wrong("EXPLAIN", "JSON or nothing", format).into());
+    }
+    arguments.end("EXPLAIN")?;
+    let Some(explained) = explain::explain(&client.daemon, word, sight(client)) else {
+        let help = "it is no ticket, d- id, pool, broker, regulator, key or connection that you \
+                    may see; SHOW lists them.";
+        return Err(Wrong::no_such("thing", word, help));
+    };
+    let mut reply = client.reply();
+    if !is_json {
+        reply.verbatim(&explained.text);
+        return Ok(Step::Done);
+    }
+    reply.map(3 + explained.facts.len());
+    reply.bulk("kind").bulk(explained.kind);
+    reply.bulk("name").bulk(&explained.name);
+    for (name, cell) in &explained.facts {
+        cell.write(reply.bulk(name));
+    }
+    reply.bulk("text").bulk(&explained.text);
     Ok(Step::Done)
 }
 
