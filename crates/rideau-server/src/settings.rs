@@ -59,6 +59,29 @@ struct Inner {
     history: VecDeque<Arc<Version>>,
 }
 
+/// How a change comes about.
+struct Way<'a> {
+    /// In a word.
+    how: &'static str,
+    /// Who wants it.
+    by: &'a str,
+    /// What is held of pools that go is taken back after this.
+    within: Option<Duration>,
+    /// The new text is the file's.
+    is_of_file: bool,
+}
+
+impl<'a> Way<'a> {
+    const fn new(how: &'static str, by: &'a str) -> Self {
+        Self {
+            how,
+            by,
+            within: None,
+            is_of_file: false,
+        }
+    }
+}
+
 /// A config that counted once, or does now.
 #[derive(Debug)]
 pub struct Version {
@@ -236,7 +259,7 @@ impl Daemon {
     ///
     /// If something is wrong with it; then nothing has changed.
     pub fn apply(self: &Arc<Self>, text: &str, by: &str) -> Result<Plan, Unchanged> {
-        self.change("apply", by, None, |_| Ok(text.to_owned()))
+        self.change(&Way::new("apply", by), |_| Ok(text.to_owned()))
     }
 
     /// Do from now on what the file says that the server was started with.
@@ -246,11 +269,11 @@ impl Daemon {
     /// If there is none, or something is wrong with it; then nothing has
     /// changed.
     pub fn reload(self: &Arc<Self>, by: &str) -> Result<Plan, Unchanged> {
-        self.change("reload", by, None, |inner| {
-            let text = self.read_file()?;
-            inner.on_disk = text.as_str().into();
-            Ok(text)
-        })
+        let way = Way {
+            is_of_file: true,
+            ..Way::new("reload", by)
+        };
+        self.change(&way, |_| self.read_file())
     }
 
     /// Go back to a version of the history, or to the one before the newest.
@@ -259,7 +282,7 @@ impl Daemon {
     ///
     /// If there is none, or it does not fit any more; then nothing has changed.
     pub fn rollback(self: &Arc<Self>, serial: Option<u64>, by: &str) -> Result<Plan, Unchanged> {
-        self.change("rollback", by, None, |inner| {
+        self.change(&Way::new("rollback", by), |inner| {
             Ok(inner.version(serial)?.text.to_string())
         })
     }
@@ -270,7 +293,7 @@ impl Daemon {
     ///
     /// If something is wrong with one; then nothing has changed.
     pub fn set(self: &Arc<Self>, values: &[(String, String)], by: &str) -> Result<Plan, Unchanged> {
-        self.change("set", by, None, |inner| {
+        self.change(&Way::new("set", by), |inner| {
             let mut changed = inner.newest().text.to_string();
             for (path, value) in values {
                 changed = text::set(&changed, path, value).map_err(Unchanged::Path)?;
@@ -296,7 +319,7 @@ impl Daemon {
         let env = |name: &str| std::env::var(name).ok();
         let pool = config.parse_pool(name, keys, &env);
         pool.map_err(Unchanged::Faults)?;
-        self.change("pool.add", by, None, |inner| {
+        self.change(&Way::new("pool.add", by), |inner| {
             if self.places.load().pools.contains_key(name) {
                 return Err(Unchanged::PoolThere { name: name.into() });
             }
@@ -316,9 +339,11 @@ impl Daemon {
         within: Option<Duration>,
         by: &str,
     ) -> Result<Plan, Unchanged> {
-        self.change("pool.del", by, within, |inner| {
-            edit::remove_pool(&inner.newest().text, name)
-        })
+        let way = Way {
+            within,
+            ..Way::new("pool.del", by)
+        };
+        self.change(&way, |inner| edit::remove_pool(&inner.newest().text, name))
     }
 
     /// Write the running config into the file that the server was started with.
@@ -358,41 +383,43 @@ impl Daemon {
     /// Make a new text and let it count, one change at a time.
     fn change(
         self: &Arc<Self>,
-        how: &'static str,
-        by: &str,
-        within: Option<Duration>,
-        make: impl FnOnce(&mut Inner) -> Result<String, Unchanged>,
+        way: &Way<'_>,
+        make: impl FnOnce(&Inner) -> Result<String, Unchanged>,
     ) -> Result<Plan, Unchanged> {
-        let changed = self.try_change(how, by, within, make);
+        let changed = self.try_change(way, make);
         if let Err(why) = &changed {
-            let said = format!("{how} changed nothing: {why}");
-            self.events.add("config", how, said, Some(by));
+            let said = format!("{} changed nothing: {why}", way.how);
+            self.events.add("config", way.how, said, Some(way.by));
         }
         changed
     }
 
     fn try_change(
         self: &Arc<Self>,
-        how: &'static str,
-        by: &str,
-        within: Option<Duration>,
-        make: impl FnOnce(&mut Inner) -> Result<String, Unchanged>,
+        way: &Way<'_>,
+        make: impl FnOnce(&Inner) -> Result<String, Unchanged>,
     ) -> Result<Plan, Unchanged> {
         let mut inner = self.settings.inner.lock();
-        let text = make(&mut inner)?;
+        let text = make(&inner)?;
         let (new, _) = self.check(&text)?;
         let old = self.config.load_full();
         let plan = config::plan(&old, &new, Some(&self.now(&old, &new)));
-        if *text == *inner.newest().text {
-            return Ok(plan);
+        let is_new = *text != *inner.newest().text;
+        let summary = format!("{}: {}", way.how, summary(&plan));
+        if is_new {
+            self.reconfigure(new, way.within)
+                .map_err(Unchanged::Option)?;
+            self.settings.generation.fetch_add(1, Ordering::Release);
+            inner.push(way.by, summary.clone(), text);
         }
-        self.reconfigure(new, within).map_err(Unchanged::Option)?;
-        self.settings.generation.fetch_add(1, Ordering::Release);
-        let summary = format!("{how}: {}", summary(&plan));
-        inner.push(by, summary.clone(), text);
+        if way.is_of_file {
+            inner.on_disk = Arc::clone(&inner.newest().text);
+        }
         drop(inner);
-        self.tell_change(&old, how, &plan, summary, by);
-        self.end_users(&old);
+        if is_new {
+            self.tell_change(&old, way.how, &plan, summary, way.by);
+            self.end_users(&old);
+        }
         Ok(plan)
     }
 
