@@ -61,6 +61,16 @@ impl Grant {
         }
     }
 
+    /// It is a member of this pool.
+    pub fn is_member_of(&self, place: &Arc<PoolPlace>) -> bool {
+        matches!(self, Self::Member { pool, .. } if Arc::ptr_eq(pool, place))
+    }
+
+    /// It was brought to this pool.
+    pub fn is_offer_of(&self, place: &Arc<PoolPlace>) -> bool {
+        matches!(self, Self::Offer { pool, .. } if Arc::ptr_eq(pool, place))
+    }
+
     /// What its holder is told besides the ticket.
     pub fn parts(&self) -> Vec<Part> {
         match self {

@@ -13,6 +13,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::client::Client;
 use crate::clients::ClientCard;
@@ -24,6 +25,9 @@ use crate::login;
 use crate::outbox::Outbox;
 use crate::resp::Protocol;
 use crate::tls;
+use crate::settings::Source;
+use crate::watch::Watch;
+use crate::watcher;
 
 /// A client that has not said within TLS who it is by then is gone.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -162,7 +166,7 @@ async fn accept_tls(
     let certificates = stream.get_ref().1.peer_certificates();
     let name = certificates.and_then(|all| tls::common_name(all.first()?));
     let user = name.and_then(|name| login::named(&daemon, &name));
-    begin_as(&daemon, stream, address.to_string(), local, user);
+    begin_as(&daemon, stream, address.to_string(), local, user, None);
 }
 
 /// Notice a peer that went without a word, a cable that was pulled.
@@ -195,7 +199,7 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     let user = login::without_password(daemon, uid);
-    begin_as(daemon, stream, address, local, user);
+    begin_as(daemon, stream, address, local, user, uid);
 }
 
 fn begin_as<S>(
@@ -204,6 +208,7 @@ fn begin_as<S>(
     address: String,
     local: String,
     user: Option<Arc<User>>,
+    uid: Option<u32>,
 ) where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
@@ -226,7 +231,7 @@ fn begin_as<S>(
         return;
     }
     daemon.counts.connections.fetch_add(1, Ordering::Relaxed);
-    let client = welcome(daemon, address, local, user);
+    let client = welcome(daemon, address, local, user, uid);
     tokio::spawn(connection::serve(stream, client));
 }
 
@@ -235,6 +240,7 @@ fn welcome(
     address: String,
     local: String,
     user: Option<Arc<User>>,
+    uid: Option<u32>,
 ) -> Client {
     let config = daemon.config.load();
     let id = daemon.clients.next_id();
@@ -273,8 +279,10 @@ fn welcome(
         protocol: Protocol::Resp2,
         out: Vec::new(),
         nonces: Default::default(),
-        channels: Vec::new(),
-        is_monitor: false,
+        watch: Watch::default(),
+        uid,
+        generation: daemon.settings.generation(),
+        heartbeat: None,
         ending: None,
     }
 }
@@ -301,6 +309,8 @@ pub async fn keep_sessions(daemon: Arc<Daemon>) {
 pub async fn drain(daemon: &Daemon) {
     daemon.draining.store(true, Ordering::Release);
     let within = daemon.config.load().server.drain;
+    let text = format!("the server stops: holders have {within:.1?} to finish");
+    daemon.events.add("server", "drain", text, None);
     let end = Instant::now() + within;
     while !daemon.clients.is_empty() && Instant::now() < end {
         let is_idle = daemon.holdings.all().is_empty();
@@ -328,8 +338,23 @@ pub async fn drain(daemon: &Daemon) {
 ///
 /// If it cannot listen, or an option breaks a rule.
 pub async fn run(config: Config, ready: impl FnOnce(&[String])) -> io::Result<()> {
+    let source = Source::of(&config);
+    run_from(config, source, ready).await
+}
+
+/// As [`run`], with the text of the config and the file that has it, which is
+/// read again when somebody asks for it.
+///
+/// # Errors
+///
+/// If it cannot listen, or an option breaks a rule.
+pub async fn run_from(
+    config: Config,
+    source: Source,
+    ready: impl FnOnce(&[String]),
+) -> io::Result<()> {
     let (server, tls) = (config.server.clone(), config.tls.clone());
-    let daemon = Daemon::new(config).map_err(io::Error::other)?;
+    let daemon = Daemon::with(config, source).map_err(io::Error::other)?;
     let mut addresses = Vec::new();
     for listen in &server.listen {
         let listener = Listener::bind(listen, server.socket_mode).await;
@@ -348,14 +373,26 @@ pub async fn run(config: Config, ready: impl FnOnce(&[String])) -> io::Result<()
         }
     }
     tokio::spawn(keep_sessions(Arc::clone(&daemon)));
+    tokio::spawn(watcher::keep(Arc::clone(&daemon)));
+    let hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
     ready(&addresses);
     stop_asked().await?;
     drain(&daemon).await;
     Ok(())
 }
 
+/// Read the file again whenever a signal asks for it, for ever. What is wrong
+/// with it is an event.
+async fn reload_on(mut signal: Signal, daemon: Arc<Daemon>) {
+    while signal.recv().await.is_some() {
+        if let Err(why) = daemon.reload("SIGHUP") {
+            tracing::warn!("SIGHUP changed nothing: {why}");
+        }
+    }
+}
+
 async fn stop_asked() -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::select! {

@@ -94,8 +94,11 @@ pub(super) fn later(
         .holdings
         .keep(client.owner(), kind, asked, note, most);
     let Ok(ticket) = kept else {
+        let counts = &client.daemon.counts;
+        counts.held_refused.fetch_add(1, Ordering::Relaxed);
         return Err(Wrong(format!(
-            "BUSY this holder has {most} leases and asks, as many as limits.held_max allows."
+            "BUSY this holder has {most} leases and asks, as many as limits.held_max allows: \
+             release some, or raise the limit."
         )));
     };
     client.remember(tail, ticket);
