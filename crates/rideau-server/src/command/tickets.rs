@@ -348,10 +348,12 @@ async fn answer_within(later: Arc<Later>, ticket: Ticket, limit: Duration) -> Fi
         Ok(outcome) => {
             // From now on it is told, or over.
             if outcome.is_go() {
+                // Who was pushed the answer as well has been told already.
                 let _ = client.daemon.holdings.look(ticket, None, |thing| {
-                    if let Thing::Untold(grant, _) = std::mem::replace(thing, Thing::None) {
-                        *thing = Thing::Held(grant);
-                    }
+                    *thing = match std::mem::replace(thing, Thing::None) {
+                        Thing::Untold(grant, _) => Thing::Held(grant),
+                        other => other,
+                    };
                 });
             } else {
                 let _ = client.daemon.holdings.take(ticket, None, Why::Over);
