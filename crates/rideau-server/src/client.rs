@@ -131,15 +131,28 @@ impl Client {
             if let Thing::Held(grant) = thing {
                 grant.end(Why::Released);
             }
-            self.daemon
-                .counts
-                .held_refused
-                .fetch_add(1, Ordering::Relaxed);
-            Wrong(format!(
-                "BUSY this holder has {most} leases, as many as limits.held_max allows: release \
-                 some, or raise the limit."
-            ))
+            self.not_kept(most)
         })
+    }
+
+    /// Why something could not be kept: the session is over, or the holder has
+    /// as many as it may.
+    pub fn not_kept(&self, most: usize) -> Wrong {
+        let sessions = &self.daemon.sessions;
+        if let Some((session, _)) = self.session
+            && sessions.find(session).is_none()
+        {
+            return Wrong(format!(
+                "NOSUCH session \"{session}\": it has ended, and what it held was given back. \
+                 SESSION OPEN opens another, SESSION DETACH goes on without."
+            ));
+        }
+        let counts = &self.daemon.counts;
+        counts.held_refused.fetch_add(1, Ordering::Relaxed);
+        Wrong(format!(
+            "BUSY this holder has {most} leases and asks, as many as limits.held_max allows: \
+             release some, or raise the limit."
+        ))
     }
 
     /// Remember a grant by the client's own name for it.

@@ -94,9 +94,7 @@ pub(super) fn later(
         .holdings
         .keep(client.owner(), kind, asked, note, most);
     let Ok(ticket) = kept else {
-        return Err(Wrong(format!(
-            "BUSY this holder has {most} leases and asks, as many as limits.held_max allows."
-        )));
+        return Err(client.not_kept(most));
     };
     client.remember(tail, ticket);
     client.reply().array(2).bulk("await").bulk(ticket.text());
