@@ -1,7 +1,6 @@
 //! One connection as the commands see it: who it is, what it holds, what it is
 //! told.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +14,8 @@ use crate::config::User;
 use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::holdings::{Card, HolderId, Thing, Why};
-use crate::outcome::{self, Outcome};
+use crate::names::Named;
+use crate::outcome::{self, Outcome, Part};
 use crate::resp::{Mistake, Protocol, Reply};
 use crate::ticket::{Kind, Ticket};
 
@@ -35,8 +35,6 @@ pub struct Client {
     pub protocol: Protocol,
     /// What will be written next.
     pub out: Vec<u8>,
-    /// Grants by the names that the client gave them.
-    pub nonces: HashMap<Vec<u8>, Ticket>,
     /// Channels it is subscribed to.
     pub channels: Vec<String>,
     /// It sees every command.
@@ -155,16 +153,13 @@ impl Client {
         ))
     }
 
-    /// Remember a grant by the client's own name for it.
-    pub fn remember(&mut self, tail: &Tail, ticket: Ticket) {
-        const MOST: usize = 4096;
+    /// Remember a grant by the client's own name for it. A session remembers it
+    /// for all its connections.
+    pub fn remember(&self, tail: &Tail, ticket: Ticket, told: impl FnOnce() -> Vec<Part>) {
         if let Some(nonce) = &tail.nonce {
-            if self.nonces.len() >= MOST {
-                let holdings = &self.daemon.holdings;
-                self.nonces
-                    .retain(|_, ticket| holdings.look(*ticket, None, |_| ()).is_ok());
-            }
-            self.nonces.insert(nonce.clone(), ticket);
+            let told = told();
+            let holdings = &self.daemon.holdings;
+            holdings.remember(self.owner(), nonce, Named { ticket, told });
         }
     }
 

@@ -7,7 +7,6 @@ use rideau::{Fate, Held, Lease, Lock};
 use crate::holdings::Why;
 use crate::meeting::Meeting;
 use crate::member::{Members, Offer};
-use crate::outcome::{Part, micros};
 use crate::places::{PoolPlace, RegulatorPlace};
 
 /// Something held.
@@ -58,19 +57,6 @@ impl Grant {
             Self::Lock(lock) => format!("{} units, fence {}", lock.units(), lock.fence()),
             Self::Match(meeting) => String::from_utf8_lossy(&meeting.value).into_owned(),
             Self::Lease { .. } => String::new(),
-        }
-    }
-
-    /// What its holder is told besides the ticket.
-    pub fn parts(&self) -> Vec<Part> {
-        match self {
-            Self::Member { held, .. } => {
-                vec![(&**held.value()).into(), micros(Held::waited(held))]
-            }
-            Self::Lock(lock) => vec![lock.ordinal().into(), lock.fence().into()],
-            Self::Match(meeting) => vec![Part::Text(meeting.value.clone())],
-            Self::Lease { lease, .. } => vec![micros(lease.waited())],
-            Self::Offer { .. } => Vec::new(),
         }
     }
 

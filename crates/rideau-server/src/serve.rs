@@ -206,7 +206,6 @@ fn welcome(daemon: &Arc<Daemon>, address: String, local: String, uid: Option<u32
         session: None,
         protocol: Protocol::Resp2,
         out: Vec::new(),
-        nonces: Default::default(),
         channels: Vec::new(),
         is_monitor: false,
         ending: None,

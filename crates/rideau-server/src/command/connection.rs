@@ -138,7 +138,6 @@ pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Step, 
         client.daemon.clients.end_monitor();
     }
     client.channels.clear();
-    client.nonces.clear();
     client.protocol = Protocol::Resp2;
     client.card.is_resp3.store(false, Ordering::Relaxed);
     client.user = login::without_password(&client.daemon, None);
