@@ -251,7 +251,7 @@ impl Daemon {
 fn end(thing: Thing, why: Why) {
     match thing {
         Thing::Held(grant) | Thing::Untold(grant, _) => grant.end(why),
-        Thing::Asked(later) => drop(later),
+        Thing::Asked(later) => later.cancel(why.words()),
         Thing::None => (),
     }
 }

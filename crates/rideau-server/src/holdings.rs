@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::grant::Grant;
 use crate::later::Later;
+use crate::names::{Named, Names};
 use crate::outcome::Outcome;
 use crate::ticket::{Kind, Ticket};
 
@@ -74,6 +75,7 @@ struct HolderSlot {
     /// Counts who used the place before, so that none is taken for another.
     turn: u32,
     card: Option<Arc<Card>>,
+    names: Names,
 }
 
 /// What is known of a holder.
@@ -256,6 +258,7 @@ impl Holdings {
             len: 0,
             turn: 0,
             card: Some(card),
+            names: Names::default(),
         });
         HolderId {
             shard: at,
@@ -410,6 +413,7 @@ impl Holdings {
         }
         let slot = &mut shard.holders[holder.at as usize];
         slot.card = None;
+        slot.names = Names::default();
         slot.turn = slot.turn.wrapping_add(1);
         shard.free_holders.push(holder.at);
         held
@@ -429,6 +433,26 @@ impl Holdings {
             return Err(Gone::Foreign);
         }
         Ok(row)
+    }
+
+    /// Remember an ask by the name that its holder gave it.
+    pub fn remember(&self, holder: HolderId, name: &[u8], named: Named) {
+        let shard = &mut *self.shards[holder.shard as usize].lock();
+        if shard.holder(holder).is_some() {
+            let slots = &shard.slots;
+            let is_there = |ticket: Ticket| {
+                let slot = &slots[(ticket.place & ((1 << SLOT_BITS) - 1)) as usize];
+                slot.secret == ticket.secret
+            };
+            let names = &mut shard.holders[holder.at as usize].names;
+            names.add(name, named, is_there);
+        }
+    }
+
+    /// What a holder asked for under this name.
+    pub fn recall(&self, holder: HolderId, name: &[u8]) -> Option<Named> {
+        let shard = self.shards[holder.shard as usize].lock();
+        shard.holder(holder)?.names.find(name).cloned()
     }
 
     /// How many things a holder holds or waits for.

@@ -15,6 +15,7 @@ pub mod later;
 mod login;
 pub mod meeting;
 pub mod member;
+pub mod names;
 pub mod outbox;
 pub mod outcome;
 pub mod places;

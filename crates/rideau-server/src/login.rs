@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use crate::client::{Client, Finish, Step, Wait, Wrong};
+use crate::command;
 use crate::config::password::Hash;
 use crate::config::{Password, User};
 use crate::daemon::Daemon;
@@ -111,9 +112,11 @@ pub(crate) fn begin(
     }))
 }
 
-/// What a connection held as another it gives back first.
+/// What a connection held as another it gives back first, and it leaves the
+/// other's session.
 pub(crate) fn become_user(client: &mut Client, user: Arc<User>) {
     let name = client.holder_card().name.lock().clone();
+    command::leave_session(client);
     client.daemon.end_holder(client.holder, Why::Quit);
     let card = Arc::new(Card {
         name: Mutex::new(name),

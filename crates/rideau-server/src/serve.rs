@@ -278,7 +278,6 @@ fn welcome(
         session: None,
         protocol: Protocol::Resp2,
         out: Vec::new(),
-        nonces: Default::default(),
         watch: Watch::default(),
         uid,
         generation: daemon.settings.generation(),

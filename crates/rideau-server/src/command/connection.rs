@@ -141,7 +141,6 @@ pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Step, 
     super::sessions::detach(client);
     client.watch = Watch::default();
     client.heartbeat = None;
-    client.nonces.clear();
     client.protocol = Protocol::Resp2;
     client.card.is_resp3.store(false, Ordering::Relaxed);
     client.user = login::without_password(&client.daemon, client.uid);

@@ -112,7 +112,8 @@ fn granted(
 ) -> Result<Step, Wrong> {
     let (ordinal, fence) = (lock.ordinal(), lock.fence());
     let ticket = client.keep(Kind::Lock, Grant::Lock(lock), tail)?;
-    client.remember(tail, ticket);
+    let told = || vec![ordinal.into(), capacity.units().into(), fence.into()];
+    client.remember(tail, ticket, told);
     let capacity = i64::try_from(capacity.units()).unwrap_or(i64::MAX);
     client
         .reply()

@@ -13,7 +13,7 @@ use crate::client::{Client, Step, Tail, Wrong, refused};
 use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::member::{Members, Offer};
-use crate::outcome::micros;
+use crate::outcome::{Part, micros};
 use crate::places::{GroupPlace, PoolPlace};
 use crate::resp::{Mistake, Request, Upper};
 use crate::ticket::Kind;
@@ -105,7 +105,9 @@ fn taken_now(
         pool: Arc::clone(pool),
     };
     let ticket = client.keep(Kind::Member, grant, tail)?;
-    client.remember(tail, ticket);
+    client.remember(tail, ticket, || {
+        vec![(&*value).into(), Part::Number(waited)]
+    });
     client
         .reply()
         .array(4)
