@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::drops::Drops;
 use crate::events::Events;
 use crate::holdings::{Gone, HolderId, Holdings, Thing, Why};
+use crate::member::Workshop;
 use crate::places::{Left, Places};
 use crate::sessions::Sessions;
 use crate::ticket::Ticket;
@@ -33,7 +34,7 @@ pub struct Daemon {
     /// The sessions.
     pub sessions: Sessions,
     /// What happened.
-    pub events: Events,
+    pub events: Arc<Events>,
     /// The last asks that were refused, to explain them.
     pub drops: Drops,
     /// What was counted.
@@ -84,7 +85,9 @@ impl Daemon {
     ///
     /// If an option breaks a rule.
     pub fn new(config: Config) -> Result<Arc<Self>, OptionError> {
-        let places = Places::new(&config)?;
+        let events: Arc<Events> = Arc::default();
+        let workshop = Workshop::new(&config.server, Arc::clone(&events));
+        let places = Places::new(&config, Arc::new(workshop))?;
         // Fences grow on after a restart, unless the clock was set back.
         let fence = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -102,7 +105,7 @@ impl Daemon {
             holdings: Holdings::default(),
             clients: Clients::default(),
             sessions: Sessions::default(),
-            events: Events::default(),
+            events,
             drops: Drops::default(),
             counts: Counts::default(),
             started: Instant::now(),
