@@ -15,6 +15,7 @@ use crate::grant::Grant;
 use crate::holdings::{Gone, HolderId, Holdings, Row, Thing, Why};
 use crate::outbox::Push;
 use crate::places::{FOR_EVER, Left, Places};
+use crate::member::Workshop;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, Source};
 use crate::ticket::Ticket;
@@ -35,7 +36,7 @@ pub struct Daemon {
     /// The sessions.
     pub sessions: Sessions,
     /// What happened.
-    pub events: Events,
+    pub events: Arc<Events>,
     /// The last asks that were refused, to explain them.
     pub drops: Drops,
     /// What was counted.
@@ -110,7 +111,9 @@ impl Daemon {
     ///
     /// If an option breaks a rule.
     pub fn with(config: Config, source: Source) -> Result<Arc<Self>, OptionError> {
-        let places = Places::new(&config)?;
+        let events: Arc<Events> = Arc::default();
+        let workshop = Workshop::new(&config.server, Arc::clone(&events));
+        let places = Places::new(&config, Arc::new(workshop))?;
         // Fences grow on after a restart, unless the clock was set back.
         let fence = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -129,7 +132,7 @@ impl Daemon {
             holdings: Holdings::default(),
             clients: Clients::default(),
             sessions: Sessions::default(),
-            events: Events::default(),
+            events,
             drops: Drops::default(),
             counts: Counts::default(),
             started: Instant::now(),

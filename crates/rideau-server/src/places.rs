@@ -15,7 +15,7 @@ use crate::config::{
     BrokerConfig, Config, GroupConfig, LockRule, Member, PoolConfig, RegulatorConfig,
 };
 use crate::meeting::Party;
-use crate::member::Members;
+use crate::member::{Follow, Members, Workshop};
 
 /// Longer than anybody waits.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -33,6 +33,8 @@ pub struct Places {
     pub regulators: HashMap<String, Arc<RegulatorPlace>>,
     /// Rules for locks: the first that fits.
     pub rules: Vec<Arc<RulePlace>>,
+    /// Where members that are processes are started.
+    pub workshop: Arc<Workshop>,
 }
 
 /// A pool with its name.
@@ -104,8 +106,12 @@ impl Places {
     /// # Errors
     ///
     /// If an option breaks a rule.
-    pub fn new(config: &Config) -> Result<Self, OptionError> {
-        Self::default().changed(config).map(|(places, _)| places)
+    pub fn new(config: &Config, workshop: Arc<Workshop>) -> Result<Self, OptionError> {
+        let nothing = Self {
+            workshop,
+            ..Self::default()
+        };
+        nothing.changed(config).map(|(places, _)| places)
     }
 
     /// The same places after a change of configuration. What stays keeps who
@@ -125,7 +131,7 @@ impl Places {
                 Some(pool) => Arc::clone(pool),
                 None => {
                     left.pools.extend(old.cloned());
-                    Arc::new(PoolPlace::new(config)?)
+                    Arc::new(PoolPlace::new(config, &self.workshop)?)
                 }
             };
             pools.insert(config.name.clone(), pool);
@@ -145,6 +151,7 @@ impl Places {
             brokers,
             regulators,
             rules: self.changed_rules(&config.locks),
+            workshop: Arc::clone(&self.workshop),
         };
         Ok((places, left))
     }
@@ -257,9 +264,9 @@ impl Places {
 }
 
 impl PoolPlace {
-    fn new(config: &PoolConfig) -> Result<Self, OptionError> {
+    fn new(config: &PoolConfig, workshop: &Arc<Workshop>) -> Result<Self, OptionError> {
         let name: Arc<str> = config.name.as_str().into();
-        let members = Members::new(&name, &config.member);
+        let members = Members::new(&name, config, workshop);
         Ok(Self {
             pool: Pool::new(members.clone(), pool_options(config))?,
             members,
@@ -270,24 +277,34 @@ impl PoolPlace {
 
     /// Follow a changed config; false if that needs another pool.
     fn follow(&self, config: &PoolConfig) -> bool {
-        let follows = self.members.reconfigure(&config.member)
-            && self.pool.reconfigure(pool_options(config)).is_ok();
-        if follows {
-            self.config.store(Arc::new(config.clone()));
+        let follow = self.members.reconfigure(config);
+        if follow == Follow::Anew || self.pool.reconfigure(pool_options(config)).is_err() {
+            return false;
         }
-        follows
+        if follow == Follow::Replace {
+            self.pool.replace(Duration::ZERO);
+        }
+        self.config.store(Arc::new(config.clone()));
+        true
     }
 }
 
 /// Members that clients bring are started as soon as they come, and a start
-/// that waits for one waits for as long as it takes.
+/// that waits for one waits for as long as it takes. Processes keep to the
+/// limits themselves, and know what to say of it if they do not.
 fn pool_options(config: &PoolConfig) -> PoolOptions {
     const STARTS_MAX: usize = 4;
+    /// Longer than it takes to kill a process and hear what it said last.
+    const LAST_WORDS: Duration = Duration::from_secs(10);
     let mut options = config.options.clone();
     if config.member == Member::Offered {
         options.idle_min = options.max;
         options.starts_max = STARTS_MAX;
         options.start_timeout = FOR_EVER;
+    }
+    if matches!(config.member, Member::Exec(_)) {
+        options.start_timeout += LAST_WORDS;
+        options.stop_timeout += LAST_WORDS;
     }
     options
 }

@@ -110,6 +110,11 @@ impl Process {
         self.address.as_ref()
     }
 
+    /// What its program says it is stopped with.
+    pub const fn stop_signal(&self) -> Signal {
+        self.stop_signal
+    }
+
     /// For how long it has been running, or had when it ended.
     pub fn uptime(&self) -> Duration {
         let until = match *self.life.borrow() {

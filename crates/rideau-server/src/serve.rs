@@ -329,6 +329,11 @@ pub async fn drain(daemon: &Daemon) {
     let stop = Duration::from_secs(1);
     let pools = places.pools.values().map(|place| place.pool.close(stop));
     futures_util::future::join_all(pools).await;
+    // A pool that a change left behind may have had some, too.
+    let left = places.workshop.emptied(stop).await;
+    if left > 0 {
+        tracing::warn!(left, "processes are killed");
+    }
 }
 
 /// Serve what a config says until somebody asks us to stop.

@@ -64,6 +64,7 @@ pub(super) const SERVER: &[Key] = &[
     restart("tls_listen"),
     restart("admin"),
     restart("socket_mode"),
+    restart("run_dir"),
     restart("threads"),
     live("insecure"),
     live("wait_max"),
@@ -139,11 +140,13 @@ pub(super) const POOL: &[Key] = &[
 pub(super) const MEMBER: &[Key] = &[
     live("list"),
     live("exec"),
-    live("ready"),
+    above("ready", READY),
     live("dir"),
     // The names below `env` are the file's own.
     live("env"),
+    live("stop_signal"),
 ];
+pub(super) const READY: &[Key] = &[live("line")];
 
 pub(super) const GROUP: &[Key] = &[live("pick")];
 
