@@ -1,5 +1,6 @@
 //! The parts of the `rideau` program, for its binary and its tests.
 
+pub mod admin;
 pub mod client;
 pub mod clients;
 pub mod command;
@@ -9,11 +10,13 @@ pub mod daemon;
 pub mod drops;
 pub mod events;
 pub mod grant;
+pub mod history;
 pub mod holdings;
 pub mod later;
 mod login;
 pub mod meeting;
 pub mod member;
+pub mod metrics;
 pub mod outbox;
 pub mod outcome;
 pub mod places;

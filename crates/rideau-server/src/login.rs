@@ -94,7 +94,7 @@ pub(crate) fn become_user(client: &mut Client, user: Arc<User>) {
 
 /// As few as the config allows are checked at a time: each costs memory and
 /// time on purpose.
-async fn check(daemon: &Daemon, user: Option<Arc<User>>, password: Vec<u8>) -> bool {
+pub(crate) async fn check(daemon: &Daemon, user: Option<Arc<User>>, password: Vec<u8>) -> bool {
     let Ok(_turn) = daemon.password_checks.acquire().await else {
         return false;
     };

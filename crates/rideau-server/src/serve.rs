@@ -13,6 +13,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
+use crate::admin::AdminListener;
 use crate::client::Client;
 use crate::clients::ClientCard;
 use crate::config::{Config, DeadPeer, Listen};
@@ -271,6 +272,14 @@ pub async fn run(config: Config, ready: impl FnOnce(&[String])) -> io::Result<()
             io::Error::new(error.kind(), format!("cannot listen at {listen}: {error}"))
         })?;
         addresses.push(listener.address());
+        tokio::spawn(listener.serve(Arc::clone(&daemon)));
+    }
+    if let Some(address) = server.admin {
+        let listener = AdminListener::bind(address).await.map_err(|error| {
+            let text = format!("cannot listen at {address} (server.admin): {error}");
+            io::Error::new(error.kind(), text)
+        })?;
+        addresses.push(format!("http://{}", listener.address()?));
         tokio::spawn(listener.serve(Arc::clone(&daemon)));
     }
     tokio::spawn(keep_sessions(Arc::clone(&daemon)));
