@@ -474,7 +474,7 @@ fn allowed(client: &Client, right: &str) -> Result<(), Wrong> {
 }
 
 /// A user may do this, by itself or as one of a group.
-fn has_right(user: &User, right: &str) -> bool {
+pub(crate) fn has_right(user: &User, right: &str) -> bool {
     user.allow.iter().any(|allowed| match allowed.as_str() {
         "@admin" => true,
         "@all" => !ADMIN.contains(&right),

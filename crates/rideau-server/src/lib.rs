@@ -1,5 +1,6 @@
 //! The parts of the `rideau` program, for its binary and its tests.
 
+pub mod admin;
 pub mod client;
 pub mod clients;
 pub mod command;
@@ -10,11 +11,13 @@ pub mod drops;
 pub mod events;
 pub mod explain;
 pub mod grant;
+pub mod history;
 pub mod holdings;
 pub mod later;
 mod login;
 pub mod meeting;
 pub mod member;
+pub mod metrics;
 pub mod names;
 pub mod outbox;
 pub mod outcome;

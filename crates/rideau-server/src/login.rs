@@ -132,7 +132,7 @@ pub(crate) fn become_user(client: &mut Client, user: Arc<User>) {
 
 /// As few as the config allows are checked at a time: each costs memory and
 /// time on purpose.
-async fn check(daemon: &Daemon, user: Option<Arc<User>>, password: Vec<u8>) -> bool {
+pub(crate) async fn check(daemon: &Daemon, user: Option<Arc<User>>, password: Vec<u8>) -> bool {
     let _turn = match daemon.password_checks.try_take() {
         Some(turn) => turn,
         None => {

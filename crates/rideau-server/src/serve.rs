@@ -12,9 +12,10 @@ use parking_lot::Mutex;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio_rustls::TlsAcceptor;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_rustls::TlsAcceptor;
 
+use crate::admin::AdminListener;
 use crate::client::Client;
 use crate::clients::ClientCard;
 use crate::config::{Config, DeadPeer, Listen, User};
@@ -24,8 +25,8 @@ use crate::holdings::{Card, Why};
 use crate::login;
 use crate::outbox::Outbox;
 use crate::resp::Protocol;
-use crate::tls;
 use crate::settings::Source;
+use crate::tls;
 use crate::watch::Watch;
 use crate::watcher;
 
@@ -375,6 +376,14 @@ pub async fn run_from(
             addresses.push(format!("tls:{}", listener.address()));
             tokio::spawn(listener.serve(Arc::clone(&daemon)));
         }
+    }
+    if let Some(address) = server.admin {
+        let listener = AdminListener::bind(address).await.map_err(|error| {
+            let text = format!("cannot listen at {address} (server.admin): {error}");
+            io::Error::new(error.kind(), text)
+        })?;
+        addresses.push(format!("http://{}", listener.address()?));
+        tokio::spawn(listener.serve(Arc::clone(&daemon)));
     }
     tokio::spawn(keep_sessions(Arc::clone(&daemon)));
     tokio::spawn(watcher::keep(Arc::clone(&daemon)));
