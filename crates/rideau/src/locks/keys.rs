@@ -307,7 +307,7 @@ impl<K: Key> Keys<K> {
         } else {
             let take = |(claim, pinned): (&Claim, &Pinned<K>)| {
                 let taken = pinned.node().take(*claim, Road::LineAndLock);
-                let taken = taken.ok().expect("units only came back since it fitted");
+                let taken = taken.expect("units only came back since it fitted");
                 taken.at(Base::Borrowed(self))
             };
             let fit = all_fit(claims, pins);
