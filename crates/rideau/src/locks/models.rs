@@ -15,11 +15,16 @@ use loom::thread;
 
 use super::*;
 use crate::sync::{AtomicU32, Ordering};
-use explore::{at_once, explore, explore_within};
+use explore::{at_once, explore_within};
 use word::{No, Road, Word};
 
-/// Where a model is larger, so many preemptions are tried: more are in a soak.
+/// Where a model is large, so many preemptions are tried; a soak tries all.
 const FEW: usize = 2;
+/// The same where a race needs more, or a model has room for more.
+const SOME: usize = 3;
+const MANY: usize = 4;
+/// As many as any model can use.
+const ALL: usize = 100;
 
 const KEY: &u8 = &1;
 const OTHER: &u8 = &2;
@@ -54,10 +59,6 @@ fn settled(locks: &Locks<u8>, max: u64) {
     assert!(locks.is_empty(), "a key was kept");
 }
 
-fn claim_of(units: u32, capacity: u64) -> Claim {
-    claim(units, capacity)
-}
-
 /// A key that is known though nobody holds it.
 fn locks_with_idle_key() -> Locks<u8> {
     let locks = Locks::new();
@@ -80,7 +81,7 @@ fn told(lock: &Result<Lock<'_, u8>, Full>) -> Result<u64, u64> {
 
 #[test]
 fn one_of_two_gets_the_only_unit() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let locks = locks_with_idle_key();
         let other = locks.clone();
         let end = at_once(
@@ -98,11 +99,11 @@ fn one_of_two_gets_the_only_unit() {
 
 #[test]
 fn who_sees_more_passes_who_sees_less_and_nobody_gets_in_beyond() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let word = Arc::new(Word::new(0));
         let take = |capacity| {
             let word = Arc::clone(&word);
-            move || word.take(claim_of(1, capacity), Road::Open)
+            move || word.take(claim(1, capacity), Road::Open)
         };
         let large = thread::spawn(take(2));
         let (small, middle) = at_once(take(1), take(2));
@@ -120,16 +121,16 @@ fn who_sees_more_passes_who_sees_less_and_nobody_gets_in_beyond() {
 
 #[test]
 fn who_takes_sees_what_was_written_before_the_release() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let word = Arc::new((Word::new(0), AtomicU32::new(0)));
-        word.0.take(claim_of(1, 1), Road::Open).unwrap();
+        word.0.take(claim(1, 1), Road::Open).unwrap();
         let other = Arc::clone(&word);
         let release = move || {
             other.1.store(1, Ordering::Relaxed);
             other.0.give_back(1);
         };
         let take = || {
-            let taken = word.0.take(claim_of(1, 1), Road::Open);
+            let taken = word.0.take(claim(1, 1), Road::Open);
             taken.map(|_| word.1.load(Ordering::Relaxed)).ok()
         };
         at_once(take, release).0
@@ -139,16 +140,16 @@ fn who_takes_sees_what_was_written_before_the_release() {
 
 #[test]
 fn a_word_is_retired_or_taken_and_never_both() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let word = Arc::new(Word::new(0));
         let other = Arc::clone(&word);
         let retire = move || other.idle().is_some_and(|idle| other.retire(idle));
         let twice = || {
-            let first = word.take(claim_of(1, 1), Road::Open);
+            let first = word.take(claim(1, 1), Road::Open);
             if first.is_ok() {
                 word.give_back(1);
             }
-            [first, word.take(claim_of(1, 1), Road::Open)].map(|taken| taken.err())
+            [first, word.take(claim(1, 1), Road::Open)].map(|taken| taken.err())
         };
         let (taken, retired) = at_once(twice, retire);
         (taken.map(|no| no == Some(No::Retired)), retired)
@@ -165,7 +166,7 @@ fn a_word_is_retired_or_taken_and_never_both() {
 #[test]
 fn fences_never_repeat_at_the_edge_of_their_circle() {
     let edge = 1 << 34;
-    let ends = explore(move || {
+    let ends = explore_within(SOME, move || {
         let locks = Locks::with(LocksOptions {
             fence: edge - 2,
             ..LocksOptions::default()
@@ -188,7 +189,7 @@ fn fences_never_repeat_at_the_edge_of_their_circle() {
 
 #[test]
 fn a_key_forgotten_meanwhile_is_made_again_with_larger_fences() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let locks = locks_with_idle_key();
         let other = locks.clone();
         let take = || {
@@ -208,7 +209,7 @@ fn a_key_forgotten_meanwhile_is_made_again_with_larger_fences() {
 /// made again, held by one and refused to another.
 #[test]
 fn a_key_made_again_has_no_second_holder() {
-    let ends = explore_within(FEW, || {
+    let ends = explore_within(SOME, || {
         let locks = locks_with_idle_key();
         let holders = Holders::none();
         let hold = |locks: Locks<u8>, holders: Holders| {
@@ -244,7 +245,7 @@ fn a_key_made_again_has_no_second_holder() {
 
 #[test]
 fn a_key_is_not_forgotten_while_a_unit_is_held() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let locks = Locks::new();
         let lock = locks.acquire_owned(KEY, 1, 2).unwrap();
         let other = locks.clone();
@@ -267,7 +268,7 @@ fn a_key_is_not_forgotten_while_a_unit_is_held() {
 
 #[test]
 fn a_key_is_not_forgotten_while_a_handle_is_kept() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let locks = locks_with_idle_key();
         let other = locks.clone();
         let look_up = || {
@@ -298,7 +299,7 @@ fn sweep_all(locks: &Locks<u8>) -> usize {
 
 #[test]
 fn the_sweeper_learns_of_a_key_whose_handle_goes() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let locks = Locks::new();
         let handle = locks.handle(KEY);
         let other = locks.clone();
@@ -310,7 +311,7 @@ fn the_sweeper_learns_of_a_key_whose_handle_goes() {
 
 #[test]
 fn the_sweeper_learns_of_a_key_whose_last_unit_comes_back() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let locks = Locks::new();
         let lock = locks.acquire_owned(KEY, 1, 1);
         let other = locks.clone();
@@ -322,7 +323,7 @@ fn the_sweeper_learns_of_a_key_whose_last_unit_comes_back() {
 
 #[test]
 fn the_sweeper_learns_of_a_key_that_was_looked_up_slowly() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let locks = Locks::new();
         let other = locks.clone();
         let forget = move || {
@@ -338,7 +339,7 @@ fn the_sweeper_learns_of_a_key_that_was_looked_up_slowly() {
 /// Two keys that are not there yet, and a table that is.
 #[test]
 fn keys_do_not_meet() {
-    let ends = explore_within(FEW, || {
+    let ends = explore_within(ALL, || {
         let locks = Locks::new();
         let other = locks.clone();
         let one = || held_by(&locks.acquire(KEY, 1));

@@ -40,7 +40,7 @@ fn nobody_who_wants_both_keys_is_refused_while_both_are_free() {
 
 #[test]
 fn who_takes_one_key_after_the_other_never_finds_half_of_a_pair() {
-    let ends = explore_within(3, || {
+    let ends = explore_within(ALL, || {
         let locks = Locks::new();
         let _known = [KEY, OTHER].map(|key| locks.handle(key));
         let other = locks.clone();
@@ -64,7 +64,7 @@ fn seen(
     look: impl Fn(&Locks<u8>, &LockHandle<u8>) -> u64 + Send + Sync + 'static,
 ) -> Vec<[u64; 2]> {
     let look = Arc::new(look);
-    explore_within(3, move || {
+    explore_within(SOME, move || {
         let locks = Locks::new();
         let handles = [KEY, OTHER].map(|key| locks.handle(key));
         let other = locks.clone();
@@ -99,7 +99,7 @@ fn who_is_refused_is_never_told_half_of_a_pair() {
 /// A unit comes back, one comes to wait for it, and a pair takes it.
 #[test]
 fn a_pair_never_takes_behind_the_back_of_who_comes_to_wait() {
-    let ends = explore_within(4, || {
+    let ends = explore_within(MANY, || {
         let locks = Locks::new();
         let held = locks.acquire_owned(KEY, 1, 1).unwrap();
         let pair = {
@@ -128,7 +128,7 @@ fn a_pair_never_takes_behind_the_back_of_who_comes_to_wait() {
 /// The line of a key stands still while a pair takes of it.
 #[test]
 fn a_pair_and_who_waits_share_what_comes_back() {
-    let ends = explore_within(FEW, || {
+    let ends = explore_within(ALL, || {
         let locks = Locks::new();
         let held = locks.acquire_owned(KEY, 1, 1).unwrap();
         let mut wait = locks.begin_acquire(KEY, 1, 1, Terms::default());

@@ -19,7 +19,7 @@ fn ordinal(lock: &Result<Lock<'_, u8>, Full>) -> u64 {
 /// four are held when two more holders come, fill, grow, fill, shrink and fill.
 #[test]
 fn a_limit_that_grows_and_shrinks_lets_nobody_in_beyond() {
-    let ends = explore_within(3, || {
+    let ends = explore_within(ALL, || {
         let (locks, handle, first) = held_key(3);
         let other = handle.clone();
         let live = |handle: LockHandle<u8>| {
@@ -55,7 +55,7 @@ fn a_limit_that_grows_and_shrinks_lets_nobody_in_beyond() {
 /// L1: two gave back, one took in between, and a phantom stayed.
 #[test]
 fn two_releases_and_a_take_leave_no_phantom() {
-    let ends = explore_within(3, || {
+    let ends = explore_within(ALL, || {
         let (locks, handle, first) = held_key(1);
         let second = handle.acquire_owned(1, 2).unwrap();
         let release = thread::spawn(move || drop(second));
@@ -78,7 +78,7 @@ fn two_releases_and_a_take_leave_no_phantom() {
 /// much.
 #[test]
 fn refusals_beside_a_release_never_let_two_in() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let (locks, handle, held) = held_key(2);
         let other = handle.clone();
         let ask = move || [(); 3].map(|()| other.acquire_owned(2, 2));
@@ -103,7 +103,7 @@ fn refusals_beside_a_release_never_let_two_in() {
 /// in the first, for one who sees only that.
 #[test]
 fn who_sees_one_bucket_never_gets_in_while_the_second_is_used() {
-    let ends = explore_within(3, || {
+    let ends = explore_within(SOME, || {
         let (locks, handle, first) = held_key(1);
         let [large, small] = [handle.clone(), handle];
         let release = thread::spawn(move || drop(first));
@@ -122,7 +122,7 @@ fn who_sees_one_bucket_never_gets_in_while_the_second_is_used() {
 /// L4: of two who met on a fresh key one crashed, and its unit was lost.
 #[test]
 fn who_meet_on_a_fresh_key_lose_nothing() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let locks = Locks::new();
         let other = locks.clone();
         let keep = || locks.acquire_owned(KEY, 1, 2);
@@ -140,7 +140,7 @@ fn who_meet_on_a_fresh_key_lose_nothing() {
 /// L5: one was refused though at no moment all units were held.
 #[test]
 fn nobody_is_refused_while_a_unit_is_free() {
-    let ends = explore_within(3, || {
+    let ends = explore_within(SOME, || {
         let (locks, handle, first) = held_key(1);
         // It is refused rightly, and that must not show.
         let small = {
@@ -162,7 +162,7 @@ fn nobody_is_refused_while_a_unit_is_free() {
 /// L6: anybody could release.
 #[test]
 fn nobody_releases_what_another_holds() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let (locks, handle, held) = held_key(1);
         let other = locks.clone();
         let foreign = move || {
@@ -183,7 +183,7 @@ fn nobody_releases_what_another_holds() {
 /// behind.
 #[test]
 fn units_of_any_limit_come_back_whole() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let locks = Locks::new();
         let handle = locks.handle(KEY);
         let other = handle.clone();
@@ -200,7 +200,7 @@ fn units_of_any_limit_come_back_whole() {
 /// L8: killed after it was counted, and before anybody had noted whose it was.
 #[test]
 fn who_dies_before_it_is_told_never_keeps_a_unit() {
-    let ends = explore(|| {
+    let ends = explore_within(SOME, || {
         let locks = Locks::new();
         let other = locks.clone();
         // It has its unit or its place, and ends before it looks.
@@ -217,7 +217,7 @@ fn who_dies_before_it_is_told_never_keeps_a_unit() {
 /// released once more.
 #[test]
 fn who_dies_after_a_release_never_releases_twice() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let (locks, handle, first) = held_key(1);
         let mut owner = locks.owner();
         owner.acquire(KEY, 2).unwrap();

@@ -30,7 +30,7 @@ fn held() -> (Locks<u8>, Lock<'static, u8>) {
 
 #[test]
 fn who_comes_to_wait_is_never_missed_by_a_release() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let (locks, held) = held();
         let other = locks.clone();
         let ask = move || {
@@ -50,7 +50,7 @@ fn who_comes_to_wait_is_never_missed_by_a_release() {
 
 #[test]
 fn who_cancels_never_takes_the_unit_with_it() {
-    let ends = explore_within(3, || {
+    let ends = explore_within(ALL, || {
         let (locks, held) = held();
         let [first, mut second] = [1, 1].map(|capacity| wait(&locks, capacity));
         at_once(|| drop(held), move || drop(first));
@@ -65,7 +65,7 @@ fn who_cancels_never_takes_the_unit_with_it() {
 
 #[test]
 fn the_last_who_cancels_leaves_the_key_open() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let (locks, held) = held();
         let only = wait(&locks, 1);
         at_once(|| drop(held), move || drop(only));
@@ -78,7 +78,7 @@ fn the_last_who_cancels_leaves_the_key_open() {
 
 #[test]
 fn who_only_tries_never_passes_who_waits_and_fits() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let (locks, held) = held();
         let mut waiting = wait(&locks, 1);
         let other = locks.clone();
@@ -94,7 +94,7 @@ fn who_only_tries_never_passes_who_waits_and_fits() {
 /// One tries while another comes to wait for the same unit.
 #[test]
 fn who_tries_and_who_comes_to_wait_never_both_hold() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let locks = locks_with_idle_key();
         let other = locks.clone();
         let tries = || locks.acquire_owned(KEY, 1, 1);
@@ -118,7 +118,7 @@ fn who_tries_and_who_comes_to_wait_never_both_hold() {
 
 #[test]
 fn nobody_waits_for_ever_where_all_is_closed() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let (locks, held) = held();
         let other = locks.clone();
         let ask = move || block_on(wait(&other, 1)).map(|_| ()).unwrap_err().reason;
@@ -132,7 +132,7 @@ fn nobody_waits_for_ever_where_all_is_closed() {
 
 #[test]
 fn who_waits_keeps_its_line_while_others_forget() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let (locks, held) = held();
         let other = locks.clone();
         let ask = move || {
@@ -150,7 +150,7 @@ fn who_waits_keeps_its_line_while_others_forget() {
 
 #[test]
 fn the_sweeper_learns_of_a_key_that_nobody_waits_for_any_more() {
-    let ends = explore(|| {
+    let ends = explore_within(ALL, || {
         let (locks, held) = held();
         let waiting = wait(&locks, 1);
         locks.close();
@@ -166,7 +166,7 @@ fn the_sweeper_learns_of_a_key_that_nobody_waits_for_any_more() {
 /// The second sees more, and two come back one after the other.
 #[test]
 fn two_who_wait_get_what_two_give_back() {
-    let ends = explore_within(FEW, || {
+    let ends = explore_within(ALL, || {
         let locks = Locks::new();
         let [first, second] = [2, 2].map(|capacity| locks.acquire_owned(KEY, 1, capacity));
         let mut waits = [1, 2].map(|capacity| wait(&locks, capacity));
