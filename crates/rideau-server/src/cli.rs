@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
-use crate::demo::{self, Finish};
+use crate::demo::overload::{self, Finish};
 
 /// What the program was asked to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +65,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(Command::Help) => write!(io::stdout(), "{HELP}").map(|()| Finish::Complete),
         Ok(Command::Version) => writeln!(io::stdout(), "rideau {}", env!("CARGO_PKG_VERSION"))
             .map(|()| Finish::Complete),
-        Ok(Command::Demo { seconds }) => demo::run(seconds),
+        Ok(Command::Demo { seconds }) => overload::run(seconds),
         Err(misuse) => {
             eprintln!("rideau: {misuse}\nTry `rideau --help`.");
             return MISUSED.into();

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::screen::{Paint, Screen};
+use crate::demo::screen::{Paint, Screen};
 use super::span::Span;
 use super::trial::Verdict;
 
