@@ -1,5 +1,6 @@
 //! The server as a program: its config, its log, its threads, its end.
 
+use std::convert::Infallible;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,6 +9,7 @@ use clap::Args;
 use rideau_server::config::{Config, Log, LogFormat, LogLevel, text};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 use tracing::level_filters::LevelFilter;
 
 use super::{Done, Failure, Manner, has_colours};
@@ -45,12 +47,17 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
     };
     start_log(config.log);
     let runtime = threads(config.server.threads)?;
-    let ready = |addresses: &[String]| announce(addresses, manner.json);
     let served = runtime.block_on(async {
-        let mut urgent = std::pin::pin!(second_signal());
+        let (ready, is_ready) = oneshot::channel();
+        let ready = move |addresses: &[String]| {
+            let _ = ready.send(addresses.to_vec());
+        };
         tokio::select! {
             served = rideau_server::serve::run(config, ready) => served.map(|()| true),
-            urgent = &mut urgent => urgent.map(|()| false),
+            // The server listens for signals by the time that this one has its turn: who reads
+            // the line may send one at once.
+            never = announce(is_ready, manner.json) => match never {},
+            urgent = second_signal() => urgent.map(|()| false),
         }
     });
     // Whoever is still at work was told to stop twice.
@@ -120,17 +127,21 @@ fn assignment(text: &str) -> Result<(String, String), String> {
     Ok((path.trim().into(), value.trim().into()))
 }
 
-fn announce(addresses: &[String], is_json: bool) {
-    let mut out = io::stdout().lock();
-    // Who closed our standard output does not want to know.
-    if is_json {
-        let _ = writeln!(out, "{}", serde_json::json!({ "listening": addresses }));
-    } else {
-        for address in addresses {
-            let _ = writeln!(out, "rideau serves at {address}");
+/// Say where the server listens, once it does.
+async fn announce(is_ready: oneshot::Receiver<Vec<String>>, is_json: bool) -> Infallible {
+    if let Ok(addresses) = is_ready.await {
+        let mut out = io::stdout().lock();
+        // Who closed our standard output does not want to know.
+        if is_json {
+            let _ = writeln!(out, "{}", serde_json::json!({ "listening": addresses }));
+        } else {
+            for address in addresses {
+                let _ = writeln!(out, "rideau serves at {address}");
+            }
         }
+        let _ = out.flush();
     }
-    let _ = out.flush();
+    std::future::pending().await
 }
 
 /// Write the log to standard error, as the config wants it.
