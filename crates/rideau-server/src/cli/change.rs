@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use rideau_server::config::{self, Config, Faults, Level};
+use rideau_server::config::keys::Change;
+use rideau_server::config::{self, Config, Faults, Level, Plan, Step};
 use rideau_server::resp::Value;
 use serde_json::json;
 
+use super::table::Table;
 use super::wire::{Wire, WireFault};
 use super::{Done, Failure, Manner, has_colours, show};
 
@@ -22,9 +24,9 @@ pub(crate) struct OneFile {
 
 #[derive(Args, Debug)]
 pub(crate) struct Rollback {
-    /// How many changes to go back
-    #[arg(value_name = "N", default_value_t = 1)]
-    changes: u32,
+    /// The number of a version [default: the one before this]
+    #[arg(value_name = "N")]
+    version: Option<u64>,
 }
 
 #[derive(Args, Debug)]
@@ -60,7 +62,17 @@ pub(crate) async fn plan(words: &OneFile, manner: &Manner) -> Done {
     match Wire::connect(&manner.server, NAME).await {
         Ok(mut wire) => {
             let answer = wire.ask(&["CONFIG", "PLAN", &text]).await?;
-            changed(answer, &text, &words.file, manner)
+            let answer = match better(answer, &text, &words.file, manner)? {
+                Ok(answer) => answer,
+                Err(code) => return Ok(code),
+            };
+            match read_plan(&answer).filter(|_| !manner.json) {
+                Some(plan) => {
+                    show::print_text(&plan.render(&words.file.display().to_string()))?;
+                    Ok(ExitCode::SUCCESS)
+                }
+                None => show::print(answer, manner),
+            }
         }
         Err(WireFault::Unreachable { server, .. }) => {
             plan_alone(&text, &words.file, &server, manner)
@@ -77,12 +89,12 @@ fn plan_alone(text: &str, file: &Path, server: &str, manner: &Manner) -> Done {
     };
     let plan = config::plan(&Config::default(), &config, None);
     if manner.json {
-        let step = |step: &config::Step| {
+        let step = |step: &Step| {
             json!({
                 "path": step.path,
                 "old": step.old,
                 "new": step.new,
-                "live": step.change == config::keys::Change::Live,
+                "live": step.change == Change::Live,
                 "meaning": step.meaning,
             })
         };
@@ -98,34 +110,76 @@ fn plan_alone(text: &str, file: &Path, server: &str, manner: &Manner) -> Done {
 pub(crate) async fn apply(words: &OneFile, manner: &Manner) -> Done {
     let text = read(&words.file)?;
     let answer = ask(&["CONFIG", "APPLY", &text], manner).await?;
-    changed(answer, &text, &words.file, manner)
+    match better(answer, &text, &words.file, manner)? {
+        Ok(answer) => applied(answer, manner),
+        Err(code) => Ok(code),
+    }
 }
 
-/// The server's answer. It may have said in one line what is wrong with the
-/// text; where we find the same, we can show it better.
-fn changed(answer: Value, text: &str, file: &Path, manner: &Manner) -> Done {
+/// The server's answer, unless it has said in one line what is wrong with the
+/// text and we find the same: we can show it better.
+fn better(
+    answer: Value,
+    text: &str,
+    file: &Path,
+    manner: &Manner,
+) -> Result<Result<Value, ExitCode>, Failure> {
     if matches!(&answer, Value::Error(error) if error.starts_with("CONFIG")) {
         let (config, faults) = local(text, file);
         if config.is_none() {
-            return wrong(&faults, manner);
+            return wrong(&faults, manner).map(Err);
         }
     }
-    show::print(answer, manner)
+    Ok(Ok(answer))
+}
+
+/// Say what was changed.
+fn applied(answer: Value, manner: &Manner) -> Done {
+    let Some(plan) = read_plan(&answer).filter(|_| !manner.json) else {
+        return show::print(answer, manner);
+    };
+    let text = plan.render("");
+    // It is done already.
+    let text = text.split("   Apply:").next().unwrap_or(&text);
+    show::print_text(text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The plan in an answer.
+fn read_plan(answer: &Value) -> Option<Plan> {
+    let table = Table::of(answer)?;
+    let step = |row: usize| {
+        let cell = |name: &str| table.cell(row, name);
+        Some(Step {
+            path: cell("path")?,
+            old: cell("old"),
+            new: cell("new"),
+            change: match cell("change")?.as_str() {
+                "restart" => Change::Restart,
+                _ => Change::Live,
+            },
+            meaning: cell("meaning")?,
+            shed: cell("shed")?.parse().ok()?,
+        })
+    };
+    let steps: Option<Vec<_>> = (0..table.len()).map(step).collect();
+    Some(Plan { steps: steps? })
 }
 
 pub(crate) async fn reload(manner: &Manner) -> Done {
-    show::print(ask(&["CONFIG", "RELOAD"], manner).await?, manner)
+    applied(ask(&["CONFIG", "RELOAD"], manner).await?, manner)
 }
 
 pub(crate) async fn rollback(words: &Rollback, manner: &Manner) -> Done {
-    let changes = words.changes.to_string();
-    let answer = ask(&["CONFIG", "ROLLBACK", &changes], manner).await?;
-    show::print(answer, manner)
+    let version = words.version.map(|version| version.to_string());
+    let mut request = vec!["CONFIG", "ROLLBACK"];
+    request.extend(version.as_deref());
+    applied(ask(&request, manner).await?, manner)
 }
 
 pub(crate) async fn set(words: &Set, manner: &Manner) -> Done {
     let answer = ask(&["CONFIG", "SET", &words.path, &words.value], manner).await?;
-    show::print(answer, manner)
+    applied(answer, manner)
 }
 
 async fn ask(words: &[&str], manner: &Manner) -> Result<Value, Failure> {

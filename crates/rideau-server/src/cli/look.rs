@@ -1,7 +1,9 @@
 //! Shows what the server does, and ends what it should not.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use rideau_server::resp::Value;
@@ -9,7 +11,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::table::Table;
 use super::wire::Wire;
-use super::{Done, Failure, Manner, show};
+use super::{Done, Failure, Manner, show, span};
 
 #[derive(Args, Debug)]
 pub(crate) struct Status {
@@ -64,6 +66,10 @@ pub(crate) struct Revoke {
     fail: bool,
 }
 
+/// How often the last refusals are looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// As many holders are looked at.
+const HOLDERS_MAX: &str = "10000";
 /// How the server calls us.
 const NAME: &str = "rideau-cli";
 /// What an overview shows.
@@ -131,7 +137,7 @@ fn headline(greeting: &Value, manner: &Manner) -> String {
 
 pub(crate) async fn holders(words: &Holders, manner: &Manner) -> Done {
     let mut wire = Wire::connect(&manner.server, NAME).await?;
-    let answer = wire.ask(&["SHOW", "HOLDERS"]).await?;
+    let answer = wire.ask(&["SHOW", "HOLDERS", "COUNT", HOLDERS_MAX]).await?;
     print_rows(answer, words.name.as_deref(), manner)
 }
 
@@ -203,8 +209,8 @@ pub(crate) async fn tail(words: &Tail, manner: &Manner) -> Done {
     let mut wire = Wire::connect(&manner.server, NAME).await?;
     let request: &[&str] = match words.stream {
         Stream::Events => &["SUBSCRIBE", "rideau:events"],
-        Stream::Drops => &["SUBSCRIBE", "rideau:events:drop"],
         Stream::Commands => &["MONITOR"],
+        Stream::Drops => return tail_drops(wire, manner).await,
     };
     wire.put(request);
     wire.flush().await?;
@@ -219,10 +225,41 @@ pub(crate) async fn tail(words: &Tail, manner: &Manner) -> Done {
             Err(_) if manner.json => Json::from(line).to_string(),
             Err(_) => line,
         };
-        let mut out = io::stdout();
-        writeln!(out, "{line}")?;
-        out.flush()?;
+        follow(&line)?;
     }
+}
+
+/// Refused asks are too many to be told as events: look at the last ones, again
+/// and again.
+async fn tail_drops(mut wire: Wire, manner: &Manner) -> Done {
+    let mut seen = HashSet::new();
+    let mut is_first = true;
+    loop {
+        let answer = show::good(wire.ask(&["SHOW", "DROPS"]).await?)?;
+        let table = Table::of(&answer);
+        let lines = table.as_ref().map(Table::named_lines).unwrap_or_default();
+        let objects = table.as_ref().map(Table::json).unwrap_or_default();
+        let now: HashSet<String> = lines.iter().map(|(id, _)| id.clone()).collect();
+        for (at, (id, line)) in lines.iter().enumerate().rev() {
+            if is_first || seen.contains(id) {
+                continue;
+            }
+            match manner.json {
+                true => follow(&objects[at].to_string())?,
+                false => follow(line)?,
+            }
+        }
+        seen = now;
+        is_first = false;
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Print a line for one who waits for it.
+fn follow(line: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    writeln!(out, "{line}")?;
+    out.flush()
 }
 
 /// The text of a message; none if it only says that we subscribed.
@@ -240,7 +277,9 @@ fn message(said: &Value) -> Option<String> {
 
 fn event_line(event: &Json) -> String {
     let word = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
-    let at = event["at_ms"].as_u64().map_or_else(String::new, clock);
+    let at = event["at_ms"]
+        .as_u64()
+        .map_or_else(String::new, span::clock);
     let by = event["by"]
         .as_str()
         .map_or_else(String::new, |by| format!("  by {by}"));
@@ -249,17 +288,6 @@ fn event_line(event: &Json) -> String {
         return event.to_string();
     }
     format!("{at}  {:<10}  {text}{by}", word("kind"))
-}
-
-/// The time of day, at Greenwich.
-fn clock(at_ms: u64) -> String {
-    let seconds = at_ms / 1_000 % 86_400;
-    let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
-    format!(
-        "{hours:02}:{minutes:02}:{:02}.{:03}Z",
-        seconds % 60,
-        at_ms % 1_000
-    )
 }
 
 #[cfg(test)]

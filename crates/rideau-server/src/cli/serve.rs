@@ -2,11 +2,12 @@
 
 use std::convert::Infallible;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use rideau_server::config::{Config, Log, LogFormat, LogLevel, text};
+use rideau_server::settings::Source;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -17,10 +18,10 @@ use super::{Done, Failure, Manner, has_colours};
 /// Serve what a file says
 ///
 /// Without a file there are locks for every key and a broker named `default`, for those on this
-/// machine. SIGTERM and SIGINT let holders finish; a second one stops at once.
+/// machine. SIGHUP reads the file again, without the options. SIGTERM and SIGINT let holders finish; a second one stops at once.
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
-    /// The config file
+    /// The config file; - is standard input
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Listen here instead of where the config says; may be given several times
@@ -38,8 +39,8 @@ pub(crate) struct Serve {
 const DEFAULT: &str = "[broker.default]\n\n[lock.\"*\"]\n";
 
 pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
-    let config = match words.config()? {
-        Ok(config) => config,
+    let (config, source) = match words.config()? {
+        Ok(read) => read,
         Err(faults) => {
             io::stderr().write_all(faults.as_bytes())?;
             return Ok(ExitCode::FAILURE);
@@ -53,7 +54,7 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
             let _ = ready.send(addresses.to_vec());
         };
         tokio::select! {
-            served = rideau_server::serve::run(config, ready) => served.map(|()| true),
+            served = rideau_server::serve::run_from(config, source, ready) => served.map(|()| true),
             // The server listens for signals by the time that this one has its turn: who reads
             // the line may send one at once.
             never = announce(is_ready, manner.json) => match never {},
@@ -72,11 +73,12 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
 
 impl Serve {
     /// The config, or what is wrong with it.
-    fn config(&self) -> Result<Result<Config, String>, Failure> {
+    fn config(&self) -> Result<Result<(Config, Source), String>, Failure> {
         let (text, name) = match &self.config {
             None => (DEFAULT.to_owned(), "the default config".to_owned()),
             Some(path) => (super::change::read(path)?, path.display().to_string()),
         };
+        let file = self.config.clone().filter(|path| path != Path::new("-"));
         let env = |name: &str| std::env::var(name).ok();
         let colours = has_colours(&io::stderr());
         let (config, faults) = Config::check(&text, &name, &env);
@@ -89,10 +91,17 @@ impl Serve {
             io::stderr().write_all(rendered.as_bytes())?;
         }
         let Some(changed) = self.changed(&text)? else {
-            return Ok(config.ok_or_else(String::new));
+            let source = Source { text, file };
+            return Ok(config
+                .map(|config| (config, source))
+                .ok_or_else(String::new));
         };
         let name = format!("{name} with the options");
-        Ok(Config::parse(&changed, &name, &env).map_err(|faults| faults.render(colours)))
+        let config = Config::parse(&changed, &name, &env);
+        let text = changed;
+        Ok(config
+            .map(|config| (config, Source { text, file }))
+            .map_err(|faults| faults.render(colours)))
     }
 
     /// The text with the values of the options, if there are any.
@@ -207,7 +216,7 @@ mod tests {
             admin: Some("none".into()),
             set: vec![assignment("broker.default.asks.target = 50ms").unwrap()],
         };
-        let config = words.config().unwrap().unwrap();
+        let (config, _) = words.config().unwrap().unwrap();
         assert_eq!(config.server.listen.len(), 2);
         assert_eq!(config.server.admin, None);
         assert_ne!(config.brokers, Config::default().brokers);

@@ -57,6 +57,17 @@ pub(crate) fn millis(span: Duration) -> String {
     span.as_millis().to_string()
 }
 
+/// The time of day of an instant in milliseconds since 1970, at Greenwich.
+pub(crate) fn clock(at_ms: u64) -> String {
+    let seconds = at_ms / 1_000 % 86_400;
+    let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
+    format!(
+        "{hours:02}:{minutes:02}:{:02}.{:03}Z",
+        seconds % 60,
+        at_ms % 1_000
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

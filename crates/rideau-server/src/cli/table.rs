@@ -37,6 +37,27 @@ impl Table {
         })
     }
 
+    /// The rows, each with what it is known by and as one line.
+    pub(crate) fn named_lines(&self) -> Vec<(String, String)> {
+        let line = |row: &Vec<Value>| {
+            let name = row.first().map_or_else(String::new, show::text);
+            (name, self.cells(row).join("  "))
+        };
+        self.rows.iter().map(line).collect()
+    }
+
+    /// The text of a cell by the name of its column; none if there is nothing.
+    pub(crate) fn cell(&self, row: usize, name: &str) -> Option<String> {
+        let column = self.head.iter().position(|head| head == name)?;
+        let value = self.rows.get(row)?.get(column)?;
+        (*value != Value::Null).then(|| show::text(value))
+    }
+
+    /// How many rows there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.rows.len()
+    }
+
     /// There are no rows.
     pub(crate) const fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -76,7 +97,7 @@ impl Table {
         let heads: Vec<_> = self
             .head
             .iter()
-            .map(|name| bare(name).to_uppercase())
+            .map(|name| bare(name).0.to_uppercase())
             .collect();
         let cells: Vec<Vec<String>> = self.rows.iter().map(|row| self.cells(row)).collect();
         let widest = |column: usize| {
@@ -114,27 +135,35 @@ impl Table {
     }
 }
 
+/// What the end of a column's name says about its cells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unit {
+    None,
+    /// A span in so many microseconds each.
+    Span(i64),
+    /// Milliseconds since 1970.
+    Instant,
+}
+
 /// The name of a column without its unit, which the cells have.
-fn bare(name: &str) -> &str {
-    let unit = ["_us", "_ms", "_seconds"].iter();
-    unit.filter_map(|unit| name.strip_suffix(unit))
-        .next()
-        .unwrap_or(name)
+fn bare(name: &str) -> (&str, Unit) {
+    let units = [
+        ("_us", Unit::Span(1)),
+        ("_s", Unit::Span(1_000_000)),
+        ("_ms", Unit::Instant),
+    ];
+    let mut found = units
+        .iter()
+        .filter_map(|(end, unit)| Some((name.strip_suffix(end)?, *unit)));
+    found.next().unwrap_or((name, Unit::None))
 }
 
 fn cell(name: &str, value: &Value) -> String {
     let text = show::text(value).replace(['\n', '\r', '\t'], " ");
-    let number: Option<f64> = text.parse().ok();
-    let scale = match bare(name).len() {
-        len if len == name.len() => None,
-        len => Some(match &name[len..] {
-            "_us" => 1.0,
-            "_ms" => 1e3,
-            _ => 1e6,
-        }),
-    };
-    match (number, scale) {
-        (Some(number), Some(scale)) => span::shown((number * scale) as i64),
+    let number = text.parse::<f64>().ok();
+    match (number, bare(name).1) {
+        (Some(number), Unit::Span(scale)) => span::shown((number * scale as f64) as i64),
+        (Some(number), Unit::Instant) => span::clock(number as u64),
         _ => text,
     }
 }
