@@ -3,67 +3,8 @@
 mod cli;
 mod demo;
 
-use std::env;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if env::args().nth(1).as_deref() == Some("serve") {
-        return serve(env::args().nth(2));
-    }
-    cli::run(env::args().skip(1))
-}
-
-/// Serve what a file says, or the default.
-fn serve(file: Option<String>) -> ExitCode {
-    let mut source = None;
-    let config = match file {
-        None => rideau_server::config::Config::default(),
-        Some(file) => {
-            let text = match std::fs::read_to_string(&file) {
-                Ok(text) => text,
-                Err(error) => {
-                    eprintln!("rideau: {file}: {error}");
-                    return ExitCode::FAILURE;
-                }
-            };
-            let env = |name: &str| env::var(name).ok();
-            match rideau_server::config::Config::parse(&text, &file, &env) {
-                Ok(config) => {
-                    let file = Some(file.into());
-                    source = Some(rideau_server::settings::Source { text, file });
-                    config
-                }
-                Err(faults) => {
-                    eprint!("{}", faults.render(false));
-                    return ExitCode::FAILURE;
-                }
-            }
-        }
-    };
-    let mut runtime = match config.server.threads {
-        Some(1) => tokio::runtime::Builder::new_current_thread(),
-        Some(threads) => {
-            let mut builder = tokio::runtime::Builder::new_multi_thread();
-            builder.worker_threads(threads);
-            builder
-        }
-        None => tokio::runtime::Builder::new_multi_thread(),
-    };
-    let runtime = runtime
-        .enable_all()
-        .build()
-        .expect("the system has threads");
-    let source = source.unwrap_or_else(|| rideau_server::settings::Source::of(&config));
-    let served = runtime.block_on(rideau_server::serve::run_from(
-        config,
-        source,
-        |addresses| println!("rideau serves at {}", addresses.join(", ")),
-    ));
-    match served {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("rideau: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    cli::run(std::env::args_os())
 }
