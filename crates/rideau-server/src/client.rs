@@ -15,6 +15,7 @@ use crate::config::User;
 use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::holdings::{Card, HolderId, Thing, Why};
+use crate::login::Proof;
 use crate::outcome::{self, Outcome};
 use crate::resp::{Mistake, Protocol, Reply};
 use crate::ticket::{Kind, Ticket};
@@ -40,8 +41,10 @@ pub struct Client {
     pub nonces: HashMap<Vec<u8>, Ticket>,
     /// What it watches.
     pub watch: Watch,
-    /// The socket says so: the id of the user at the other end.
-    pub uid: Option<u32>,
+    /// How it shows who it is without a password.
+    pub proof: Proof,
+    /// It is who that shows, and has not logged in as another.
+    pub is_proven: bool,
     /// Its rights are those of the config of this generation.
     pub generation: u64,
     /// It has promised to say something this often.

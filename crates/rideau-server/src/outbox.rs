@@ -118,7 +118,7 @@ impl Push {
     /// About how many bytes it takes.
     fn len(&self) -> usize {
         64 + match self {
-            Self::Answer(_, outcome) => outcome.len(),
+            Self::Answer(_, outcome) => outcome.bytes(),
             Self::Done(_, payload) => payload.as_ref().map_or(0, Vec::len),
             Self::Message { channel, text, .. } => channel.len() + text.len(),
             Self::Monitor(line) => line.len(),

@@ -13,6 +13,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_rustls::TlsAcceptor;
 
 use crate::client::Client;
 use crate::clients::ClientCard;
@@ -20,13 +21,16 @@ use crate::config::{Config, DeadPeer, Listen};
 use crate::connection;
 use crate::daemon::Daemon;
 use crate::holdings::{Card, Why};
-use crate::login;
+use crate::login::Proof;
 use crate::outbox::Outbox;
 use crate::resp::Protocol;
 use crate::settings::Source;
+use crate::tls;
 use crate::watch::Watch;
 use crate::watcher;
 
+/// A client that has not said within TLS who it is by then is gone.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// How often sessions are looked at whose time may be up.
 const SESSIONS: Duration = Duration::from_millis(20);
 
@@ -34,11 +38,22 @@ const SESSIONS: Duration = Duration::from_millis(20);
 pub enum Listener {
     /// An address and a port.
     Tcp(TcpListener),
+    /// An address and a port, within TLS.
+    Tls(TcpListener, TlsAcceptor),
     /// A socket in the file system.
     Unix(UnixListener, String),
 }
 
 impl Listener {
+    /// Listen at this address, within TLS.
+    ///
+    /// # Errors
+    ///
+    /// If somebody else does, or it may not be.
+    pub async fn bind_tls(address: SocketAddr, acceptor: TlsAcceptor) -> io::Result<Self> {
+        Ok(Self::Tls(TcpListener::bind(address).await?, acceptor))
+    }
+
     /// Listen at this place.
     ///
     /// # Errors
@@ -54,7 +69,7 @@ impl Listener {
     /// Where it listens, the port chosen by the system included.
     pub fn address(&self) -> String {
         match self {
-            Self::Tcp(listener) => listener
+            Self::Tcp(listener) | Self::Tls(listener, _) => listener
                 .local_addr()
                 .map_or_else(|_| "?".into(), |address| address.to_string()),
             Self::Unix(_, path) => format!("unix:{path}"),
@@ -64,7 +79,9 @@ impl Listener {
     /// The port, if there is one.
     pub fn port(&self) -> Option<u16> {
         match self {
-            Self::Tcp(listener) => listener.local_addr().ok().map(|address| address.port()),
+            Self::Tcp(listener) | Self::Tls(listener, _) => {
+                listener.local_addr().ok().map(|address| address.port())
+            }
             Self::Unix(..) => None,
         }
     }
@@ -78,12 +95,45 @@ impl Listener {
                     Err(error) => rest(&error).await,
                 }
             },
+            Self::Tls(listener, acceptor) => serve_tls(&listener, acceptor, daemon).await,
             Self::Unix(listener, path) => loop {
                 match listener.accept().await {
                     Ok((stream, _)) => accept_unix(&daemon, stream, &path),
                     Err(error) => rest(&error).await,
                 }
             },
+        }
+    }
+}
+
+/// Serve whoever comes within TLS. The files count for new connections as soon
+/// as they are read again.
+async fn serve_tls(listener: &TcpListener, mut acceptor: TlsAcceptor, daemon: Arc<Daemon>) {
+    let mut generation = daemon.settings.generation();
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                if generation != daemon.settings.generation() {
+                    generation = daemon.settings.generation();
+                    acceptor = renewed(&daemon).unwrap_or(acceptor);
+                }
+                let daemon = Arc::clone(&daemon);
+                tokio::spawn(accept_tls(daemon, acceptor.clone(), stream, address));
+            }
+            Err(error) => rest(&error).await,
+        }
+    }
+}
+
+/// What the files of TLS say now; none if they cannot be used.
+fn renewed(daemon: &Daemon) -> Option<TlsAcceptor> {
+    let config = daemon.config.load();
+    match tls::acceptor(config.tls.as_ref()?) {
+        Ok(acceptor) => Some(acceptor),
+        Err(error) => {
+            let text = format!("the files of TLS cannot be used, the old ones go on: {error}");
+            daemon.events.add("config", "tls", text, None);
+            None
         }
     }
 }
@@ -115,6 +165,30 @@ fn accept_tcp(daemon: &Arc<Daemon>, stream: TcpStream, address: SocketAddr) {
     begin(daemon, stream, address.to_string(), local, None);
 }
 
+/// Whoever has a certificate is the user that it names.
+async fn accept_tls(
+    daemon: Arc<Daemon>,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    address: SocketAddr,
+) {
+    let _ = stream.set_nodelay(true);
+    watch(&stream, daemon.config.load().server.dead_peer);
+    let local = stream
+        .local_addr()
+        .map_or_else(|_| String::new(), |local| local.to_string());
+    let shaken = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await;
+    let stream = match shaken {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::info!(%address, "no TLS: {error}"),
+        Err(_) => return tracing::info!(%address, "no TLS within {HANDSHAKE_MAX:?}"),
+    };
+    let certificates = stream.get_ref().1.peer_certificates();
+    let name = certificates.and_then(|all| tls::common_name(all.first()?));
+    let proof = name.map_or(Proof::None, Proof::Certificate);
+    begin_as(&daemon, stream, address.to_string(), local, proof);
+}
+
 /// Notice a peer that went without a word, a cable that was pulled.
 fn watch(stream: &TcpStream, dead_peer: DeadPeer) {
     let DeadPeer {
@@ -140,13 +214,16 @@ fn accept_unix(daemon: &Arc<Daemon>, stream: UnixStream, path: &str) {
 }
 
 /// Serve a connection, or turn it away.
-pub fn begin<S>(
-    daemon: &Arc<Daemon>,
-    mut stream: S,
-    address: String,
-    local: String,
-    uid: Option<u32>,
-) where
+pub fn begin<S>(daemon: &Arc<Daemon>, stream: S, address: String, local: String, uid: Option<u32>)
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let proof = uid.map_or(Proof::None, Proof::Uid);
+    begin_as(daemon, stream, address, local, proof);
+}
+
+fn begin_as<S>(daemon: &Arc<Daemon>, mut stream: S, address: String, local: String, proof: Proof)
+where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     let most = daemon.config.load().limits.connections_max;
@@ -168,14 +245,15 @@ pub fn begin<S>(
         return;
     }
     daemon.counts.connections.fetch_add(1, Ordering::Relaxed);
-    let client = welcome(daemon, address, local, uid);
+    let client = welcome(daemon, address, local, proof);
     tokio::spawn(connection::serve(stream, client));
 }
 
-fn welcome(daemon: &Arc<Daemon>, address: String, local: String, uid: Option<u32>) -> Client {
+fn welcome(daemon: &Arc<Daemon>, address: String, local: String, proof: Proof) -> Client {
+    let generation = daemon.settings.generation();
     let config = daemon.config.load();
     let id = daemon.clients.next_id();
-    let user = login::without_password(daemon, uid);
+    let user = proof.user(daemon);
     let name = user.as_ref().map_or("default", |user| user.name.as_str());
     let card = Arc::new(Card {
         name: Mutex::new(format!("conn-{id}")),
@@ -212,8 +290,9 @@ fn welcome(daemon: &Arc<Daemon>, address: String, local: String, uid: Option<u32
         out: Vec::new(),
         nonces: Default::default(),
         watch: Watch::default(),
-        uid,
-        generation: daemon.settings.generation(),
+        proof,
+        is_proven: true,
+        generation,
         heartbeat: None,
         ending: None,
     }
@@ -285,7 +364,7 @@ pub async fn run_from(
     source: Source,
     ready: impl FnOnce(&[String]),
 ) -> io::Result<()> {
-    let server = config.server.clone();
+    let (server, tls) = (config.server.clone(), config.tls.clone());
     let daemon = Daemon::with(config, source).map_err(io::Error::other)?;
     let mut addresses = Vec::new();
     for listen in &server.listen {
@@ -295,6 +374,14 @@ pub async fn run_from(
         })?;
         addresses.push(listener.address());
         tokio::spawn(listener.serve(Arc::clone(&daemon)));
+    }
+    if let Some(tls) = &tls {
+        let acceptor = tls::acceptor(tls)?;
+        for address in &server.tls_listen {
+            let listener = Listener::bind_tls(*address, acceptor.clone()).await?;
+            addresses.push(format!("tls:{}", listener.address()));
+            tokio::spawn(listener.serve(Arc::clone(&daemon)));
+        }
     }
     tokio::spawn(keep_sessions(Arc::clone(&daemon)));
     tokio::spawn(watcher::keep(Arc::clone(&daemon)));
