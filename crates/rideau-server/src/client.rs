@@ -14,6 +14,7 @@ use crate::config::User;
 use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::holdings::{Card, HolderId, Thing, Why};
+use crate::login::Proof;
 use crate::names::Named;
 use crate::outcome::{self, Outcome, Part};
 use crate::resp::{Mistake, Protocol, Reply};
@@ -38,8 +39,10 @@ pub struct Client {
     pub out: Vec<u8>,
     /// What it watches.
     pub watch: Watch,
-    /// The socket says so: the id of the user at the other end.
-    pub uid: Option<u32>,
+    /// How it shows who it is without a password.
+    pub proof: Proof,
+    /// It is who that shows, and has not logged in as another.
+    pub is_proven: bool,
     /// Its rights are those of the config of this generation.
     pub generation: u64,
     /// It has promised to say something this often.

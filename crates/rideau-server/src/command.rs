@@ -567,8 +567,9 @@ fn show(client: &Client, about: &About, request: Request<'_>) {
     );
     let shown = match about.name {
         "AUTH" | "HELLO" => 0,
-        // The text of a config has hashes of passwords.
-        "CONFIG" => 1,
+        // The text of a config has hashes of passwords, that of a pool what its
+        // programs are told.
+        "CONFIG" | "POOL.ADD" | "POOL.SET" => 1,
         _ => usize::MAX,
     };
     for word in request.words().skip(1).take(shown) {

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use rideau::{Locks, LocksOptions, OptionError};
 
-use crate::clients::Clients;
+use crate::clients::{ClientCard, Clients};
 use crate::config::{Config, User};
 use crate::drops::Drops;
 use crate::events::Events;
 use crate::grant::Grant;
-use crate::holdings::{Gone, HolderId, Holdings, Row, Thing, Why};
+use crate::holdings::{Card, Gone, HolderId, Holdings, Row, Thing, Why};
 use crate::member::Workshop;
 use crate::outbox::Push;
 use crate::places::{FOR_EVER, Left, Places};
@@ -193,14 +193,23 @@ impl Daemon {
                 continue;
             }
             count += 1;
-            let holder = card.connection.and_then(|id| self.clients.find(id));
-            if let Some(client) = holder {
+            for client in self.clients_of(&card) {
                 client.outbox.push(Push::Revoked(ticket, "removed"));
             }
         }
         let reclaims = &self.counts.reclaims[Why::Revoked as usize];
         reclaims.fetch_add(count as u64, Ordering::Relaxed);
         count
+    }
+
+    /// The connections of a holder: itself, or all of its session.
+    fn clients_of(&self, card: &Card) -> Vec<Arc<ClientCard>> {
+        if let Some(id) = card.connection {
+            return self.clients.find(id).into_iter().collect();
+        }
+        let mut all = self.clients.all();
+        all.retain(|client| *client.session.lock() == card.session);
+        all
     }
 
     /// End the connections and sessions of users that are no more.

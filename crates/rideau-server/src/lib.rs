@@ -14,7 +14,7 @@ pub mod grant;
 pub mod history;
 pub mod holdings;
 pub mod later;
-mod login;
+pub mod login;
 pub mod meeting;
 pub mod member;
 pub mod metrics;

@@ -12,20 +12,28 @@ use crate::config::{Password, User};
 use crate::daemon::Daemon;
 use crate::holdings::{Card, Why};
 
-/// The user of one who need not say so: on a Unix socket by its id, and anybody
-/// where there are no users at all.
-pub(crate) fn without_password(daemon: &Daemon, uid: Option<u32>) -> Option<Arc<User>> {
-    let config = daemon.config.load();
-    let uid = uid?;
-    let user = config.users.iter().find(|user| user.uids.contains(&uid));
-    user.cloned().map(Arc::new)
+/// How a connection shows who it is without a password.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Proof {
+    /// It does not.
+    None,
+    /// By the id of the user at the other end of a Unix socket.
+    Uid(u32),
+    /// By the name in its certificate, which was verified.
+    Certificate(String),
 }
 
-/// The user of this name, who has proved it in another way.
-pub(crate) fn named(daemon: &Daemon, name: &str) -> Option<Arc<User>> {
-    let config = daemon.config.load();
-    let user = config.users.iter().find(|user| user.name == name);
-    user.cloned().map(Arc::new)
+impl Proof {
+    /// Who that is.
+    pub fn user(&self, daemon: &Daemon) -> Option<Arc<User>> {
+        let config = daemon.config.load();
+        let is_user = |user: &&User| match self {
+            Self::None => false,
+            Self::Uid(uid) => user.uids.contains(uid),
+            Self::Certificate(name) => user.name == *name,
+        };
+        config.users.iter().find(is_user).cloned().map(Arc::new)
+    }
 }
 
 /// Follow a change of the config: a user may do other things from now on, or
@@ -39,20 +47,17 @@ pub(crate) fn follow(client: &mut Client) {
     let Some(user) = client.user.clone() else {
         return;
     };
-    let is_by_uid = client.uid.is_some_and(|uid| user.uids.contains(&uid));
-    let config = client.daemon.config.load_full();
-    let found = if is_by_uid {
-        without_password(&client.daemon, client.uid)
+    let found = if client.is_proven {
+        client.proof.user(&client.daemon)
     } else {
+        let config = client.daemon.config.load();
         let mut users = config.users.iter();
-        users
-            .find(|known| known.name == user.name)
-            .cloned()
-            .map(Arc::new)
+        let found = users.find(|known| known.name == user.name);
+        found.cloned().map(Arc::new)
     };
     match found {
-        Some(found) if found.name != user.name => become_user(client, found),
-        found => client.user = found,
+        Some(found) if found.name == user.name => client.user = Some(found),
+        found => become_user(client, found),
     }
 }
 
@@ -94,7 +99,8 @@ pub(crate) fn begin(
         let is_right = check(&daemon, found.clone(), password).await;
         let finish: Finish = Box::new(move |client| match found {
             Some(user) if is_right => {
-                become_user(client, user);
+                client.is_proven = false;
+                become_user(client, Some(user));
                 then(client);
             }
             _ => {
@@ -112,22 +118,23 @@ pub(crate) fn begin(
     }))
 }
 
-/// What a connection held as another it gives back first, and it leaves the
-/// other's session.
-pub(crate) fn become_user(client: &mut Client, user: Arc<User>) {
+/// Be this user, or nobody, from now on. What the connection held as another it
+/// gives back first, and it leaves the other's session.
+pub(crate) fn become_user(client: &mut Client, user: Option<Arc<User>>) {
     let name = client.holder_card().name.lock().clone();
     command::leave_session(client);
     client.daemon.end_holder(client.holder, Why::Quit);
+    let user_name = user.as_ref().map_or("default", |user| user.name.as_str());
     let card = Arc::new(Card {
         name: Mutex::new(name),
-        user: user.name.as_str().into(),
+        user: user_name.into(),
         session: None,
         connection: Some(client.card.id),
     });
     client.holder = client.daemon.holdings.open(Arc::clone(&card));
     *client.card.holder.lock() = client.holder;
     *client.card.card.lock() = card;
-    client.user = Some(user);
+    client.user = user;
 }
 
 /// As few as the config allows are checked at a time: each costs memory and

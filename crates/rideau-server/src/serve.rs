@@ -18,11 +18,11 @@ use tokio_rustls::TlsAcceptor;
 use crate::admin::AdminListener;
 use crate::client::Client;
 use crate::clients::ClientCard;
-use crate::config::{Config, DeadPeer, Listen, User};
+use crate::config::{Config, DeadPeer, Listen};
 use crate::connection;
 use crate::daemon::Daemon;
 use crate::holdings::{Card, Why};
-use crate::login;
+use crate::login::Proof;
 use crate::outbox::Outbox;
 use crate::resp::Protocol;
 use crate::settings::Source;
@@ -96,25 +96,45 @@ impl Listener {
                     Err(error) => rest(&error).await,
                 }
             },
-            Self::Tls(listener, acceptor) => loop {
-                match listener.accept().await {
-                    Ok((stream, address)) => {
-                        tokio::spawn(accept_tls(
-                            Arc::clone(&daemon),
-                            acceptor.clone(),
-                            stream,
-                            address,
-                        ));
-                    }
-                    Err(error) => rest(&error).await,
-                }
-            },
+            Self::Tls(listener, acceptor) => serve_tls(&listener, acceptor, daemon).await,
             Self::Unix(listener, path) => loop {
                 match listener.accept().await {
                     Ok((stream, _)) => accept_unix(&daemon, stream, &path),
                     Err(error) => rest(&error).await,
                 }
             },
+        }
+    }
+}
+
+/// Serve whoever comes within TLS. The files count for new connections as soon
+/// as they are read again.
+async fn serve_tls(listener: &TcpListener, mut acceptor: TlsAcceptor, daemon: Arc<Daemon>) {
+    let mut generation = daemon.settings.generation();
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                if generation != daemon.settings.generation() {
+                    generation = daemon.settings.generation();
+                    acceptor = renewed(&daemon).unwrap_or(acceptor);
+                }
+                let daemon = Arc::clone(&daemon);
+                tokio::spawn(accept_tls(daemon, acceptor.clone(), stream, address));
+            }
+            Err(error) => rest(&error).await,
+        }
+    }
+}
+
+/// What the files of TLS say now; none if they cannot be used.
+fn renewed(daemon: &Daemon) -> Option<TlsAcceptor> {
+    let config = daemon.config.load();
+    match tls::acceptor(config.tls.as_ref()?) {
+        Ok(acceptor) => Some(acceptor),
+        Err(error) => {
+            let text = format!("the files of TLS cannot be used, the old ones go on: {error}");
+            daemon.events.add("config", "tls", text, None);
+            None
         }
     }
 }
@@ -166,8 +186,8 @@ async fn accept_tls(
     };
     let certificates = stream.get_ref().1.peer_certificates();
     let name = certificates.and_then(|all| tls::common_name(all.first()?));
-    let user = name.and_then(|name| login::named(&daemon, &name));
-    begin_as(&daemon, stream, address.to_string(), local, user, None);
+    let proof = name.map_or(Proof::None, Proof::Certificate);
+    begin_as(&daemon, stream, address.to_string(), local, proof);
 }
 
 /// Notice a peer that went without a word, a cable that was pulled.
@@ -199,18 +219,12 @@ pub fn begin<S>(daemon: &Arc<Daemon>, stream: S, address: String, local: String,
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
-    let user = login::without_password(daemon, uid);
-    begin_as(daemon, stream, address, local, user, uid);
+    let proof = uid.map_or(Proof::None, Proof::Uid);
+    begin_as(daemon, stream, address, local, proof);
 }
 
-fn begin_as<S>(
-    daemon: &Arc<Daemon>,
-    mut stream: S,
-    address: String,
-    local: String,
-    user: Option<Arc<User>>,
-    uid: Option<u32>,
-) where
+fn begin_as<S>(daemon: &Arc<Daemon>, mut stream: S, address: String, local: String, proof: Proof)
+where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     let most = daemon.config.load().limits.connections_max;
@@ -232,19 +246,15 @@ fn begin_as<S>(
         return;
     }
     daemon.counts.connections.fetch_add(1, Ordering::Relaxed);
-    let client = welcome(daemon, address, local, user, uid);
+    let client = welcome(daemon, address, local, proof);
     tokio::spawn(connection::serve(stream, client));
 }
 
-fn welcome(
-    daemon: &Arc<Daemon>,
-    address: String,
-    local: String,
-    user: Option<Arc<User>>,
-    uid: Option<u32>,
-) -> Client {
+fn welcome(daemon: &Arc<Daemon>, address: String, local: String, proof: Proof) -> Client {
+    let generation = daemon.settings.generation();
     let config = daemon.config.load();
     let id = daemon.clients.next_id();
+    let user = proof.user(daemon);
     let name = user.as_ref().map_or("default", |user| user.name.as_str());
     let card = Arc::new(Card {
         name: Mutex::new(format!("conn-{id}")),
@@ -280,8 +290,9 @@ fn welcome(
         protocol: Protocol::Resp2,
         out: Vec::new(),
         watch: Watch::default(),
-        uid,
-        generation: daemon.settings.generation(),
+        proof,
+        is_proven: true,
+        generation,
         heartbeat: None,
         ending: None,
     }

@@ -409,8 +409,11 @@ impl Daemon {
         if is_new {
             self.reconfigure(new, way.within)
                 .map_err(Unchanged::Option)?;
-            self.settings.generation.fetch_add(1, Ordering::Release);
             inner.push(way.by, summary.clone(), text);
+        }
+        // Files that the file names may have changed, too.
+        if is_new || way.is_of_file {
+            self.settings.generation.fetch_add(1, Ordering::Release);
         }
         if way.is_of_file {
             inner.on_disk = Arc::clone(&inner.newest().text);

@@ -20,6 +20,7 @@ use crate::client::{Client, Finish, Step, Wait};
 use crate::clients::ClientCard;
 use crate::command;
 use crate::daemon::Daemon;
+use crate::login::Proof;
 use crate::outbox::Outbox;
 use crate::resp::{Limits, Protocol, Reply, ReplyLimits, ReplyParser, RequestParser, Value};
 use crate::sessions::SessionRow;
@@ -288,7 +289,8 @@ fn client(daemon: &Arc<Daemon>, row: &SessionRow) -> Client {
         protocol: Protocol::Resp2,
         out: Vec::new(),
         watch: Watch::default(),
-        uid: None,
+        proof: Proof::None,
+        is_proven: false,
         generation: daemon.settings.generation(),
         heartbeat: None,
         ending: None,

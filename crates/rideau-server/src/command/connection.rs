@@ -137,16 +137,13 @@ pub(super) fn quit(client: &mut Client, _request: Request<'_>) -> Result<Step, W
 }
 
 pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Step, Wrong> {
-    client.daemon.end_holder(client.holder, Why::Quit);
-    super::sessions::detach(client);
     client.watch = Watch::default();
     client.heartbeat = None;
     client.protocol = Protocol::Resp2;
     client.card.is_resp3.store(false, Ordering::Relaxed);
-    client.user = login::without_password(&client.daemon, client.uid);
-    let card = client.holder_card();
-    client.holder = client.daemon.holdings.open(Arc::clone(&card));
-    *client.card.holder.lock() = client.holder;
+    let user = client.proof.user(&client.daemon);
+    login::become_user(client, user);
+    client.is_proven = true;
     client.reply().simple("RESET");
     Ok(Step::Done)
 }
