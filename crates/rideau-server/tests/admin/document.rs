@@ -193,8 +193,8 @@ async fn actions(server: &Server) -> Vec<Call> {
         post(
             "/api/v1/config/rollback",
             "/api/v1/config/rollback",
-            "",
-            501,
+            "{\"version\":99}",
+            400,
         ),
     ];
     let config = [
