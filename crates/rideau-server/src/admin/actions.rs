@@ -43,12 +43,20 @@ pub(super) async fn resize(visit: Visit) -> Answer {
             "Say what to change: {\"max\": 20}, {\"init\": 2}, or both.",
         ));
     }
-    let path = |key: &str| format!("pool.{}.{key}", place.name);
-    let values = [("init", said.init), ("max", said.max)];
-    let values = values.into_iter();
-    let values = values.filter_map(|(key, value)| Some((path(key), value?.to_string())));
-    let values: Vec<_> = values.collect();
-    config::changed(visit.daemon().set(&values, visit.by()))
+    let daemon = visit.daemon();
+    let mut new = daemon.config.load().as_ref().clone();
+    let wanted = |pool: &&mut crate::config::PoolConfig| pool.name == *place.name;
+    let Some(pool) = new.pools.iter_mut().find(wanted) else {
+        return Err(No::no_such("pool", &place.name, "it was just removed."));
+    };
+    let options = &mut pool.options;
+    options.max = said.max.unwrap_or(options.max);
+    options.init = said.init.unwrap_or(options.init);
+    let (init, max) = (options.init, options.max);
+    config::set(daemon, new).map_err(|error| No::wrong(format!("{error}.")))?;
+    let text = format!("{} was resized to init {init}, max {max}", place.name);
+    note(&visit, &place, text);
+    ok(&json!({ "outcome": "ok", "init": init, "max": max }))
 }
 
 pub(super) async fn pause(visit: Visit) -> Answer {

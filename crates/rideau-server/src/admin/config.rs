@@ -4,7 +4,7 @@ use std::env;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use serde::Deserialize;
+use rideau::OptionError;
 use serde_json::{Value, json};
 
 use super::health::away;
@@ -12,7 +12,6 @@ use super::visit::{Answer, No, Visit, ok, with_status};
 use crate::config::keys::Change;
 use crate::config::{self, Config, Faults, Level, Live, Now, Plan};
 use crate::daemon::Daemon;
-use crate::settings::Unchanged;
 
 /// How faults call the body of a request.
 const FILE: &str = "config";
@@ -45,40 +44,36 @@ pub(super) async fn plan(visit: Visit) -> Answer {
 
 /// Make the config in the body count.
 pub(super) async fn apply(visit: Visit) -> Answer {
-    let text = text(&visit)?;
-    let (daemon, by) = (Arc::clone(visit.daemon()), visit.by().to_owned());
-    changed(away(move || daemon.apply(&text, &by)).await?)
+    let (config, faults) = read(&visit).await?;
+    let Some(new) = config else {
+        return Ok(verdict(false, &faults));
+    };
+    let daemon = visit.daemon();
+    let plan = config::plan(&daemon.config.load(), &new, Some(&now(daemon)));
+    set(daemon, new).map_err(|error| No::wrong(format!("{error}.")))?;
+    let text = format!("a config with {} changes was applied", plan.steps.len());
+    daemon.events.add("config", "", text, Some(visit.by()));
+    ok(&shown(&plan))
 }
 
-/// Go back to the config before this one, or to the one with this number.
-pub(super) async fn rollback(visit: Visit) -> Answer {
-    let said: Rollback = visit.json()?;
-    let (daemon, by) = (Arc::clone(visit.daemon()), visit.by().to_owned());
-    changed(away(move || daemon.rollback(said.version, &by)).await?)
+/// Go back to a config before this one.
+pub(super) async fn rollback(_visit: Visit) -> Answer {
+    Err(No::new(
+        StatusCode::NOT_IMPLEMENTED,
+        "ERR",
+        "This server remembers no earlier configs: apply the one you want.",
+    ))
 }
 
-/// What `rollback` is told.
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Rollback {
-    version: Option<u64>,
-}
-
-/// What a change of the config came to.
-pub(super) fn changed(changed: Result<Plan, Unchanged>) -> Answer {
-    match changed {
-        Ok(plan) => ok(&shown(&plan)),
-        Err(Unchanged::Faults(faults)) => Ok(verdict(false, &faults)),
-        Err(unchanged) => Err(No::wrong(unchanged.to_string())),
-    }
-}
-
-fn text(visit: &Visit) -> Result<String, No> {
-    String::from_utf8(visit.body.to_vec()).map_err(|_| No::wrong("A config is TOML in UTF-8."))
+/// Change the server. The one place where this side does.
+pub(super) fn set(daemon: &Arc<Daemon>, config: Config) -> Result<(), OptionError> {
+    daemon.reconfigure(config, None)
 }
 
 async fn read(visit: &Visit) -> Result<(Option<Config>, Faults), No> {
-    let text = text(visit)?;
+    let Ok(text) = String::from_utf8(visit.body.to_vec()) else {
+        return Err(No::wrong("A config is TOML in UTF-8."));
+    };
     // It looks at the files that the config names.
     away(move || Config::check(&text, FILE, &|name| env::var(name).ok())).await
 }

@@ -130,7 +130,7 @@ pub(super) static ALL: &[Route] = &[
         "?series ?span", "200:History 404:Error", |visit| Box::pin(live::history(visit))),
 
     about(Post, "/api/v1/pools/{name}/resize", Action("pool"), "Let a pool have more or fewer",
-        "Resize", "200:Plan 404:Error 422:Verdict", |visit| Box::pin(actions::resize(visit))),
+        "Resize", "200:Resized 404:Error", |visit| Box::pin(actions::resize(visit))),
     about(Post, "/api/v1/pools/{name}/pause", Action("pool"), "Hand nothing out for a while",
         "", "200:Ok 404:Error", |visit| Box::pin(actions::pause(visit))),
     about(Post, "/api/v1/pools/{name}/resume", Action("pool"), "Hand members out again",
@@ -151,7 +151,7 @@ pub(super) static ALL: &[Route] = &[
     about(Post, "/api/v1/config/apply", Action("config"), "Make a config count",
         "toml", "200:Plan 422:Verdict", |visit| Box::pin(config::apply(visit))),
     about(Post, "/api/v1/config/rollback", Action("config"), "Go back to an earlier config",
-        "Rollback", "200:Plan 400:Error 422:Verdict", |visit| Box::pin(config::rollback(visit))),
+        "", "501:Error", |visit| Box::pin(config::rollback(visit))),
 
     about(Post, "/v1/sessions", Right("session"), "Open a session; every ask belongs to one",
         "OpenSession", "200:Session 429:Error 503:Error", |visit| Box::pin(grants::open(visit))),

@@ -58,7 +58,7 @@ const ALL: &[(&str, &str)] = &[
     ("Explained", "id:string kind:string text:string about:any"),
     ("History", "names:[string] series:{any} step_ms:integer"),
     ("Resize", "init?:integer max?:integer"),
-    ("Rollback", "version?:integer"),
+    ("Resized", "outcome:string init:integer max:integer"),
     ("Recycle", "over_ms?:integer"),
     ("Revoked", "outcome:string name:string holder:string"),
     ("Config", "rows:[ConfigRow]"),

@@ -193,8 +193,8 @@ async fn actions(server: &Server) -> Vec<Call> {
         post(
             "/api/v1/config/rollback",
             "/api/v1/config/rollback",
-            "{\"version\":99}",
-            400,
+            "",
+            501,
         ),
     ];
     let config = [

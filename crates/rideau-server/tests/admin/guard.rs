@@ -108,13 +108,10 @@ async fn a_password_that_was_changed_is_wrong_at_once() {
         server.send("GET /api/v1/state", &[OPS], "").await.status,
         200
     );
-    let name = server.daemon.config.load().users[0].name.clone();
+    let mut config = server.daemon.config.load().as_ref().clone();
     let hash = Hash::of(b"another").unwrap();
-    let value = (
-        format!("user.{name}.password"),
-        format!("{:?}", hash.as_str()),
-    );
-    server.daemon.set(&[value], "a test").unwrap();
+    config.users[0].password = Some(rideau_server::config::Password::Hash(hash));
+    server.daemon.reconfigure(config).unwrap();
     assert_eq!(
         server.send("GET /api/v1/state", &[OPS], "").await.status,
         401
