@@ -29,6 +29,7 @@ use rideau_core::{broker as core_broker, meter};
 pub use broker::{BrokerConfig, BrokerParts, Feed, RegulatorConfig};
 pub use fault::{Fault, Faults, Level};
 pub use lock::{Buckets, LockRule};
+pub use pattern::fits;
 pub use plan::{Live, Now, Plan, Step, plan};
 pub use pool::{Exec, GroupConfig, Member, PoolConfig, Ready};
 pub use server::{

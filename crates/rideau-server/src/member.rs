@@ -156,8 +156,7 @@ impl Members {
         let Source::Offered(offers) = &*self.source else {
             return false;
         };
-        offers.waiting.lock().push_back(Arc::clone(offer));
-        offers.bell.notify_one();
+        offers.add(Arc::clone(offer));
         true
     }
 }
@@ -196,8 +195,11 @@ impl Manager for Members {
     }
 
     async fn stop(&self, member: Member, _why: Retired) {
-        if let Source::List { list, .. } = &*self.source {
-            list.lock().stop(member.value);
+        match (&*self.source, member.offer) {
+            (Source::List { list, .. }, _) => list.lock().stop(member.value),
+            // Only its owner can make it anew, and still offers it.
+            (Source::Offered(offers), Some(offer)) if !offer.is_withdrawn() => offers.add(offer),
+            _ => (),
         }
     }
 
@@ -244,6 +246,11 @@ impl List {
 }
 
 impl Offers {
+    fn add(&self, offer: Arc<Offer>) {
+        self.waiting.lock().push_back(offer);
+        self.bell.notify_one();
+    }
+
     /// The next that is still to be had.
     async fn next(&self, pool: &Arc<str>) -> Member {
         loop {

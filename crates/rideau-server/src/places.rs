@@ -17,6 +17,9 @@ use crate::config::{
 use crate::meeting::Party;
 use crate::member::Members;
 
+/// Longer than anybody waits.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 /// Names, and what they are of.
 #[derive(Clone, Default)]
 pub struct Places {
@@ -112,7 +115,7 @@ impl Places {
     ///
     /// If an option breaks a rule.
     pub fn changed(&self, config: &Config) -> Result<(Self, Left), OptionError> {
-        validate(config)?;
+        Self::validate(config)?;
         let mut left = Left::default();
         let mut pools = HashMap::new();
         for config in &config.pools {
@@ -144,6 +147,25 @@ impl Places {
             rules: self.changed_rules(&config.locks),
         };
         Ok((places, left))
+    }
+
+    /// Whether a config keeps all rules, so that nothing is changed by one that
+    /// does not.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub(crate) fn validate(config: &Config) -> Result<(), OptionError> {
+        for pool in &config.pools {
+            pool_options(pool).validate()?;
+        }
+        for regulator in &config.regulators {
+            Regulator::new(regulator.options())?;
+        }
+        for broker in &config.brokers {
+            Broker::<(), ()>::new(config.broker_options(broker))?;
+        }
+        Ok(())
     }
 
     fn changed_regulators(
@@ -217,6 +239,17 @@ impl Places {
         rules.iter().map(place).collect()
     }
 
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        let named = self.pools.len() + self.groups.len() + self.brokers.len();
+        named + self.regulators.len() + self.rules.len()
+    }
+
+    /// Nothing has a name.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The rule of a key.
     pub fn rule(&self, key: &str) -> Option<&Arc<RulePlace>> {
         self.rules.iter().find(|place| place.rule.fits(key))
@@ -250,7 +283,6 @@ impl PoolPlace {
 /// that waits for one waits for as long as it takes.
 fn pool_options(config: &PoolConfig) -> PoolOptions {
     const STARTS_MAX: usize = 4;
-    const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
     let mut options = config.options.clone();
     if config.member == Member::Offered {
         options.idle_min = options.max;
@@ -258,13 +290,6 @@ fn pool_options(config: &PoolConfig) -> PoolOptions {
         options.start_timeout = FOR_EVER;
     }
     options
-}
-
-fn validate(config: &Config) -> Result<(), OptionError> {
-    for pool in &config.pools {
-        pool_options(pool).validate()?;
-    }
-    Ok(())
 }
 
 fn groups(

@@ -2,7 +2,7 @@
 //!
 //! A request is executed as the command that it is, by one who has joined the
 //! session for as long as it takes. Whoever hangs up while it waits gives its
-//! place up.
+//! place up; whoever does not hear the answer asks again with the same `id`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,6 +24,7 @@ use crate::outbox::Outbox;
 use crate::resp::{Limits, Protocol, Reply, ReplyLimits, ReplyParser, RequestParser, Value};
 use crate::sessions::SessionRow;
 use crate::ticket::Ticket;
+use crate::watch::Watch;
 
 /// A session is renewed this often while one of its requests waits: an open
 /// connection is a sign of life.
@@ -36,6 +37,7 @@ struct Take {
     wait_ms: Option<u64>,
     flow: Option<String>,
     note: Option<String>,
+    id: Option<String>,
 }
 
 /// What can be said with a lock.
@@ -47,6 +49,7 @@ struct Lock {
     units: Option<u64>,
     wait_ms: Option<u64>,
     note: Option<String>,
+    id: Option<String>,
 }
 
 /// What can be said with an ask or an offer.
@@ -57,6 +60,7 @@ struct Come {
     wait_ms: Option<u64>,
     flow: Option<String>,
     note: Option<String>,
+    id: Option<String>,
     /// Never wait.
     #[serde(default)]
     now: bool,
@@ -75,6 +79,7 @@ pub(super) async fn take(visit: Visit) -> Answer {
     words.number("WAIT", said.wait_ms);
     words.text("FLOW", said.flow);
     words.text("NOTE", said.note);
+    words.text("ID", said.id);
     ask(&visit, words, &["ticket", "member", "waited_us"]).await
 }
 
@@ -86,6 +91,7 @@ pub(super) async fn lock(visit: Visit) -> Answer {
     words.number("UNITS", said.units);
     words.number("WAIT", said.wait_ms);
     words.text("NOTE", said.note);
+    words.text("ID", said.id);
     let names = ["ticket", "ordinal", "capacity", "fence", "waited_us"];
     ask(&visit, words, &names).await
 }
@@ -105,6 +111,7 @@ async fn come(visit: Visit, command: &'static str) -> Answer {
     words.text("FLOW", said.flow);
     words.number("WAIT", said.wait_ms);
     words.text("NOTE", said.note);
+    words.text("ID", said.id);
     if said.now {
         words.0.push("NB".into());
     }
@@ -286,9 +293,10 @@ fn client(daemon: &Arc<Daemon>, row: &SessionRow) -> Client {
         session: None,
         protocol: Protocol::Resp2,
         out: Vec::new(),
-        nonces: Default::default(),
-        channels: Vec::new(),
-        is_monitor: false,
+        watch: Watch::default(),
+        uid: None,
+        generation: daemon.settings.generation(),
+        heartbeat: None,
         ending: None,
     }
 }
