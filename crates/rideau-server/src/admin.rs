@@ -42,7 +42,7 @@ use guard::Known;
 use patient::Patient;
 
 /// Connections at a time: people, scrapers and scripts, each with a few.
-const CONNECTIONS_MAX: usize = 512;
+const CONNECTIONS_MAX: usize = 256;
 /// Of these, those that are told what happens for as long as they like.
 const WATCHERS_MAX: usize = 64;
 /// Bytes of a request before its body.

@@ -18,6 +18,7 @@ use prometheus_client::registry::Registry;
 
 use crate::daemon::Daemon;
 use crate::holdings::Why;
+use crate::show;
 use page::Page;
 
 /// What the answer is, for whoever reads it.
@@ -168,20 +169,13 @@ fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
 }
 
 fn limits(page: &mut Page<'_, '_>, daemon: &Daemon, more: &[Counted]) -> fmt::Result {
-    let counts = &daemon.counts;
-    let own = [
-        ("connections_max", &counts.turned_away),
-        ("waiters_max", &counts.waits_refused),
-        ("held_max", &counts.held_refused),
-        ("output_max", &counts.slow),
-    ];
-    let own = own.map(|(limit, count)| (limit, count.load(Ordering::Relaxed)));
+    let own = show::limits(daemon).into_iter();
+    let own = own.map(|limit| (limit.name, limit.refused));
     let more = more.iter().map(|counted| (counted.limit, counted.count));
     page.counters(
         "rideau_limits_refused",
         "How often somebody was turned away by a limit",
-        own.into_iter()
-            .chain(more)
+        own.chain(more)
             .map(|(limit, count)| (vec![("limit", limit.to_owned())], count)),
     )
 }

@@ -323,7 +323,8 @@ pub async fn drain(daemon: &Daemon) {
     let text = format!("the server stops: holders have {within:.1?} to finish");
     daemon.events.add("server", "drain", text, None);
     let end = Instant::now() + within;
-    while !daemon.clients.is_empty() && Instant::now() < end {
+    let is_alone = || daemon.clients.is_empty() && daemon.sessions.is_empty();
+    while !is_alone() && Instant::now() < end {
         let is_idle = daemon.holdings.all().is_empty();
         if is_idle && daemon.counts.waiting.load(Ordering::Relaxed) == 0 {
             break;

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::config;
 use super::grants::{gone_text, ticket_of};
+use super::health::away;
 use super::shown::find_pool;
 use super::visit::{Answer, No, Visit, ok};
 use crate::holdings::{Thing, Why};
@@ -43,20 +44,16 @@ pub(super) async fn resize(visit: Visit) -> Answer {
             "Say what to change: {\"max\": 20}, {\"init\": 2}, or both.",
         ));
     }
-    let daemon = visit.daemon();
-    let mut new = daemon.config.load().as_ref().clone();
-    let wanted = |pool: &&mut crate::config::PoolConfig| pool.name == *place.name;
-    let Some(pool) = new.pools.iter_mut().find(wanted) else {
-        return Err(No::no_such("pool", &place.name, "it was just removed."));
-    };
-    let options = &mut pool.options;
-    options.max = said.max.unwrap_or(options.max);
-    options.init = said.init.unwrap_or(options.init);
-    let (init, max) = (options.init, options.max);
-    config::set(daemon, new).map_err(|error| No::wrong(format!("{error}.")))?;
-    let text = format!("{} was resized to init {init}, max {max}", place.name);
-    note(&visit, &place, text);
-    ok(&json!({ "outcome": "ok", "init": init, "max": max }))
+    let name = toml_edit::Key::new(&*place.name);
+    let name = name.display_repr();
+    let values = [("init", said.init), ("max", said.max)];
+    let values: Vec<_> = values
+        .into_iter()
+        .filter_map(|(key, value)| Some((format!("pool.{name}.{key}"), value?.to_string())))
+        .collect();
+    let daemon = Arc::clone(visit.daemon());
+    let by = visit.by().to_owned();
+    config::changed(away(move || daemon.set(&values, &by)).await?)
 }
 
 pub(super) async fn pause(visit: Visit) -> Answer {
@@ -137,7 +134,10 @@ pub(super) async fn revoke(visit: Visit) -> Answer {
             grant.end(Why::Revoked);
             name
         }
-        Thing::Asked(later) => later.name().to_owned(),
+        Thing::Asked(later) => {
+            later.cancel(Why::Revoked.words());
+            later.name().to_owned()
+        }
         Thing::None => String::new(),
     };
     let count = &daemon.counts.reclaims[Why::Revoked as usize];
@@ -151,6 +151,6 @@ pub(super) async fn revoke(visit: Visit) -> Answer {
     let kind = ticket.kind.word();
     let held = taken.held;
     let text = format!("{kind} {name} was revoked from {holder} after {held:.1?}");
-    daemon.events.add(kind, &name, text, Some(visit.by()));
+    daemon.events.add("client", &holder, text, Some(visit.by()));
     ok(&json!({ "outcome": "ok", "name": name, "holder": holder }))
 }

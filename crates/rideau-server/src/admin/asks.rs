@@ -2,7 +2,7 @@
 //!
 //! A request is executed as the command that it is, by one who has joined the
 //! session for as long as it takes. Whoever hangs up while it waits gives its
-//! place up.
+//! place up; whoever does not hear the answer asks again with the same `id`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,6 +38,7 @@ struct Take {
     wait_ms: Option<u64>,
     flow: Option<String>,
     note: Option<String>,
+    id: Option<String>,
 }
 
 /// What can be said with a lock.
@@ -49,6 +50,7 @@ struct Lock {
     units: Option<u64>,
     wait_ms: Option<u64>,
     note: Option<String>,
+    id: Option<String>,
 }
 
 /// What can be said with an ask or an offer.
@@ -59,6 +61,7 @@ struct Come {
     wait_ms: Option<u64>,
     flow: Option<String>,
     note: Option<String>,
+    id: Option<String>,
     /// Never wait.
     #[serde(default)]
     now: bool,
@@ -77,6 +80,7 @@ pub(super) async fn take(visit: Visit) -> Answer {
     words.number("WAIT", said.wait_ms);
     words.text("FLOW", said.flow);
     words.text("NOTE", said.note);
+    words.text("ID", said.id);
     ask(&visit, words, &["ticket", "member", "waited_us"]).await
 }
 
@@ -88,6 +92,7 @@ pub(super) async fn lock(visit: Visit) -> Answer {
     words.number("UNITS", said.units);
     words.number("WAIT", said.wait_ms);
     words.text("NOTE", said.note);
+    words.text("ID", said.id);
     let names = ["ticket", "ordinal", "capacity", "fence", "waited_us"];
     ask(&visit, words, &names).await
 }
@@ -107,6 +112,7 @@ async fn come(visit: Visit, command: &'static str) -> Answer {
     words.text("FLOW", said.flow);
     words.number("WAIT", said.wait_ms);
     words.text("NOTE", said.note);
+    words.text("ID", said.id);
     if said.now {
         words.0.push("NB".into());
     }

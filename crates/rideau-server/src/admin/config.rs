@@ -1,20 +1,27 @@
 //! The config: what counts, what is wrong with another, what that would change.
 
-use std::env;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use axum::http::StatusCode;
-use rideau::OptionError;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::health::away;
 use super::visit::{Answer, No, Visit, ok, with_status};
 use crate::config::keys::Change;
-use crate::config::{self, Config, Faults, Level, Live, Now, Plan};
+use crate::config::{Faults, Level, Plan};
 use crate::daemon::Daemon;
+use crate::settings::Unchanged;
 
 /// How faults call the body of a request.
 const FILE: &str = "config";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rollback {
+    version: Option<u64>,
+}
 
 /// Every key that counts.
 pub(super) async fn show(visit: Visit) -> Answer {
@@ -25,57 +32,80 @@ pub(super) async fn show(visit: Visit) -> Answer {
     ok(&json!({ "rows": rows.collect::<Vec<_>>() }))
 }
 
+/// The configs that counted, the newest first.
+pub(super) async fn history(visit: Visit) -> Answer {
+    let all = visit.daemon().settings.history();
+    let versions = all.iter().map(|version| {
+        let at = version.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        json!({
+            "version": version.serial,
+            "at_ms": at.as_millis() as u64,
+            "by": version.by,
+            "summary": version.summary,
+        })
+    });
+    ok(&json!({ "versions": versions.collect::<Vec<_>>() }))
+}
+
 /// What is wrong with the config in the body.
 pub(super) async fn check(visit: Visit) -> Answer {
-    let (config, faults) = read(&visit).await?;
-    Ok(verdict(config.is_some(), &faults))
+    let checked = with_text(&visit, |daemon, text, _| daemon.check(text)).await?;
+    match checked {
+        Ok((_, faults)) => Ok(verdict(true, &faults)),
+        Err(why) => refused(why),
+    }
 }
 
 /// What the config in the body would change.
 pub(super) async fn plan(visit: Visit) -> Answer {
-    let (config, faults) = read(&visit).await?;
-    let Some(new) = config else {
-        return Ok(verdict(false, &faults));
-    };
-    let daemon = visit.daemon();
-    let plan = config::plan(&daemon.config.load(), &new, Some(&now(daemon)));
-    ok(&shown(&plan))
+    let planned = with_text(&visit, |daemon, text, _| daemon.plan(text)).await?;
+    changed(planned)
 }
 
 /// Make the config in the body count.
 pub(super) async fn apply(visit: Visit) -> Answer {
-    let (config, faults) = read(&visit).await?;
-    let Some(new) = config else {
-        return Ok(verdict(false, &faults));
-    };
-    let daemon = visit.daemon();
-    let plan = config::plan(&daemon.config.load(), &new, Some(&now(daemon)));
-    set(daemon, new).map_err(|error| No::wrong(format!("{error}.")))?;
-    let text = format!("a config with {} changes was applied", plan.steps.len());
-    daemon.events.add("config", "", text, Some(visit.by()));
-    ok(&shown(&plan))
+    let applied = with_text(&visit, |daemon, text, by| daemon.apply(text, by)).await?;
+    changed(applied)
 }
 
-/// Go back to a config before this one.
-pub(super) async fn rollback(_visit: Visit) -> Answer {
-    Err(No::new(
-        StatusCode::NOT_IMPLEMENTED,
-        "ERR",
-        "This server remembers no earlier configs: apply the one you want.",
-    ))
+/// Go back to a version of the history, or to the one before this.
+pub(super) async fn rollback(visit: Visit) -> Answer {
+    let said: Rollback = visit.json()?;
+    let daemon = Arc::clone(visit.daemon());
+    let by = visit.by().to_owned();
+    changed(away(move || daemon.rollback(said.version, &by)).await?)
 }
 
-/// Change the server. The one place where this side does.
-pub(super) fn set(daemon: &Arc<Daemon>, config: Config) -> Result<(), OptionError> {
-    daemon.reconfigure(config, None)
+/// What a change came to.
+pub(super) fn changed(plan: Result<Plan, Unchanged>) -> Answer {
+    match plan {
+        Ok(plan) => ok(&shown(&plan)),
+        Err(why) => refused(why),
+    }
 }
 
-async fn read(visit: &Visit) -> Result<(Option<Config>, Faults), No> {
+fn refused(why: Unchanged) -> Answer {
+    match why {
+        Unchanged::Faults(faults) => Ok(verdict(false, &faults)),
+        why => {
+            let body = json!({ "error": why.to_string(), "code": "CONFIG" });
+            Ok(with_status(StatusCode::UNPROCESSABLE_ENTITY, &body))
+        }
+    }
+}
+
+/// Do something with the config in the body, on a thread that may look at the
+/// files that it names and wait for other changes.
+async fn with_text<T: Send + 'static>(
+    visit: &Visit,
+    work: impl FnOnce(&Arc<Daemon>, &str, &str) -> T + Send + 'static,
+) -> Result<T, No> {
     let Ok(text) = String::from_utf8(visit.body.to_vec()) else {
         return Err(No::wrong("A config is TOML in UTF-8."));
     };
-    // It looks at the files that the config names.
-    away(move || Config::check(&text, FILE, &|name| env::var(name).ok())).await
+    let daemon = Arc::clone(visit.daemon());
+    let by = visit.by().to_owned();
+    away(move || work(&daemon, &text, &by)).await
 }
 
 /// 200 if it can be used, else 422.
@@ -127,29 +157,4 @@ fn shown(plan: &Plan) -> Value {
         "shed": plan.shed(),
         "text": plan.render(FILE),
     })
-}
-
-/// Who holds and waits just now.
-fn now(daemon: &Daemon) -> Now {
-    let places = daemon.places.load();
-    let mut now = Now::default();
-    let mut add = |name: String, held, waiting| now.things.insert(name, Live { held, waiting });
-    for place in places.pools.values() {
-        let stats = place.pool.stats();
-        let name = format!("pool.{}", place.name);
-        add(name, stats.members.held, stats.len());
-    }
-    for place in places.brokers.values() {
-        let stats = place.broker.stats();
-        let name = format!("broker.{}", place.name);
-        add(format!("{name}.asks"), 0, stats.asks_len);
-        add(format!("{name}.offers"), 0, stats.offers_len);
-        add(name, 0, stats.asks_len + stats.offers_len);
-    }
-    for place in places.regulators.values() {
-        let stats = place.regulator.stats();
-        let name = format!("regulator.{}", place.name);
-        add(name, stats.size, stats.len);
-    }
-    now
 }

@@ -1,6 +1,7 @@
 //! Sessions and grants over HTTP.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -75,9 +76,13 @@ pub(super) async fn open(visit: Visit) -> Answer {
     });
     match opened {
         Some(row) => ok(&json!({ "id": row.ticket.to_string(), "ttl_ms": ttl })),
-        None => Err(No::of_command(&format!(
-            "BUSY There are {most} sessions, as many as limits.sessions_max allows."
-        ))),
+        None => {
+            let refused = &daemon.counts.sessions_refused;
+            refused.fetch_add(1, Ordering::Relaxed);
+            Err(No::of_command(&format!(
+                "BUSY There are {most} sessions, as many as limits.sessions_max allows."
+            )))
+        }
     }
 }
 
@@ -114,9 +119,8 @@ pub(super) async fn release(visit: Visit) -> Answer {
     released.map_err(|gone| gone_text(ticket, gone))?;
     if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
         let text = format!("{ticket:?} was released as failed: {reason}");
-        let by = Some(visit.by());
-        let kind = ticket.kind.word();
-        visit.daemon().events.add(kind, "", text, by);
+        let by = visit.by();
+        visit.daemon().events.add("client", by, text, Some(by));
     }
     ok(&json!({ "outcome": "ok" }))
 }

@@ -16,7 +16,7 @@ use crate::drops::Dropped;
 use crate::holdings::Row;
 use crate::places::{BrokerPlace, Places, PoolPlace, RegulatorPlace};
 use crate::sessions::SessionRow;
-use crate::ticket::Ticket;
+use crate::show;
 
 /// Rows of a page, unless one asks for fewer or more.
 const ROWS: usize = 1_000;
@@ -143,7 +143,7 @@ pub(super) async fn clients(visit: Visit) -> Answer {
 }
 
 /// A connection.
-pub(super) fn client(daemon: &Daemon, card: &ClientCard) -> Value {
+fn client(daemon: &Daemon, card: &ClientCard) -> Value {
     let holder = Arc::clone(&card.card.lock());
     let (library, version) = card.library.lock().clone();
     let age = millis(card.since.elapsed());
@@ -177,9 +177,9 @@ pub(super) async fn sessions(visit: Visit) -> Answer {
 }
 
 /// A session.
-pub(super) fn session(visit: &Visit, row: &SessionRow) -> Value {
+fn session(visit: &Visit, row: &SessionRow) -> Value {
     json!({
-        "id": name_of(visit, row.ticket),
+        "id": visit.sight().ticket(row.ticket, &row.card),
         "name": *row.card.name.lock(),
         "user": *row.card.user,
         "attached": row.attached,
@@ -212,9 +212,9 @@ fn is_of(row: &Row, of: &str) -> bool {
 }
 
 /// Something that is held or waited for.
-pub(super) fn holding(visit: &Visit, row: &Row) -> Value {
+fn holding(visit: &Visit, row: &Row) -> Value {
     json!({
-        "ticket": name_of(visit, row.ticket),
+        "ticket": visit.sight().ticket(row.ticket, &row.card),
         "kind": row.ticket.kind.word(),
         "name": row.name,
         "value": row.value,
@@ -227,16 +227,6 @@ pub(super) fn holding(visit: &Visit, row: &Row) -> Value {
     })
 }
 
-/// Whoever has a ticket can release what it stands for; those who may only look
-/// see its beginning.
-fn name_of(visit: &Visit, ticket: Ticket) -> String {
-    if visit.may("client") {
-        ticket.to_string()
-    } else {
-        format!("{ticket:?}")
-    }
-}
-
 pub(super) async fn drops(visit: Visit) -> Answer {
     let count = visit.number("count", 100, ROWS_MAX)?;
     let drops = &visit.daemon().drops;
@@ -245,7 +235,7 @@ pub(super) async fn drops(visit: Visit) -> Answer {
 }
 
 /// An ask that got a no.
-pub(super) fn dropped(dropped: &Dropped) -> Value {
+fn dropped(dropped: &Dropped) -> Value {
     let at = dropped.at.duration_since(UNIX_EPOCH).unwrap_or_default();
     json!({
         "id": format!("d-{:x}", dropped.serial),
@@ -261,73 +251,23 @@ pub(super) fn dropped(dropped: &Dropped) -> Value {
 
 /// Every limit, how much of it is used, and how often somebody met it.
 pub(super) async fn limits(visit: Visit) -> Answer {
-    let daemon = visit.daemon();
-    let limits = daemon.config.load().limits.clone();
-    let counts = &daemon.counts;
-    let load = |count: &std::sync::atomic::AtomicU64| Some(count.load(Ordering::Relaxed));
-    let waiting = counts.waiting.load(Ordering::Relaxed);
-    let rows = [
-        (
-            "connections_max",
-            limits.connections_max as u64,
-            Some(daemon.clients.len()),
-            load(&counts.turned_away),
-        ),
-        (
-            "sessions_max",
-            limits.sessions_max as u64,
-            Some(daemon.sessions.len()),
-            None,
-        ),
-        (
-            "waiters_max",
-            limits.waiters_max as u64,
-            Some(waiting),
-            load(&counts.waits_refused),
-        ),
-        (
-            "held_max",
-            limits.held_max as u64,
-            None,
-            load(&counts.held_refused),
-        ),
-        (
-            "keys_max",
-            limits.keys_max as u64,
-            Some(daemon.locks.len()),
-            None,
-        ),
-        ("output_max", limits.output_max, None, load(&counts.slow)),
-        ("frame_max", limits.frame_max, None, None),
-        ("pipeline_max", limits.pipeline_max, None, None),
-        ("names_max", limits.names_max as u64, None, None),
-        ("name_len_max", limits.name_len_max as u64, None, None),
-        (
-            "password_checks_max",
-            limits.password_checks_max as u64,
-            None,
-            None,
-        ),
-    ];
-    let mut shown: Vec<_> = rows
-        .into_iter()
-        .map(|(name, max, used, refused)| {
-            json!({ "name": format!("limits.{name}"), "max": max, "used": used, "refused": refused })
-        })
-        .collect();
-    shown.extend(own_limits(&visit));
+    let limits = show::limits(visit.daemon()).into_iter().map(|limit| {
+        let name = format!("limits.{}", limit.name);
+        json!({ "name": name, "max": limit.max, "now": limit.now, "refused": limit.refused })
+    });
+    let shown: Vec<_> = limits.chain(own_limits(&visit)).collect();
     ok(&json!({ "limits": shown }))
 }
 
 /// The limits of the HTTP side, which no config changes.
 fn own_limits(visit: &Visit) -> [Value; 3] {
     let admin = &visit.admin;
-    let used = |most: usize, left: usize| most.saturating_sub(left);
+    let now = |most: usize, left: usize| most.saturating_sub(left);
     let rows = [
         (
             "http_connections",
             super::CONNECTIONS_MAX,
-            Some(used(
+            Some(now(
                 super::CONNECTIONS_MAX,
                 admin.connections.available_permits(),
             )),
@@ -336,17 +276,14 @@ fn own_limits(visit: &Visit) -> [Value; 3] {
         (
             "http_watchers",
             super::WATCHERS_MAX,
-            Some(used(
-                super::WATCHERS_MAX,
-                admin.watchers.available_permits(),
-            )),
+            Some(now(super::WATCHERS_MAX, admin.watchers.available_permits())),
             &admin.counts.watchers,
         ),
         ("http_body", admin.body_max(), None, &admin.counts.body),
     ];
-    rows.map(|(name, max, used, refused)| {
+    rows.map(|(name, max, now, refused)| {
         let refused = refused.load(Ordering::Relaxed);
-        json!({ "name": name, "max": max, "used": used, "refused": refused })
+        json!({ "name": name, "max": max, "now": now, "refused": refused })
     })
 }
 

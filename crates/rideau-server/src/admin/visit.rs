@@ -17,6 +17,7 @@ use super::{Admin, BODY_WITHIN, guard};
 use crate::command;
 use crate::config::User;
 use crate::daemon::Daemon;
+use crate::show::Sight;
 
 /// A request that may be answered.
 pub(super) struct Visit {
@@ -143,9 +144,17 @@ impl Visit {
     }
 
     /// The user may do this as well.
-    pub(super) fn may(&self, right: &str) -> bool {
+    fn may(&self, right: &str) -> bool {
         let user = self.user.as_deref();
         user.is_none_or(|user| command::has_right(user, right))
+    }
+
+    /// Whose tickets it sees in full.
+    pub(super) fn sight(&self) -> Sight<'_> {
+        match &self.user {
+            Some(user) if !self.may("client") => Sight::Of(&user.name),
+            _ => Sight::All,
+        }
     }
 
     /// The body as JSON; an empty one is an empty object.

@@ -45,6 +45,11 @@ impl Reader {
         rows.extend(places.rules.iter().map(|place| self.rule(place)));
         rows.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
         rows.insert(0, self.server(daemon));
+        // Names come and go: now and then all begin again.
+        if self.counters.len() > 8 * (rows.len() + 16) {
+            self.counters.clear();
+            self.waits.clear();
+        }
         rows
     }
 

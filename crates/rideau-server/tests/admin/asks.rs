@@ -144,6 +144,23 @@ async fn a_session_outlives_a_wait_that_is_longer_than_its_time() {
 }
 
 #[tokio::test]
+async fn who_did_not_hear_the_answer_asks_again_with_the_same_id() {
+    let server = Server::start(CONFIG).await;
+    let session = server.session("").await;
+    let body = r#"{"id":"order-7"}"#;
+    let first = server.ask(&session, "/v1/take/pg", body).await;
+    let again = server.ask(&session, "/v1/take/pg", body).await;
+    assert_eq!(first.text("ticket"), again.text("ticket"));
+    let lock = server
+        .ask(&session, "/v1/lock/k", r#"{"id":"lock-7"}"#)
+        .await;
+    let again = server
+        .ask(&session, "/v1/lock/k", r#"{"id":"lock-7"}"#)
+        .await;
+    assert_eq!(again.json(), lock.json());
+}
+
+#[tokio::test]
 async fn mistakes_are_told_in_sentences() {
     let server = Server::start(CONFIG).await;
     let session = server.session("").await;

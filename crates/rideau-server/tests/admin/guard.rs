@@ -102,16 +102,14 @@ async fn a_user_finds_only_its_own_sessions_and_tickets() {
 }
 
 #[tokio::test]
-async fn a_password_that_was_changed_is_wrong_at_once() {
+async fn a_user_that_is_gone_is_unknown_at_once() {
     let server = Server::start(&with_users()).await;
     assert_eq!(
         server.send("GET /api/v1/state", &[OPS], "").await.status,
         200
     );
-    let mut config = server.daemon.config.load().as_ref().clone();
-    let hash = Hash::of(b"another").unwrap();
-    config.users[0].password = Some(rideau_server::config::Password::Hash(hash));
-    server.daemon.reconfigure(config).unwrap();
+    let changed = with_users().replace("[user.ops]", "[user.chief]");
+    server.daemon.apply(&changed, "test").unwrap();
     assert_eq!(
         server.send("GET /api/v1/state", &[OPS], "").await.status,
         401

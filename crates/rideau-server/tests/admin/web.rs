@@ -8,6 +8,7 @@ use rideau_server::admin::AdminListener;
 use rideau_server::config::{Config, Listen};
 use rideau_server::daemon::Daemon;
 use rideau_server::serve::{Listener, keep_sessions};
+use rideau_server::settings::Source;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -44,9 +45,13 @@ impl Drop for Server {
 }
 
 impl Server {
-    pub(crate) async fn start(config: &str) -> Self {
-        let config = Config::parse(config, "test", &|_| None).unwrap();
-        let daemon = Daemon::new(config).unwrap();
+    pub(crate) async fn start(text: &str) -> Self {
+        let config = Config::parse(text, "test", &|_| None).unwrap();
+        let source = Source {
+            text: text.into(),
+            file: None,
+        };
+        let daemon = Daemon::with(config, source).unwrap();
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         let redis = Listener::bind(&Listen::Tcp(free), 0o600).await.unwrap();
         let admin = AdminListener::bind(free).await.unwrap();
