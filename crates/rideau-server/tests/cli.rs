@@ -8,6 +8,9 @@ mod words;
 #[path = "cli/hold.rs"]
 mod hold;
 
+#[path = "cli/look.rs"]
+mod look;
+
 #[path = "cli/served.rs"]
 mod served;
 

@@ -72,8 +72,47 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 const HOLDERS_MAX: &str = "10000";
 /// How the server calls us.
 const NAME: &str = "rideau-cli";
-/// What an overview shows.
-const OVERVIEW: [&str; 4] = ["POOLS", "BROKERS", "REGULATORS", "LOCKS"];
+/// What an overview shows: what is asked for, how one is called, and which
+/// columns there is room for.
+const OVERVIEW: [(&str, &str, &[&str]); 4] = [
+    (
+        "POOLS",
+        "pool",
+        &[
+            "name",
+            "idle",
+            "held",
+            "max",
+            "waiting",
+            "wait_p50_us",
+            "wait_p99_us",
+            "hold_p50_us",
+            "refused",
+            "oldest_hold_us",
+            "oldest_holder",
+        ],
+    ),
+    (
+        "BROKERS",
+        "broker",
+        &[
+            "name",
+            "asks",
+            "offers",
+            "matched",
+            "ask_p50_us",
+            "ask_p99_us",
+            "asks_refused",
+            "refused_by",
+        ],
+    ),
+    ("REGULATORS", "regulator", &[]),
+    (
+        "LOCKS",
+        "lock",
+        &["name", "per", "buckets", "keys", "held", "waiting", "full"],
+    ),
+];
 
 pub(crate) async fn status(words: &Status, manner: &Manner) -> Done {
     let mut wire = Wire::connect(&manner.server, NAME).await?;
@@ -94,15 +133,16 @@ fn plural(kind: &str) -> String {
 async fn overview(mut wire: Wire, manner: &Manner) -> Done {
     let mut all = Map::new();
     let mut tables = Vec::new();
-    for kind in OVERVIEW {
+    for (kind, title, columns) in OVERVIEW {
         // A server may not have all of them.
         let answer = match show::good(wire.ask(&["SHOW", kind]).await?) {
             Ok(answer) => answer,
-            Err(failure) if kind == OVERVIEW[0] => return Err(failure),
+            Err(failure) if kind == OVERVIEW[0].0 => return Err(failure),
             Err(_) => continue,
         };
-        if let Some(table) = Table::of(&answer) {
+        if let Some(mut table) = Table::of(&answer) {
             all.insert(kind.to_ascii_lowercase(), table.json());
+            table.pick(columns, title);
             tables.push(table);
         }
     }

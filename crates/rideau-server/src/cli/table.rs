@@ -63,6 +63,22 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// Keep these columns, as far as there are any, and call the first one `title`.
+    pub(crate) fn pick(&mut self, columns: &[&str], title: &str) {
+        let is_wanted = |name: &String| columns.contains(&name.as_str());
+        if self.head.iter().any(is_wanted) {
+            let kept: Vec<bool> = self.head.iter().map(is_wanted).collect();
+            for row in &mut self.rows {
+                let mut kept = kept.iter();
+                row.retain(|_| kept.next().is_some_and(|kept| *kept));
+            }
+            self.head.retain(is_wanted);
+        }
+        if let Some(first) = self.head.first_mut() {
+            title.clone_into(first);
+        }
+    }
+
     /// Keep the rows that have this text in a cell.
     pub(crate) fn keep(&mut self, wanted: &str) {
         let has = |row: &Vec<Value>| row.iter().any(|cell| show::text(cell) == wanted);
@@ -262,6 +278,15 @@ mod tests {
         table.keep("pg-1");
         let wanted = serde_json::json!([{ "pool": "pg-1", "held": 9, "wait_p99_us": 180_000 }]);
         assert_eq!(table.json(), wanted);
+    }
+
+    #[test]
+    fn columns_can_be_picked_and_the_first_is_renamed() {
+        let mut table = sample();
+        table.pick(&["pool", "wait_p99_us", "no_such"], "POOL");
+        assert_eq!(table.lines(None)[0], "POOL      WAIT_P99");
+        table.pick(&["no_such"], "all");
+        assert_eq!(table.lines(None)[1], "pg-1        180 ms");
     }
 
     #[test]

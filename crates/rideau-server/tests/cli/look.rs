@@ -1,0 +1,159 @@
+//! What operators see of a server, and change of it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::served::{Served, text};
+
+fn json(served: &Served, words: &[&str]) -> Value {
+    let output = served.run(&[words, &["--json"]].concat());
+    assert!(
+        output.status.success(),
+        "{words:?}: {}",
+        text(&output.stdout)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_status_shows_what_there_is() {
+    let served = Served::start();
+    let output = served.run(&["status"]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for wanted in ["POOL ", "licences", "BROKER ", "default", "LOCK "] {
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
+    assert!(!said.contains('\x1b'), "{said}");
+    assert_eq!(json(&served, &["status"])["pools"][0]["name"], "licences");
+    assert_eq!(json(&served, &["status", "pool", "licences"])[0]["max"], 1);
+    assert_eq!(
+        json(&served, &["status", "pool", "other"]),
+        serde_json::json!([])
+    );
+    assert_eq!(served.run(&["status", "nonsense"]).status.code(), Some(1));
+}
+
+#[test]
+fn holders_are_shown_with_their_notes_and_can_be_killed() {
+    let served = Served::start();
+    let take = ["take", "licences", "--note", "bridge.dwg", "--", "cat"];
+    let mut holder = served.rideau();
+    holder.args(take).stdin(Stdio::piped());
+    holder.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut holder = holder.spawn().unwrap();
+    let held = loop {
+        let held = json(&served, &["holders", "licences"]);
+        if let Some(row) = held.get(0) {
+            break row.clone();
+        }
+    };
+    assert_eq!(held["note"], "bridge.dwg");
+    let explained = served.run(&["explain", held["ticket"].as_str().unwrap()]);
+    assert!(text(&explained.stdout).contains("licences"));
+
+    let id = held["connection"].to_string();
+    assert!(served.run(&["kill", &id]).status.success());
+    let mut line = String::new();
+    let mut said = BufReader::new(holder.stderr.take().unwrap());
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("lost"), "{line}");
+    assert_eq!(served.run(&["kill", "999999"]).status.code(), Some(1));
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+}
+
+#[test]
+fn a_refusal_can_be_explained_by_its_id() {
+    let served = Served::start();
+    served.run(&["ask", "default", "--wait", "1ms"]);
+    let drops = json(&served, &["status", "drops"]);
+    let id = drops[0]["id"].as_str().unwrap();
+    let explained = served.run(&["explain", id]);
+    assert!(text(&explained.stdout).contains("default"), "{drops}");
+    assert!(json(&served, &["explain", id]).is_object());
+}
+
+#[test]
+fn a_config_is_planned_applied_and_rolled_back() {
+    let served = Served::start();
+    let file = served.folder().join("rideau.toml");
+    let changed = fs::read_to_string(&file).unwrap() + "\n[broker.more]\n";
+    let file = served.folder().join("more.toml");
+    fs::write(&file, changed).unwrap();
+    let file = file.to_str().unwrap();
+    let brokers = || {
+        json(&served, &["status", "brokers"])
+            .as_array()
+            .unwrap()
+            .len()
+    };
+
+    let plan = served.run(&["plan", file]);
+    assert!(
+        text(&plan.stdout).contains("broker.more"),
+        "{}",
+        text(&plan.stderr)
+    );
+    assert!(text(&plan.stdout).contains("rideau apply"));
+    assert_eq!(brokers(), 1);
+    let applied = served.run(&["apply", file]);
+    assert!(
+        !text(&applied.stdout).contains("rideau apply"),
+        "it is done"
+    );
+    assert_eq!(brokers(), 2);
+    assert!(served.run(&["rollback"]).status.success());
+    assert_eq!(brokers(), 1);
+    assert!(
+        served
+            .run(&["set", "broker.third.asks.target", "50ms"])
+            .status
+            .success()
+    );
+    assert_eq!(brokers(), 2);
+    assert!(served.run(&["reload"]).status.success());
+    assert_eq!(brokers(), 1);
+
+    fs::write(file, "[broker.more]\naskss = 1\n").unwrap();
+    let bad = served.run(&["apply", file]);
+    assert_eq!(bad.status.code(), Some(1));
+    assert!(
+        text(&bad.stderr).contains("more.toml:2:1  error"),
+        "{}",
+        text(&bad.stderr)
+    );
+    assert_eq!(brokers(), 1);
+}
+
+#[test]
+fn events_are_followed_as_lines_of_json() {
+    let served = Served::start();
+    let mut tail = served.rideau();
+    tail.args(["tail", "--json"]).stdout(Stdio::piped());
+    let mut tail = tail.spawn().unwrap();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    // It may subscribe only after the first change.
+    let (done, is_done) = std::sync::mpsc::channel();
+    let event = std::thread::scope(|scope| {
+        let served = &served;
+        scope.spawn(move || {
+            for span in 1.. {
+                let value = format!("{span}s");
+                served.run(&["set", "pool.licences.leak_after", &value]);
+                if is_done.try_recv().is_ok() {
+                    return;
+                }
+            }
+        });
+        let line = lines.next().unwrap().unwrap();
+        done.send(()).unwrap();
+        serde_json::from_str::<Value>(&line).unwrap()
+    });
+    assert!(event["kind"].is_string(), "{event}");
+    tail.kill().unwrap();
+    tail.wait().unwrap();
+}
