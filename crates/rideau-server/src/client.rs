@@ -18,6 +18,7 @@ use crate::names::Named;
 use crate::outcome::{self, Outcome, Part};
 use crate::resp::{Mistake, Protocol, Reply};
 use crate::ticket::{Kind, Ticket};
+use crate::watch::Watch;
 
 /// The state of one connection.
 pub struct Client {
@@ -35,10 +36,14 @@ pub struct Client {
     pub protocol: Protocol,
     /// What will be written next.
     pub out: Vec<u8>,
-    /// Channels it is subscribed to.
-    pub channels: Vec<String>,
-    /// It sees every command.
-    pub is_monitor: bool,
+    /// What it watches.
+    pub watch: Watch,
+    /// The socket says so: the id of the user at the other end.
+    pub uid: Option<u32>,
+    /// Its rights are those of the config of this generation.
+    pub generation: u64,
+    /// It has promised to say something this often.
+    pub heartbeat: Option<Duration>,
     /// How it will end: properly, unless it vanishes.
     pub ending: Option<Why>,
 }

@@ -6,6 +6,7 @@
 //! core, whose own options they become.
 
 mod broker;
+mod exec;
 mod fault;
 pub mod keys;
 mod lock;
@@ -27,10 +28,12 @@ mod words;
 use rideau_core::{broker as core_broker, meter};
 
 pub use broker::{BrokerConfig, BrokerParts, Feed, RegulatorConfig};
+pub use exec::Exec;
 pub use fault::{Fault, Faults, Level};
 pub use lock::{Buckets, LockRule};
+pub use pattern::fits;
 pub use plan::{Live, Now, Plan, Step, plan};
-pub use pool::{Exec, GroupConfig, Member, PoolConfig, Ready};
+pub use pool::{GroupConfig, Member, PoolConfig};
 pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,
 };

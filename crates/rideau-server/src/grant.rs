@@ -60,6 +60,16 @@ impl Grant {
         }
     }
 
+    /// It is a member of this pool.
+    pub fn is_member_of(&self, place: &Arc<PoolPlace>) -> bool {
+        matches!(self, Self::Member { pool, .. } if Arc::ptr_eq(pool, place))
+    }
+
+    /// It was brought to this pool.
+    pub fn is_offer_of(&self, place: &Arc<PoolPlace>) -> bool {
+        matches!(self, Self::Offer { pool, .. } if Arc::ptr_eq(pool, place))
+    }
+
     /// Give it back.
     pub fn end(self, why: Why) {
         match self {

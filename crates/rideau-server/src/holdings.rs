@@ -176,6 +176,18 @@ pub struct Row {
 }
 
 impl Why {
+    /// Every reason.
+    pub const ALL: [Self; 8] = [
+        Self::Released,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Quit,
+        Self::Lost,
+        Self::Expired,
+        Self::Revoked,
+        Self::Over,
+    ];
+
     /// In a few words.
     pub const fn words(self) -> &'static str {
         match self {
@@ -407,6 +419,22 @@ impl Holdings {
         held
     }
 
+    /// What a ticket stands for, to be shown.
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing under the ticket, or it is not this user's.
+    pub fn row(&self, ticket: Ticket, user: Option<&str>) -> Result<Row, Gone> {
+        let now = self.since();
+        let (shard, at) = self.find(ticket)?;
+        let row = shard.row(ticket.place >> SLOT_BITS, at, now);
+        let row = row.ok_or(Gone::Unknown)?;
+        if user.is_some_and(|user| *user != *row.card.user) {
+            return Err(Gone::Foreign);
+        }
+        Ok(row)
+    }
+
     /// Remember an ask by the name that its holder gave it.
     pub fn remember(&self, holder: HolderId, name: &[u8], named: Named) {
         let shard = &mut *self.shards[holder.shard as usize].lock();
@@ -454,6 +482,24 @@ impl Holdings {
             let shard = shard.lock();
             let places = 0..shard.slots.len() as u32;
             rows.extend(places.filter_map(|at| shard.row(shard_at as u32, at, now)));
+        }
+        rows
+    }
+
+    /// All that is held and wanted, for so long.
+    pub fn late(&self, wanted: impl Fn(&Grant, Duration) -> bool) -> Vec<Row> {
+        let now = self.since();
+        let mut rows = Vec::new();
+        for (at, shard) in self.shards.iter().enumerate() {
+            let shard = shard.lock();
+            for (place, slot) in shard.slots.iter().enumerate() {
+                let held = Duration::from_nanos(now.saturating_sub(slot.since));
+                if let Thing::Held(grant) | Thing::Untold(grant, _) = &slot.thing
+                    && wanted(grant, held)
+                {
+                    rows.extend(shard.row(at as u32, place as u32, now));
+                }
+            }
         }
         rows
     }

@@ -21,6 +21,41 @@ pub(crate) fn without_password(daemon: &Daemon, uid: Option<u32>) -> Option<Arc<
     user.cloned().map(Arc::new)
 }
 
+/// The user of this name, who has proved it in another way.
+pub(crate) fn named(daemon: &Daemon, name: &str) -> Option<Arc<User>> {
+    let config = daemon.config.load();
+    let user = config.users.iter().find(|user| user.name == name);
+    user.cloned().map(Arc::new)
+}
+
+/// Follow a change of the config: a user may do other things from now on, or
+/// nothing at all.
+pub(crate) fn follow(client: &mut Client) {
+    let generation = client.daemon.settings.generation();
+    if client.generation == generation {
+        return;
+    }
+    client.generation = generation;
+    let Some(user) = client.user.clone() else {
+        return;
+    };
+    let is_by_uid = client.uid.is_some_and(|uid| user.uids.contains(&uid));
+    let config = client.daemon.config.load_full();
+    let found = if is_by_uid {
+        without_password(&client.daemon, client.uid)
+    } else {
+        let mut users = config.users.iter();
+        users
+            .find(|known| known.name == user.name)
+            .cloned()
+            .map(Arc::new)
+    };
+    match found {
+        Some(found) if found.name != user.name => become_user(client, found),
+        found => client.user = found,
+    }
+}
+
 /// The connection has to say who it is before it can do anything.
 pub(crate) fn is_needed(client: &Client) -> bool {
     client.user.is_none() && !client.daemon.config.load().users.is_empty()
@@ -97,9 +132,14 @@ pub(crate) fn become_user(client: &mut Client, user: Arc<User>) {
 
 /// As few as the config allows are checked at a time: each costs memory and
 /// time on purpose.
-async fn check(daemon: &Daemon, user: Option<Arc<User>>, password: Vec<u8>) -> bool {
-    let Ok(_turn) = daemon.password_checks.acquire().await else {
-        return false;
+pub(crate) async fn check(daemon: &Daemon, user: Option<Arc<User>>, password: Vec<u8>) -> bool {
+    let _turn = match daemon.password_checks.try_take() {
+        Some(turn) => turn,
+        None => {
+            let counts = &daemon.counts;
+            counts.checks_delayed.fetch_add(1, Ordering::Relaxed);
+            daemon.password_checks.take().await
+        }
     };
     let checked = tokio::task::spawn_blocking(move || {
         let hash = match user.and_then(|user| user.password.clone()) {

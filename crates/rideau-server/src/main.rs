@@ -15,6 +15,7 @@ fn main() -> ExitCode {
 
 /// Serve what a file says, or the default.
 fn serve(file: Option<String>) -> ExitCode {
+    let mut source = None;
     let config = match file {
         None => rideau_server::config::Config::default(),
         Some(file) => {
@@ -27,7 +28,11 @@ fn serve(file: Option<String>) -> ExitCode {
             };
             let env = |name: &str| env::var(name).ok();
             match rideau_server::config::Config::parse(&text, &file, &env) {
-                Ok(config) => config,
+                Ok(config) => {
+                    let file = Some(file.into());
+                    source = Some(rideau_server::settings::Source { text, file });
+                    config
+                }
                 Err(faults) => {
                     eprint!("{}", faults.render(false));
                     return ExitCode::FAILURE;
@@ -48,9 +53,12 @@ fn serve(file: Option<String>) -> ExitCode {
         .enable_all()
         .build()
         .expect("the system has threads");
-    let served = runtime.block_on(rideau_server::serve::run(config, |addresses| {
-        println!("rideau serves at {}", addresses.join(", "));
-    }));
+    let source = source.unwrap_or_else(|| rideau_server::settings::Source::of(&config));
+    let served = runtime.block_on(rideau_server::serve::run_from(
+        config,
+        source,
+        |addresses| println!("rideau serves at {}", addresses.join(", ")),
+    ));
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,8 +1,12 @@
 //! What the server's pools lend: values of a list, processes, and what clients
 //! bring along.
 
+mod exec;
+mod workshop;
+
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,6 +15,9 @@ use rideau::{Manager, Retired};
 use tokio::sync::Notify;
 
 use crate::config;
+use exec::{Changed, Child, Programs};
+
+pub use workshop::Workshop;
 
 /// Starts the members of one pool. Clones are the same.
 #[derive(Clone)]
@@ -26,8 +33,19 @@ enum Source {
         changes: AtomicU64,
     },
     Offered(Offers),
-    /// Not to be had: processes are started by a part that is not there.
-    Exec,
+    Exec(Arc<Programs>),
+}
+
+/// What it takes to follow a changed config.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Follow {
+    /// Nothing more: the members that are there are as they should be, or say
+    /// so themselves when they are not.
+    Done,
+    /// Every member that is there is replaced when nobody holds it.
+    Replace,
+    /// Another pool.
+    Anew,
 }
 
 /// Values, and which of them are lent.
@@ -52,9 +70,18 @@ struct Offers {
 pub struct Member {
     pool: Arc<str>,
     value: Arc<str>,
-    offer: Option<Arc<Offer>>,
+    origin: Origin,
+}
+
+/// Where a member is from.
+#[derive(Debug)]
+enum Origin {
     /// The list had changed so often when the value was last found in it.
-    changes: u64,
+    List {
+        changes: u64,
+    },
+    Offered(Arc<Offer>),
+    Exec(Arc<Child>),
 }
 
 /// A member that a client brought; it goes when the client does.
@@ -118,9 +145,9 @@ impl Offer {
 }
 
 impl Members {
-    /// What a config says.
-    pub fn new(name: &Arc<str>, member: &config::Member) -> Self {
-        let source = match member {
+    /// What a config says. Processes are started in the workshop.
+    pub fn new(name: &Arc<str>, config: &config::PoolConfig, workshop: &Arc<Workshop>) -> Self {
+        let source = match &config.member {
             config::Member::List(values) => {
                 let mut list = List::default();
                 list.set(values);
@@ -130,7 +157,7 @@ impl Members {
                 }
             }
             config::Member::Offered => Source::Offered(Offers::default()),
-            config::Member::Exec(_) => Source::Exec,
+            config::Member::Exec(exec) => Source::Exec(Programs::new(name, config, exec, workshop)),
         };
         Self {
             name: Arc::clone(name),
@@ -138,16 +165,22 @@ impl Members {
         }
     }
 
-    /// Follow a changed config; false if that needs another pool.
-    pub fn reconfigure(&self, member: &config::Member) -> bool {
-        match (&*self.source, member) {
+    /// Follow a changed config, as far as that can be done here.
+    pub fn reconfigure(&self, config: &config::PoolConfig) -> Follow {
+        match (&*self.source, &config.member) {
             (Source::List { list, changes }, config::Member::List(values)) => {
                 list.lock().set(values);
                 changes.fetch_add(1, Ordering::Release);
-                true
+                Follow::Done
             }
-            (Source::Offered(_), config::Member::Offered) => true,
-            _ => false,
+            (Source::Offered(_), config::Member::Offered) => Follow::Done,
+            (Source::Exec(programs), config::Member::Exec(exec)) => {
+                match programs.change(config, exec) {
+                    Changed::Nothing => Follow::Done,
+                    Changed::Program => Follow::Replace,
+                }
+            }
+            _ => Follow::Anew,
         }
     }
 
@@ -172,45 +205,55 @@ impl Manager for Members {
                 list.lock().start(&self.name, changes)
             }
             Source::Offered(offers) => Ok(offers.next(&self.name).await),
-            Source::Exec => Err(NoMember(format!(
-                "pool {} lends processes, which this build cannot start",
-                self.name
-            ))),
+            Source::Exec(programs) => {
+                let child = programs.start().await?;
+                Ok(Member {
+                    pool: Arc::clone(&self.name),
+                    value: Arc::clone(&child.value),
+                    origin: Origin::Exec(child),
+                })
+            }
         }
     }
 
     fn is_broken(&self, member: &mut Member) -> bool {
-        match (&*self.source, &member.offer) {
-            (_, Some(offer)) => offer.is_withdrawn(),
-            (Source::List { list, changes }, None) => {
+        match (&mut member.origin, &*self.source) {
+            (Origin::Offered(offer), _) => offer.is_withdrawn(),
+            (Origin::Exec(child), _) => !child.is_alive(),
+            (Origin::List { changes: seen }, Source::List { list, changes }) => {
                 let changes = changes.load(Ordering::Acquire);
-                if changes == member.changes {
+                if changes == *seen {
                     return false;
                 }
-                member.changes = changes;
+                *seen = changes;
                 !list.lock().values.contains(&member.value)
             }
-            _ => false,
+            (Origin::List { .. }, _) => false,
         }
     }
 
-    async fn stop(&self, member: Member, _why: Retired) {
-        match (&*self.source, member.offer) {
+    async fn stop(&self, member: Member, why: Retired) {
+        match (&*self.source, member.origin) {
             (Source::List { list, .. }, _) => list.lock().stop(member.value),
             // Only its owner can make it anew, and still offers it.
-            (Source::Offered(offers), Some(offer)) if !offer.is_withdrawn() => offers.add(offer),
+            (Source::Offered(offers), Origin::Offered(offer)) if !offer.is_withdrawn() => {
+                offers.add(offer);
+            }
+            (Source::Exec(programs), Origin::Exec(child)) => programs.stop(&child, why).await,
             _ => (),
         }
     }
 
     fn lost(&self, member: &Member) -> impl Future<Output = ()> + Send + 'static {
-        let offer = member.offer.clone();
-        async move {
-            match offer {
-                Some(offer) => offer.withdrawn().await,
-                None => std::future::pending().await,
+        let lost: Pin<Box<dyn Future<Output = ()> + Send>> = match (&*self.source, &member.origin) {
+            (Source::Exec(programs), Origin::Exec(child)) => Box::pin(programs.lost(child)),
+            (_, Origin::Offered(offer)) => {
+                let offer = Arc::clone(offer);
+                Box::pin(async move { offer.withdrawn().await })
             }
-        }
+            _ => Box::pin(std::future::pending()),
+        };
+        lost
     }
 }
 
@@ -232,8 +275,7 @@ impl List {
         Ok(Member {
             pool: Arc::clone(pool),
             value,
-            offer: None,
-            changes,
+            origin: Origin::List { changes },
         })
     }
 
@@ -263,8 +305,7 @@ impl Offers {
                     return Member {
                         pool: Arc::clone(pool),
                         value,
-                        offer: Some(offer),
-                        changes: 0,
+                        origin: Origin::Offered(offer),
                     };
                 }
                 None => rung.await,

@@ -60,7 +60,7 @@ impl Outcome {
     }
 
     /// About how many bytes it takes.
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         let parts = self.parts.iter().map(|part| match part {
             Part::Text(text) => text.len() + 8,
             Part::Number(_) => 16,

@@ -15,7 +15,10 @@ use crate::config::{
     BrokerConfig, Config, GroupConfig, LockRule, Member, PoolConfig, RegulatorConfig,
 };
 use crate::meeting::Party;
-use crate::member::Members;
+use crate::member::{Follow, Members, Workshop};
+
+/// Longer than anybody waits.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Names, and what they are of.
 #[derive(Clone, Default)]
@@ -30,6 +33,8 @@ pub struct Places {
     pub regulators: HashMap<String, Arc<RegulatorPlace>>,
     /// Rules for locks: the first that fits.
     pub rules: Vec<Arc<RulePlace>>,
+    /// Where members that are processes are started.
+    pub workshop: Arc<Workshop>,
 }
 
 /// A pool with its name.
@@ -101,8 +106,12 @@ impl Places {
     /// # Errors
     ///
     /// If an option breaks a rule.
-    pub fn new(config: &Config) -> Result<Self, OptionError> {
-        Self::default().changed(config).map(|(places, _)| places)
+    pub fn new(config: &Config, workshop: Arc<Workshop>) -> Result<Self, OptionError> {
+        let nothing = Self {
+            workshop,
+            ..Self::default()
+        };
+        nothing.changed(config).map(|(places, _)| places)
     }
 
     /// The same places after a change of configuration. What stays keeps who
@@ -112,7 +121,7 @@ impl Places {
     ///
     /// If an option breaks a rule.
     pub fn changed(&self, config: &Config) -> Result<(Self, Left), OptionError> {
-        validate(config)?;
+        Self::validate(config)?;
         let mut left = Left::default();
         let mut pools = HashMap::new();
         for config in &config.pools {
@@ -122,7 +131,7 @@ impl Places {
                 Some(pool) => Arc::clone(pool),
                 None => {
                     left.pools.extend(old.cloned());
-                    Arc::new(PoolPlace::new(config)?)
+                    Arc::new(PoolPlace::new(config, &self.workshop)?)
                 }
             };
             pools.insert(config.name.clone(), pool);
@@ -142,8 +151,28 @@ impl Places {
             brokers,
             regulators,
             rules: self.changed_rules(&config.locks),
+            workshop: Arc::clone(&self.workshop),
         };
         Ok((places, left))
+    }
+
+    /// Whether a config keeps all rules, so that nothing is changed by one that
+    /// does not.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub(crate) fn validate(config: &Config) -> Result<(), OptionError> {
+        for pool in &config.pools {
+            pool_options(pool).validate()?;
+        }
+        for regulator in &config.regulators {
+            Regulator::new(regulator.options())?;
+        }
+        for broker in &config.brokers {
+            Broker::<(), ()>::new(config.broker_options(broker))?;
+        }
+        Ok(())
     }
 
     fn changed_regulators(
@@ -217,6 +246,17 @@ impl Places {
         rules.iter().map(place).collect()
     }
 
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        let named = self.pools.len() + self.groups.len() + self.brokers.len();
+        named + self.regulators.len() + self.rules.len()
+    }
+
+    /// Nothing has a name.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The rule of a key.
     pub fn rule(&self, key: &str) -> Option<&Arc<RulePlace>> {
         self.rules.iter().find(|place| place.rule.fits(key))
@@ -224,9 +264,9 @@ impl Places {
 }
 
 impl PoolPlace {
-    fn new(config: &PoolConfig) -> Result<Self, OptionError> {
+    fn new(config: &PoolConfig, workshop: &Arc<Workshop>) -> Result<Self, OptionError> {
         let name: Arc<str> = config.name.as_str().into();
-        let members = Members::new(&name, &config.member);
+        let members = Members::new(&name, config, workshop);
         Ok(Self {
             pool: Pool::new(members.clone(), pool_options(config))?,
             members,
@@ -237,34 +277,36 @@ impl PoolPlace {
 
     /// Follow a changed config; false if that needs another pool.
     fn follow(&self, config: &PoolConfig) -> bool {
-        let follows = self.members.reconfigure(&config.member)
-            && self.pool.reconfigure(pool_options(config)).is_ok();
-        if follows {
-            self.config.store(Arc::new(config.clone()));
+        let follow = self.members.reconfigure(config);
+        if follow == Follow::Anew || self.pool.reconfigure(pool_options(config)).is_err() {
+            return false;
         }
-        follows
+        if follow == Follow::Replace {
+            self.pool.replace(Duration::ZERO);
+        }
+        self.config.store(Arc::new(config.clone()));
+        true
     }
 }
 
 /// Members that clients bring are started as soon as they come, and a start
-/// that waits for one waits for as long as it takes.
+/// that waits for one waits for as long as it takes. Processes keep to the
+/// limits themselves, and know what to say of it if they do not.
 fn pool_options(config: &PoolConfig) -> PoolOptions {
     const STARTS_MAX: usize = 4;
-    const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+    /// Longer than it takes to kill a process and hear what it said last.
+    const LAST_WORDS: Duration = Duration::from_secs(10);
     let mut options = config.options.clone();
     if config.member == Member::Offered {
         options.idle_min = options.max;
         options.starts_max = STARTS_MAX;
         options.start_timeout = FOR_EVER;
     }
-    options
-}
-
-fn validate(config: &Config) -> Result<(), OptionError> {
-    for pool in &config.pools {
-        pool_options(pool).validate()?;
+    if matches!(config.member, Member::Exec(_)) {
+        options.start_timeout += LAST_WORDS;
+        options.stop_timeout += LAST_WORDS;
     }
-    Ok(())
+    options
 }
 
 fn groups(

@@ -12,17 +12,26 @@ use parking_lot::Mutex;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_rustls::TlsAcceptor;
 
+use crate::admin::AdminListener;
 use crate::client::Client;
 use crate::clients::ClientCard;
-use crate::config::{Config, DeadPeer, Listen};
+use crate::config::{Config, DeadPeer, Listen, User};
 use crate::connection;
 use crate::daemon::Daemon;
 use crate::holdings::{Card, Why};
 use crate::login;
 use crate::outbox::Outbox;
 use crate::resp::Protocol;
+use crate::settings::Source;
+use crate::tls;
+use crate::watch::Watch;
+use crate::watcher;
 
+/// A client that has not said within TLS who it is by then is gone.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// How often sessions are looked at whose time may be up.
 const SESSIONS: Duration = Duration::from_millis(20);
 
@@ -30,11 +39,22 @@ const SESSIONS: Duration = Duration::from_millis(20);
 pub enum Listener {
     /// An address and a port.
     Tcp(TcpListener),
+    /// An address and a port, within TLS.
+    Tls(TcpListener, TlsAcceptor),
     /// A socket in the file system.
     Unix(UnixListener, String),
 }
 
 impl Listener {
+    /// Listen at this address, within TLS.
+    ///
+    /// # Errors
+    ///
+    /// If somebody else does, or it may not be.
+    pub async fn bind_tls(address: SocketAddr, acceptor: TlsAcceptor) -> io::Result<Self> {
+        Ok(Self::Tls(TcpListener::bind(address).await?, acceptor))
+    }
+
     /// Listen at this place.
     ///
     /// # Errors
@@ -50,7 +70,7 @@ impl Listener {
     /// Where it listens, the port chosen by the system included.
     pub fn address(&self) -> String {
         match self {
-            Self::Tcp(listener) => listener
+            Self::Tcp(listener) | Self::Tls(listener, _) => listener
                 .local_addr()
                 .map_or_else(|_| "?".into(), |address| address.to_string()),
             Self::Unix(_, path) => format!("unix:{path}"),
@@ -60,7 +80,9 @@ impl Listener {
     /// The port, if there is one.
     pub fn port(&self) -> Option<u16> {
         match self {
-            Self::Tcp(listener) => listener.local_addr().ok().map(|address| address.port()),
+            Self::Tcp(listener) | Self::Tls(listener, _) => {
+                listener.local_addr().ok().map(|address| address.port())
+            }
             Self::Unix(..) => None,
         }
     }
@@ -71,6 +93,19 @@ impl Listener {
             Self::Tcp(listener) => loop {
                 match listener.accept().await {
                     Ok((stream, address)) => accept_tcp(&daemon, stream, address),
+                    Err(error) => rest(&error).await,
+                }
+            },
+            Self::Tls(listener, acceptor) => loop {
+                match listener.accept().await {
+                    Ok((stream, address)) => {
+                        tokio::spawn(accept_tls(
+                            Arc::clone(&daemon),
+                            acceptor.clone(),
+                            stream,
+                            address,
+                        ));
+                    }
                     Err(error) => rest(&error).await,
                 }
             },
@@ -111,6 +146,30 @@ fn accept_tcp(daemon: &Arc<Daemon>, stream: TcpStream, address: SocketAddr) {
     begin(daemon, stream, address.to_string(), local, None);
 }
 
+/// Whoever has a certificate is the user that it names.
+async fn accept_tls(
+    daemon: Arc<Daemon>,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    address: SocketAddr,
+) {
+    let _ = stream.set_nodelay(true);
+    watch(&stream, daemon.config.load().server.dead_peer);
+    let local = stream
+        .local_addr()
+        .map_or_else(|_| String::new(), |local| local.to_string());
+    let shaken = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await;
+    let stream = match shaken {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::info!(%address, "no TLS: {error}"),
+        Err(_) => return tracing::info!(%address, "no TLS within {HANDSHAKE_MAX:?}"),
+    };
+    let certificates = stream.get_ref().1.peer_certificates();
+    let name = certificates.and_then(|all| tls::common_name(all.first()?));
+    let user = name.and_then(|name| login::named(&daemon, &name));
+    begin_as(&daemon, stream, address.to_string(), local, user, None);
+}
+
 /// Notice a peer that went without a word, a cable that was pulled.
 fn watch(stream: &TcpStream, dead_peer: DeadPeer) {
     let DeadPeer {
@@ -136,11 +195,20 @@ fn accept_unix(daemon: &Arc<Daemon>, stream: UnixStream, path: &str) {
 }
 
 /// Serve a connection, or turn it away.
-pub fn begin<S>(
+pub fn begin<S>(daemon: &Arc<Daemon>, stream: S, address: String, local: String, uid: Option<u32>)
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let user = login::without_password(daemon, uid);
+    begin_as(daemon, stream, address, local, user, uid);
+}
+
+fn begin_as<S>(
     daemon: &Arc<Daemon>,
     mut stream: S,
     address: String,
     local: String,
+    user: Option<Arc<User>>,
     uid: Option<u32>,
 ) where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
@@ -164,14 +232,19 @@ pub fn begin<S>(
         return;
     }
     daemon.counts.connections.fetch_add(1, Ordering::Relaxed);
-    let client = welcome(daemon, address, local, uid);
+    let client = welcome(daemon, address, local, user, uid);
     tokio::spawn(connection::serve(stream, client));
 }
 
-fn welcome(daemon: &Arc<Daemon>, address: String, local: String, uid: Option<u32>) -> Client {
+fn welcome(
+    daemon: &Arc<Daemon>,
+    address: String,
+    local: String,
+    user: Option<Arc<User>>,
+    uid: Option<u32>,
+) -> Client {
     let config = daemon.config.load();
     let id = daemon.clients.next_id();
-    let user = login::without_password(daemon, uid);
     let name = user.as_ref().map_or("default", |user| user.name.as_str());
     let card = Arc::new(Card {
         name: Mutex::new(format!("conn-{id}")),
@@ -206,8 +279,10 @@ fn welcome(daemon: &Arc<Daemon>, address: String, local: String, uid: Option<u32
         session: None,
         protocol: Protocol::Resp2,
         out: Vec::new(),
-        channels: Vec::new(),
-        is_monitor: false,
+        watch: Watch::default(),
+        uid,
+        generation: daemon.settings.generation(),
+        heartbeat: None,
         ending: None,
     }
 }
@@ -234,6 +309,8 @@ pub async fn keep_sessions(daemon: Arc<Daemon>) {
 pub async fn drain(daemon: &Daemon) {
     daemon.draining.store(true, Ordering::Release);
     let within = daemon.config.load().server.drain;
+    let text = format!("the server stops: holders have {within:.1?} to finish");
+    daemon.events.add("server", "drain", text, None);
     let end = Instant::now() + within;
     while !daemon.clients.is_empty() && Instant::now() < end {
         let is_idle = daemon.holdings.all().is_empty();
@@ -253,6 +330,11 @@ pub async fn drain(daemon: &Daemon) {
     let stop = Duration::from_secs(1);
     let pools = places.pools.values().map(|place| place.pool.close(stop));
     futures_util::future::join_all(pools).await;
+    // A pool that a change left behind may have had some, too.
+    let left = places.workshop.emptied(stop).await;
+    if left > 0 {
+        tracing::warn!(left, "processes are killed");
+    }
 }
 
 /// Serve what a config says until somebody asks us to stop.
@@ -261,8 +343,23 @@ pub async fn drain(daemon: &Daemon) {
 ///
 /// If it cannot listen, or an option breaks a rule.
 pub async fn run(config: Config, ready: impl FnOnce(&[String])) -> io::Result<()> {
-    let server = config.server.clone();
-    let daemon = Daemon::new(config).map_err(io::Error::other)?;
+    let source = Source::of(&config);
+    run_from(config, source, ready).await
+}
+
+/// As [`run`], with the text of the config and the file that has it, which is
+/// read again when somebody asks for it.
+///
+/// # Errors
+///
+/// If it cannot listen, or an option breaks a rule.
+pub async fn run_from(
+    config: Config,
+    source: Source,
+    ready: impl FnOnce(&[String]),
+) -> io::Result<()> {
+    let (server, tls) = (config.server.clone(), config.tls.clone());
+    let daemon = Daemon::with(config, source).map_err(io::Error::other)?;
     let mut addresses = Vec::new();
     for listen in &server.listen {
         let listener = Listener::bind(listen, server.socket_mode).await;
@@ -272,15 +369,43 @@ pub async fn run(config: Config, ready: impl FnOnce(&[String])) -> io::Result<()
         addresses.push(listener.address());
         tokio::spawn(listener.serve(Arc::clone(&daemon)));
     }
+    if let Some(tls) = &tls {
+        let acceptor = tls::acceptor(tls)?;
+        for address in &server.tls_listen {
+            let listener = Listener::bind_tls(*address, acceptor.clone()).await?;
+            addresses.push(format!("tls:{}", listener.address()));
+            tokio::spawn(listener.serve(Arc::clone(&daemon)));
+        }
+    }
+    if let Some(address) = server.admin {
+        let listener = AdminListener::bind(address).await.map_err(|error| {
+            let text = format!("cannot listen at {address} (server.admin): {error}");
+            io::Error::new(error.kind(), text)
+        })?;
+        addresses.push(format!("http://{}", listener.address()?));
+        tokio::spawn(listener.serve(Arc::clone(&daemon)));
+    }
     tokio::spawn(keep_sessions(Arc::clone(&daemon)));
+    tokio::spawn(watcher::keep(Arc::clone(&daemon)));
+    let hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
     ready(&addresses);
     stop_asked().await?;
     drain(&daemon).await;
     Ok(())
 }
 
+/// Read the file again whenever a signal asks for it, for ever. What is wrong
+/// with it is an event.
+async fn reload_on(mut signal: Signal, daemon: Arc<Daemon>) {
+    while signal.recv().await.is_some() {
+        if let Err(why) = daemon.reload("SIGHUP") {
+            tracing::warn!("SIGHUP changed nothing: {why}");
+        }
+    }
+}
+
 async fn stop_asked() -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::select! {

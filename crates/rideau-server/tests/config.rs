@@ -12,9 +12,8 @@ use rideau_core::{Rng, Side, meter, pool, queue, valve};
 use rideau_server::config::keys::{self, Change};
 use rideau_server::config::password::Hash;
 use rideau_server::config::text::{self, PathFault};
-use rideau_server::config::{
-    Buckets, Config, Level, Listen, Live, Member, Now, Password, Ready, plan,
-};
+use rideau_server::config::{Buckets, Config, Level, Listen, Live, Member, Now, Password, plan};
+use rideau_server::process::{Ready, Signal};
 use toml_edit::{DocumentMut, Item, Key, Value};
 
 /// Bad files, and what is said about each.
@@ -150,6 +149,7 @@ fn the_defaults_in_the_reference_are_the_defaults() {
     assert_eq!(shown.log, default.log);
     let server = rideau_server::config::Server {
         tls_listen: Vec::new(),
+        run_dir: None,
         ..shown.server
     };
     assert_eq!(server, default.server);
@@ -172,6 +172,40 @@ fn the_defaults_in_the_reference_are_the_defaults() {
         (tenants.keys_max, tenants.idle_forget, tenants.buckets),
         (plain.keys_max, plain.idle_forget, plain.buckets)
     );
+}
+
+#[test]
+fn a_process_is_ready_as_the_file_says_or_as_its_words_tell() {
+    for (member, ready) in [
+        (r#"exec = ["x", "{socket}"]"#, Ready::Socket),
+        (r#"exec = ["x", "{port}"]"#, Ready::Port),
+        (r#"exec = ["x", "{port}", "{socket}"]"#, Ready::Socket),
+        (
+            r#"exec = ["x"], env = { AT = "unix:{socket}" }"#,
+            Ready::Socket,
+        ),
+        (r#"exec = "x""#, Ready::Started),
+        (
+            r#"exec = ["x", "{port}"], ready = "started""#,
+            Ready::Started,
+        ),
+        (r#"exec = ["x"], ready = "notify""#, Ready::Notify),
+        (
+            r#"exec = ["x"], ready = { line = "at {address}" }"#,
+            Ready::Line("at {address}".into()),
+        ),
+    ] {
+        let config = read(&format!("[pool.a]\nmember = {{ {member} }}"));
+        let Member::Exec(exec) = &config.pools[0].member else {
+            panic!("{member}");
+        };
+        assert_eq!(exec.ready, ready, "{member}");
+    }
+    let config = read("[pool.a]\nmember = { exec = [\"x\"], stop_signal = \"SIGQUIT\" }");
+    let Member::Exec(exec) = &config.pools[0].member else {
+        panic!("a process");
+    };
+    assert_eq!(exec.stop_signal, Signal::Quit);
 }
 
 #[test]
@@ -200,6 +234,7 @@ fn pools_are_read_with_what_their_members_are() {
         panic!("a process");
     };
     assert_eq!(exec.ready, Ready::Socket);
+    assert_eq!(exec.stop_signal, Signal::Term);
     assert_eq!(exec.env, [("NODE".into(), "rideau-b".into())]);
     assert_eq!(proxy.on_crash, pool::Fate::Check);
     assert_eq!(proxy.leak_after, Some(Duration::from_secs(60)));
@@ -506,6 +541,7 @@ fn rows_put_together_are_the_config_again() {
 const ALL_KINDS: &str = r#"
 [server]
 listen = ["[::1]:1", "unix:/tmp/a b.sock"]
+run_dir = "/tmp/a b"
 admin = "none"
 insecure = "yes, anyone may"
 
@@ -516,7 +552,7 @@ on = ["pool:*"]
 
 [pool.a]
 group = "g"
-member = { exec = ["x", "{socket}", "\"quoted\""], dir = "/tmp" }
+member = { exec = ["x", "{socket}", "\"quoted\""], dir = "/tmp", ready = { line = "\"{address}\"" } }
 max = 6
 grow_at = 1
 uses_max = 3

@@ -109,6 +109,7 @@
 #![cfg_attr(doctest, doc = include_str!("../../../README.md"))]
 #![cfg_attr(doctest, doc = include_str!("../../../docs/pool.md"))]
 #![cfg_attr(doctest, doc = include_str!("../../../docs/pools-together.md"))]
+#![cfg_attr(doctest, doc = include_str!("../../../docs/locks.md"))]
 #![cfg_attr(doctest, doc = include_str!("../../../docs/queues.md"))]
 
 #[cfg(any(feature = "postgres", feature = "redis", feature = "tcp"))]

@@ -64,6 +64,7 @@ pub(super) const SERVER: &[Key] = &[
     restart("tls_listen"),
     restart("admin"),
     restart("socket_mode"),
+    restart("run_dir"),
     restart("threads"),
     live("insecure"),
     live("wait_max"),
@@ -139,11 +140,13 @@ pub(super) const POOL: &[Key] = &[
 pub(super) const MEMBER: &[Key] = &[
     live("list"),
     live("exec"),
-    live("ready"),
+    above("ready", READY),
     live("dir"),
     // The names below `env` are the file's own.
     live("env"),
+    live("stop_signal"),
 ];
+pub(super) const READY: &[Key] = &[live("line")];
 
 pub(super) const GROUP: &[Key] = &[live("pick")];
 
@@ -279,6 +282,13 @@ fn walk(path: &str, keys: &[Key], found: &mut Vec<(String, Change)>) {
         found.push((path.clone(), key.change));
         walk(&path, key.below, found);
     }
+}
+
+/// What a change of a key takes that is written as `pool.pg-1.max`.
+pub fn change_of(path: &str) -> Change {
+    let keys = toml_edit::Key::parse(path).unwrap_or_default();
+    let parts: Vec<&str> = keys.iter().map(toml_edit::Key::get).collect();
+    change(&parts).unwrap_or(Change::Live)
 }
 
 /// What a change of `path` takes. A path that goes on below a key is the key's.

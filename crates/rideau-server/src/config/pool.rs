@@ -1,10 +1,10 @@
 //! Pools of the file, and the groups they are in.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use rideau_core::{group, pool};
 
+use super::exec::Exec;
 use super::keys;
 use super::options::Pairs;
 use super::section::Section;
@@ -39,30 +39,6 @@ pub enum Member {
     Offered,
 }
 
-/// How to run a process for a member.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Exec {
-    /// The program and its words. `{socket}` stands for a path of its own.
-    pub command: Vec<String>,
-    /// Variables it has besides ours.
-    pub env: Vec<(String, String)>,
-    /// Where it runs; none for where we do.
-    pub dir: Option<PathBuf>,
-    /// How to know that it is ready.
-    pub ready: Ready,
-}
-
-/// How to know that a process is ready.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ready {
-    /// Something listens at `{socket}`, which is the member.
-    Socket,
-    /// It wrote a line, which is the member.
-    Line,
-    /// It runs.
-    Started,
-}
-
 /// Pools by a common name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupConfig {
@@ -84,7 +60,6 @@ const OURS: &[&str] = &[
     "leak_after",
 ];
 const FATES: &[&str] = &["reuse", "check", "replace"];
-const READY: &[&str] = &["socket", "line", "started"];
 const PICKS: &[&str] = &["random", "best-of-two"];
 /// As many members may be offered to a pool that does not say.
 const OFFERED_MAX: usize = 1000;
@@ -161,7 +136,7 @@ impl Member {
     }
 
     fn read_list(part: &Section<'_>) -> Option<Self> {
-        for key in ["ready", "dir", "env"] {
+        for key in ["ready", "dir", "env", "stop_signal"] {
             if let Some(entry) = part.entry(key) {
                 let message = format!("`{key}` means nothing for a list");
                 let hint = "remove it; it belongs to `exec`";
@@ -184,43 +159,6 @@ impl Member {
         Some(Self::List(
             list.into_iter().map(|(member, _)| member).collect(),
         ))
-    }
-}
-
-impl Exec {
-    fn read(part: &Section<'_>) -> Option<Self> {
-        let command = part.list("exec")?;
-        let command: Vec<String> = command.into_iter().map(|(word, _)| word).collect();
-        if command.is_empty() {
-            let hint = "write [\"program\", \"word\", …]";
-            part.notes.error(part.at("exec"), "`exec` is empty", hint);
-            return None;
-        }
-        let names_socket = command.iter().any(|word| word.contains("{socket}"));
-        let ready = [Ready::Socket, Ready::Line, Ready::Started];
-        let ready = match part.word("ready", READY) {
-            Some(at) => ready[at],
-            None if names_socket => Ready::Socket,
-            None => Ready::Started,
-        };
-        if ready == Ready::Socket && !names_socket {
-            let message = "`ready` waits for a socket that the program is not told of";
-            let hint = "write {socket} where the program takes its path";
-            part.notes.error(part.at("ready"), message, hint);
-        }
-        Some(Self {
-            command,
-            env: env(part),
-            dir: part.text("dir").map(PathBuf::from),
-            ready,
-        })
-    }
-}
-
-impl Ready {
-    /// The word as it is written.
-    pub const fn word(self) -> &'static str {
-        READY[self as usize]
     }
 }
 
@@ -254,22 +192,6 @@ pub(super) const fn pick_word(pick: group::Method) -> &'static str {
         group::Method::Random => PICKS[0],
         group::Method::BestOfTwo => PICKS[1],
     }
-}
-
-fn env(part: &Section<'_>) -> Vec<(String, String)> {
-    let Some(entry) = part.entry("env") else {
-        return Vec::new();
-    };
-    let Some(table) = entry.item.as_table_like() else {
-        let hint = "write { NAME = \"value\" }";
-        part.notes.error(entry.at(), "`env` is no table", hint);
-        return Vec::new();
-    };
-    let section = Section::all(part.notes, table, entry.key_at.clone());
-    let names = section.entries.iter();
-    names
-        .filter_map(|entry| Some((entry.name.to_owned(), section.text(entry.name)?)))
-        .collect()
 }
 
 fn options(section: &Section<'_>, member: Option<&Member>) -> Option<pool::Options> {

@@ -11,11 +11,13 @@ use rideau_core::{Lead, meter, pool, queue, valve};
 
 use super::Config;
 use super::broker::{BrokerConfig, RegulatorConfig};
+use super::exec::ready_word;
 use super::lock::{Buckets, LockRule};
 use super::pool::{Member, PoolConfig, fate_word, pick_word};
 use super::server::{Limits, OPEN_TO_ANYONE, Server};
 use super::user::{Password, User};
 use super::words::{show_size, show_span};
+use crate::process::Ready;
 
 /// Rows as they are collected: the path, and the value as TOML.
 struct Rows {
@@ -193,6 +195,8 @@ fn server(rows: &mut Rows, server: &Server) {
         .map_or("none".into(), |address| address.to_string());
     rows.text("admin", &admin);
     rows.text("socket_mode", &format!("{:03o}", server.socket_mode));
+    let run_dir = server.run_dir.iter();
+    run_dir.for_each(|path| rows.path_of("run_dir", path));
     rows.number("threads", server.threads.unwrap_or(0));
     let insecure = if server.is_open_to_anyone {
         OPEN_TO_ANYONE
@@ -291,8 +295,12 @@ fn member(rows: &mut Rows, member: &Member) {
         }
         Member::Exec(exec) => rows.below("member", |rows| {
             rows.list("exec", exec.command.iter().cloned());
-            rows.text("ready", exec.ready.word());
+            match &exec.ready {
+                Ready::Line(text) => rows.below("ready", |rows| rows.text("line", text)),
+                ready => rows.text("ready", ready_word(ready)),
+            }
             exec.dir.iter().for_each(|dir| rows.path_of("dir", dir));
+            rows.text("stop_signal", exec.stop_signal.word());
         }),
     }
 }

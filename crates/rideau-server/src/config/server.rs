@@ -22,6 +22,9 @@ pub struct Server {
     pub admin: Option<SocketAddr>,
     /// The mode of Unix sockets.
     pub socket_mode: u32,
+    /// Where the sockets of members that are processes are; none for the first
+    /// place that will do.
+    pub run_dir: Option<PathBuf>,
     /// As many threads; none for one per core.
     pub threads: Option<usize>,
     /// Anyone who can reach the server may use it, said in so many words.
@@ -170,6 +173,7 @@ impl Default for Server {
             tls_listen: Vec::new(),
             admin: Some(loopback(ADMIN_PORT)),
             socket_mode: 0o660,
+            run_dir: None,
             threads: None,
             is_open_to_anyone: false,
             wait_max: Duration::from_secs(30),
@@ -243,6 +247,7 @@ impl Server {
             socket_mode: section
                 .made("socket_mode", mode)
                 .unwrap_or(default.socket_mode),
+            run_dir: section.made("run_dir", full_path),
             threads: section
                 .number("threads", 0..=1024)
                 .filter(|threads| *threads > 0),
@@ -440,6 +445,14 @@ fn mode(text: &str) -> Made<u32> {
         let message = format!("{text:?} is no mode of a file");
         (message, "write three octal digits, such as \"660\"".into())
     })
+}
+
+fn full_path(text: &str) -> Made<PathBuf> {
+    if !text.starts_with('/') {
+        let message = format!("the folder {text:?} has no full path");
+        return Err((message, "write \"/run/rideau/main\"".into()));
+    }
+    Ok(text.into())
 }
 
 fn is_open(text: &str) -> Made<bool> {

@@ -95,7 +95,9 @@ fn client(server: &Server, protocol: u8) -> Client {
 fn ask<T: redis::FromRedisValue>(connection: &mut Connection, line: &str) -> RedisResult<T> {
     let mut words = line.split(' ');
     let mut command = cmd(words.next().unwrap());
-    words.for_each(|word| drop(command.arg(word)));
+    for word in words {
+        command.arg(word);
+    }
     command.query(connection)
 }
 
@@ -142,7 +144,9 @@ async fn multiplexed(server: &Server) -> (MultiplexedConnection, UnboundedReceiv
 async fn query(connection: &mut MultiplexedConnection, line: &str) -> Vec<redis::Value> {
     let mut words = line.split(' ');
     let mut command = cmd(words.next().unwrap());
-    words.for_each(|word| drop(command.arg(word)));
+    for word in words {
+        command.arg(word);
+    }
     let answer: redis::Value = command.query_async(connection).await.unwrap();
     redis::from_redis_value(answer).unwrap()
 }
@@ -183,7 +187,7 @@ async fn the_rust_crate_sees_pushes() {
     assert_eq!(text(&wait.await.unwrap()[0]), "timeout");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_rust_crates_own_timeout_does_not_take_twice() {
     let server = Server::start();
     let mut holder = client(&server, 2).get_connection().unwrap();

@@ -64,6 +64,8 @@ fn a_later_answer_is_pushed_to_who_understands_pushes() {
             (push.word().as_str(), push.ticket()),
             ("rideau:go", ticket.clone())
         );
+        let repeated = push.parts().iter().filter(|part| part.text() == ticket);
+        assert_eq!(repeated.count(), 1, "{push}");
         assert_eq!(
             holder.ask(&format!("{ask} WAIT 0")).word(),
             "timeout",

@@ -19,7 +19,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use crate::server::{PATIENCE, Server, until};
+use crate::server::{PATIENCE, Server};
 use crate::wire::Wire;
 
 /// Behind every command, so that the end of what it prints is seen.
@@ -178,14 +178,4 @@ fn fit(wanted: &str, printed: &str, names: &mut Names) -> bool {
     let (word, printed) = printed.split_at(len);
     let is_same = name == "_" || names.entry(name.into()).or_insert_with(|| word.into()) == word;
     !word.is_empty() && is_same && fit(wanted, printed, names)
-}
-
-/// Wait until a client that was killed is not there any more.
-pub(crate) fn until_gone(observer: &mut Wire, name: &str) {
-    until(&format!("{name} is gone"), || {
-        !observer
-            .ask("CLIENT LIST")
-            .text()
-            .contains(&format!(" name={name} "))
-    });
 }

@@ -6,22 +6,27 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
+#[cfg(not(rideau_loom))]
+use std::sync::atomic::fence;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
+#[cfg(rideau_loom)]
+use loom::sync::atomic::fence;
 use rideau_core::OptionError;
 use rideau_core::locks::{Claim, Full};
 use rideau_core::queue;
 
+use super::call::Farewell;
 use super::line::{Line, LineOf, Wait};
 use super::shard::{Grave, Home, Locked, Loose, Node, Pinned, Shard, Units};
 #[cfg(not(rideau_loom))]
 use super::sweeper;
 use super::word::{No, Road};
-use super::{FullAt, Lock, LocksOptions};
+use super::{Lock, LocksOptions};
 use crate::keyed::Key;
-use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::terms::Terms;
 
 /// As many shards as keep threads from meeting that work on different keys.
@@ -31,11 +36,19 @@ const SHARDS: usize = 64;
 #[cfg(rideau_loom)]
 const SHARDS: usize = 1;
 
+#[cfg(not(rideau_loom))]
+type Hasher = foldhash::quality::RandomState;
+/// Loom repeats what it saw: a key has the same place each time.
+#[cfg(rideau_loom)]
+type Hasher = foldhash::quality::FixedState;
+
 pub(super) struct Keys<K: Key> {
     me: Weak<Self>,
-    hasher: foldhash::quality::RandomState,
+    hasher: Hasher,
     parts: Box<[CachePadded<Part<K>>]>,
     grave: Grave,
+    /// A bit for each shard in which there may be keys that nobody holds.
+    idle: AtomicU64,
     /// The sweeper knows that there is something to do.
     swept: AtomicBool,
     queue: Mutex<queue::Options>,
@@ -43,25 +56,24 @@ pub(super) struct Keys<K: Key> {
 }
 
 struct Part<K: Key> {
-    shard: Shard<K>,
-    /// There may be keys that nobody holds.
-    idle: AtomicBool,
-    /// Where those wait who wait for a key, by its address.
+    /// Where those wait who wait for a key, by its address. A line pins its key,
+    /// so it goes first.
     lines: Mutex<HashMap<usize, Arc<LineOf<K>>>>,
+    shard: Shard<K>,
 }
 
 /// Units that were taken.
-pub(super) type Taken<'a, K> = Units<K, Base<'a, K>>;
+pub(super) type Taken<'a, K> = Units<K, Origin<'a, K>>;
 
 /// Where units come back to.
-pub(super) enum Base<'a, K: Key> {
+pub(super) enum Origin<'a, K: Key> {
     Borrowed(&'a Keys<K>),
     Owned(Arc<Keys<K>>),
     /// As `Owned`, after so long a wait.
     Waited(Box<(Arc<Keys<K>>, Duration)>),
 }
 
-impl<K: Key> Base<'_, K> {
+impl<K: Key> Origin<'_, K> {
     pub(super) fn keys(&self) -> &Keys<K> {
         match self {
             Self::Borrowed(keys) => keys,
@@ -85,7 +97,7 @@ impl<K: Key> Base<'_, K> {
     }
 }
 
-impl<K: Key> Home for Base<'_, K> {
+impl<K: Key> Home for Origin<'_, K> {
     #[inline]
     fn idle(&self, shard: u32) {
         self.keys().idle(shard);
@@ -103,16 +115,16 @@ impl<K: Key> Keys<K> {
         let part = || {
             CachePadded::new(Part {
                 shard: Shard::new(options.fence),
-                idle: AtomicBool::new(false),
                 lines: Mutex::new(HashMap::new()),
             })
         };
         let parts = (0..SHARDS).map(|_| part()).collect();
         Ok(Arc::new_cyclic(|me| Self {
             me: me.clone(),
-            hasher: foldhash::quality::RandomState::default(),
+            hasher: Hasher::default(),
             parts,
             grave: Grave::new(),
+            idle: AtomicU64::new(0),
             swept: AtomicBool::new(false),
             queue: Mutex::new(options.queue),
             closed: AtomicBool::new(false),
@@ -154,10 +166,13 @@ impl<K: Key> Keys<K> {
     {
         let pinned = self.pin(self.hasher.hash_one(key), key);
         let wait = match pinned.node().take(claim, Road::Open) {
-            Ok(taken) => Wait::answered(Lock(taken.at(Base::Owned(Arc::clone(self))))),
-            Err(_) => self.line_of(&pinned).ask(claim, terms),
+            Ok(taken) => Wait::answered(Lock(taken.at(Origin::Owned(Arc::clone(self))))),
+            Err(_) => {
+                let farewell = Farewell::new(self, &pinned);
+                self.line_of(&pinned).ask(claim, terms, farewell)
+            }
         };
-        self.idle(pinned.node().shard());
+        self.unpin(pinned);
         wait
     }
 
@@ -173,7 +188,7 @@ impl<K: Key> Keys<K> {
         }
         let pinned = self.pin(hash, key);
         let taken = self.acquire_pinned(&pinned, claim);
-        self.idle(pinned.node().shard());
+        self.unpin(pinned);
         taken
     }
 
@@ -204,79 +219,6 @@ impl<K: Key> Keys<K> {
         }
     }
 
-    /// Take units of several keys, all or none. `claims` are keys with what is
-    /// claimed of each.
-    pub(super) fn acquire_all<Q>(&self, claims: &[(&Q, Claim)]) -> Result<Vec<Taken<'_, K>>, FullAt>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
-        // A no writes nothing that others read.
-        for (at, (key, claim)) in claims.iter().enumerate() {
-            let held = self.held(*key);
-            if !claim.fits(held) {
-                return Err(FullAt {
-                    at,
-                    full: claim.full(held),
-                });
-            }
-        }
-        let pin = |(key, _): &(&Q, Claim)| self.pin(self.hasher.hash_one(*key), *key);
-        let pins: Vec<Pinned<K>> = claims.iter().map(pin).collect();
-        let claims: Vec<Claim> = claims.iter().map(|(_, claim)| *claim).collect();
-        let taken = loop {
-            let waited = pins
-                .iter()
-                .filter(|pinned| pinned.node().word().is_waited());
-            let mut waited: Vec<&Pinned<K>> = waited.collect();
-            waited.sort_unstable_by_key(|pinned| pinned.node().address());
-            waited.dedup_by_key(|pinned| pinned.node().address());
-            let lines: Vec<Line<K>> = waited.iter().map(|pinned| self.line_of(pinned)).collect();
-            let taken = in_all(&lines, || self.acquire_locked(&claims, &pins, &waited));
-            if let Some(taken) = taken {
-                break taken;
-            }
-        };
-        let shards = pins.iter().map(|pinned| pinned.node().shard());
-        shards.for_each(|shard| self.idle(shard));
-        taken
-    }
-
-    /// With the locks of all shards concerned, and of the lines of all keys that
-    /// are waited for, nobody can come between. None if somebody came to wait
-    /// for another.
-    fn acquire_locked(
-        &self,
-        claims: &[Claim],
-        pins: &[Pinned<K>],
-        waited: &[&Pinned<K>],
-    ) -> Option<Result<Vec<Taken<'_, K>>, FullAt>> {
-        let mut shards: Vec<u32> = pins.iter().map(|pinned| pinned.node().shard()).collect();
-        shards.sort_unstable();
-        shards.dedup();
-        let _locks: Vec<Locked<'_, K>> = shards.into_iter().map(|at| self.lock(at)).collect();
-        let words = || pins.iter().map(|pinned| pinned.node().word());
-        words().for_each(|word| word.mark_busy(true));
-        let is_known = |pinned: &Pinned<K>| {
-            let address = pinned.node().address();
-            waited.iter().any(|known| known.node().address() == address)
-        };
-        let is_new = |pinned: &Pinned<K>| pinned.node().word().is_waited() && !is_known(pinned);
-        let taken = if pins.iter().any(is_new) {
-            None
-        } else {
-            let take = |(claim, pinned): (&Claim, &Pinned<K>)| {
-                let taken = pinned.node().take(*claim, Road::LineAndLock);
-                let taken = taken.ok().expect("units only came back since it fitted");
-                taken.at(Base::Borrowed(self))
-            };
-            let fit = all_fit(claims, pins);
-            Some(fit.map(|()| claims.iter().zip(pins).map(take).collect()))
-        };
-        words().for_each(|word| word.mark_busy(false));
-        taken
-    }
-
     /// How many units of a key are held.
     pub(super) fn held<Q>(&self, key: &Q) -> u64
     where
@@ -303,6 +245,13 @@ impl<K: Key> Keys<K> {
         node.map_or(0, |node| node.word().held())
     }
 
+    /// As [`held`](Self::held), of a key that is not forgotten meanwhile.
+    pub(super) fn held_pinned(&self, pinned: &Pinned<K>) -> u64 {
+        let node = pinned.node();
+        let settled = node.word().settled();
+        settled.unwrap_or_else(|| self.under_lock(node, || node.word().held()))
+    }
+
     /// Make a key known, and keep it so.
     pub(super) fn pin_key<Q>(&self, key: &Q) -> Pinned<K>
     where
@@ -323,8 +272,9 @@ impl<K: Key> Keys<K> {
             return pinned;
         }
         if locked.is_crowded() {
-            // Rather than grow for keys that nobody holds any more.
-            locked.forget_idle(true);
+            // Rather than grow for keys that nobody wants any more; those that are
+            // held again and again stay.
+            locked.forget_idle(false);
         }
         locked.add(hash, at, key.to_owned())
     }
@@ -413,50 +363,104 @@ impl<K: Key> Keys<K> {
         }
     }
 
+    /// Need a key no longer. Only then the sweeper is called: it passes over
+    /// what is pinned, and does not come again for it.
+    pub(super) fn unpin(&self, pinned: Pinned<K>) {
+        let shard = pinned.node().shard();
+        drop(pinned);
+        self.unpinned(shard);
+    }
+
+    /// A key was pinned until just now.
+    pub(super) fn unpinned(&self, shard: u32) {
+        fence(Ordering::SeqCst);
+        self.idle(shard);
+    }
+
     /// A key may have become one that nobody holds.
     #[inline]
     pub(super) fn idle(&self, shard: u32) {
-        let idle = &self.parts[shard as usize].idle;
-        // Written seldom, so that reading it costs nothing.
-        if !idle.load(Ordering::Relaxed) {
-            idle.store(true, Ordering::Relaxed);
+        let bit = 1 << shard;
+        // Loom takes one order of all for less than it is, but knows fences.
+        #[cfg(rideau_loom)]
+        fence(Ordering::SeqCst);
+        // Written seldom, so that reading it costs nothing. Who reads that it was
+        // said already gave back before the sweeper looks: all of it, and the
+        // release itself, is in one order.
+        if self.idle.load(Ordering::SeqCst) & bit == 0
+            && self.idle.fetch_or(bit, Ordering::SeqCst) & bit == 0
+        {
             self.want_sweep();
         }
     }
 
     #[cold]
     fn want_sweep(&self) {
-        if !self.swept.swap(true, Ordering::AcqRel) {
+        if !self.swept.swap(true, Ordering::SeqCst) {
             #[cfg(not(rideau_loom))]
             sweeper::add(self.me.clone());
         }
     }
 
-    /// Forget what nobody has held for two sweeps, or `all` that nobody holds.
-    /// False if there is nothing left to forget.
-    pub(super) fn sweep(&self, all: bool) -> bool {
-        self.swept.store(false, Ordering::Release);
-        let mut more = false;
-        for (at, part) in self.parts.iter().enumerate() {
-            if !part.idle.swap(false, Ordering::AcqRel) && !all {
-                continue;
+    /// Forget now all that nobody holds. What could not be forgotten the
+    /// sweeper is called for.
+    pub(super) fn forget_idle(&self) {
+        for shard in 0..SHARDS as u32 {
+            if self.sweep_part(shard, true) {
+                self.idle(shard);
             }
-            self.drop_lines(part);
-            let later = self.lock(at as u32).forget_idle(all);
-            if later > 0 {
-                part.idle.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Forget what nobody has held for two sweeps. False if there is nothing
+    /// left to forget. For the sweeper alone: whoever calls this has to come
+    /// again if it is told to.
+    #[cfg(any(test, not(rideau_loom)))]
+    pub(super) fn sweep(&self) -> bool {
+        self.swept.swap(false, Ordering::SeqCst);
+        let mut more = false;
+        for shard in 0..SHARDS as u32 {
+            let bit = 1 << shard;
+            let idle = self.idle.fetch_and(!bit, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            if idle & bit != 0 && self.sweep_part(shard, false) {
+                self.idle.fetch_or(bit, Ordering::SeqCst);
                 more = true;
             }
         }
-        more && !self.swept.swap(true, Ordering::AcqRel)
+        more && !self.swept.swap(true, Ordering::SeqCst)
     }
 
-    /// Drop the lines that nobody uses: whoever waits has its line too.
-    fn drop_lines(&self, part: &Part<K>) {
+    /// The sweeper knows, or thinks so.
+    #[cfg(all(test, rideau_loom))]
+    pub(super) fn is_swept(&self) -> bool {
+        self.swept.load(Ordering::SeqCst)
+    }
+
+    /// Forget some keys of a part, or `all` that nobody holds. True if there is
+    /// more to forget soon.
+    fn sweep_part(&self, shard: u32, all: bool) -> bool {
+        let lines = self.drop_lines(&self.parts[shard as usize]);
+        let mut locked = self.lock(shard);
+        let later = locked.forget_idle(all);
+        // Whoever keeps the line of such a key, for an answer perhaps that it
+        // has not taken yet, does not wait in it.
+        let is_lined =
+            |node: &Node<K>| node.word().idle().is_some() && lines.contains(&node.address());
+        later > 0 || (!lines.is_empty() && locked.nodes().any(is_lined))
+    }
+
+    /// Drop the lines that nobody uses: whoever waits has its line too. Says of
+    /// which keys the others are.
+    fn drop_lines(&self, part: &Part<K>) -> Vec<usize> {
         let unused = |_: &usize, line: &mut Arc<LineOf<K>>| Arc::strong_count(line) == 1;
-        let gone: Vec<_> = lock(&part.lines).extract_if(unused).collect();
+        let mut lines = lock(&part.lines);
+        let gone: Vec<_> = lines.extract_if(unused).collect();
+        let left = lines.keys().copied().collect();
+        drop(lines);
         // They take locks when they go.
         drop(gone);
+        left
     }
 
     fn each(&self) -> impl Iterator<Item = Locked<'_, K>> {
@@ -469,7 +473,7 @@ impl<K: Key> Keys<K> {
         then()
     }
 
-    fn lock(&self, shard: u32) -> Locked<'_, K> {
+    pub(super) fn lock(&self, shard: u32) -> Locked<'_, K> {
         self.parts[shard as usize].shard.lock(&self.grave)
     }
 
@@ -483,38 +487,4 @@ impl<K: Key> Keys<K> {
     fn shard_of(hash: u64) -> u32 {
         ((hash >> 40) as usize & (SHARDS - 1)) as u32
     }
-}
-
-/// Do something while nobody is served in any of these lines, but serve first
-/// whom one can. All who do so take the lines in the same order.
-fn in_all<K: Key, T>(lines: &[Line<K>], then: impl FnOnce() -> T) -> T {
-    fn in_each<K: Key>(lines: &[Line<K>], then: &mut dyn FnMut()) {
-        match lines {
-            [] => then(),
-            [first, rest @ ..] => first.serve_and(|| in_each(rest, then)),
-        }
-    }
-    let mut then = Some(then);
-    let mut done = None;
-    in_each(lines, &mut || {
-        done = then.take().map(|then| then());
-    });
-    done.expect("the innermost does it")
-}
-
-/// Whether all fit at once, also those of the same key.
-fn all_fit<K>(claims: &[Claim], pins: &[Pinned<K>]) -> Result<(), FullAt> {
-    let mut planned: HashMap<usize, u64> = HashMap::new();
-    for (at, (claim, pinned)) in claims.iter().zip(pins).enumerate() {
-        let planned = planned.entry(pinned.node().address()).or_default();
-        let held = pinned.node().word().held() + *planned;
-        if !claim.fits(held) {
-            return Err(FullAt {
-                at,
-                full: claim.full(held),
-            });
-        }
-        *planned += u64::from(claim.units);
-    }
-    Ok(())
 }

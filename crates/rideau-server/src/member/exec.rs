@@ -1,0 +1,242 @@
+//! Members that are processes: started from a config's program, stopped with
+//! their whole group, and lost when they end by themselves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use rideau::Retired;
+use tokio::runtime::Handle;
+
+use super::NoMember;
+use super::workshop::{Presence, Workshop};
+use crate::config::{Exec, PoolConfig};
+use crate::process::{Exit, OutputLimits, Process, Program};
+
+/// A pool whose starts fail tells so again only after this.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+/// As many of the last lines are told when a process ends.
+const LINES_TOLD: usize = 5;
+
+/// How one pool's processes are started.
+pub(super) struct Programs {
+    pool: Arc<str>,
+    workshop: Arc<Workshop>,
+    program: ArcSwap<Program>,
+    failures: Teller,
+    losses: Teller,
+}
+
+/// One process, and what is told of it.
+pub(super) struct Child {
+    process: Process,
+    pub(super) value: Arc<str>,
+    // After the process, which is gone by then or killed.
+    _presence: Presence,
+}
+
+/// Tells of what may happen often, but seldom.
+#[derive(Default)]
+struct Teller {
+    last: Mutex<Option<Instant>>,
+    untold: AtomicU64,
+}
+
+/// What a change of a config means for processes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Changed {
+    /// Those that run are as they should be.
+    Nothing,
+    /// Those that run are of the old ways.
+    Program,
+}
+
+impl Programs {
+    pub(super) fn new(
+        pool: &Arc<str>,
+        config: &PoolConfig,
+        exec: &Exec,
+        workshop: &Arc<Workshop>,
+    ) -> Arc<Self> {
+        let programs = Arc::new(Self {
+            pool: Arc::clone(pool),
+            workshop: Arc::clone(workshop),
+            program: ArcSwap::from_pointee(program(config, exec)),
+            failures: Teller::default(),
+            losses: Teller::default(),
+        });
+        // What an earlier server left is ended even if nobody takes a member.
+        if let Ok(runtime) = Handle::try_current() {
+            let programs = Arc::clone(&programs);
+            runtime.spawn(async move {
+                if let Err(error) = programs.workshop.folder().await {
+                    let text = format!("there is no run folder: {error}");
+                    programs.workshop.tell(&programs.pool, text);
+                }
+            });
+        }
+        programs
+    }
+
+    /// Follow a changed config.
+    pub(super) fn change(&self, config: &PoolConfig, exec: &Exec) -> Changed {
+        let new = program(config, exec);
+        let old = self.program.load();
+        let same = Program {
+            start_timeout: old.start_timeout,
+            stop_timeout: old.stop_timeout,
+            ..new.clone()
+        };
+        let changed = if **old == same {
+            Changed::Nothing
+        } else {
+            Changed::Program
+        };
+        self.program.store(Arc::new(new));
+        changed
+    }
+
+    /// Start one.
+    pub(super) async fn start(&self) -> Result<Arc<Child>, NoMember> {
+        let started = self.try_start().await;
+        if let Err(NoMember(why)) = &started {
+            let tell = |text| self.workshop.tell(&self.pool, text);
+            self.failures
+                .tell(|| format!("a member could not be started: {why}"), tell);
+        }
+        started
+    }
+
+    async fn try_start(&self) -> Result<Arc<Child>, NoMember> {
+        let folder = self.workshop.folder().await;
+        let folder =
+            folder.map_err(|error| NoMember(format!("there is no run folder: {error}")))?;
+        let program = self.program.load_full();
+        let presence = self.workshop.enter();
+        let pool = Arc::clone(&self.pool);
+        let said = move |line: &crate::process::Line| {
+            tracing::debug!(pool = &*pool, "{}", line.text);
+        };
+        let process = Process::start(&program, folder, said).await;
+        let process = process.map_err(|error| NoMember(error.to_string()))?;
+        let value = match process.address() {
+            Some(address) => address.to_string(),
+            None => process.pid().to_string(),
+        };
+        Ok(Arc::new(Child {
+            process,
+            value: value.into(),
+            _presence: presence,
+        }))
+    }
+
+    /// Stop one, within the time that its pool says now.
+    pub(super) async fn stop(&self, child: &Child, why: Retired) {
+        let within = self.program.load().stop_timeout;
+        // Its own, and not what its pool's next processes are stopped with.
+        let signal = child.process.stop_signal();
+        let stopped = child.process.stop_with(signal, within).await;
+        if stopped.is_none() {
+            let (pid, value) = (child.process.pid(), &child.value);
+            let text = format!("the process {pid} ({value}) was killed ({why:?}) and is not gone");
+            self.workshop.tell(&self.pool, text);
+        }
+    }
+
+    /// Wait until one has ended by itself, and tell of it.
+    pub(super) fn lost(
+        self: &Arc<Self>,
+        child: &Arc<Child>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let exited = child.process.exited();
+        // Whoever waits for the end does not put it off.
+        let (child, programs) = (Arc::downgrade(child), Arc::clone(self));
+        async move {
+            let exit = exited.await;
+            let Some(child) = child.upgrade() else {
+                return;
+            };
+            let tell = |text| programs.workshop.tell(&programs.pool, text);
+            programs.losses.tell(|| child.ended(exit), tell);
+        }
+    }
+}
+
+impl Child {
+    pub(super) fn is_alive(&self) -> bool {
+        self.process.is_alive()
+    }
+
+    fn ended(&self, exit: Exit) -> String {
+        let lines = self.process.last_lines();
+        let last = &lines[lines.len().saturating_sub(LINES_TOLD)..];
+        let said: Vec<_> = last
+            .iter()
+            .map(|line| line.text.replace(char::is_control, "\u{fffd}"))
+            .collect();
+        let (pid, value) = (self.process.pid(), &self.value);
+        let said = match &said[..] {
+            [] => "it said nothing".to_owned(),
+            said => format!("it said last: {}", said.join(" | ")),
+        };
+        format!("the process {pid} ({value}) {exit} by itself; {said}")
+    }
+}
+
+impl std::fmt::Debug for Child {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.process.fmt(f)
+    }
+}
+
+impl Teller {
+    fn tell(&self, text: impl FnOnce() -> String, tell: impl FnOnce(String)) {
+        let now = Instant::now();
+        let mut last = self.last.lock();
+        if last.is_some_and(|last| now.duration_since(last) < TELL_EVERY) {
+            self.untold.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        *last = Some(now);
+        drop(last);
+        let text = text();
+        tell(match self.untold.swap(0, Ordering::Relaxed) {
+            0 => text,
+            untold => format!("{text} (and {untold} times before)"),
+        });
+    }
+}
+
+fn program(config: &PoolConfig, exec: &Exec) -> Program {
+    Program {
+        name: config.name.clone(),
+        argv: exec.command.clone(),
+        env: exec.env.clone(),
+        directory: exec.dir.clone(),
+        ready: exec.ready.clone(),
+        start_timeout: config.options.start_timeout,
+        stop_timeout: config.options.stop_timeout,
+        stop_signal: exec.stop_signal,
+        output: OutputLimits::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Teller;
+
+    #[test]
+    fn what_happens_often_is_told_once() {
+        let teller = Teller::default();
+        let mut told = Vec::new();
+        for number in 0..3 {
+            teller.tell(|| number.to_string(), |text| told.push(text));
+        }
+        assert_eq!(told, ["0"]);
+        *teller.last.lock() = None;
+        teller.tell(|| "3".into(), |text| told.push(text));
+        assert_eq!(told, ["0", "3 (and 2 times before)"]);
+    }
+}

@@ -1,0 +1,303 @@
+//! Watches one child from its start until nothing of it is left.
+//!
+//! The keeper is a task. It alone reaps the child, reads what it writes, and
+//! takes its things away; everybody else sends signals and looks.
+
+use std::future::pending;
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixDatagram;
+use tokio::net::unix::pipe;
+use tokio::signal::unix;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::Exit;
+use super::group::{Custody, Group};
+use super::launch::Launched;
+use super::lines::{LastLines, Line, OutputLimits, Splitter, Stream};
+use super::procfs;
+use super::program::{Program, Ready, heard};
+use super::run_folder::Place;
+
+/// Who has left the group may keep its output open; it is not waited for long.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
+/// How often to look whether a group is empty, at most and at least.
+const LOOK_MIN: Duration = Duration::from_millis(1);
+const LOOK_MAX: Duration = Duration::from_millis(50);
+/// A status that is longer is cut by the system.
+const NOTE_LEN_MAX: usize = 4096;
+const READ_LEN: usize = 8192;
+
+/// How far a child's life has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Life {
+    Running,
+    /// It has ended. Others of its group may still run.
+    Ended {
+        exit: Exit,
+        until: Instant,
+    },
+    /// Nothing is left: no process, no file, no open pipe.
+    Gone {
+        exit: Exit,
+        until: Instant,
+    },
+}
+
+impl Life {
+    /// How it ended, if it has.
+    pub(super) const fn exit(self) -> Exit {
+        match self {
+            Self::Running => Exit::Unknown,
+            Self::Ended { exit, .. } | Self::Gone { exit, .. } => exit,
+        }
+    }
+}
+
+/// What a child has said so far.
+pub(super) struct Said {
+    ready: Ready,
+    limits: OutputLimits,
+    on_line: OnLine,
+    lines: Mutex<LastLines>,
+    status: Mutex<Option<String>>,
+    /// That it is ready, and the address it gave, which may be empty.
+    pub(super) readiness: watch::Sender<Option<String>>,
+}
+
+/// Who wants each line as it comes.
+pub(super) type OnLine = Arc<dyn Fn(&Line) + Send + Sync>;
+
+impl Said {
+    pub(super) fn new(program: &Program, on_line: OnLine) -> Self {
+        Self {
+            ready: program.ready.clone(),
+            limits: program.output,
+            on_line,
+            lines: Mutex::new(LastLines::new(program.output)),
+            status: Mutex::new(None),
+            readiness: watch::Sender::new(None),
+        }
+    }
+
+    pub(super) fn lines(&self) -> Vec<Line> {
+        lock(&self.lines).all()
+    }
+
+    pub(super) fn status(&self) -> Option<String> {
+        lock(&self.status).clone()
+    }
+
+    fn line(&self, line: Line) {
+        if let Ready::Line(text) = &self.ready
+            && let Some(address) = heard(&line.text, text)
+        {
+            self.is_ready(address);
+        }
+        (self.on_line)(&line);
+        lock(&self.lines).push(line);
+    }
+
+    /// A message to `NOTIFY_SOCKET`: lines of which we know two.
+    fn note(&self, note: &str) {
+        for line in note.lines() {
+            match line.split_once('=') {
+                Some(("READY", "1")) => self.is_ready(""),
+                Some(("STATUS", status)) => *lock(&self.status) = Some(status.to_owned()),
+                _ => (),
+            }
+        }
+    }
+
+    /// The first time counts.
+    fn is_ready(&self, address: &str) {
+        self.readiness.send_if_modified(|readiness| {
+            let first = readiness.is_none();
+            if first {
+                *readiness = Some(address.to_owned());
+            }
+            first
+        });
+    }
+}
+
+/// Whoever drops this, as a runtime does that ends, kills the child.
+pub(super) struct Keeper {
+    // Dropped in this order: killed first, its things taken away then.
+    custody: Custody,
+    place: Place,
+    children: unix::Signal,
+    output: pipe::Receiver,
+    error: pipe::Receiver,
+    notes: Option<UnixDatagram>,
+    said: Arc<Said>,
+    /// When the child is killed; nobody wants that if there is none.
+    deadline: watch::Receiver<Option<Instant>>,
+}
+
+impl Keeper {
+    /// `children` rings whenever a child ends, and must have been made before
+    /// this one was.
+    pub(super) fn new(
+        launched: Launched,
+        place: Place,
+        children: unix::Signal,
+        notes: Option<UnixDatagram>,
+        said: Arc<Said>,
+        deadline: watch::Receiver<Option<Instant>>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            custody: launched.custody,
+            place,
+            children,
+            output: pipe::Receiver::from_owned_fd(launched.output)?,
+            error: pipe::Receiver::from_owned_fd(launched.error)?,
+            notes,
+            said,
+            deadline,
+        })
+    }
+
+    /// Watch the child until nothing of it is left.
+    pub(super) async fn keep(self, life: watch::Sender<Life>) {
+        let (exit, until) = self.watch(&life).await;
+        life.send_replace(Life::Gone { exit, until });
+    }
+
+    /// All but the last word, so that everything is dropped before that.
+    async fn watch(self, life: &watch::Sender<Life>) -> (Exit, Instant) {
+        // Dropped in the opposite order, so here too it is killed first.
+        let Self {
+            place: _place,
+            custody,
+            children,
+            output,
+            error,
+            notes,
+            said,
+            deadline,
+        } = self;
+        let mut lines = pin!(async {
+            tokio::join!(
+                read(output, Stream::Output, &said),
+                read(error, Stream::Error, &said)
+            );
+        });
+        let mut notes = pin!(read_notes(notes, &said));
+        let mut end = pin!(end(custody.group(), children, deadline, life));
+        let mut silent = false;
+        let end = loop {
+            tokio::select! {
+                end = &mut end => break end,
+                () = &mut lines, if !silent => silent = true,
+                () = &mut notes => (),
+            }
+        };
+        if !silent {
+            let _ = timeout(LAST_WORDS_MAX, lines).await;
+        }
+        end
+    }
+}
+
+/// Wait until the child has ended, and all of its group after it.
+async fn end(
+    group: &Group,
+    mut children: unix::Signal,
+    mut deadline: watch::Receiver<Option<Instant>>,
+    life: &watch::Sender<Life>,
+) -> (Exit, Instant) {
+    let exit = tokio::select! {
+        exit = exit(group, &mut children) => exit,
+        () = overdue(&mut deadline) => {
+            group.signal(Signal::KILL);
+            exit(group, &mut children).await
+        }
+    };
+    let until = Instant::now();
+    life.send_replace(Life::Ended { exit, until });
+    // A shell may be gone at once while the server it ran has work to finish.
+    // Who was not asked to stop has crashed, and nobody waits for the others.
+    if deadline.borrow().is_some() {
+        tokio::select! {
+            () = empty(group.pid()) => (),
+            () = overdue(&mut deadline) => (),
+        }
+    }
+    group.reap();
+    (exit, until)
+}
+
+async fn exit(group: &Group, children: &mut unix::Signal) -> Exit {
+    loop {
+        if let Some(exit) = group.exit() {
+            return exit;
+        }
+        if children.recv().await.is_none() {
+            return Exit::Unknown;
+        }
+    }
+}
+
+/// Wait for the deadline, wherever it moves to. Without an owner it is now.
+async fn overdue(deadline: &mut watch::Receiver<Option<Instant>>) {
+    loop {
+        let until = *deadline.borrow_and_update();
+        let due = async {
+            match until {
+                Some(until) => sleep_until(until).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            () = due => return,
+            changed = deadline.changed() => if changed.is_err() {
+                return;
+            },
+        }
+    }
+}
+
+/// Wait until nobody in a group runs any more. Its leader must be unreaped.
+async fn empty(group: i32) {
+    let mut pause = LOOK_MIN;
+    // A look that failed says nothing, so nobody is waited for.
+    while spawn_blocking(move || !procfs::members(group).is_empty())
+        .await
+        .unwrap_or(false)
+    {
+        sleep(pause).await;
+        pause = (pause * 2).min(LOOK_MAX);
+    }
+}
+
+async fn read(mut pipe: pipe::Receiver, stream: Stream, said: &Said) {
+    let mut splitter = Splitter::new(stream, said.limits);
+    let mut bytes = vec![0; READ_LEN];
+    while let Ok(len @ 1..) = pipe.read(&mut bytes).await {
+        splitter.feed(&bytes[..len], |line| said.line(line));
+    }
+    splitter.finish(|line| said.line(line));
+}
+
+/// Never ends: who is silent may speak later.
+async fn read_notes(notes: Option<UnixDatagram>, said: &Said) {
+    let mut bytes = vec![0; NOTE_LEN_MAX];
+    if let Some(notes) = notes {
+        while let Ok(len) = notes.recv(&mut bytes).await {
+            said.note(&String::from_utf8_lossy(&bytes[..len]));
+        }
+    }
+    pending().await
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,206 @@
+//! What a child writes, in lines: a bounded number of bounded ones.
+
+use std::collections::VecDeque;
+
+/// How much is kept of what a child writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutputLimits {
+    /// As many of the last lines are kept.
+    pub lines_max: usize,
+    /// As many bytes of the last lines are kept.
+    pub bytes_max: usize,
+    /// A longer line is cut.
+    pub line_bytes_max: usize,
+}
+
+impl Default for OutputLimits {
+    fn default() -> Self {
+        Self {
+            lines_max: 200,
+            bytes_max: 64 << 10,
+            line_bytes_max: 4 << 10,
+        }
+    }
+}
+
+/// A line that a child wrote.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// Where it wrote it.
+    pub stream: Stream,
+    /// The line without its end; what is not UTF-8 is replaced.
+    pub text: String,
+    /// It was longer than this.
+    pub cut: bool,
+}
+
+/// One of a child's outputs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stream {
+    /// The standard output.
+    Output,
+    /// The standard error.
+    Error,
+}
+
+/// The last lines.
+///
+/// Invariant: `bytes` is the sum of the lengths of all texts.
+pub(super) struct LastLines {
+    limits: OutputLimits,
+    lines: VecDeque<Line>,
+    bytes: usize,
+}
+
+impl LastLines {
+    pub(super) const fn new(limits: OutputLimits) -> Self {
+        Self {
+            limits,
+            lines: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, line: Line) {
+        self.bytes += line.text.len();
+        self.lines.push_back(line);
+        while self.lines.len() > self.limits.lines_max || self.bytes > self.limits.bytes_max {
+            let oldest = self.lines.pop_front().expect("no lines have no bytes");
+            self.bytes -= oldest.text.len();
+        }
+    }
+
+    pub(super) fn all(&self) -> Vec<Line> {
+        self.lines.iter().cloned().collect()
+    }
+}
+
+/// Makes lines of whatever pieces are read.
+pub(super) struct Splitter {
+    stream: Stream,
+    line_bytes_max: usize,
+    /// The line that has not ended yet, as far as it is kept.
+    begun: Vec<u8>,
+    cut: bool,
+}
+
+impl Splitter {
+    pub(super) const fn new(stream: Stream, limits: OutputLimits) -> Self {
+        Self {
+            stream,
+            line_bytes_max: limits.line_bytes_max,
+            begun: Vec::new(),
+            cut: false,
+        }
+    }
+
+    /// More was read.
+    pub(super) fn feed(&mut self, mut bytes: &[u8], mut heard: impl FnMut(Line)) {
+        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+            self.keep(&bytes[..end]);
+            bytes = &bytes[end + 1..];
+            heard(self.end());
+        }
+        self.keep(bytes);
+    }
+
+    /// There will be no more: what was begun is a line too.
+    pub(super) fn finish(&mut self, mut heard: impl FnMut(Line)) {
+        if !self.begun.is_empty() || self.cut {
+            heard(self.end());
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        let room = self.line_bytes_max - self.begun.len();
+        self.cut |= bytes.len() > room;
+        self.begun
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    fn end(&mut self) -> Line {
+        if !self.cut && self.begun.last() == Some(&b'\r') {
+            self.begun.pop();
+        }
+        let text = String::from_utf8_lossy(&self.begun).into_owned();
+        self.begun.clear();
+        Line {
+            stream: self.stream,
+            text,
+            cut: std::mem::take(&mut self.cut),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LastLines, Line, OutputLimits, Splitter, Stream};
+
+    const LIMITS: OutputLimits = OutputLimits {
+        lines_max: 3,
+        bytes_max: 10,
+        line_bytes_max: 6,
+    };
+
+    fn lines(pieces: &[&[u8]]) -> Vec<(String, bool)> {
+        let mut splitter = Splitter::new(Stream::Output, LIMITS);
+        let mut lines = Vec::new();
+        for piece in pieces {
+            splitter.feed(piece, |line| lines.push((line.text, line.cut)));
+        }
+        splitter.finish(|line| lines.push((line.text, line.cut)));
+        lines
+    }
+
+    fn whole(text: &str) -> (String, bool) {
+        (text.to_owned(), false)
+    }
+
+    fn cut(text: &str) -> (String, bool) {
+        (text.to_owned(), true)
+    }
+
+    #[test]
+    fn lines_do_not_depend_on_how_they_are_read() {
+        let wanted = [whole("one"), whole(""), whole("two"), whole("end")];
+        assert_eq!(lines(&[b"one\r\n\ntwo\nend"]), wanted);
+        assert_eq!(lines(&[b"o", b"ne\r", b"\n\ntw", b"o\n", b"end"]), wanted);
+        let bytes: Vec<&[u8]> = b"one\r\n\ntwo\nend".chunks(1).collect();
+        assert_eq!(lines(&bytes), wanted);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_and_the_next_one_is_whole() {
+        assert_eq!(lines(&[b"1234567890\nab\n"]), [cut("123456"), whole("ab")]);
+        assert_eq!(lines(&[b"12345", b"67", b"89\n"]), [cut("123456")]);
+        assert_eq!(lines(&[b"123456\n"]), [whole("123456")]);
+        assert_eq!(lines(&[&[b'x'; 100_000]]), [cut("xxxxxx")]);
+    }
+
+    #[test]
+    fn what_is_no_text_is_replaced() {
+        assert_eq!(lines(&[b"a\xffb\0\n"]), [whole("a\u{fffd}b\0")]);
+    }
+
+    #[test]
+    fn only_the_last_lines_are_kept_by_count_and_by_bytes() {
+        let mut last = LastLines::new(LIMITS);
+        let mut texts = |text: &str| {
+            last.push(Line {
+                stream: Stream::Error,
+                text: text.to_owned(),
+                cut: false,
+            });
+            let lines = last.all().into_iter().map(|line| line.text);
+            lines.collect::<Vec<_>>().join(",")
+        };
+        assert_eq!(texts("a"), "a");
+        assert_eq!(texts("b"), "a,b");
+        assert_eq!(texts("c"), "a,b,c");
+        assert_eq!(texts("d"), "b,c,d");
+        assert_eq!(texts("12345678"), "c,d,12345678");
+        assert_eq!(texts("123"), "123");
+        assert_eq!(texts("12345678901"), "");
+        assert_eq!(texts("z"), "z");
+    }
+}

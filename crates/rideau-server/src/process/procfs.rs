@@ -1,0 +1,268 @@
+//! What the system says of processes, in `/proc`.
+//!
+//! All of this blocks, and all of it may be out of date when it returns: only
+//! who holds a child unreaped can rely on its number.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::net::IpAddr;
+
+/// A process at some moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Seen {
+    pub(super) pid: i32,
+    pub(super) group: i32,
+    /// In ticks since the system was booted: with the number it names one
+    /// process for as long as the system runs.
+    pub(super) since: u64,
+    /// It has ended, and only waits for its parent to notice.
+    pub(super) ended: bool,
+}
+
+/// Who listens on a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Owner {
+    Nobody,
+    /// The group that was asked for, at this address, or somebody of whom we
+    /// may not know.
+    Group(IpAddr),
+    Stranger,
+}
+
+pub(super) fn seen(pid: i32) -> Option<Seen> {
+    parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Everybody.
+pub(super) fn all() -> Vec<Seen> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(seen).collect()
+}
+
+/// Those of a process group that still run.
+pub(super) fn members(group: i32) -> Vec<i32> {
+    let all = all().into_iter();
+    let running = all.filter(|seen| seen.group == group && !seen.ended);
+    running.map(|seen| seen.pid).collect()
+}
+
+/// Was it started with this variable? Who may not be looked at was not.
+pub(super) fn has_variable(pid: i32, name: &str, value: &str) -> bool {
+    let wanted = format!("{name}={value}");
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mut variables = environment.split(|byte| *byte == 0);
+    variables.any(|variable| variable == wanted.as_bytes())
+}
+
+/// Who among a group and all others listens on a port of this machine?
+pub(super) fn owner(port: u16, group: i32) -> Owner {
+    let there: Vec<_> = listeners()
+        .filter(|listener| listener.port == port)
+        .collect();
+    let Some(first) = there.first() else {
+        return Owner::Nobody;
+    };
+    let Some(sockets) = sockets(group) else {
+        return Owner::Group(first.address);
+    };
+    let ours = there
+        .iter()
+        .find(|listener| sockets.contains(&listener.inode));
+    ours.map_or(Owner::Stranger, |listener| Owner::Group(listener.address))
+}
+
+/// Does somebody listen at the path of a Unix socket? None if the system knows
+/// of no socket by this path, as when it was bound by another and renamed.
+pub(super) fn listens(path: &str) -> Option<bool> {
+    const LISTENS: u32 = 1 << 16;
+    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let mut known = None;
+    for row in table.lines() {
+        let mut words = row.split_whitespace();
+        if let (Some(flags), Some(found)) = (words.nth(3), words.nth(3))
+            && found == path
+            && let Ok(flags) = u32::from_str_radix(flags, 16)
+        {
+            known = Some(known == Some(true) || flags & LISTENS != 0);
+        }
+    }
+    known
+}
+
+/// The ports that a group listens on, as far as we may look.
+pub(super) fn ports(group: i32) -> Vec<u16> {
+    let sockets = sockets(group).unwrap_or_default();
+    let ours = listeners().filter(|listener| sockets.contains(&listener.inode));
+    let mut ports: Vec<u16> = ours.map(|listener| listener.port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
+}
+
+/// Tells this time of the system from the last.
+pub(super) fn boot() -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    boot.unwrap_or_default().trim().to_owned()
+}
+
+/// The name of a process may have anything in it, so what follows it is read
+/// from its last parenthesis on.
+fn parse(pid: i32, stat: &str) -> Option<Seen> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    Some(Seen {
+        pid,
+        group: words.get(2)?.parse().ok()?,
+        since: words.get(19)?.parse().ok()?,
+        ended: matches!(*words.first()?, "Z" | "X"),
+    })
+}
+
+struct Listener {
+    address: IpAddr,
+    port: u16,
+    inode: u64,
+}
+
+/// Who can be reached through the loopback.
+fn listeners() -> impl Iterator<Item = Listener> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+    let tables = tables.map(|table| fs::read_to_string(table).unwrap_or_default());
+    tables.into_iter().flat_map(|table| {
+        let rows = table.lines().skip(1).filter_map(listener);
+        rows.collect::<Vec<_>>()
+    })
+}
+
+fn listener(row: &str) -> Option<Listener> {
+    const LISTENS: &str = "0A";
+    let words: Vec<&str> = row.split_whitespace().collect();
+    let (address, port) = words.get(1)?.split_once(':')?;
+    let address = ip_address(address)?;
+    if *words.get(3)? != LISTENS || !(address.is_loopback() || address.is_unspecified()) {
+        return None;
+    }
+    Some(Listener {
+        address,
+        port: u16::from_str_radix(port, 16).ok()?,
+        inode: words.get(9)?.parse().ok()?,
+    })
+}
+
+/// The table has addresses as 32-bit words in the order of the machine.
+fn ip_address(words: &str) -> Option<IpAddr> {
+    let bytes: Vec<u8> = (0..words.len() / 8)
+        .filter_map(|at| u32::from_str_radix(words.get(at * 8..at * 8 + 8)?, 16).ok())
+        .flat_map(u32::to_ne_bytes)
+        .collect();
+    let short = <[u8; 4]>::try_from(&bytes[..]).map(IpAddr::from);
+    let long = || <[u8; 16]>::try_from(&bytes[..]).map(IpAddr::from);
+    short
+        .or_else(|_| long())
+        .ok()
+        .map(|address| address.to_canonical())
+}
+
+/// The sockets that a group has open; none if we may not look.
+fn sockets(group: i32) -> Option<HashSet<u64>> {
+    let mut inodes = HashSet::new();
+    for pid in members(group) {
+        let entries = match fs::read_dir(format!("/proc/{pid}/fd")) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
+            // It has ended in the meantime.
+            Err(_) => continue,
+        };
+        let links = entries
+            .flatten()
+            .filter_map(|entry| fs::read_link(entry.path()).ok());
+        inodes.extend(links.filter_map(|link| {
+            let inode = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+            inode.parse::<u64>().ok()
+        }));
+    }
+    Some(inodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
+    use std::os::unix::net::{UnixDatagram, UnixListener};
+    use std::process;
+
+    use super::{
+        Owner, Seen, has_variable, ip_address, listens, members, owner, parse, ports, seen,
+    };
+
+    #[test]
+    fn a_name_with_parentheses_misleads_nobody() {
+        let stat = "7 (a) Z 1 (b) S 1 5 5 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 991 1 1";
+        let wanted = Seen {
+            pid: 7,
+            group: 5,
+            since: 991,
+            ended: false,
+        };
+        assert_eq!(parse(7, stat), Some(wanted));
+        assert_eq!(parse(7, "7 (a) S 1"), None);
+        assert_eq!(parse(7, ""), None);
+    }
+
+    #[test]
+    fn we_see_ourselves_and_what_we_listen_on() {
+        let pid = i32::try_from(process::id()).unwrap();
+        let us = seen(pid).unwrap();
+        assert!(members(us.group).contains(&pid));
+        assert!(has_variable(pid, "PATH", &std::env::var("PATH").unwrap()));
+        assert!(!has_variable(pid, "PATH", "elsewhere"));
+
+        for address in ["127.0.0.1:0", "0.0.0.0:0"] {
+            let listener = TcpListener::bind(address).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let ip = listener.local_addr().unwrap().ip();
+            assert_eq!(owner(port, us.group), Owner::Group(ip));
+            assert_eq!(owner(port, -1), Owner::Stranger);
+            assert!(ports(us.group).contains(&port));
+            drop(listener);
+            assert_ne!(owner(port, us.group), Owner::Group(ip));
+        }
+    }
+
+    #[test]
+    fn a_path_is_listened_at_or_not_or_unknown() {
+        let name = format!("rideau-procfs-{}", process::id());
+        let path = std::env::temp_dir().join(name);
+        let text = path.to_str().unwrap();
+        assert_eq!(listens(text), None);
+        let bound = UnixDatagram::bind(&path).unwrap();
+        assert_eq!(listens(text), Some(false));
+        drop(bound);
+        fs::remove_file(&path).unwrap();
+        let listener = UnixListener::bind(&path).unwrap();
+        assert_eq!(listens(text), Some(true));
+        drop(listener);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(listens(text), None);
+    }
+
+    #[test]
+    fn addresses_are_read_from_words() {
+        let words = |bytes: &[u8]| {
+            let words = bytes.chunks(4).map(|word| {
+                let word = u32::from_ne_bytes(word.try_into().unwrap());
+                format!("{word:08X}")
+            });
+            words.collect::<String>()
+        };
+        let short = Ipv4Addr::new(127, 0, 0, 1);
+        assert_eq!(ip_address(&words(&short.octets())), Some(short.into()));
+        let mapped = words(&short.to_ipv6_mapped().octets());
+        assert_eq!(ip_address(&mapped), Some(short.into()));
+        let long: Ipv6Addr = "fe80::1:2".parse().unwrap();
+        assert_eq!(ip_address(&words(&long.octets())), Some(long.into()));
+        assert_eq!(ip_address("nonsense"), None);
+    }
+}

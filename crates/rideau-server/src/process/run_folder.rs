@@ -1,0 +1,343 @@
+//! The daemon's private folder: its children's sockets, and a record of each
+//! child, so that the next daemon can end those that a killed one left behind.
+//!
+//! A child cannot be made to die with us: the system call for that must be made
+//! between fork and exec, where Rust promises nothing. So after a `kill -9` of
+//! the daemon its children live until a daemon opens the same folder again,
+//! unless they notice by themselves that nobody reads what they write.
+//!
+//! Nobody is killed on the word of a number alone. The record has the instant at
+//! which the child started and the system's boot, and where those do not
+//! fit any more, only who was started with our variable is ended.
+
+use std::collections::HashSet;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, geteuid, kill_process_group};
+
+use super::procfs::{self, Seen};
+
+/// The variable by which a child, and whoever it starts, is known as ours.
+pub(super) const MARK: &str = "RIDEAU_PROCESS";
+/// The path of a Unix socket has 107 bytes at most. This leaves room for a
+/// slash, any number and the longest ending.
+const PATH_LEN_MAX: usize = 107 - 1 - 20 - ".notify".len();
+/// Below those that the system gives to outgoing connections.
+const PORTS: std::ops::Range<u16> = 20_000..30_000;
+
+/// A private folder for the children of one daemon. Clones are the same folder.
+#[derive(Clone)]
+pub struct RunFolder(Arc<Folder>);
+
+struct Folder {
+    path: String,
+    /// Locked for as long as it is open, which children do not inherit.
+    _lock: File,
+    ended: usize,
+    next_id: AtomicU64,
+    ports: Mutex<Ports>,
+}
+
+struct Ports {
+    next: u16,
+    held: HashSet<u16>,
+}
+
+impl RunFolder {
+    /// Open the folder, make it if it is not there, and end what an earlier
+    /// daemon left in it.
+    ///
+    /// It is an error if another daemon has it open, if it is somebody else's,
+    /// if others may write to it, or if its path is too long for sockets in it.
+    /// A folder made here is closed to all other users; whoever wants other
+    /// users to reach the children's sockets opens it to them.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let path = fs::canonicalize(path)?;
+        let path = path
+            .to_str()
+            .ok_or_else(|| refused("its path is not UTF-8"))?;
+        if path.len() > PATH_LEN_MAX {
+            let most = format!("its path is longer than {PATH_LEN_MAX} bytes");
+            return Err(refused(&most));
+        }
+        let about = fs::metadata(path)?;
+        if about.uid() != geteuid().as_raw() {
+            return Err(refused("it belongs to another user"));
+        }
+        if about.mode() & 0o022 != 0 {
+            return Err(refused("other users may write to it"));
+        }
+        let lock = lock(path)?;
+        let ended = clean(path)?;
+        // Daemons that start together do not try the same ports in turn.
+        let offset = std::process::id() % u32::from(PORTS.end - PORTS.start);
+        let offset = u16::try_from(offset).expect("there are fewer ports than that");
+        Ok(Self(Arc::new(Folder {
+            path: path.to_owned(),
+            _lock: lock,
+            ended,
+            next_id: AtomicU64::new(1),
+            ports: Mutex::new(Ports {
+                next: PORTS.start + offset,
+                held: HashSet::new(),
+            }),
+        })))
+    }
+
+    /// How many process groups of an earlier daemon were ended when this was
+    /// opened.
+    pub fn ended(&self) -> usize {
+        self.0.ended
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        Path::new(&self.0.path)
+    }
+
+    /// Make room for a child, with a port of its own if it wants one.
+    pub(super) fn place(&self, wants_port: bool) -> io::Result<Place> {
+        let id = self.claim()?;
+        let mut place = Place {
+            folder: self.clone(),
+            id,
+            socket: format!("{}/{id}.sock", self.0.path),
+            port: None,
+        };
+        if wants_port {
+            place.port = Some(self.claim_port()?);
+        }
+        Ok(place)
+    }
+
+    /// The empty record stands for a child that may have been started. A number
+    /// whose record is still there belongs to a child that could not be ended.
+    fn claim(&self) -> io::Result<u64> {
+        loop {
+            let id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(0o600);
+            match options.open(record(&self.0.path, id)) {
+                Ok(_) => return Ok(id),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => (),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// A port on which nobody listens now. They are taken in turn, so that one
+    /// that was given back is not given away again soon.
+    fn claim_port(&self) -> io::Result<u16> {
+        let mut ports = self.0.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in PORTS {
+            let port = ports.next;
+            ports.next = if port + 1 == PORTS.end {
+                PORTS.start
+            } else {
+                port + 1
+            };
+            if !ports.held.contains(&port) && is_free(port) {
+                ports.held.insert(port);
+                return Ok(port);
+            }
+        }
+        let message = format!("none from {} to {} is free", PORTS.start, PORTS.end - 1);
+        Err(io::Error::new(ErrorKind::AddrInUse, message))
+    }
+}
+
+/// What one child has in the folder. Dropping it takes that away.
+pub(super) struct Place {
+    folder: RunFolder,
+    pub(super) id: u64,
+    pub(super) socket: String,
+    pub(super) port: Option<u16>,
+}
+
+impl Place {
+    /// Where the child says that it is ready.
+    pub(super) fn notify(&self) -> PathBuf {
+        format!("{}/{}.notify", self.folder.0.path, self.id).into()
+    }
+
+    /// The value of [`MARK`].
+    pub(super) fn mark(&self) -> String {
+        mark(&self.folder.0.path, self.id)
+    }
+
+    /// Remember a child that was just started and cannot have been reaped.
+    pub(super) fn record(&self, pid: i32) -> io::Result<()> {
+        let seen = procfs::seen(pid).ok_or(ErrorKind::NotFound)?;
+        let text = Record::of(seen).text();
+        let path = record(&self.folder.0.path, self.id);
+        OpenOptions::new()
+            .write(true)
+            .open(path)?
+            .write_all(text.as_bytes())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let record = record(&self.folder.0.path, self.id);
+        for path in [self.socket.clone().into(), self.notify(), record] {
+            // It may never have been made, or the child may have taken it away.
+            let _ = fs::remove_file(path);
+        }
+        if let Some(port) = self.port {
+            let ports = self.folder.0.ports.lock();
+            ports
+                .unwrap_or_else(PoisonError::into_inner)
+                .held
+                .remove(&port);
+        }
+    }
+}
+
+/// Does nobody listen on this port of the loopback?
+pub(super) fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+/// What is written down of a child.
+#[derive(PartialEq, Eq, Debug)]
+struct Record {
+    pid: i32,
+    since: u64,
+    boot: String,
+}
+
+impl Record {
+    fn of(seen: Seen) -> Self {
+        Self {
+            pid: seen.pid,
+            since: seen.since,
+            boot: procfs::boot(),
+        }
+    }
+
+    fn text(&self) -> String {
+        format!("{} {} {}\n", self.pid, self.since, self.boot)
+    }
+
+    /// A record without its end was not written to the end.
+    fn read(text: &str) -> Option<Self> {
+        let mut words = text.strip_suffix('\n')?.split(' ');
+        Some(Self {
+            pid: words.next()?.parse().ok().filter(|pid| *pid > 1)?,
+            since: words.next()?.parse().ok()?,
+            boot: words.next()?.to_owned(),
+        })
+    }
+
+    /// Is this still the same process, and does it lead its group?
+    fn names(&self, seen: Seen) -> bool {
+        let leads = seen.pid == self.pid && seen.group == self.pid;
+        leads && seen.since == self.since && self.boot == procfs::boot()
+    }
+}
+
+fn record(folder: &str, id: u64) -> PathBuf {
+    format!("{folder}/{id}.pid").into()
+}
+
+fn mark(folder: &str, id: u64) -> String {
+    format!("{folder}/{id}")
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, why)
+}
+
+fn lock(folder: &str) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(format!("{folder}/lock"))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::new(
+            ErrorKind::AddrInUse,
+            "another daemon has it open",
+        )),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// End what an earlier daemon left, and say how many groups that were.
+fn clean(folder: &str) -> io::Result<usize> {
+    let mut ended = 0;
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        let id = path
+            .file_stem()
+            .and_then(|stem| stem.to_str()?.parse().ok());
+        match (id, ending) {
+            (Some(id), Some("pid")) => {
+                let record = Record::read(&fs::read_to_string(&path)?);
+                let groups = left(record.as_ref(), &mark(folder, id));
+                if !groups.iter().all(|group| end(*group)) {
+                    // Another user's by now: the record stays as a warning.
+                    continue;
+                }
+                ended += groups.len();
+                fs::remove_file(path)?;
+            }
+            (Some(_), Some("sock" | "notify")) => fs::remove_file(path)?,
+            _ => (),
+        }
+    }
+    Ok(ended)
+}
+
+/// The process groups that are left of a child.
+fn left(record: Option<&Record>, mark: &str) -> HashSet<i32> {
+    let all = procfs::all().into_iter().filter(|seen| !seen.ended);
+    let ours = all.filter(|seen| match record {
+        Some(record) if record.names(*seen) => true,
+        // The leader is gone, and others of its group may not be.
+        Some(record) => seen.group == record.pid && is_marked(*seen, mark),
+        // We died before we could write down whom we started.
+        None => seen.group == seen.pid && is_marked(*seen, mark),
+    });
+    ours.map(|seen| seen.group).collect()
+}
+
+fn is_marked(seen: Seen, mark: &str) -> bool {
+    procfs::has_variable(seen.pid, MARK, mark)
+}
+
+fn end(group: i32) -> bool {
+    let group = Pid::from_raw(group).filter(|group| *group != Pid::INIT);
+    let ended = group.map(|group| kill_process_group(group, Signal::KILL));
+    matches!(ended, Some(Ok(()) | Err(rustix::io::Errno::SRCH)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Record;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written_or_not_at_all() {
+        let record = Record {
+            pid: 4711,
+            since: 99,
+            boot: "5-6".to_owned(),
+        };
+        let text = record.text();
+        assert_eq!(Record::read(&text), Some(record));
+        for end in 0..text.len() {
+            assert_eq!(Record::read(&text[..end]), None, "{end}");
+        }
+        assert_eq!(Record::read("1 99 5-6\n"), None);
+        assert_eq!(Record::read("-5 99 5-6\n"), None);
+    }
+}

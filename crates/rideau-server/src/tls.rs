@@ -1,0 +1,140 @@
+//! TLS: who we are, and who clients are.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
+
+use crate::config::Tls;
+
+/// A file of TLS is no good.
+#[derive(Debug)]
+pub struct BadTls(String);
+
+/// What takes connections in.
+///
+/// # Errors
+///
+/// If a file cannot be read or does not hold what it should.
+pub fn acceptor(tls: &Tls) -> Result<TlsAcceptor, BadTls> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| BadTls(error.to_string()))?;
+    let builder = match &tls.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in certificates(path)? {
+                let added = roots.add(certificate);
+                added.map_err(|error| bad(path, error))?;
+            }
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            builder.with_client_cert_verifier(verifier.map_err(|error| bad(path, error))?)
+        }
+    };
+    let config = builder
+        .with_single_cert(certificates(&tls.cert)?, key(&tls.key)?)
+        .map_err(|error| bad(&tls.cert, error))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// The common name in the subject of a client's certificate: the name of its
+/// user. The certificate was verified before.
+pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
+    const SEQUENCE: u8 = 0x30;
+    const VERSION: u8 = 0xa0;
+    const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+    let mut whole: &[u8] = certificate.as_ref();
+    let mut certificate = next(&mut whole)?.1;
+    let mut signed = next(&mut certificate)?.1;
+    // Serial number, algorithm, issuer and validity come before the subject, and
+    // perhaps a version before them.
+    if signed.first() == Some(&VERSION) {
+        next(&mut signed)?;
+    }
+    for _ in 0..4 {
+        next(&mut signed)?;
+    }
+    let (kind, mut subject) = next(&mut signed)?;
+    if kind != SEQUENCE {
+        return None;
+    }
+    while let Some((_, mut set)) = next(&mut subject) {
+        while let Some((_, mut attribute)) = next(&mut set) {
+            let (_, name) = next(&mut attribute)?;
+            let (kind, value) = next(&mut attribute)?;
+            // UTF8String, PrintableString or IA5String.
+            if name == COMMON_NAME && matches!(kind, 0x0c | 0x13 | 0x16) {
+                return String::from_utf8(value.to_vec()).ok();
+            }
+        }
+    }
+    None
+}
+
+/// The next value of DER: its type and its bytes.
+fn next<'a>(from: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
+    let (&kind, rest) = from.split_first()?;
+    let (&first, mut rest) = rest.split_first()?;
+    let len = if first < 0x80 {
+        usize::from(first)
+    } else {
+        let (digits, after) = rest.split_at_checked(usize::from(first & 0x7f))?;
+        if digits.len() > size_of::<u32>() {
+            return None;
+        }
+        rest = after;
+        let number = digits
+            .iter()
+            .fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+        usize::try_from(number).ok()?
+    };
+    let (value, rest) = rest.split_at_checked(len)?;
+    *from = rest;
+    Some((kind, value))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, BadTls> {
+    let text = read(path)?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let all = all.map_err(|error| bad(path, error))?;
+    if all.is_empty() {
+        return Err(bad(path, "there is no certificate in it"));
+    }
+    Ok(all)
+}
+
+fn key(path: &Path) -> Result<PrivateKeyDer<'static>, BadTls> {
+    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|error| bad(path, error))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, BadTls> {
+    fs::read(path).map_err(|error| bad(path, error))
+}
+
+fn bad(path: &Path, why: impl fmt::Display) -> BadTls {
+    BadTls(format!("{}: {why}", path.display()))
+}
+
+impl fmt::Display for BadTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadTls {}
+
+impl From<BadTls> for io::Error {
+    fn from(error: BadTls) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, error)
+    }
+}

@@ -1,0 +1,17 @@
+//! Children as the daemon starts and stops them: real ones, from small scripts.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "process/yard.rs"]
+mod yard;
+
+#[path = "process/failures.rs"]
+mod failures;
+#[path = "process/ready.rs"]
+mod ready;
+#[path = "process/stop.rs"]
+mod stop;
+#[path = "process/surroundings.rs"]
+mod surroundings;
+#[path = "process/traces.rs"]
+mod traces;

@@ -1,0 +1,196 @@
+//! How children end: asked, killed, dropped or by themselves.
+
+use std::time::Duration;
+
+use rideau_server::process::{Exit, Process, Ready, Signal};
+
+use crate::yard::{LONG, Yard, exists, number_in, program, runs, shell, until};
+
+const TERM: i32 = 15;
+const KILL: i32 = 9;
+
+/// A child with a grandchild, both of which were started with `trap`.
+async fn family(yard: &Yard, trap: &str) -> (Process, i32) {
+    let script = format!(
+        "{trap}
+         sh -c '{trap}
+               echo $$ >grandchild; while :; do sleep 0.01; done' &
+         while ! test -s grandchild; do sleep 0.01; done
+         echo ready
+         while :; do sleep 0.01; done"
+    );
+    let mut program = shell(&script, Ready::Line("ready".to_owned()));
+    program.directory = Some(yard.path().to_owned());
+    let process = yard.start(&program).await.unwrap();
+    let grandchild = number_in(&yard.path().join("grandchild")).await;
+    assert!(runs(grandchild));
+    (process, grandchild)
+}
+
+fn signal(word: &str, pid: i32) {
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &format!("kill -{word} {pid}")]);
+    assert!(shell.status().unwrap().success());
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_whole_group() {
+    let yard = Yard::new();
+    let (process, grandchild) = family(&yard, "trap - TERM").await;
+    assert_eq!(process.stop().await, Some(Exit::Signal(TERM)));
+    assert!(!exists(process.pid()), "it is reaped");
+    assert!(!runs(grandchild));
+    assert_eq!(yard.files(), [""; 0]);
+    assert_eq!(process.stop().await, Some(Exit::Signal(TERM)), "once more");
+}
+
+#[tokio::test]
+async fn who_ignores_the_signal_is_killed_with_its_group() {
+    let yard = Yard::new();
+    let (process, grandchild) = family(&yard, "trap \"\" TERM").await;
+    let within = Duration::from_millis(200);
+    let exit = process.stop_with(Signal::Term, within).await;
+    assert_eq!(exit, Some(Exit::Signal(KILL)));
+    until("the grandchild's end", || !runs(grandchild)).await;
+}
+
+#[tokio::test]
+async fn a_grandchild_may_finish_its_work_after_the_child_is_gone() {
+    let yard = Yard::new();
+    let script = "
+        sh -c 'trap \"sleep 0.3; echo finished >work; exit 0\" TERM
+               echo $$ >grandchild; while :; do sleep 0.01; done' &
+        while ! test -s grandchild; do sleep 0.01; done
+        echo ready; wait";
+    let mut program = shell(script, Ready::Line("ready".to_owned()));
+    program.directory = Some(yard.path().to_owned());
+    let process = yard.start(&program).await.unwrap();
+    assert_eq!(process.stop().await, Some(Exit::Signal(TERM)));
+    let work = std::fs::read_to_string(yard.path().join("work")).unwrap();
+    assert_eq!(work, "finished\n");
+}
+
+#[tokio::test]
+async fn a_grandchild_that_ignores_the_signal_is_killed_after_the_child_is_gone() {
+    let yard = Yard::new();
+    let script = "
+        sh -c 'trap \"\" TERM; echo $$ >grandchild; while :; do sleep 0.01; done' &
+        while ! test -s grandchild; do sleep 0.01; done
+        echo ready; wait";
+    let mut program = shell(script, Ready::Line("ready".to_owned()));
+    program.directory = Some(yard.path().to_owned());
+    program.stop_timeout = Duration::from_secs(2);
+    let process = yard.start(&program).await.unwrap();
+    let grandchild = number_in(&yard.path().join("grandchild")).await;
+    assert_eq!(process.stop().await, Some(Exit::Signal(TERM)));
+    until("the grandchild's end", || !runs(grandchild)).await;
+}
+
+#[tokio::test]
+async fn a_program_chooses_its_signal_and_its_code() {
+    let yard = Yard::new();
+    let script = "trap 'exit 7' QUIT; echo ready; while :; do sleep 0.01; done";
+    let mut program = shell(script, Ready::Line("ready".to_owned()));
+    program.stop_signal = Signal::Quit;
+    let process = yard.start(&program).await.unwrap();
+    assert_eq!(process.stop().await, Some(Exit::Code(7)));
+}
+
+#[tokio::test]
+async fn a_second_stop_can_be_shorter() {
+    let yard = Yard::new();
+    let (process, _) = family(&yard, "trap \"\" TERM").await;
+    let first = process.stop_with(Signal::Term, LONG * 60);
+    let second = process.stop_with(Signal::Term, Duration::from_millis(50));
+    let ends = tokio::time::timeout(LONG, async { tokio::join!(first, second) });
+    let killed = Some(Exit::Signal(KILL));
+    assert_eq!(ends.await.unwrap(), (killed, killed));
+}
+
+#[tokio::test]
+async fn a_stop_that_nobody_waits_for_goes_on() {
+    let yard = Yard::new();
+    let (process, grandchild) = family(&yard, "trap \"\" TERM").await;
+    let stop = process.stop_with(Signal::Term, Duration::from_millis(100));
+    assert!(tokio::time::timeout(Duration::ZERO, stop).await.is_err());
+    assert_eq!(process.exited().await, Exit::Signal(KILL));
+    until("the grandchild's end", || !runs(grandchild)).await;
+}
+
+#[tokio::test]
+async fn dropping_kills_the_group_and_leaves_no_zombie() {
+    let yard = Yard::new();
+    let (process, grandchild) = family(&yard, "trap \"\" TERM").await;
+    let (pid, exited) = (process.pid(), process.exited());
+    drop(process);
+    assert_eq!(exited.await, Exit::Signal(KILL));
+    until("the child's burial", || !exists(pid)).await;
+    until("the grandchild's end", || !runs(grandchild)).await;
+    until("an empty folder", || yard.files().is_empty()).await;
+}
+
+#[test]
+fn a_runtime_that_ends_takes_its_children_along() {
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let yard = Yard::new();
+    let first = runtime();
+    let process = first.block_on(yard.start(&program(&["sleep", "1000"], Ready::Started)));
+    let process = process.unwrap();
+    drop(first);
+    runtime().block_on(async {
+        until("the child's burial", || !exists(process.pid())).await;
+        until("an empty folder", || yard.files().is_empty()).await;
+        assert_eq!(process.exited().await, Exit::Unknown);
+        assert_eq!(process.stop().await, Some(Exit::Unknown));
+    });
+}
+
+#[tokio::test]
+async fn an_end_is_noticed_at_once_and_the_group_goes_along() {
+    let yard = Yard::new();
+    let (process, grandchild) = family(&yard, "trap \"exit 5\" USR1").await;
+    let (exited, again) = (process.exited(), process.exited());
+    signal("USR1", process.pid());
+    assert_eq!(exited.await, Exit::Code(5));
+    assert!(!process.is_alive());
+    assert_eq!(again.await, Exit::Code(5));
+    until("the grandchild's end", || !runs(grandchild)).await;
+    until("an empty folder", || yard.files().is_empty()).await;
+    let uptime = process.uptime();
+    assert_eq!(process.uptime(), uptime, "it stands still");
+    assert_eq!(process.stop().await, Some(Exit::Code(5)));
+}
+
+#[tokio::test]
+async fn closed_outputs_are_no_end() {
+    let yard = Yard::new();
+    let script = "echo ready; exec >&- 2>&-; echo $$ >closed; exec sleep 1000";
+    let mut program = shell(script, Ready::Line("ready".to_owned()));
+    program.directory = Some(yard.path().to_owned());
+    let process = yard.start(&program).await.unwrap();
+    number_in(&yard.path().join("closed")).await;
+    assert!(process.is_alive());
+    assert_eq!(process.stop().await, Some(Exit::Signal(TERM)));
+}
+
+#[tokio::test]
+async fn who_leaves_the_group_with_the_output_open_holds_nobody_up() {
+    let yard = Yard::new();
+    // It cannot be held, as the module says; so the test ends it.
+    let script = "setsid sh -c 'echo $$ >outside; exec sleep 1000' &
+        while ! test -s outside; do sleep 0.01; done
+        echo ready; wait";
+    let mut program = shell(script, Ready::Line("ready".to_owned()));
+    program.directory = Some(yard.path().to_owned());
+    let process = yard.start(&program).await.unwrap();
+    let outside = number_in(&yard.path().join("outside")).await;
+    let stopped = tokio::time::timeout(LONG, process.stop()).await.unwrap();
+    assert_eq!(stopped, Some(Exit::Signal(TERM)));
+    assert!(runs(outside));
+    signal("KILL", outside);
+}
