@@ -135,7 +135,11 @@ impl Push {
     pub fn write(&self, reply: &mut Reply<'_>) {
         match self {
             Self::Answer(ticket, outcome) => {
-                let (word, parts) = outcome.parts();
+                let (word, mut parts) = outcome.parts();
+                // A yes begins with its ticket, which every push names first.
+                if outcome.is_go() {
+                    parts = parts.get(1..).unwrap_or_default();
+                }
                 reply.push(2 + parts.len());
                 reply.bulk(format!("rideau:{word}")).bulk(ticket.text());
                 parts.iter().for_each(|part| part.write(reply));

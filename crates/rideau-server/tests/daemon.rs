@@ -1,0 +1,38 @@
+//! The daemon as its clients meet it: the real program on a port of its own,
+//! and clients that come, go and die.
+//!
+//! Every test starts a server of its own, and at its end the server has neither
+//! panicked nor stopped by itself.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "daemon/bad.rs"]
+mod bad;
+#[path = "daemon/blocking.rs"]
+mod blocking;
+#[path = "daemon/clients.rs"]
+mod clients;
+#[path = "daemon/crowd.rs"]
+mod crowd;
+#[path = "daemon/holders.rs"]
+mod holders;
+#[path = "daemon/kills.rs"]
+mod kills;
+#[path = "daemon/later.rs"]
+mod later;
+#[path = "daemon/matches.rs"]
+mod matches;
+#[path = "daemon/offered.rs"]
+mod offered;
+#[path = "daemon/referee.rs"]
+mod referee;
+#[path = "daemon/seeds.rs"]
+mod seeds;
+#[path = "daemon/server.rs"]
+mod server;
+#[path = "daemon/sessions.rs"]
+mod sessions;
+#[path = "daemon/transcript.rs"]
+mod transcript;
+#[path = "daemon/wire.rs"]
+mod wire;

@@ -1,0 +1,136 @@
+//! Matches: what one party does, the other hears.
+
+use crate::server::{Server, until};
+use crate::wire::{Value, Wire};
+
+/// A match of two connections, and the ticket of each.
+fn matched(server: &Server, mut ask: Wire, mut offer: Wire) -> [(Wire, String); 2] {
+    ask.send("ASK desk VALUE ask WAIT 20000");
+    server.until_waiting(1);
+    let offered = offer.ask("OFFER desk VALUE offer");
+    let asked = ask.read();
+    assert_eq!(offered.at(2).text(), "ask");
+    assert_eq!(asked.at(2).text(), "offer");
+    let lead = asked.at(3).int();
+    assert!(
+        lead > 0 && offered.at(3).int() == -lead,
+        "{asked} {offered}"
+    );
+    [(ask, asked.ticket()), (offer, offered.ticket())]
+}
+
+#[test]
+fn a_last_word_is_pushed_to_the_other_party() {
+    let server = Server::start();
+    let [(mut ask, asked), (mut offer, offered)] =
+        matched(&server, server.connect3(), server.connect3());
+    assert_eq!(ask.ask(&format!("DONE {asked} thanks")).text(), "OK");
+    let push = offer.push();
+    assert_eq!(push.to_string(), format!(">[rideau:done {offered} thanks]"));
+    assert_eq!(ask.ask("HELD").parts().len(), 0);
+    assert_eq!(offer.ask(&format!("DONE {offered}")).text(), "OK");
+    assert_eq!(ask.ask("PING").text(), "PONG");
+    assert!(ask.pushes.is_empty(), "who has gone is told no more");
+}
+
+#[test]
+fn a_last_word_without_words_is_a_null() {
+    let server = Server::start();
+    let [(mut ask, asked), (mut offer, _)] = matched(&server, server.connect3(), server.connect3());
+    ask.ask(&format!("DONE {asked}"));
+    assert_eq!(offer.push().at(2), &Value::Null);
+}
+
+#[test]
+fn a_last_word_may_be_any_bytes() {
+    let server = Server::start();
+    let [(mut ask, asked), (mut offer, offered)] =
+        matched(&server, server.connect(), server.connect());
+    let payload = b"\x00\xff\r\n$-1\r\n";
+    ask.ask_words(&[b"DONE", asked.as_bytes(), payload]);
+    let end = offer.ask(&format!("AWAIT {offered}"));
+    assert_eq!(end.at(1), &Value::Text(payload.into()));
+}
+
+#[test]
+fn the_end_of_a_match_is_awaited_on_both_protocols() {
+    let server = Server::start();
+    for wires in [
+        (server.connect(), server.connect3()),
+        (server.connect3(), server.connect()),
+    ] {
+        let [(mut ask, asked), (mut offer, offered)] = matched(&server, wires.0, wires.1);
+        offer.send(&format!("AWAIT {offered} 20000"));
+        server.until_waiting(1);
+        ask.ask(&format!("DONE {asked} bye"));
+        assert_eq!(offer.read().to_string(), "[done bye]");
+        assert_eq!(offer.ask("HELD").parts().len(), 0);
+    }
+}
+
+#[test]
+fn who_dies_is_down() {
+    let server = Server::start();
+    for end in [drop, Wire::reset] {
+        let [(ask, _), (mut offer, offered)] =
+            matched(&server, server.connect(), server.connect3());
+        end(ask);
+        let push = offer.push();
+        assert_eq!(
+            push.to_string(),
+            format!(">[rideau:down {offered} disconnect]")
+        );
+        assert_eq!(
+            offer.ask(&format!("AWAIT {offered}")).to_string(),
+            "[down disconnect]"
+        );
+    }
+    let [(mut ask, _), (mut offer, offered)] =
+        matched(&server, server.connect(), server.connect3());
+    ask.ask("QUIT");
+    assert_eq!(
+        offer.push().to_string(),
+        format!(">[rideau:down {offered} quit]")
+    );
+}
+
+#[test]
+fn a_party_that_died_before_it_was_told_is_down_too() {
+    let server = Server::start();
+    let mut ask = server.connect();
+    ask.ask("ASK desk ASYNC WAIT 20000").ticket();
+    let mut offer = server.connect3();
+    let offered = offer.ask("OFFER desk").ticket();
+    ask.reset();
+    assert_eq!(
+        offer.push().to_string(),
+        format!(">[rideau:down {offered} disconnect]")
+    );
+}
+
+#[test]
+fn who_goes_away_while_it_waits_meets_nobody() {
+    let server = Server::start();
+    for end in [drop, Wire::reset] {
+        let mut gone = server.connect();
+        gone.send("ASK desk WAIT 20000");
+        server.until_waiting(1);
+        end(gone);
+        let mut offer = server.connect();
+        until("it is out of the line", || {
+            offer.ask("LEN desk").at(0).int() == 0
+        });
+        assert_eq!(offer.ask("OFFER desk NB").word(), "retry");
+    }
+}
+
+#[test]
+fn dynamic_asks_wait_in_the_background() {
+    let server = Server::start();
+    let mut ask = server.connect();
+    let ticket = ask.ask("ASK desk DYN VALUE ask WAIT 20000");
+    assert_eq!(ticket.word(), "await");
+    let mut offer = server.connect();
+    assert_eq!(offer.ask("OFFER desk DYN").word(), "go");
+    assert_eq!(ask.ask(&format!("AWAIT {}", ticket.ticket())).word(), "go");
+}

@@ -1,0 +1,202 @@
+//! A server of a test's own: the real program, with a folder and a port, gone
+//! with the test.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio, id};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{panicking, sleep};
+use std::time::{Duration, Instant};
+
+use crate::wire::Wire;
+
+/// How long anything may take. It only ends a test that would hang.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What most tests want: a list of each kind of thing, and small limits.
+pub(crate) const CONFIG: &str = r#"
+[pool.one]
+member = { list = ["m1"] }
+queue = { kind = "never" }
+
+[pool.two]
+member = { list = ["m1", "m2"] }
+queue = { kind = "never" }
+
+[pool.brought]
+member = "offered"
+queue = { kind = "never" }
+
+[broker.desk]
+asks = { kind = "never" }
+offers = { kind = "never" }
+
+[regulator.few]
+queue = { kind = "never" }
+valve = { kind = "open", max = 1 }
+
+[lock."*"]
+queue = { kind = "never" }
+"#;
+
+pub(crate) struct Server {
+    child: Child,
+    port: u16,
+    folder: PathBuf,
+}
+
+/// How the program is told to serve a file.
+fn serve(file: &Path) -> Vec<String> {
+    vec!["serve".into(), file.display().to_string()]
+}
+
+impl Server {
+    /// Serve what [`CONFIG`] says.
+    pub(crate) fn start() -> Self {
+        Self::with(CONFIG)
+    }
+
+    /// Serve what a config says, on a port of its own. `{secret}` in it is a
+    /// file with the password `open sesame`.
+    pub(crate) fn with(config: &str) -> Self {
+        let folder = folder();
+        let port = free_port();
+        let file = folder.join("rideau.toml");
+        let head = format!("[server]\nlisten = [\"127.0.0.1:{port}\"]\nadmin = \"none\"\n");
+        let secret = folder.join("secret");
+        fs::write(&secret, "open sesame").unwrap();
+        let config = config.replace("{secret}", &secret.display().to_string());
+        fs::write(&file, head + &config).unwrap();
+        // As many files as the system allows: some tests bring a crowd.
+        let raised = r#"ulimit -n "$(ulimit -Hn)"; exec "$0" "$@""#;
+        let mut command = Command::new("sh");
+        command.args(["-c", raised, env!("CARGO_BIN_EXE_rideau")]);
+        command.args(serve(&file)).stdin(Stdio::null());
+        command.stdout(File::create(folder.join("stdout")).unwrap());
+        command.stderr(File::create(folder.join("stderr")).unwrap());
+        let child = command.spawn().unwrap();
+        let mut server = Self {
+            child,
+            port,
+            folder,
+        };
+        server.wait_until_ready();
+        server
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    pub(crate) fn port(&self) -> String {
+        self.port.to_string()
+    }
+
+    /// A connection that speaks the second version of the protocol.
+    pub(crate) fn connect(&self) -> Wire {
+        Wire::connect(self.address()).unwrap()
+    }
+
+    /// A connection that speaks the third.
+    pub(crate) fn connect3(&self) -> Wire {
+        let mut wire = self.connect();
+        let hello = wire.ask("HELLO 3");
+        assert_eq!(hello.field("proto").int(), 3, "{hello}");
+        wire
+    }
+
+    /// Bytes of memory that the server has touched and still has.
+    pub(crate) fn memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kibibytes = line.unwrap().split_whitespace().nth(1).unwrap();
+        kibibytes.parse::<u64>().unwrap() * 1024
+    }
+
+    /// Wait until as many commands wait.
+    pub(crate) fn until_waiting(&self, count: usize) {
+        let mut observer = self.connect();
+        until(&format!("{count} commands wait"), || {
+            let list = observer.ask("CLIENT LIST").text();
+            list.lines()
+                .filter(|line| line.contains(" waiting=1 "))
+                .count()
+                == count
+        });
+    }
+
+    /// Wait until nobody but who asks is connected.
+    pub(crate) fn until_alone(&self) {
+        let mut observer = self.connect();
+        until("everybody else is gone", || {
+            observer.ask("CLIENT LIST").text().lines().count() == 1
+        });
+    }
+
+    /// What the program wrote to its standard error.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(self.folder.join("stderr")).unwrap()
+    }
+
+    fn wait_until_ready(&mut self) {
+        let address = self.address();
+        until("the server is ready", || {
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none(), "{ended:?}: {}", self.said());
+            Wire::connect(address).is_ok_and(|mut wire| wire.ask("PING").text() == "PONG")
+        });
+    }
+
+    fn check(&mut self) {
+        let ended = self.child.try_wait().unwrap();
+        let said = self.said();
+        assert!(ended.is_none(), "it ended by itself, {ended:?}: {said}");
+        assert!(!said.contains("panicked"), "{said}");
+        assert_eq!(self.connect().ask("PING").text(), "PONG");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if panicking() {
+            eprintln!("the server said: {}", self.said());
+        } else {
+            self.check();
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Poll until `done` says so.
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !done() {
+        assert!(since.elapsed() < PATIENCE, "still waiting until {what}");
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// A port that nobody listened on a moment ago, and none of those that the
+/// system gives to whoever connects.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let number = id().wrapping_mul(64).wrapping_add(next);
+        let port = u16::try_from(12_000 + number % 8_000).unwrap();
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+fn folder() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("rideau-daemon-{}-{number}", id()));
+    fs::create_dir(&path).unwrap();
+    path
+}
