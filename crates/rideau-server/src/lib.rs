@@ -21,5 +21,6 @@ pub mod process;
 pub mod resp;
 pub mod serve;
 pub mod sessions;
+pub mod supervisor;
 pub mod ticket;
 pub mod tls;
