@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     if env::args().nth(1).as_deref() == Some("serve") {
-        return serve(env::args().nth(2));
+        return serve(env::args().skip(2).find(|word| word != "--config"));
     }
     cli::run(env::args().skip(1))
 }
