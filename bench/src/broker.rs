@@ -88,17 +88,11 @@ pub(crate) fn run(plan: &Plan, format: Format) {
     }
 }
 
-/// On the command line: only weigh a subject's waiting asks, in this process.
-pub(crate) const WEIGH: &str = "weigh";
-
-/// Prints the bytes of one of `len` that wait.
-pub(crate) fn weigh(subject: &str, len: &str) {
+/// Bytes of one of `len` that wait.
+pub(crate) fn weigh(subject: &str, len: &str) -> f64 {
     let contestant = CONTESTANTS.iter().find(|known| known.name == subject);
     let contestant = contestant.expect("we weigh only whom we know");
-    println!(
-        "{}",
-        (contestant.weigh)(len.parse().expect("a length is a number"))
-    );
+    (contestant.weigh)(len.parse().expect("a length is a number"))
 }
 
 fn contest(

@@ -4,6 +4,7 @@
 //! that read `--json`.
 
 mod broker;
+mod locks;
 mod measure;
 mod pool;
 mod report;
@@ -11,22 +12,32 @@ mod report;
 use std::env;
 use std::process::ExitCode;
 
-use crate::measure::Plan;
+use crate::measure::{Plan, WEIGH};
 use crate::report::Format;
 
 type Bench = fn(&Plan, Format);
 
 /// Every benchmark by its name on the command line.
-const BENCHES: &[(&str, Bench)] = &[("broker", broker::run), ("pool", pool::run)];
+const BENCHES: &[(&str, Bench)] = &[
+    ("broker", broker::run),
+    ("locks", locks::run),
+    ("pool", pool::run),
+];
+
+type Scale = fn(subject: &str, what: &str) -> f64;
+
+/// Benchmarks that weigh their subjects, each in a process of its own.
+const SCALES: &[(&str, Scale)] = &[("broker", broker::weigh), ("locks", locks::weigh)];
 
 const USAGE: &str = "usage: bench NAME [--quick] [--json] [--runs N]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
-    if let [word, subject, len] = &args[..]
-        && word == broker::WEIGH
+    if let [word, name, subject, what] = &args[..]
+        && word == WEIGH
+        && let Some((_, weigh)) = SCALES.iter().find(|(known, _)| known == name)
     {
-        broker::weigh(subject, len);
+        println!("{}", weigh(subject, what));
         return ExitCode::SUCCESS;
     }
     match parse(args.into_iter()) {

@@ -7,13 +7,15 @@
 
 mod load;
 mod pass;
+mod scale;
 
 use std::num::NonZeroUsize;
 use std::thread;
 use std::time::Duration;
 
 pub(crate) use self::load::cpu_time;
-pub(crate) use self::pass::{Pass, Stamps, watch};
+pub(crate) use self::pass::{Pass, Stamps, watch, watch_threads};
+pub(crate) use self::scale::{WEIGH, resident_bytes, weigh_apart};
 
 use self::load::Load;
 
@@ -58,7 +60,7 @@ pub(crate) enum Metric {
     P999,
     /// Turns of the luckiest party over those of the unluckiest; 1 is fair.
     Fairness,
-    /// Memory for one who waits.
+    /// Memory for one who waits, or for one key.
     Bytes,
 }
 

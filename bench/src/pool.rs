@@ -12,7 +12,6 @@ mod mutex_vec;
 mod ours;
 mod r2d2;
 mod semaphore;
-mod table;
 
 use std::ops::DerefMut;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use tokio::task::{JoinSet, yield_now};
 
 use self::goals::Goal;
 use crate::measure::{Pass, Plan, Sample, Stall, Stamps, Subject, compare, watch};
-use crate::report::{Format, print};
+use crate::report::{Format, print, print_lines};
 
 /// Members of every pool.
 const MEMBERS: usize = 8;
@@ -126,6 +125,21 @@ const fn case(name: &'static str, tasks: usize, hold: Hold, goals: &'static [Goa
     Case { name, crowd, goals }
 }
 
+impl Case {
+    fn title(&self) -> String {
+        let tasks = self.crowd.tasks;
+        let noun = if tasks == 1 { "task" } else { "tasks" };
+        let hold = match self.crowd.hold {
+            Hold::Touch => "given back at once",
+            Hold::Yield => "held over a yield",
+        };
+        format!(
+            "pool {}: {tasks} {noun} on {MEMBERS} members, {hold}",
+            self.name
+        )
+    }
+}
+
 pub(crate) fn run(plan: &Plan, format: Format) {
     // There are twice as many subjects here as elsewhere.
     let plan = Plan {
@@ -150,7 +164,10 @@ fn contest(case: &Case, plan: &Plan, format: Format) {
         .collect();
     let rows = compare(&subjects, plan);
     match format {
-        Format::Table => table::print(case, &rows),
+        Format::Table => {
+            let verdicts = case.goals.iter().filter_map(|goal| goal.judge(&rows));
+            print_lines(&case.title(), &rows, verdicts);
+        }
         Format::Json => print("pool", case.name, &rows, format),
     }
 }

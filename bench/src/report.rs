@@ -1,6 +1,12 @@
 //! Prints what was measured: a table per case for people, lines of JSON for
 //! scripts.
 
+mod table;
+mod verdict;
+
+pub(crate) use self::table::print as print_lines;
+pub(crate) use self::verdict::Verdict;
+
 use crate::measure::{Metric, Row, Spread};
 
 /// The subject that ratios refer to.

@@ -4,18 +4,15 @@
 //! who cancelled in its queue pays for them later, when it meets them; that is
 //! not counted here. One thread does everything.
 
-use std::env;
-use std::fs;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::process::Command;
 use std::task::Poll;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 
-use super::{Matcher, WEIGH};
-use crate::measure::{Metric, Sample, cpu_time};
+use super::Matcher;
+use crate::measure::{Metric, Sample, cpu_time, resident_bytes, weigh_apart};
 
 /// How many wait already.
 pub(super) const LENS: [usize; 3] = [10, 10_000, 1_000_000];
@@ -45,7 +42,10 @@ pub(super) fn run<M: Matcher>(len: usize) -> Sample {
     });
     let mut sample = vec![(Metric::Cpu, elapsed.as_nanos() as f64 / ASKS as f64)];
     if len >= WEIGHED_MIN {
-        sample.push((Metric::Bytes, weigh_apart(M::NAME, len)));
+        sample.push((
+            Metric::Bytes,
+            weigh_apart("broker", M::NAME, &len.to_string()),
+        ));
     }
     sample
 }
@@ -59,29 +59,6 @@ pub(super) fn weigh<M: Matcher>(len: usize) -> f64 {
     let before = resident_bytes();
     runtime.block_on(fill(&matcher, &mut waiting));
     (resident_bytes() - before) as f64 / len as f64
-}
-
-/// Weighs in a fresh process.
-///
-/// An allocator that counts would be in the way of every timed operation.
-fn weigh_apart(subject: &str, len: usize) -> f64 {
-    let program = env::current_exe().expect("this program has a path");
-    let output = Command::new(program)
-        .args([WEIGH, subject, &len.to_string()])
-        .output()
-        .expect("this program can be started again");
-    let bytes = String::from_utf8_lossy(&output.stdout);
-    bytes.trim().parse().expect("a scale prints a number")
-}
-
-fn resident_bytes() -> u64 {
-    let rollup = fs::read_to_string("/proc/self/smaps_rollup").expect("Linux has smaps_rollup");
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"));
-    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    let kilobytes: u64 = kilobytes
-        .and_then(|number| number.parse().ok())
-        .expect("resident memory is given in kB");
-    kilobytes * 1024
 }
 
 fn start<M: Matcher>() -> (Runtime, M) {

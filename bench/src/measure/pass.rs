@@ -1,6 +1,6 @@
 //! One stretch of time in which parties take turns and are counted.
 //!
-//! A party is a task in a loop. Its turns are counted on a cache line of its
+//! A party is a task or a thread in a loop. Its turns are counted on a cache line of its
 //! own, and stamps go into a histogram of the thread it happens to run on, so
 //! that counting adds no traffic between cores.
 
@@ -83,6 +83,22 @@ impl Pass {
         answer
     }
 
+    /// The same for a burst of operations that are too short to be counted one
+    /// by one. Only the first of them is stamped, so that the parties meet as
+    /// often as they do without a clock.
+    pub(crate) fn burst(&self, party: usize, mut operation: impl FnMut()) {
+        if let Some(since) = self.begin() {
+            operation();
+            self.stamp(since);
+        } else {
+            operation();
+        }
+        for _ in 1..BURST {
+            operation();
+        }
+        self.count(party, BURST);
+    }
+
     fn begin(&self) -> Option<Instant> {
         (self.stamps == Stamps::On).then(Instant::now)
     }
@@ -91,8 +107,12 @@ impl Pass {
         if let Some(since) = since {
             self.stamp(since);
         }
+        self.count(party, 1);
+    }
+
+    fn count(&self, party: usize, more: u64) {
         let turns = &self.turns[party].0;
-        turns.store(turns.load(Relaxed) + 1, Relaxed);
+        turns.store(turns.load(Relaxed) + more, Relaxed);
     }
 
     fn stamp(&self, since: Instant) {
@@ -124,6 +144,9 @@ impl Pass {
         .into()
     }
 }
+
+/// Operations in a burst.
+const BURST: u64 = 64;
 
 /// Runs one pass on a runtime of its own.
 ///
@@ -164,17 +187,52 @@ pub(crate) fn watch(
     });
     drop(runtime);
 
-    match stamps {
-        Stamps::Off => counted,
+    let (mut sample, turns) = counted?;
+    Ok(match stamps {
+        Stamps::Off => {
+            sample.push((Metric::Fairness, fairness(&turns)));
+            sample
+        }
         Stamps::On => {
             let pass = Arc::into_inner(pass).expect("every task has ended");
-            counted.map(|_| pass.percentiles())
+            pass.percentiles()
         }
-    }
+    })
 }
 
-/// Opens the window, and counts turns and processor time until it closes.
-fn count(pass: &Pass, window: Duration) -> Result<Sample, Stall> {
+/// Runs one pass on plain threads, each in a loop while [`Pass::goes_on`].
+///
+/// Who of them runs is the kernel's affair, so how fair that was is not told.
+///
+/// # Panics
+///
+/// If a thread does.
+pub(crate) fn watch_threads(
+    threads: usize,
+    stamps: Stamps,
+    plan: &Plan,
+    take_turns: impl Fn(&Pass, usize) + Sync,
+) -> Result<Sample, Stall> {
+    let pass = Pass::new(threads, stamps);
+    let counted = thread::scope(|scope| {
+        for thread in 0..threads {
+            let (pass, take_turns) = (&pass, &take_turns);
+            scope.spawn(move || take_turns(pass, thread));
+        }
+        thread::sleep(plan.warm_up);
+        let counted = count(&pass, plan.window);
+        pass.phase.store(STOP, Relaxed);
+        counted
+    });
+    let (sample, _) = counted?;
+    Ok(match stamps {
+        Stamps::Off => sample,
+        Stamps::On => pass.percentiles(),
+    })
+}
+
+/// Opens the window, and counts each party's turns and processor time until it closes.
+fn count(pass: &Pass, window: Duration) -> Result<(Sample, Vec<u64>), Stall> {
     pass.phase.store(WINDOW, Relaxed);
     let (since, cpu_before, turns_before) = (Instant::now(), cpu_time(), pass.turns());
     thread::sleep(window);
@@ -190,16 +248,17 @@ fn count(pass: &Pass, window: Duration) -> Result<Sample, Stall> {
         let turns_late = pass.turns().iter().sum::<u64>() - turns_after.iter().sum::<u64>();
         return Err(Stall { turns_late });
     }
-    let luckiest = turns.iter().max().expect("a pass has parties");
-    let unluckiest = turns.iter().min().expect("a pass has parties");
-    Ok(vec![
+    let sample = vec![
         (Metric::Ops, operations as f64 / elapsed.as_secs_f64()),
         (Metric::Cpu, cpu.as_nanos() as f64 / operations as f64),
-        (
-            Metric::Fairness,
-            *luckiest as f64 / (*unluckiest).max(1) as f64,
-        ),
-    ])
+    ];
+    Ok((sample, turns))
+}
+
+fn fairness(turns: &[u64]) -> f64 {
+    let luckiest = turns.iter().max().expect("a pass has parties");
+    let unluckiest = turns.iter().min().expect("a pass has parties");
+    *luckiest as f64 / (*unluckiest).max(1) as f64
 }
 
 /// From a nanosecond to a minute, to three digits.

@@ -1,9 +1,7 @@
 //! What our pool should reach beside its peers, and whether it did.
 
-use std::fmt;
-
 use crate::measure::{Metric, Row, Spread};
-use crate::report::{OURS, short};
+use crate::report::{OURS, Verdict};
 
 /// A task alone finds a member at once.
 pub(super) const ALONE: &[Goal] = &[
@@ -110,44 +108,6 @@ fn fed(rows: &[Row]) -> impl Iterator<Item = &Row> {
 
 /// Where a task has had so many times fewer turns than another, it starves.
 const STARVING: f64 = 3.0;
-
-/// A goal beside what was measured.
-#[derive(Debug, PartialEq)]
-pub(super) struct Verdict {
-    what: String,
-    value: f64,
-    wanted: String,
-    met: bool,
-}
-
-impl Verdict {
-    fn at_least(what: String, value: f64, min: f64) -> Self {
-        Self {
-            what,
-            value,
-            wanted: format!("at least {min}"),
-            met: value >= min,
-        }
-    }
-
-    fn at_most(what: String, value: f64, max: f64) -> Self {
-        Self {
-            what,
-            value,
-            wanted: format!("at most {max}"),
-            met: value <= max,
-        }
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, wanted, .. } = self;
-        let value = short(self.value);
-        let met = if self.met { "met" } else { "MISSED" };
-        write!(f, "{what:<27}{value:>6}   {wanted:<14}{met}")
-    }
-}
 
 #[cfg(test)]
 mod tests {

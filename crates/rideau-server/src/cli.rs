@@ -1,228 +1,257 @@
 //! What the program was asked to do, from the words of its command line.
+//!
+//! Scripts branch on how it ends: 0 for done or granted, 1 for an error, 2 for
+//! words that make no sense, 3 for a no. Who runs a command gets the command's
+//! own code.
 
+mod bench;
+mod change;
+mod child;
+mod hold;
+mod load;
+mod look;
+mod meet;
+mod paper;
+mod serve;
+mod show;
+pub(crate) mod span;
+mod table;
+pub(crate) mod wire;
+
+use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 
-use crate::demo::{self, Finish};
+use clap::{Args, Parser, Subcommand};
 
-/// What the program was asked to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+use crate::demo;
+pub(crate) use serve::start_log;
+use wire::{Server, WireFault};
+
+/// Hands out scarce things fairly, and takes them back when the holder dies.
+#[derive(Parser, Debug)]
+#[command(
+    name = "rideau",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    after_help = "Begin with `rideau demo`. Exit codes: 0 done or granted, 1 error, 2 usage, \
+                  3 refused."
+)]
+pub(crate) struct Program {
+    #[command(flatten)]
+    manner: Manner,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// How to reach the server and how to answer, whatever the command.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Manner {
+    /// Where the server is: HOST:PORT, unix:/PATH or redis://USER:PASSWORD@HOST:PORT
+    ///
+    /// A password is better kept in the variable RIDEAU_PASSWORD.
+    #[arg(
+        long,
+        global = true,
+        value_name = "ADDRESS",
+        env = "RIDEAU_SERVER",
+        hide_env_values = true,
+        default_value = "127.0.0.1:7433"
+    )]
+    pub(crate) server: Server,
+    /// Answer in JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Subcommand, Debug)]
 enum Command {
-    Help,
-    Version,
-    Demo { seconds: u32 },
+    /// Serve what a file says
+    Serve(serve::Serve),
+    /// Start a server with traffic, and say where to look and what to type
+    Demo(demo::Demo),
+    /// Say what is wrong with a config file, without starting anything
+    Check(change::OneFile),
+    /// Say what a config file would change
+    Plan(change::OneFile),
+    /// Change the server to what a config file says, all or nothing
+    Apply(change::OneFile),
+    /// Have the server read its own config file again
+    Reload,
+    /// Go back to an earlier config
+    Rollback(change::Rollback),
+    /// Change one value of the config: set pool.pg-1.max 20
+    Set(change::Set),
+    /// Show how pools, brokers, regulators and locks do
+    Status(look::Status),
+    /// Show who holds what
+    Holders(look::Holders),
+    /// Say why a ticket waits, or why an ask was refused
+    Explain(look::Explain),
+    /// Follow what happens
+    Tail(look::Tail),
+    /// End a connection; what it holds is taken back
+    Kill(look::Kill),
+    /// Take one lease back from its holder
+    Revoke(look::Revoke),
+    /// Hold a member of a pool while a command runs
+    Take(hold::Take),
+    /// Hold units of a key while a command runs, as flock does
+    Lock(hold::Lock),
+    /// Ask a broker for somebody who offers
+    Ask(meet::Meet),
+    /// Offer yourself to those who ask
+    Offer(meet::Meet),
+    /// Measure the server, and a Redis beside it
+    Bench(bench::Bench),
+    /// Hash a password for the config file, from standard input
+    Hash,
+    /// Print what a shell needs to complete these words
+    Completions(paper::Completions),
+    /// Print the manual, or write all its pages to a folder
+    Man(paper::Man),
 }
 
-/// Why the words make no command.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Misuse {
-    NoCommand,
-    /// `word` is none of the words that could stand here; `near` is the
-    /// closest one that could.
-    Unknown {
-        what: &'static str,
-        word: String,
-        near: Option<&'static str>,
-    },
-    NoValue {
-        option: &'static str,
-    },
-    Outside {
-        option: &'static str,
-        value: String,
-        most: u32,
-    },
+/// Why the program could not do what it was asked for.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// In words.
+    Broken(String),
+    /// The words make no sense together.
+    Misuse(String),
+    /// Reading or writing failed.
+    Io(io::Error),
 }
 
-const HELP: &str = "\
-rideau hands out scarce things fairly, and takes them back when the holder dies.
+/// How a command ended.
+pub(crate) type Done = Result<ExitCode, Failure>;
 
-usage: rideau COMMAND
-
-commands:
-  demo [--seconds N]   two brokers under the same overload, for N seconds (10)
-
-options:
-  -h, --help           say this
-  -V, --version        say which rideau this is
-";
-
-const COMMANDS: &[&str] = &["demo", "help"];
-const OPTIONS: &[&str] = &["--help", "--version"];
-const DEMO_OPTIONS: &[&str] = &["--seconds", "--help"];
-
-const SECONDS: u32 = 10;
-const SECONDS_MAX: u32 = 3600;
-
-/// The shell's own way to say that a program was interrupted.
-const INTERRUPTED: u8 = 130;
+/// The server said no.
+pub(crate) const REFUSED: u8 = 3;
 const MISUSED: u8 = 2;
 
 /// Do what the words say.
-pub(crate) fn run(words: impl Iterator<Item = String>) -> ExitCode {
-    let done = match parse(words) {
-        Ok(Command::Help) => write!(io::stdout(), "{HELP}").map(|()| Finish::Complete),
-        Ok(Command::Version) => writeln!(io::stdout(), "rideau {}", env!("CARGO_PKG_VERSION"))
-            .map(|()| Finish::Complete),
-        Ok(Command::Demo { seconds }) => demo::run(seconds),
-        Err(misuse) => {
-            eprintln!("rideau: {misuse}\nTry `rideau --help`.");
-            return MISUSED.into();
-        }
-    };
-    match done {
-        Ok(Finish::Complete) => ExitCode::SUCCESS,
-        Ok(Finish::Interrupted) => INTERRUPTED.into(),
-        // Who reads along has seen enough, as `head` does.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    let Program { manner, command } = match Program::try_parse_from(words) {
+        Ok(program) => program,
         Err(error) => {
-            eprintln!("rideau: {error}");
-            ExitCode::FAILURE
+            let _ = error.print();
+            let is_asked = !error.use_stderr();
+            return if is_asked {
+                ExitCode::SUCCESS
+            } else {
+                MISUSED.into()
+            };
         }
-    }
-}
-
-fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, Misuse> {
-    let command = match words.next().as_deref() {
-        None => return Err(Misuse::NoCommand),
-        Some("help" | "--help" | "-h") => Command::Help,
-        Some("--version" | "-V") => Command::Version,
-        Some("demo") => return parse_demo(words),
-        Some(word) if word.starts_with('-') => return Err(unknown("option", word, OPTIONS)),
-        Some(word) => return Err(unknown("command", word, COMMANDS)),
     };
-    match words.next() {
-        None => Ok(command),
-        Some(word) => Err(unknown("word", &word, &[])),
-    }
-}
-
-fn parse_demo(mut words: impl Iterator<Item = String>) -> Result<Command, Misuse> {
-    let mut seconds = SECONDS;
-    while let Some(word) = words.next() {
-        match word.split_once('=').unwrap_or((&word, "")) {
-            ("--help" | "-h", "") => return Ok(Command::Help),
-            ("--seconds", "") if !word.contains('=') => {
-                let option = "--seconds";
-                let value = words.next().ok_or(Misuse::NoValue { option })?;
-                seconds = parse_seconds(&value)?;
+    match dispatch(command, &manner) {
+        Ok(code) => code,
+        // Who reads along has seen enough, as `head` does.
+        Err(Failure::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(failure) => {
+            if manner.json {
+                let answer = serde_json::json!({ "error": failure.to_string() });
+                let _ = writeln!(io::stdout(), "{answer}");
+            } else {
+                let _ = writeln!(io::stderr(), "rideau: {failure}");
             }
-            ("--seconds", value) => seconds = parse_seconds(value)?,
-            _ => return Err(unknown("option of `demo`", &word, DEMO_OPTIONS)),
+            match failure {
+                Failure::Misuse(_) => MISUSED.into(),
+                Failure::Broken(_) | Failure::Io(_) => ExitCode::FAILURE,
+            }
         }
     }
-    Ok(Command::Demo { seconds })
 }
 
-fn parse_seconds(value: &str) -> Result<u32, Misuse> {
-    let seconds = value.parse().ok();
-    seconds
-        .filter(|seconds| (1..=SECONDS_MAX).contains(seconds))
-        .ok_or_else(|| Misuse::Outside {
-            option: "--seconds",
-            value: value.into(),
-            most: SECONDS_MAX,
-        })
+fn dispatch(command: Command, manner: &Manner) -> Done {
+    match command {
+        Command::Serve(words) => serve::run(&words, manner),
+        Command::Demo(words) => demo::run(&words, manner.json),
+        Command::Check(words) => change::check(&words, manner),
+        Command::Completions(words) => paper::completions(&words),
+        Command::Man(words) => paper::man(&words),
+        Command::Hash => paper::hash(manner),
+        Command::Bench(words) => bench::run(&words, manner),
+        other => alone()?.block_on(with_server(other, manner)),
+    }
 }
 
-impl fmt::Display for Misuse {
+/// The commands that talk to a server.
+async fn with_server(command: Command, manner: &Manner) -> Done {
+    match command {
+        Command::Plan(words) => change::plan(&words, manner).await,
+        Command::Apply(words) => change::apply(&words, manner).await,
+        Command::Reload => change::reload(manner).await,
+        Command::Rollback(words) => change::rollback(&words, manner).await,
+        Command::Set(words) => change::set(&words, manner).await,
+        Command::Status(words) => look::status(&words, manner).await,
+        Command::Holders(words) => look::holders(&words, manner).await,
+        Command::Explain(words) => look::explain(&words, manner).await,
+        Command::Tail(words) => look::tail(&words, manner).await,
+        Command::Kill(words) => look::kill(&words, manner).await,
+        Command::Revoke(words) => look::revoke(&words, manner).await,
+        Command::Take(words) => hold::take(&words, manner).await,
+        Command::Lock(words) => hold::lock(&words, manner).await,
+        Command::Ask(words) => meet::ask(&words, manner).await,
+        Command::Offer(words) => meet::offer(&words, manner).await,
+        other => Err(Failure::Broken(format!("{other:?} needs no server"))),
+    }
+}
+
+/// A runtime for one who does one thing at a time.
+fn alone() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+}
+
+/// Colours are for people, and not for all of them.
+pub(crate) fn has_colours(out: &impl IsTerminal) -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    out.is_terminal() && !is_dumb && !is_set("NO_COLOR")
+}
+
+impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoCommand => f.write_str("there is no command; the one to begin with is `demo`"),
-            Self::Unknown { what, word, near } => {
-                write!(f, "`{word}` is no {what} that is known here")?;
-                near.map_or(Ok(()), |near| write!(f, "; did you mean `{near}`?"))
-            }
-            Self::NoValue { option } => write!(f, "`{option}` needs a number behind it"),
-            Self::Outside {
-                option,
-                value,
-                most,
-            } => write!(
-                f,
-                "`{option}` has to be a whole number from 1 to {most}, not `{value}`"
-            ),
+            Self::Broken(text) | Self::Misuse(text) => f.write_str(text),
+            Self::Io(error) => error.fmt(f),
         }
     }
 }
 
-fn unknown(what: &'static str, word: &str, known: &[&'static str]) -> Misuse {
-    let near = known.iter().copied().min_by_key(|other| edits(word, other));
-    Misuse::Unknown {
-        what,
-        word: word.into(),
-        near: near.filter(|near| edits(word, near) <= near.len() / 2),
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
     }
 }
 
-/// How many letters have to be put in, taken out or changed between the two.
-fn edits(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
-    for (at, letter) in one.chars().enumerate() {
-        let mut corner = row[0];
-        row[0] = at + 1;
-        for (place, wanted) in other.chars().enumerate() {
-            let changed = corner + usize::from(letter != wanted);
-            corner = row[place + 1];
-            row[place + 1] = changed.min(corner + 1).min(row[place] + 1);
-        }
+impl From<WireFault> for Failure {
+    fn from(fault: WireFault) -> Self {
+        Self::Broken(fault.to_string())
     }
-    row[row.len() - 1]
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     #[test]
-    fn words_become_commands() {
-        for (words, command) in [
-            ("--help", Command::Help),
-            ("-V", Command::Version),
-            ("demo", Command::Demo { seconds: SECONDS }),
-            ("demo --seconds 3", Command::Demo { seconds: 3 }),
-            ("demo --seconds=3", Command::Demo { seconds: 3 }),
-            ("demo --help", Command::Help),
-        ] {
-            assert_eq!(parse_words(words), Ok(command), "{words}");
-        }
+    fn the_words_do_not_contradict_each_other() {
+        Program::command().debug_assert();
     }
 
     #[test]
-    fn misuse_is_named_with_what_was_probably_meant() {
-        for (words, message) in [
-            ("", "there is no command; the one to begin with is `demo`"),
-            (
-                "dmo",
-                "`dmo` is no command that is known here; did you mean `demo`?",
-            ),
-            ("serve", "`serve` is no command that is known here"),
-            (
-                "--versoin",
-                "`--versoin` is no option that is known here; did you mean `--version`?",
-            ),
-            ("--version 2", "`2` is no word that is known here"),
-            (
-                "demo --second 2",
-                "`--second` is no option of `demo` that is known here; did you mean `--seconds`?",
-            ),
-            ("demo --seconds", "`--seconds` needs a number behind it"),
-            (
-                "demo --seconds=",
-                "`--seconds` has to be a whole number from 1 to 3600, not ``",
-            ),
-            (
-                "demo --seconds 0",
-                "`--seconds` has to be a whole number from 1 to 3600, not `0`",
-            ),
-        ] {
-            let misuse = parse_words(words).unwrap_err();
-            assert_eq!(misuse.to_string(), message, "{words}");
+    fn options_that_all_commands_know_stand_anywhere() {
+        for words in ["--json status", "status --json", "status pool --json"] {
+            let words = ["rideau"].into_iter().chain(words.split(' '));
+            let program = Program::try_parse_from(words).unwrap();
+            assert!(program.manner.json);
         }
-    }
-
-    fn parse_words(words: &str) -> Result<Command, Misuse> {
-        parse(words.split_whitespace().map(String::from))
     }
 }

@@ -1,7 +1,6 @@
 //! One connection as the commands see it: who it is, what it holds, what it is
 //! told.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,9 +14,11 @@ use crate::config::User;
 use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::holdings::{Card, HolderId, Thing, Why};
-use crate::outcome::{self, Outcome};
+use crate::names::Named;
+use crate::outcome::{self, Outcome, Part};
 use crate::resp::{Mistake, Protocol, Reply};
 use crate::ticket::{Kind, Ticket};
+use crate::watch::Watch;
 
 /// The state of one connection.
 pub struct Client {
@@ -35,12 +36,14 @@ pub struct Client {
     pub protocol: Protocol,
     /// What will be written next.
     pub out: Vec<u8>,
-    /// Grants by the names that the client gave them.
-    pub nonces: HashMap<Vec<u8>, Ticket>,
-    /// Channels it is subscribed to.
-    pub channels: Vec<String>,
-    /// It sees every command.
-    pub is_monitor: bool,
+    /// What it watches.
+    pub watch: Watch,
+    /// The socket says so: the id of the user at the other end.
+    pub uid: Option<u32>,
+    /// Its rights are those of the config of this generation.
+    pub generation: u64,
+    /// It has promised to say something this often.
+    pub heartbeat: Option<Duration>,
     /// How it will end: properly, unless it vanishes.
     pub ending: Option<Why>,
 }
@@ -131,27 +134,37 @@ impl Client {
             if let Thing::Held(grant) = thing {
                 grant.end(Why::Released);
             }
-            self.daemon
-                .counts
-                .held_refused
-                .fetch_add(1, Ordering::Relaxed);
-            Wrong(format!(
-                "BUSY this holder has {most} leases, as many as limits.held_max allows: release \
-                 some, or raise the limit."
-            ))
+            self.not_kept(most)
         })
     }
 
-    /// Remember a grant by the client's own name for it.
-    pub fn remember(&mut self, tail: &Tail, ticket: Ticket) {
-        const MOST: usize = 4096;
+    /// Why something could not be kept: the session is over, or the holder has
+    /// as many as it may.
+    pub fn not_kept(&self, most: usize) -> Wrong {
+        let sessions = &self.daemon.sessions;
+        if let Some((session, _)) = self.session
+            && sessions.find(session).is_none()
+        {
+            return Wrong(format!(
+                "NOSUCH session \"{session}\": it has ended, and what it held was given back. \
+                 SESSION OPEN opens another, SESSION DETACH goes on without."
+            ));
+        }
+        let counts = &self.daemon.counts;
+        counts.held_refused.fetch_add(1, Ordering::Relaxed);
+        Wrong(format!(
+            "BUSY this holder has {most} leases and asks, as many as limits.held_max allows: \
+             release some, or raise the limit."
+        ))
+    }
+
+    /// Remember a grant by the client's own name for it. A session remembers it
+    /// for all its connections.
+    pub fn remember(&self, tail: &Tail, ticket: Ticket, told: impl FnOnce() -> Vec<Part>) {
         if let Some(nonce) = &tail.nonce {
-            if self.nonces.len() >= MOST {
-                let holdings = &self.daemon.holdings;
-                self.nonces
-                    .retain(|_, ticket| holdings.look(*ticket, None, |_| ()).is_ok());
-            }
-            self.nonces.insert(nonce.clone(), ticket);
+            let told = told();
+            let holdings = &self.daemon.holdings;
+            holdings.remember(self.owner(), nonce, Named { ticket, told });
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
@@ -117,6 +117,11 @@ impl Clients {
         self.monitors.load(Ordering::Relaxed) > 0
     }
 
+    /// How many see every command.
+    pub fn monitors(&self) -> usize {
+        self.monitors.load(Ordering::Relaxed)
+    }
+
     /// Show a command to those who see every one.
     pub fn show(&self, line: &str) {
         let _ = self.lines.send(line.into());
@@ -128,5 +133,11 @@ impl ClientCard {
     pub fn hear(&self) {
         let since = self.since.elapsed().as_millis() as u64;
         self.heard_ms.store(since, Ordering::Relaxed);
+    }
+
+    /// For how long it has said nothing.
+    pub fn silent(&self) -> Duration {
+        let heard = Duration::from_millis(self.heard_ms.load(Ordering::Relaxed));
+        self.since.elapsed().saturating_sub(heard)
     }
 }

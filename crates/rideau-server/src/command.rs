@@ -6,17 +6,21 @@
 mod brokers;
 mod connection;
 mod locks;
+mod look;
 mod pools;
 mod regulators;
 mod sessions;
+mod settings;
 mod tail;
 mod tickets;
+mod watch;
 
 use std::sync::atomic::Ordering;
 
 use crate::client::{Client, Step, Wrong};
 use crate::config::User;
-use crate::resp::{Quoted, Request, Upper};
+use crate::login;
+use crate::resp::{Protocol, Quoted, Request, Upper};
 
 /// A command, for those who look.
 #[derive(Clone, Copy, Debug)]
@@ -225,6 +229,31 @@ pub const ALL: &[About] = &[
         "Hand members out again",
         pools::resume,
     ),
+    about("POOL.ADD", 3, "pool", "name toml", "Add a pool", pools::add),
+    about(
+        "POOL.DEL",
+        2,
+        "pool",
+        "name [GRACEFUL ms | NOW]",
+        "Remove a pool: who waits is refused, who holds may finish",
+        pools::delete,
+    ),
+    about(
+        "POOL.SET",
+        4,
+        "pool",
+        "name key value [key value ...]",
+        "Change a pool; nobody loses a place or a lease",
+        pools::set,
+    ),
+    about(
+        "POOL.RECYCLE",
+        2,
+        "pool",
+        "pool [OVER ms]",
+        "Replace all members one after the other",
+        pools::recycle,
+    ),
     about(
         "POOL.STAT",
         2,
@@ -232,6 +261,80 @@ pub const ALL: &[About] = &[
         "pool",
         "A pool's numbers",
         pools::stat,
+    ),
+    about(
+        "SHOW",
+        2,
+        "show",
+        "POOLS | GROUPS | BROKERS | REGULATORS | LOCKS | CLIENTS | SESSIONS | HOLDERS | DROPS \
+         | EVENTS | CONFIG | LIMITS [name] [COUNT n]",
+        "What there is, as a table: the names of the columns, then the rows",
+        look::show,
+    ),
+    about(
+        "CONFIG",
+        2,
+        "config",
+        "GET path ... | SET path value ... | CHECK toml | PLAN toml | APPLY toml | RELOAD \
+         | REWRITE [FORCE] | HISTORY | ROLLBACK [version] | TEXT [version]",
+        "What the server was told; a change counts as a whole or not at all",
+        settings::config,
+    ),
+    about(
+        "EXPLAIN",
+        2,
+        "explain",
+        "ticket | d-id | pool | @group | broker | regulator | key | connection [JSON]",
+        "What something is about, in plain words",
+        look::explain,
+    ),
+    about(
+        "SUBSCRIBE",
+        2,
+        "subscribe",
+        "rideau:events[:kind[:name]] ...",
+        "Hear of events",
+        watch::subscribe,
+    ),
+    about(
+        "PSUBSCRIBE",
+        2,
+        "subscribe",
+        "pattern ...",
+        "Hear of events on all channels that a pattern fits",
+        watch::psubscribe,
+    ),
+    about(
+        "UNSUBSCRIBE",
+        1,
+        "subscribe",
+        "[channel ...]",
+        "Hear of events no more",
+        watch::unsubscribe,
+    ),
+    about(
+        "PUNSUBSCRIBE",
+        1,
+        "subscribe",
+        "[pattern ...]",
+        "Hear of events no more",
+        watch::punsubscribe,
+    ),
+    about(
+        "MONITOR",
+        1,
+        "monitor",
+        "",
+        "See every command of everybody",
+        watch::monitor,
+    ),
+    about(
+        "INFO",
+        1,
+        "info",
+        "[section ...]",
+        "The server's numbers as text",
+        look::info,
     ),
     about(
         "PING",
@@ -279,7 +382,7 @@ pub const ALL: &[About] = &[
         "CLIENT",
         2,
         "",
-        "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST | KILL id | NO-EVICT on|off | NO-TOUCH on|off",
+        "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST | KILL id | HEARTBEAT ms | NO-EVICT on|off | NO-TOUCH on|off",
         "The connections",
         connection::client,
     ),
@@ -308,6 +411,8 @@ pub fn execute(client: &mut Client, request: Request<'_>) -> Step {
         return Step::Done;
     };
     client.card.commands.fetch_add(1, Ordering::Relaxed);
+    *client.card.last.lock() = about.name;
+    login::follow(client);
     if client.daemon.clients.is_monitored() {
         show(client, about, request);
     }
@@ -333,6 +438,14 @@ fn may(client: &Client, about: &About, request: Request<'_>) -> Result<(), Wrong
             "ERR wrong number of arguments for '{name}': write {name} {usage}."
         )));
     }
+    if is_subscriber(client) && !LISTENING.contains(&name) {
+        return Err(Wrong(format!(
+            "ERR Can't execute '{}': this connection listens to events, and only {} are allowed \
+             meanwhile; UNSUBSCRIBE first, or use HELLO 3.",
+            name.to_lowercase(),
+            LISTENING.join(", ")
+        )));
+    }
     if about.right.is_empty() {
         return Ok(());
     }
@@ -349,8 +462,19 @@ fn may(client: &Client, about: &About, request: Request<'_>) -> Result<(), Wrong
     }
 }
 
+/// Whether the client may do a part of what a command can do.
+fn allowed(client: &Client, right: &str) -> Result<(), Wrong> {
+    match &client.user {
+        Some(user) if !has_right(user, right) => Err(Wrong(format!(
+            "NOPERM user {} may not do this: add \"{right}\" to its allow list.",
+            user.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// A user may do this, by itself or as one of a group.
-fn has_right(user: &User, right: &str) -> bool {
+pub(crate) fn has_right(user: &User, right: &str) -> bool {
     user.allow.iter().any(|allowed| match allowed.as_str() {
         "@admin" => true,
         "@all" => !ADMIN.contains(&right),
@@ -360,6 +484,22 @@ fn has_right(user: &User, right: &str) -> bool {
         "@lock" => matches!(right, "lock" | "unlock" | "release"),
         allowed => allowed == right,
     })
+}
+
+/// What those can do who listen to events and cannot tell them from answers.
+const LISTENING: &[&str] = &[
+    "SUBSCRIBE",
+    "PSUBSCRIBE",
+    "UNSUBSCRIBE",
+    "PUNSUBSCRIBE",
+    "PING",
+    "QUIT",
+    "RESET",
+];
+
+/// It listens to events, and its protocol has no other way to tell them.
+fn is_subscriber(client: &Client) -> bool {
+    client.watch.is_subscribed() && client.protocol == Protocol::Resp2
 }
 
 /// Not for everybody.
@@ -425,8 +565,13 @@ fn show(client: &Client, about: &About, request: Request<'_>) {
         client.card.address,
         about.name
     );
-    let is_secret = matches!(about.name, "AUTH" | "HELLO");
-    for word in request.words().skip(1).filter(|_| !is_secret) {
+    let shown = match about.name {
+        "AUTH" | "HELLO" => 0,
+        // The text of a config has hashes of passwords.
+        "CONFIG" => 1,
+        _ => usize::MAX,
+    };
+    for word in request.words().skip(1).take(shown) {
         let _ = write!(line, " {}", Quoted(word));
     }
     client.daemon.clients.show(&line);

@@ -16,6 +16,7 @@ use crate::client::{Client, Step, Wait};
 use crate::command;
 use crate::holdings::Why;
 use crate::resp::{Fault, Limits, Protocol, RequestParser};
+use crate::watch::Watch;
 
 /// Room for the next read.
 const READ: usize = 16 * 1024;
@@ -44,6 +45,8 @@ struct Connection<S> {
     limits: Limits,
     pipeline_max: usize,
     output_max: usize,
+    /// The limits are those of the config of this generation.
+    generation: u64,
 }
 
 /// Serve one connection until it ends, and give back all that it held.
@@ -51,21 +54,16 @@ pub async fn serve<S>(stream: S, client: Client)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let config = client.daemon.config.load_full();
-    let limits = Limits {
-        frame_max: config.limits.frame_max as usize,
-        bulk_max: config.limits.frame_max as usize,
-        ..Limits::default()
-    };
     let mut connection = Connection {
         stream,
         client,
         parser: RequestParser::default(),
         buffer: Vec::new(),
         at: 0,
-        limits,
-        pipeline_max: config.limits.pipeline_max as usize,
-        output_max: config.limits.output_max as usize,
+        limits: Limits::default(),
+        pipeline_max: 0,
+        output_max: 0,
+        generation: 0,
     };
     connection.run().await;
     connection.client.end();
@@ -81,6 +79,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 return;
             }
         }
+    }
+
+    /// Follow a change of the limits.
+    fn follow(&mut self) {
+        let generation = self.client.daemon.settings.generation();
+        if self.generation == generation {
+            return;
+        }
+        self.generation = generation;
+        let config = self.client.daemon.config.load();
+        self.limits.frame_max = config.limits.frame_max as usize;
+        self.limits.bulk_max = config.limits.frame_max as usize;
+        self.pipeline_max = config.limits.pipeline_max as usize;
+        self.output_max = config.limits.output_max as usize;
+        self.client.card.outbox.set_bytes_max(self.output_max);
     }
 
     /// Wait until there is more to execute or to tell.
@@ -102,12 +115,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Ok(_) => self.client.card.hear(),
             },
             () = outbox.rung() => self.tell()?,
+            () = silence(&self.client) => {
+                self.miss();
+                return Err(Over::Lost);
+            }
         }
         Ok(())
     }
 
+    /// It has broken its promise to say something.
+    fn miss(&self) {
+        let card = &self.client.card;
+        let name = self.client.holder_card().name.lock().clone();
+        let text = format!(
+            "connection {} ({name}) was silent for {:.1?}, longer than its heartbeat",
+            card.id,
+            card.silent()
+        );
+        self.client.daemon.events.add("client", &name, text, None);
+    }
+
     /// Execute all that was read, and write all answers.
     async fn execute(&mut self) -> Result<(), Over> {
+        self.follow();
         let mut count = 0;
         loop {
             let step = {
@@ -162,6 +192,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     Ok(0) | Err(_) => return Err(Over::Lost),
                     Ok(_) if is_full => {
                         let max = self.pipeline_max;
+                        let counts = &self.client.daemon.counts;
+                        counts.pipelines_refused.fetch_add(1, Ordering::Relaxed);
                         self.client.reply().error(format_args!(
                             "ERR pipeline too long: {max} bytes wait behind {name}, as many as \
                              limits.pipeline_max allows."
@@ -183,6 +215,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
             }
         };
+        // Who waits for an answer need not say anything.
+        self.client.card.hear();
         finish(&mut self.client);
         Ok(())
     }
@@ -209,8 +243,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             return Err(Over::Closed);
         }
         for push in outbox.take() {
-            let is_wanted = !push.needs_pushes() || self.client.protocol == Protocol::Resp3;
-            if is_wanted {
+            let is_known = !push.needs_pushes() || self.client.protocol == Protocol::Resp3;
+            if is_known && self.client.watch.wants(&push) {
                 push.write(&mut self.client.reply());
             }
         }
@@ -245,10 +279,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     fn fail(&mut self, fault: Fault) {
         let counts = &self.client.daemon.counts;
         counts.protocol_errors.fetch_add(1, Ordering::Relaxed);
+        let is_long = matches!(fault, Fault::Frame { .. } | Fault::Bulk { .. });
+        counts
+            .frames_refused
+            .fetch_add(is_long.into(), Ordering::Relaxed);
         let address = &self.client.card.address;
         tracing::warn!(address, "{fault}");
         fault.answer(&mut self.client.out);
     }
+}
+
+/// Wait until a connection has been silent for longer than it promised.
+async fn silence(client: &Client) {
+    let Some(heartbeat) = client.heartbeat else {
+        return future::pending().await;
+    };
+    let left = heartbeat.saturating_sub(client.card.silent());
+    tokio::time::sleep(left).await;
 }
 
 async fn next(ticks: &mut Option<Interval>) {
@@ -281,9 +328,7 @@ impl Client {
     fn end(&mut self) {
         let why = self.ending.unwrap_or(Why::Lost);
         command::leave_session(self);
-        if self.is_monitor {
-            self.daemon.clients.end_monitor();
-        }
+        self.watch = Watch::default();
         self.daemon.end_holder(self.holder, why);
         self.daemon.clients.remove(self.card.id);
     }

@@ -2,22 +2,24 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use rideau::{Locks, LocksOptions, OptionError};
-use tokio::sync::Semaphore;
 
 use crate::clients::Clients;
-use crate::config::Config;
+use crate::config::{Config, User};
 use crate::drops::Drops;
 use crate::events::Events;
-use crate::holdings::{Gone, HolderId, Holdings, Thing, Why};
+use crate::grant::Grant;
+use crate::holdings::{Gone, HolderId, Holdings, Row, Thing, Why};
 use crate::member::Workshop;
-use crate::places::{Left, Places};
+use crate::outbox::Push;
+use crate::places::{FOR_EVER, Left, Places};
 use crate::sessions::Sessions;
+use crate::settings::{Settings, Source};
 use crate::ticket::Ticket;
+use crate::turns::Turns;
 
 /// All that the server knows.
 pub struct Daemon {
@@ -44,9 +46,9 @@ pub struct Daemon {
     /// Nobody new is served any more.
     pub draining: AtomicBool,
     /// Turns to check a password.
-    pub password_checks: Semaphore,
-    /// One change of configuration at a time.
-    changing: Mutex<()>,
+    pub password_checks: Turns,
+    /// What it was told, as text, and what before.
+    pub settings: Settings,
 }
 
 /// What was counted since the start.
@@ -74,6 +76,20 @@ pub struct Counts {
     pub foreign_releases: AtomicU64,
     /// Things taken back from holders that ended, by [`Why`].
     pub reclaims: [AtomicU64; 8],
+    /// Requests that were too long.
+    pub frames_refused: AtomicU64,
+    /// Connections that sent too much behind a command that waited.
+    pub pipelines_refused: AtomicU64,
+    /// Keys that were refused because there were too many.
+    pub keys_refused: AtomicU64,
+    /// Sessions that were refused because there were too many.
+    pub sessions_refused: AtomicU64,
+    /// Pools that were not added because there were too many names.
+    pub names_refused: AtomicU64,
+    /// Names and keys that were too long.
+    pub long_names: AtomicU64,
+    /// Passwords that were checked later because others were being checked.
+    pub checks_delayed: AtomicU64,
     /// Changes of configuration.
     pub changes: AtomicU64,
 }
@@ -85,6 +101,16 @@ impl Daemon {
     ///
     /// If an option breaks a rule.
     pub fn new(config: Config) -> Result<Arc<Self>, OptionError> {
+        let source = Source::of(&config);
+        Self::with(config, source)
+    }
+
+    /// A server that was told this by a text, which a file may have.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn with(config: Config, source: Source) -> Result<Arc<Self>, OptionError> {
         let events: Arc<Events> = Arc::default();
         let workshop = Workshop::new(&config.server, Arc::clone(&events));
         let places = Places::new(&config, Arc::new(workshop))?;
@@ -98,7 +124,8 @@ impl Daemon {
             fence,
         })?;
         Ok(Arc::new(Self {
-            password_checks: Semaphore::new(config.limits.password_checks_max),
+            password_checks: Turns::new(config.limits.password_checks_max),
+            settings: Settings::new(&config, source),
             config: ArcSwap::from_pointee(config),
             places: ArcSwap::from_pointee(places),
             locks,
@@ -110,39 +137,90 @@ impl Daemon {
             counts: Counts::default(),
             started: Instant::now(),
             draining: AtomicBool::new(false),
-            changing: Mutex::new(()),
         }))
     }
 
-    /// Change everything at once. Whoever waits or holds keeps its place.
+    /// Change everything at once. Whoever waits or holds keeps its place; what
+    /// is held of pools that are gone is taken back after `within`, if that is
+    /// said. One change at a time: [`settings`](crate::settings) sees to it.
     ///
     /// # Errors
     ///
     /// If an option breaks a rule; then nothing has changed.
-    pub fn reconfigure(&self, config: Config) -> Result<(), OptionError> {
-        let _one = self.changing.lock();
-        let (places, left) = self.places.load().changed(&config)?;
-        if let Some(rule) = places.rules.first() {
-            self.locks.reconfigure(&rule.rule.queue)?;
+    pub(crate) fn reconfigure(
+        self: &Arc<Self>,
+        config: Config,
+        within: Option<Duration>,
+    ) -> Result<(), OptionError> {
+        Places::validate(&config)?;
+        if let Some(rule) = config.locks.first() {
+            self.locks.reconfigure(&rule.queue)?;
         }
+        let (places, left) = self.places.load().changed(&config)?;
+        let checks = config.limits.password_checks_max;
         self.places.store(Arc::new(places));
         self.config.store(Arc::new(config));
+        self.password_checks.set_max(checks);
         self.counts.changes.fetch_add(1, Ordering::Relaxed);
-        self.let_go(left);
+        self.let_go(left, within);
         Ok(())
     }
 
     /// Close what a change left behind: nobody waits there any more, and who
-    /// holds a member keeps it until it is done.
-    fn let_go(&self, left: Left) {
-        let drain = self.config.load().server.drain;
+    /// holds a member keeps it until it is done, or until its time is up.
+    fn let_go(self: &Arc<Self>, left: Left, within: Option<Duration>) {
         for place in left.pools {
-            tokio::spawn(async move { place.pool.close(drain).await });
+            let daemon = Arc::clone(self);
+            tokio::spawn(async move {
+                // A pool that is gone wants nothing brought.
+                daemon.revoke(|grant| grant.is_offer_of(&place));
+                let within = within.unwrap_or(FOR_EVER);
+                let _ = tokio::time::timeout(within, place.pool.close(within)).await;
+                daemon.revoke(|grant| grant.is_member_of(&place));
+            });
         }
         left.brokers.iter().for_each(|place| place.broker.close());
         left.regulators
             .iter()
             .for_each(|place| place.regulator.close());
+    }
+
+    /// Take back what is wanted, and tell those who held it.
+    pub fn revoke(&self, wanted: impl Fn(&Grant) -> bool) -> usize {
+        let mut count = 0;
+        for Row { ticket, card, .. } in self.holdings.late(|grant, _| wanted(grant)) {
+            if self.release(ticket, None, Why::Revoked).is_err() {
+                continue;
+            }
+            count += 1;
+            let holder = card.connection.and_then(|id| self.clients.find(id));
+            if let Some(client) = holder {
+                client.outbox.push(Push::Revoked(ticket, "removed"));
+            }
+        }
+        let reclaims = &self.counts.reclaims[Why::Revoked as usize];
+        reclaims.fetch_add(count as u64, Ordering::Relaxed);
+        count
+    }
+
+    /// End the connections and sessions of users that are no more.
+    pub(crate) fn end_users(&self, old: &Config) {
+        let config = self.config.load();
+        let is_gone = |user: &str| {
+            let is = |users: &[User]| users.iter().any(|one| one.name == user);
+            is(&old.users) && !is(&config.users)
+        };
+        for client in self.clients.all() {
+            let user = Arc::clone(&client.card.lock().user);
+            if is_gone(&user) {
+                client.outbox.kill();
+            }
+        }
+        for row in self.sessions.all() {
+            if is_gone(&row.card.user) && self.sessions.close(row.ticket, None).is_some() {
+                self.end_holder(row.holder, Why::Revoked);
+            }
+        }
     }
 
     /// A holder ended: give back all that it held. Says how much that was.
@@ -176,7 +254,7 @@ impl Daemon {
 fn end(thing: Thing, why: Why) {
     match thing {
         Thing::Held(grant) | Thing::Untold(grant, _) => grant.end(why),
-        Thing::Asked(later) => drop(later),
+        Thing::Asked(later) => later.cancel(why.words()),
         Thing::None => (),
     }
 }

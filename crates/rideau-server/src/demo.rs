@@ -1,142 +1,238 @@
-//! Two brokers under the same overload, side by side in real time.
+//! What a person sees first: a server with traffic, and what to do with it.
 //!
-//! Twice as many ask as can be served, and they keep asking whatever happens
-//! to them. Nothing is simulated: the asks and the workers are tasks, the
-//! brokers are the library's, and the waits are real.
+//! The server is the one that `rideau serve` starts, and the traffic comes over
+//! its own sockets: who looks at it sees clients like any others.
 
+pub(crate) mod overload;
 mod screen;
-mod span;
-mod table;
-mod trial;
+mod traffic;
 
-use std::io;
-use std::pin::pin;
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::runtime;
+use clap::Args;
+use rideau_server::config::{Config, Log, LogFormat, LogLevel, text};
 use tokio::signal;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, interval_at};
 
+use crate::cli::wire::Server;
+use crate::cli::{Done, Failure, start_log};
+use overload::Finish;
 use screen::{Paint, Screen};
-use span::Span;
-use trial::{Glance, Trial};
+use traffic::Traffic;
 
-/// How the demo ended.
+/// Start a server with traffic, and say where to look and what to type
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// How many seconds, or `forever` [default: forever; 10 with --overload]
+    #[arg(long, value_name = "N", value_parser = seconds)]
+    seconds: Option<Seconds>,
+    /// Instead: two brokers under the same overload, side by side
+    #[arg(long)]
+    overload: bool,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Finish {
-    Complete,
-    Interrupted,
+enum Seconds {
+    For(u32),
+    Forever,
 }
 
-const TICK: Duration = Duration::from_millis(500);
-const TICKS_PER_SECOND: u32 = 2;
+const CONFIG: &str = include_str!("demo/demo.toml");
+const PORT: u16 = 7433;
+const ADMIN_PORT: u16 = 7434;
+const SECONDS: u32 = 10;
+const SECONDS_MAX: u32 = 3600;
+/// The shell's own way to say that a program was interrupted.
+const INTERRUPTED: u8 = 130;
 
-/// Letters of a full bar, which stands for a wait of [`BAR_WAIT`].
-const BAR: u32 = 10;
-const BAR_WAIT: Duration = Duration::from_secs(1);
-
-/// The rivals: a name, the words of their options, and what they are.
-const RIVALS: [(&str, &str, &str); 2] = [
-    (
-        "timeout",
-        "kind=timeout timeout=1s",
-        "plain FIFO with a timeout",
-    ),
-    (
-        "default",
-        "kind=bounded-codel target=100ms",
-        "the default: CoDel with a bound",
-    ),
-];
-
-/// Show the demo for so long.
-pub(crate) fn run(seconds: u32) -> io::Result<Finish> {
-    let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(show(seconds, &mut Screen::stdout()))
+pub(crate) fn run(words: &Demo, is_json: bool) -> Done {
+    if !words.overload {
+        return serve(words.seconds.unwrap_or(Seconds::Forever), is_json);
+    }
+    let seconds = match words.seconds {
+        None => SECONDS,
+        Some(Seconds::For(seconds)) => seconds,
+        Some(Seconds::Forever) => SECONDS_MAX,
+    };
+    Ok(match overload::run(seconds)? {
+        Finish::Complete => ExitCode::SUCCESS,
+        Finish::Interrupted => INTERRUPTED.into(),
+    })
 }
 
-async fn show(seconds: u32, screen: &mut Screen) -> io::Result<Finish> {
-    introduce(seconds, screen)?;
-    let trials = RIVALS.map(|(name, options, _)| Trial::start(name, options));
+fn seconds(text: &str) -> Result<Seconds, String> {
+    if text == "forever" {
+        return Ok(Seconds::Forever);
+    }
+    let seconds = text.parse().ok();
+    let seconds = seconds.filter(|seconds| (1..=SECONDS_MAX).contains(seconds));
+    seconds
+        .map(Seconds::For)
+        .ok_or_else(|| format!("write a whole number from 1 to {SECONDS_MAX}, or `forever`"))
+}
+
+/// Where the demo is.
+struct Ports {
+    redis: u16,
+    admin: u16,
+    /// Somebody else is where it should be.
+    is_elsewhere: bool,
+}
+
+fn serve(seconds: Seconds, is_json: bool) -> Done {
+    start_log(Log {
+        level: LogLevel::Error,
+        format: LogFormat::Text,
+    });
+    let ports = Ports::find()?;
+    let config = config(&ports)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let served = runtime.block_on(async {
+        let (ready, is_ready) = oneshot::channel();
+        let ready = move |_: &[String]| {
+            let _ = ready.send(());
+        };
+        tokio::select! {
+            served = rideau_server::serve::run(config, ready) => served.map_err(Failure::from),
+            shown = show(is_ready, &ports, seconds, is_json) => shown,
+        }
+    });
+    runtime.shutdown_background();
+    served.map(|()| ExitCode::SUCCESS)
+}
+
+impl Ports {
+    /// The usual ones if both are free.
+    fn find() -> Result<Self, Failure> {
+        let local = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+        if local(PORT).is_ok() && local(ADMIN_PORT).is_ok() {
+            return Ok(Self {
+                redis: PORT,
+                admin: ADMIN_PORT,
+                is_elsewhere: false,
+            });
+        }
+        // Both at once, or the system might give the same twice.
+        let (one, other) = (local(0)?, local(0)?);
+        Ok(Self {
+            redis: one.local_addr()?.port(),
+            admin: other.local_addr()?.port(),
+            is_elsewhere: true,
+        })
+    }
+}
+
+fn config(ports: &Ports) -> Result<Config, Failure> {
+    let broken = |fault: &dyn std::fmt::Display| Failure::Broken(fault.to_string());
+    let listen = format!("[\"127.0.0.1:{}\"]", ports.redis);
+    let admin = format!("\"127.0.0.1:{}\"", ports.admin);
+    let text = text::set(CONFIG, "server.listen", &listen).map_err(|fault| broken(&fault))?;
+    let text = text::set(&text, "server.admin", &admin).map_err(|fault| broken(&fault))?;
+    Config::parse(&text, "demo.toml", &|_| None).map_err(|faults| broken(&faults))
+}
+
+/// Once the server is there: begin the traffic, and show it until the end.
+async fn show(
+    is_ready: oneshot::Receiver<()>,
+    ports: &Ports,
+    seconds: Seconds,
+    is_json: bool,
+) -> Result<(), Failure> {
+    if is_ready.await.is_err() {
+        // The server could not begin, and says why itself.
+        return std::future::pending().await;
+    }
+    let mut screen = Screen::stdout();
+    if is_json {
+        let (redis, admin) = (ports.redis, ports.admin);
+        screen.line(&serde_json::json!({ "redis": redis, "admin": admin }).to_string())?;
+    } else {
+        introduce(ports, seconds, &mut screen)?;
+    }
+    let traffic = Traffic::start(&Server::local(ports.redis));
     let began = Instant::now();
-    let mut ticks = interval_at(began + TICK, TICK);
-    let mut interrupt = pin!(signal::ctrl_c());
-    let mut glances = trials.each_ref().map(Trial::glance);
-    for tick in 1..=seconds * TICKS_PER_SECOND {
+    let mut ticks = interval_at(began + Duration::from_secs(1), Duration::from_secs(1));
+    let mut interrupt = std::pin::pin!(signal::ctrl_c());
+    let mut second = 0;
+    while seconds == Seconds::Forever || Seconds::For(second) != seconds {
         tokio::select! {
             _ = ticks.tick() => (),
             _ = &mut interrupt => {
-                let after = Span(began.elapsed());
-                screen.line(&format!("\nstopped after {after}; there is no table of half a run"))?;
-                return Ok(Finish::Interrupted);
+                // The server hears of it too; it ends when it has let its clients go.
+                traffic.stop();
+                return std::future::pending().await;
             }
         }
-        let before = glances;
-        glances = trials.each_ref().map(Trial::glance);
-        let pairs = before.iter().zip(&glances);
-        let rows: Vec<_> = pairs
-            .map(|(before, now)| row(began.elapsed(), before, now, screen))
-            .collect();
-        screen.redraw(&rows)?;
-        if tick == seconds {
-            trials.iter().for_each(Trial::judge_from_now);
+        second += 1;
+        if is_json {
+            screen.line(&traffic.json(second).to_string())?;
+        } else {
+            screen.redraw(&[traffic.line(second)])?;
         }
     }
-    let verdicts = trials.each_ref().map(Trial::verdict);
-    table::print(seconds, &verdicts, screen)?;
-    Ok(Finish::Complete)
+    traffic.stop();
+    Ok(())
 }
 
-fn introduce(seconds: u32, screen: &mut Screen) -> io::Result<()> {
-    screen.line(&format!(
-        "Two brokers for {seconds} s, each with {} workers that can serve {} asks a second.",
-        trial::WORKERS,
-        trial::CAPACITY
-    ))?;
-    screen.line(&format!(
-        "{} a second come, and keep coming whatever happens to them.\n",
-        trial::ASKS
-    ))?;
-    for (name, options, what) in RIVALS {
-        screen.line(&format!("  {name:<9}{options:<33}{what}"))?;
-    }
-    screen.line("")?;
-    let heads = format!(
-        "{:>6}  {:<8}{:>7}{:>9}{:>9}{:>8}{:>9}{:>9}  up to 1 s",
-        "", "queue", "waiting", "oldest", "served/s", "shed/s", "p50", "p99"
-    );
-    screen.line(&screen.paint(Paint::Bold, &heads))
-}
-
-/// What happened to one broker between two glances.
-fn row(time: Duration, before: &Glance, now: &Glance, screen: &Screen) -> String {
-    let span = now
-        .at
-        .duration_since(before.at)
-        .as_secs_f64()
-        .max(f64::EPSILON);
-    let rate = |before: u64, now: u64| ((now - before) as f64 / span).round();
-    let p99 = now.waits.quantile(0.99);
-    let paint = if p99 < BAR_WAIT / 2 {
-        Paint::Good
-    } else {
-        Paint::Bad
+fn introduce(ports: &Ports, seconds: Seconds, screen: &mut Screen) -> Result<(), Failure> {
+    let Ports { redis, admin, .. } = ports;
+    let program = std::env::args().next().unwrap_or_else(|| "rideau".into());
+    let until = match seconds {
+        Seconds::Forever => "until Ctrl-C".into(),
+        Seconds::For(seconds) => format!("for {seconds} s"),
     };
-    format!(
-        "{:>4.1} s  {:<8}{:>7}{:>9}{:>9}{:>8}{:>9}{:>9}  {}",
-        time.as_secs_f64(),
-        now.name,
-        now.waiting,
-        Span(now.oldest).to_string(),
-        rate(before.served, now.served),
-        rate(before.shed, now.shed),
-        Span(now.waits.quantile(0.5)).to_string(),
-        Span(p99).to_string(),
-        screen.paint(paint, &bar(p99))
-    )
+    screen.line(&format!("A server with some traffic, {until}."))?;
+    if ports.is_elsewhere {
+        screen.line(&format!(
+            "Somebody is at {PORT} or {ADMIN_PORT} already, so it is at {redis} and {admin}."
+        ))?;
+    }
+    let to = if ports.is_elsewhere {
+        format!(" --server 127.0.0.1:{redis}")
+    } else {
+        String::new()
+    };
+    for line in [
+        String::new(),
+        format!("  look at  http://127.0.0.1:{admin}/"),
+        format!("  type     redis-cli -p {redis} TAKE licences WAIT 200"),
+        format!("           redis-cli -p {redis} SHOW POOLS"),
+        format!("           redis-cli -p {redis} SHOW HOLDERS"),
+        format!("  or       {program}{to} status"),
+        format!("           {program}{to} take licences -- sh -c 'echo I have $RIDEAU_MEMBER'"),
+        format!("           {program}{to} lock nightly -- sleep 60"),
+        String::new(),
+        format!(
+            "Every {} s there is a rush of {} s: more ask than can be served, and some are told no.",
+            traffic::ROUND.as_secs(),
+            traffic::RUSH.as_secs()
+        ),
+        String::new(),
+        screen.paint(Paint::Bold, &traffic::heads()),
+    ] {
+        screen.line(&line)?;
+    }
+    Ok(())
 }
 
-fn bar(wait: Duration) -> String {
-    let part = (wait.as_secs_f64() / BAR_WAIT.as_secs_f64()).min(1.0);
-    "#".repeat((part * f64::from(BAR)).round() as usize)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_config_of_the_demo_is_right() {
+        let ports = Ports {
+            redis: 1,
+            admin: 2,
+            is_elsewhere: true,
+        };
+        let config = config(&ports).unwrap();
+        assert_eq!(config.server.listen[0].to_string(), "127.0.0.1:1");
+        assert!(config.pools.iter().any(|pool| pool.name == "licences"));
+    }
 }

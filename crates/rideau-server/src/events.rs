@@ -14,6 +14,11 @@ const MOST: usize = 1024;
 /// A watcher that is further behind misses some.
 const BEHIND_MAX: usize = 1024;
 
+/// What kinds there are.
+pub const KINDS: &[&str] = &[
+    "client", "session", "config", "pool", "leak", "shed", "server",
+];
+
 /// What happened.
 pub struct Events {
     serial: AtomicU64,
@@ -28,7 +33,7 @@ pub struct Event {
     pub serial: u64,
     /// When.
     pub at: SystemTime,
-    /// What kind of thing: `pool`, `config`, `client` and so on.
+    /// What kind of thing, one of [`KINDS`].
     pub kind: &'static str,
     /// What it happened to.
     pub name: String,
@@ -73,6 +78,11 @@ impl Events {
     /// The last events, the newest first.
     pub fn newest(&self, count: usize) -> Vec<Arc<Event>> {
         self.last.lock().iter().rev().take(count).cloned().collect()
+    }
+
+    /// How many hear of all.
+    pub fn watchers(&self) -> usize {
+        self.watchers.receiver_count()
     }
 
     /// Hear of all from now on.

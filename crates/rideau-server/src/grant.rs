@@ -7,7 +7,6 @@ use rideau::{Fate, Held, Lease, Lock};
 use crate::holdings::Why;
 use crate::meeting::Meeting;
 use crate::member::{Members, Offer};
-use crate::outcome::{Part, micros};
 use crate::places::{PoolPlace, RegulatorPlace};
 
 /// Something held.
@@ -61,17 +60,14 @@ impl Grant {
         }
     }
 
-    /// What its holder is told besides the ticket.
-    pub fn parts(&self) -> Vec<Part> {
-        match self {
-            Self::Member { held, .. } => {
-                vec![(&**held.value()).into(), micros(Held::waited(held))]
-            }
-            Self::Lock(lock) => vec![lock.ordinal().into(), lock.fence().into()],
-            Self::Match(meeting) => vec![Part::Text(meeting.value.clone())],
-            Self::Lease { lease, .. } => vec![micros(lease.waited())],
-            Self::Offer { .. } => Vec::new(),
-        }
+    /// It is a member of this pool.
+    pub fn is_member_of(&self, place: &Arc<PoolPlace>) -> bool {
+        matches!(self, Self::Member { pool, .. } if Arc::ptr_eq(pool, place))
+    }
+
+    /// It was brought to this pool.
+    pub fn is_offer_of(&self, place: &Arc<PoolPlace>) -> bool {
+        matches!(self, Self::Offer { pool, .. } if Arc::ptr_eq(pool, place))
     }
 
     /// Give it back.

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::grant::Grant;
 use crate::later::Later;
+use crate::names::{Named, Names};
 use crate::outcome::Outcome;
 use crate::ticket::{Kind, Ticket};
 
@@ -74,6 +75,7 @@ struct HolderSlot {
     /// Counts who used the place before, so that none is taken for another.
     turn: u32,
     card: Option<Arc<Card>>,
+    names: Names,
 }
 
 /// What is known of a holder.
@@ -174,6 +176,18 @@ pub struct Row {
 }
 
 impl Why {
+    /// Every reason.
+    pub const ALL: [Self; 8] = [
+        Self::Released,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Quit,
+        Self::Lost,
+        Self::Expired,
+        Self::Revoked,
+        Self::Over,
+    ];
+
     /// In a few words.
     pub const fn words(self) -> &'static str {
         match self {
@@ -244,6 +258,7 @@ impl Holdings {
             len: 0,
             turn: 0,
             card: Some(card),
+            names: Names::default(),
         });
         HolderId {
             shard: at,
@@ -398,9 +413,46 @@ impl Holdings {
         }
         let slot = &mut shard.holders[holder.at as usize];
         slot.card = None;
+        slot.names = Names::default();
         slot.turn = slot.turn.wrapping_add(1);
         shard.free_holders.push(holder.at);
         held
+    }
+
+    /// What a ticket stands for, to be shown.
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing under the ticket, or it is not this user's.
+    pub fn row(&self, ticket: Ticket, user: Option<&str>) -> Result<Row, Gone> {
+        let now = self.since();
+        let (shard, at) = self.find(ticket)?;
+        let row = shard.row(ticket.place >> SLOT_BITS, at, now);
+        let row = row.ok_or(Gone::Unknown)?;
+        if user.is_some_and(|user| *user != *row.card.user) {
+            return Err(Gone::Foreign);
+        }
+        Ok(row)
+    }
+
+    /// Remember an ask by the name that its holder gave it.
+    pub fn remember(&self, holder: HolderId, name: &[u8], named: Named) {
+        let shard = &mut *self.shards[holder.shard as usize].lock();
+        if shard.holder(holder).is_some() {
+            let slots = &shard.slots;
+            let is_there = |ticket: Ticket| {
+                let slot = &slots[(ticket.place & ((1 << SLOT_BITS) - 1)) as usize];
+                slot.secret == ticket.secret
+            };
+            let names = &mut shard.holders[holder.at as usize].names;
+            names.add(name, named, is_there);
+        }
+    }
+
+    /// What a holder asked for under this name.
+    pub fn recall(&self, holder: HolderId, name: &[u8]) -> Option<Named> {
+        let shard = self.shards[holder.shard as usize].lock();
+        shard.holder(holder)?.names.find(name).cloned()
     }
 
     /// How many things a holder holds or waits for.
@@ -430,6 +482,24 @@ impl Holdings {
             let shard = shard.lock();
             let places = 0..shard.slots.len() as u32;
             rows.extend(places.filter_map(|at| shard.row(shard_at as u32, at, now)));
+        }
+        rows
+    }
+
+    /// All that is held and wanted, for so long.
+    pub fn late(&self, wanted: impl Fn(&Grant, Duration) -> bool) -> Vec<Row> {
+        let now = self.since();
+        let mut rows = Vec::new();
+        for (at, shard) in self.shards.iter().enumerate() {
+            let shard = shard.lock();
+            for (place, slot) in shard.slots.iter().enumerate() {
+                let held = Duration::from_nanos(now.saturating_sub(slot.since));
+                if let Thing::Held(grant) | Thing::Untold(grant, _) = &slot.thing
+                    && wanted(grant, held)
+                {
+                    rows.extend(shard.row(at as u32, place as u32, now));
+                }
+            }
         }
         rows
     }

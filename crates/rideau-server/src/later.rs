@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Part};
 
 /// An ask under way, or its answer until somebody fetches it.
 #[derive(Debug)]
@@ -39,6 +39,20 @@ impl Later {
     /// Here it is.
     pub fn answer(&self, outcome: Outcome) {
         *self.answer.lock() = Some(outcome);
+        self.bell.notify_waiters();
+    }
+
+    /// Nobody wants it any more: leave the line, and tell who awaits it.
+    pub fn cancel(&self, why: &'static str) {
+        if let Some(task) = self.task.lock().take() {
+            task.abort();
+        }
+        let mut answer = self.answer.lock();
+        if answer.is_none() {
+            let parts = vec![Part::Number(0), why.into()];
+            *answer = Some(Outcome::new("cancelled", parts));
+        }
+        drop(answer);
         self.bell.notify_waiters();
     }
 

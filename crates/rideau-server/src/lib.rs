@@ -1,5 +1,6 @@
 //! The parts of the `rideau` program, for its binary and its tests.
 
+pub mod admin;
 pub mod client;
 pub mod clients;
 pub mod command;
@@ -8,19 +9,29 @@ pub mod connection;
 pub mod daemon;
 pub mod drops;
 pub mod events;
+pub mod explain;
 pub mod grant;
+pub mod history;
 pub mod holdings;
 pub mod later;
 mod login;
 pub mod meeting;
 pub mod member;
+pub mod metrics;
+pub mod names;
 pub mod outbox;
 pub mod outcome;
 pub mod places;
 pub mod process;
+pub mod report;
 pub mod resp;
 pub mod serve;
 pub mod sessions;
+pub mod settings;
+pub mod show;
 pub mod supervisor;
 pub mod ticket;
 pub mod tls;
+pub mod turns;
+pub mod watch;
+pub mod watcher;

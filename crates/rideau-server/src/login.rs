@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use crate::client::{Client, Finish, Step, Wait, Wrong};
+use crate::command;
 use crate::config::password::Hash;
 use crate::config::{Password, User};
 use crate::daemon::Daemon;
@@ -25,6 +26,34 @@ pub(crate) fn named(daemon: &Daemon, name: &str) -> Option<Arc<User>> {
     let config = daemon.config.load();
     let user = config.users.iter().find(|user| user.name == name);
     user.cloned().map(Arc::new)
+}
+
+/// Follow a change of the config: a user may do other things from now on, or
+/// nothing at all.
+pub(crate) fn follow(client: &mut Client) {
+    let generation = client.daemon.settings.generation();
+    if client.generation == generation {
+        return;
+    }
+    client.generation = generation;
+    let Some(user) = client.user.clone() else {
+        return;
+    };
+    let is_by_uid = client.uid.is_some_and(|uid| user.uids.contains(&uid));
+    let config = client.daemon.config.load_full();
+    let found = if is_by_uid {
+        without_password(&client.daemon, client.uid)
+    } else {
+        let mut users = config.users.iter();
+        users
+            .find(|known| known.name == user.name)
+            .cloned()
+            .map(Arc::new)
+    };
+    match found {
+        Some(found) if found.name != user.name => become_user(client, found),
+        found => client.user = found,
+    }
 }
 
 /// The connection has to say who it is before it can do anything.
@@ -83,9 +112,11 @@ pub(crate) fn begin(
     }))
 }
 
-/// What a connection held as another it gives back first.
+/// What a connection held as another it gives back first, and it leaves the
+/// other's session.
 pub(crate) fn become_user(client: &mut Client, user: Arc<User>) {
     let name = client.holder_card().name.lock().clone();
+    command::leave_session(client);
     client.daemon.end_holder(client.holder, Why::Quit);
     let card = Arc::new(Card {
         name: Mutex::new(name),
@@ -101,9 +132,14 @@ pub(crate) fn become_user(client: &mut Client, user: Arc<User>) {
 
 /// As few as the config allows are checked at a time: each costs memory and
 /// time on purpose.
-async fn check(daemon: &Daemon, user: Option<Arc<User>>, password: Vec<u8>) -> bool {
-    let Ok(_turn) = daemon.password_checks.acquire().await else {
-        return false;
+pub(crate) async fn check(daemon: &Daemon, user: Option<Arc<User>>, password: Vec<u8>) -> bool {
+    let _turn = match daemon.password_checks.try_take() {
+        Some(turn) => turn,
+        None => {
+            let counts = &daemon.counts;
+            counts.checks_delayed.fetch_add(1, Ordering::Relaxed);
+            daemon.password_checks.take().await
+        }
     };
     let checked = tokio::task::spawn_blocking(move || {
         let hash = match user.and_then(|user| user.password.clone()) {

@@ -189,8 +189,7 @@ impl Members {
         let Source::Offered(offers) = &*self.source else {
             return false;
         };
-        offers.waiting.lock().push_back(Arc::clone(offer));
-        offers.bell.notify_one();
+        offers.add(Arc::clone(offer));
         true
     }
 }
@@ -234,9 +233,13 @@ impl Manager for Members {
     }
 
     async fn stop(&self, member: Member, why: Retired) {
-        match (&*self.source, &member.origin) {
+        match (&*self.source, member.origin) {
             (Source::List { list, .. }, _) => list.lock().stop(member.value),
-            (Source::Exec(programs), Origin::Exec(child)) => programs.stop(child, why).await,
+            // Only its owner can make it anew, and still offers it.
+            (Source::Offered(offers), Origin::Offered(offer)) if !offer.is_withdrawn() => {
+                offers.add(offer);
+            }
+            (Source::Exec(programs), Origin::Exec(child)) => programs.stop(&child, why).await,
             _ => (),
         }
     }
@@ -285,6 +288,11 @@ impl List {
 }
 
 impl Offers {
+    fn add(&self, offer: Arc<Offer>) {
+        self.waiting.lock().push_back(offer);
+        self.bell.notify_one();
+    }
+
     /// The next that is still to be had.
     async fn next(&self, pool: &Arc<str>) -> Member {
         loop {

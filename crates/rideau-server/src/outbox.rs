@@ -17,7 +17,7 @@ pub struct Outbox {
     pushes: Mutex<Vec<Push>>,
     bell: Notify,
     bytes: AtomicUsize,
-    bytes_max: usize,
+    bytes_max: AtomicUsize,
     /// It did not read for so long that it is given up.
     is_over: AtomicBool,
     killed: AtomicBool,
@@ -35,7 +35,14 @@ pub enum Push {
     /// What was held is taken back.
     Revoked(Ticket, &'static str),
     /// An event, on its channel.
-    Message(Arc<str>, Arc<str>),
+    Message {
+        /// The pattern that the channel fits, if one was subscribed to.
+        pattern: Option<Arc<str>>,
+        /// The channel.
+        channel: Arc<str>,
+        /// The event as JSON.
+        text: Arc<str>,
+    },
     /// A command that somebody sent.
     Monitor(Arc<str>),
 }
@@ -47,16 +54,29 @@ impl Outbox {
             pushes: Mutex::new(Vec::new()),
             bell: Notify::new(),
             bytes: AtomicUsize::new(0),
-            bytes_max,
+            bytes_max: AtomicUsize::new(bytes_max),
             is_over: AtomicBool::new(false),
             killed: AtomicBool::new(false),
         }
     }
 
+    /// Bear so many bytes from now on.
+    pub fn set_bytes_max(&self, bytes_max: usize) {
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
+    }
+
+    /// Give the connection up: it does not read.
+    pub fn give_up(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.bell.notify_one();
+    }
+
     /// Tell the connection something.
     pub fn push(&self, push: Push) {
         let bytes = push.len();
-        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.bytes_max {
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
+            > self.bytes_max.load(Ordering::Relaxed)
+        {
             self.is_over.store(true, Ordering::Release);
         } else {
             self.pushes.lock().push(push);
@@ -100,7 +120,7 @@ impl Push {
         64 + match self {
             Self::Answer(_, outcome) => outcome.bytes(),
             Self::Done(_, payload) => payload.as_ref().map_or(0, Vec::len),
-            Self::Message(channel, text) => channel.len() + text.len(),
+            Self::Message { channel, text, .. } => channel.len() + text.len(),
             Self::Monitor(line) => line.len(),
             Self::Down(..) | Self::Revoked(..) => 0,
         }
@@ -108,7 +128,7 @@ impl Push {
 
     /// Only those see it who speak the third version of the protocol.
     pub const fn needs_pushes(&self) -> bool {
-        !matches!(self, Self::Message(..) | Self::Monitor(_))
+        !matches!(self, Self::Message { .. } | Self::Monitor(_))
     }
 
     /// Write it.
@@ -141,7 +161,15 @@ impl Push {
                     .bulk(ticket.text())
                     .bulk(why);
             }
-            Self::Message(channel, text) => {
+            Self::Message {
+                pattern: Some(pattern),
+                channel,
+                text,
+            } => {
+                reply.push(4).bulk("pmessage").bulk(&**pattern);
+                reply.bulk(&**channel).bulk(&**text);
+            }
+            Self::Message { channel, text, .. } => {
                 reply.push(3).bulk("message").bulk(&**channel).bulk(&**text);
             }
             Self::Monitor(line) => {

@@ -17,6 +17,9 @@ use crate::config::{
 use crate::meeting::Party;
 use crate::member::{Follow, Members, Workshop};
 
+/// Longer than anybody waits.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 /// Names, and what they are of.
 #[derive(Clone, Default)]
 pub struct Places {
@@ -118,7 +121,7 @@ impl Places {
     ///
     /// If an option breaks a rule.
     pub fn changed(&self, config: &Config) -> Result<(Self, Left), OptionError> {
-        validate(config)?;
+        Self::validate(config)?;
         let mut left = Left::default();
         let mut pools = HashMap::new();
         for config in &config.pools {
@@ -151,6 +154,25 @@ impl Places {
             workshop: Arc::clone(&self.workshop),
         };
         Ok((places, left))
+    }
+
+    /// Whether a config keeps all rules, so that nothing is changed by one that
+    /// does not.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub(crate) fn validate(config: &Config) -> Result<(), OptionError> {
+        for pool in &config.pools {
+            pool_options(pool).validate()?;
+        }
+        for regulator in &config.regulators {
+            Regulator::new(regulator.options())?;
+        }
+        for broker in &config.brokers {
+            Broker::<(), ()>::new(config.broker_options(broker))?;
+        }
+        Ok(())
     }
 
     fn changed_regulators(
@@ -224,6 +246,17 @@ impl Places {
         rules.iter().map(place).collect()
     }
 
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        let named = self.pools.len() + self.groups.len() + self.brokers.len();
+        named + self.regulators.len() + self.rules.len()
+    }
+
+    /// Nothing has a name.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The rule of a key.
     pub fn rule(&self, key: &str) -> Option<&Arc<RulePlace>> {
         self.rules.iter().find(|place| place.rule.fits(key))
@@ -261,7 +294,6 @@ impl PoolPlace {
 /// limits themselves, and know what to say of it if they do not.
 fn pool_options(config: &PoolConfig) -> PoolOptions {
     const STARTS_MAX: usize = 4;
-    const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
     /// Longer than it takes to kill a process and hear what it said last.
     const LAST_WORDS: Duration = Duration::from_secs(10);
     let mut options = config.options.clone();
@@ -275,13 +307,6 @@ fn pool_options(config: &PoolConfig) -> PoolOptions {
         options.stop_timeout += LAST_WORDS;
     }
     options
-}
-
-fn validate(config: &Config) -> Result<(), OptionError> {
-    for pool in &config.pools {
-        pool_options(pool).validate()?;
-    }
-    Ok(())
 }
 
 fn groups(

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_rustls::TlsAcceptor;
 
+use crate::admin::AdminListener;
 use crate::client::Client;
 use crate::clients::ClientCard;
 use crate::config::{Config, DeadPeer, Listen, User};
@@ -24,8 +25,11 @@ use crate::holdings::{Card, Why};
 use crate::login;
 use crate::outbox::Outbox;
 use crate::resp::Protocol;
+use crate::settings::Source;
 use crate::supervisor;
 use crate::tls;
+use crate::watch::Watch;
+use crate::watcher;
 
 /// So long a client has to say within TLS who it is.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -175,7 +179,7 @@ async fn accept_tls(
     let certificates = stream.get_ref().1.peer_certificates();
     let name = certificates.and_then(|all| tls::common_name(all.first()?));
     let user = name.and_then(|name| login::named(&daemon, &name));
-    begin_as(&daemon, stream, address.to_string(), local, user);
+    begin_as(&daemon, stream, address.to_string(), local, user, None);
 }
 
 /// Notice a peer that went without a word, a cable that was pulled.
@@ -208,7 +212,7 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
     let user = login::without_password(daemon, uid);
-    begin_as(daemon, stream, address, local, user);
+    begin_as(daemon, stream, address, local, user, uid);
 }
 
 fn begin_as<S>(
@@ -217,6 +221,7 @@ fn begin_as<S>(
     address: String,
     local: String,
     user: Option<Arc<User>>,
+    uid: Option<u32>,
 ) where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
@@ -239,7 +244,7 @@ fn begin_as<S>(
         return;
     }
     daemon.counts.connections.fetch_add(1, Ordering::Relaxed);
-    let client = welcome(daemon, address, local, user);
+    let client = welcome(daemon, address, local, user, uid);
     tokio::spawn(connection::serve(stream, client));
 }
 
@@ -248,6 +253,7 @@ fn welcome(
     address: String,
     local: String,
     user: Option<Arc<User>>,
+    uid: Option<u32>,
 ) -> Client {
     let config = daemon.config.load();
     let id = daemon.clients.next_id();
@@ -285,9 +291,10 @@ fn welcome(
         session: None,
         protocol: Protocol::Resp2,
         out: Vec::new(),
-        nonces: Default::default(),
-        channels: Vec::new(),
-        is_monitor: false,
+        watch: Watch::default(),
+        uid,
+        generation: daemon.settings.generation(),
+        heartbeat: None,
         ending: None,
     }
 }
@@ -314,6 +321,8 @@ pub async fn keep_sessions(daemon: Arc<Daemon>) {
 pub async fn drain(daemon: &Daemon) {
     daemon.draining.store(true, Ordering::Release);
     let within = daemon.config.load().server.drain;
+    let text = format!("the server stops: holders have {within:.1?} to finish");
+    daemon.events.add("server", "drain", text, None);
     let end = Instant::now() + within;
     while !daemon.clients.is_empty() && Instant::now() < end {
         let is_idle = daemon.holdings.all().is_empty();
@@ -346,8 +355,23 @@ pub async fn drain(daemon: &Daemon) {
 ///
 /// If it cannot listen, or an option breaks a rule.
 pub async fn run(config: Config, ready: impl FnOnce(&[String])) -> io::Result<()> {
+    let source = Source::of(&config);
+    run_from(config, source, ready).await
+}
+
+/// As [`run`], with the text of the config and the file that has it, which is
+/// read again when somebody asks for it.
+///
+/// # Errors
+///
+/// If it cannot listen, or an option breaks a rule.
+pub async fn run_from(
+    config: Config,
+    source: Source,
+    ready: impl FnOnce(&[String]),
+) -> io::Result<()> {
     let (server, tls) = (config.server.clone(), config.tls.clone());
-    let daemon = Daemon::new(config).map_err(io::Error::other)?;
+    let daemon = Daemon::with(config, source).map_err(io::Error::other)?;
     let mut addresses = Vec::new();
     for listen in &server.listen {
         let listener = Listener::bind(listen, server.socket_mode).await;
@@ -365,7 +389,18 @@ pub async fn run(config: Config, ready: impl FnOnce(&[String])) -> io::Result<()
             tokio::spawn(listener.serve(Arc::clone(&daemon)));
         }
     }
+    if let Some(address) = server.admin {
+        let listener = AdminListener::bind(address).await.map_err(|error| {
+            let text = format!("cannot listen at {address} (server.admin): {error}");
+            io::Error::new(error.kind(), text)
+        })?;
+        addresses.push(format!("http://{}", listener.address()?));
+        tokio::spawn(listener.serve(Arc::clone(&daemon)));
+    }
     tokio::spawn(keep_sessions(Arc::clone(&daemon)));
+    tokio::spawn(watcher::keep(Arc::clone(&daemon)));
+    let hangup = signal(SignalKind::hangup())?;
+    tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
     // Whoever hears that we are ready may ask us to stop at once.
     let mut stop = StopAsked::listen()?;
     ready(&addresses);
@@ -374,6 +409,18 @@ pub async fn run(config: Config, ready: impl FnOnce(&[String])) -> io::Result<()
     supervisor::tell("STOPPING=1");
     drain(&daemon).await;
     Ok(())
+}
+
+/// Read the file again whenever a signal asks for it, for ever. What is wrong
+/// with it is an event.
+async fn reload_on(mut signal: Signal, daemon: Arc<Daemon>) {
+    while signal.recv().await.is_some() {
+        supervisor::tell(&supervisor::reloading());
+        if let Err(why) = daemon.reload("SIGHUP") {
+            tracing::warn!("SIGHUP changed nothing: {why}");
+        }
+        supervisor::tell("READY=1");
+    }
 }
 
 /// The signals that ask us to stop.

@@ -107,7 +107,12 @@ impl Sessions {
         if *session.card.user != *user {
             return None;
         }
-        session.ends = session.ttl.map(|ttl| Instant::now() + ttl);
+        session.ends = match session.ttl {
+            Some(ttl) => Some(Instant::now() + ttl),
+            // Without a time of its own it lives on only while somebody is in it.
+            None if session.attached == 0 => Some(Instant::now() + session.grace),
+            None => None,
+        };
         Some(session.ttl)
     }
 

@@ -20,8 +20,11 @@ fn it_says_its_version_and_how_it_is_used() {
 #[test]
 fn an_unknown_word_is_an_error_with_a_suggestion() {
     for (words, meant) in [
-        (&["dmeo"][..], "did you mean `demo`?"),
-        (&["demo", "--secnods", "2"], "did you mean `--seconds`?"),
+        (&["dmeo"][..], "similar subcommand exists: 'demo'"),
+        (
+            &["demo", "--secnods", "2"],
+            "similar argument exists: '--seconds'",
+        ),
         (&["demo", "--seconds", "long"], "from 1 to 3600"),
         (&[], "`demo`"),
     ] {
@@ -34,8 +37,8 @@ fn an_unknown_word_is_an_error_with_a_suggestion() {
 }
 
 #[test]
-fn the_demo_ends_by_itself_with_a_table_of_both_queues() {
-    let output = rideau(&["demo", "--seconds", "2"]);
+fn the_demo_of_overload_ends_by_itself_with_a_table_of_both_queues() {
+    let output = rideau(&["demo", "--overload", "--seconds", "2"]);
     let shown = text(&output.stdout);
     assert!(output.status.success(), "{shown}");
     assert!(!shown.contains('\x1b'), "a pipe gets plain lines: {shown}");

@@ -5,12 +5,18 @@
 //! held at that moment. Callers may differ, and change their minds while units
 //! are held. Nobody has to be told of a new limit.
 
+mod call;
 mod keys;
 mod line;
+#[cfg(all(test, rideau_loom))]
+mod models;
 mod owner;
 mod shard;
+#[cfg(all(test, not(rideau_loom)))]
+mod stress;
 #[cfg(not(rideau_loom))]
 mod sweeper;
+mod together;
 mod word;
 
 use std::borrow::Borrow;
@@ -29,7 +35,8 @@ use crate::broker::Now;
 use crate::keyed::Key;
 use crate::terms::Terms;
 use crate::thread::block_on;
-use keys::{Base, Call, Keys, Taken};
+use call::Farewell;
+use keys::{Keys, Origin, Taken};
 use line::Wait;
 use shard::Pinned;
 use word::UNITS_MAX;
@@ -57,6 +64,15 @@ use word::UNITS_MAX;
 /// let no = locks.acquire("db", Capacity::new(3, 1)).unwrap_err();
 /// assert_eq!(no.held, 3);
 /// # Ok::<(), rideau::Full>(())
+/// ```
+///
+/// A lock is given back once, and by who has it alone:
+///
+/// ```compile_fail,E0382
+/// let locks: rideau::Locks<String> = rideau::Locks::new();
+/// let lock = locks.acquire("db", 1).expect("it is free");
+/// lock.release();
+/// lock.release();
 /// ```
 ///
 /// What ends a holder ends its locks: a return, a panic that unwinds, a task
@@ -87,8 +103,7 @@ pub struct Lock<'a, K: Key>(Taken<'a, K>);
 pub struct LockHandle<K: Key> {
     // In this order: the sweeper is called when the key is no longer pinned.
     pinned: Pinned<K>,
-    _call: Call<K>,
-    keys: Arc<Keys<K>>,
+    farewell: Farewell<K>,
 }
 
 /// Which of several claims could not be met, and why. None was.
@@ -156,7 +171,7 @@ impl<K: Key> Locks<K> {
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let taken = self.keys.acquire(key, claim(units, capacity))?;
-        Ok(Lock(taken.at(Base::Borrowed(&self.keys))))
+        Ok(Lock(taken.at(Origin::Borrowed(&self.keys))))
     }
 
     /// As [`acquire_many`](Self::acquire_many), and the lock borrows nothing.
@@ -175,7 +190,7 @@ impl<K: Key> Locks<K> {
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
         let taken = self.keys.acquire(key, claim(units, capacity))?;
-        Ok(Lock(taken.at(Base::Owned(Arc::clone(&self.keys)))))
+        Ok(Lock(taken.at(Origin::Owned(Arc::clone(&self.keys)))))
     }
 
     /// Take units of several keys, all or none: each claim is a key, how many
@@ -307,7 +322,7 @@ impl<K: Key> Locks<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        LockHandle::new(self.keys.pin_key(key), Arc::clone(&self.keys))
+        LockHandle::new(self.keys.pin_key(key), &self.keys)
     }
 
     /// Somebody who will hold any number of units, and give all back when it
@@ -344,7 +359,8 @@ impl<K: Key> Locks<K> {
         self.keys.waiting(key)
     }
 
-    /// Every key of which units are held, and how many, in no order.
+    /// Every key of which units are held, and how many, in no order. They are
+    /// looked at one after the other, and may change meanwhile.
     pub fn all_held(&self) -> Vec<(K, u64)> {
         self.keys.all_held()
     }
@@ -419,13 +435,9 @@ impl<K: Key> Lock<'_, K> {
 }
 
 impl<K: Key> LockHandle<K> {
-    fn new(pinned: Pinned<K>, keys: Arc<Keys<K>>) -> Self {
-        let call = Call::new(Arc::downgrade(&keys), &pinned);
-        Self {
-            pinned,
-            _call: call,
-            keys,
-        }
+    fn new(pinned: Pinned<K>, keys: &Arc<Keys<K>>) -> Self {
+        let farewell = Farewell::new(keys, &pinned);
+        Self { pinned, farewell }
     }
 
     /// Take one unit, exactly if fewer than `capacity` are held.
@@ -450,8 +462,9 @@ impl<K: Key> LockHandle<K> {
         capacity: impl Into<Capacity>,
     ) -> Result<Lock<'_, K>, Full> {
         let claim = claim(units, capacity);
-        let taken = self.keys.acquire_pinned(&self.pinned, claim)?;
-        Ok(Lock(taken.at(Base::Borrowed(&self.keys))))
+        let keys = self.farewell.keys();
+        let taken = keys.acquire_pinned(&self.pinned, claim)?;
+        Ok(Lock(taken.at(Origin::Borrowed(keys))))
     }
 
     /// As [`acquire_many`](Self::acquire_many), and the lock borrows nothing.
@@ -465,13 +478,14 @@ impl<K: Key> LockHandle<K> {
         capacity: impl Into<Capacity>,
     ) -> Result<Lock<'static, K>, Full> {
         let claim = claim(units, capacity);
-        let taken = self.keys.acquire_pinned(&self.pinned, claim)?;
-        Ok(Lock(taken.at(Base::Owned(Arc::clone(&self.keys)))))
+        let keys = self.farewell.keys();
+        let taken = keys.acquire_pinned(&self.pinned, claim)?;
+        Ok(Lock(taken.at(Origin::Owned(Arc::clone(keys)))))
     }
 
     /// How many units are held.
     pub fn held(&self) -> u64 {
-        self.keys.held_pinned(&self.pinned)
+        self.farewell.keys().held_pinned(&self.pinned)
     }
 
     /// The key.
@@ -513,7 +527,7 @@ impl<K: Key> Default for Locks<K> {
 
 impl<K: Key> Clone for LockHandle<K> {
     fn clone(&self) -> Self {
-        Self::new(self.pinned.clone(), Arc::clone(&self.keys))
+        Self::new(self.pinned.clone(), self.farewell.keys())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::{ALL, About};
 use crate::client::{Client, Step, Wrong};
@@ -9,9 +10,13 @@ use crate::clients::ClientCard;
 use crate::holdings::Why;
 use crate::login;
 use crate::resp::{Arguments, Mistake, Protocol, Request, Upper};
+use crate::watch::Watch;
+
+/// Nobody promises to say something less often: a day.
+const HEARTBEAT_MAX: u64 = 86_400_000;
 
 pub(super) fn ping(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
-    let is_subscribed = !client.channels.is_empty() && client.protocol == Protocol::Resp2;
+    let is_subscribed = super::is_subscriber(client);
     let mut reply = client.reply();
     match request.word(1) {
         // As Redis does it while one is subscribed.
@@ -134,14 +139,11 @@ pub(super) fn quit(client: &mut Client, _request: Request<'_>) -> Result<Step, W
 pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Step, Wrong> {
     client.daemon.end_holder(client.holder, Why::Quit);
     super::sessions::detach(client);
-    if std::mem::take(&mut client.is_monitor) {
-        client.daemon.clients.end_monitor();
-    }
-    client.channels.clear();
-    client.nonces.clear();
+    client.watch = Watch::default();
+    client.heartbeat = None;
     client.protocol = Protocol::Resp2;
     client.card.is_resp3.store(false, Ordering::Relaxed);
-    client.user = login::without_password(&client.daemon, None);
+    client.user = login::without_password(&client.daemon, client.uid);
     let card = client.holder_card();
     client.holder = client.daemon.holdings.open(Arc::clone(&card));
     *client.card.holder.lock() = client.holder;
@@ -169,6 +171,12 @@ pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, 
             set_info(client, &mut arguments)?;
             client.reply().simple("OK");
         }
+        b"HEARTBEAT" => {
+            let ms = arguments.number("CLIENT HEARTBEAT", "milliseconds", 0..=HEARTBEAT_MAX)?;
+            arguments.end("CLIENT HEARTBEAT")?;
+            client.heartbeat = (ms > 0).then(|| Duration::from_millis(ms));
+            client.reply().simple("OK");
+        }
         b"NO-EVICT" | b"NO-TOUCH" | b"CAPA" | b"TRACKING" | b"REPLY" => {
             client.reply().simple("OK");
         }
@@ -177,13 +185,13 @@ pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, 
             client.reply().verbatim(&line);
         }
         b"LIST" => {
-            allowed(client, "client")?;
+            super::allowed(client, "client")?;
             let all = client.daemon.clients.all();
             let text: String = all.iter().map(|card| line(client, card) + "\n").collect();
             client.reply().verbatim(&text);
         }
         b"KILL" => {
-            allowed(client, "client")?;
+            super::allowed(client, "client")?;
             return kill(client, arguments);
         }
         _ => return Err(Mistake::unknown("CLIENT", what).into()),
@@ -191,20 +199,14 @@ pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, 
     Ok(Step::Done)
 }
 
-fn allowed(client: &Client, right: &str) -> Result<(), Wrong> {
-    match &client.user {
-        Some(user) if !super::has_right(user, right) => Err(Wrong(format!(
-            "NOPERM user {} may not do this: add \"{right}\" to its allow list.",
-            user.name
-        ))),
-        _ => Ok(()),
-    }
-}
-
 fn set_name(client: &Client, name: &[u8]) -> Result<(), Wrong> {
     let most = client.daemon.config.load().limits.name_len_max;
     let is_plain = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
     if name.len() > most || !is_plain {
+        let counts = &client.daemon.counts;
+        counts
+            .long_names
+            .fetch_add(u64::from(name.len() > most), Ordering::Relaxed);
         return Err(Wrong(format!(
             "ERR a name has up to {most} bytes, without spaces, line ends or letters beyond ASCII."
         )));
@@ -258,11 +260,7 @@ fn line(client: &Client, card: &ClientCard) -> String {
     let holder = *card.holder.lock();
     let holder_card = Arc::clone(&card.card.lock());
     let age = card.since.elapsed();
-    let idle = age.as_millis() as u64
-        - card
-            .heard_ms
-            .load(Ordering::Relaxed)
-            .min(age.as_millis() as u64);
+    let idle = card.silent();
     let (library, version) = card.library.lock().clone();
     let foreign = card.foreign_releases.load(Ordering::Relaxed);
     let advice = if foreign > 0 {
@@ -278,7 +276,7 @@ fn line(client: &Client, card: &ClientCard) -> String {
         card.local,
         holder_card.name.lock(),
         age.as_secs(),
-        idle / 1000,
+        idle.as_secs(),
         holder_card.user,
         if card.is_resp3.load(Ordering::Relaxed) {
             3

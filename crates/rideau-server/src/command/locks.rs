@@ -112,7 +112,8 @@ fn granted(
 ) -> Result<Step, Wrong> {
     let (ordinal, fence) = (lock.ordinal(), lock.fence());
     let ticket = client.keep(Kind::Lock, Grant::Lock(lock), tail)?;
-    client.remember(tail, ticket);
+    let told = || vec![ordinal.into(), capacity.units().into(), fence.into()];
+    client.remember(tail, ticket, told);
     let capacity = i64::try_from(capacity.units()).unwrap_or(i64::MAX);
     client
         .reply()
@@ -148,6 +149,10 @@ fn rule(client: &Client, words: &Words<'_>) -> Result<(Arc<RulePlace>, Capacity)
 fn key_text<'a>(client: &Client, key: &'a [u8]) -> Result<&'a str, Wrong> {
     let most = client.daemon.config.load().limits.name_len_max;
     if key.is_empty() || key.len() > most {
+        let counts = &client.daemon.counts;
+        counts
+            .long_names
+            .fetch_add(u64::from(key.len() > most), Ordering::Relaxed);
         return Err(Wrong(format!(
             "ERR a key has 1 to {most} bytes (limits.name_len_max), not {}.",
             key.len()

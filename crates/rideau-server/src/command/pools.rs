@@ -3,18 +3,23 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use rideau::{Flow, Held, NotTaken, Terms};
 
+use super::settings;
 use super::tickets::{self, Answer};
 use crate::client::{Client, Step, Tail, Wrong, refused};
 use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::member::{Members, Offer};
-use crate::outcome::micros;
+use crate::outcome::{Part, micros};
 use crate::places::{GroupPlace, PoolPlace};
 use crate::resp::{Mistake, Request, Upper};
 use crate::ticket::Kind;
+
+/// Nobody waits longer for a pool to end or to be replaced: a day.
+const WITHIN_MAX: u64 = 86_400_000;
 
 /// Where members are taken from.
 enum Target {
@@ -100,7 +105,9 @@ fn taken_now(
         pool: Arc::clone(pool),
     };
     let ticket = client.keep(Kind::Member, grant, tail)?;
-    client.remember(tail, ticket);
+    client.remember(tail, ticket, || {
+        vec![(&*value).into(), Part::Number(waited)]
+    });
     client
         .reply()
         .array(4)
@@ -228,18 +235,98 @@ pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Step, W
     Ok(Step::Done)
 }
 
+pub(super) fn add(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("POOL.ADD", "a name")?;
+    let keys = arguments.text("POOL.ADD", "the keys of the pool as TOML")?;
+    arguments.end("POOL.ADD")?;
+    super::may_use(client, "pool", name)?;
+    let plan = client.daemon.add_pool(name, keys, client.user_name())?;
+    settings::done(client, &plan);
+    Ok(Step::Done)
+}
+
+pub(super) fn delete(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("POOL.DEL", "a pool")?;
+    let mut within = client.daemon.config.load().server.drain;
+    if let Some(how) = arguments.next() {
+        match Upper::of(how).as_bytes() {
+            b"NOW" => within = Duration::ZERO,
+            b"GRACEFUL" => {
+                let ms = arguments.number("GRACEFUL", "milliseconds", 0..=WITHIN_MAX)?;
+                within = Duration::from_millis(ms);
+            }
+            _ => return Err(Mistake::wrong("POOL.DEL", "GRACEFUL ms or NOW", how).into()),
+        }
+    }
+    arguments.end("POOL.DEL")?;
+    super::may_use(client, "pool", name)?;
+    let by = client.user_name().to_owned();
+    let plan = client.daemon.remove_pool(name, Some(within), &by)?;
+    settings::done(client, &plan);
+    Ok(Step::Done)
+}
+
+pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("POOL.SET", "a pool")?;
+    super::may_use(client, "pool", name)?;
+    pool(client, name)?;
+    let above = toml_edit::Key::new(name);
+    let above = above.display_repr();
+    let mut values = Vec::new();
+    while values.is_empty() || arguments.len() > 0 {
+        let key = arguments.text("POOL.SET", "a key such as MAX")?;
+        let value = arguments.text("POOL.SET", "a value")?;
+        let path = format!("pool.{above}.{}", key.to_lowercase());
+        values.push((path, value.to_owned()));
+    }
+    let plan = client.daemon.set(&values, client.user_name())?;
+    settings::done(client, &plan);
+    Ok(Step::Done)
+}
+
+pub(super) fn recycle(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("POOL.RECYCLE", "a pool")?;
+    let mut over = Duration::ZERO;
+    if let Some(word) = arguments.next() {
+        if Upper::of(word).as_bytes() != b"OVER" {
+            return Err(Mistake::unknown("POOL.RECYCLE", word).into());
+        }
+        let ms = arguments.number("OVER", "milliseconds", 0..=WITHIN_MAX)?;
+        over = Duration::from_millis(ms);
+    }
+    arguments.end("POOL.RECYCLE")?;
+    super::may_use(client, "pool", name)?;
+    pool(client, name)?.pool.replace(over);
+    let text = format!("all members of pool {name} are replaced over {over:.1?}");
+    let events = &client.daemon.events;
+    events.add("pool", name, text, Some(client.user_name()));
+    client.reply().simple("OK");
+    Ok(Step::Done)
+}
+
 pub(super) fn pause(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
-    act(client, request, "POOL.PAUSE", |pool| pool.pool.suspend())
+    let said = "was paused";
+    act(client, request, "POOL.PAUSE", said, |pool| {
+        pool.pool.suspend();
+    })
 }
 
 pub(super) fn resume(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
-    act(client, request, "POOL.RESUME", |pool| pool.pool.resume())
+    let said = "was resumed";
+    act(client, request, "POOL.RESUME", said, |pool| {
+        pool.pool.resume();
+    })
 }
 
 fn act(
     client: &mut Client,
     request: Request<'_>,
     command: &'static str,
+    said: &str,
     act: impl FnOnce(&PoolPlace),
 ) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
@@ -247,11 +334,9 @@ fn act(
     arguments.end(command)?;
     super::may_use(client, "pool", name)?;
     act(&*pool(client, name)?);
-    let by = client.user_name().to_owned();
-    client
-        .daemon
-        .events
-        .add("pool", name, format!("{command} {name}"), Some(&by));
+    let text = format!("pool {name} {said}");
+    let events = &client.daemon.events;
+    events.add("pool", name, text, Some(client.user_name()));
     client.reply().simple("OK");
     Ok(Step::Done)
 }

@@ -1,6 +1,7 @@
 //! Holders that outlive a connection.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -66,8 +67,11 @@ fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong
         (daemon.holdings.open(Arc::clone(&card)), card)
     });
     let Some(row) = opened else {
+        let counts = &client.daemon.counts;
+        counts.sessions_refused.fetch_add(1, Ordering::Relaxed);
         return Err(Wrong(format!(
-            "BUSY there are {most} sessions, as many as limits.sessions_max allows."
+            "BUSY there are {most} sessions, as many as limits.sessions_max allows: close \
+             some, or raise the limit."
         )));
     };
     enter(client, row.ticket)?;

@@ -9,6 +9,7 @@ use crate::grant::Grant;
 use crate::holdings::{Gone, Thing, Why};
 use crate::later::Later;
 use crate::meeting::{End, Mail};
+use crate::names::Named;
 use crate::outbox::Push;
 use crate::outcome::{Outcome, Part};
 use crate::resp::{Mistake, Protocol, Quoted, Request, Upper};
@@ -29,7 +30,7 @@ pub(super) fn settle(
         Ok((parts, grant)) => {
             let mail = mail(&grant);
             let ticket = client.keep(kind, grant, tail)?;
-            client.remember(tail, ticket);
+            client.remember(tail, ticket, || parts.clone());
             go(ticket, parts).write(&mut client.reply());
             if let Some(mail) = mail {
                 mail.begin(ticket, &client.card.outbox);
@@ -94,23 +95,29 @@ pub(super) fn later(
         .holdings
         .keep(client.owner(), kind, asked, note, most);
     let Ok(ticket) = kept else {
-        return Err(Wrong(format!(
-            "BUSY this holder has {most} leases and asks, as many as limits.held_max allows."
-        )));
+        return Err(client.not_kept(most));
     };
-    client.remember(tail, ticket);
+    client.remember(tail, ticket, Vec::new);
     client.reply().array(2).bulk("await").bulk(ticket.text());
     let daemon = Arc::clone(&client.daemon);
     let outbox = Arc::clone(&client.card.outbox);
     let is_pushed = client.protocol == Protocol::Resp3;
     let told = Arc::downgrade(&later);
+    let (owner, nonce) = (client.owner(), tail.nonce.clone());
     daemon.counts.waiting.fetch_add(1, Ordering::Relaxed);
     let counted = Counted(Arc::clone(&daemon));
     let task = tokio::spawn(async move {
         let answer = answer.await;
         drop(counted);
         let (outcome, thing) = match answer {
-            Ok((parts, grant)) => (go(ticket, parts), Some(grant)),
+            Ok((parts, grant)) => {
+                if let Some(nonce) = nonce {
+                    let told = parts.clone();
+                    let named = Named { ticket, told };
+                    daemon.holdings.remember(owner, &nonce, named);
+                }
+                (go(ticket, parts), Some(grant))
+            }
             Err(no) => (no, None),
         };
         let later = told.upgrade();
@@ -157,12 +164,13 @@ impl Drop for Counted {
 
 /// The grant of an earlier command with the same name, if there is one.
 pub(super) fn repeated(client: &mut Client, tail: &Tail) -> Option<Step> {
-    let ticket = *client.nonces.get(tail.nonce.as_ref()?)?;
+    let nonce = tail.nonce.as_ref()?;
+    let Named { ticket, told } = client.daemon.holdings.recall(client.owner(), nonce)?;
     let shown = client
         .daemon
         .holdings
         .look(ticket, None, |thing| match thing {
-            Thing::Held(grant) | Thing::Untold(grant, _) => Some(grant.parts()),
+            Thing::Held(_) | Thing::Untold(..) => Some(told),
             Thing::Asked(_) | Thing::None => None,
         });
     match shown {
@@ -348,10 +356,12 @@ async fn answer_within(later: Arc<Later>, ticket: Ticket, limit: Duration) -> Fi
         Ok(outcome) => {
             // From now on it is told, or over.
             if outcome.is_go() {
+                // Who was pushed the answer as well has been told already.
                 let _ = client.daemon.holdings.look(ticket, None, |thing| {
-                    if let Thing::Untold(grant, _) = std::mem::replace(thing, Thing::None) {
-                        *thing = Thing::Held(grant);
-                    }
+                    *thing = match std::mem::replace(thing, Thing::None) {
+                        Thing::Untold(grant, _) => Thing::Held(grant),
+                        other => other,
+                    };
                 });
             } else {
                 let _ = client.daemon.holdings.take(ticket, None, Why::Over);

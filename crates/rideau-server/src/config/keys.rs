@@ -284,6 +284,13 @@ fn walk(path: &str, keys: &[Key], found: &mut Vec<(String, Change)>) {
     }
 }
 
+/// What a change of a key takes that is written as `pool.pg-1.max`.
+pub fn change_of(path: &str) -> Change {
+    let keys = toml_edit::Key::parse(path).unwrap_or_default();
+    let parts: Vec<&str> = keys.iter().map(toml_edit::Key::get).collect();
+    change(&parts).unwrap_or(Change::Live)
+}
+
 /// What a change of `path` takes. A path that goes on below a key is the key's.
 pub(super) fn change(path: &[&str]) -> Option<Change> {
     let (first, rest) = path.split_first()?;

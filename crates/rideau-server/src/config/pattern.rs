@@ -4,7 +4,7 @@
 ///
 /// A `*` in the name is fitted by `*` alone: so a pattern fits another one if
 /// it fits every name that the other does.
-pub(super) fn fits(pattern: &str, name: &str) -> bool {
+pub fn fits(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut at, mut place) = (0, 0);
     // Where to go on with one letter more for the last `*`.

@@ -5,7 +5,7 @@ use std::env;
 use std::io::{self, IsTerminal, Write};
 
 /// Standard output, and what it can show.
-pub(super) struct Screen {
+pub(in crate::demo) struct Screen {
     out: io::Stdout,
     /// It is a terminal that can move its cursor.
     live: bool,
@@ -16,14 +16,14 @@ pub(super) struct Screen {
 
 /// How words stand out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Paint {
+pub(in crate::demo) enum Paint {
     Bold,
     Good,
     Bad,
 }
 
 impl Screen {
-    pub(super) fn stdout() -> Self {
+    pub(in crate::demo) fn stdout() -> Self {
         let out = io::stdout();
         let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
         let live = out.is_terminal() && !dumb;
@@ -37,13 +37,13 @@ impl Screen {
     }
 
     /// Print a line that stays.
-    pub(super) fn line(&mut self, line: &str) -> io::Result<()> {
+    pub(in crate::demo) fn line(&mut self, line: &str) -> io::Result<()> {
         self.drawn = 0;
         writeln!(self.out, "{line}")
     }
 
     /// Print lines that replace those of the last redraw, if this is a terminal.
-    pub(super) fn redraw(&mut self, lines: &[String]) -> io::Result<()> {
+    pub(in crate::demo) fn redraw(&mut self, lines: &[String]) -> io::Result<()> {
         if !self.live {
             return lines.iter().try_for_each(|line| self.line(line));
         }
@@ -58,7 +58,7 @@ impl Screen {
     }
 
     /// The words in a colour, where there are colours.
-    pub(super) fn paint(&self, paint: Paint, words: &str) -> String {
+    pub(in crate::demo) fn paint(&self, paint: Paint, words: &str) -> String {
         if !self.colours {
             return words.into();
         }

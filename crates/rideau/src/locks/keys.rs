@@ -6,22 +6,27 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
+#[cfg(not(rideau_loom))]
+use std::sync::atomic::fence;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
+#[cfg(rideau_loom)]
+use loom::sync::atomic::fence;
 use rideau_core::OptionError;
 use rideau_core::locks::{Claim, Full};
 use rideau_core::queue;
 
+use super::call::Farewell;
 use super::line::{Line, LineOf, Wait};
 use super::shard::{Grave, Home, Locked, Loose, Node, Pinned, Shard, Units};
 #[cfg(not(rideau_loom))]
 use super::sweeper;
 use super::word::{No, Road};
-use super::{FullAt, Lock, LocksOptions};
+use super::{Lock, LocksOptions};
 use crate::keyed::Key;
-use crate::sync::{AtomicBool, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use crate::terms::Terms;
 
 /// As many shards as keep threads from meeting that work on different keys.
@@ -31,11 +36,19 @@ const SHARDS: usize = 64;
 #[cfg(rideau_loom)]
 const SHARDS: usize = 1;
 
+#[cfg(not(rideau_loom))]
+type Hasher = foldhash::quality::RandomState;
+/// Loom repeats what it saw: a key has the same place each time.
+#[cfg(rideau_loom)]
+type Hasher = foldhash::quality::FixedState;
+
 pub(super) struct Keys<K: Key> {
     me: Weak<Self>,
-    hasher: foldhash::quality::RandomState,
+    hasher: Hasher,
     parts: Box<[CachePadded<Part<K>>]>,
     grave: Grave,
+    /// A bit for each shard in which there may be keys that nobody holds.
+    idle: AtomicU64,
     /// The sweeper knows that there is something to do.
     swept: AtomicBool,
     queue: Mutex<queue::Options>,
@@ -43,60 +56,24 @@ pub(super) struct Keys<K: Key> {
 }
 
 struct Part<K: Key> {
-    shard: Shard<K>,
-    /// There may be keys that nobody holds.
-    idle: AtomicBool,
-    /// Where those wait who wait for a key, by its address.
+    /// Where those wait who wait for a key, by its address. A line pins its key,
+    /// so it goes first.
     lines: Mutex<HashMap<usize, Arc<LineOf<K>>>>,
-}
-
-/// Keys that are pinned together. Also if one of them panics when it is looked
-/// up, the sweeper hears of the others.
-struct Pins<'a, K: Key>(&'a Keys<K>, Vec<Pinned<K>>);
-
-impl<K: Key> Drop for Pins<'_, K> {
-    fn drop(&mut self) {
-        self.1.drain(..).for_each(|pinned| self.0.unpin(pinned));
-    }
-}
-
-/// Calls the sweeper for a key when it goes: what pinned the key goes before.
-pub(super) struct Call<K: Key> {
-    keys: Weak<Keys<K>>,
-    shard: u32,
-}
-
-impl<K: Key> Call<K> {
-    pub(super) fn new(keys: Weak<Keys<K>>, pinned: &Pinned<K>) -> Self {
-        let shard = pinned.node().shard();
-        Self { keys, shard }
-    }
-
-    pub(super) fn keys(&self) -> Option<Arc<Keys<K>>> {
-        self.keys.upgrade()
-    }
-}
-
-impl<K: Key> Drop for Call<K> {
-    fn drop(&mut self) {
-        if let Some(keys) = self.keys() {
-            keys.idle(self.shard);
-        }
-    }
+    shard: Shard<K>,
 }
 
 /// Units that were taken.
-pub(super) type Taken<'a, K> = Units<K, Base<'a, K>>;
+pub(super) type Taken<'a, K> = Units<K, Origin<'a, K>>;
 
 /// Where units come back to.
-pub(super) enum Base<'a, K: Key> {
+pub(super) enum Origin<'a, K: Key> {
     Borrowed(&'a Keys<K>),
     Owned(Arc<Keys<K>>),
     /// As `Owned`, after so long a wait.
     Waited(Box<(Arc<Keys<K>>, Duration)>),
 }
 
-impl<K: Key> Base<'_, K> {
+impl<K: Key> Origin<'_, K> {
     pub(super) fn keys(&self) -> &Keys<K> {
         match self {
             Self::Borrowed(keys) => keys,
@@ -120,7 +97,7 @@ impl<K: Key> Base<'_, K> {
     }
 }
 
-impl<K: Key> Home for Base<'_, K> {
+impl<K: Key> Home for Origin<'_, K> {
     #[inline]
     fn idle(&self, shard: u32) {
         self.keys().idle(shard);
@@ -138,16 +115,16 @@ impl<K: Key> Keys<K> {
         let part = || {
             CachePadded::new(Part {
                 shard: Shard::new(options.fence),
-                idle: AtomicBool::new(false),
                 lines: Mutex::new(HashMap::new()),
             })
         };
         let parts = (0..SHARDS).map(|_| part()).collect();
         Ok(Arc::new_cyclic(|me| Self {
             me: me.clone(),
-            hasher: foldhash::quality::RandomState::default(),
+            hasher: Hasher::default(),
             parts,
             grave: Grave::new(),
+            idle: AtomicU64::new(0),
             swept: AtomicBool::new(false),
             queue: Mutex::new(options.queue),
             closed: AtomicBool::new(false),
@@ -189,8 +166,11 @@ impl<K: Key> Keys<K> {
     {
         let pinned = self.pin(self.hasher.hash_one(key), key);
         let wait = match pinned.node().take(claim, Road::Open) {
-            Ok(taken) => Wait::answered(Lock(taken.at(Base::Owned(Arc::clone(self))))),
-            Err(_) => self.line_of(&pinned).ask(claim, terms),
+            Ok(taken) => Wait::answered(Lock(taken.at(Origin::Owned(Arc::clone(self))))),
+            Err(_) => {
+                let farewell = Farewell::new(self, &pinned);
+                self.line_of(&pinned).ask(claim, terms, farewell)
+            }
         };
         self.unpin(pinned);
         wait
@@ -237,81 +217,6 @@ impl<K: Key> Keys<K> {
                 unreachable!("nothing else stops who has pinned and locked it")
             }
         }
-    }
-
-    /// Take units of several keys, all or none. `claims` are keys with what is
-    /// claimed of each.
-    pub(super) fn acquire_all<Q>(&self, claims: &[(&Q, Claim)]) -> Result<Vec<Taken<'_, K>>, FullAt>
-    where
-        K: Borrow<Q>,
-        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
-    {
-        // A no writes nothing that others read.
-        for (at, (key, claim)) in claims.iter().enumerate() {
-            let held = self.held(*key);
-            if !claim.fits(held) {
-                return Err(FullAt {
-                    at,
-                    full: claim.full(held),
-                });
-            }
-        }
-        let mut all = Pins(self, Vec::with_capacity(claims.len()));
-        for (key, _) in claims {
-            all.1.push(self.pin(self.hasher.hash_one(*key), *key));
-        }
-        let pins = &all.1;
-        let claims: Vec<Claim> = claims.iter().map(|(_, claim)| *claim).collect();
-        let taken = loop {
-            let waited = pins
-                .iter()
-                .filter(|pinned| pinned.node().word().is_waited());
-            let mut waited: Vec<&Pinned<K>> = waited.collect();
-            waited.sort_unstable_by_key(|pinned| pinned.node().address());
-            waited.dedup_by_key(|pinned| pinned.node().address());
-            let lines: Vec<Line<K>> = waited.iter().map(|pinned| self.line_of(pinned)).collect();
-            let taken = in_all(&lines, || self.acquire_locked(&claims, pins, &waited));
-            if let Some(taken) = taken {
-                break taken;
-            }
-        };
-        drop(all);
-        taken
-    }
-
-    /// With the locks of all shards concerned, and of the lines of all keys that
-    /// are waited for, nobody can come between. None if somebody came to wait
-    /// for another.
-    fn acquire_locked(
-        &self,
-        claims: &[Claim],
-        pins: &[Pinned<K>],
-        waited: &[&Pinned<K>],
-    ) -> Option<Result<Vec<Taken<'_, K>>, FullAt>> {
-        let mut shards: Vec<u32> = pins.iter().map(|pinned| pinned.node().shard()).collect();
-        shards.sort_unstable();
-        shards.dedup();
-        let _locks: Vec<Locked<'_, K>> = shards.into_iter().map(|at| self.lock(at)).collect();
-        let words = || pins.iter().map(|pinned| pinned.node().word());
-        words().for_each(|word| word.mark_busy(true));
-        let is_known = |pinned: &Pinned<K>| {
-            let address = pinned.node().address();
-            waited.iter().any(|known| known.node().address() == address)
-        };
-        let is_new = |pinned: &Pinned<K>| pinned.node().word().is_waited() && !is_known(pinned);
-        let taken = if pins.iter().any(is_new) {
-            None
-        } else {
-            let take = |(claim, pinned): (&Claim, &Pinned<K>)| {
-                let taken = pinned.node().take(*claim, Road::LineAndLock);
-                let taken = taken.expect("units only came back since it fitted");
-                taken.at(Base::Borrowed(self))
-            };
-            let fit = all_fit(claims, pins);
-            Some(fit.map(|()| claims.iter().zip(pins).map(take).collect()))
-        };
-        words().for_each(|word| word.mark_busy(false));
-        taken
     }
 
     /// How many units of a key are held.
@@ -367,8 +272,9 @@ impl<K: Key> Keys<K> {
             return pinned;
         }
         if locked.is_crowded() {
-            // Rather than grow for keys that nobody holds any more.
-            locked.forget_idle(true);
+            // Rather than grow for keys that nobody wants any more; those that are
+            // held again and again stay.
+            locked.forget_idle(false);
         }
         locked.add(hash, at, key.to_owned())
     }
@@ -459,26 +365,38 @@ impl<K: Key> Keys<K> {
 
     /// Need a key no longer. Only then the sweeper is called: it passes over
     /// what is pinned, and does not come again for it.
-    fn unpin(&self, pinned: Pinned<K>) {
+    pub(super) fn unpin(&self, pinned: Pinned<K>) {
         let shard = pinned.node().shard();
         drop(pinned);
+        self.unpinned(shard);
+    }
+
+    /// A key was pinned until just now.
+    pub(super) fn unpinned(&self, shard: u32) {
+        fence(Ordering::SeqCst);
         self.idle(shard);
     }
 
     /// A key may have become one that nobody holds.
     #[inline]
     pub(super) fn idle(&self, shard: u32) {
-        let idle = &self.parts[shard as usize].idle;
-        // Written seldom, so that reading it costs nothing.
-        if !idle.load(Ordering::Relaxed) {
-            idle.store(true, Ordering::Relaxed);
+        let bit = 1 << shard;
+        // Loom takes one order of all for less than it is, but knows fences.
+        #[cfg(rideau_loom)]
+        fence(Ordering::SeqCst);
+        // Written seldom, so that reading it costs nothing. Who reads that it was
+        // said already gave back before the sweeper looks: all of it, and the
+        // release itself, is in one order.
+        if self.idle.load(Ordering::SeqCst) & bit == 0
+            && self.idle.fetch_or(bit, Ordering::SeqCst) & bit == 0
+        {
             self.want_sweep();
         }
     }
 
     #[cold]
     fn want_sweep(&self) {
-        if !self.swept.swap(true, Ordering::AcqRel) {
+        if !self.swept.swap(true, Ordering::SeqCst) {
             #[cfg(not(rideau_loom))]
             sweeper::add(self.me.clone());
         }
@@ -497,17 +415,26 @@ impl<K: Key> Keys<K> {
     /// Forget what nobody has held for two sweeps. False if there is nothing
     /// left to forget. For the sweeper alone: whoever calls this has to come
     /// again if it is told to.
-    #[cfg(not(rideau_loom))]
+    #[cfg(any(test, not(rideau_loom)))]
     pub(super) fn sweep(&self) -> bool {
-        self.swept.store(false, Ordering::Release);
+        self.swept.swap(false, Ordering::SeqCst);
         let mut more = false;
-        for (shard, part) in self.parts.iter().enumerate() {
-            if part.idle.swap(false, Ordering::AcqRel) && self.sweep_part(shard as u32, false) {
-                part.idle.store(true, Ordering::Relaxed);
+        for shard in 0..SHARDS as u32 {
+            let bit = 1 << shard;
+            let idle = self.idle.fetch_and(!bit, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            if idle & bit != 0 && self.sweep_part(shard, false) {
+                self.idle.fetch_or(bit, Ordering::SeqCst);
                 more = true;
             }
         }
-        more && !self.swept.swap(true, Ordering::AcqRel)
+        more && !self.swept.swap(true, Ordering::SeqCst)
+    }
+
+    /// The sweeper knows, or thinks so.
+    #[cfg(all(test, rideau_loom))]
+    pub(super) fn is_swept(&self) -> bool {
+        self.swept.load(Ordering::SeqCst)
     }
 
     /// Forget some keys of a part, or `all` that nobody holds. True if there is
@@ -546,7 +473,7 @@ impl<K: Key> Keys<K> {
         then()
     }
 
-    fn lock(&self, shard: u32) -> Locked<'_, K> {
+    pub(super) fn lock(&self, shard: u32) -> Locked<'_, K> {
         self.parts[shard as usize].shard.lock(&self.grave)
     }
 
@@ -560,38 +487,4 @@ impl<K: Key> Keys<K> {
     fn shard_of(hash: u64) -> u32 {
         ((hash >> 40) as usize & (SHARDS - 1)) as u32
     }
-}
-
-/// Do something while nobody is served in any of these lines, but serve first
-/// whom one can. All who do so take the lines in the same order.
-fn in_all<K: Key, T>(lines: &[Line<K>], then: impl FnOnce() -> T) -> T {
-    fn in_each<K: Key>(lines: &[Line<K>], then: &mut dyn FnMut()) {
-        match lines {
-            [] => then(),
-            [first, rest @ ..] => first.serve_and(|| in_each(rest, then)),
-        }
-    }
-    let mut then = Some(then);
-    let mut done = None;
-    in_each(lines, &mut || {
-        done = then.take().map(|then| then());
-    });
-    done.expect("the innermost does it")
-}
-
-/// Whether all fit at once, also those of the same key.
-fn all_fit<K>(claims: &[Claim], pins: &[Pinned<K>]) -> Result<(), FullAt> {
-    let mut planned: HashMap<usize, u64> = HashMap::new();
-    for (at, (claim, pinned)) in claims.iter().zip(pins).enumerate() {
-        let planned = planned.entry(pinned.node().address()).or_default();
-        let held = pinned.node().word().held() + *planned;
-        if !claim.fits(held) {
-            return Err(FullAt {
-                at,
-                full: claim.full(held),
-            });
-        }
-        *planned += u64::from(claim.units);
-    }
-    Ok(())
 }

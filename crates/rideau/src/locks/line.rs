@@ -13,7 +13,8 @@ use rideau_core::locks::{Claim, Count, Effect, Full, Grant, Lines};
 use rideau_core::{Instant, OptionError, Refusal, Ticket, queue};
 
 use super::Lock;
-use super::keys::{Base, Call, Keys, Taken};
+use super::call::{Call, Farewell};
+use super::keys::{Keys, Origin, Taken};
 use super::shard::Pinned;
 use super::word::{No, Road};
 use crate::after::After;
@@ -58,6 +59,8 @@ enum State<K: Key> {
         line: Line<K>,
         ticket: Ticket,
         cell: Arc<Cell<Told<K>>>,
+        /// The last to go: a line without its keys could serve nobody.
+        _farewell: Farewell<K>,
     },
     /// Nobody has taken the answer yet.
     Answered(Told<K>),
@@ -96,7 +99,7 @@ impl<K: Key> Line<K> {
     }
 
     /// Come to wait: be answered at once, or take a place.
-    pub(super) fn ask(self, claim: Claim, terms: &Terms) -> Wait<K> {
+    pub(super) fn ask(self, claim: Claim, terms: &Terms, farewell: Farewell<K>) -> Wait<K> {
         let (ticket, came) = self.0.step(|step| {
             let terms = terms.since(step.sent, true);
             let reply = Reply(None);
@@ -114,7 +117,12 @@ impl<K: Key> Line<K> {
         let line = self;
         let state = match came {
             Ok(told) => State::Answered(told),
-            Err(cell) => State::Waiting { line, ticket, cell },
+            Err(cell) => State::Waiting {
+                line,
+                ticket,
+                cell,
+                _farewell: farewell,
+            },
         };
         Wait { state }
     }
@@ -186,7 +194,10 @@ impl<K: Key> Unpin for Wait<K> {}
 
 impl<K: Key> Drop for Wait<K> {
     fn drop(&mut self) {
-        let State::Waiting { line, ticket, cell } = &self.state else {
+        let State::Waiting {
+            line, ticket, cell, ..
+        } = &self.state
+        else {
             return;
         };
         cell.leave();
@@ -214,7 +225,7 @@ impl<K: Key> Count for KeyCount<K> {
             Err(No::Locked) => keys.under_lock(node, || node.take(claim, Road::LineAndLock)),
             other => other,
         };
-        let taken = taken.map(|taken| taken.at(Base::Owned(keys)));
+        let taken = taken.map(|taken| taken.at(Origin::Owned(keys)));
         let taken = taken.map(|units| (units.grant(), units));
         taken.map_err(|no| match no {
             No::Full(held) => claim.full(held),
@@ -225,7 +236,14 @@ impl<K: Key> Count for KeyCount<K> {
     }
 
     fn mark_waiting(&mut self, waiting: bool) {
-        self.pinned.node().word().mark_waited(waiting);
+        let node = self.pinned.node();
+        let mark = || node.word().mark_waited(waiting);
+        match self.call.keys() {
+            // Who takes of several keys looks for marks first, and must not find
+            // one later: it would take beside the line.
+            Some(keys) if waiting => keys.under_lock(node, mark),
+            _ => mark(),
+        }
     }
 }
 
@@ -272,4 +290,24 @@ fn take_own<K: Key>(effects: &mut Vec<Effect<HeldUnits<K>, Reply<K>>>) -> Option
         Effect::Shed { refusal, .. } => Err(refusal),
         Effect::Forget(_) => unreachable!("an answer is a yes or a no"),
     })
+}
+
+#[cfg(all(test, not(rideau_loom)))]
+mod tests {
+    use crate::locks::Locks;
+    use crate::terms::Terms;
+
+    use std::mem;
+
+    #[tokio::test]
+    async fn who_waits_is_served_though_the_locks_are_gone() {
+        let locks: Locks<String> = Locks::new();
+        mem::forget(locks.acquire("db", 1));
+        let two = locks.begin_acquire("db", 2, 2, Terms::default());
+        let one = locks.begin_acquire("db", 1, 2, Terms::default());
+        drop(locks);
+        drop(two);
+        let lock = one.await.expect("one of two is free");
+        assert_eq!(lock.ordinal(), 2);
+    }
 }

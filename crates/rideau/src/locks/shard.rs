@@ -14,18 +14,14 @@
 //! * a [`Pinned`]: a node is not retired while `pins` counts any. The first is
 //!   made under the lock, which who retires has as well.
 //!
-//! A table that is too small is replaced by a larger one and buried in the same
-//! way; its nodes move. Who reads an old table, or one that is just being
-//! changed, may miss a key: then it looks again under the lock. It never finds a
-//! wrong one, for keys are compared.
-//!
-//! When the shard goes, nodes of which something is held or that are pinned stay
-//! behind: somebody has forgotten a guard, and it might still be remembered.
+//! A table that is too small is replaced and buried in the same way; its nodes
+//! move. Who reads an old table, or one that is being changed, may miss a key,
+//! and then looks again under the lock. Nobody finds a wrong one. When the shard
+//! goes, nodes that are held or pinned stay: somebody forgot a guard.
 
 #![allow(unsafe_code)]
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
@@ -55,6 +51,8 @@ pub(super) struct Shard<K> {
     /// Null as long as there is no key.
     table: AtomicPtr<Table<K>>,
     nodes: Mutex<Nodes<K>>,
+    /// Threads that share the shard compare its keys at the same time.
+    _shares: PhantomData<Node<K>>,
 }
 
 /// What changes under the lock.
@@ -62,6 +60,7 @@ struct Nodes<K> {
     len: usize,
     /// No key was ever given a larger fence among those that were forgotten.
     fence: u64,
+    /// Whoever has the lock may be the one who ends a key.
     _owns: PhantomData<Node<K>>,
 }
 
@@ -100,7 +99,7 @@ pub(super) struct Units<K, H: Home> {
 pub(super) struct Loose<K> {
     node: NonNull<Node<K>>,
     units: u64,
-    ordinal: u64,
+    pub(super) ordinal: u64,
     fence: u64,
 }
 
@@ -183,12 +182,14 @@ impl<K: Eq> Shard<K> {
                 fence,
                 _owns: PhantomData,
             }),
+            _shares: PhantomData,
         }
     }
 
-    /// Look a key up. None is not final: it may have been missed.
+    /// Look a key up. None is not final: it may have been missed. The pin is of
+    /// the grave that this shard is always locked with.
     #[inline]
-    pub(super) fn find<'p, Q>(&self, hash: u64, key: &Q, pin: &'p Pin<'_>) -> Option<&'p Node<K>>
+    pub(super) fn find<'p, Q>(&'p self, hash: u64, key: &Q, pin: &'p Pin<'_>) -> Option<&'p Node<K>>
     where
         K: Borrow<Q>,
         Q: Eq + ?Sized,
@@ -221,7 +222,7 @@ impl<K: Eq> Shard<K> {
     }
 }
 
-impl<K: Eq> Locked<'_, K> {
+impl<K: Eq + 'static> Locked<'_, K> {
     pub(super) fn len(&self) -> usize {
         self.nodes.len
     }
@@ -308,9 +309,7 @@ impl<K: Eq> Locked<'_, K> {
                 later += 1;
             }
         }
-        for node in gone {
-            self.take_off(node);
-        }
+        gone.into_iter().for_each(|node| self.take_off(node));
         let cells = self.cells();
         if self.nodes.len == 0 {
             self.replace(ptr::null_mut());
@@ -328,9 +327,15 @@ impl<K: Eq> Locked<'_, K> {
         self.nodes.fence = self.nodes.fence.max(fence);
         let table = self.table().expect("what is taken off was on it");
         let mut hole = table.home(hash);
-        while table.cells[hole].load(Ordering::Relaxed) != node.as_ptr() {
+        // The table has the pointer of the box. The one at hand came from a
+        // shared reference, and those may not free what they point to.
+        let buried = loop {
+            let here = table.cells[hole].load(Ordering::Relaxed);
+            if here == node.as_ptr() {
+                break here;
+            }
             hole = table.next(hole);
-        }
+        };
         // Those behind it that would be missed now move up.
         let mut at = table.next(hole);
         while let Some(next) = self.node_at(table, at) {
@@ -345,7 +350,7 @@ impl<K: Eq> Locked<'_, K> {
         self.nodes.len -= 1;
         // SAFETY: it came from a box, is on no table that can be loaded from now
         // on, and nobody has units of it or pins it: its word is retired.
-        unsafe { self.pin.bury(node.as_ptr()) };
+        unsafe { self.pin.bury(buried) };
     }
 
     /// Move all nodes to a table of so many cells: a power of two.
@@ -588,11 +593,5 @@ impl<K> Clone for Pinned<K> {
 impl<K> Drop for Pinned<K> {
     fn drop(&mut self) {
         self.node().pins.fetch_sub(1, Ordering::Release);
-    }
-}
-
-impl<K: fmt::Debug, H: Home> fmt::Debug for Units<K, H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {:?}", self.loose.units, self.node().key)
     }
 }

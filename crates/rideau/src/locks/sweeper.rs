@@ -4,6 +4,7 @@
 //! to forget. It works a fiftieth of the time at most: where there are millions
 //! of keys it comes round less often.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -63,7 +64,11 @@ impl Sweeper {
                 busy.append(&mut wanted);
             }
             let start = Instant::now();
-            busy.retain(|keys| keys.upgrade().is_some_and(|keys| keys.sweep()));
+            busy.retain(|keys| {
+                let sweep = || keys.upgrade().is_some_and(|keys| keys.sweep());
+                // Keys end here, and what they do then is not ours.
+                catch_unwind(AssertUnwindSafe(sweep)).unwrap_or(true)
+            });
             thread::sleep(PERIOD.max(start.elapsed() * REST));
         }
     }

@@ -12,7 +12,8 @@
 //! * `WAITED`: somebody waits in line. Who gives back has to tell the line, and
 //!   who takes goes through it.
 //! * `BUSY`: somebody takes of several keys at once and holds the locks of their
-//!   shards. Who takes waits for that lock; units come back all the same.
+//!   shards. Who takes or looks waits for that lock; units come back all the
+//!   same.
 //!
 //! # Fences
 //!
@@ -110,7 +111,7 @@ impl Word {
     /// How many units are held.
     #[inline]
     pub(super) fn held(&self) -> u64 {
-        held(self.word.load(Ordering::Relaxed))
+        held(self.word.load(Ordering::Acquire))
     }
 
     /// How many units are held, unless somebody takes of several keys at once
@@ -123,15 +124,17 @@ impl Word {
     /// Take what is claimed, exactly if it fits.
     #[inline]
     pub(super) fn take(&self, claim: Claim, road: Road) -> Result<Grant, No> {
-        let mut word = self.word.load(Ordering::Relaxed);
+        // Who is told of one of several keys that were taken at once and then
+        // comes to another sees at least its mark.
+        let mut word = self.word.load(Ordering::Acquire);
         loop {
             let held = held(word);
+            let stops = word & road.stops();
             if word & RETIRED != 0 {
                 return Err(No::Retired);
             }
-            let stops = word & road.stops();
-            // Before anything is said about what is held: it may be a part of
-            // what is being taken together.
+            // Also to say no: what is held may be a part of what is being taken
+            // together.
             if stops & BUSY != 0 {
                 return Err(No::Locked);
             }
@@ -163,7 +166,7 @@ impl Word {
         let next = ((word & !FENCE) | fence) + (units << FENCE_BITS);
         let done = self
             .word
-            .compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed);
+            .compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Acquire);
         Ok(done.map(|_| Grant {
             units: claim.units,
             ordinal: held(next),
@@ -174,7 +177,8 @@ impl Word {
     /// Give units back that were taken.
     #[inline]
     pub(super) fn give_back(&self, units: u64) -> Left {
-        let before = self.word.fetch_sub(units << FENCE_BITS, Ordering::Release);
+        // In one order with what is said about idle keys afterwards.
+        let before = self.word.fetch_sub(units << FENCE_BITS, Ordering::SeqCst);
         debug_assert!(held(before) >= units, "units come back that were taken");
         Left {
             is_idle: held(before) == units,

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use super::screen::{Paint, Screen};
 use super::span::Span;
 use super::trial::Verdict;
+use crate::demo::screen::{Paint, Screen};
 
 /// Print the table, what those were told who were shed, and what to try next.
 pub(super) fn print(seconds: u32, verdicts: &[Verdict; 2], screen: &mut Screen) -> io::Result<()> {

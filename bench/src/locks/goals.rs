@@ -1,0 +1,173 @@
+//! What our locks should reach beside their peers, and whether they did.
+
+use crate::measure::{Metric, Row};
+use crate::report::{OURS, Verdict};
+
+/// One thread counts.
+pub(super) const ALONE: &[Goal] = &[NEAR, faster(&[SEMAPHORES], 1.5), NOT_BEHIND];
+
+/// Two cores count at once.
+pub(super) const TOGETHER: &[Goal] = &[NEAR, faster(&[SEMAPHORES], 2.0), NOT_BEHIND];
+
+/// More threads than cores do.
+pub(super) const CROWDED: &[Goal] = &[NEAR, NOT_BEHIND];
+
+/// Two threads that are refused get so many times the answers of one.
+const SCALING_MIN: f64 = 1.7;
+
+/// Bytes for a key that is held, beside the key itself.
+const HELD_MAX: f64 = 100.0;
+/// For one that is not: nothing, as far as pages can tell.
+const IDLE_MAX: f64 = 1.0;
+
+/// Ours for a key that was looked up beforehand.
+pub(super) const HANDLE: &str = "rideau-handle";
+const ROOF: &str = "cas";
+const SEMAPHORES: &str = "semaphores";
+
+const NEAR: Goal = Goal::Near { times: 1.3 };
+const NOT_BEHIND: Goal = faster(
+    &[
+        SEMAPHORES,
+        "dashmap-entry",
+        "papaya-2",
+        "papaya-arc",
+        "64-mutex-maps",
+        "mutex-map",
+    ],
+    1.0,
+);
+
+const fn faster(than: &'static [&'static str], times: f64) -> Goal {
+    Goal::Faster { than, times }
+}
+
+pub(super) enum Goal {
+    /// By handle we cost at most so many times the processor time of the roof.
+    Near { times: f64 },
+    /// By key we do so many times as much as the best of these.
+    Faster {
+        than: &'static [&'static str],
+        times: f64,
+    },
+}
+
+impl Goal {
+    /// How far we got; nothing if we or those we compare with did not run.
+    pub(super) fn judge(&self, rows: &[Row]) -> Option<Verdict> {
+        let verdict = match *self {
+            Self::Near { times } => {
+                let ratio = median(rows, HANDLE, Metric::Cpu)? / median(rows, ROOF, Metric::Cpu)?;
+                Verdict::at_most(format!("cpu of {HANDLE} / {ROOF}"), ratio, times)
+            }
+            Self::Faster { than, times } => {
+                let (peer, theirs) = than
+                    .iter()
+                    .filter_map(|peer| Some((peer, median(rows, peer, Metric::Ops)?)))
+                    .max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+                let ratio = median(rows, OURS, Metric::Ops)? / theirs;
+                Verdict::at_least(format!("ops of {OURS} / {peer}"), ratio, times)
+            }
+        };
+        Some(verdict)
+    }
+}
+
+/// How refusals of `subject` scale from one thread to two.
+pub(super) fn judge_scaling(subject: &str, times: f64) -> Option<Verdict> {
+    [OURS, HANDLE].contains(&subject).then(|| {
+        let what = format!("ops of {subject}, 2 threads / 1");
+        Verdict::at_least(what, times, SCALING_MIN)
+    })
+}
+
+pub(super) fn judge_held(rows: &[Row]) -> Option<Verdict> {
+    let bytes = median(rows, OURS, Metric::Bytes)?;
+    Some(Verdict::at_most(
+        "bytes of a held key".into(),
+        bytes,
+        HELD_MAX,
+    ))
+}
+
+pub(super) fn judge_idle(rows: &[Row]) -> Option<Verdict> {
+    let bytes = median(rows, OURS, Metric::Bytes)?;
+    Some(Verdict::at_most(
+        "bytes of an idle key".into(),
+        bytes,
+        IDLE_MAX,
+    ))
+}
+
+pub(super) fn median(rows: &[Row], subject: &str, metric: Metric) -> Option<f64> {
+    let row = rows.iter().find(|row| row.subject == subject)?;
+    Some(row.spread(metric)?.median)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::locks::CONTESTANTS;
+    use crate::measure::Spread;
+
+    #[test]
+    fn the_best_recipe_is_the_one_to_beat() {
+        let rows = [
+            row(OURS, Metric::Ops, 30.0),
+            row("papaya-2", Metric::Ops, 20.0),
+            row(SEMAPHORES, Metric::Ops, 10.0),
+            row(ROOF, Metric::Ops, 90.0),
+        ];
+        let verdict = NOT_BEHIND.judge(&rows).unwrap();
+        let wanted = "ops of rideau / papaya-2";
+        assert_eq!((&*verdict.what, verdict.met), (wanted, true));
+        assert!(faster(&[SEMAPHORES], 3.0).judge(&rows).unwrap().met);
+        assert!(!faster(&[SEMAPHORES], 3.1).judge(&rows).unwrap().met);
+    }
+
+    #[test]
+    fn a_handle_is_measured_against_the_roof() {
+        let judge = |cpu| {
+            let rows = [row(HANDLE, Metric::Cpu, cpu), row(ROOF, Metric::Cpu, 10.0)];
+            NEAR.judge(&rows).unwrap().met
+        };
+        assert!(judge(12.9));
+        assert!(!judge(13.1));
+    }
+
+    #[test]
+    fn nobody_is_judged_alone() {
+        let ours = [row(OURS, Metric::Ops, 1.0)];
+        let peer = [row(SEMAPHORES, Metric::Ops, 1.0)];
+        for rows in [ours, peer] {
+            assert_eq!(NOT_BEHIND.judge(&rows), None);
+        }
+    }
+
+    #[test]
+    fn goals_name_subjects_that_exist() {
+        let Goal::Faster { than, .. } = NOT_BEHIND else {
+            panic!("the best recipe is the fastest");
+        };
+        for name in than.iter().chain([&ROOF, &OURS, &HANDLE]) {
+            let known = CONTESTANTS.iter().any(|known| known.name == *name);
+            assert!(known, "{name}");
+        }
+    }
+
+    fn row(subject: &'static str, metric: Metric, value: f64) -> Row {
+        let spread = |value| Spread {
+            median: value,
+            min: value,
+            max: value,
+        };
+        Row {
+            subject,
+            spreads: vec![(metric, spread(value))],
+            runs: 1,
+            stalls: 0,
+            kept: 1,
+            foreign: spread(0.0),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The HTTP side of the server: health, metrics, snapshots, actions, and asks for
+//! those who have nothing but curl.
+//!
+//! One table, [`routes`], says what there is; the router and the OpenAPI document
+//! are both made from it. Asks are executed as the commands of the Redis protocol
+//! that they are, so that both sides have the same rules and the same words.
+
+mod actions;
+mod asks;
+mod config;
+mod explain;
+mod grants;
+mod guard;
+mod health;
+mod live;
+mod openapi;
+mod patient;
+mod query;
+mod routes;
+mod shapes;
+mod shown;
+mod status;
+mod visit;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::daemon::Daemon;
+use crate::history::History;
+use crate::metrics::Counted;
+use guard::Known;
+use patient::Patient;
+
+/// Connections at a time: people, scrapers and scripts, each with a few.
+const CONNECTIONS_MAX: usize = 512;
+/// Of these, those that are told what happens for as long as they like.
+const WATCHERS_MAX: usize = 64;
+/// Bytes of a request before its body.
+const HEAD_MAX: usize = 16 * 1024;
+/// Header lines of a request.
+const HEADERS_MAX: usize = 64;
+/// A request begins within this, and its head is complete.
+const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// A body is complete within this.
+const BODY_WITHIN: Duration = Duration::from_secs(10);
+/// A client that takes nothing of its answer for so long is cut.
+const WRITE_WITHIN: Duration = Duration::from_secs(30);
+
+/// What all requests share.
+struct Admin {
+    daemon: Arc<Daemon>,
+    history: Arc<History>,
+    /// Only this machine can connect; then a browser that was told another
+    /// name for it was misled.
+    is_local: bool,
+    known: Known,
+    connections: Arc<Semaphore>,
+    watchers: Arc<Semaphore>,
+    counts: Counts,
+}
+
+/// How often somebody met a limit of the HTTP side.
+#[derive(Default)]
+struct Counts {
+    connections: AtomicU64,
+    watchers: AtomicU64,
+    body: AtomicU64,
+}
+
+/// Where the server listens for HTTP.
+pub struct AdminListener(TcpListener);
+
+impl AdminListener {
+    /// Listen here.
+    ///
+    /// # Errors
+    ///
+    /// If somebody else does, or it may not be.
+    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
+        TcpListener::bind(address).await.map(Self)
+    }
+
+    /// Where it listens, the port chosen by the system included.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// Serve whoever comes, for ever.
+    pub async fn serve(self, daemon: Arc<Daemon>) {
+        let is_local = self.address().is_ok_and(|at| at.ip().is_loopback());
+        let history = Arc::new(History::new(&daemon));
+        let samples = tokio::spawn(Arc::clone(&history).keep(Arc::clone(&daemon)));
+        let _ended = Ended(samples.abort_handle());
+        let admin = Arc::new(Admin {
+            daemon,
+            history,
+            is_local,
+            known: Known::default(),
+            connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+            counts: Counts::default(),
+        });
+        let router = routes::router(&admin);
+        loop {
+            match self.0.accept().await {
+                Ok((stream, _)) => admin.begin(stream, router.clone()),
+                Err(error) => {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+}
+
+/// Samples are taken only as long as somebody can see them.
+struct Ended(tokio::task::AbortHandle);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Admin {
+    /// Serve a connection, or turn it away.
+    fn begin(&self, stream: TcpStream, router: axum::Router) {
+        let _ = stream.set_nodelay(true);
+        let Ok(seat) = Arc::clone(&self.connections).try_acquire_owned() else {
+            self.counts.connections.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(turn_away(stream));
+            return;
+        };
+        tokio::spawn(async move {
+            let io = TokioIo::new(Patient::new(stream, WRITE_WITHIN));
+            let served = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_WITHIN)
+                .max_buf_size(HEAD_MAX)
+                .max_headers(HEADERS_MAX)
+                .serve_connection(io, TowerToHyperService::new(router));
+            if let Err(error) = served.await {
+                tracing::debug!("an HTTP connection ended: {error}");
+            }
+            drop(seat);
+        });
+    }
+
+    /// The limits of this side, for the metrics.
+    fn counted(&self) -> Vec<Counted> {
+        let counts = [
+            ("http_connections", &self.counts.connections),
+            ("http_watchers", &self.counts.watchers),
+            ("http_body", &self.counts.body),
+        ];
+        let counted = counts.map(|(limit, count)| Counted {
+            limit,
+            count: count.load(Ordering::Relaxed),
+        });
+        counted.into()
+    }
+
+    /// Bytes of a body: as many as a command may have.
+    fn body_max(&self) -> usize {
+        self.daemon.config.load().limits.frame_max as usize
+    }
+}
+
+/// Say no to one too many, and let it read that before the end.
+async fn turn_away(mut stream: TcpStream) {
+    let body = format!(
+        "{{\"error\":\"There are {CONNECTIONS_MAX} HTTP connections, as many as there may be: \
+         come back soon.\",\"code\":\"BUSY\"}}\n"
+    );
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: \
+         1\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let told = async {
+        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(body.as_bytes()).await?;
+        stream.shutdown().await?;
+        let mut rest = [0; 1024];
+        while stream.read(&mut rest).await? > 0 {}
+        io::Result::Ok(())
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
+}

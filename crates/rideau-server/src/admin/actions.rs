@@ -1,0 +1,156 @@
+//! What operators do to pools, connections and leases.
+//!
+//! Every action leaves an event that says who did it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::config;
+use super::grants::{gone_text, ticket_of};
+use super::shown::find_pool;
+use super::visit::{Answer, No, Visit, ok};
+use crate::holdings::{Thing, Why};
+use crate::outbox::Push;
+use crate::places::PoolPlace;
+
+/// No pool takes longer to replace its members.
+const OVER_MAX: u64 = 86_400_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Resize {
+    init: Option<usize>,
+    max: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Recycle {
+    #[serde(default)]
+    over_ms: u64,
+}
+
+pub(super) async fn resize(visit: Visit) -> Answer {
+    let said: Resize = visit.json()?;
+    let place = own_pool(&visit)?;
+    if said.init.is_none() && said.max.is_none() {
+        return Err(No::wrong(
+            "Say what to change: {\"max\": 20}, {\"init\": 2}, or both.",
+        ));
+    }
+    let daemon = visit.daemon();
+    let mut new = daemon.config.load().as_ref().clone();
+    let wanted = |pool: &&mut crate::config::PoolConfig| pool.name == *place.name;
+    let Some(pool) = new.pools.iter_mut().find(wanted) else {
+        return Err(No::no_such("pool", &place.name, "it was just removed."));
+    };
+    let options = &mut pool.options;
+    options.max = said.max.unwrap_or(options.max);
+    options.init = said.init.unwrap_or(options.init);
+    let (init, max) = (options.init, options.max);
+    config::set(daemon, new).map_err(|error| No::wrong(format!("{error}.")))?;
+    let text = format!("{} was resized to init {init}, max {max}", place.name);
+    note(&visit, &place, text);
+    ok(&json!({ "outcome": "ok", "init": init, "max": max }))
+}
+
+pub(super) async fn pause(visit: Visit) -> Answer {
+    let place = own_pool(&visit)?;
+    place.pool.suspend();
+    note(&visit, &place, format!("{} was paused", place.name));
+    ok(&json!({ "outcome": "ok" }))
+}
+
+pub(super) async fn resume(visit: Visit) -> Answer {
+    let place = own_pool(&visit)?;
+    place.pool.resume();
+    note(&visit, &place, format!("{} was resumed", place.name));
+    ok(&json!({ "outcome": "ok" }))
+}
+
+/// Replace every member there is.
+pub(super) async fn recycle(visit: Visit) -> Answer {
+    let said: Recycle = visit.json()?;
+    let place = own_pool(&visit)?;
+    if said.over_ms > OVER_MAX {
+        let text = format!("over_ms wants {OVER_MAX} at most, a day.");
+        return Err(No::wrong(text));
+    }
+    let over = Duration::from_millis(said.over_ms);
+    place.pool.replace(over);
+    let text = format!("all members of {} are replaced over {over:?}", place.name);
+    note(&visit, &place, text);
+    ok(&json!({ "outcome": "ok" }))
+}
+
+/// The pool of the address, if the user may use it.
+fn own_pool(visit: &Visit) -> Result<Arc<PoolPlace>, No> {
+    let place = find_pool(visit)?;
+    match &visit.user {
+        Some(user) if !user.may_use("pool", &place.name) => Err(No::new(
+            StatusCode::FORBIDDEN,
+            "NOPERM",
+            format!(
+                "User {} may not use pool {}: add \"pool:{}\" to its on list.",
+                user.name, place.name, place.name
+            ),
+        )),
+        _ => Ok(place),
+    }
+}
+
+fn note(visit: &Visit, place: &PoolPlace, text: String) {
+    let by = Some(visit.by());
+    visit.daemon().events.add("pool", &place.name, text, by);
+}
+
+/// End a connection; all that it holds is given back.
+pub(super) async fn kill(visit: Visit) -> Answer {
+    let id = visit.name("id");
+    let daemon = visit.daemon();
+    let card = id.parse().ok().and_then(|id| daemon.clients.find(id));
+    let Some(card) = card else {
+        let hint = "GET /api/v1/clients lists those there are.";
+        return Err(No::no_such("client", id, hint));
+    };
+    card.outbox.kill();
+    let name = card.card.lock().name.lock().clone();
+    let text = format!("connection {id} ({name}) was killed");
+    daemon.events.add("client", &name, text, Some(visit.by()));
+    ok(&json!({ "outcome": "ok" }))
+}
+
+/// Take something back from its holder, who is told if it can be.
+pub(super) async fn revoke(visit: Visit) -> Answer {
+    let ticket = ticket_of(visit.name("ticket"))?;
+    let daemon = visit.daemon();
+    let taken = daemon.holdings.take(ticket, None, Why::Revoked);
+    let taken = taken.map_err(|gone| gone_text(ticket, gone))?;
+    let name = match taken.thing {
+        Thing::Held(grant) | Thing::Untold(grant, _) => {
+            let name = grant.name();
+            grant.end(Why::Revoked);
+            name
+        }
+        Thing::Asked(later) => later.name().to_owned(),
+        Thing::None => String::new(),
+    };
+    let count = &daemon.counts.reclaims[Why::Revoked as usize];
+    count.fetch_add(1, Ordering::Relaxed);
+    let connection = taken.card.connection.and_then(|id| daemon.clients.find(id));
+    if let Some(card) = connection {
+        let why = "an operator took it back";
+        card.outbox.push(Push::Revoked(ticket, why));
+    }
+    let holder = taken.card.name.lock().clone();
+    let kind = ticket.kind.word();
+    let held = taken.held;
+    let text = format!("{kind} {name} was revoked from {holder} after {held:.1?}");
+    daemon.events.add(kind, &name, text, Some(visit.by()));
+    ok(&json!({ "outcome": "ok", "name": name, "holder": holder }))
+}

@@ -1,0 +1,374 @@
+//! Asks over HTTP: the commands of the Redis protocol, in a session.
+//!
+//! A request is executed as the command that it is, by one who has joined the
+//! session for as long as it takes. Whoever hangs up while it waits gives its
+//! place up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::http::{HeaderValue, StatusCode, header};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Map, Value as Json};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::grants::session_of;
+use super::visit::{Answer, No, Visit, with_status};
+use crate::client::{Client, Finish, Step, Wait};
+use crate::clients::ClientCard;
+use crate::command;
+use crate::daemon::Daemon;
+use crate::outbox::Outbox;
+use crate::resp::{Limits, Protocol, Reply, ReplyLimits, ReplyParser, RequestParser, Value};
+use crate::sessions::SessionRow;
+use crate::ticket::Ticket;
+use crate::watch::Watch;
+
+/// A session is renewed this often while one of its requests waits: an open
+/// connection is a sign of life.
+const RENEW: Duration = Duration::from_millis(200);
+
+/// What can be said with a take.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Take {
+    wait_ms: Option<u64>,
+    flow: Option<String>,
+    note: Option<String>,
+}
+
+/// What can be said with a lock.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Lock {
+    per: Option<u64>,
+    buckets: Option<u64>,
+    units: Option<u64>,
+    wait_ms: Option<u64>,
+    note: Option<String>,
+}
+
+/// What can be said with an ask or an offer.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Come {
+    value: Option<String>,
+    wait_ms: Option<u64>,
+    flow: Option<String>,
+    note: Option<String>,
+    /// Never wait.
+    #[serde(default)]
+    now: bool,
+}
+
+/// What can be said with a wait for a match's end.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Await {
+    wait_ms: Option<u64>,
+}
+
+pub(super) async fn take(visit: Visit) -> Answer {
+    let said: Take = visit.json()?;
+    let mut words = Words::new("TAKE", visit.name("pool"));
+    words.number("WAIT", said.wait_ms);
+    words.text("FLOW", said.flow);
+    words.text("NOTE", said.note);
+    ask(&visit, words, &["ticket", "member", "waited_us"]).await
+}
+
+pub(super) async fn lock(visit: Visit) -> Answer {
+    let said: Lock = visit.json()?;
+    let mut words = Words::new("LOCK", visit.name("key"));
+    words.number("PER", said.per);
+    words.number("BUCKETS", said.buckets);
+    words.number("UNITS", said.units);
+    words.number("WAIT", said.wait_ms);
+    words.text("NOTE", said.note);
+    let names = ["ticket", "ordinal", "capacity", "fence", "waited_us"];
+    ask(&visit, words, &names).await
+}
+
+pub(super) async fn ask_broker(visit: Visit) -> Answer {
+    come(visit, "ASK").await
+}
+
+pub(super) async fn offer_broker(visit: Visit) -> Answer {
+    come(visit, "OFFER").await
+}
+
+async fn come(visit: Visit, command: &'static str) -> Answer {
+    let said: Come = visit.json()?;
+    let mut words = Words::new(command, visit.name("broker"));
+    words.text("VALUE", said.value);
+    words.text("FLOW", said.flow);
+    words.number("WAIT", said.wait_ms);
+    words.text("NOTE", said.note);
+    if said.now {
+        words.0.push("NB".into());
+    }
+    let names = ["ticket", "value", "lead_us", "waited_us"];
+    ask(&visit, words, &names).await
+}
+
+/// Wait for the other party's end of a match.
+pub(super) async fn wait(visit: Visit) -> Answer {
+    let said: Await = visit.json()?;
+    let mut words = Words::new("AWAIT", visit.name("ticket"));
+    words.0.extend(said.wait_ms.map(|wait| wait.to_string()));
+    let reply = run(&visit, &words).await?;
+    told(&reply, &[])
+}
+
+/// The words of a command.
+struct Words(Vec<String>);
+
+impl Words {
+    fn new(command: &str, name: &str) -> Self {
+        Self(vec![command.into(), name.into()])
+    }
+
+    fn text(&mut self, option: &str, value: Option<String>) {
+        if let Some(value) = value {
+            self.0.extend([option.into(), value]);
+        }
+    }
+
+    fn number(&mut self, option: &str, value: Option<u64>) {
+        self.text(option, value.map(|number| number.to_string()));
+    }
+
+    /// As a client would send them.
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut reply = Reply::new(&mut bytes, Protocol::Resp2);
+        reply.array(self.0.len());
+        for word in &self.0 {
+            reply.bulk(word);
+        }
+        bytes
+    }
+}
+
+async fn ask(visit: &Visit, words: Words, names: &[&str]) -> Answer {
+    if visit.daemon().is_draining() {
+        return Err(No::draining());
+    }
+    let reply = run(visit, &words).await?;
+    told(&reply, names)
+}
+
+/// Execute a command within the request's session.
+async fn run(visit: &Visit, words: &Words) -> Result<Value, No> {
+    let mut guest = Guest::enter(visit)?;
+    let bytes = words.bytes();
+    let daemon = Arc::clone(visit.daemon());
+    daemon.counts.commands.fetch_add(1, Ordering::Relaxed);
+    let step = {
+        let mut parser = RequestParser::default();
+        let limits = Limits {
+            bulk_max: bytes.len().max(1),
+            frame_max: bytes.len().max(1),
+            ..Limits::default()
+        };
+        match parser.next(&bytes, &mut 0, &limits) {
+            Ok(Some(request)) => command::execute(&mut guest.client, request),
+            _ => return Err(No::wrong("The request is too long.")),
+        }
+    };
+    if let Step::Wait(wait) = step {
+        let finish = guest.wait(wait).await;
+        finish(&mut guest.client);
+    }
+    let read = ReplyParser::default().next(&guest.client.out, &mut 0, &ReplyLimits::default());
+    read.ok().flatten().ok_or_else(|| {
+        No::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "ERR",
+            "The server answered nothing: please report it.",
+        )
+    })
+}
+
+/// One who has joined a session for one request, and leaves it when dropped.
+struct Guest {
+    client: Client,
+    session: Ticket,
+}
+
+impl Guest {
+    fn enter(visit: &Visit) -> Result<Self, No> {
+        let Some(id) = &visit.session else {
+            return Err(No::wrong(
+                "Asks belong to a session: POST /v1/sessions opens one, and its id goes into the \
+                 header Rideau-Session.",
+            ));
+        };
+        let session = session_of(id)?;
+        let daemon = visit.daemon();
+        let row = daemon.sessions.attach(session, visit.by());
+        let row = row.ok_or_else(|| super::grants::no_session(id))?;
+        let mut client = client(daemon, &row);
+        client.user = visit.user.clone();
+        client.session = Some((session, row.holder));
+        Ok(Self { client, session })
+    }
+
+    /// Wait for the answer; the session stays alive meanwhile.
+    async fn wait(&self, wait: Wait) -> Finish {
+        let Wait { mut answer, .. } = wait;
+        let daemon = &self.client.daemon;
+        let _waits = Waits::begin(daemon);
+        let mut ticks = interval(RENEW);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                finish = &mut answer => return finish,
+                _ = ticks.tick() => {
+                    let user = self.client.user_name();
+                    let _ = daemon.sessions.renew(self.session, user);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.client.daemon.sessions.detach(self.session);
+    }
+}
+
+/// One command waits.
+struct Waits(Arc<Daemon>);
+
+impl Waits {
+    fn begin(daemon: &Arc<Daemon>) -> Self {
+        daemon.counts.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(daemon))
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.0.counts.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A client as commands want one. It is in no list: the session is the holder,
+/// and is seen.
+fn client(daemon: &Arc<Daemon>, row: &SessionRow) -> Client {
+    let output_max = daemon.config.load().limits.output_max as usize;
+    let card = ClientCard {
+        id: 0,
+        address: "http".into(),
+        local: String::new(),
+        card: Mutex::new(Arc::clone(&row.card)),
+        holder: Mutex::new(row.holder),
+        outbox: Arc::new(Outbox::new(output_max)),
+        since: Instant::now(),
+        heard_ms: AtomicU64::new(0),
+        library: Mutex::default(),
+        last: Mutex::new(""),
+        session: Mutex::new(Some(row.ticket.to_string())),
+        is_waiting: AtomicBool::new(false),
+        is_resp3: AtomicBool::new(false),
+        foreign_releases: AtomicU64::new(0),
+        commands: AtomicU64::new(0),
+    };
+    Client {
+        daemon: Arc::clone(daemon),
+        card: Arc::new(card),
+        user: None,
+        holder: row.holder,
+        session: None,
+        protocol: Protocol::Resp2,
+        out: Vec::new(),
+        watch: Watch::default(),
+        uid: None,
+        generation: daemon.settings.generation(),
+        heartbeat: None,
+        ending: None,
+    }
+}
+
+/// A reply in JSON: its word is the outcome, and the rest gets names.
+fn told(reply: &Value, names: &[&str]) -> Answer {
+    let parts = match reply {
+        Value::Error(text) => return Err(No::of_command(text)),
+        Value::Array(parts) => parts.as_slice(),
+        _ => &[],
+    };
+    let Some((Value::Bulk(word), rest)) = parts.split_first() else {
+        return Err(No::wrong("There is no answer to that."));
+    };
+    let word = String::from_utf8_lossy(word).into_owned();
+    let names = match word.as_str() {
+        "go" => names,
+        "full" if matches!(rest, [Value::Integer(_), Value::Integer(_)]) => &["held", "capacity"],
+        "done" => &["payload"],
+        "down" => &["why"],
+        _ => &["waited_us", "why", "id"],
+    };
+    let status = status(&word);
+    let mut body = Map::new();
+    body.insert("outcome".into(), word.into());
+    for (name, part) in names.iter().zip(rest) {
+        body.insert((*name).into(), json(part));
+    }
+    let mut response = with_status(status, &Json::Object(body));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        let soon = HeaderValue::from_static("1");
+        response.headers_mut().insert(header::RETRY_AFTER, soon);
+    }
+    Ok(response)
+}
+
+/// A no is no mistake, but scripts look at the status only.
+fn status(word: &str) -> StatusCode {
+    match word {
+        "go" | "done" | "down" => StatusCode::OK,
+        "timeout" => StatusCode::REQUEST_TIMEOUT,
+        "shed" | "closed" => StatusCode::SERVICE_UNAVAILABLE,
+        // Full, cancelled, and nobody there at once.
+        _ => StatusCode::CONFLICT,
+    }
+}
+
+fn json(part: &Value) -> Json {
+    match part {
+        Value::Integer(number) => (*number).into(),
+        Value::Bulk(text) => String::from_utf8_lossy(text).into_owned().into(),
+        _ => Json::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::Bulk(text.into())
+    }
+
+    #[test]
+    fn the_two_ways_of_being_full_are_told_apart() {
+        let at_once = [bulk("full"), Value::Integer(3), Value::Integer(3)];
+        let waited = [bulk("full"), Value::Integer(7), bulk("too many wait")];
+        for reply in [at_once, waited] {
+            let answer = told(&Value::Array(reply.into()), &[]).unwrap();
+            assert_eq!(answer.status(), StatusCode::CONFLICT);
+        }
+    }
+
+    #[test]
+    fn a_mistake_keeps_its_kind() {
+        let error = Value::Error("STALE ticket is over.".into());
+        let no = told(&error, &[]).unwrap_err();
+        assert_eq!((no.status, no.code.as_str()), (StatusCode::GONE, "STALE"));
+        assert_eq!(no.text, "ticket is over.");
+    }
+}

@@ -1,0 +1,193 @@
+//! Sessions and grants over HTTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::visit::{Answer, No, Visit, ok};
+use crate::grant::Grant;
+use crate::holdings::{Card, Gone, Thing, Why};
+use crate::ticket::{Kind, Ticket};
+
+/// The time of a session that says none: HTTP has no connection to watch, so
+/// there must be one.
+const TTL: u64 = 30_000;
+/// No session lives longer without a word.
+const TTL_MAX: u64 = 7 * 86_400_000;
+/// As long as a session's name may be.
+const NAME_MAX: usize = 128;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Open {
+    ttl_ms: Option<u64>,
+    #[serde(default)]
+    grace_ms: u64,
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Done {
+    payload: Option<String>,
+}
+
+pub(super) async fn open(visit: Visit) -> Answer {
+    let said: Open = visit.json()?;
+    let ttl = said.ttl_ms.unwrap_or(TTL);
+    if !(1..=TTL_MAX).contains(&ttl) || said.grace_ms > TTL_MAX {
+        return Err(No::wrong(format!(
+            "ttl_ms wants 1 to {TTL_MAX}, and grace_ms 0 to {TTL_MAX}."
+        )));
+    }
+    if said.name.len() > NAME_MAX {
+        return Err(No::wrong(format!(
+            "A session's name has {NAME_MAX} bytes at most."
+        )));
+    }
+    let daemon = visit.daemon();
+    if daemon.is_draining() {
+        return Err(No::draining());
+    }
+    let most = daemon.config.load().limits.sessions_max;
+    let user: Arc<str> = visit.by().into();
+    let (span, grace) = (
+        Duration::from_millis(ttl),
+        Duration::from_millis(said.grace_ms),
+    );
+    let opened = daemon.sessions.open(Some(span), grace, most, |ticket| {
+        let name = match said.name.as_str() {
+            "" => format!("session {ticket:?}"),
+            name => name.to_owned(),
+        };
+        let card = Arc::new(Card {
+            name: Mutex::new(name),
+            user,
+            session: Some(ticket.to_string()),
+            connection: None,
+        });
+        (daemon.holdings.open(Arc::clone(&card)), card)
+    });
+    match opened {
+        Some(row) => ok(&json!({ "id": row.ticket.to_string(), "ttl_ms": ttl })),
+        None => Err(No::of_command(&format!(
+            "BUSY There are {most} sessions, as many as limits.sessions_max allows."
+        ))),
+    }
+}
+
+pub(super) async fn renew(visit: Visit) -> Answer {
+    let id = visit.name("id");
+    let session = session_of(id)?;
+    let renewed = visit.daemon().sessions.renew(session, visit.by());
+    let ttl = renewed.ok_or_else(|| no_session(id))?;
+    ok(&json!({ "id": id, "ttl_ms": ttl.map(|ttl| ttl.as_millis() as u64) }))
+}
+
+pub(super) async fn close(visit: Visit) -> Answer {
+    let id = visit.name("id");
+    let session = session_of(id)?;
+    let daemon = visit.daemon();
+    let closed = daemon.sessions.close(session, visit.scope());
+    let row = closed.ok_or_else(|| no_session(id))?;
+    let why = match visit.query.find("fail") {
+        Some(_) => Why::Lost,
+        None => Why::Quit,
+    };
+    let released = daemon.end_holder(row.holder, why);
+    ok(&json!({ "released": released }))
+}
+
+pub(super) async fn release(visit: Visit) -> Answer {
+    let ticket = ticket_of(visit.name("ticket"))?;
+    let reason = visit.query.find("fail");
+    let why = match reason {
+        Some(_) => Why::Failed,
+        None => Why::Released,
+    };
+    let released = visit.daemon().release(ticket, visit.scope(), why);
+    released.map_err(|gone| gone_text(ticket, gone))?;
+    if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
+        let text = format!("{ticket:?} was released as failed: {reason}");
+        let by = Some(visit.by());
+        let kind = ticket.kind.word();
+        visit.daemon().events.add(kind, "", text, by);
+    }
+    ok(&json!({ "outcome": "ok" }))
+}
+
+/// End a match; the other party gets the payload.
+pub(super) async fn done(visit: Visit) -> Answer {
+    let said: Done = visit.json()?;
+    let ticket = ticket_of(visit.name("ticket"))?;
+    if ticket.kind != Kind::Match {
+        return Err(No::of_command(
+            "WRONGTYPE This is no match: end it with DELETE /v1/grants/{ticket}.",
+        ));
+    }
+    let holdings = &visit.daemon().holdings;
+    let taken = holdings.take(ticket, visit.scope(), Why::Released);
+    let taken = taken.map_err(|gone| gone_text(ticket, gone))?;
+    if let Thing::Held(Grant::Match(meeting)) | Thing::Untold(Grant::Match(meeting), _) =
+        taken.thing
+    {
+        meeting.done(said.payload.map(String::into_bytes));
+    }
+    ok(&json!({ "outcome": "ok" }))
+}
+
+/// The session that is called so.
+pub(super) fn session_of(id: &str) -> Result<Ticket, No> {
+    let ticket = Ticket::parse(id.as_bytes());
+    let session = ticket.filter(|ticket| ticket.kind == Kind::Session);
+    session.ok_or_else(|| no_session(id))
+}
+
+pub(super) fn no_session(id: &str) -> No {
+    No::no_such(
+        "session",
+        id,
+        "it has ended, or is another user's. POST /v1/sessions opens one.",
+    )
+}
+
+/// The ticket that is written so.
+pub(super) fn ticket_of(text: &str) -> Result<Ticket, No> {
+    let ticket = Ticket::parse(text.as_bytes());
+    let ticket = ticket.filter(|ticket| ticket.kind != Kind::Session);
+    ticket.ok_or_else(|| {
+        No::no_such(
+            "ticket",
+            text,
+            "a ticket is what a grant answered with, such as g-0400000c5f0e8c2b7a0d4f6e91c3a8b2.",
+        )
+    })
+}
+
+/// What became of a ticket.
+pub(super) fn gone_text(ticket: Ticket, gone: Gone) -> No {
+    match gone {
+        Gone::Stale { ago, why } => No::new(
+            StatusCode::GONE,
+            "STALE",
+            format!("Ticket {ticket:?} was {} {ago:.1?} ago.", why.words()),
+        ),
+        Gone::Unknown => No::new(
+            StatusCode::GONE,
+            "STALE",
+            format!(
+                "Ticket {ticket:?} stands for nothing: it was ended long ago, or by another server."
+            ),
+        ),
+        Gone::Foreign => No::new(
+            StatusCode::FORBIDDEN,
+            "NOPERM",
+            format!("Ticket {ticket:?} belongs to another user."),
+        ),
+    }
+}

@@ -1,0 +1,303 @@
+//! Who may come in: the right name of the host, the right page, the right user.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use parking_lot::Mutex;
+
+use super::Admin;
+use super::routes::{Needs, Route};
+use super::visit::No;
+use crate::command;
+use crate::config::User;
+use crate::login;
+
+/// A password that was right is not checked again for so long: each check costs
+/// time on purpose, and every request of a script carries it.
+const KNOWN_FOR: Duration = Duration::from_secs(60);
+/// As many are known at a time.
+const KNOWN_MAX: usize = 1024;
+
+/// Whether a request may be answered, and who makes it.
+pub(super) async fn admit(
+    admin: &Admin,
+    route: &Route,
+    parts: &Parts,
+) -> Result<Option<Arc<User>>, No> {
+    if route.needs == Needs::Nothing {
+        return Ok(None);
+    }
+    if admin.is_local {
+        check_host(&parts.headers)?;
+    }
+    if !matches!(parts.method, Method::GET | Method::HEAD) {
+        check_origin(&parts.headers)?;
+    }
+    let user = login(admin, &parts.headers).await?;
+    let right = match route.needs {
+        Needs::Right(right) | Needs::Action(right) => Some(right),
+        Needs::Nothing | Needs::User | Needs::Session => None,
+    };
+    if let (Some(user), Some(right)) = (&user, right)
+        && !command::has_right(user, right)
+    {
+        let text = format!(
+            "User {} may not use {} {}: add \"{right}\" to its allow list.",
+            user.name, route.method, route.path
+        );
+        return Err(No::new(StatusCode::FORBIDDEN, "NOPERM", text));
+    }
+    if matches!(route.needs, Needs::Action(_)) && !parts.headers.contains_key("rideau-csrf") {
+        return Err(No::new(
+            StatusCode::FORBIDDEN,
+            "NOPERM",
+            "An action needs the header Rideau-Csrf, with any value: no page of another site can \
+             send it.",
+        ));
+    }
+    Ok(user)
+}
+
+/// A page of another site can have its own name lead to this machine, and then
+/// speaks to us as if we were that site. It cannot hide the name.
+fn check_host(headers: &HeaderMap) -> Result<(), No> {
+    let Some(host) = headers.get(header::HOST) else {
+        // No browser leaves it out.
+        return Ok(());
+    };
+    let host = host.to_str().unwrap_or_default();
+    if is_local_name(host) {
+        return Ok(());
+    }
+    Err(No::new(
+        StatusCode::MISDIRECTED_REQUEST,
+        "NOPERM",
+        format!(
+            "This server listens on loopback only, and {host:?} is no name of it: use localhost \
+             or an address."
+        ),
+    ))
+}
+
+fn is_local_name(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+/// A form on a page of another site can post here without asking first, but
+/// the browser says where it comes from.
+fn check_origin(headers: &HeaderMap) -> Result<(), No> {
+    let text = |name| {
+        headers
+            .get(name)
+            .map(|value: &HeaderValue| value.to_str().unwrap_or_default())
+    };
+    let is_cross = text("sec-fetch-site").is_some_and(|site| site == "cross-site");
+    let is_other = text("origin").is_some_and(|origin| {
+        let host = text("host").unwrap_or_default();
+        let from = origin.split_once("://").map_or("", |(_, from)| from);
+        from.is_empty() || !from.eq_ignore_ascii_case(host)
+    });
+    if is_cross || is_other {
+        return Err(No::new(
+            StatusCode::FORBIDDEN,
+            "NOPERM",
+            "Pages of other sites may not change anything here.",
+        ));
+    }
+    Ok(())
+}
+
+/// Passwords that were right a moment ago, by a hash that only this process
+/// can make.
+#[derive(Default)]
+pub(super) struct Known {
+    one: RandomState,
+    other: RandomState,
+    users: Mutex<HashMap<(u64, u64), (User, Instant)>>,
+}
+
+impl Known {
+    fn key(&self, name: &str, password: &[u8]) -> (u64, u64) {
+        let words = (name, password);
+        (self.one.hash_one(words), self.other.hash_one(words))
+    }
+
+    /// This password of this very user was right a moment ago.
+    fn has(&self, user: &User, password: &[u8]) -> bool {
+        let users = self.users.lock();
+        let known = users.get(&self.key(&user.name, password));
+        known.is_some_and(|(known, at)| known == user && at.elapsed() < KNOWN_FOR)
+    }
+
+    fn add(&self, user: &User, password: &[u8]) {
+        let key = self.key(&user.name, password);
+        let mut users = self.users.lock();
+        if users.len() >= KNOWN_MAX {
+            users.retain(|_, (_, at)| at.elapsed() < KNOWN_FOR);
+        }
+        if users.len() < KNOWN_MAX {
+            users.insert(key, (user.clone(), Instant::now()));
+        }
+    }
+}
+
+async fn login(admin: &Admin, headers: &HeaderMap) -> Result<Option<Arc<User>>, No> {
+    let daemon = &admin.daemon;
+    let config = daemon.config.load_full();
+    if config.users.is_empty() {
+        return Ok(None);
+    }
+    let no = |text: &str| No::new(StatusCode::UNAUTHORIZED, "NOAUTH", text);
+    let Some(said) = headers.get(header::AUTHORIZATION) else {
+        return Err(no(
+            "Say who you are: the config has users, and HTTP Basic authentication is wanted.",
+        ));
+    };
+    let Some((name, password)) = basic(said.as_bytes()) else {
+        return Err(no(
+            "The header Authorization is not of the form Basic base64(user:password).",
+        ));
+    };
+    let user = config.users.iter().find(|user| user.name == name);
+    if let Some(user) = user.filter(|user| admin.known.has(user, &password)) {
+        return Ok(Some(Arc::new(user.clone())));
+    }
+    let found = user.cloned().map(Arc::new);
+    let is_right = login::check(daemon, found.clone(), password.clone()).await;
+    match found.filter(|_| is_right) {
+        Some(user) => {
+            admin.known.add(&user, &password);
+            Ok(Some(user))
+        }
+        None => {
+            daemon.counts.denied.fetch_add(1, Ordering::Relaxed);
+            Err(no("The user or the password is wrong."))
+        }
+    }
+}
+
+/// The user and the password of `Basic base64(user:password)`.
+fn basic(said: &[u8]) -> Option<(String, Vec<u8>)> {
+    let (kind, coded) = said.split_at_checked(6)?;
+    if !kind.eq_ignore_ascii_case(b"basic ") {
+        return None;
+    }
+    let words = base64(coded.trim_ascii())?;
+    let colon = words.iter().position(|byte| *byte == b':')?;
+    let name = String::from_utf8(words[..colon].to_vec()).ok()?;
+    Some((name, words[colon + 1..].to_vec()))
+}
+
+fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let end = text.iter().rposition(|byte| *byte != b'=');
+    let text = &text[..end.map_or(0, |end| end + 1)];
+    let mut out = Vec::with_capacity(text.len() * 3 / 4);
+    let (mut bits, mut count) = (0_u32, 0);
+    for byte in text {
+        let six = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(six);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push((bits >> count) as u8);
+        }
+    }
+    (count < 6).then_some(out)
+}
+
+/// What every answer says to browsers.
+pub(super) async fn secure(mut response: Response) -> Response {
+    let all = [
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+        ),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    let headers = response.headers_mut();
+    for (name, value) in all {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    let policy = HeaderValue::from_static("same-origin");
+    headers.insert("cross-origin-resource-policy", policy);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_and_addresses_are_local() {
+        for host in [
+            "localhost",
+            "localhost:7434",
+            "LOCALHOST:1",
+            "127.0.0.1:7434",
+            "[::1]:7434",
+            "10.0.0.7",
+            "shop.localhost:80",
+            "localhost.",
+        ] {
+            assert!(is_local_name(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example:7434",
+            "127.0.0.1.evil",
+            "[evil]",
+        ] {
+            assert!(!is_local_name(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_another_site_is_known_by_its_origin() {
+        let check = |pairs: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.insert(*name, HeaderValue::from_static(value));
+            }
+            check_origin(&headers).is_ok()
+        };
+        let host = ("host", "127.0.0.1:7434");
+        assert!(check(&[host]));
+        assert!(check(&[host, ("origin", "http://127.0.0.1:7434")]));
+        assert!(!check(&[host, ("origin", "http://evil.example")]));
+        assert!(!check(&[host, ("origin", "null")]));
+        assert!(!check(&[host, ("sec-fetch-site", "cross-site")]));
+    }
+
+    #[test]
+    fn basic_words_are_decoded() {
+        let decoded = basic(b"Basic YW5uYTpzZWNyZXQ6eA==");
+        assert_eq!(decoded, Some(("anna".into(), b"secret:x".to_vec())));
+        assert_eq!(basic(b"basic YTo="), Some(("a".into(), Vec::new())));
+        for bad in ["", "Basic", "Basic ?", "Bearer YTo=", "Basic YW5uYQ=="] {
+            assert_eq!(basic(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Whether the server lives, whether it is of use, and its numbers.
+
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::visit::{Answer, No, Visit};
+use crate::metrics;
+
+/// It answers, so it lives.
+pub(super) async fn alive(_visit: Visit) -> Answer {
+    Ok(word(StatusCode::OK, "ok"))
+}
+
+/// Whether to send anybody here.
+pub(super) async fn ready(visit: Visit) -> Answer {
+    if visit.daemon().is_draining() {
+        return Ok(word(StatusCode::SERVICE_UNAVAILABLE, "draining"));
+    }
+    Ok(word(StatusCode::OK, "ready"))
+}
+
+fn word(status: StatusCode, word: &str) -> Response {
+    let kind = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
+    (status, kind, format!("{word}\n")).into_response()
+}
+
+/// All numbers, for Prometheus.
+pub(super) async fn metrics(visit: Visit) -> Answer {
+    let counted = visit.admin.counted();
+    let daemon = visit.daemon().clone();
+    // With many keys it takes a while, and nobody else is to wait for that.
+    let text = away(move || metrics::render(&daemon, counted)).await?;
+    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
+}
+
+/// Do something that takes a while away from the threads that serve others.
+pub(super) async fn away<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, No> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| {
+        No::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "ERR",
+            "The server broke over this request: please report it.",
+        )
+    })
+}

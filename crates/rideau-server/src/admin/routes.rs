@@ -1,0 +1,247 @@
+//! Every address there is, who may use it and what it answers.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{RawPathParams, Request};
+use axum::http::StatusCode;
+use axum::middleware::map_response;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, on};
+
+use super::visit::{self, Answer, No, Visit};
+use super::{
+    Admin, actions, asks, config, explain, grants, guard, health, live, openapi, shown, status,
+};
+use Method::{Delete, Get, Post};
+use Needs::{Action, Nothing, Right, Session, User};
+
+/// One method of one address.
+pub(super) struct Route {
+    pub(super) method: Method,
+    /// `{name}` is one part of the address, `{*name}` the rest of it.
+    pub(super) path: &'static str,
+    pub(super) needs: Needs,
+    pub(super) summary: &'static str,
+    /// The names of a query as `?name`, and the shape of the body.
+    pub(super) takes: &'static str,
+    /// `status:shape` for all that is particular to it; see [`openapi`].
+    pub(super) answers: &'static str,
+    pub(super) run: Run,
+}
+
+type Run = fn(Visit) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// What one does with an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Method {
+    Get,
+    Post,
+    Delete,
+}
+
+/// What a request must bring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Needs {
+    Nothing,
+    /// Where there are users, it must be one.
+    User,
+    /// The same, in a session; the command checks the rights.
+    Session,
+    /// A user that may do this.
+    Right(&'static str),
+    /// The same, and proof that no page of another site sends it.
+    Action(&'static str),
+}
+
+const fn about(
+    method: Method,
+    path: &'static str,
+    needs: Needs,
+    summary: &'static str,
+    takes: &'static str,
+    answers: &'static str,
+    run: Run,
+) -> Route {
+    Route {
+        method,
+        path,
+        needs,
+        summary,
+        takes,
+        answers,
+        run,
+    }
+}
+
+/// Every route.
+#[rustfmt::skip]
+pub(super) static ALL: &[Route] = &[
+    about(Get, "/", Right("show"), "A page for people",
+        "", "200:html", |visit| Box::pin(status::page(visit))),
+    about(Get, "/assets/status.css", Nothing, "How that page looks",
+        "", "200:css", |visit| Box::pin(status::style(visit))),
+    about(Get, "/healthz", Nothing, "Does it live?",
+        "", "200:text", |visit| Box::pin(health::alive(visit))),
+    about(Get, "/readyz", Nothing, "May one send somebody here? The word says why not",
+        "", "200:text 503:text", |visit| Box::pin(health::ready(visit))),
+    about(Get, "/metrics", Right("info"), "All numbers, for Prometheus",
+        "", "200:metrics", |visit| Box::pin(health::metrics(visit))),
+    about(Get, "/api/openapi.json", User, "This document",
+        "", "200:Any", |visit| Box::pin(openapi::show(visit))),
+
+    about(Get, "/api/v1/state", Right("show"), "The whole server in a few numbers",
+        "", "200:State", |visit| Box::pin(shown::state(visit))),
+    about(Get, "/api/v1/pools", Right("show"), "Every pool and every group",
+        "", "200:Pools", |visit| Box::pin(shown::pools(visit))),
+    about(Get, "/api/v1/pools/{name}", Right("show"), "One pool, who holds and why one waits",
+        "", "200:PoolMore 404:Error", |visit| Box::pin(shown::one_pool(visit))),
+    about(Get, "/api/v1/brokers", Right("show"), "Every broker",
+        "", "200:Brokers", |visit| Box::pin(shown::brokers(visit))),
+    about(Get, "/api/v1/brokers/{name}", Right("show"), "One broker, and why one waits",
+        "", "200:BrokerMore 404:Error", |visit| Box::pin(shown::one_broker(visit))),
+    about(Get, "/api/v1/regulators", Right("show"), "Every regulator",
+        "", "200:Regulators", |visit| Box::pin(shown::regulators(visit))),
+    about(Get, "/api/v1/locks", Right("show"), "Keys of which units are held, by page",
+        "?prefix ?cursor ?count", "200:Locks", |visit| Box::pin(shown::locks(visit))),
+    about(Get, "/api/v1/clients", Right("show"), "The connections of the Redis protocol",
+        "?count", "200:Clients", |visit| Box::pin(shown::clients(visit))),
+    about(Get, "/api/v1/sessions", Right("show"), "The sessions",
+        "", "200:Sessions", |visit| Box::pin(shown::sessions(visit))),
+    about(Get, "/api/v1/holders", Right("show"),
+        "Who holds what, the longest first; of is pool:pg-1, lock:key, conn:12, user:anna or a name",
+        "?of ?count", "200:Holders", |visit| Box::pin(shown::holders(visit))),
+    about(Get, "/api/v1/drops", Right("show"), "The last asks that got a no",
+        "?count", "200:Drops", |visit| Box::pin(shown::drops(visit))),
+    about(Get, "/api/v1/limits", Right("show"), "Every limit, and who met it",
+        "", "200:Limits", |visit| Box::pin(shown::limits(visit))),
+    about(Get, "/api/v1/explain/{id}", Right("explain"),
+        "Why: a refusal (d-…), a ticket, a session, a connection's number, or a name",
+        "", "200:Explained 404:Error", |visit| Box::pin(explain::explain(visit))),
+    about(Get, "/api/v1/stream", Right("show"), "All rates and gauges, once a second",
+        "", "200:sse 503:Error", |visit| Box::pin(live::stream(visit))),
+    about(Get, "/api/v1/events", Right("subscribe"),
+        "Every event; last is how many of those before",
+        "?last", "200:sse 503:Error", |visit| Box::pin(live::events(visit))),
+    about(Get, "/api/v1/history", Right("show"),
+        "The last values of some series, with commas between; their names if none is asked for",
+        "?series ?span", "200:History 404:Error", |visit| Box::pin(live::history(visit))),
+
+    about(Post, "/api/v1/pools/{name}/resize", Action("pool"), "Let a pool have more or fewer",
+        "Resize", "200:Resized 404:Error", |visit| Box::pin(actions::resize(visit))),
+    about(Post, "/api/v1/pools/{name}/pause", Action("pool"), "Hand nothing out for a while",
+        "", "200:Ok 404:Error", |visit| Box::pin(actions::pause(visit))),
+    about(Post, "/api/v1/pools/{name}/resume", Action("pool"), "Hand members out again",
+        "", "200:Ok 404:Error", |visit| Box::pin(actions::resume(visit))),
+    about(Post, "/api/v1/pools/{name}/recycle", Action("pool"), "Replace all members over a time",
+        "Recycle", "200:Ok 404:Error", |visit| Box::pin(actions::recycle(visit))),
+    about(Post, "/api/v1/clients/{id}/kill", Action("client"), "End a connection",
+        "", "200:Ok 404:Error", |visit| Box::pin(actions::kill(visit))),
+    about(Post, "/api/v1/grants/{ticket}/revoke", Action("client"), "Take something back",
+        "", "200:Revoked 404:Error 410:Error", |visit| Box::pin(actions::revoke(visit))),
+
+    about(Get, "/api/v1/config", Right("config"), "Every key that counts; no secrets",
+        "", "200:Config", |visit| Box::pin(config::show(visit))),
+    about(Post, "/api/v1/config/check", Action("config"), "What is wrong with a config",
+        "toml", "200:Verdict 422:Verdict", |visit| Box::pin(config::check(visit))),
+    about(Post, "/api/v1/config/plan", Action("config"), "What a config would change",
+        "toml", "200:Plan 422:Verdict", |visit| Box::pin(config::plan(visit))),
+    about(Post, "/api/v1/config/apply", Action("config"), "Make a config count",
+        "toml", "200:Plan 422:Verdict", |visit| Box::pin(config::apply(visit))),
+    about(Post, "/api/v1/config/rollback", Action("config"), "Go back to an earlier config",
+        "", "501:Error", |visit| Box::pin(config::rollback(visit))),
+
+    about(Post, "/v1/sessions", Right("session"), "Open a session; every ask belongs to one",
+        "OpenSession", "200:Session 429:Error 503:Error", |visit| Box::pin(grants::open(visit))),
+    about(Post, "/v1/sessions/{id}/renew", Right("session"), "Give a session its time again",
+        "", "200:Session 404:Error", |visit| Box::pin(grants::renew(visit))),
+    about(Delete, "/v1/sessions/{id}", Right("session"),
+        "End a session and give back all that it holds; fail as if it had crashed",
+        "?fail", "200:Released 404:Error", |visit| Box::pin(grants::close(visit))),
+    about(Post, "/v1/take/{pool}", Session, "Take a member of a pool or of an @group",
+        "Take", "200:Taken 404:Error 408:Refused 409:Refused 429:Error 503:Refused",
+        |visit| Box::pin(asks::take(visit))),
+    about(Post, "/v1/lock/{*key}", Session, "Take units of a key; waits only with wait_ms",
+        "Lock", "200:Locked 404:Error 408:Refused 409:Refused 429:Error 503:Refused",
+        |visit| Box::pin(asks::lock(visit))),
+    about(Post, "/v1/ask/{broker}", Session, "Ask for somebody who offers",
+        "Come", "200:Met 404:Error 408:Refused 409:Refused 429:Error 503:Refused",
+        |visit| Box::pin(asks::ask_broker(visit))),
+    about(Post, "/v1/offer/{broker}", Session, "Offer yourself to those who ask",
+        "Come", "200:Met 404:Error 408:Refused 409:Refused 429:Error 503:Refused",
+        |visit| Box::pin(asks::offer_broker(visit))),
+    about(Delete, "/v1/grants/{ticket}", Right("release"),
+        "Give back what a ticket stands for; fail says why it is of no more use",
+        "?fail", "200:Ok 404:Error 410:Error", |visit| Box::pin(grants::release(visit))),
+    about(Post, "/v1/grants/{ticket}/done", Right("done"),
+        "End a match; the other party gets the payload",
+        "Done", "200:Ok 404:Error 409:Error 410:Error", |visit| Box::pin(grants::done(visit))),
+    about(Post, "/v1/grants/{ticket}/await", Session, "Wait for the other party's end of a match",
+        "Await", "200:Ended 404:Error 408:Refused 410:Error 429:Error",
+        |visit| Box::pin(asks::wait(visit))),
+];
+
+impl Route {
+    /// The names that its query may have.
+    pub(super) fn known(&self) -> Vec<&'static str> {
+        let words = self.takes.split_whitespace();
+        words.filter_map(|word| word.strip_prefix('?')).collect()
+    }
+}
+
+/// What answers every request.
+pub(super) fn router(admin: &Arc<Admin>) -> Router {
+    let mut router = Router::new();
+    for route in ALL {
+        let admin = Arc::clone(admin);
+        let run = move |names: Result<RawPathParams, _>, request: Request| {
+            let admin = Arc::clone(&admin);
+            let names: Result<_, axum::extract::rejection::RawPathParamsRejection> = names;
+            let (parts, body) = request.into_parts();
+            visit::answer(admin, route, names.ok(), parts, body)
+        };
+        router = router.route(route.path, on(route.method.filter(), run));
+    }
+    router
+        .fallback(nowhere)
+        .method_not_allowed_fallback(no_method)
+        .layer(map_response(guard::secure))
+}
+
+async fn nowhere(request: Request) -> Response {
+    let path = request.uri().path();
+    let hint = "GET /api/openapi.json lists what there is.";
+    No::no_such("address", path, hint).into_response()
+}
+
+async fn no_method(request: Request) -> Response {
+    let (method, path) = (request.method(), request.uri().path());
+    No::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "ERR",
+        format!("{path} does not know {method}: GET /api/openapi.json says what it does."),
+    )
+    .into_response()
+}
+
+impl Method {
+    const fn filter(self) -> MethodFilter {
+        match self {
+            Get => MethodFilter::GET,
+            Post => MethodFilter::POST,
+            Delete => MethodFilter::DELETE,
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Get => "GET",
+            Post => "POST",
+            Delete => "DELETE",
+        })
+    }
+}

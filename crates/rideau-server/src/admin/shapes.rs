@@ -1,0 +1,144 @@
+//! The shapes of all JSON that is sent or read, in few words.
+//!
+//! `name:type` is there always, `name?:type` perhaps. A type is `string`,
+//! `integer`, `number`, `boolean`, `any`, another shape by its name, `[type]` for
+//! a list, `{type}` for a map, and `type|null`.
+
+use serde_json::{Map, Value, json};
+
+/// Every shape.
+#[rustfmt::skip]
+const ALL: &[(&str, &str)] = &[
+    ("Any", ""),
+    ("Error", "error:string code:string"),
+    ("Ok", "outcome:string"),
+    ("State", "name:string version:string up_ms:integer is_draining:boolean clients:integer \
+        sessions:integer waiting:integer keys:integer commands:integer refusals:integer \
+        config_changes:integer pools:[Pool] brokers:[Broker] regulators:[Regulator] \
+        lock_rules:[Rule]"),
+    ("Spans", "count:integer p50_us:integer p90_us:integer p99_us:integer longest_us:integer"),
+    ("Tally", "came:integer served:integer cancelled:integer refused:{integer} wait:Spans"),
+    ("Pools", "pools:[Pool] groups:[Group]"),
+    ("Group", "name:string pools:[string]"),
+    ("Pool", "name:string group:string|null member:string init:integer max:integer idle:integer \
+        held:integer starting:integer checking:integer stopping:integer size:integer \
+        waiting:integer oldest_wait_us:integer is_paused:boolean is_closing:boolean \
+        generation:integer starting_goes:string starts_failed:integer takes:Tally hold:Spans \
+        start:Spans retired:{integer}"),
+    ("PoolMore", "name:string max:integer held:integer takes:Tally holders:[PoolHolder] \
+        explain:string"),
+    ("PoolHolder", "held_us:integer uses:integer note:string|null"),
+    ("Brokers", "brokers:[Broker]"),
+    ("Broker", "name:string asks:integer offers:integer oldest_wait_us:integer ask:Tally \
+        offer:Tally alarms:[string]"),
+    ("BrokerMore", "name:string asks:integer offers:integer ask:Tally offer:Tally explain:string"),
+    ("Regulators", "regulators:[Regulator]"),
+    ("Regulator", "name:string held:integer waiting:integer oldest_wait_us:integer \
+        is_open:boolean valve:[Valve] ask:Tally renewed:integer stopped:integer released:integer \
+        failed:integer explain?:string"),
+    ("Valve", "kind:string min:integer max:integer"),
+    ("Locks", "keys:[Key] cursor:string|null rules:[Rule]"),
+    ("Key", "key:string held:integer waiting:integer rule:string|null"),
+    ("Rule", "pattern:string per:integer go:integer full:integer"),
+    ("Clients", "clients:[Client] total:integer"),
+    ("Client", "id:integer name:string user:string address:string age_ms:integer idle_ms:integer \
+        last:string commands:integer held:integer is_waiting:boolean is_in_session:boolean \
+        protocol:integer library:string advice:string|null"),
+    ("Sessions", "sessions:[SessionRow]"),
+    ("SessionRow", "id:string name:string user:string attached:integer held:integer \
+        left_ms:integer|null"),
+    ("Holders", "holders:[Holding] total:integer"),
+    ("Holding", "ticket:string kind:string name:string value:string held_us:integer \
+        note:string|null is_waiting:boolean holder:string user:string connection:integer|null"),
+    ("Drops", "drops:[Drop] total:integer"),
+    ("Drop", "id:string at_ms:integer kind:string name:string reason:string waited_us:integer \
+        len:integer why:string"),
+    ("Limits", "limits:[Limit]"),
+    ("Limit", "name:string max:integer used:integer|null refused:integer|null"),
+    ("Explained", "id:string kind:string text:string about:any"),
+    ("History", "names:[string] series:{any} step_ms:integer"),
+    ("Resize", "init?:integer max?:integer"),
+    ("Resized", "outcome:string init:integer max:integer"),
+    ("Recycle", "over_ms?:integer"),
+    ("Revoked", "outcome:string name:string holder:string"),
+    ("Config", "rows:[ConfigRow]"),
+    ("ConfigRow", "key:string value:string"),
+    ("Verdict", "is_usable:boolean faults:[Fault] text:string error?:string code?:string"),
+    ("Fault", "level:string line:integer column:integer message:string hint:string"),
+    ("Plan", "steps:[Step] restarts:integer shed:integer text:string"),
+    ("Step", "path:string old:string|null new:string|null needs_restart:boolean meaning:string \
+        shed:integer"),
+    ("OpenSession", "ttl_ms?:integer grace_ms?:integer name?:string"),
+    ("Session", "id:string ttl_ms:integer|null"),
+    ("Released", "released:integer"),
+    ("Take", "wait_ms?:integer flow?:string note?:string"),
+    ("Taken", "outcome:string ticket:string member:string waited_us:integer"),
+    ("Lock", "per?:integer buckets?:integer units?:integer wait_ms?:integer note?:string"),
+    ("Locked", "outcome:string ticket:string ordinal:integer capacity:integer fence:integer \
+        waited_us?:integer"),
+    ("Come", "value?:string wait_ms?:integer flow?:string note?:string now?:boolean"),
+    ("Met", "outcome:string ticket:string value:string lead_us:integer waited_us:integer"),
+    ("Refused", "outcome?:string waited_us?:integer why?:string id?:string held?:integer \
+        capacity?:integer error?:string code?:string"),
+    ("Done", "payload?:string"),
+    ("Await", "wait_ms?:integer"),
+    ("Ended", "outcome:string payload?:string why?:string"),
+];
+
+/// All shapes as JSON schemas, by name.
+pub(super) fn schemas() -> Value {
+    let all = ALL.iter();
+    let all = all.map(|(name, fields)| ((*name).to_owned(), object(fields)));
+    Value::Object(all.collect())
+}
+
+fn object(fields: &str) -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for field in fields.split_whitespace() {
+        let (name, kind) = field.split_once(':').unwrap_or((field, "any"));
+        let (name, is_optional) = match name.strip_suffix('?') {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
+        properties.insert(name.into(), schema(kind));
+        if !is_optional {
+            required.push(name);
+        }
+    }
+    json!({ "type": "object", "properties": properties, "required": required })
+}
+
+fn schema(kind: &str) -> Value {
+    if let Some(kind) = kind.strip_suffix("|null") {
+        return json!({ "anyOf": [schema(kind), { "type": "null" }] });
+    }
+    if let Some(kind) = kind.strip_prefix('[').and_then(|k| k.strip_suffix(']')) {
+        return json!({ "type": "array", "items": schema(kind) });
+    }
+    if let Some(kind) = kind.strip_prefix('{').and_then(|k| k.strip_suffix('}')) {
+        return json!({ "type": "object", "additionalProperties": schema(kind) });
+    }
+    match kind {
+        "any" => json!({}),
+        "string" | "integer" | "number" | "boolean" => json!({ "type": kind }),
+        shape => json!({ "$ref": format!("#/components/schemas/{shape}") }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_that_is_named_is_there() {
+        let schemas = schemas();
+        let text = schemas.to_string();
+        for part in text.split("#/components/schemas/").skip(1) {
+            let name = part.split('"').next().unwrap();
+            assert!(schemas.get(name).is_some(), "{name}");
+        }
+        assert_eq!(schemas["Session"]["required"], json!(["id", "ttl_ms"]));
+        assert_eq!(schemas["Take"]["required"], json!([]));
+    }
+}

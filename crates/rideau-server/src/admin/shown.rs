@@ -1,0 +1,491 @@
+//! Snapshots of what there is, as JSON.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, UNIX_EPOCH};
+
+use rideau::{Circuit, Histogram, PoolStats, Reason, Retired, Tally};
+use serde_json::{Map, Value, json};
+
+use super::health::away;
+use super::visit::{Answer, No, Visit, ok};
+use crate::clients::ClientCard;
+use crate::config::Member;
+use crate::daemon::Daemon;
+use crate::drops::Dropped;
+use crate::holdings::Row;
+use crate::places::{BrokerPlace, Places, PoolPlace, RegulatorPlace};
+use crate::sessions::SessionRow;
+use crate::ticket::Ticket;
+
+/// Rows of a page, unless one asks for fewer or more.
+const ROWS: usize = 1_000;
+const ROWS_MAX: usize = 10_000;
+
+/// The whole server in a few numbers.
+pub(super) async fn state(visit: Visit) -> Answer {
+    let daemon = visit.daemon();
+    let config = daemon.config.load();
+    let places = daemon.places.load();
+    let counts = &daemon.counts;
+    ok(&json!({
+        "name": config.server.name,
+        "version": env!("CARGO_PKG_VERSION"),
+        "up_ms": millis(daemon.started.elapsed()),
+        "is_draining": daemon.is_draining(),
+        "clients": daemon.clients.len(),
+        "sessions": daemon.sessions.len(),
+        "waiting": counts.waiting.load(Ordering::Relaxed),
+        "keys": daemon.locks.len(),
+        "commands": counts.commands.load(Ordering::Relaxed),
+        "refusals": daemon.drops.total(),
+        "config_changes": counts.changes.load(Ordering::Relaxed),
+        "pools": sorted(places.pools.values().map(|place| pool(place))),
+        "brokers": sorted(places.brokers.values().map(|place| broker(place))),
+        "regulators": sorted(places.regulators.values().map(|place| regulator(place))),
+        "lock_rules": rules(&places),
+    }))
+}
+
+pub(super) async fn pools(visit: Visit) -> Answer {
+    let places = visit.daemon().places.load();
+    let pools = sorted(places.pools.values().map(|place| pool(place)));
+    ok(&json!({ "pools": pools, "groups": groups(&places) }))
+}
+
+pub(super) async fn one_pool(visit: Visit) -> Answer {
+    let place = find_pool(&visit)?;
+    let mut shown = pool(&place);
+    let holders = place.pool.holders().into_iter().map(|holder| {
+        json!({
+            "held_us": micros(holder.held),
+            "uses": holder.uses,
+            "note": holder.note,
+        })
+    });
+    shown["holders"] = holders.collect();
+    shown["explain"] = place.pool.explain().into();
+    ok(&shown)
+}
+
+/// The pool that the address names.
+pub(super) fn find_pool(visit: &Visit) -> Result<Arc<PoolPlace>, No> {
+    let name = visit.name("name");
+    let places = visit.daemon().places.load();
+    let found = places.pools.get(name).cloned();
+    found.ok_or_else(|| No::no_such("pool", name, "GET /api/v1/pools lists those there are."))
+}
+
+pub(super) async fn brokers(visit: Visit) -> Answer {
+    let places = visit.daemon().places.load();
+    let brokers = sorted(places.brokers.values().map(|place| broker(place)));
+    ok(&json!({ "brokers": brokers }))
+}
+
+pub(super) async fn one_broker(visit: Visit) -> Answer {
+    let name = visit.name("name");
+    let places = visit.daemon().places.load();
+    let Some(place) = places.brokers.get(name) else {
+        let hint = "GET /api/v1/brokers lists those there are.";
+        return Err(No::no_such("broker", name, hint));
+    };
+    let mut shown = broker(place);
+    shown["explain"] = place.broker.explain().into();
+    ok(&shown)
+}
+
+pub(super) async fn regulators(visit: Visit) -> Answer {
+    let places = visit.daemon().places.load();
+    let all = places.regulators.values().map(|place| {
+        let mut shown = regulator(place);
+        shown["explain"] = place.regulator.explain().into();
+        shown
+    });
+    ok(&json!({ "regulators": sorted(all) }))
+}
+
+/// One page of the keys of which units are held.
+pub(super) async fn locks(visit: Visit) -> Answer {
+    let count = visit.number("count", 100, ROWS_MAX)?;
+    let prefix = visit.query.find("prefix").unwrap_or_default().to_owned();
+    let cursor = visit.query.find("cursor").unwrap_or_default().to_owned();
+    let daemon = Arc::clone(visit.daemon());
+    let shown = away(move || keys(&daemon, prefix.as_bytes(), cursor.as_bytes(), count)).await?;
+    ok(&shown)
+}
+
+fn keys(daemon: &Daemon, prefix: &[u8], cursor: &[u8], count: usize) -> Value {
+    let places = daemon.places.load();
+    let mut all = daemon.locks.all_held();
+    all.retain(|(key, _)| key.starts_with(prefix) && key.as_slice() > cursor);
+    all.sort_unstable();
+    let is_more = all.len() > count;
+    all.truncate(count);
+    let last = all.last().filter(|_| is_more);
+    let last = last.map(|(key, _)| String::from_utf8_lossy(key).into_owned());
+    let rows = all.iter().map(|(key, held)| {
+        let name = String::from_utf8_lossy(key);
+        let rule = places.rule(&name).map(|place| place.rule.pattern.clone());
+        let waiting = daemon.locks.waiting(key.as_slice());
+        json!({ "key": name, "held": held, "waiting": waiting, "rule": rule })
+    });
+    let rows: Vec<_> = rows.collect();
+    json!({ "keys": rows, "cursor": last, "rules": rules(&places) })
+}
+
+pub(super) async fn clients(visit: Visit) -> Answer {
+    let daemon = visit.daemon();
+    let all = daemon.clients.all();
+    let count = visit.number("count", ROWS, ROWS_MAX)?;
+    let shown = all.iter().take(count);
+    let shown: Vec<_> = shown.map(|card| client(daemon, card)).collect();
+    ok(&json!({ "clients": shown, "total": all.len() }))
+}
+
+/// A connection.
+pub(super) fn client(daemon: &Daemon, card: &ClientCard) -> Value {
+    let holder = Arc::clone(&card.card.lock());
+    let (library, version) = card.library.lock().clone();
+    let age = millis(card.since.elapsed());
+    let foreign = card.foreign_releases.load(Ordering::Relaxed);
+    let advice = (foreign > 0).then_some(
+        "It releases what other connections took: open a SESSION, or use a dedicated connection.",
+    );
+    let held = daemon.holdings.count(*card.holder.lock());
+    json!({
+        "id": card.id,
+        "name": *holder.name.lock(),
+        "user": *holder.user,
+        "address": card.address,
+        "age_ms": age,
+        "idle_ms": age.saturating_sub(card.heard_ms.load(Ordering::Relaxed)),
+        "last": *card.last.lock(),
+        "commands": card.commands.load(Ordering::Relaxed),
+        "held": held,
+        "is_waiting": card.is_waiting.load(Ordering::Relaxed),
+        "is_in_session": card.session.lock().is_some(),
+        "protocol": if card.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 },
+        "library": format!("{library} {version}").trim(),
+        "advice": advice,
+    })
+}
+
+pub(super) async fn sessions(visit: Visit) -> Answer {
+    let all = visit.daemon().sessions.all();
+    let shown: Vec<_> = all.iter().map(|row| session(&visit, row)).collect();
+    ok(&json!({ "sessions": shown }))
+}
+
+/// A session.
+pub(super) fn session(visit: &Visit, row: &SessionRow) -> Value {
+    json!({
+        "id": name_of(visit, row.ticket),
+        "name": *row.card.name.lock(),
+        "user": *row.card.user,
+        "attached": row.attached,
+        "held": visit.daemon().holdings.count(row.holder),
+        "left_ms": row.left.map(millis),
+    })
+}
+
+/// All that is held or waited for under a ticket, the longest first.
+pub(super) async fn holders(visit: Visit) -> Answer {
+    let count = visit.number("count", ROWS, ROWS_MAX)?;
+    let of = visit.query.find("of").unwrap_or_default();
+    let mut rows = visit.daemon().holdings.all();
+    rows.retain(|row| is_of(row, of));
+    rows.sort_by_key(|row| std::cmp::Reverse(row.held));
+    let shown = rows.iter().take(count);
+    let shown: Vec<_> = shown.map(|row| holding(&visit, row)).collect();
+    ok(&json!({ "holders": shown, "total": rows.len() }))
+}
+
+/// `pool:pg-1`, `lock:tenant/42`, `conn:12`, `user:anna`, or just a name.
+fn is_of(row: &Row, of: &str) -> bool {
+    match of.split_once(':') {
+        _ if of.is_empty() => true,
+        Some(("conn", id)) => row.card.connection.is_some_and(|at| at.to_string() == id),
+        Some(("user", user)) => *row.card.user == *user,
+        Some((kind, name)) if row.ticket.kind.word() == kind => row.name == name,
+        _ => row.name == of,
+    }
+}
+
+/// Something that is held or waited for.
+pub(super) fn holding(visit: &Visit, row: &Row) -> Value {
+    json!({
+        "ticket": name_of(visit, row.ticket),
+        "kind": row.ticket.kind.word(),
+        "name": row.name,
+        "value": row.value,
+        "held_us": micros(row.held),
+        "note": row.note,
+        "is_waiting": row.is_waiting,
+        "holder": *row.card.name.lock(),
+        "user": *row.card.user,
+        "connection": row.card.connection,
+    })
+}
+
+/// Whoever has a ticket can release what it stands for; those who may only look
+/// see its beginning.
+fn name_of(visit: &Visit, ticket: Ticket) -> String {
+    if visit.may("client") {
+        ticket.to_string()
+    } else {
+        format!("{ticket:?}")
+    }
+}
+
+pub(super) async fn drops(visit: Visit) -> Answer {
+    let count = visit.number("count", 100, ROWS_MAX)?;
+    let drops = &visit.daemon().drops;
+    let newest: Vec<_> = drops.newest(count).iter().map(dropped).collect();
+    ok(&json!({ "drops": newest, "total": drops.total() }))
+}
+
+/// An ask that got a no.
+pub(super) fn dropped(dropped: &Dropped) -> Value {
+    let at = dropped.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    json!({
+        "id": format!("d-{:x}", dropped.serial),
+        "at_ms": millis(at),
+        "kind": dropped.kind,
+        "name": dropped.name,
+        "reason": dropped.reason.word(),
+        "waited_us": micros(dropped.waited),
+        "len": dropped.len,
+        "why": dropped.why,
+    })
+}
+
+/// Every limit, how much of it is used, and how often somebody met it.
+pub(super) async fn limits(visit: Visit) -> Answer {
+    let daemon = visit.daemon();
+    let limits = daemon.config.load().limits.clone();
+    let counts = &daemon.counts;
+    let load = |count: &std::sync::atomic::AtomicU64| Some(count.load(Ordering::Relaxed));
+    let waiting = counts.waiting.load(Ordering::Relaxed);
+    let rows = [
+        (
+            "connections_max",
+            limits.connections_max as u64,
+            Some(daemon.clients.len()),
+            load(&counts.turned_away),
+        ),
+        (
+            "sessions_max",
+            limits.sessions_max as u64,
+            Some(daemon.sessions.len()),
+            None,
+        ),
+        (
+            "waiters_max",
+            limits.waiters_max as u64,
+            Some(waiting),
+            load(&counts.waits_refused),
+        ),
+        (
+            "held_max",
+            limits.held_max as u64,
+            None,
+            load(&counts.held_refused),
+        ),
+        (
+            "keys_max",
+            limits.keys_max as u64,
+            Some(daemon.locks.len()),
+            None,
+        ),
+        ("output_max", limits.output_max, None, load(&counts.slow)),
+        ("frame_max", limits.frame_max, None, None),
+        ("pipeline_max", limits.pipeline_max, None, None),
+        ("names_max", limits.names_max as u64, None, None),
+        ("name_len_max", limits.name_len_max as u64, None, None),
+        (
+            "password_checks_max",
+            limits.password_checks_max as u64,
+            None,
+            None,
+        ),
+    ];
+    let mut shown: Vec<_> = rows
+        .into_iter()
+        .map(|(name, max, used, refused)| {
+            json!({ "name": format!("limits.{name}"), "max": max, "used": used, "refused": refused })
+        })
+        .collect();
+    shown.extend(own_limits(&visit));
+    ok(&json!({ "limits": shown }))
+}
+
+/// The limits of the HTTP side, which no config changes.
+fn own_limits(visit: &Visit) -> [Value; 3] {
+    let admin = &visit.admin;
+    let used = |most: usize, left: usize| most.saturating_sub(left);
+    let rows = [
+        (
+            "http_connections",
+            super::CONNECTIONS_MAX,
+            Some(used(
+                super::CONNECTIONS_MAX,
+                admin.connections.available_permits(),
+            )),
+            &admin.counts.connections,
+        ),
+        (
+            "http_watchers",
+            super::WATCHERS_MAX,
+            Some(used(
+                super::WATCHERS_MAX,
+                admin.watchers.available_permits(),
+            )),
+            &admin.counts.watchers,
+        ),
+        ("http_body", admin.body_max(), None, &admin.counts.body),
+    ];
+    rows.map(|(name, max, used, refused)| {
+        let refused = refused.load(Ordering::Relaxed);
+        json!({ "name": name, "max": max, "used": used, "refused": refused })
+    })
+}
+
+fn pool(place: &PoolPlace) -> Value {
+    let stats = place.pool.stats();
+    let config = place.config.load();
+    let member = match config.member {
+        Member::List(_) => "list",
+        Member::Offered => "offered",
+        Member::Exec(_) => "exec",
+    };
+    let mut shown = json!({
+        "name": *place.name,
+        "group": config.group,
+        "member": member,
+        "init": config.options.init,
+        "max": stats.max,
+        "idle": stats.members.idle,
+        "held": stats.members.held,
+        "starting": stats.members.starting,
+        "checking": stats.members.checking,
+        "stopping": stats.members.stopping,
+        "size": stats.members.size(),
+        "waiting": stats.len(),
+        "oldest_wait_us": micros(stats.oldest_waited),
+        "is_paused": stats.is_suspended,
+        "is_closing": stats.is_closing,
+        "generation": stats.generation,
+    });
+    more_of_pool(&mut shown, &stats);
+    shown
+}
+
+fn more_of_pool(shown: &mut Value, stats: &PoolStats) {
+    let circuit = match stats.circuit {
+        Circuit::Closed => "closed",
+        Circuit::Failing { .. } => "failing",
+        Circuit::Open { .. } => "open",
+    };
+    let retired = Retired::ALL.into_iter();
+    let retired = retired.map(|why| (why.word().to_owned(), stats.retired_for(why).into()));
+    shown["starting_goes"] = circuit.into();
+    shown["starts_failed"] = stats.starts_failed.into();
+    shown["takes"] = tally(&stats.takes);
+    shown["hold"] = spans(&stats.holds);
+    shown["start"] = spans(&stats.starts);
+    shown["retired"] = Value::Object(retired.collect());
+}
+
+fn groups(places: &Places) -> Vec<Value> {
+    sorted(
+        places.groups.values().map(
+            |place| json!({ "name": format!("@{}", place.name), "pools": place.config.pools }),
+        ),
+    )
+}
+
+fn broker(place: &BrokerPlace) -> Value {
+    let stats = place.broker.stats();
+    json!({
+        "name": *place.name,
+        "asks": stats.asks_len,
+        "offers": stats.offers_len,
+        "oldest_wait_us": micros(stats.oldest_waited),
+        "ask": tally(&stats.asks),
+        "offer": tally(&stats.offers),
+        "alarms": place.broker.alarms(),
+    })
+}
+
+fn regulator(place: &RegulatorPlace) -> Value {
+    let stats = place.regulator.stats();
+    let valve = stats.valve.iter();
+    let valve = valve.map(|part| json!({ "kind": part.kind, "min": part.min, "max": part.max }));
+    let valve: Vec<_> = valve.collect();
+    json!({
+        "name": *place.name,
+        "held": stats.size,
+        "waiting": stats.len,
+        "oldest_wait_us": micros(stats.oldest_waited),
+        "is_open": stats.is_open,
+        "valve": valve,
+        "ask": tally(&stats.asks),
+        "renewed": stats.leases.renewed,
+        "stopped": stats.leases.stopped,
+        "released": stats.leases.released,
+        "failed": stats.leases.failed,
+    })
+}
+
+fn rules(places: &Places) -> Vec<Value> {
+    let rules = places.rules.iter().map(|place| {
+        json!({
+            "pattern": place.rule.pattern,
+            "per": place.rule.per,
+            "go": place.acquired.load(Ordering::Relaxed),
+            "full": place.full.load(Ordering::Relaxed),
+        })
+    });
+    rules.collect()
+}
+
+/// What became of those who came.
+fn tally(tally: &Tally) -> Value {
+    let refused = Reason::ALL.into_iter();
+    let refused = refused.map(|reason| (reason.word(), tally.shed[reason.index()]));
+    let refused = refused.filter(|(_, count)| *count > 0);
+    let refused: Map<_, _> = refused
+        .map(|(word, count)| (word.to_owned(), count.into()))
+        .collect();
+    json!({
+        "came": tally.came,
+        "served": tally.served,
+        "cancelled": tally.cancelled,
+        "refused": refused,
+        "wait": spans(&tally.waits),
+    })
+}
+
+fn spans(spans: &Histogram) -> Value {
+    json!({
+        "count": spans.len(),
+        "p50_us": micros(spans.quantile(0.5)),
+        "p90_us": micros(spans.quantile(0.9)),
+        "p99_us": micros(spans.quantile(0.99)),
+        "longest_us": micros(spans.longest()),
+    })
+}
+
+fn sorted(rows: impl Iterator<Item = Value>) -> Vec<Value> {
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by(|one, other| one["name"].as_str().cmp(&other["name"].as_str()));
+    rows
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}

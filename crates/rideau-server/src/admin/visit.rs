@@ -1,0 +1,251 @@
+//! One request, and what it is answered.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::body::{Body, Bytes};
+use axum::extract::RawPathParams;
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::query::Query;
+use super::routes::Route;
+use super::{Admin, BODY_WITHIN, guard};
+use crate::command;
+use crate::config::User;
+use crate::daemon::Daemon;
+
+/// A request that may be answered.
+pub(super) struct Visit {
+    pub(super) admin: Arc<Admin>,
+    /// Who it is; none where there are no users.
+    pub(super) user: Option<Arc<User>>,
+    /// What the address names.
+    pub(super) names: Vec<(String, String)>,
+    pub(super) query: Query,
+    /// The session that it is part of.
+    pub(super) session: Option<String>,
+    pub(super) body: Bytes,
+}
+
+/// What a request is answered.
+pub(super) type Answer = Result<Response, No>;
+
+/// A mistake, or something that cannot be.
+#[derive(Debug)]
+pub(super) struct No {
+    pub(super) status: StatusCode,
+    /// As the Redis protocol calls it.
+    pub(super) code: String,
+    /// A sentence that a person can act on.
+    pub(super) text: String,
+}
+
+/// Answer a request of a route.
+pub(super) async fn answer(
+    admin: Arc<Admin>,
+    route: &'static Route,
+    names: Option<RawPathParams>,
+    parts: Parts,
+    body: Body,
+) -> Response {
+    let visit = enter(admin, route, names, parts, body).await;
+    let answer = match visit {
+        Ok(visit) => (route.run)(visit).await,
+        Err(no) => Err(no),
+    };
+    answer.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn enter(
+    admin: Arc<Admin>,
+    route: &Route,
+    names: Option<RawPathParams>,
+    parts: Parts,
+    body: Body,
+) -> Result<Visit, No> {
+    let user = guard::admit(&admin, route, &parts).await?;
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    if let Some(unknown) = query.unknown(&route.known()) {
+        return Err(No::wrong(format!(
+            "There is no {unknown:?} to ask {} for: it knows {:?}.",
+            route.path,
+            route.known()
+        )));
+    }
+    let Some(names) = names else {
+        return Err(No::wrong("The address is no UTF-8 once it is decoded."));
+    };
+    let names = names.iter();
+    let names = names.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let session = parts.headers.get("rideau-session");
+    let session = session.map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
+    Ok(Visit {
+        user,
+        names: names.collect(),
+        query,
+        session,
+        body: read(&admin, &parts, body).await?,
+        admin,
+    })
+}
+
+/// Read a body that is not too long and does not take too long.
+async fn read(admin: &Admin, parts: &Parts, body: Body) -> Result<Bytes, No> {
+    let most = admin.body_max();
+    let too_long = || {
+        admin.counts.body.fetch_add(1, Ordering::Relaxed);
+        No::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "ERR",
+            format!("A body has {most} bytes at most (limits.frame_max)."),
+        )
+    };
+    let said = parts.headers.get(header::CONTENT_LENGTH);
+    let said = said.and_then(|len| len.to_str().ok()?.parse::<u64>().ok());
+    if said.is_some_and(|len| len > most as u64) {
+        return Err(too_long());
+    }
+    let read = tokio::time::timeout(BODY_WITHIN, axum::body::to_bytes(body, most)).await;
+    match read {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(_)) => Err(too_long()),
+        Err(_) => Err(No::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "ERR",
+            format!("The body was not complete after {BODY_WITHIN:?}."),
+        )),
+    }
+}
+
+impl Visit {
+    pub(super) fn daemon(&self) -> &Arc<Daemon> {
+        &self.admin.daemon
+    }
+
+    /// What the address names so.
+    pub(super) fn name(&self, name: &str) -> &str {
+        let found = self.names.iter().find(|(known, _)| known == name);
+        found.map_or("", |(_, value)| value.as_str())
+    }
+
+    /// Who does this, for the record.
+    pub(super) fn by(&self) -> &str {
+        self.user.as_ref().map_or("default", |user| &user.name)
+    }
+
+    /// The same, to find what belongs to it; none if everything is anybody's.
+    pub(super) fn scope(&self) -> Option<&str> {
+        self.user.as_ref().map(|user| user.name.as_str())
+    }
+
+    /// The user may do this as well.
+    pub(super) fn may(&self, right: &str) -> bool {
+        let user = self.user.as_deref();
+        user.is_none_or(|user| command::has_right(user, right))
+    }
+
+    /// The body as JSON; an empty one is an empty object.
+    pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, No> {
+        let body: &[u8] = if self.body.trim_ascii().is_empty() {
+            b"{}"
+        } else {
+            &self.body
+        };
+        serde_json::from_slice(body)
+            .map_err(|error| No::wrong(format!("The body is not the JSON wanted: {error}.")))
+    }
+
+    /// A number of the query.
+    pub(super) fn number(&self, name: &str, default: usize, most: usize) -> Result<usize, No> {
+        let Some(text) = self.query.find(name) else {
+            return Ok(default);
+        };
+        let number = text.parse().ok().filter(|n| (1..=most).contains(n));
+        number.ok_or_else(|| {
+            No::wrong(format!(
+                "{name} wants a number from 1 to {most}, not {text:?}."
+            ))
+        })
+    }
+}
+
+impl No {
+    pub(super) fn new(status: StatusCode, code: &str, text: impl Into<String>) -> Self {
+        Self {
+            status,
+            code: code.into(),
+            text: text.into(),
+        }
+    }
+
+    /// The request makes no sense.
+    pub(super) fn wrong(text: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "ERR", text)
+    }
+
+    /// There is no such thing.
+    pub(super) fn no_such(kind: &str, name: &str, hint: &str) -> Self {
+        let text = format!("There is no {kind} {name:?}: {hint}");
+        Self::new(StatusCode::NOT_FOUND, "NOSUCH", text)
+    }
+
+    /// An error of the Redis protocol: its kind, and a sentence.
+    pub(super) fn of_command(error: &str) -> Self {
+        let (code, text) = error.split_once(' ').unwrap_or(("ERR", error));
+        let status = match code {
+            "NOSUCH" => StatusCode::NOT_FOUND,
+            "NOAUTH" | "WRONGPASS" => StatusCode::UNAUTHORIZED,
+            "NOPERM" => StatusCode::FORBIDDEN,
+            "STALE" => StatusCode::GONE,
+            "WRONGTYPE" | "NOTHELD" => StatusCode::CONFLICT,
+            "BUSY" => StatusCode::TOO_MANY_REQUESTS,
+            "READONLY" => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Self::new(status, code, text)
+    }
+
+    /// Nobody new is served.
+    pub(super) fn draining() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "READONLY",
+            "The server is stopping: ask another, or come back later.",
+        )
+    }
+}
+
+impl IntoResponse for No {
+    fn into_response(self) -> Response {
+        let body = json!({ "error": self.text, "code": self.code });
+        let mut response = with_status(self.status, &body);
+        let headers = response.headers_mut();
+        match self.status {
+            StatusCode::UNAUTHORIZED => {
+                let basic = HeaderValue::from_static("Basic realm=\"rideau\", charset=\"UTF-8\"");
+                headers.insert(header::WWW_AUTHENTICATE, basic);
+            }
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            _ => (),
+        }
+        response
+    }
+}
+
+/// An answer in JSON.
+pub(super) fn ok(body: &Value) -> Answer {
+    Ok(with_status(StatusCode::OK, body))
+}
+
+/// An answer in JSON with another status. One line, so that a shell shows it
+/// well.
+pub(super) fn with_status(status: StatusCode, body: &Value) -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    (status, kind, format!("{body}\n")).into_response()
+}

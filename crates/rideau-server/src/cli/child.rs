@@ -1,0 +1,102 @@
+//! Runs a command while this program holds something for it.
+
+use std::ffi::OsString;
+use std::io::{self, ErrorKind};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::wire::Wire;
+
+/// What to do when the server is gone, and with it what we hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OnLoss {
+    GoOn,
+    Terminate,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ended {
+    /// As a shell has it: 128 and the signal if one killed it.
+    pub(crate) code: u8,
+    /// The connection was lost while it ran.
+    pub(crate) is_lost: bool,
+}
+
+/// The shell's codes for what cannot be found, and what cannot be run.
+const NOT_FOUND: u8 = 127;
+const NOT_RUN: u8 = 126;
+
+/// Run the command to its end, with these variables.
+///
+/// Ctrl-C at a terminal reaches the command without us; what is sent to us alone
+/// is passed on.
+pub(crate) async fn run(
+    words: &[OsString],
+    variables: &[(&str, String)],
+    wire: &mut Wire,
+    on_loss: OnLoss,
+) -> io::Result<Ended> {
+    let Some((program, arguments)) = words.split_first() else {
+        return Err(io::Error::other("there is no command to run"));
+    };
+    let mut term = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut quit = signal(SignalKind::quit())?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    for (name, value) in variables {
+        command.env(name, value);
+    }
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            eprintln!("rideau: {}: {error}", program.to_string_lossy());
+            let is_missing = error.kind() == ErrorKind::NotFound;
+            let code = if is_missing { NOT_FOUND } else { NOT_RUN };
+            return Ok(Ended {
+                code,
+                is_lost: false,
+            });
+        }
+    };
+    let mut is_lost = false;
+    loop {
+        tokio::select! {
+            status = child.wait() => {
+                return Ok(Ended { code: code(status?), is_lost });
+            }
+            heard = wire.next(), if !is_lost => if let Err(fault) = heard {
+                is_lost = true;
+                eprintln!("rideau: {fault}; others may get what this command holds");
+                if on_loss == OnLoss::Terminate {
+                    pass(&child, Signal::TERM);
+                }
+            },
+            _ = term.recv() => pass(&child, Signal::TERM),
+            _ = hangup.recv() => pass(&child, Signal::HUP),
+            _ = interrupt.recv() => (),
+            _ = quit.recv() => (),
+        }
+    }
+}
+
+fn pass(child: &Child, signal: Signal) {
+    let id = child.id().and_then(|id| i32::try_from(id).ok());
+    if let Some(id) = id.and_then(Pid::from_raw) {
+        // It may have ended just now.
+        let _ = kill_process(id, signal);
+    }
+}
+
+fn code(status: ExitStatus) -> u8 {
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}

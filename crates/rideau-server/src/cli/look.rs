@@ -1,0 +1,328 @@
+//! Shows what the server does, and ends what it should not.
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use rideau_server::resp::Value;
+use serde_json::{Map, Value as Json, json};
+
+use super::table::Table;
+use super::wire::Wire;
+use super::{Done, Failure, Manner, show, span};
+
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    /// Only these: pools, brokers, regulators, locks, clients, sessions, config, …
+    #[arg(value_name = "KIND")]
+    kind: Option<String>,
+    /// Only the one of this name
+    name: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Holders {
+    /// Only of this pool, key or holder
+    name: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// A ticket, the id of a refused ask (d-…), a connection, or a name
+    id: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Tail {
+    /// What to follow
+    #[arg(value_enum, default_value_t = Stream::Events)]
+    stream: Stream,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Stream {
+    /// What happened to pools, brokers, sessions and the config
+    Events,
+    /// Asks that were refused
+    Drops,
+    /// Every command that anybody sends
+    Commands,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Kill {
+    /// The id of a connection, from `rideau status clients`
+    client: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Revoke {
+    /// A ticket, from `rideau holders`
+    ticket: String,
+    /// The thing is broken: have a member replaced
+    #[arg(long)]
+    fail: bool,
+}
+
+/// How often the last refusals are looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// As many holders are looked at.
+const HOLDERS_MAX: &str = "10000";
+/// How the server calls us.
+const NAME: &str = "rideau-cli";
+/// What an overview shows.
+const OVERVIEW: [&str; 4] = ["POOLS", "BROKERS", "REGULATORS", "LOCKS"];
+
+pub(crate) async fn status(words: &Status, manner: &Manner) -> Done {
+    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    let Some(kind) = &words.kind else {
+        return overview(wire, manner).await;
+    };
+    let answer = wire.ask(&["SHOW", &plural(kind)]).await?;
+    print_rows(answer, words.name.as_deref(), manner)
+}
+
+/// `pool` is asked for as `POOLS`.
+fn plural(kind: &str) -> String {
+    let upper = kind.to_ascii_uppercase();
+    let is_plural = upper.ends_with('S') || upper == "CONFIG";
+    if is_plural { upper } else { upper + "S" }
+}
+
+async fn overview(mut wire: Wire, manner: &Manner) -> Done {
+    let mut all = Map::new();
+    let mut tables = Vec::new();
+    for kind in OVERVIEW {
+        // A server may not have all of them.
+        let answer = match show::good(wire.ask(&["SHOW", kind]).await?) {
+            Ok(answer) => answer,
+            Err(failure) if kind == OVERVIEW[0] => return Err(failure),
+            Err(_) => continue,
+        };
+        if let Some(table) = Table::of(&answer) {
+            all.insert(kind.to_ascii_lowercase(), table.json());
+            tables.push(table);
+        }
+    }
+    if manner.json {
+        all.insert("server".into(), show::json(&wire.greeting));
+        show::print_json(&Json::Object(all))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    show::print_text(&headline(&wire.greeting, manner))?;
+    for table in tables.iter().filter(|table| !table.is_empty()) {
+        show::print_text("")?;
+        table.print()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn headline(greeting: &Value, manner: &Manner) -> String {
+    let Value::Map(pairs) = greeting else {
+        return manner.server.to_string();
+    };
+    let word = |wanted: &str| {
+        let found = pairs.iter().find(|(key, _)| show::text(key) == wanted);
+        found.map_or_else(String::new, |(_, value)| show::text(value))
+    };
+    format!(
+        "{} {} at {}",
+        word("server"),
+        word("version"),
+        manner.server
+    )
+}
+
+pub(crate) async fn holders(words: &Holders, manner: &Manner) -> Done {
+    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    let answer = wire.ask(&["SHOW", "HOLDERS", "COUNT", HOLDERS_MAX]).await?;
+    print_rows(answer, words.name.as_deref(), manner)
+}
+
+fn print_rows(answer: Value, name: Option<&str>, manner: &Manner) -> Done {
+    let answer = show::good(answer)?;
+    let Some(mut table) = Table::of(&answer) else {
+        return show::print(answer, manner);
+    };
+    if let Some(name) = name {
+        table.keep(name);
+    }
+    if manner.json {
+        show::print_json(&table.json())?;
+    } else {
+        table.print()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn explain(words: &Explain, manner: &Manner) -> Done {
+    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    let mut request = vec!["EXPLAIN", &words.id];
+    if manner.json {
+        request.push("JSON");
+    }
+    show::print(wire.ask(&request).await?, manner)
+}
+
+pub(crate) async fn kill(words: &Kill, manner: &Manner) -> Done {
+    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    let id = words.client.to_string();
+    let answer = show::good(wire.ask(&["CLIENT", "KILL", "ID", &id]).await?)?;
+    if answer == Value::Integer(0) {
+        return Err(Failure::Broken(format!(
+            "there is no connection {id}; `rideau status clients` lists them"
+        )));
+    }
+    said(
+        &format!("connection {id} was ended"),
+        json!({ "killed": words.client }),
+        manner,
+    )
+}
+
+pub(crate) async fn revoke(words: &Revoke, manner: &Manner) -> Done {
+    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    let how = if words.fail { "FAIL" } else { "OK" };
+    let answer = wire.ask(&["RELEASE", &words.ticket, how]).await?;
+    show::good(answer)?;
+    let ticket = &words.ticket;
+    said(
+        &format!("{ticket} was taken back"),
+        json!({ "revoked": ticket }),
+        manner,
+    )
+}
+
+fn said(text: &str, json: Json, manner: &Manner) -> Done {
+    if manner.json {
+        show::print_json(&json)?;
+    } else {
+        show::print_text(text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Follow until the server ends or somebody interrupts.
+pub(crate) async fn tail(words: &Tail, manner: &Manner) -> Done {
+    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    let request: &[&str] = match words.stream {
+        Stream::Events => &["SUBSCRIBE", "rideau:events"],
+        Stream::Commands => &["MONITOR"],
+        Stream::Drops => return tail_drops(wire, manner).await,
+    };
+    wire.put(request);
+    wire.flush().await?;
+    loop {
+        let said = show::good(wire.next().await?)?;
+        let Some(line) = message(&said) else {
+            continue;
+        };
+        let line = match serde_json::from_str::<Json>(&line) {
+            Ok(event) if !manner.json => event_line(&event),
+            Ok(event) => event.to_string(),
+            Err(_) if manner.json => Json::from(line).to_string(),
+            Err(_) => line,
+        };
+        follow(&line)?;
+    }
+}
+
+/// Refused asks are too many to be told as events: look at the last ones, again
+/// and again.
+async fn tail_drops(mut wire: Wire, manner: &Manner) -> Done {
+    let mut seen = HashSet::new();
+    let mut is_first = true;
+    loop {
+        let answer = show::good(wire.ask(&["SHOW", "DROPS"]).await?)?;
+        let table = Table::of(&answer);
+        let lines = table.as_ref().map(Table::named_lines).unwrap_or_default();
+        let objects = table.as_ref().map(Table::json).unwrap_or_default();
+        let now: HashSet<String> = lines.iter().map(|(id, _)| id.clone()).collect();
+        for (at, (id, line)) in lines.iter().enumerate().rev() {
+            if is_first || seen.contains(id) {
+                continue;
+            }
+            match manner.json {
+                true => follow(&objects[at].to_string())?,
+                false => follow(line)?,
+            }
+        }
+        seen = now;
+        is_first = false;
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Print a line for one who waits for it.
+fn follow(line: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    writeln!(out, "{line}")?;
+    out.flush()
+}
+
+/// The text of a message; none if it only says that we subscribed.
+fn message(said: &Value) -> Option<String> {
+    match said {
+        Value::Simple(text) if text == "OK" => None,
+        Value::Array(parts) | Value::Push(parts) => {
+            let word = show::text(parts.first()?);
+            let is_message = word == "message" || word == "pmessage";
+            is_message.then(|| parts.last().map(show::text)).flatten()
+        }
+        value => Some(show::text(value)),
+    }
+}
+
+fn event_line(event: &Json) -> String {
+    let word = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
+    let at = event["at_ms"]
+        .as_u64()
+        .map_or_else(String::new, span::clock);
+    let by = event["by"]
+        .as_str()
+        .map_or_else(String::new, |by| format!("  by {by}"));
+    let text = word("text");
+    if text.is_empty() {
+        return event.to_string();
+    }
+    format!("{at}  {:<10}  {text}{by}", word("kind"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_asked_for_in_the_plural() {
+        for (kind, word) in [("pool", "POOLS"), ("pools", "POOLS"), ("config", "CONFIG")] {
+            assert_eq!(plural(kind), word);
+        }
+    }
+
+    #[test]
+    fn an_event_is_one_line_with_the_time_of_day() {
+        let event = json!({
+            "id": 7, "at_ms": 43_471_882, "kind": "pool", "name": "pg", "text": "pg grew",
+            "by": "ops",
+        });
+        assert_eq!(
+            event_line(&event),
+            "12:04:31.882Z  pool        pg grew  by ops"
+        );
+    }
+
+    #[test]
+    fn only_messages_are_shown() {
+        let bulk = |text: &str| Value::Bulk(text.into());
+        let heard = Value::Push(vec![bulk("message"), bulk("rideau:events"), bulk("{}")]);
+        assert_eq!(message(&heard), Some("{}".into()));
+        let begun = Value::Push(vec![
+            bulk("subscribe"),
+            bulk("rideau:events"),
+            Value::Integer(1),
+        ]);
+        assert_eq!(message(&begun), None);
+    }
+}

@@ -1,0 +1,224 @@
+//! The server as a program: its config, its log, its threads, its end.
+
+use std::convert::Infallible;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use rideau_server::config::{Config, Log, LogFormat, LogLevel, text};
+use rideau_server::settings::Source;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tracing::level_filters::LevelFilter;
+
+use super::{Done, Failure, Manner, has_colours};
+
+/// Serve what a file says
+///
+/// Without a file there are locks for every key and a broker named `default`, for those on this
+/// machine. SIGHUP reads the file again, without the options. SIGTERM and SIGINT let holders finish; a second one stops at once.
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    /// The config file; - is standard input
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Listen here instead of where the config says; may be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Vec<String>,
+    /// Where the dashboard, the metrics and the API are; `none` for nowhere
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<String>,
+    /// Another value for a key of the config, as pool.pg-1.max=20
+    #[arg(long, value_name = "PATH=VALUE", value_parser = assignment)]
+    set: Vec<(String, String)>,
+}
+
+/// What is served without a file.
+const DEFAULT: &str = "[broker.default]\n\n[lock.\"*\"]\n";
+
+pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
+    let (config, source) = match words.config()? {
+        Ok(read) => read,
+        Err(faults) => {
+            io::stderr().write_all(faults.as_bytes())?;
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    start_log(config.log);
+    let runtime = threads(config.server.threads)?;
+    let served = runtime.block_on(async {
+        let (ready, is_ready) = oneshot::channel();
+        let ready = move |addresses: &[String]| {
+            let _ = ready.send(addresses.to_vec());
+        };
+        tokio::select! {
+            served = rideau_server::serve::run_from(config, source, ready) => served.map(|()| true),
+            // The server listens for signals by the time that this one has its turn: who reads
+            // the line may send one at once.
+            never = announce(is_ready, manner.json) => match never {},
+            urgent = second_signal() => urgent.map(|()| false),
+        }
+    });
+    // Whoever is still at work was told to stop twice.
+    runtime.shutdown_background();
+    match served? {
+        true => Ok(ExitCode::SUCCESS),
+        false => Err(Failure::Broken(
+            "stopped at once; holders did not finish".into(),
+        )),
+    }
+}
+
+impl Serve {
+    /// The config, or what is wrong with it.
+    fn config(&self) -> Result<Result<(Config, Source), String>, Failure> {
+        let (text, name) = match &self.config {
+            None => (DEFAULT.to_owned(), "the default config".to_owned()),
+            Some(path) => (super::change::read(path)?, path.display().to_string()),
+        };
+        let file = self.config.clone().filter(|path| path != Path::new("-"));
+        let env = |name: &str| std::env::var(name).ok();
+        let colours = has_colours(&io::stderr());
+        let (config, faults) = Config::check(&text, &name, &env);
+        if !faults.is_empty() {
+            // Warnings are told once, and do not stop anybody.
+            let rendered = faults.render(colours);
+            if config.is_none() {
+                return Ok(Err(rendered));
+            }
+            io::stderr().write_all(rendered.as_bytes())?;
+        }
+        let Some(changed) = self.changed(&text)? else {
+            let source = Source { text, file };
+            return Ok(config
+                .map(|config| (config, source))
+                .ok_or_else(String::new));
+        };
+        let name = format!("{name} with the options");
+        let config = Config::parse(&changed, &name, &env);
+        let text = changed;
+        Ok(config
+            .map(|config| (config, Source { text, file }))
+            .map_err(|faults| faults.render(colours)))
+    }
+
+    /// The text with the values of the options, if there are any.
+    fn changed(&self, text: &str) -> Result<Option<String>, Failure> {
+        let quoted = |text: &String| toml_edit::Value::from(text).to_string();
+        let mut values = Vec::new();
+        if !self.listen.is_empty() {
+            let places: Vec<_> = self.listen.iter().map(quoted).collect();
+            values.push(("server.listen", format!("[{}]", places.join(", "))));
+        }
+        if let Some(admin) = &self.admin {
+            values.push(("server.admin", quoted(admin)));
+        }
+        let set = self.set.iter();
+        values.extend(set.map(|(path, value)| (path.as_str(), value.clone())));
+        if values.is_empty() {
+            return Ok(None);
+        }
+        let mut text = text.to_owned();
+        for (path, value) in values {
+            let fault = |fault| Failure::Broken(format!("{path}: {fault}"));
+            text = text::set(&text, path, &value).map_err(fault)?;
+        }
+        Ok(Some(text))
+    }
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (path, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text:?} has no `=`; write pool.pg-1.max=20"))?;
+    Ok((path.trim().into(), value.trim().into()))
+}
+
+/// Say where the server listens, once it does.
+async fn announce(is_ready: oneshot::Receiver<Vec<String>>, is_json: bool) -> Infallible {
+    if let Ok(addresses) = is_ready.await {
+        let mut out = io::stdout().lock();
+        // Who closed our standard output does not want to know.
+        if is_json {
+            let _ = writeln!(out, "{}", serde_json::json!({ "listening": addresses }));
+        } else {
+            for address in addresses {
+                let _ = writeln!(out, "rideau serves at {address}");
+            }
+        }
+        let _ = out.flush();
+    }
+    std::future::pending().await
+}
+
+/// Write the log to standard error, as the config wants it.
+pub(crate) fn start_log(log: Log) {
+    let level = match log.level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let log_to = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal() && has_colours(&io::stderr()));
+    // It fails only if there is a log already.
+    let _ = match log.format {
+        LogFormat::Text => tracing::subscriber::set_global_default(log_to.finish()),
+        LogFormat::Json => tracing::subscriber::set_global_default(log_to.json().finish()),
+    };
+}
+
+/// As many threads as the config says; one is this one.
+fn threads(count: Option<usize>) -> io::Result<Runtime> {
+    let mut builder = match count {
+        Some(1) => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    if let Some(count) = count.filter(|count| *count > 1) {
+        builder.worker_threads(count);
+    }
+    builder.enable_all().build()
+}
+
+/// Somebody has asked twice to stop.
+async fn second_signal() -> io::Result<()> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    for _ in 0..2 {
+        tokio::select! {
+            _ = term.recv() => (),
+            _ = interrupt.recv() => (),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_text_is_the_default_config() {
+        let parsed = Config::parse(DEFAULT, "default", &|_| None);
+        assert_eq!(parsed, Ok(Config::default()));
+    }
+
+    #[test]
+    fn options_win_over_the_file() {
+        let words = Serve {
+            config: None,
+            listen: vec!["127.0.0.1:0".into(), "unix:/tmp/r.sock".into()],
+            admin: Some("none".into()),
+            set: vec![assignment("broker.default.asks.target = 50ms").unwrap()],
+        };
+        let (config, _) = words.config().unwrap().unwrap();
+        assert_eq!(config.server.listen.len(), 2);
+        assert_eq!(config.server.admin, None);
+        assert_ne!(config.brokers, Config::default().brokers);
+    }
+}

@@ -1,0 +1,110 @@
+//! What a server answered, as text for people and as JSON for programs.
+
+use std::io::{self, Write};
+
+use rideau_server::resp::Value;
+use serde_json::{Map, Value as Json};
+
+use super::{Done, Failure, Manner};
+
+/// The text of a value that is one thing.
+pub(crate) fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Simple(text) | Value::Error(text) | Value::Big(text) => text.clone(),
+        Value::Integer(number) => number.to_string(),
+        Value::Double(number) => number.to_string(),
+        Value::Boolean(yes) => if *yes { "yes" } else { "no" }.into(),
+        Value::Bulk(bytes) | Value::Verbatim { text: bytes, .. } => {
+            String::from_utf8_lossy(bytes).into_owned()
+        }
+        Value::Array(values) | Value::Set(values) | Value::Push(values) => {
+            values.iter().map(text).collect::<Vec<_>>().join(" ")
+        }
+        Value::Map(pairs) => {
+            let pairs = pairs.iter();
+            let pairs = pairs.map(|(key, value)| format!("{} {}", text(key), text(value)));
+            pairs.collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+/// The value as JSON.
+pub(crate) fn json(value: &Value) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Integer(number) => (*number).into(),
+        Value::Double(number) => (*number).into(),
+        Value::Boolean(yes) => (*yes).into(),
+        Value::Array(values) | Value::Set(values) | Value::Push(values) => {
+            values.iter().map(json).collect()
+        }
+        Value::Map(pairs) => {
+            let pairs = pairs.iter().map(|(key, value)| (text(key), json(value)));
+            Json::Object(pairs.collect::<Map<_, _>>())
+        }
+        Value::Error(error) => serde_json::json!({ "error": error }),
+        value => text(value).into(),
+    }
+}
+
+/// The elements of a list; none if it is no list.
+pub(crate) fn elements(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(values) | Value::Set(values) | Value::Push(values) => values,
+        _ => &[],
+    }
+}
+
+/// An answer that is no mistake.
+pub(crate) fn good(answer: Value) -> Result<Value, Failure> {
+    match answer {
+        Value::Error(text) => Err(Failure::Broken(text)),
+        answer => Ok(answer),
+    }
+}
+
+/// Print one JSON value.
+pub(crate) fn print_json(json: &Json) -> io::Result<()> {
+    writeln!(io::stdout(), "{json}")
+}
+
+/// Print text, with a line end behind it.
+pub(crate) fn print_text(text: &str) -> io::Result<()> {
+    writeln!(io::stdout(), "{}", text.trim_end())
+}
+
+/// Print an answer, whatever it is.
+pub(crate) fn print(answer: Value, manner: &Manner) -> Done {
+    let answer = good(answer)?;
+    if manner.json {
+        print_json(&inner_json(&answer))?;
+    } else if let Some(table) = super::table::Table::of(&answer) {
+        table.print()?;
+    } else if let Value::Map(pairs) = &answer {
+        for (key, value) in pairs {
+            print_text(&format!("{}: {}", text(key), text(value)))?;
+        }
+    } else if elements(&answer).is_empty() {
+        print_text(&text(&answer))?;
+    } else {
+        for element in elements(&answer) {
+            print_text(&text(element))?;
+        }
+    }
+    Ok(std::process::ExitCode::SUCCESS)
+}
+
+/// Rows under a header become objects, and text that is JSON itself stays so.
+fn inner_json(answer: &Value) -> Json {
+    if let Some(table) = super::table::Table::of(answer) {
+        return table.json();
+    }
+    let whole = json(answer);
+    let parsed = whole
+        .as_str()
+        .and_then(|text| serde_json::from_str::<Json>(text).ok());
+    parsed
+        .filter(|parsed| parsed.is_object() || parsed.is_array())
+        .unwrap_or(whole)
+}

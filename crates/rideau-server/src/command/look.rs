@@ -1,0 +1,112 @@
+//! Looking: tables, explanations, numbers.
+
+use crate::client::{Client, Step, Wrong};
+use crate::explain;
+use crate::report;
+use crate::resp::{Mistake, Quoted, Request, Upper};
+use crate::show::{self, Sight, Wanted, What};
+
+/// As many rows are shown at most.
+const COUNT_MAX: u64 = 100_000;
+
+/// Whose tickets this client sees in full.
+pub(super) fn sight(client: &Client) -> Sight<'_> {
+    match &client.user {
+        Some(user) if !super::has_right(user, "client") => Sight::Of(&user.name),
+        _ => Sight::All,
+    }
+}
+
+pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.word("SHOW", "POOLS or another word")?;
+    let Some(what) = What::of(word) else {
+        let all: Vec<_> = What::ALL
+            .iter()
+            .map(|what| what.word().to_uppercase())
+            .collect();
+        return Err(Wrong(format!(
+            "ERR SHOW does not know {}: it shows {}.",
+            Quoted(word),
+            all.join(", ")
+        )));
+    };
+    let (mut name, mut count) = (None, show::COUNT as u64);
+    while arguments.len() > 0 {
+        let text = arguments.text("SHOW", "a name, or COUNT")?;
+        match Upper::of(text.as_bytes()).as_bytes() {
+            b"COUNT" => count = arguments.number("COUNT", "rows", 1..=COUNT_MAX)?,
+            _ => name = Some(text),
+        }
+    }
+    if what == What::Config {
+        super::allowed(client, "config")?;
+    }
+    let wanted = Wanted {
+        name,
+        count: count as usize,
+        sight: sight(client),
+    };
+    let table = show::table(&client.daemon, what, &wanted);
+    table.write(&mut client.reply());
+    Ok(Step::Done)
+}
+
+pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.text("EXPLAIN", "a ticket, a name or an id")?;
+    let format = arguments.next();
+    let is_json = format.is_some_and(|format| Upper::of(format).as_bytes() == b"JSON");
+    if let Some(format) = format.filter(|_| !is_json) {
+        return Err(Mistake::wrong("EXPLAIN", "JSON or nothing", format).into());
+    }
+    arguments.end("EXPLAIN")?;
+    let Some(explained) = explain::explain(&client.daemon, word, sight(client)) else {
+        let help = "it is no ticket, d- id, pool, broker, regulator, key or connection that you \
+                    may see; SHOW lists them.";
+        return Err(Wrong::no_such("thing", word, help));
+    };
+    let mut reply = client.reply();
+    if !is_json {
+        reply.verbatim(&explained.text);
+        return Ok(Step::Done);
+    }
+    reply.map(3 + explained.facts.len());
+    reply.bulk("kind").bulk(explained.kind);
+    reply.bulk("name").bulk(&explained.name);
+    for (name, cell) in &explained.facts {
+        cell.write(reply.bulk(name));
+    }
+    reply.bulk("text").bulk(&explained.text);
+    Ok(Step::Done)
+}
+
+pub(super) fn info(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut text = String::new();
+    for word in request.arguments() {
+        let name = String::from_utf8_lossy(word).to_lowercase();
+        if ["all", "default", "everything"].contains(&name.as_str()) {
+            text = report::all(&client.daemon);
+            continue;
+        }
+        if report::ABSENT.contains(&name.as_str()) {
+            continue;
+        }
+        let Some(section) = report::section(&client.daemon, &name) else {
+            return Err(Wrong(format!(
+                "ERR INFO has no section {}: it has {}.",
+                Quoted(word),
+                report::SECTIONS.join(", ")
+            )));
+        };
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        text.push_str(&section);
+    }
+    if request.len() == 1 {
+        text = report::all(&client.daemon);
+    }
+    client.reply().verbatim(&text);
+    Ok(Step::Done)
+}

@@ -1,0 +1,443 @@
+//! Says in plain words what a ticket, a no, a place, a key or a connection is
+//! about: who holds it, why it waits or got nothing, what would help.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::config::Buckets;
+use crate::daemon::Daemon;
+use crate::holdings::{Gone, Row};
+use crate::show::{Cell, Sight};
+use crate::ticket::{Kind, Ticket};
+
+/// An answer to the question what something is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explained {
+    /// What kind of thing it is.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    /// In words, a sentence to a line.
+    pub text: String,
+    /// The same, for programs.
+    pub facts: Vec<(&'static str, Cell)>,
+}
+
+/// Who holds most is named first, and no more than these.
+const HOLDERS_MAX: usize = 5;
+
+/// What this is about. A name may say what it is the name of, as `pool:pg`;
+/// if it does not, the first that fits is meant: a no, a ticket, a connection,
+/// a pool, a group, a broker, a regulator, a key.
+///
+/// None if nothing has this name.
+pub fn explain(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
+    if let Some((kind, name)) = word.split_once(':') {
+        let named = match kind {
+            "pool" => pool(daemon, name),
+            "broker" => broker(daemon, name),
+            "regulator" => regulator(daemon, name),
+            "lock" => key(daemon, name),
+            "client" => connection(daemon, name, sight),
+            _ => None,
+        };
+        if named.is_some() {
+            return named;
+        }
+    }
+    // What looks like an id is none but that.
+    if is_drop(word) {
+        return dropped(daemon, word);
+    }
+    if Ticket::parse(word.as_bytes()).is_some() {
+        return ticket(daemon, word, sight);
+    }
+    connection(daemon, word, sight)
+        .or_else(|| pool(daemon, word))
+        .or_else(|| group(daemon, word))
+        .or_else(|| broker(daemon, word))
+        .or_else(|| regulator(daemon, word))
+        .or_else(|| key(daemon, word))
+}
+
+fn is_drop(word: &str) -> bool {
+    let digits = word.strip_prefix("d-");
+    digits.is_some_and(|digits| u64::from_str_radix(digits, 16).is_ok())
+}
+
+fn dropped(daemon: &Daemon, id: &str) -> Option<Explained> {
+    let dropped = daemon.drops.find(id)?;
+    let ago = dropped.at.elapsed().unwrap_or_default();
+    let mut text = format!(
+        "{} {} said no {} ago, after {}: {}.\n{}\n{} waited there at that moment.\n",
+        dropped.kind,
+        dropped.name,
+        span(ago),
+        span(dropped.waited),
+        dropped.reason,
+        sentence(&dropped.why),
+        dropped.len,
+    );
+    if dropped.explained.is_empty() {
+        let _ = writeln!(
+            text,
+            "EXPLAIN {} says how it is there now: under overload only some noes are explained in \
+             full.",
+            dropped.name
+        );
+    } else {
+        let _ = writeln!(text, "At that moment:\n{}", dropped.explained.trim_end());
+    }
+    Some(Explained {
+        kind: "drop",
+        name: id.into(),
+        text,
+        facts: vec![
+            ("place", dropped.kind.into()),
+            ("place_name", dropped.name.into()),
+            ("reason", dropped.reason.word().into()),
+            ("waited_us", dropped.waited.into()),
+            ("waiting", dropped.len.into()),
+            ("at_ms", dropped.at.into()),
+            ("why", dropped.why.into()),
+        ],
+    })
+}
+
+fn ticket(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
+    let ticket = Ticket::parse(word.as_bytes())?;
+    if ticket.kind == Kind::Session {
+        return session(daemon, ticket, sight);
+    }
+    let user = match sight {
+        Sight::All => None,
+        Sight::Of(user) => Some(user),
+    };
+    match daemon.holdings.row(ticket, user) {
+        Ok(row) => Some(held(daemon, &row)),
+        Err(Gone::Stale { ago, why }) => Some(Explained {
+            kind: ticket.kind.word(),
+            name: word.into(),
+            text: format!(
+                "This ticket is over: it was {} {} ago.\n",
+                why.words(),
+                span(ago)
+            ),
+            facts: vec![
+                ("state", "over".into()),
+                ("why", why.word().into()),
+                ("ago_us", ago.into()),
+            ],
+        }),
+        Err(Gone::Unknown | Gone::Foreign) => None,
+    }
+}
+
+fn held(daemon: &Daemon, row: &Row) -> Explained {
+    let holder = row.card.name.lock().clone();
+    let (kind, time) = (row.ticket.kind.word(), span(row.held));
+    let note = row
+        .note
+        .as_ref()
+        .map_or(String::new(), |note| format!(" It says: {note:?}."));
+    let whose = match (&row.card.session, row.card.connection) {
+        (Some(_), _) => "a session".into(),
+        (None, Some(id)) => format!("connection {id}"),
+        (None, None) => "nobody's connection".into(),
+    };
+    let name = &row.name;
+    let what = if row.is_waiting {
+        format!("{holder} has waited for {kind} {name} for {time}")
+    } else if row.value.is_empty() {
+        format!("{holder} has held {kind} {name} for {time}")
+    } else {
+        format!(
+            "{holder} has held {:?} of {kind} {name} for {time}",
+            row.value
+        )
+    };
+    let mut text = format!("{what}; it is {whose} of user {}.{note}\n", row.card.user);
+    let place = match row.ticket.kind {
+        Kind::Member | Kind::Offer => pool(daemon, name).or_else(|| group(daemon, name)),
+        Kind::Match => broker(daemon, name),
+        Kind::Lease => regulator(daemon, name),
+        Kind::Lock => key(daemon, name),
+        Kind::Session => None,
+    };
+    if let Some(place) = place {
+        text.push_str(&place.text);
+    }
+    Explained {
+        kind,
+        name: name.clone(),
+        text,
+        facts: vec![
+            (
+                "state",
+                if row.is_waiting { "waits" } else { "held" }.into(),
+            ),
+            ("value", row.value.as_str().into()),
+            ("held_us", row.held.into()),
+            ("holder", holder.into()),
+            ("user", (&*row.card.user).into()),
+            ("connection", row.card.connection.into()),
+            ("note", row.note.clone().into()),
+        ],
+    }
+}
+
+fn session(daemon: &Daemon, ticket: Ticket, sight: Sight<'_>) -> Option<Explained> {
+    let row = daemon.sessions.find(ticket)?;
+    if matches!(sight, Sight::Of(user) if *user != *row.card.user) {
+        return None;
+    }
+    let name = row.card.name.lock().clone();
+    let held = daemon.holdings.rows(row.holder);
+    let left = match row.left {
+        Some(left) => format!("it ends in {} unless it is renewed", span(left)),
+        None => "it ends when its last connection does".into(),
+    };
+    let mut text = format!(
+        "{name} is a session of user {} with {}; {left}.\n",
+        row.card.user,
+        many(row.attached, "connection")
+    );
+    list(&mut text, &held);
+    Some(Explained {
+        kind: "session",
+        name,
+        text,
+        facts: vec![
+            ("user", (&*row.card.user).into()),
+            ("connections", row.attached.into()),
+            ("held", held.len().into()),
+            ("left_us", row.left.into()),
+        ],
+    })
+}
+
+fn connection(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
+    let card = daemon.clients.find(word.parse().ok()?)?;
+    let who = Arc::clone(&card.card.lock());
+    if matches!(sight, Sight::Of(user) if *user != *who.user) {
+        return None;
+    }
+    let name = who.name.lock().clone();
+    let holder = *card.holder.lock();
+    let held = daemon.holdings.rows(holder);
+    let is_waiting = card.is_waiting.load(Ordering::Relaxed);
+    let mut text = format!(
+        "Connection {} is {name}, user {}, from {}. It came {} ago and last said something {} \
+         ago{}.\n",
+        card.id,
+        who.user,
+        card.address,
+        span(card.since.elapsed()),
+        span(card.silent()),
+        match *card.last.lock() {
+            "" => String::new(),
+            last => format!(": {last}"),
+        },
+    );
+    if is_waiting {
+        text.push_str("A command of it waits now.\n");
+    }
+    if card.session.lock().is_some() {
+        text.push_str("It is in a session, which holds what it takes.\n");
+    }
+    if card.foreign_releases.load(Ordering::Relaxed) > 0 {
+        text.push_str(
+            "It releases what other connections took, as pooled clients do: open a SESSION, or \
+             use a dedicated connection, or what it took is taken back when the pool closes that \
+             connection.\n",
+        );
+    }
+    list(&mut text, &held);
+    Some(Explained {
+        kind: "client",
+        name,
+        text,
+        facts: vec![
+            ("id", card.id.into()),
+            ("user", (&*who.user).into()),
+            ("address", card.address.as_str().into()),
+            ("held", held.len().into()),
+            ("is_waiting", usize::from(is_waiting).into()),
+            ("idle_us", card.silent().into()),
+        ],
+    })
+}
+
+fn pool(daemon: &Daemon, name: &str) -> Option<Explained> {
+    let place = daemon.places.load().pools.get(name).cloned()?;
+    let stats = place.pool.stats();
+    let mut text = format!("Pool {name}:\n{}", place.pool.explain());
+    let mut held = daemon.holdings.late(|grant, _| grant.is_member_of(&place));
+    held.sort_unstable_by_key(|row| std::cmp::Reverse(row.held));
+    let leak_after = place.config.load().leak_after;
+    for row in held.iter().take(HOLDERS_MAX) {
+        let note = row.note.as_ref();
+        let note = note.map_or(String::new(), |note| format!(" ({note:?})"));
+        let is_leak = leak_after.is_some_and(|after| row.held > after);
+        let leak = if is_leak {
+            ", longer than leak_after"
+        } else {
+            ""
+        };
+        let holder = row.card.name.lock();
+        let (value, held) = (&row.value, span(row.held));
+        let _ = writeln!(text, "{holder}{note} has held {value} for {held}{leak}.");
+    }
+    Some(Explained {
+        kind: "pool",
+        name: name.into(),
+        text,
+        facts: vec![
+            ("state", crate::show::state(&stats).into()),
+            ("idle", stats.members.idle.into()),
+            ("held", stats.members.held.into()),
+            ("max", stats.max.into()),
+            ("waiting", stats.len().into()),
+            ("oldest_wait_us", stats.oldest_waited.into()),
+            ("refused", crate::show::refused(&stats.takes).into()),
+            ("refused_by", crate::show::reasons(&stats.takes).into()),
+        ],
+    })
+}
+
+fn group(daemon: &Daemon, name: &str) -> Option<Explained> {
+    let places = daemon.places.load();
+    let group = places.groups.get(name.strip_prefix('@')?)?;
+    let pools = &group.config.pools;
+    let mut text = format!("Group {name} has {}.\n", many(pools.len(), "pool"));
+    for name in pools {
+        text.extend(pool(daemon, name).map(|pool| pool.text));
+    }
+    Some(Explained {
+        kind: "group",
+        name: name.into(),
+        text,
+        facts: vec![("pools", pools.join(",").into())],
+    })
+}
+
+fn broker(daemon: &Daemon, name: &str) -> Option<Explained> {
+    let place = daemon.places.load().brokers.get(name).cloned()?;
+    let stats = place.broker.stats();
+    Some(Explained {
+        kind: "broker",
+        name: name.into(),
+        text: format!("Broker {name}:\n{}", place.broker.explain()),
+        facts: vec![
+            ("asks", stats.asks_len.into()),
+            ("offers", stats.offers_len.into()),
+            ("oldest_wait_us", stats.oldest_waited.into()),
+            ("matched", stats.asks.served.into()),
+            ("asks_refused", crate::show::refused(&stats.asks).into()),
+            ("refused_by", crate::show::reasons(&stats.asks).into()),
+            ("alarms", place.broker.alarms().join(",").into()),
+        ],
+    })
+}
+
+fn regulator(daemon: &Daemon, name: &str) -> Option<Explained> {
+    let place = daemon.places.load().regulators.get(name).cloned()?;
+    let stats = place.regulator.stats();
+    Some(Explained {
+        kind: "regulator",
+        name: name.into(),
+        text: format!("Regulator {name}:\n{}", place.regulator.explain()),
+        facts: vec![
+            ("leases", stats.size.into()),
+            ("waiting", stats.len.into()),
+            ("is_open", usize::from(stats.is_open).into()),
+            ("refused", crate::show::refused(&stats.asks).into()),
+            ("refused_by", crate::show::reasons(&stats.asks).into()),
+        ],
+    })
+}
+
+fn key(daemon: &Daemon, name: &str) -> Option<Explained> {
+    let places = daemon.places.load();
+    let rule = &places.rule(name)?.rule;
+    let held = daemon.locks.held(name.as_bytes());
+    let waiting = daemon.locks.waiting(name.as_bytes());
+    let room = match rule.buckets {
+        Buckets::Fixed(buckets) => format!("{} units in {buckets} buckets", rule.per * buckets),
+        Buckets::Client => format!("{} units in each bucket the client asks for", rule.per),
+    };
+    let mut text = format!(
+        "Key {name} has the rule [lock.{:?}]: {room}. {held} are held, {waiting} wait.\n",
+        rule.pattern
+    );
+    let wanted = |grant: &crate::grant::Grant| matches!(grant, crate::grant::Grant::Lock(lock) if lock.key() == name.as_bytes());
+    let mut holders = match held {
+        0 => Vec::new(),
+        _ => daemon.holdings.late(|grant, _| wanted(grant)),
+    };
+    holders.sort_unstable_by_key(|row| std::cmp::Reverse(row.held));
+    for row in holders.iter().take(HOLDERS_MAX) {
+        let note = row.note.as_ref();
+        let note = note.map_or(String::new(), |note| format!(" ({note:?})"));
+        let (holder, time) = (row.card.name.lock(), span(row.held));
+        let _ = writeln!(text, "{holder}{note} has held {} for {time}.", row.value);
+    }
+    Some(Explained {
+        kind: "lock",
+        name: name.into(),
+        text,
+        facts: vec![
+            ("rule", rule.pattern.as_str().into()),
+            ("held", held.into()),
+            ("waiting", waiting.into()),
+        ],
+    })
+}
+
+/// What somebody holds, a line for each of the first.
+fn list(text: &mut String, held: &[Row]) {
+    if held.is_empty() {
+        text.push_str("It holds nothing.\n");
+    }
+    for row in held.iter().take(HOLDERS_MAX) {
+        let verb = if row.is_waiting {
+            "It has waited for"
+        } else {
+            "It has held"
+        };
+        let kind = row.ticket.kind.word();
+        let time = span(row.held);
+        let _ = writeln!(text, "{verb} {kind} {} {} for {time}.", row.name, row.value);
+    }
+    if held.len() > HOLDERS_MAX {
+        let _ = writeln!(text, "It has {} more.", held.len() - HOLDERS_MAX);
+    }
+}
+
+/// `1 pool`, `2 pools`.
+fn many(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+/// With a capital and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    let said = first.unwrap_or_default() + letters.as_str();
+    if said.ends_with('.') {
+        return said;
+    }
+    said + "."
+}
+
+/// A time that a person reads.
+fn span(span: Duration) -> String {
+    match span.as_secs() {
+        0..60 => format!("{span:.1?}"),
+        secs @ 60..3600 => format!("{} min {} s", secs / 60, secs % 60),
+        secs => format!("{} h {} min", secs / 3600, secs % 3600 / 60),
+    }
+}

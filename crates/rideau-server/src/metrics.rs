@@ -1,0 +1,187 @@
+//! The server's numbers for Prometheus, read when somebody asks for them.
+//!
+//! Labels are names that the config has, never keys, tickets or addresses: how
+//! many series there are is known from the file.
+
+mod page;
+mod places;
+mod process;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
+
+use crate::daemon::Daemon;
+use crate::holdings::Why;
+use page::Page;
+
+/// What the answer is, for whoever reads it.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// All of the server's numbers as text.
+pub fn render(daemon: &Arc<Daemon>, more: Vec<Counted>) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Numbers {
+        daemon: Arc::clone(daemon),
+        more,
+    }));
+    let mut out = String::new();
+    let written = text::encode(&mut out, &registry);
+    debug_assert!(written.is_ok(), "a string takes all that is written");
+    out
+}
+
+/// Something that the server's front counts itself: the limit that was met, and
+/// how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted {
+    /// The limit.
+    pub limit: &'static str,
+    /// How often somebody met it.
+    pub count: u64,
+}
+
+struct Numbers {
+    daemon: Arc<Daemon>,
+    more: Vec<Counted>,
+}
+
+impl Collector for Numbers {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page::new(&mut encoder);
+        server(&mut page, &self.daemon)?;
+        counts(&mut page, &self.daemon)?;
+        limits(&mut page, &self.daemon, &self.more)?;
+        let places = self.daemon.places.load();
+        places::pools(&mut page, &places)?;
+        places::brokers(&mut page, &places)?;
+        places::regulators(&mut page, &places)?;
+        places::locks(&mut page, &places, &self.daemon.locks)?;
+        process::encode(&mut page, self.daemon.started)
+    }
+}
+
+impl fmt::Debug for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Numbers").finish_non_exhaustive()
+    }
+}
+
+fn server(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
+    let build = [
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("commit", option_env!("RIDEAU_COMMIT").unwrap_or("unknown")),
+    ];
+    page.build("rideau_build", "What this server was built from", &build)?;
+    let waiting = daemon.counts.waiting.load(Ordering::Relaxed);
+    let gauges = [
+        (
+            "rideau_up_seconds",
+            "How long the server has run",
+            daemon.started.elapsed().as_secs_f64(),
+        ),
+        (
+            "rideau_clients",
+            "Connections of the Redis protocol",
+            daemon.clients.len() as f64,
+        ),
+        (
+            "rideau_sessions",
+            "Sessions that are open",
+            daemon.sessions.len() as f64,
+        ),
+        (
+            "rideau_blocked_clients",
+            "Commands that wait for their answer",
+            waiting as f64,
+        ),
+        (
+            "rideau_draining",
+            "Whether the server is stopping and serves nobody new",
+            f64::from(u8::from(daemon.is_draining())),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        page.gauge(name, help, value)?;
+    }
+    Ok(())
+}
+
+fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
+    let counts = &daemon.counts;
+    let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let counters = [
+        (
+            "rideau_commands",
+            "Commands that were executed",
+            load(&counts.commands),
+        ),
+        (
+            "rideau_connections",
+            "Connections that came",
+            load(&counts.connections),
+        ),
+        (
+            "rideau_foreign_releases",
+            "Leases released on another connection than they were taken on, outside a session",
+            load(&counts.foreign_releases),
+        ),
+        (
+            "rideau_protocol_errors",
+            "Requests that were no requests",
+            load(&counts.protocol_errors),
+        ),
+        (
+            "rideau_denied_logins",
+            "Failed attempts to log in",
+            load(&counts.denied),
+        ),
+        (
+            "rideau_refusals",
+            "Asks that got a no, of any kind",
+            daemon.drops.total(),
+        ),
+    ];
+    for (name, help, value) in counters {
+        page.counter(name, help, value)?;
+    }
+    let causes = [Why::Lost, Why::Quit, Why::Expired, Why::Revoked];
+    page.counters(
+        "rideau_reclaims",
+        "Leases taken back because of their holder's end or by an operator",
+        causes.map(|why| {
+            let count = load(&counts.reclaims[why as usize]);
+            (vec![("cause", why.word().to_owned())], count)
+        }),
+    )?;
+    let changes = load(&counts.changes);
+    page.gauge(
+        "rideau_config_generation",
+        "How often the config was changed since the start",
+        changes as f64,
+    )
+}
+
+fn limits(page: &mut Page<'_, '_>, daemon: &Daemon, more: &[Counted]) -> fmt::Result {
+    let counts = &daemon.counts;
+    let own = [
+        ("connections_max", &counts.turned_away),
+        ("waiters_max", &counts.waits_refused),
+        ("held_max", &counts.held_refused),
+        ("output_max", &counts.slow),
+    ];
+    let own = own.map(|(limit, count)| (limit, count.load(Ordering::Relaxed)));
+    let more = more.iter().map(|counted| (counted.limit, counted.count));
+    page.counters(
+        "rideau_limits_refused",
+        "How often somebody was turned away by a limit",
+        own.into_iter()
+            .chain(more)
+            .map(|(limit, count)| (vec![("limit", limit.to_owned())], count)),
+    )
+}

@@ -1,0 +1,202 @@
+//! The server's numbers as text, section by section, in the format that people
+//! know from Redis.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+use crate::daemon::Daemon;
+use crate::holdings::Why;
+use crate::show::{self, Cell, Table, Wanted, What};
+
+/// Every section, in order.
+pub const SECTIONS: [&str; 10] = [
+    "server",
+    "clients",
+    "stats",
+    "pools",
+    "brokers",
+    "regulators",
+    "locks",
+    "sessions",
+    "config",
+    "limits",
+];
+
+/// Sections that tools for Redis ask for; here they are empty.
+pub const ABSENT: [&str; 12] = [
+    "memory",
+    "persistence",
+    "replication",
+    "cpu",
+    "commandstats",
+    "latencystats",
+    "errorstats",
+    "cluster",
+    "keyspace",
+    "modules",
+    "sentinel",
+    "debug",
+];
+
+/// All sections.
+pub fn all(daemon: &Daemon) -> String {
+    let sections: Vec<_> = SECTIONS
+        .iter()
+        .filter_map(|name| section(daemon, name))
+        .collect();
+    sections.join("\r\n")
+}
+
+/// One section, if there is one of this name.
+pub fn section(daemon: &Daemon, name: &str) -> Option<String> {
+    let mut page = Page::default();
+    page.title(name);
+    match name {
+        "server" => server(daemon, &mut page),
+        "clients" => clients(daemon, &mut page),
+        "stats" => stats(daemon, &mut page),
+        "pools" => page.table("pool", &of(daemon, What::Pools), 1),
+        "brokers" => page.table("broker", &of(daemon, What::Brokers), 1),
+        "regulators" => page.table("regulator", &of(daemon, What::Regulators), 1),
+        "locks" => locks(daemon, &mut page),
+        "sessions" => sessions(daemon, &mut page),
+        "config" => config(daemon, &mut page),
+        "limits" => limits(daemon, &mut page),
+        _ => return None,
+    }
+    Some(page.text)
+}
+
+fn of(daemon: &Daemon, what: What) -> Table {
+    show::table(daemon, what, &Wanted::default())
+}
+
+/// Lines as Redis writes them.
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn title(&mut self, name: &str) {
+        let (first, rest) = name.split_at(1);
+        self.text = format!("# {}{rest}\r\n", first.to_uppercase());
+    }
+
+    fn line(&mut self, key: &str, value: impl std::fmt::Display) {
+        let value = value.to_string().replace(['\r', '\n'], " ");
+        let _ = write!(self.text, "{key}:{value}\r\n");
+    }
+
+    /// A line for each row, as `pool_pg-1:idle=1,held=9`. Texts that would
+    /// break it are left out.
+    fn table(&mut self, kind: &str, table: &Table, from: usize) {
+        for row in &table.rows {
+            let pairs: Vec<_> = table.columns[from..]
+                .iter()
+                .zip(&row[from..])
+                .filter_map(|(column, cell)| Some(format!("{column}={}", plain(cell)?)))
+                .collect();
+            self.line(&format!("{kind}_{}", row[0]), pairs.join(","));
+        }
+    }
+}
+
+fn plain(cell: &Cell) -> Option<String> {
+    let text = cell.to_string();
+    let is_plain = !text.contains([',', '=', ':']);
+    (is_plain && !text.is_empty()).then_some(text)
+}
+
+fn server(daemon: &Daemon, page: &mut Page) {
+    let config = daemon.config.load();
+    let up = daemon.started.elapsed().as_secs();
+    page.line("rideau_version", env!("CARGO_PKG_VERSION"));
+    page.line("redis_mode", "standalone");
+    page.line("name", &config.server.name);
+    page.line("process_id", std::process::id());
+    page.line("os", std::env::consts::OS);
+    page.line("arch_bits", usize::BITS);
+    page.line("uptime_in_seconds", up);
+    page.line("uptime_in_days", up / 86_400);
+    // Clients that wait for a server to have loaded its data look for this.
+    page.line("loading", 0);
+    page.line("draining", u8::from(daemon.is_draining()));
+}
+
+fn clients(daemon: &Daemon, page: &mut Page) {
+    let config = daemon.config.load();
+    page.line("connected_clients", daemon.clients.len());
+    page.line("maxclients", config.limits.connections_max);
+    let waiting = daemon.counts.waiting.load(Ordering::Relaxed);
+    page.line("blocked_clients", waiting);
+    page.line("monitors", daemon.clients.monitors());
+    page.line("subscribers", daemon.events.watchers());
+}
+
+fn stats(daemon: &Daemon, page: &mut Page) {
+    let counts = &daemon.counts;
+    for (key, count) in [
+        ("total_connections_received", &counts.connections),
+        ("total_commands_processed", &counts.commands),
+        ("rejected_connections", &counts.turned_away),
+        ("protocol_errors", &counts.protocol_errors),
+        ("slow_clients_cut", &counts.slow),
+        ("failed_logins", &counts.denied),
+        ("foreign_releases", &counts.foreign_releases),
+        ("config_changes", &counts.changes),
+    ] {
+        page.line(key, count.load(Ordering::Relaxed));
+    }
+    page.line("refused_asks", daemon.drops.total());
+    for why in Why::ALL {
+        let count = counts.reclaims[why as usize].load(Ordering::Relaxed);
+        page.line(&format!("reclaims_{}", why.word()), count);
+    }
+}
+
+fn locks(daemon: &Daemon, page: &mut Page) {
+    page.line("lock_keys", daemon.locks.len());
+    page.table("lock", &of(daemon, What::Locks), 1);
+}
+
+fn sessions(daemon: &Daemon, page: &mut Page) {
+    let all = daemon.sessions.all();
+    page.line("sessions", all.len());
+    let attached: usize = all.iter().map(|row| row.attached).sum();
+    page.line("session_connections", attached);
+    let held: usize = all
+        .iter()
+        .map(|row| daemon.holdings.count(row.holder))
+        .sum();
+    page.line("session_held", held);
+}
+
+fn config(daemon: &Daemon, page: &mut Page) {
+    let config = daemon.config.load();
+    let settings = &daemon.settings;
+    let file = settings.file().map(|file| file.display().to_string());
+    page.line("config_file", file.unwrap_or_default());
+    let version = settings.history().first().map(|version| version.serial);
+    page.line("config_version", version.unwrap_or(0));
+    page.line("config_unsaved", u8::from(settings.is_unsaved()));
+    page.line("restart_needed_for", settings.pending(&config).join(","));
+    for (name, count) in [
+        ("users", config.users.len()),
+        ("pools", config.pools.len()),
+        ("groups", config.groups.len()),
+        ("brokers", config.brokers.len()),
+        ("regulators", config.regulators.len()),
+        ("lock_rules", config.locks.len()),
+    ] {
+        page.line(name, count);
+    }
+}
+
+fn limits(daemon: &Daemon, page: &mut Page) {
+    for limit in show::limits(daemon) {
+        let now = limit.now.map_or(String::new(), |now| format!(",now={now}"));
+        let value = format!("max={}{now},refused={}", limit.max, limit.refused);
+        page.line(limit.name, value);
+    }
+}

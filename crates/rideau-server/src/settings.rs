@@ -1,0 +1,502 @@
+//! The running config as text: how it came to be, how it changes and how it
+//! goes back.
+//!
+//! A change is a new text. It is read and planned first, and counts as a whole
+//! or not at all; the text before it is kept for a while.
+
+mod edit;
+mod unchanged;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+
+use crate::config::keys::Change;
+use crate::config::{self, Config, Faults, Live, Now, Plan, text};
+use crate::daemon::Daemon;
+use crate::show;
+
+pub use unchanged::Unchanged;
+
+/// As many texts are kept.
+const VERSIONS_MAX: usize = 32;
+
+/// What a server does that was started without a file.
+const DEFAULT: &str = "\
+# The server was started without a file, and this is what it does then.
+[broker.default]
+
+[lock.\"*\"]
+";
+
+/// Where a config came from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Source {
+    /// Its text.
+    pub text: String,
+    /// The file that has it, to be read again and to be written.
+    pub file: Option<PathBuf>,
+}
+
+/// The running config as text, and what it was before.
+pub struct Settings {
+    file: Option<PathBuf>,
+    /// What the server was started with: what needs a restart still counts.
+    started: Arc<Config>,
+    generation: AtomicU64,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    /// What the file had when it was last read or written.
+    on_disk: Arc<str>,
+    /// The newest last; there is always one.
+    history: VecDeque<Arc<Version>>,
+}
+
+/// How a change comes about.
+struct Way<'a> {
+    /// In a word.
+    how: &'static str,
+    /// Who wants it.
+    by: &'a str,
+    /// What is held of pools that go is taken back after this.
+    within: Option<Duration>,
+    /// The new text is the file's.
+    is_of_file: bool,
+}
+
+impl<'a> Way<'a> {
+    const fn new(how: &'static str, by: &'a str) -> Self {
+        Self {
+            how,
+            by,
+            within: None,
+            is_of_file: false,
+        }
+    }
+}
+
+/// A config that counted once, or does now.
+#[derive(Debug)]
+pub struct Version {
+    /// Its number, from 1 on.
+    pub serial: u64,
+    /// Since when it counted.
+    pub at: SystemTime,
+    /// Who made it count.
+    pub by: String,
+    /// What it changed.
+    pub summary: String,
+    /// All of it.
+    pub text: Arc<str>,
+}
+
+impl Source {
+    /// The text of a config that has none.
+    ///
+    /// Hashes of passwords are not in it: whoever has users has a text, too.
+    pub fn of(config: &Config) -> Self {
+        let text = if *config == Config::default() {
+            DEFAULT.into()
+        } else {
+            let rows = config.rows().into_iter();
+            rows.map(|(path, value)| format!("{path} = {value}\n"))
+                .collect()
+        };
+        Self { text, file: None }
+    }
+
+    /// The text of a file.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    pub fn read(file: &Path) -> std::io::Result<Self> {
+        Ok(Self {
+            text: fs::read_to_string(file)?,
+            file: Some(file.to_owned()),
+        })
+    }
+}
+
+impl Settings {
+    /// What a server is started with.
+    pub(crate) fn new(config: &Config, source: Source) -> Self {
+        let text: Arc<str> = source.text.into();
+        let first = Version {
+            serial: 1,
+            at: SystemTime::now(),
+            by: "start".into(),
+            summary: "the config that the server was started with".into(),
+            text: Arc::clone(&text),
+        };
+        Self {
+            file: source.file,
+            started: Arc::new(config.clone()),
+            generation: AtomicU64::new(1),
+            inner: Mutex::new(Inner {
+                on_disk: text,
+                history: VecDeque::from([Arc::new(first)]),
+            }),
+        }
+    }
+
+    /// Grows with each change, to see that there was one.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The file that the server was started with.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// The running config as text.
+    pub fn text(&self) -> Arc<str> {
+        Arc::clone(&self.inner.lock().newest().text)
+    }
+
+    /// The running config is not what the file has.
+    pub fn is_unsaved(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.newest().text != inner.on_disk
+    }
+
+    /// The configs that counted, the newest first; it counts now.
+    pub fn history(&self) -> Vec<Arc<Version>> {
+        self.inner.lock().history.iter().rev().cloned().collect()
+    }
+
+    /// The keys whose running values count only after a restart.
+    pub fn pending(&self, config: &Config) -> Vec<String> {
+        let plan = config::plan(&self.started, config, None);
+        let steps = plan.steps.into_iter();
+        steps
+            .filter(|step| step.change == Change::Restart)
+            .map(|step| step.path)
+            .collect()
+    }
+
+    /// How faults call the text.
+    fn label(&self) -> String {
+        let file = self.file.as_ref();
+        file.map_or("config".into(), |file| file.display().to_string())
+    }
+}
+
+impl Inner {
+    fn newest(&self) -> &Arc<Version> {
+        self.history.back().expect("there is always one")
+    }
+
+    fn push(&mut self, by: &str, summary: String, text: String) {
+        let serial = self.newest().serial + 1;
+        if self.history.len() == VERSIONS_MAX {
+            self.history.pop_front();
+        }
+        self.history.push_back(Arc::new(Version {
+            serial,
+            at: SystemTime::now(),
+            by: by.into(),
+            summary,
+            text: text.into(),
+        }));
+    }
+
+    /// The version of this number, or the one before the newest.
+    fn version(&self, serial: Option<u64>) -> Result<&Arc<Version>, Unchanged> {
+        let Some(serial) = serial else {
+            let before = self.history.len().checked_sub(2);
+            return before
+                .and_then(|at| self.history.get(at))
+                .ok_or(Unchanged::NothingBefore);
+        };
+        let mut all = self.history.iter();
+        all.find(|version| version.serial == serial)
+            .ok_or(Unchanged::NoVersion {
+                serial,
+                oldest: self.history.front().map_or(1, |version| version.serial),
+                newest: self.newest().serial,
+            })
+    }
+}
+
+impl Daemon {
+    /// Read a config and look at the files that it names. Warnings are no
+    /// fault.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it.
+    pub fn check(&self, text: &str) -> Result<(Config, Faults), Unchanged> {
+        let env = |name: &str| std::env::var(name).ok();
+        match Config::check(text, &self.settings.label(), &env) {
+            (Some(config), faults) => Ok((config, faults)),
+            (None, faults) => Err(Unchanged::Faults(faults)),
+        }
+    }
+
+    /// What a config would change just now.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it.
+    pub fn plan(&self, text: &str) -> Result<Plan, Unchanged> {
+        let (new, _) = self.check(text)?;
+        let old = self.config.load();
+        Ok(config::plan(&old, &new, Some(&self.now(&old, &new))))
+    }
+
+    /// Do from now on what a text says. Says what that changed.
+    ///
+    /// # Errors
+    ///
+    /// If something is wrong with it; then nothing has changed.
+    pub fn apply(self: &Arc<Self>, text: &str, by: &str) -> Result<Plan, Unchanged> {
+        self.change(&Way::new("apply", by), |_| Ok(text.to_owned()))
+    }
+
+    /// Do from now on what the file says that the server was started with.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or something is wrong with it; then nothing has
+    /// changed.
+    pub fn reload(self: &Arc<Self>, by: &str) -> Result<Plan, Unchanged> {
+        let way = Way {
+            is_of_file: true,
+            ..Way::new("reload", by)
+        };
+        self.change(&way, |_| self.read_file())
+    }
+
+    /// Go back to a version of the history, or to the one before the newest.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or it does not fit any more; then nothing has changed.
+    pub fn rollback(self: &Arc<Self>, serial: Option<u64>, by: &str) -> Result<Plan, Unchanged> {
+        self.change(&Way::new("rollback", by), |inner| {
+            Ok(inner.version(serial)?.text.to_string())
+        })
+    }
+
+    /// Change some values, all at once, each a path and what is to stand there.
+    ///
+    /// # Errors
+    ///
+    /// If something is wrong with one; then nothing has changed.
+    pub fn set(self: &Arc<Self>, values: &[(String, String)], by: &str) -> Result<Plan, Unchanged> {
+        self.change(&Way::new("set", by), |inner| {
+            let mut changed = inner.newest().text.to_string();
+            for (path, value) in values {
+                changed = text::set(&changed, path, value).map_err(Unchanged::Path)?;
+            }
+            Ok(changed)
+        })
+    }
+
+    /// Add a pool whose keys stand in a text.
+    ///
+    /// # Errors
+    ///
+    /// If there is one of this name, there are too many names, or something is
+    /// wrong with the text; then nothing has changed.
+    pub fn add_pool(self: &Arc<Self>, name: &str, keys: &str, by: &str) -> Result<Plan, Unchanged> {
+        let config = self.config.load_full();
+        let most = config.limits.names_max;
+        if self.places.load().len() >= most {
+            let counts = &self.counts;
+            counts.names_refused.fetch_add(1, Ordering::Relaxed);
+            return Err(Unchanged::TooMany { most });
+        }
+        let env = |name: &str| std::env::var(name).ok();
+        let pool = config.parse_pool(name, keys, &env);
+        pool.map_err(Unchanged::Faults)?;
+        self.change(&Way::new("pool.add", by), |inner| {
+            if self.places.load().pools.contains_key(name) {
+                return Err(Unchanged::PoolThere { name: name.into() });
+            }
+            edit::add_pool(&inner.newest().text, name, keys)
+        })
+    }
+
+    /// Remove a pool. Who waits is refused; who holds a member keeps it for so
+    /// long at most, or until it is given back.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or something else needs it; then nothing has changed.
+    pub fn remove_pool(
+        self: &Arc<Self>,
+        name: &str,
+        within: Option<Duration>,
+        by: &str,
+    ) -> Result<Plan, Unchanged> {
+        let way = Way {
+            within,
+            ..Way::new("pool.del", by)
+        };
+        self.change(&way, |inner| edit::remove_pool(&inner.newest().text, name))
+    }
+
+    /// Write the running config into the file that the server was started with.
+    /// Says what was written.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, it cannot be written, or it was edited since it was
+    /// read, unless that is to be overwritten.
+    pub fn rewrite(&self, is_forced: bool, by: &str) -> Result<PathBuf, Unchanged> {
+        let file = self.settings.file.as_ref().ok_or(Unchanged::NoFile)?;
+        let mut inner = self.settings.inner.lock();
+        let text = Arc::clone(&inner.newest().text);
+        let is_edited = fs::read_to_string(file).is_ok_and(|there| *there != *inner.on_disk);
+        if is_edited && !is_forced {
+            return Err(Unchanged::Edited { file: file.clone() });
+        }
+        edit::write(file, &text).map_err(|error| Unchanged::Unwritten {
+            file: file.clone(),
+            error: error.to_string(),
+        })?;
+        inner.on_disk = text;
+        drop(inner);
+        let said = format!("the running config was written to {}", file.display());
+        self.events.add("config", "rewrite", said, Some(by));
+        Ok(file.clone())
+    }
+
+    fn read_file(&self) -> Result<String, Unchanged> {
+        let file = self.settings.file.as_ref().ok_or(Unchanged::NoFile)?;
+        fs::read_to_string(file).map_err(|error| Unchanged::Unread {
+            file: file.clone(),
+            error: error.to_string(),
+        })
+    }
+
+    /// Make a new text and let it count, one change at a time.
+    fn change(
+        self: &Arc<Self>,
+        way: &Way<'_>,
+        make: impl FnOnce(&Inner) -> Result<String, Unchanged>,
+    ) -> Result<Plan, Unchanged> {
+        let changed = self.try_change(way, make);
+        if let Err(why) = &changed {
+            let said = format!("{} changed nothing: {why}", way.how);
+            self.events.add("config", way.how, said, Some(way.by));
+        }
+        changed
+    }
+
+    fn try_change(
+        self: &Arc<Self>,
+        way: &Way<'_>,
+        make: impl FnOnce(&Inner) -> Result<String, Unchanged>,
+    ) -> Result<Plan, Unchanged> {
+        let mut inner = self.settings.inner.lock();
+        let text = make(&inner)?;
+        let (new, _) = self.check(&text)?;
+        let old = self.config.load_full();
+        let plan = config::plan(&old, &new, Some(&self.now(&old, &new)));
+        let is_new = *text != *inner.newest().text;
+        let summary = format!("{}: {}", way.how, summary(&plan));
+        if is_new {
+            self.reconfigure(new, way.within)
+                .map_err(Unchanged::Option)?;
+            self.settings.generation.fetch_add(1, Ordering::Release);
+            inner.push(way.by, summary.clone(), text);
+        }
+        if way.is_of_file {
+            inner.on_disk = Arc::clone(&inner.newest().text);
+        }
+        drop(inner);
+        if is_new {
+            self.tell_change(&old, way.how, &plan, summary, way.by);
+            self.end_users(&old);
+        }
+        Ok(plan)
+    }
+
+    fn tell_change(&self, old: &Config, how: &str, plan: &Plan, summary: String, by: &str) {
+        let rest = match plan.restarts() {
+            0 => "",
+            _ => "; part of it counts after the next start",
+        };
+        let text = format!("{summary}{rest}");
+        self.events.add("config", how, text, Some(by));
+        let new = self.config.load();
+        let has = |config: &Config, name: &str| config.pools.iter().any(|pool| pool.name == name);
+        for pool in old.pools.iter().filter(|pool| !has(&new, &pool.name)) {
+            let text = format!("pool {} was removed", pool.name);
+            self.events.add("pool", &pool.name, text, Some(by));
+        }
+        for pool in new.pools.iter().filter(|pool| !has(old, &pool.name)) {
+            let text = format!("pool {} was added", pool.name);
+            self.events.add("pool", &pool.name, text, Some(by));
+        }
+    }
+
+    /// How many hold and wait, for what a change means.
+    fn now(&self, old: &Config, new: &Config) -> Now {
+        let mut now = Now::default();
+        let places = self.places.load();
+        for (name, place) in &places.pools {
+            let stats = place.pool.stats();
+            let (held, waiting) = (stats.members.held, stats.len());
+            let live = Live { held, waiting };
+            now.things.insert(format!("pool.{name}"), live);
+        }
+        for (name, place) in &places.brokers {
+            let stats = place.broker.stats();
+            for (queue, waiting) in [
+                (".asks", stats.asks_len),
+                (".offers", stats.offers_len),
+                ("", stats.asks_len + stats.offers_len),
+            ] {
+                let live = Live { held: 0, waiting };
+                now.things.insert(format!("broker.{name}{queue}"), live);
+            }
+        }
+        for (name, place) in &places.regulators {
+            let live = Live {
+                held: place.regulator.size(),
+                waiting: place.regulator.len(),
+            };
+            now.things.insert(format!("regulator.{name}"), live);
+        }
+        // All keys have to be looked at: only if it matters.
+        if old.locks != new.locks {
+            let counts = show::counts(self, &places.rules);
+            for (place, count) in places.rules.iter().zip(counts) {
+                let held = usize::try_from(count.held).unwrap_or(usize::MAX);
+                let waiting = count.waiting;
+                let path = format!("lock.{}", place.rule.pattern);
+                now.things.insert(path, Live { held, waiting });
+            }
+        }
+        now
+    }
+}
+
+/// What a plan changes, in a few words.
+fn summary(plan: &Plan) -> String {
+    const MOST: usize = 3;
+    let one = |step: &config::Step| match (&step.old, &step.new) {
+        (Some(old), Some(new)) => format!("{} {old} -> {new}", step.path),
+        (Some(_), None) => format!("- {}", step.path),
+        _ => format!("+ {}", step.path),
+    };
+    let mut steps: Vec<_> = plan.steps.iter().take(MOST).map(one).collect();
+    match plan.steps.len() {
+        0 => steps.push("nothing but the text".into()),
+        len if len > MOST => steps.push(format!("and {} more", len - MOST)),
+        _ => (),
+    }
+    steps.join(", ")
+}

@@ -1,0 +1,178 @@
+//! Why a config was not changed, in words one can act on.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use rideau::OptionError;
+
+use crate::config::text::PathFault;
+use crate::config::{Fault, Faults, Level};
+
+/// Why nothing was changed.
+#[derive(Clone, Debug)]
+pub enum Unchanged {
+    /// The text is wrong.
+    Faults(Faults),
+    /// There can be no value at the path.
+    Path(PathFault),
+    /// An option breaks a rule.
+    Option(OptionError),
+    /// The server was started without a file.
+    NoFile,
+    /// The file cannot be read.
+    Unread {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        error: String,
+    },
+    /// The file cannot be written.
+    Unwritten {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        error: String,
+    },
+    /// Somebody edited the file since it was read.
+    Edited {
+        /// The file.
+        file: PathBuf,
+    },
+    /// There was no config before this one.
+    NothingBefore,
+    /// This version is not kept.
+    NoVersion {
+        /// Its number.
+        serial: u64,
+        /// The oldest that is kept.
+        oldest: u64,
+        /// The one that counts.
+        newest: u64,
+    },
+    /// There is no such pool.
+    NoPool {
+        /// Its name.
+        name: String,
+    },
+    /// There is a pool of this name.
+    PoolThere {
+        /// The name.
+        name: String,
+    },
+    /// There are as many names as may be.
+    TooMany {
+        /// As many.
+        most: usize,
+    },
+}
+
+/// As many faults are told in one line.
+const FAULTS_MAX: usize = 5;
+
+impl Unchanged {
+    /// The error reply: what kind it is, where, and a sentence.
+    pub fn reply(&self) -> String {
+        match self {
+            Self::NoPool { .. } => format!("NOSUCH {self}"),
+            Self::TooMany { .. } => format!("BUSY {self}"),
+            Self::PoolThere { .. } => format!("ERR {self}"),
+            _ => format!("CONFIG {self}"),
+        }
+    }
+}
+
+impl fmt::Display for Unchanged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Faults(faults) => show(faults, f),
+            Self::Path(fault) => write!(f, "{fault}{}", stop(&fault.to_string())),
+            Self::Option(error) => write!(f, "{error}."),
+            Self::NoFile => f.write_str(
+                "the server was started without a file: start it with one, or use CONFIG APPLY.",
+            ),
+            Self::Unread { file, error } => write!(
+                f,
+                "{} cannot be read: {error}. The running config goes on.",
+                file.display()
+            ),
+            Self::Unwritten { file, error } => write!(
+                f,
+                "{} cannot be written: {error}. It is as it was.",
+                file.display()
+            ),
+            Self::Edited { file } => write!(
+                f,
+                "{} was edited since it was read: CONFIG RELOAD takes it over, CONFIG REWRITE \
+                 FORCE overwrites it.",
+                file.display()
+            ),
+            Self::NothingBefore => f.write_str(
+                "the server still has the config that it was started with: there is nothing to \
+                 go back to.",
+            ),
+            Self::NoVersion {
+                serial,
+                oldest,
+                newest,
+            } => write!(
+                f,
+                "version {serial} is not kept: CONFIG HISTORY shows {oldest} to {newest}."
+            ),
+            Self::NoPool { name } => write!(
+                f,
+                "pool \"{name}\": SHOW POOLS lists those there are, POOL.ADD adds one."
+            ),
+            Self::PoolThere { name } => write!(
+                f,
+                "there is a pool {name} already: POOL.SET changes it, POOL.DEL removes it."
+            ),
+            Self::TooMany { most } => write!(
+                f,
+                "there are as many names as limits.names_max allows, {most}: remove some, or \
+                 raise the limit."
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Unchanged {}
+
+/// `3:7 unknown key `maxx`; did you mean `max`?` and so on, the first few.
+fn show(faults: &Faults, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let errors = faults.iter().filter(|fault| fault.level == Level::Error);
+    let mut errors: Vec<_> = errors.map(line).collect();
+    let more = errors.len().saturating_sub(FAULTS_MAX);
+    errors.truncate(FAULTS_MAX);
+    f.write_str(&errors.join(" "))?;
+    if more > 0 {
+        write!(f, " There are {more} more.")?;
+    }
+    Ok(())
+}
+
+fn line(fault: &Fault) -> String {
+    let Fault {
+        line,
+        column,
+        message,
+        hint,
+        ..
+    } = fault;
+    let hint = if hint.is_empty() {
+        String::new()
+    } else {
+        format!("; {hint}")
+    };
+    let said = format!("{line}:{column} {message}{hint}");
+    let stop = stop(&said);
+    said + stop
+}
+
+/// What a sentence still needs.
+fn stop(said: &str) -> &'static str {
+    if said.ends_with(['.', '?', '!']) {
+        ""
+    } else {
+        "."
+    }
+}

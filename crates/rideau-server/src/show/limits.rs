@@ -1,0 +1,121 @@
+//! What the server was told, and what outsiders can fill.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Cell, Table};
+use crate::config::keys::{self, Change};
+use crate::daemon::Daemon;
+
+/// Something that outsiders can fill.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limit {
+    /// Its key, without `limits.`.
+    pub name: &'static str,
+    /// As much at most.
+    pub max: u64,
+    /// How much there is; none if that is counted for each connection or
+    /// holder on its own.
+    pub now: Option<u64>,
+    /// How often it turned somebody away.
+    pub refused: u64,
+}
+
+/// Every limit and how far it is filled.
+pub(super) fn all(daemon: &Daemon) -> Vec<Limit> {
+    let (config, counts) = (daemon.config.load(), &daemon.counts);
+    let limits = &config.limits;
+    let limit = |name, max: u64, now: Option<usize>, refused: &AtomicU64| Limit {
+        name,
+        max,
+        now: now.map(|now| now as u64),
+        refused: refused.load(Ordering::Relaxed),
+    };
+    let wide = |max: usize| max as u64;
+    let waiting = counts.waiting.load(Ordering::Relaxed);
+    let (clients, sessions) = (daemon.clients.len(), daemon.sessions.len());
+    let (keys, names) = (daemon.locks.len(), daemon.places.load().len());
+    vec![
+        limit(
+            "connections_max",
+            wide(limits.connections_max),
+            Some(clients),
+            &counts.turned_away,
+        ),
+        limit("frame_max", limits.frame_max, None, &counts.frames_refused),
+        limit(
+            "pipeline_max",
+            limits.pipeline_max,
+            None,
+            &counts.pipelines_refused,
+        ),
+        limit("output_max", limits.output_max, None, &counts.slow),
+        limit(
+            "keys_max",
+            wide(limits.keys_max),
+            Some(keys),
+            &counts.keys_refused,
+        ),
+        limit(
+            "waiters_max",
+            wide(limits.waiters_max),
+            Some(waiting),
+            &counts.waits_refused,
+        ),
+        limit(
+            "held_max",
+            wide(limits.held_max),
+            None,
+            &counts.held_refused,
+        ),
+        limit(
+            "sessions_max",
+            wide(limits.sessions_max),
+            Some(sessions),
+            &counts.sessions_refused,
+        ),
+        limit(
+            "names_max",
+            wide(limits.names_max),
+            Some(names),
+            &counts.names_refused,
+        ),
+        limit(
+            "name_len_max",
+            wide(limits.name_len_max),
+            None,
+            &counts.long_names,
+        ),
+        limit(
+            "password_checks_max",
+            wide(limits.password_checks_max),
+            Some(daemon.password_checks.used()),
+            &counts.checks_delayed,
+        ),
+    ]
+}
+
+pub(super) fn table(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&["name", "max", "now", "refused"]);
+    for limit in all(daemon) {
+        table.rows.push(vec![
+            limit.name.into(),
+            limit.max.into(),
+            limit.now.into(),
+            limit.refused.into(),
+        ]);
+    }
+    table
+}
+
+pub(super) fn config(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&["name", "value", "change"]);
+    for (path, value) in daemon.config.load().rows() {
+        let change = match keys::change_of(&path) {
+            Change::Live => "live",
+            Change::Restart => "restart",
+        };
+        let row: Vec<Cell> = vec![path.into(), value.into(), change.into()];
+        table.rows.push(row);
+    }
+    table
+}

@@ -1,0 +1,45 @@
+//! What happened, the newest first.
+
+use super::Table;
+use crate::daemon::Daemon;
+
+pub(super) fn drops(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&[
+        "id",
+        "at_ms",
+        "kind",
+        "name",
+        "reason",
+        "waited_us",
+        "waiting",
+        "why",
+    ]);
+    for dropped in daemon.drops.newest(usize::MAX) {
+        table.rows.push(vec![
+            format!("d-{:x}", dropped.serial).into(),
+            dropped.at.into(),
+            dropped.kind.into(),
+            dropped.name.into(),
+            dropped.reason.word().into(),
+            dropped.waited.into(),
+            dropped.len.into(),
+            dropped.why.into(),
+        ]);
+    }
+    table
+}
+
+pub(super) fn events(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&["id", "at_ms", "kind", "name", "text", "by"]);
+    for event in daemon.events.newest(usize::MAX) {
+        table.rows.push(vec![
+            event.serial.into(),
+            event.at.into(),
+            event.kind.into(),
+            event.name.as_str().into(),
+            event.text.as_str().into(),
+            event.by.as_deref().into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,136 @@
+//! Who is there and who holds what.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{Cell, Sight, Table};
+use crate::clients::ClientCard;
+use crate::daemon::Daemon;
+use crate::holdings::Row;
+
+pub(super) fn clients(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&[
+        "id",
+        "name",
+        "user",
+        "address",
+        "age_s",
+        "idle_s",
+        "resp",
+        "library",
+        "last",
+        "commands",
+        "held",
+        "is_waiting",
+        "session",
+        "advice",
+    ]);
+    let all = daemon.clients.all();
+    table.rows = all.iter().map(|card| client(daemon, card)).collect();
+    table
+}
+
+fn client(daemon: &Daemon, card: &ClientCard) -> Vec<Cell> {
+    let holder = *card.holder.lock();
+    let who = Arc::clone(&card.card.lock());
+    let (library, version) = card.library.lock().clone();
+    let is_pooled = card.foreign_releases.load(Ordering::Relaxed) > 0;
+    let advice = "uses a pooled client: open a SESSION or a dedicated connection";
+    let session = card.session.lock().clone();
+    let resp: usize = if card.is_resp3.load(Ordering::Relaxed) {
+        3
+    } else {
+        2
+    };
+    vec![
+        card.id.into(),
+        who.name.lock().clone().into(),
+        (&*who.user).into(),
+        card.address.as_str().into(),
+        card.since.elapsed().as_secs().into(),
+        card.silent().as_secs().into(),
+        resp.into(),
+        format!("{library} {version}").trim().into(),
+        card.last.lock().to_lowercase().into(),
+        card.commands.load(Ordering::Relaxed).into(),
+        daemon.holdings.count(holder).into(),
+        usize::from(card.is_waiting.load(Ordering::Relaxed)).into(),
+        session.map(|id| short(&id)).into(),
+        is_pooled.then_some(advice).into(),
+    ]
+}
+
+/// Enough of a session's name to tell it from others, and not to enter it.
+fn short(id: &str) -> String {
+    id.chars().take(10).chain(['…']).collect()
+}
+
+pub(super) fn sessions(daemon: &Daemon, sight: Sight<'_>) -> Table {
+    let mut table = Table::new(&["id", "name", "user", "connections", "held", "left_us"]);
+    let mut all = daemon.sessions.all();
+    all.sort_by_cached_key(|row| row.card.name.lock().clone());
+    for row in all {
+        table.rows.push(vec![
+            sight.ticket(row.ticket, &row.card).into(),
+            row.card.name.lock().clone().into(),
+            (&*row.card.user).into(),
+            row.attached.into(),
+            daemon.holdings.count(row.holder).into(),
+            row.left.into(),
+        ]);
+    }
+    table
+}
+
+pub(super) fn holders(daemon: &Daemon, sight: Sight<'_>) -> Table {
+    let mut table = Table::new(&[
+        "kind",
+        "name",
+        "ticket",
+        "state",
+        "value",
+        "held_us",
+        "holder",
+        "user",
+        "connection",
+        "session",
+        "note",
+        "is_leak",
+    ]);
+    let mut all = daemon.holdings.all();
+    all.sort_unstable_by_key(|row| std::cmp::Reverse(row.held));
+    table.rows = all
+        .into_iter()
+        .map(|row| holder(daemon, row, sight))
+        .collect();
+    table
+}
+
+fn holder(daemon: &Daemon, row: Row, sight: Sight<'_>) -> Vec<Cell> {
+    let is_leak = leak_after(daemon, &row).is_some_and(|after| row.held > after);
+    vec![
+        row.ticket.kind.word().into(),
+        row.name.into(),
+        sight.ticket(row.ticket, &row.card).into(),
+        if row.is_waiting { "waits" } else { "held" }.into(),
+        row.value.into(),
+        row.held.into(),
+        row.card.name.lock().clone().into(),
+        (&*row.card.user).into(),
+        row.card.connection.into(),
+        row.card.session.as_deref().map(short).into(),
+        row.note.into(),
+        usize::from(is_leak).into(),
+    ]
+}
+
+/// Who holds this for longer is reported.
+fn leak_after(daemon: &Daemon, row: &Row) -> Option<Duration> {
+    if row.is_waiting || row.ticket.kind != crate::ticket::Kind::Member {
+        return None;
+    }
+    let places = daemon.places.load();
+    let place = places.pools.get(&row.name)?;
+    place.config.load().leak_after
+}

@@ -1,0 +1,283 @@
+//! Everything that has a name, a row for each.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rideau::{Circuit, PoolStats, Reason, Tally};
+
+use super::{Cell, Table};
+use crate::config::Buckets;
+use crate::daemon::Daemon;
+use crate::places::{BrokerPlace, PoolPlace, RegulatorPlace, RulePlace};
+
+pub(super) fn pools(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&[
+        "name",
+        "group",
+        "state",
+        "idle",
+        "held",
+        "starting",
+        "stopping",
+        "max",
+        "waiting",
+        "oldest_wait_us",
+        "wait_p50_us",
+        "wait_p99_us",
+        "hold_p50_us",
+        "oldest_hold_us",
+        "oldest_holder",
+        "came",
+        "served",
+        "refused",
+        "starts_failed",
+        "members",
+    ]);
+    let places = daemon.places.load();
+    let mut pools: Vec<_> = places.pools.values().collect();
+    pools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    table.rows = pools.into_iter().map(|place| pool(place)).collect();
+    table
+}
+
+fn pool(place: &PoolPlace) -> Vec<Cell> {
+    let stats = place.pool.stats();
+    let oldest = place.pool.holders().into_iter().next();
+    let config = place.config.load();
+    let held = oldest.as_ref().map(|holder| holder.held);
+    vec![
+        (&*place.name).into(),
+        config.group.as_deref().into(),
+        state(&stats).into(),
+        stats.members.idle.into(),
+        stats.members.held.into(),
+        (stats.members.starting + stats.members.checking).into(),
+        stats.members.stopping.into(),
+        stats.max.into(),
+        stats.len().into(),
+        stats.oldest_waited.into(),
+        stats.takes.waits.quantile(0.5).into(),
+        stats.takes.waits.quantile(0.99).into(),
+        stats.holds.quantile(0.5).into(),
+        held.into(),
+        oldest.and_then(|holder| holder.note).into(),
+        stats.takes.came.into(),
+        stats.takes.served.into(),
+        refused(&stats.takes).into(),
+        stats.starts_failed.into(),
+        members(&config.member).into(),
+    ]
+}
+
+/// One word for how a pool is.
+pub(crate) fn state(stats: &PoolStats) -> &'static str {
+    match stats.circuit {
+        _ if stats.is_closing => "closing",
+        _ if stats.is_suspended => "paused",
+        Circuit::Closed => "running",
+        Circuit::Failing { .. } | Circuit::Open { .. } => "failing",
+    }
+}
+
+const fn members(member: &crate::config::Member) -> &'static str {
+    match member {
+        crate::config::Member::List(_) => "list",
+        crate::config::Member::Exec(_) => "exec",
+        crate::config::Member::Offered => "offered",
+    }
+}
+
+/// All who came for nothing, but those who withdrew.
+pub(crate) fn refused(tally: &Tally) -> u64 {
+    let all: u64 = tally.shed.iter().sum();
+    all - tally.shed[Reason::Cancelled.index()]
+}
+
+pub(super) fn groups(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&["name", "pick", "pools", "idle", "held", "max", "waiting"]);
+    let places = daemon.places.load();
+    let mut groups: Vec<_> = places.groups.values().collect();
+    groups.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    for group in groups {
+        let pools = group.group.pools();
+        let stats: Vec<_> = pools.iter().map(|(_, pool)| pool.stats()).collect();
+        let sum = |count: fn(&PoolStats) -> usize| stats.iter().map(count).sum::<usize>();
+        table.rows.push(vec![
+            format!("@{}", group.name).into(),
+            match group.config.pick {
+                rideau::GroupMethod::Random => "random",
+                rideau::GroupMethod::BestOfTwo => "best-of-two",
+            }
+            .into(),
+            group.config.pools.join(",").into(),
+            sum(|stats| stats.members.idle).into(),
+            sum(|stats| stats.members.held).into(),
+            sum(|stats| stats.max).into(),
+            sum(PoolStats::len).into(),
+        ]);
+    }
+    table
+}
+
+pub(super) fn brokers(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&[
+        "name",
+        "asks",
+        "offers",
+        "oldest_wait_us",
+        "ask_p50_us",
+        "ask_p99_us",
+        "offer_p50_us",
+        "asks_came",
+        "matched",
+        "asks_refused",
+        "offers_came",
+        "offers_refused",
+        "refused_by",
+        "alarms",
+    ]);
+    let places = daemon.places.load();
+    let mut brokers: Vec<_> = places.brokers.values().collect();
+    brokers.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    table.rows = brokers.into_iter().map(|place| broker(place)).collect();
+    table
+}
+
+fn broker(place: &BrokerPlace) -> Vec<Cell> {
+    let stats = place.broker.stats();
+    vec![
+        (&*place.name).into(),
+        stats.asks_len.into(),
+        stats.offers_len.into(),
+        stats.oldest_waited.into(),
+        stats.asks.waits.quantile(0.5).into(),
+        stats.asks.waits.quantile(0.99).into(),
+        stats.offers.waits.quantile(0.5).into(),
+        stats.asks.came.into(),
+        stats.asks.served.into(),
+        refused(&stats.asks).into(),
+        stats.offers.came.into(),
+        refused(&stats.offers).into(),
+        reasons(&stats.asks).into(),
+        place.broker.alarms().join(",").into(),
+    ]
+}
+
+/// `codel 12, full 3`, the commonest first.
+pub(crate) fn reasons(tally: &Tally) -> String {
+    let mut all: Vec<_> = Reason::ALL
+        .into_iter()
+        .map(|reason| (tally.shed[reason.index()], reason.word()))
+        .filter(|(count, _)| *count > 0)
+        .collect();
+    all.sort_unstable_by(|one, other| other.cmp(one));
+    let all: Vec<_> = all
+        .into_iter()
+        .map(|(count, word)| format!("{word} {count}"))
+        .collect();
+    all.join(", ")
+}
+
+pub(super) fn regulators(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&[
+        "name",
+        "broker",
+        "leases",
+        "min",
+        "max",
+        "is_open",
+        "waiting",
+        "oldest_wait_us",
+        "wait_p50_us",
+        "wait_p99_us",
+        "hold_p50_us",
+        "came",
+        "granted",
+        "refused",
+        "valve",
+    ]);
+    let places = daemon.places.load();
+    let mut regulators: Vec<_> = places.regulators.values().collect();
+    regulators.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    table.rows = regulators
+        .into_iter()
+        .map(|place| regulator(place))
+        .collect();
+    table
+}
+
+fn regulator(place: &RegulatorPlace) -> Vec<Cell> {
+    let stats = place.regulator.stats();
+    let config = place.config.load();
+    // One closed part closes the whole valve.
+    let min = stats.valve.iter().map(|part| part.min).min();
+    let max = stats.valve.iter().map(|part| part.max).min();
+    let bound = |bound: Option<usize>| bound.filter(|bound| *bound != usize::MAX);
+    let kinds: Vec<_> = stats.valve.iter().map(|part| part.kind).collect();
+    vec![
+        (&*place.name).into(),
+        config.feed.as_ref().map(|feed| feed.broker.as_str()).into(),
+        stats.size.into(),
+        bound(min).into(),
+        bound(max).into(),
+        usize::from(stats.is_open).into(),
+        stats.len.into(),
+        stats.oldest_waited.into(),
+        stats.asks.waits.quantile(0.5).into(),
+        stats.asks.waits.quantile(0.99).into(),
+        stats.leases.held.quantile(0.5).into(),
+        stats.asks.came.into(),
+        stats.asks.served.into(),
+        refused(&stats.asks).into(),
+        kinds.join(",").into(),
+    ]
+}
+
+pub(super) fn locks(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&[
+        "name", "per", "buckets", "keys", "held", "waiting", "acquired", "full", "keys_max",
+    ]);
+    let places = daemon.places.load();
+    let counts = counts(daemon, &places.rules);
+    for (place, count) in places.rules.iter().zip(counts) {
+        let buckets: Cell = match place.rule.buckets {
+            Buckets::Client => "client".into(),
+            Buckets::Fixed(buckets) => buckets.into(),
+        };
+        table.rows.push(vec![
+            place.rule.pattern.as_str().into(),
+            place.rule.per.into(),
+            buckets,
+            count.keys.into(),
+            count.held.into(),
+            count.waiting.into(),
+            place.acquired.load(Ordering::Relaxed).into(),
+            place.full.load(Ordering::Relaxed).into(),
+            place.rule.keys_max.into(),
+        ]);
+    }
+    table
+}
+
+/// What there is of the keys of a rule.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Count {
+    pub(crate) keys: usize,
+    pub(crate) held: u64,
+    pub(crate) waiting: usize,
+}
+
+/// The keys of each rule, counted.
+pub(crate) fn counts(daemon: &Daemon, rules: &[Arc<RulePlace>]) -> Vec<Count> {
+    let mut counts = vec![Count::default(); rules.len()];
+    for (key, held) in daemon.locks.all_held() {
+        let text = String::from_utf8_lossy(&key);
+        let rule = rules.iter().position(|place| place.rule.fits(&text));
+        if let Some(count) = rule.map(|at| &mut counts[at]) {
+            count.keys += 1;
+            count.held += held;
+            count.waiting += daemon.locks.waiting(&key);
+        }
+    }
+    counts
+}

@@ -1,0 +1,179 @@
+//! What a connection watches: events by channel, and everybody's commands.
+//!
+//! A task forwards what happens to the connection's outbox, and ends with the
+//! connection. A connection that does not read is cut when its outbox is full.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::task::AbortHandle;
+
+use crate::clients::ClientCard;
+use crate::config::fits;
+use crate::daemon::Daemon;
+use crate::events::Event;
+use crate::outbox::Push;
+
+/// What one connection watches.
+#[derive(Default)]
+pub struct Watch {
+    channels: Arc<Mutex<Vec<Channel>>>,
+    events: Option<Task>,
+    commands: Option<Task>,
+}
+
+/// Events that somebody wants to hear of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Channel {
+    /// The name, or the pattern of names.
+    pub name: Arc<str>,
+    /// It is a pattern, with `*` for any letters.
+    pub is_pattern: bool,
+}
+
+/// Ends when it is dropped.
+struct Task(AbortHandle);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Watch {
+    /// It hears of events.
+    pub fn is_subscribed(&self) -> bool {
+        self.events.is_some()
+    }
+
+    /// What it hears of, those with or those without a pattern.
+    pub fn names(&self, is_pattern: bool) -> Vec<Arc<str>> {
+        let channels = self.channels.lock();
+        let wanted = channels
+            .iter()
+            .filter(|channel| channel.is_pattern == is_pattern);
+        wanted.map(|channel| Arc::clone(&channel.name)).collect()
+    }
+
+    /// How many channels and patterns it hears of.
+    pub fn len(&self) -> usize {
+        self.channels.lock().len()
+    }
+
+    /// It hears of none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Hear of events from now on.
+    pub fn subscribe(&mut self, daemon: &Daemon, card: &Arc<ClientCard>, channel: Channel) {
+        let mut channels = self.channels.lock();
+        if !channels.contains(&channel) {
+            channels.push(channel);
+        }
+        drop(channels);
+        if self.events.is_some() {
+            return;
+        }
+        let (mut happened, outbox) = (daemon.events.watch(), Arc::clone(&card.outbox));
+        let channels = Arc::clone(&self.channels);
+        let task = tokio::spawn(async move {
+            loop {
+                match happened.recv().await {
+                    Ok(event) => {
+                        let wanted = channels.lock().clone();
+                        let pushes = wanted.iter().filter_map(|channel| channel.push(&event));
+                        pushes.for_each(|push| outbox.push(push));
+                    }
+                    // Who has missed some cannot know what it has missed.
+                    Err(RecvError::Lagged(_)) => outbox.give_up(),
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        });
+        self.events = Some(Task(task.abort_handle()));
+    }
+
+    /// Hear of these no more.
+    pub fn unsubscribe(&mut self, channel: &Channel) {
+        let mut channels = self.channels.lock();
+        channels.retain(|known| known != channel);
+        if channels.is_empty() {
+            self.events = None;
+        }
+    }
+
+    /// See every command from now on.
+    pub fn monitor(&mut self, daemon: &Arc<Daemon>, card: &Arc<ClientCard>) {
+        if self.commands.is_some() {
+            return;
+        }
+        let (mut lines, outbox) = (daemon.clients.monitor(), Arc::clone(&card.outbox));
+        let seeing = Seeing(Arc::clone(daemon));
+        let task = tokio::spawn(async move {
+            let _seeing = seeing;
+            loop {
+                match lines.recv().await {
+                    Ok(line) => outbox.push(Push::Monitor(line)),
+                    Err(RecvError::Lagged(count)) => {
+                        let line = format!("{count} commands came too fast to be shown");
+                        outbox.push(Push::Monitor(line.into()));
+                    }
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        });
+        self.commands = Some(Task(task.abort_handle()));
+    }
+
+    /// It still wants to be told this.
+    pub fn wants(&self, push: &Push) -> bool {
+        match push {
+            Push::Message {
+                pattern, channel, ..
+            } => {
+                let channels = self.channels.lock();
+                let name = pattern.as_ref().unwrap_or(channel);
+                channels
+                    .iter()
+                    .any(|known| known.name == *name && known.is_pattern == pattern.is_some())
+            }
+            Push::Monitor(_) => self.commands.is_some(),
+            _ => true,
+        }
+    }
+}
+
+impl Channel {
+    /// What to tell of an event, if it is one of these.
+    fn push(&self, event: &Event) -> Option<Push> {
+        let all = format!("rideau:events:{}:{}", event.kind, event.name);
+        let is_wanted = if self.is_pattern {
+            fits(&self.name, &all)
+        } else {
+            // A shorter name is that of all below it.
+            let rest = all.strip_prefix(&*self.name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+        };
+        let name = Arc::clone(&self.name);
+        is_wanted.then(|| Push::Message {
+            channel: if self.is_pattern {
+                all.into()
+            } else {
+                Arc::clone(&name)
+            },
+            pattern: self.is_pattern.then_some(name),
+            text: event.json().to_string().into(),
+        })
+    }
+}
+
+/// Somebody sees every command.
+struct Seeing(Arc<Daemon>);
+
+impl Drop for Seeing {
+    fn drop(&mut self) {
+        self.0.clients.end_monitor();
+    }
+}

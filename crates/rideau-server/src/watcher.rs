@@ -1,0 +1,199 @@
+//! Looks at the places now and then, and reports what nobody else notices: who
+//! keeps a member too long, where asks are shed, where members do not start.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rideau::{Circuit, Reason, Tally};
+
+use crate::daemon::Daemon;
+use crate::grant::Grant;
+use crate::ticket::Ticket;
+
+/// How often it looks.
+const EVERY: Duration = Duration::from_millis(250);
+/// A place that has shed nobody for so long does not shed any more.
+const CALM: Duration = Duration::from_secs(10);
+
+/// Reasons by which a place sheds, and not the asker's own ones.
+const SHED: [Reason; 7] = [
+    Reason::Full,
+    Reason::Timeout,
+    Reason::CoDel,
+    Reason::Bound,
+    Reason::MinDelay,
+    Reason::Standing,
+    Reason::Protected,
+];
+
+/// What was seen so far.
+#[derive(Default)]
+pub struct Watcher {
+    /// By kind and name.
+    places: HashMap<(&'static str, Arc<str>), Seen>,
+    /// Leases that were reported.
+    leaks: HashSet<Ticket>,
+}
+
+/// What was seen of one place.
+#[derive(Default)]
+struct Seen {
+    shed: [u64; Reason::ALL.len()],
+    shedding: Option<Shedding>,
+    is_failing: bool,
+    /// It was there at the last look.
+    is_there: bool,
+}
+
+/// A place sheds.
+struct Shedding {
+    since: Instant,
+    last: Instant,
+    count: u64,
+}
+
+/// Look for ever.
+pub async fn keep(daemon: Arc<Daemon>) {
+    let mut ticks = tokio::time::interval(EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut watcher = Watcher::default();
+    loop {
+        ticks.tick().await;
+        watcher.look(&daemon, Instant::now());
+    }
+}
+
+impl Watcher {
+    /// Look once, and report what is new.
+    pub fn look(&mut self, daemon: &Daemon, now: Instant) {
+        self.places
+            .values_mut()
+            .for_each(|seen| seen.is_there = false);
+        let places = daemon.places.load();
+        for place in places.pools.values() {
+            let stats = place.pool.stats();
+            let seen = self.seen("pool", &place.name);
+            seen.shed(daemon, "pool", &place.name, &[&stats.takes], now);
+            let is_failing = stats.circuit != Circuit::Closed;
+            if is_failing != seen.is_failing {
+                seen.is_failing = is_failing;
+                let text = if is_failing {
+                    format!("members of pool {} do not start: {}", place.name, {
+                        last_fault(&place.pool.explain())
+                    })
+                } else {
+                    format!("members of pool {} start again", place.name)
+                };
+                daemon.events.add("pool", &place.name, text, None);
+            }
+        }
+        for place in places.brokers.values() {
+            let stats = place.broker.stats();
+            let seen = self.seen("broker", &place.name);
+            let tallies = [&stats.asks, &stats.offers];
+            seen.shed(daemon, "broker", &place.name, &tallies, now);
+        }
+        for place in places.regulators.values() {
+            let stats = place.regulator.stats();
+            let seen = self.seen("regulator", &place.name);
+            seen.shed(daemon, "regulator", &place.name, &[&stats.asks], now);
+        }
+        self.places.retain(|_, seen| seen.is_there);
+        self.look_for_leaks(daemon);
+    }
+
+    fn seen(&mut self, kind: &'static str, name: &Arc<str>) -> &mut Seen {
+        let seen = self.places.entry((kind, Arc::clone(name))).or_default();
+        seen.is_there = true;
+        seen
+    }
+
+    /// Report each lease that is held longer than its pool likes, once.
+    fn look_for_leaks(&mut self, daemon: &Daemon) {
+        let places = daemon.places.load();
+        let mut pools = places.pools.values();
+        if pools.all(|place| place.config.load().leak_after.is_none()) {
+            self.leaks.clear();
+            return;
+        }
+        let late = daemon.holdings.late(|grant, held| {
+            let Grant::Member { pool, .. } = grant else {
+                return false;
+            };
+            let after = pool.config.load().leak_after;
+            after.is_some_and(|after| held > after)
+        });
+        let mut leaks = HashSet::with_capacity(late.len());
+        for row in late {
+            if !self.leaks.contains(&row.ticket) {
+                let note = row
+                    .note
+                    .map_or(String::new(), |note| format!(" ({note:?})"));
+                let holder = row.card.name.lock().clone();
+                let text = format!(
+                    "{holder}{note} has held {} of pool {} for {:.1?}, longer than leak_after",
+                    row.value, row.name, row.held
+                );
+                daemon.events.add("leak", &row.name, text, None);
+            }
+            leaks.insert(row.ticket);
+        }
+        self.leaks = leaks;
+    }
+}
+
+impl Seen {
+    /// Report when shedding begins and when it is over, not each who is shed.
+    fn shed(
+        &mut self,
+        daemon: &Daemon,
+        kind: &'static str,
+        name: &str,
+        tallies: &[&Tally],
+        now: Instant,
+    ) {
+        let mut more: Vec<(u64, &str)> = Vec::new();
+        for reason in SHED {
+            let at = reason.index();
+            let count: u64 = tallies.iter().map(|tally| tally.shed[at]).sum();
+            let before = std::mem::replace(&mut self.shed[at], count);
+            if count > before {
+                more.push((count - before, reason.word()));
+            }
+        }
+        let count: u64 = more.iter().map(|(count, _)| count).sum();
+        match &mut self.shedding {
+            Some(shedding) if count > 0 => {
+                shedding.last = now;
+                shedding.count += count;
+            }
+            Some(shedding) if now.duration_since(shedding.last) >= CALM => {
+                let took = shedding.last.duration_since(shedding.since);
+                let all = shedding.count;
+                let text = format!("{kind} {name} sheds no more: {all} were shed in {took:.1?}");
+                self.shedding = None;
+                daemon.events.add("shed", name, text, None);
+            }
+            Some(_) => (),
+            None if count > 0 => {
+                let by = more.iter().max().map_or("", |(_, word)| word);
+                let text = format!("{kind} {name} begins to shed, {count} so far ({by})");
+                self.shedding = Some(Shedding {
+                    since: now,
+                    last: now,
+                    count,
+                });
+                daemon.events.add("shed", name, text, None);
+            }
+            None => (),
+        }
+    }
+}
+
+/// What a pool says of its last start.
+fn last_fault(explained: &str) -> String {
+    let mut lines = explained.lines();
+    let line = lines.find_map(|line| line.strip_prefix("The last start failed: "));
+    line.unwrap_or("EXPLAIN says more").to_owned()
+}

@@ -1,0 +1,227 @@
+//! Asks with nothing but HTTP.
+
+use std::process::Command;
+use std::sync::atomic::Ordering;
+
+use rideau::Side;
+use tokio::io::AsyncReadExt;
+
+use crate::web::{CONFIG, Server};
+
+#[tokio::test]
+async fn a_member_is_taken_given_back_and_taken_again() {
+    let server = Server::start(CONFIG).await;
+    let session = server.session(r#"{"name":"shop"}"#).await;
+    let first = server.ask(&session, "/v1/take/pg", "").await;
+    assert_eq!(first.status, 200, "{first:?}");
+    assert_eq!(first.text("outcome"), "go");
+    let other = server.ask(&session, "/v1/take/@db", "{}").await;
+    assert_ne!(first.text("member"), other.text("member"));
+
+    let late = server
+        .ask(&session, "/v1/take/pg", r#"{"wait_ms":5}"#)
+        .await;
+    assert_eq!(late.status, 408, "{late:?}");
+    assert_eq!(late.text("outcome"), "timeout");
+
+    let path = format!("DELETE /v1/grants/{}", first.text("ticket"));
+    assert_eq!(server.send(&path, &[], "").await.status, 200);
+    let again = server.send(&path, &[], "").await;
+    assert_eq!((again.status, again.text("code").as_str()), (410, "STALE"));
+    let third = server.ask(&session, "/v1/take/pg", "").await;
+    assert_eq!(third.text("member"), first.text("member"));
+}
+
+#[tokio::test]
+async fn a_key_may_have_slashes_and_a_no_is_a_conflict() {
+    let server = Server::start(CONFIG).await;
+    let session = server.session("").await;
+    for key in ["tenant/42/mail", "/absolute", "a%2Fb%20c", "pg"] {
+        let path = format!("/v1/lock/{key}");
+        let yes = server.ask(&session, &path, "").await;
+        assert_eq!(yes.status, 200, "{yes:?}");
+        let no = server.ask(&session, &path, "").await;
+        assert_eq!(no.status, 409, "{no:?}");
+        assert_eq!(
+            (&no.json()["held"], &no.json()["capacity"]),
+            (&1.into(), &1.into())
+        );
+        let more = server.ask(&session, &path, r#"{"per":2}"#).await;
+        assert_eq!(more.json()["ordinal"], 2, "{more:?}");
+    }
+    assert_eq!(server.daemon.locks.held(b"tenant/42/mail".as_slice()), 2);
+    assert_eq!(server.daemon.locks.held(b"/absolute".as_slice()), 2);
+    assert_eq!(server.daemon.locks.held(b"a/b c".as_slice()), 2);
+}
+
+#[tokio::test]
+async fn two_who_meet_say_goodbye() {
+    let server = Server::start(CONFIG).await;
+    let (asker, worker) = (server.session("").await, server.session("").await);
+    let (ask, offer) = tokio::join!(
+        server.ask(
+            &asker,
+            "/v1/ask/work",
+            r#"{"value":"order 7","wait_ms":10000}"#
+        ),
+        server.ask(
+            &worker,
+            "/v1/offer/work",
+            r#"{"value":"w1","wait_ms":10000}"#
+        ),
+    );
+    assert_eq!((ask.status, offer.status), (200, 200), "{ask:?} {offer:?}");
+    assert_eq!(
+        (ask.text("value"), offer.text("value")),
+        ("w1".into(), "order 7".into())
+    );
+
+    let done = format!("POST /v1/grants/{}/done", offer.text("ticket"));
+    let done = server.send(&done, &[], r#"{"payload":"42"}"#).await;
+    assert_eq!(done.status, 200, "{done:?}");
+    let path = format!("/v1/grants/{}/await", ask.text("ticket"));
+    let ended = server.ask(&asker, &path, "").await;
+    assert_eq!(ended.text("outcome"), "done");
+    assert_eq!(ended.text("payload"), "42");
+}
+
+#[tokio::test]
+async fn who_hangs_up_while_it_waits_gives_its_place_up() {
+    let server = Server::start(CONFIG).await;
+    let session = server.session("").await;
+    let header = format!("Rideau-Session: {session}");
+    let body = r#"{"wait_ms":30000}"#;
+    let waiting = server.open("POST /v1/ask/work", &[&header], body).await;
+    let broker = server.daemon.places.load().brokers["work"].clone();
+    server.until(|_| broker.broker.len(Side::Ask) == 1).await;
+    assert_eq!(server.daemon.counts.waiting.load(Ordering::Relaxed), 1);
+    drop(waiting);
+    server.until(|_| broker.broker.len(Side::Ask) == 0).await;
+    server
+        .until(|daemon| daemon.counts.waiting.load(Ordering::Relaxed) == 0)
+        .await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_session_gives_everything_back() {
+    let server = Server::start(CONFIG).await;
+    let session = server.session("").await;
+    server.ask(&session, "/v1/lock/a", "").await;
+    server.ask(&session, "/v1/lock/b", "").await;
+    let path = format!("DELETE /v1/sessions/{session}");
+    let closed = server.send(&path, &[], "").await;
+    assert_eq!(closed.json()["released"], 2);
+    let late = server.ask(&session, "/v1/lock/c", "").await;
+    assert_eq!((late.status, late.text("code").as_str()), (404, "NOSUCH"));
+
+    let short = server.session(r#"{"ttl_ms":30}"#).await;
+    let lock = server.ask(&short, "/v1/lock/d", "").await;
+    assert_eq!(lock.status, 200, "{lock:?}");
+    server
+        .until(|daemon| daemon.locks.held(b"d".as_slice()) == 0)
+        .await;
+    let renew = format!("POST /v1/sessions/{short}/renew");
+    assert_eq!(server.send(&renew, &[], "").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_session_outlives_a_wait_that_is_longer_than_its_time() {
+    let server = Server::start(CONFIG).await;
+    let (short, other) = (
+        server.session(r#"{"ttl_ms":300}"#).await,
+        server.session("").await,
+    );
+    let first = server.ask(&other, "/v1/lock/a", "").await;
+    let release = async {
+        tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+        let path = format!("DELETE /v1/grants/{}", first.text("ticket"));
+        server.send(&path, &[], "").await
+    };
+    let wait = server.ask(&short, "/v1/lock/a", r#"{"wait_ms":20000}"#);
+    let (second, released) = tokio::join!(wait, release);
+    assert_eq!((second.status, released.status), (200, 200), "{second:?}");
+    assert!(second.json()["waited_us"].as_u64().unwrap() > 0);
+}
+
+#[tokio::test]
+async fn mistakes_are_told_in_sentences() {
+    let server = Server::start(CONFIG).await;
+    let session = server.session("").await;
+    let none = server.send("POST /v1/take/pg", &[], "").await;
+    assert_eq!(none.status, 400);
+    assert!(none.text("error").contains("Rideau-Session"), "{none:?}");
+    for (path, body, status) in [
+        ("/v1/take/nowhere", "", 404),
+        ("/v1/take/pg", "{", 400),
+        ("/v1/take/pg", r#"{"wait":5}"#, 400),
+        ("/v1/take/pg", r#"{"wait_ms":999999999}"#, 400),
+        ("/v1/take/pg", r#"{"wait_ms":-1}"#, 400),
+        ("/v1/ask/nobody", "", 404),
+        ("/v1/grants/g-1/done", "", 404),
+    ] {
+        let reply = server.ask(&session, path, body).await;
+        assert_eq!(reply.status, status, "{path} {body} {reply:?}");
+        let error = reply.text("error");
+        assert!(error.ends_with('.'), "{error}");
+    }
+    let lock = server.ask(&session, "/v1/lock/k", "").await;
+    let path = format!("POST /v1/grants/{}/done", lock.text("ticket"));
+    assert_eq!(server.send(&path, &[], "").await.status, 409);
+}
+
+#[tokio::test]
+async fn nobody_new_is_served_while_the_server_stops() {
+    let server = Server::start(CONFIG).await;
+    let session = server.session("").await;
+    let lock = server.ask(&session, "/v1/lock/k", "").await;
+    server.daemon.draining.store(true, Ordering::Release);
+    let ready = server.get("/readyz").await;
+    assert_eq!((ready.status, ready.body.as_str()), (503, "draining\n"));
+    assert_eq!(server.get("/healthz").await.status, 200);
+    let no = server.ask(&session, "/v1/take/pg", "").await;
+    assert_eq!((no.status, no.header("retry-after")), (503, "1"));
+    assert_eq!(server.send("POST /v1/sessions", &[], "").await.status, 503);
+    let path = format!("DELETE /v1/grants/{}", lock.text("ticket"));
+    assert_eq!(
+        server.send(&path, &[], "").await.status,
+        200,
+        "holders finish"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn curl_is_all_that_one_needs() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        return;
+    }
+    let server = Server::start(CONFIG).await;
+    let url = format!("http://localhost:{}", server.http.port());
+    let curl = |arguments: &[&str]| {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--max-time", "20"]).args(arguments);
+        let out = tokio::task::block_in_place(|| command.output()).unwrap();
+        assert!(out.status.success(), "{out:?}");
+        serde_json::from_slice::<serde_json::Value>(&out.stdout).unwrap()
+    };
+    let opened = curl(&["-d", r#"{"ttl_ms":5000}"#, &format!("{url}/v1/sessions")]);
+    let header = format!("Rideau-Session: {}", opened["id"].as_str().unwrap());
+    let taken = curl(&["-X", "POST", "-H", &header, &format!("{url}/v1/take/pg")]);
+    assert_eq!(taken["outcome"], "go");
+    let grant = format!("{url}/v1/grants/{}", taken["ticket"].as_str().unwrap());
+    let failed = curl(&["-X", "DELETE", &format!("{grant}?fail=broken+pipe")]);
+    assert_eq!(failed["outcome"], "ok");
+}
+
+#[tokio::test]
+async fn one_connection_carries_many_requests() {
+    use tokio::io::AsyncWriteExt;
+    let server = Server::start(CONFIG).await;
+    let mut stream = tokio::net::TcpStream::connect(server.http).await.unwrap();
+    let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let last = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let all = request.repeat(9) + last;
+    stream.write_all(all.as_bytes()).await.unwrap();
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).await.unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 10);
+}

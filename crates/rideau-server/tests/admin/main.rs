@@ -1,0 +1,12 @@
+//! The HTTP side of a real server on ports of its own.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod actions;
+mod asks;
+mod document;
+mod guard;
+mod limits;
+mod live;
+mod metrics;
+mod web;

@@ -1,0 +1,15 @@
+//! The commands of the program, each as a script would use it.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "cli/words.rs"]
+mod words;
+
+#[path = "cli/hold.rs"]
+mod hold;
+
+#[path = "cli/served.rs"]
+mod served;
+
+#[path = "cli/serve.rs"]
+mod serve;

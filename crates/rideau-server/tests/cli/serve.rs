@@ -1,0 +1,90 @@
+//! The server as a process: how it starts, looks and ends.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::served::{Served, rideau, signal, text, wait_for};
+
+#[test]
+fn it_ends_properly_when_asked_to() {
+    for name in ["TERM", "INT"] {
+        let mut served = Served::start();
+        signal(served.id(), name);
+        assert_eq!(served.wait(), Some(0), "{name}");
+    }
+}
+
+#[test]
+fn a_second_signal_stops_it_at_once() {
+    let mut served = Served::start();
+    let mark = served.folder().join("began");
+    let script = format!("touch {}; exec cat", mark.display());
+    let mut holder = served.rideau();
+    holder.args(["lock", "key", "--", "sh", "-c", &script]);
+    holder.stdin(Stdio::piped()).stderr(Stdio::null());
+    let mut holder = holder.spawn().unwrap();
+    wait_for(&mark);
+    // Signals of one kind that come together count once.
+    signal(served.id(), "TERM");
+    signal(served.id(), "INT");
+    assert_eq!(served.wait(), Some(1));
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+}
+
+#[test]
+fn a_place_that_is_taken_is_an_error() {
+    let served = Served::start();
+    let listen = format!("unix:{}", served.folder().join("sock").display());
+    let mut second = rideau();
+    second.args(["serve", "--admin", "none", "--listen", &listen]);
+    let output = second.output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("cannot listen at"));
+}
+
+#[test]
+fn the_bench_measures_locks_and_meetings() {
+    let served = Served::start();
+    let words = [
+        "bench",
+        "--json",
+        "--clients",
+        "4",
+        "--seconds",
+        "1",
+        "--pool",
+        "licences",
+    ];
+    let output = served.run(&words);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = answer["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        let rate = row["rideau"]["pairs_per_second"].as_f64();
+        assert!(rate.is_some_and(|rate| rate > 0.0), "{row}");
+    }
+}
+
+#[test]
+fn the_demo_says_where_to_look_and_what_to_type() {
+    let output = rideau().args(["demo", "--seconds", "2"]).output().unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    for wanted in [
+        "http://127.0.0.1:",
+        "redis-cli -p ",
+        "TAKE licences WAIT 200",
+    ] {
+        assert!(said.contains(wanted), "{said}");
+    }
+    let last: Vec<_> = said.lines().last().unwrap().split_whitespace().collect();
+    assert_eq!(last[..2], ["2", "s"]);
+    assert!(
+        last[2].parse::<u32>().unwrap() > 0,
+        "members are taken: {said}"
+    );
+    assert!(!said.contains('\x1b'), "{said}");
+}

@@ -1,0 +1,178 @@
+//! What needs no server: help, misuse, checks of files, what shells and man read.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::served::{rideau, text};
+
+const COMMANDS: &[&str] = &[
+    "serve",
+    "demo",
+    "check",
+    "plan",
+    "apply",
+    "reload",
+    "rollback",
+    "set",
+    "status",
+    "holders",
+    "explain",
+    "tail",
+    "kill",
+    "revoke",
+    "take",
+    "lock",
+    "ask",
+    "offer",
+    "bench",
+    "hash",
+    "completions",
+    "man",
+];
+
+#[test]
+fn every_command_has_a_help_without_colours_in_a_pipe() {
+    for command in COMMANDS {
+        let help = rideau().args([command, "--help"]).output().unwrap();
+        let said = text(&help.stdout);
+        assert!(help.status.success(), "{command}");
+        assert!(said.contains(&format!("Usage: rideau {command}")), "{said}");
+        assert!(!said.contains('\x1b'), "{said}");
+    }
+}
+
+#[test]
+fn misuse_ends_with_two() {
+    for words in [
+        &["no-such-command"][..],
+        &["take"],
+        &["kill", "somebody"],
+        &["take", "pg", "--wait", "long", "--", "true"],
+        &["demo", "--seconds", "0"],
+        &["bench", "--clients", "0"],
+        &["serve", "--set", "no-equals-sign"],
+        &["take", "pg"],
+        &["lock", "key", "--session", "5s", "--", "true"],
+    ] {
+        let output = rideau().args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(output.stdout.is_empty(), "{words:?}");
+        assert!(!output.stderr.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_an_error_with_a_hint() {
+    let nowhere = ["--server", "unix:/nonexistent/rideau.sock"];
+    for words in [&["status"][..], &["take", "pg", "--", "true"], &["reload"]] {
+        let output = rideau().args(nowhere).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        assert!(text(&output.stderr).contains("rideau serve"), "{words:?}");
+    }
+    let mut json = rideau();
+    json.args(nowhere).args(["status", "--json"]);
+    let answer: Value = serde_json::from_slice(&json.output().unwrap().stdout).unwrap();
+    assert!(answer["error"].as_str().unwrap().contains("no server"));
+}
+
+#[test]
+fn a_good_file_passes_the_check() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/minimal.toml");
+    let output = rideau().arg("check").arg(&file).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("nothing is wrong"));
+}
+
+#[test]
+fn the_example_with_every_key_only_lacks_its_secrets() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/rideau.toml");
+    let mut check = rideau();
+    let output = check.args(["check", "--json"]).arg(&file).output().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let errors: Vec<_> = answer["faults"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|fault| fault["level"] == "error")
+        .collect();
+    let is_file = |fault: &&Value| fault["hint"] == "the server needs it to start";
+    assert!(errors.iter().all(is_file), "{errors:?}");
+}
+
+#[test]
+fn a_bad_file_fails_the_check_and_the_start_with_its_place() {
+    let bad = "[pool.pg]\nmaxx = 3\n";
+    let folder = std::env::temp_dir().join(format!("rideau-words-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("bad.toml");
+    fs::write(&file, bad).unwrap();
+    let check = rideau().arg("check").arg(&file).output().unwrap();
+    assert_eq!(check.status.code(), Some(1));
+    assert!(text(&check.stdout).contains("bad.toml:2:1  error"));
+
+    let start = rideau().args(["serve", "-c"]).arg(&file).output().unwrap();
+    assert_eq!(start.status.code(), Some(1));
+    assert!(text(&start.stderr).contains("bad.toml:2:1  error"));
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_plan_without_a_server_compares_with_the_default_and_says_so() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/minimal.toml");
+    let nowhere = ["--server", "unix:/nonexistent/rideau.sock"];
+    let mut plan = rideau();
+    let output = plan.args(nowhere).arg("plan").arg(&file).output().unwrap();
+    assert!(output.status.success());
+    assert!(text(&output.stdout).contains("pool.licences"));
+    assert!(text(&output.stderr).contains("compares with the default"));
+}
+
+#[test]
+fn bash_can_read_the_completions() {
+    let output = rideau().args(["completions", "bash"]).output().unwrap();
+    assert!(output.status.success());
+    let mut bash = Command::new("bash")
+        .arg("-n")
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = bash.stdin.take().unwrap();
+    stdin.write_all(&output.stdout).unwrap();
+    drop(stdin);
+    assert!(bash.wait().unwrap().success());
+    for shell in ["zsh", "fish", "elvish", "powershell"] {
+        let output = rideau().args(["completions", shell]).output().unwrap();
+        assert!(text(&output.stdout).contains("rollback"), "{shell}");
+    }
+}
+
+#[test]
+fn each_command_has_a_page_of_the_manual() {
+    let folder = std::env::temp_dir().join(format!("rideau-man-{}", std::process::id()));
+    let output = rideau().arg("man").arg(&folder).output().unwrap();
+    assert!(output.status.success());
+    for command in COMMANDS {
+        let page = fs::read_to_string(folder.join(format!("rideau-{command}.1"))).unwrap();
+        assert!(page.contains(".SH SYNOPSIS"), "{command}");
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_hash_of_a_password_is_one_that_the_config_takes() {
+    let mut hash = rideau()
+        .arg("hash")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    hash.stdin.take().unwrap().write_all(b"hunter2\n").unwrap();
+    let output = hash.wait_with_output().unwrap();
+    let said = text(&output.stdout).trim_end();
+    let parsed = rideau_server::config::password::Hash::parse(said).unwrap();
+    assert!(parsed.verify(b"hunter2"), "the line end is no part of it");
+}

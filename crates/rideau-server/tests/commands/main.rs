@@ -1,0 +1,12 @@
+//! The commands of operators, as a Redis client sends them to a real server on
+//! a free port.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod look;
+mod peer;
+mod pools;
+mod server;
+mod settings;
+mod users;
+mod watch;

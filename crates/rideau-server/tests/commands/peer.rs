@@ -1,0 +1,118 @@
+//! A Redis client with nothing between the test and the wire.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use rideau_server::resp::{ReplyLimits, ReplyParser, Value};
+
+/// A connection to a server.
+pub(crate) struct Peer {
+    stream: TcpStream,
+    parser: ReplyParser,
+    buffer: Vec<u8>,
+}
+
+impl Peer {
+    pub(crate) fn new(port: u16) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        // Only a hang takes as long.
+        let limit = Some(Duration::from_secs(20));
+        stream.set_read_timeout(limit).unwrap();
+        Self {
+            stream,
+            parser: ReplyParser::default(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Send words, and read the answer.
+    pub(crate) fn ask(&mut self, words: &[&str]) -> Value {
+        self.send(words);
+        self.next().unwrap()
+    }
+
+    /// The same with words that are separated by spaces; the answer as text.
+    pub(crate) fn say(&mut self, line: &str) -> String {
+        let words: Vec<_> = line.split(' ').collect();
+        text(&self.ask(&words))
+    }
+
+    pub(crate) fn send(&mut self, words: &[&str]) {
+        let mut out = format!("*{}\r\n", words.len());
+        for word in words {
+            out += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        self.stream.write_all(out.as_bytes()).unwrap();
+    }
+
+    /// The next answer or push; none if the server has ended the connection.
+    pub(crate) fn next(&mut self) -> Option<Value> {
+        loop {
+            let mut at = 0;
+            let limits = ReplyLimits::default();
+            let next = self.parser.next(&self.buffer, &mut at, &limits);
+            self.buffer.drain(..at);
+            if let Some(value) = next.unwrap() {
+                return Some(value);
+            }
+            let mut piece = [0; 4096];
+            match self.stream.read(&mut piece) {
+                Ok(0) => return None,
+                Ok(len) => self.buffer.extend_from_slice(&piece[..len]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("no answer: {error}"),
+            }
+        }
+    }
+
+    /// The same, as text.
+    pub(crate) fn hear(&mut self) -> String {
+        text(&self.next().unwrap())
+    }
+}
+
+/// A value in one line.
+pub(crate) fn text(value: &Value) -> String {
+    let all = |values: &[Value]| values.iter().map(text).collect::<Vec<_>>().join(", ");
+    let plain = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match value {
+        Value::Null => "nil".into(),
+        Value::Simple(text) => format!("+{text}"),
+        Value::Error(text) => format!("-{text}"),
+        Value::Integer(number) => number.to_string(),
+        Value::Bulk(bytes) => plain(bytes),
+        Value::Verbatim { text, .. } => format!("={}", plain(text)),
+        Value::Array(values) => format!("[{}]", all(values)),
+        Value::Push(values) => format!(">[{}]", all(values)),
+        Value::Map(pairs) => {
+            let pairs = pairs.iter();
+            let pairs: Vec<_> = pairs
+                .map(|(key, value)| format!("{}: {}", text(key), text(value)))
+                .collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// The rows of a table without its header, as text.
+pub(crate) fn rows(value: &Value) -> Vec<String> {
+    let Value::Array(rows) = value else {
+        panic!("no table: {value:?}");
+    };
+    rows[1..].iter().map(text).collect()
+}
+
+/// The cell of a table's row below a column.
+pub(crate) fn cell(value: &Value, row: usize, column: &str) -> String {
+    let Value::Array(rows) = value else {
+        panic!("no table: {value:?}");
+    };
+    let (Value::Array(header), Value::Array(row)) = (&rows[0], &rows[row + 1]) else {
+        panic!("no rows: {value:?}");
+    };
+    assert_eq!(header.len(), row.len());
+    let at = header.iter().position(|name| text(name) == column);
+    text(&row[at.unwrap_or_else(|| panic!("no column {column}"))])
+}
