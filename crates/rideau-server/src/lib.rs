@@ -29,6 +29,7 @@ pub mod serve;
 pub mod sessions;
 pub mod settings;
 pub mod show;
+pub mod supervisor;
 pub mod ticket;
 pub mod tls;
 pub mod turns;

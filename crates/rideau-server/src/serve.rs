@@ -26,11 +26,12 @@ use crate::login::Proof;
 use crate::outbox::Outbox;
 use crate::resp::Protocol;
 use crate::settings::Source;
+use crate::supervisor;
 use crate::tls;
 use crate::watch::Watch;
 use crate::watcher;
 
-/// A client that has not said within TLS who it is by then is gone.
+/// So long a client has to say within TLS who it is.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// How often sessions are looked at whose time may be up.
 const SESSIONS: Duration = Duration::from_millis(20);
@@ -39,20 +40,29 @@ const SESSIONS: Duration = Duration::from_millis(20);
 pub enum Listener {
     /// An address and a port.
     Tcp(TcpListener),
-    /// An address and a port, within TLS.
-    Tls(TcpListener, TlsAcceptor),
+    /// An address and a port, within TLS, and how long a client has to get in.
+    Tls(TcpListener, TlsAcceptor, Duration),
     /// A socket in the file system.
     Unix(UnixListener, String),
 }
 
 impl Listener {
-    /// Listen at this address, within TLS.
+    /// Listen at this address, within TLS. A client that has not said by then
+    /// who it is, is cut.
     ///
     /// # Errors
     ///
     /// If somebody else does, or it may not be.
-    pub async fn bind_tls(address: SocketAddr, acceptor: TlsAcceptor) -> io::Result<Self> {
-        Ok(Self::Tls(TcpListener::bind(address).await?, acceptor))
+    pub async fn bind_tls(
+        address: SocketAddr,
+        acceptor: TlsAcceptor,
+        within: Duration,
+    ) -> io::Result<Self> {
+        Ok(Self::Tls(
+            TcpListener::bind(address).await?,
+            acceptor,
+            within,
+        ))
     }
 
     /// Listen at this place.
@@ -70,7 +80,7 @@ impl Listener {
     /// Where it listens, the port chosen by the system included.
     pub fn address(&self) -> String {
         match self {
-            Self::Tcp(listener) | Self::Tls(listener, _) => listener
+            Self::Tcp(listener) | Self::Tls(listener, ..) => listener
                 .local_addr()
                 .map_or_else(|_| "?".into(), |address| address.to_string()),
             Self::Unix(_, path) => format!("unix:{path}"),
@@ -80,7 +90,7 @@ impl Listener {
     /// The port, if there is one.
     pub fn port(&self) -> Option<u16> {
         match self {
-            Self::Tcp(listener) | Self::Tls(listener, _) => {
+            Self::Tcp(listener) | Self::Tls(listener, ..) => {
                 listener.local_addr().ok().map(|address| address.port())
             }
             Self::Unix(..) => None,
@@ -96,7 +106,9 @@ impl Listener {
                     Err(error) => rest(&error).await,
                 }
             },
-            Self::Tls(listener, acceptor) => serve_tls(&listener, acceptor, daemon).await,
+            Self::Tls(listener, acceptor, within) => {
+                serve_tls(&listener, acceptor, within, daemon).await;
+            }
             Self::Unix(listener, path) => loop {
                 match listener.accept().await {
                     Ok((stream, _)) => accept_unix(&daemon, stream, &path),
@@ -109,7 +121,12 @@ impl Listener {
 
 /// Serve whoever comes within TLS. The files count for new connections as soon
 /// as they are read again.
-async fn serve_tls(listener: &TcpListener, mut acceptor: TlsAcceptor, daemon: Arc<Daemon>) {
+async fn serve_tls(
+    listener: &TcpListener,
+    mut acceptor: TlsAcceptor,
+    within: Duration,
+    daemon: Arc<Daemon>,
+) {
     let mut generation = daemon.settings.generation();
     loop {
         match listener.accept().await {
@@ -119,7 +136,13 @@ async fn serve_tls(listener: &TcpListener, mut acceptor: TlsAcceptor, daemon: Ar
                     acceptor = renewed(&daemon).unwrap_or(acceptor);
                 }
                 let daemon = Arc::clone(&daemon);
-                tokio::spawn(accept_tls(daemon, acceptor.clone(), stream, address));
+                tokio::spawn(accept_tls(
+                    daemon,
+                    acceptor.clone(),
+                    stream,
+                    address,
+                    within,
+                ));
             }
             Err(error) => rest(&error).await,
         }
@@ -172,17 +195,18 @@ async fn accept_tls(
     acceptor: TlsAcceptor,
     stream: TcpStream,
     address: SocketAddr,
+    within: Duration,
 ) {
     let _ = stream.set_nodelay(true);
     watch(&stream, daemon.config.load().server.dead_peer);
     let local = stream
         .local_addr()
         .map_or_else(|_| String::new(), |local| local.to_string());
-    let shaken = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await;
+    let shaken = tokio::time::timeout(within, acceptor.accept(stream)).await;
     let stream = match shaken {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::info!(%address, "no TLS: {error}"),
-        Err(_) => return tracing::info!(%address, "no TLS within {HANDSHAKE_MAX:?}"),
+        Err(_) => return tracing::info!(%address, "no TLS within {within:?}"),
     };
     let certificates = stream.get_ref().1.peer_certificates();
     let name = certificates.and_then(|all| tls::common_name(all.first()?));
@@ -384,7 +408,7 @@ pub async fn run_from(
     if let Some(tls) = &tls {
         let acceptor = tls::acceptor(tls)?;
         for address in &server.tls_listen {
-            let listener = Listener::bind_tls(*address, acceptor.clone()).await?;
+            let listener = Listener::bind_tls(*address, acceptor.clone(), HANDSHAKE_MAX).await?;
             addresses.push(format!("tls:{}", listener.address()));
             tokio::spawn(listener.serve(Arc::clone(&daemon)));
         }
@@ -401,8 +425,12 @@ pub async fn run_from(
     tokio::spawn(watcher::keep(Arc::clone(&daemon)));
     let hangup = signal(SignalKind::hangup())?;
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
+    // Whoever hears that we are ready may ask us to stop at once.
+    let mut stop = StopAsked::listen()?;
     ready(&addresses);
-    stop_asked().await?;
+    supervisor::tell("READY=1");
+    stop.asked().await;
+    supervisor::tell("STOPPING=1");
     drain(&daemon).await;
     Ok(())
 }
@@ -411,18 +439,32 @@ pub async fn run_from(
 /// with it is an event.
 async fn reload_on(mut signal: Signal, daemon: Arc<Daemon>) {
     while signal.recv().await.is_some() {
+        supervisor::tell(&supervisor::reloading());
         if let Err(why) = daemon.reload("SIGHUP") {
             tracing::warn!("SIGHUP changed nothing: {why}");
         }
+        supervisor::tell("READY=1");
     }
 }
 
-async fn stop_asked() -> io::Result<()> {
-    let mut term = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = term.recv() => (),
-        _ = interrupt.recv() => (),
+/// The signals that ask us to stop.
+struct StopAsked {
+    term: Signal,
+    interrupt: Signal,
+}
+
+impl StopAsked {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
     }
-    Ok(())
+
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => (),
+            _ = self.interrupt.recv() => (),
+        }
+    }
 }

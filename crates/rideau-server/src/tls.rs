@@ -48,7 +48,8 @@ pub fn acceptor(tls: &Tls) -> Result<TlsAcceptor, BadTls> {
 }
 
 /// The common name in the subject of a client's certificate: the name of its
-/// user. The certificate was verified before.
+/// user. The certificate was verified before. Who has several names has none:
+/// whoever signed it may have looked at another than we would.
 pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     const SEQUENCE: u8 = 0x30;
     const VERSION: u8 = 0xa0;
@@ -68,17 +69,25 @@ pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     if kind != SEQUENCE {
         return None;
     }
-    while let Some((_, mut set)) = next(&mut subject) {
-        while let Some((_, mut attribute)) = next(&mut set) {
+    let mut names = Vec::new();
+    while !subject.is_empty() {
+        let (_, mut set) = next(&mut subject)?;
+        while !set.is_empty() {
+            let (_, mut attribute) = next(&mut set)?;
             let (_, name) = next(&mut attribute)?;
-            let (kind, value) = next(&mut attribute)?;
-            // UTF8String, PrintableString or IA5String.
-            if name == COMMON_NAME && matches!(kind, 0x0c | 0x13 | 0x16) {
-                return String::from_utf8(value.to_vec()).ok();
+            let value = next(&mut attribute)?;
+            if name == COMMON_NAME {
+                names.push(value);
             }
         }
     }
-    None
+    let [(kind, name)] = names[..] else {
+        return None;
+    };
+    // UTF8String, PrintableString or IA5String.
+    let is_read = matches!(kind, 0x0c | 0x13 | 0x16);
+    let name = String::from_utf8(name.to_vec()).ok();
+    name.filter(|name| is_read && !name.contains(char::is_control))
 }
 
 /// The next value of DER: its type and its bytes.

@@ -11,9 +11,9 @@ use rideau::Retired;
 use tokio::runtime::Handle;
 
 use super::NoMember;
-use super::workshop::{Presence, Workshop};
+use super::workshop::Workshop;
 use crate::config::{Exec, PoolConfig};
-use crate::process::{Exit, OutputLimits, Process, Program};
+use crate::process::{Exit, Line, OutputLimits, Process, Program};
 
 /// A pool whose starts fail tells so again only after this.
 const TELL_EVERY: Duration = Duration::from_secs(10);
@@ -33,8 +33,6 @@ pub(super) struct Programs {
 pub(super) struct Child {
     process: Process,
     pub(super) value: Arc<str>,
-    // After the process, which is gone by then or killed.
-    _presence: Presence,
 }
 
 /// Tells of what may happen often, but seldom.
@@ -116,7 +114,9 @@ impl Programs {
         let program = self.program.load_full();
         let presence = self.workshop.enter();
         let pool = Arc::clone(&self.pool);
-        let said = move |line: &crate::process::Line| {
+        let said = move |line: &Line| {
+            // It is there for as long as anybody hears it.
+            let _ = &presence;
             tracing::debug!(pool = &*pool, "{}", line.text);
         };
         let process = Process::start(&program, folder, said).await;
@@ -128,7 +128,6 @@ impl Programs {
         Ok(Arc::new(Child {
             process,
             value: value.into(),
-            _presence: presence,
         }))
     }
 

@@ -173,15 +173,16 @@ impl Keeper {
 
     /// All but the last word, so that everything is dropped before that.
     async fn watch(self, life: &watch::Sender<Life>) -> (Exit, Instant) {
-        // Dropped in the opposite order, so here too it is killed first.
+        // Dropped in the opposite order, so here too it is killed first. Whoever
+        // hears its lines is let go when nothing of it is left.
         let Self {
+            said,
             place: _place,
             custody,
             children,
             output,
             error,
             notes,
-            said,
             deadline,
         } = self;
         let mut lines = pin!(async {

@@ -1,0 +1,85 @@
+//! What is left when the server ends: nothing, or what the next one ends.
+
+use crate::yard::{Program, Yard, files, number_in, runs, until};
+
+/// A shell that writes down whom it started, and waits for it.
+fn pool(yard: &Yard) -> String {
+    let file = yard.path("below");
+    let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
+    format!("[pool.p]\nmember = {{ exec = [\"sh\", \"-c\", \"{script}\"] }}\nmax = 2")
+}
+
+/// Start a server and take a member: its number, and that of whom it started.
+async fn start(yard: &Yard) -> (Program, [i32; 2]) {
+    let _ = std::fs::remove_file(yard.path("below"));
+    let server = Program::start(yard, &pool(yard));
+    let mut peer = server.peer().await;
+    let taken = peer.take("p").await;
+    let pids = [
+        taken.value.parse().unwrap(),
+        number_in(&yard.path("below")).await,
+    ];
+    // Idle or held makes no difference.
+    peer.release(&taken).await;
+    (server, pids)
+}
+
+#[tokio::test]
+async fn a_server_that_is_asked_to_stop_leaves_no_process() {
+    for signal in ["TERM", "INT"] {
+        let yard = Yard::new();
+        let (server, pids) = start(&yard).await;
+        let mut holder = server.peer().await;
+        holder.take("p").await;
+        assert!(server.end(signal).await, "{signal}");
+        assert!(!pids.into_iter().any(runs), "{signal}");
+        assert_eq!(files(&yard.run_dir()), [""; 0], "{signal}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_killed_server_left_the_next_one_ends() {
+    let yard = Yard::new();
+    let (server, pids) = start(&yard).await;
+    assert!(!server.end("KILL").await);
+    assert!(pids.into_iter().all(runs));
+
+    // Nobody has to take a member for that.
+    let next = Program::start(&yard, &pool(&yard));
+    until("they are gone", || !pids.into_iter().any(runs)).await;
+    assert!(next.end("TERM").await);
+    assert_eq!(files(&yard.run_dir()), [""; 0]);
+}
+
+#[tokio::test]
+async fn two_servers_with_one_folder_leave_each_other_alone() {
+    let yard = Yard::new();
+    let (first, of_first) = start(&yard).await;
+    let (second, of_second) = start(&yard).await;
+    assert!(of_first.into_iter().all(runs));
+
+    // The second is killed; the next has its place and ends what it left.
+    assert!(!second.end("KILL").await);
+    assert!(of_second.into_iter().all(runs));
+    let (third, of_third) = start(&yard).await;
+    until("they are gone", || !of_second.into_iter().any(runs)).await;
+    assert!(of_first.into_iter().all(runs));
+    assert!(third.end("TERM").await);
+    assert!(first.end("TERM").await);
+    assert!(!of_first.into_iter().chain(of_third).any(runs));
+}
+
+#[tokio::test]
+async fn whoever_has_the_first_folder_also_ends_what_was_left_in_the_others() {
+    let yard = Yard::new();
+    let (first, of_first) = start(&yard).await;
+    let (second, of_second) = start(&yard).await;
+    assert!(!first.end("KILL").await);
+    assert!(!second.end("KILL").await);
+    let next = Program::start(&yard, &pool(&yard));
+    until("all are gone", || {
+        !of_first.into_iter().chain(of_second).any(runs)
+    })
+    .await;
+    assert!(next.end("TERM").await);
+}

@@ -1,0 +1,13 @@
+//! TLS as clients meet it: who we are, who they are, and what is cut.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "tls/place.rs"]
+mod place;
+
+#[path = "tls/handshakes.rs"]
+mod handshakes;
+#[path = "tls/names.rs"]
+mod names;
+#[path = "tls/sockets.rs"]
+mod sockets;

@@ -1,0 +1,135 @@
+//! Who gets in, and who does not.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rideau_server::serve::Listener;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use crate::place::{LONG, Server, USERS, ask, connect, papers, signer};
+
+#[tokio::test]
+async fn whoever_trusts_the_server_is_served_within_tls() {
+    let server = Server::start("", None).await;
+    let mut client = server.client(&server.signer, None).await.unwrap();
+    assert_eq!(ask(&mut client, "PING").await, "+PONG");
+    // A request and an answer of many records.
+    let long = "x".repeat(40_000);
+    client.get_mut().0.set_nodelay(true).unwrap();
+    assert_eq!(ask(&mut client, &format!("PING {long}")).await, "$40000");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_trust_the_server_goes_away_and_others_come() {
+    let server = Server::start("", None).await;
+    let error = server.client(&signer("others"), None).await.unwrap_err();
+    assert!(error.to_string().contains("certificate"), "{error}");
+    let mut client = server.client(&server.signer, None).await.unwrap();
+    assert_eq!(ask(&mut client, "PING").await, "+PONG");
+}
+
+#[tokio::test]
+async fn the_name_in_a_certificate_is_the_user() {
+    let clients = signer("the issuer is nobody");
+    let server = Server::start(USERS, Some(&clients)).await;
+    let orders = papers("orders", &clients);
+    let mut client = server.client(&server.signer, Some(&orders)).await.unwrap();
+    assert_eq!(ask(&mut client, "PING").await, "+PONG");
+    let all = server.daemon.clients.all();
+    assert_eq!(&*all[0].card.lock().user, "orders");
+}
+
+#[tokio::test]
+async fn a_certificate_of_nobody_we_know_has_to_say_more() {
+    let clients = signer("orders");
+    let server = Server::start(USERS, Some(&clients)).await;
+    let nobody = papers("nobody", &clients);
+    let mut client = server.client(&server.signer, Some(&nobody)).await.unwrap();
+    let no = ask(&mut client, "LOCK a").await;
+    assert!(no.starts_with("-NOAUTH"), "{no}");
+}
+
+#[tokio::test]
+async fn without_a_certificate_of_the_right_signer_nobody_gets_in() {
+    let clients = signer("clients");
+    let server = Server::start(USERS, Some(&clients)).await;
+    // The same names, and another key.
+    let forger = signer("clients");
+    let forged = papers("orders", &forger);
+    for shown in [None, Some(&forged)] {
+        // In the newest version the server's no comes after the client's last word.
+        let answer = match server.client(&server.signer, shown).await {
+            Ok(mut client) => ask(&mut client, "PING").await,
+            Err(_) => String::new(),
+        };
+        assert_eq!(answer, "");
+    }
+    assert!(server.daemon.clients.is_empty());
+}
+
+#[tokio::test]
+async fn plain_text_where_tls_is_spoken_is_cut() {
+    let server = Server::start("", None).await;
+    let mut plain = server.plain().await;
+    let answer = ask(&mut plain, "PING").await;
+    assert!(!answer.contains("PONG"), "{answer}");
+    let mut rest = Vec::new();
+    let end = tokio::time::timeout(LONG, plain.read_to_end(&mut rest)).await;
+    let _ = end.unwrap();
+    assert!(server.daemon.clients.is_empty());
+}
+
+#[tokio::test]
+async fn tls_where_plain_text_is_spoken_is_cut() {
+    let server = Server::start("", None).await;
+    let listen = rideau_server::config::Listen::Tcp("127.0.0.1:0".parse().unwrap());
+    let listener = Listener::bind(&listen, 0).await.unwrap();
+    let address = listener.address();
+    tokio::spawn(listener.serve(Arc::clone(&server.daemon)));
+    let stream = TcpStream::connect(&address).await.unwrap();
+    assert!(connect(stream, &server.signer, None).await.is_err());
+    let mut plain = TcpStream::connect(&address).await.unwrap();
+    assert_eq!(ask(&mut plain, "PING").await, "+PONG");
+}
+
+#[tokio::test]
+async fn a_handshake_that_never_comes_is_cut() {
+    let server = Server::start_within("", None, Duration::from_millis(20)).await;
+    let mut silent = server.plain().await;
+    let mut bytes = Vec::new();
+    let end = tokio::time::timeout(LONG, silent.read_to_end(&mut bytes));
+    let _ = end.await.expect("the server hangs up");
+    assert!(bytes.is_empty());
+    assert!(server.daemon.clients.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_line_client_of_redis_gets_in() {
+    let help = Command::new("redis-cli").arg("--help").output();
+    let has_tls = help.is_ok_and(|help| {
+        let said = [help.stdout, help.stderr].concat();
+        String::from_utf8_lossy(&said).contains("--tls ")
+    });
+    if !has_tls {
+        return eprintln!("there is no redis-cli with TLS here");
+    }
+    let clients = signer("clients");
+    let server = Server::start(USERS, Some(&clients)).await;
+    let [cert, key] = server.folder.papers("client", &papers("orders", &clients));
+    let mut command = Command::new("redis-cli");
+    command
+        .args(["-h", "localhost", "-p", &server.port.to_string(), "--tls"])
+        .arg("--cacert")
+        .arg(server.folder.0.join("ca.pem"))
+        .arg("--cert")
+        .arg(cert)
+        .arg("--key")
+        .arg(key)
+        .args(["LOCK", "a"]);
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap());
+    let output = tokio::time::timeout(LONG, output).await.unwrap().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.starts_with("go\n"), "{said} {:?}", output.stderr);
+}
