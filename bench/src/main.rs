@@ -4,6 +4,7 @@
 //! that read `--json`.
 
 mod broker;
+mod daemon;
 mod measure;
 mod pool;
 mod report;
@@ -17,7 +18,11 @@ use crate::report::Format;
 type Bench = fn(&Plan, Format);
 
 /// Every benchmark by its name on the command line.
-const BENCHES: &[(&str, Bench)] = &[("broker", broker::run), ("pool", pool::run)];
+const BENCHES: &[(&str, Bench)] = &[
+    ("broker", broker::run),
+    ("daemon", daemon::run),
+    ("pool", pool::run),
+];
 
 const USAGE: &str = "usage: bench NAME [--quick] [--json] [--runs N]";
 
