@@ -5,6 +5,7 @@
 //! the server's alone. Latency is that of a turn: to ask and be answered, and
 //! to give back and be answered; pipelined, of as many as are sent at once.
 //! Every run starts its server from scratch, without anything on disk.
+//! `BENCH_CASE=lock-16` measures that case alone, for who looks with `perf`.
 
 mod dialogs;
 mod frames;
@@ -12,6 +13,7 @@ mod goals;
 mod server;
 mod traffic;
 
+use std::env;
 use std::path::Path;
 
 use self::goals::Goal;
@@ -137,7 +139,9 @@ pub(crate) fn run(plan: &Plan, format: Format) {
     let ours = server::program();
     server::want_redis();
     eprintln!("ours: {}", ours.display());
-    for case in &CASES {
+    let only = env::var("BENCH_CASE").ok();
+    let is_wanted = |case: &&Case| only.as_ref().is_none_or(|only| only == case.name);
+    for case in CASES.iter().filter(is_wanted) {
         contest(case, &ours, plan, format);
     }
 }

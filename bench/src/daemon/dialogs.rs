@@ -50,7 +50,9 @@ pub(super) fn lua(server: &Server, crowd: Crowd) -> Vec<Dialog> {
         first: crowd.batch(at, |key, token| {
             frame(&["EVALSHA", &acquire, "1", key, NOW, TTL, &units, token])
         }),
-        second: crowd.batch(at, |key, token| frame(&["EVALSHA", &release, "1", key, token])),
+        second: crowd.batch(at, |key, token| {
+            frame(&["EVALSHA", &release, "1", key, token])
+        }),
     })
 }
 

@@ -58,7 +58,10 @@ impl fmt::Display for Verdict {
         let (ops, cpu) = (short(self.ops), short(self.cpu));
         let met = if self.is_met() { "met" } else { "MISSED" };
         let what = format!("ops of ours / {than}");
-        write!(f, "{what:<26}{ops:>6}   at least {wanted:<4}{met:<7}   cpu of {than} / ours {cpu}")
+        write!(
+            f,
+            "{what:<26}{ops:>6}   at least {wanted:<4}{met:<7}   cpu of {than} / ours {cpu}"
+        )
     }
 }
 

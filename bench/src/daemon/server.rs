@@ -38,11 +38,14 @@ impl Server {
     pub(super) fn ours(program: &Path, threads: usize, config: &str) -> Self {
         let (folder, address) = (folder(), free_address());
         let file = folder.join("rideau.toml");
-        let server = format!(
-            "[server]\nlisten = [\"{address}\"]\nadmin = \"none\"\nthreads = {threads}\n"
-        );
+        let server =
+            format!("[server]\nlisten = [\"{address}\"]\nadmin = \"none\"\nthreads = {threads}\n");
         fs::write(&file, server + config).expect("the temporary folder can be written");
-        Self::start(Command::new(program).arg("serve").arg(&file), folder, address)
+        Self::start(
+            Command::new(program).arg("serve").arg(&file),
+            folder,
+            address,
+        )
     }
 
     fn start(command: &mut Command, folder: PathBuf, address: SocketAddr) -> Self {
@@ -154,7 +157,11 @@ fn free_address() -> SocketAddr {
 
 fn folder() -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let name = format!("rideau-bench-{}-{}", process::id(), NEXT.fetch_add(1, Relaxed));
+    let name = format!(
+        "rideau-bench-{}-{}",
+        process::id(),
+        NEXT.fetch_add(1, Relaxed)
+    );
     let folder = env::temp_dir().join(name);
     fs::create_dir_all(&folder).expect("the temporary folder can be written");
     folder

@@ -34,10 +34,7 @@ pub(super) enum Step {
     /// The same each time, so many commands.
     Same(Vec<u8>, usize),
     /// A command for each yes of the step before, around its second element.
-    Back {
-        head: Vec<u8>,
-        tail: Vec<u8>,
-    },
+    Back { head: Vec<u8>, tail: Vec<u8> },
 }
 
 /// One stretch of time, and what is counted in it.
@@ -208,7 +205,8 @@ impl Line {
             while let Scan::Whole(reply) = scan(&self.buffer[..self.len], at) {
                 let text = &self.buffer[at..reply.end];
                 assert!(!reply.is_error, "{}", String::from_utf8_lossy(text));
-                self.seconds.extend(reply.second.filter(|_| text[4..].starts_with(yes)));
+                self.seconds
+                    .extend(reply.second.filter(|_| text[4..].starts_with(yes)));
                 at = reply.end;
                 heard += 1;
             }
@@ -217,7 +215,10 @@ impl Line {
     }
 
     async fn read(&mut self) {
-        assert!(self.len < self.buffer.len(), "answers are longer than the room");
+        assert!(
+            self.len < self.buffer.len(),
+            "answers are longer than the room"
+        );
         loop {
             match self.stream.try_read(&mut self.buffer[self.len..]) {
                 Ok(0) => panic!("a server closed a connection"),
