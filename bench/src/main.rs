@@ -4,6 +4,7 @@
 //! that read `--json`.
 
 mod broker;
+mod daemon;
 mod locks;
 mod measure;
 mod pool;
@@ -20,6 +21,7 @@ type Bench = fn(&Plan, Format);
 /// Every benchmark by its name on the command line.
 const BENCHES: &[(&str, Bench)] = &[
     ("broker", broker::run),
+    ("daemon", daemon::run),
     ("locks", locks::run),
     ("pool", pool::run),
 ];

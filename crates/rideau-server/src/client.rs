@@ -108,6 +108,27 @@ impl Client {
         Reply::new(&mut self.out, self.protocol)
     }
 
+    /// Begin the answer of a grant, an array of so many elements: the word and the
+    /// ticket. The others follow.
+    pub fn reply_go(&mut self, len: u8, ticket: Ticket) -> Reply<'_> {
+        debug_assert!(len < 10, "it is one digit");
+        let text = ticket.text();
+        debug_assert_eq!(text.as_ref().len(), 34, "as the head says");
+        // Every grant begins so, and it is written in one piece instead of seven.
+        let mut head = *b"*0\r\n$2\r\ngo\r\n$34\r\n";
+        head[1] += len;
+        self.out.reserve(128);
+        self.out.extend_from_slice(&head);
+        self.out.extend_from_slice(text.as_ref());
+        self.out.extend_from_slice(b"\r\n");
+        self.reply()
+    }
+
+    /// Answer `OK`.
+    pub fn reply_ok(&mut self) {
+        self.out.extend_from_slice(b"+OK\r\n");
+    }
+
     /// Whose grants these are: the session's, if there is one.
     pub fn owner(&self) -> HolderId {
         self.session.map_or(self.holder, |(_, holder)| holder)

@@ -398,9 +398,12 @@ pub const ALL: &[About] = &[
 
 /// The command of this name.
 pub fn find(name: &[u8]) -> Option<&'static About> {
-    let upper = Upper::of(name);
-    ALL.iter()
-        .find(|about| about.name.as_bytes() == upper.as_bytes())
+    // Most names differ in length already, the most frequent stand first, and nearly
+    // all clients write them in upper case.
+    ALL.iter().find(|about| {
+        let known = about.name.as_bytes();
+        known == name || known.eq_ignore_ascii_case(name)
+    })
 }
 
 /// Execute one request. Its answer is behind what was answered before.
@@ -410,7 +413,9 @@ pub fn execute(client: &mut Client, request: Request<'_>) -> Step {
         client.reply().error(text);
         return Step::Done;
     };
-    client.card.commands.fetch_add(1, Ordering::Relaxed);
+    // Only its own connection counts, so nobody is overwritten.
+    let commands = client.card.commands.load(Ordering::Relaxed);
+    client.card.commands.store(commands + 1, Ordering::Relaxed);
     *client.card.last.lock() = about.name;
     login::follow(client);
     if client.daemon.clients.is_monitored() {

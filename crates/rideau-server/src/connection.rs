@@ -5,8 +5,10 @@
 //! answer, and no more is read than a limit allows.
 
 use std::future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -258,8 +260,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         if self.client.out.is_empty() {
             return Ok(());
         }
-        let write = self.stream.write_all(&self.client.out);
-        let written = tokio::time::timeout(WRITE_MAX, write).await;
+        let mut write = pin!(self.stream.write_all(&self.client.out));
+        // Nearly always the system takes all of it at once, and no clock is needed.
+        let at_once = future::poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await;
+        let written = match at_once {
+            Poll::Ready(written) => Ok(written),
+            Poll::Pending => tokio::time::timeout(WRITE_MAX, write).await,
+        };
         self.client.out.clear();
         self.client.out.shrink_to(KEPT);
         match written {

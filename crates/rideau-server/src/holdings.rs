@@ -148,12 +148,8 @@ pub enum Gone {
 pub struct Taken {
     /// What the ticket stood for.
     pub thing: Thing,
-    /// Who held it.
-    pub card: Arc<Card>,
     /// Whose it was.
     pub holder: HolderId,
-    /// For how long.
-    pub held: Duration,
 }
 
 /// One thing that is held, to be shown.
@@ -316,27 +312,19 @@ impl Holdings {
     pub fn take(&self, ticket: Ticket, user: Option<&str>, why: Why) -> Result<Taken, Gone> {
         let now = self.since();
         let (mut shard, at) = self.find(ticket)?;
-        let Some(card) = shard.card_of(at) else {
-            return Err(Gone::Unknown);
-        };
-        if user.is_some_and(|user| *user != *card.user) {
-            return Err(Gone::Foreign);
-        }
+        shard.check_user(at, user)?;
         let slot = &mut shard.slots[at as usize];
-        let held = Duration::from_nanos(now.saturating_sub(slot.since));
         let thing = std::mem::replace(&mut slot.thing, Thing::None);
         let owner = slot.holder;
         let turn = shard.holders[owner as usize].turn;
         shard.free_slot(at, now, why);
         Ok(Taken {
             thing,
-            card,
             holder: HolderId {
                 shard: ticket.place >> SLOT_BITS,
                 at: owner,
                 turn,
             },
-            held,
         })
     }
 
@@ -352,10 +340,7 @@ impl Holdings {
         look: impl FnOnce(&mut Thing) -> T,
     ) -> Result<T, Gone> {
         let (mut shard, at) = self.find(ticket)?;
-        let card = shard.card_of(at).ok_or(Gone::Unknown)?;
-        if user.is_some_and(|user| *user != *card.user) {
-            return Err(Gone::Foreign);
-        }
+        shard.check_user(at, user)?;
         Ok(look(&mut shard.slots[at as usize].thing))
     }
 
@@ -533,6 +518,17 @@ impl Shard {
     fn card_of(&self, at: u32) -> Option<Arc<Card>> {
         let holder = self.slots[at as usize].holder;
         self.holders[holder as usize].card.clone()
+    }
+
+    /// Whether what is kept here is this user's.
+    fn check_user(&self, at: u32, user: Option<&str>) -> Result<(), Gone> {
+        let holder = self.slots[at as usize].holder;
+        let card = self.holders[holder as usize].card.as_ref();
+        let card = card.ok_or(Gone::Unknown)?;
+        match user {
+            Some(user) if *user != *card.user => Err(Gone::Foreign),
+            _ => Ok(()),
+        }
     }
 
     fn ticket(&self, shard: u32, at: u32) -> Ticket {

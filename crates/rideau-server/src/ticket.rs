@@ -72,6 +72,19 @@ pub struct Ticket {
 const LEN: usize = 34;
 const SECRET: u128 = (1 << 96) - 1;
 
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+/// What each digit stands for, and more than 15 for what is none: every release
+/// reads a ticket, and no branch on random digits can be foreseen.
+const VALUES: [u8; 256] = {
+    let mut values = [u8::MAX; 256];
+    let mut value = 0;
+    while value < DIGITS.len() {
+        values[DIGITS[value] as usize] = value as u8;
+        value += 1;
+    }
+    values
+};
+
 impl Ticket {
     /// A ticket kept at this place.
     pub(crate) fn new(kind: Kind, place: u32) -> Self {
@@ -97,15 +110,17 @@ impl Ticket {
         if text[1] != b'-' {
             return None;
         }
-        let mut bits: u128 = 0;
-        for byte in &text[2..] {
-            let digit = match byte {
-                b'0'..=b'9' => byte - b'0',
-                b'a'..=b'f' => byte - b'a' + 10,
-                _ => return None,
-            };
-            bits = bits << 4 | u128::from(digit);
+        let mut bytes = [0; 16];
+        let mut wrong = 0;
+        for (byte, pair) in bytes.iter_mut().zip(text[2..].chunks_exact(2)) {
+            let (high, low) = (VALUES[usize::from(pair[0])], VALUES[usize::from(pair[1])]);
+            wrong |= high | low;
+            *byte = high << 4 | low;
         }
+        if wrong > 15 {
+            return None;
+        }
+        let bits = u128::from_be_bytes(bytes);
         let place = (bits >> 96) as u32;
         let secret = bits & SECRET;
         (secret != 0).then_some(Self {
@@ -117,7 +132,6 @@ impl Ticket {
 
     /// As it is written.
     pub fn text(self) -> Text {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0; LEN];
         text[0] = self.kind.letter();
         text[1] = b'-';

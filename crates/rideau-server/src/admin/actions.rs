@@ -126,6 +126,8 @@ pub(super) async fn kill(visit: Visit) -> Answer {
 pub(super) async fn revoke(visit: Visit) -> Answer {
     let ticket = ticket_of(visit.name("ticket"))?;
     let daemon = visit.daemon();
+    let row = daemon.holdings.row(ticket, None);
+    let row = row.map_err(|gone| gone_text(ticket, gone))?;
     let taken = daemon.holdings.take(ticket, None, Why::Revoked);
     let taken = taken.map_err(|gone| gone_text(ticket, gone))?;
     let name = match taken.thing {
@@ -142,14 +144,14 @@ pub(super) async fn revoke(visit: Visit) -> Answer {
     };
     let count = &daemon.counts.reclaims[Why::Revoked as usize];
     count.fetch_add(1, Ordering::Relaxed);
-    let connection = taken.card.connection.and_then(|id| daemon.clients.find(id));
+    let connection = row.card.connection.and_then(|id| daemon.clients.find(id));
     if let Some(card) = connection {
         let why = "an operator took it back";
         card.outbox.push(Push::Revoked(ticket, why));
     }
-    let holder = taken.card.name.lock().clone();
+    let holder = row.card.name.lock().clone();
     let kind = ticket.kind.word();
-    let held = taken.held;
+    let held = row.held;
     let text = format!("{kind} {name} was revoked from {holder} after {held:.1?}");
     daemon.events.add("client", &holder, text, Some(visit.by()));
     ok(&json!({ "outcome": "ok", "name": name, "holder": holder }))

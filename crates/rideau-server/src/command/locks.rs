@@ -11,7 +11,7 @@ use crate::config::Buckets;
 use crate::grant::Grant;
 use crate::holdings::Why;
 use crate::outcome::{Part, micros};
-use crate::places::RulePlace;
+use crate::places::{Places, RulePlace};
 use crate::resp::{Mistake, Quoted, Request, Upper};
 use crate::ticket::Kind;
 
@@ -29,7 +29,8 @@ const MOST: u64 = 1 << 40;
 
 pub(super) fn lock(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     let words = Words::parse(client, request)?;
-    let (rule, capacity) = rule(client, &words)?;
+    let places = client.daemon.places.load();
+    let (rule, capacity) = rule(client, &places, &words)?;
     if let Some(step) = tickets::repeated(client, &words.tail) {
         return Ok(step);
     }
@@ -116,10 +117,7 @@ fn granted(
     client.remember(tail, ticket, told);
     let capacity = i64::try_from(capacity.units()).unwrap_or(i64::MAX);
     client
-        .reply()
-        .array(5)
-        .bulk("go")
-        .bulk(ticket.text())
+        .reply_go(5, ticket)
         .integer(ordinal as i64)
         .integer(capacity)
         .integer(fence as i64);
@@ -127,10 +125,13 @@ fn granted(
 }
 
 /// The rule of a key, and how many units there may be.
-fn rule(client: &Client, words: &Words<'_>) -> Result<(Arc<RulePlace>, Capacity), Wrong> {
+fn rule<'a>(
+    client: &Client,
+    places: &'a Places,
+    words: &Words<'_>,
+) -> Result<(&'a RulePlace, Capacity), Wrong> {
     let key = key_text(client, words.key)?;
     super::may_use(client, "lock", key)?;
-    let places = client.daemon.places.load();
     let Some(place) = places.rule(key) else {
         return Err(Wrong::no_such(
             "lock",
@@ -143,7 +144,7 @@ fn rule(client: &Client, words: &Words<'_>) -> Result<(Arc<RulePlace>, Capacity)
         Buckets::Client => words.buckets.unwrap_or(1),
         Buckets::Fixed(buckets) => buckets,
     };
-    Ok((Arc::clone(place), Capacity::new(per, buckets)))
+    Ok((place, Capacity::new(per, buckets)))
 }
 
 fn key_text<'a>(client: &Client, key: &'a [u8]) -> Result<&'a str, Wrong> {

@@ -52,9 +52,7 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
         flow,
         ..Terms::default()
     };
-    let daemon = Arc::clone(&client.daemon);
     let note = note(client, &tail);
-    let name = name.to_owned();
     match target {
         Target::Pool(pool) => {
             let mut taking = pool.pool.take_owned(terms);
@@ -62,18 +60,20 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
             if let Poll::Ready(taken) = Pin::new(&mut taking).poll(&mut context) {
                 return taken_now(client, &pool, taken, &tail, note);
             }
+            let daemon = Arc::clone(&client.daemon);
             let answer = async move {
                 let taken = taking.await;
                 answer(&daemon, &pool.name, Some(&pool), taken, &note)
             };
-            waiting(client, name, tail, answer)
+            waiting(client, name.to_owned(), tail, answer)
         }
         Target::Group(group) => {
+            let daemon = Arc::clone(&client.daemon);
             let answer = async move {
                 let taken = group.group.take_on(terms).await;
                 answer(&daemon, &format!("@{}", group.name), None, taken, &note)
             };
-            waiting(client, name, tail, answer)
+            waiting(client, name.to_owned(), tail, answer)
         }
     }
 }
@@ -108,13 +108,7 @@ fn taken_now(
     client.remember(tail, ticket, || {
         vec![(&*value).into(), Part::Number(waited)]
     });
-    client
-        .reply()
-        .array(4)
-        .bulk("go")
-        .bulk(ticket.text())
-        .bulk(&*value)
-        .integer(waited);
+    client.reply_go(4, ticket).bulk(&*value).integer(waited);
     Ok(Step::Done)
 }
 

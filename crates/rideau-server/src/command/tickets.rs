@@ -200,7 +200,7 @@ pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step,
     if holder != client.owner() && client.session.is_none() {
         note_foreign(client);
     }
-    client.reply().simple("OK");
+    client.reply_ok();
     Ok(Step::Done)
 }
 

@@ -101,7 +101,9 @@ impl Server {
     }
 
     pub(crate) fn change(&self, pools: &str) {
-        self.daemon.reconfigure(self.yard.config(pools)).unwrap();
+        let text = self.yard.text(pools);
+        let changed = self.daemon.apply(&text, "a test");
+        assert!(changed.is_ok(), "{:?}", changed.err());
     }
 
     /// What was told of a pool, the newest first.
