@@ -193,7 +193,8 @@ pub const ALL: &[About] = &[
         "SESSION",
         2,
         "session",
-        "OPEN [TTL ms] [GRACE ms] [NAME n] | ATTACH id | DETACH | RENEW [id] | CLOSE [id] [FAIL] | LS",
+        "OPEN [TTL ms] [GRACE ms] [NAME n] | ATTACH id | DETACH | RENEW [id] | \
+         CLOSE [id] [FAIL] | LS",
         "A holder that outlives a connection",
         sessions::session,
     ),
@@ -382,7 +383,8 @@ pub const ALL: &[About] = &[
         "CLIENT",
         2,
         "",
-        "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST | KILL id | HEARTBEAT ms | NO-EVICT on|off | NO-TOUCH on|off",
+        "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST | KILL id | \
+         HEARTBEAT ms | NO-EVICT on|off | NO-TOUCH on|off",
         "The connections",
         connection::client,
     ),

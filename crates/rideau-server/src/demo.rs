@@ -208,7 +208,7 @@ fn introduce(ports: &Ports, seconds: Seconds, screen: &mut Screen) -> Result<(),
         format!("           {program}{to} lock nightly -- sleep 60"),
         String::new(),
         format!(
-            "Every {} s there is a rush of {} s: more ask than can be served, and some are told no.",
+            "Every {} s there is a rush of {} s: more ask than can be served.",
             traffic::ROUND.as_secs(),
             traffic::RUSH.as_secs()
         ),

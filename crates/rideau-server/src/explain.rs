@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::config::Buckets;
 use crate::daemon::Daemon;
+use crate::grant::Grant;
 use crate::holdings::{Gone, Row};
 use crate::show::{Cell, Sight};
 use crate::ticket::{Kind, Ticket};
@@ -372,7 +373,8 @@ fn key(daemon: &Daemon, name: &str) -> Option<Explained> {
         "Key {name} has the rule [lock.{:?}]: {room}. {held} are held, {waiting} wait.\n",
         rule.pattern
     );
-    let wanted = |grant: &crate::grant::Grant| matches!(grant, crate::grant::Grant::Lock(lock) if lock.key() == name.as_bytes());
+    let key = name.as_bytes();
+    let wanted = |grant: &Grant| matches!(grant, Grant::Lock(lock) if lock.key() == key);
     let mut holders = match held {
         0 => Vec::new(),
         _ => daemon.holdings.late(|grant, _| wanted(grant)),

@@ -5,6 +5,8 @@
 //! Anybody who has a ticket finds what it stands for without a search: the
 //! ticket says where it is kept.
 
+mod ending;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,6 +28,8 @@ const NONE: u32 = u32::MAX;
 /// As many ended tickets are remembered in each shard, to say what became of
 /// them.
 const ENDED_MAX: usize = 256;
+
+pub use ending::{Gone, Why};
 
 /// All that is held through the server.
 pub struct Holdings {
@@ -107,43 +111,6 @@ struct Ended {
     why: Why,
 }
 
-/// Why something is not held any more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
-    /// It was released.
-    Released,
-    /// It was released as failed.
-    Failed,
-    /// Its ask was cancelled.
-    Cancelled,
-    /// Its holder ended properly.
-    Quit,
-    /// Its holder vanished.
-    Lost,
-    /// Its session was not renewed in time.
-    Expired,
-    /// An operator took it back.
-    Revoked,
-    /// The other party ended it.
-    Over,
-}
-
-/// There is nothing under a ticket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Gone {
-    /// It was there once.
-    Stale {
-        /// How long ago it ended.
-        ago: Duration,
-        /// Why.
-        why: Why,
-    },
-    /// Nobody knows it.
-    Unknown,
-    /// It belongs to another user.
-    Foreign,
-}
-
 /// What was taken out.
 pub struct Taken {
     /// What the ticket stood for.
@@ -169,48 +136,6 @@ pub struct Row {
     pub card: Arc<Card>,
     /// It waits, and is not held yet.
     pub is_waiting: bool,
-}
-
-impl Why {
-    /// Every reason.
-    pub const ALL: [Self; 8] = [
-        Self::Released,
-        Self::Failed,
-        Self::Cancelled,
-        Self::Quit,
-        Self::Lost,
-        Self::Expired,
-        Self::Revoked,
-        Self::Over,
-    ];
-
-    /// In a few words.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Released => "released",
-            Self::Failed => "released as failed",
-            Self::Cancelled => "cancelled",
-            Self::Quit => "given back when its holder quit",
-            Self::Lost => "taken back when its holder's connection was lost",
-            Self::Expired => "taken back when its session expired",
-            Self::Revoked => "revoked by an operator",
-            Self::Over => "ended by the other party",
-        }
-    }
-
-    /// One word, for labels.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Released => "release",
-            Self::Failed => "fail",
-            Self::Cancelled => "cancel",
-            Self::Quit => "quit",
-            Self::Lost => "disconnect",
-            Self::Expired => "ttl",
-            Self::Revoked => "revoke",
-            Self::Over => "over",
-        }
-    }
 }
 
 impl Default for Holdings {

@@ -12,6 +12,10 @@ const MOST: usize = 4096;
 /// Asks by the names that their holder gave them. A holder without any costs
 /// nothing.
 #[derive(Default)]
+#[allow(
+    clippy::box_collection,
+    reason = "most holders name nothing, and a pointer is small"
+)]
 pub struct Names(Option<Box<HashMap<Vec<u8>, Named>>>);
 
 /// What was asked for under a name.

@@ -552,7 +552,7 @@ on = ["pool:*"]
 
 [pool.a]
 group = "g"
-member = { exec = ["x", "{socket}", "\"quoted\""], dir = "/tmp", ready = { line = "\"{address}\"" } }
+member = { exec = ["x", "{socket}", "\"q\""], dir = "/tmp", ready = { line = "\"{address}\"" } }
 max = 6
 grow_at = 1
 uses_max = 3

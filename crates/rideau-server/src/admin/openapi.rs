@@ -57,7 +57,10 @@ fn operation(route: &Route) -> Value {
 
 fn parameters(route: &Route) -> Vec<Value> {
     let text = json!({ "type": "string" });
-    let parameter = |name: &str, place: &str, required: bool| json!({ "name": name, "in": place, "required": required, "schema": text });
+    let parameter = |name: &str, place: &str, required: bool| {
+        let schema = text.clone();
+        json!({ "name": name, "in": place, "required": required, "schema": schema })
+    };
     let mut all = Vec::new();
     for part in route.path.split('{').skip(1) {
         let name = part.split('}').next().unwrap_or_default();

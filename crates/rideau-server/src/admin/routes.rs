@@ -111,7 +111,7 @@ pub(super) static ALL: &[Route] = &[
     about(Get, "/api/v1/sessions", Right("show"), "The sessions",
         "", "200:Sessions", |visit| Box::pin(shown::sessions(visit))),
     about(Get, "/api/v1/holders", Right("show"),
-        "Who holds what, the longest first; of is pool:pg-1, lock:key, conn:12, user:anna or a name",
+        "Who holds what, the longest first; of is pool:pg-1, lock:key, conn:12 or user:anna",
         "?of ?count", "200:Holders", |visit| Box::pin(shown::holders(visit))),
     about(Get, "/api/v1/drops", Right("show"), "The last asks that got a no",
         "?count", "200:Drops", |visit| Box::pin(shown::drops(visit))),
