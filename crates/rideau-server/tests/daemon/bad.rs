@@ -295,6 +295,7 @@ fn nobody_holds_or_waits_for_more_than_the_config_allows() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "one table of mistakes")]
 fn mistakes_are_told_in_words_that_help() {
     let server = Server::with(SMALL);
     let mut wire = server.connect();

@@ -17,9 +17,9 @@ pub(crate) enum Value {
     Int(i64),
     Error(String),
     Null,
-    List(Vec<Value>),
-    Map(Vec<(Value, Value)>),
-    Push(Vec<Value>),
+    List(Vec<Self>),
+    Map(Vec<(Self, Self)>),
+    Push(Vec<Self>),
 }
 
 /// One connection. Pushes that come between replies are kept in `pushes`.
