@@ -126,7 +126,7 @@ fn shared(histogram: &Histogram) -> (f64, Vec<(f64, u64)>) {
         counts[at] += count;
         sum += upper * (15.0 / 16.0) * count as f64;
     }
-    let bounds = BOUNDS.into_iter().chain([f64::MAX]);
+    let bounds = BOUNDS.into_iter().chain([f64::INFINITY]);
     (sum, bounds.zip(counts).collect())
 }
 

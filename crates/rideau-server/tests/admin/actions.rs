@@ -97,19 +97,19 @@ async fn a_config_is_checked_planned_and_applied() {
         .await;
     assert_eq!(broken.status, 422, "{broken:?}");
     assert_eq!(broken.json()["faults"][0]["line"], 2);
-    let good = CONFIG.replace("max = 2", "max = 7");
+    let good = CONFIG.replace("max = 2", "max = 1");
     let checked = server.act("/api/v1/config/check", &good).await;
     assert_eq!(checked.status, 200, "{checked:?}");
 
     let plan = server.act("/api/v1/config/plan", &good).await.json();
     assert_eq!(plan["steps"][0]["path"], "pool.pg.max", "{plan}");
-    assert_eq!(plan["steps"][0]["new"], "7");
+    assert_eq!(plan["steps"][0]["new"], "1");
     let pool = server.daemon.places.load().pools["pg"].clone();
     assert_eq!(pool.pool.stats().max, 2, "a plan changes nothing");
     assert_eq!(server.act("/api/v1/config/apply", "x").await.status, 422);
     let applied = server.act("/api/v1/config/apply", &good).await;
     assert_eq!(applied.status, 200, "{applied:?}");
-    assert_eq!(pool.pool.stats().max, 7);
+    assert_eq!(pool.pool.stats().max, 1);
     let none = server.act("/api/v1/config/plan", &good).await.json();
     assert_eq!(none["steps"], serde_json::json!([]));
     let back = server.act("/api/v1/config/rollback", "").await;
@@ -123,5 +123,5 @@ async fn a_config_is_checked_planned_and_applied() {
     let shown = server.get("/api/v1/config").await.json();
     let rows = shown["rows"].as_array().unwrap();
     let row = rows.iter().find(|row| row["key"] == "pool.pg.max");
-    assert_eq!(row.unwrap()["value"], "7");
+    assert_eq!(row.unwrap()["value"], "1");
 }
