@@ -173,7 +173,9 @@ fn starts_that_fail_are_an_event() {
     let (mut peer, mut other) = (server.connect(), server.connect());
     peer.say("SUBSCRIBE rideau:events:pool:pressed");
     other.say("TAKE pressed WAIT 1000");
-    let heard = peer.hear();
+    // The start that failed tells first, and then who looks after all pools.
+    let heard = [peer.hear(), peer.hear()].concat();
+    assert!(heard.contains("a member could not be started: "), "{heard}");
     assert!(
         heard.contains("members of pool pressed do not start: "),
         "{heard}"

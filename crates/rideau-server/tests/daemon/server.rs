@@ -48,7 +48,7 @@ pub(crate) struct Server {
 
 /// How the program is told to serve a file.
 fn serve(file: &Path) -> Vec<String> {
-    vec!["serve".into(), file.display().to_string()]
+    vec!["serve".into(), "-c".into(), file.display().to_string()]
 }
 
 impl Server {
