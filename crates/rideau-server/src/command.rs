@@ -476,6 +476,9 @@ fn allowed(client: &Client, right: &str) -> Result<(), Wrong> {
             "NOPERM user {} may not do this: add \"{right}\" to its allow list.",
             user.name
         ))),
+        None if login::is_needed(client) => Err(Wrong(
+            "NOAUTH say who you are first: AUTH user password.".into(),
+        )),
         _ => Ok(()),
     }
 }

@@ -92,6 +92,11 @@ impl Mail {
         self.bell.notify_waiters();
     }
 
+    /// The owner has gone, and is told no more.
+    fn leave(&self) {
+        self.inner.lock().owner = None;
+    }
+
     /// How the other party ended the match, if it did.
     pub fn end(&self) -> Option<End> {
         self.inner.lock().end.clone()
@@ -137,6 +142,7 @@ impl Meeting {
 
     /// Tell the other that this party is done.
     pub fn done(mut self, payload: Option<Vec<u8>>) {
+        self.own.leave();
         self.other.tell(End::Done(payload));
         if let Some(peer) = self.peer.take() {
             peer.done();
@@ -151,6 +157,7 @@ impl Meeting {
 
 impl Drop for Meeting {
     fn drop(&mut self) {
+        self.own.leave();
         // Whoever said something before is not heard again.
         self.other.tell(End::Down("gone"));
     }
