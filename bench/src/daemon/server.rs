@@ -40,9 +40,10 @@ impl Server {
         let file = folder.join("rideau.toml");
         let server =
             format!("[server]\nlisten = [\"{address}\"]\nadmin = \"none\"\nthreads = {threads}\n");
-        fs::write(&file, server + config).expect("the temporary folder can be written");
+        let log = "[log]\nlevel = \"warn\"\n";
+        fs::write(&file, server + log + config).expect("the temporary folder can be written");
         Self::start(
-            Command::new(program).arg("serve").arg(&file),
+            Command::new(program).args(["serve", "--config"]).arg(&file),
             folder,
             address,
         )

@@ -1,7 +1,7 @@
 //! The HTTP side of the server: health, metrics, snapshots, actions, and asks for
 //! those who have nothing but curl.
 //!
-//! One table, [`routes`], says what there is; the router and the OpenAPI document
+//! One table, `routes`, says what there is; the router and the OpenAPI document
 //! are both made from it. Asks are executed as the commands of the Redis protocol
 //! that they are, so that both sides have the same rules and the same words.
 
