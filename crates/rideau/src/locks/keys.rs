@@ -10,6 +10,8 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::fence;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+#[cfg(not(rideau_loom))]
+use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 #[cfg(rideau_loom)]
@@ -47,6 +49,8 @@ pub(super) struct Keys<K: Key> {
     hasher: Hasher,
     parts: Box<[CachePadded<Part<K>>]>,
     grave: Grave,
+    #[cfg(not(rideau_loom))]
+    start: Instant,
     /// A bit for each shard in which there may be keys that nobody holds.
     idle: AtomicU64,
     /// The sweeper knows that there is something to do.
@@ -56,6 +60,10 @@ pub(super) struct Keys<K: Key> {
 }
 
 struct Part<K: Key> {
+    /// When somebody last cleaned up for want of room, in milliseconds since the
+    /// start.
+    #[cfg(not(rideau_loom))]
+    cleaned: AtomicU64,
     /// Where those wait who wait for a key, by its address. A line pins its key,
     /// so it goes first.
     lines: Mutex<HashMap<usize, Arc<LineOf<K>>>>,
@@ -114,6 +122,8 @@ impl<K: Key> Keys<K> {
         options.queue.validate().map_err(|no| no.within("queue"))?;
         let part = || {
             CachePadded::new(Part {
+                #[cfg(not(rideau_loom))]
+                cleaned: AtomicU64::new(0),
                 shard: Shard::new(options.fence),
                 lines: Mutex::new(HashMap::new()),
             })
@@ -124,6 +134,8 @@ impl<K: Key> Keys<K> {
             hasher: Hasher::default(),
             parts,
             grave: Grave::new(),
+            #[cfg(not(rideau_loom))]
+            start: Instant::now(),
             idle: AtomicU64::new(0),
             swept: AtomicBool::new(false),
             queue: Mutex::new(options.queue),
@@ -271,12 +283,32 @@ impl<K: Key> Keys<K> {
         if let Some(pinned) = locked.pin(hash, key) {
             return pinned;
         }
-        if locked.is_crowded() {
-            // Rather than grow for keys that nobody wants any more; those that are
-            // held again and again stay.
+        if locked.is_crowded() && self.is_dusty(at) {
+            // Rather than grow for keys that nobody wants any more.
             locked.forget_idle(false);
         }
         locked.add(hash, at, key.to_owned())
+    }
+
+    /// Nobody has cleaned up for a while for want of room in this shard. If
+    /// somebody just did, the keys that are there now are wanted again and
+    /// again, and forgetting them would go on for ever.
+    #[cfg(not(rideau_loom))]
+    fn is_dusty(&self, shard: u32) -> bool {
+        const WHILE: u64 = 50;
+        let now = self.start.elapsed().as_millis() as u64;
+        let cleaned = &self.parts[shard as usize].cleaned;
+        let is_dusty = now.saturating_sub(cleaned.load(Ordering::Relaxed)) >= WHILE;
+        if is_dusty {
+            cleaned.store(now, Ordering::Relaxed);
+        }
+        is_dusty
+    }
+
+    /// Loom's time does not pass.
+    #[cfg(rideau_loom)]
+    fn is_dusty(&self, _shard: u32) -> bool {
+        false
     }
 
     /// How many keys are known.
