@@ -18,7 +18,7 @@ mod watch;
 use std::sync::atomic::Ordering;
 
 use crate::client::{Client, Step, Wrong};
-use crate::config::User;
+use crate::config::{User, edits};
 use crate::login;
 use crate::resp::{Protocol, Quoted, Request, Upper};
 
@@ -536,7 +536,7 @@ fn unknown(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(upper.as_bytes()).into_owned();
     let near = ALL
         .iter()
-        .map(|about| (distance(about.name, &text), about.name))
+        .map(|about| (edits(about.name, &text), about.name))
         .filter(|(far, _)| *far <= 2)
         .min();
     let hint = match near {
@@ -544,22 +544,6 @@ fn unknown(name: &[u8]) -> String {
         None => "COMMAND LIST shows what there is.".into(),
     };
     format!("ERR unknown command {}: {hint}", Quoted(name))
-}
-
-/// How many letters have to change.
-fn distance(one: &str, other: &str) -> usize {
-    let (one, other): (Vec<u8>, Vec<u8>) = (one.into(), other.into());
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (at, letter) in one.iter().enumerate() {
-        let mut corner = row[0];
-        row[0] = at + 1;
-        for (to, wanted) in other.iter().enumerate() {
-            let same = corner + usize::from(letter != wanted);
-            corner = row[to + 1];
-            row[to + 1] = same.min(corner + 1).min(row[to] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 /// Show a command to those who see every one; nobody sees a password.

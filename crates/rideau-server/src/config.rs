@@ -31,6 +31,7 @@ pub use broker::{BrokerConfig, BrokerParts, Feed, RegulatorConfig};
 pub use exec::Exec;
 pub use fault::{Fault, Faults, Level};
 pub use lock::{Buckets, LockRule};
+pub(crate) use near::edits;
 pub use pattern::fits;
 pub use plan::{Live, Now, Plan, Step, plan};
 pub use pool::{GroupConfig, Member, PoolConfig};

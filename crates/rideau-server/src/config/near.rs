@@ -53,7 +53,7 @@ fn sorted_parts(word: &str) -> Vec<&str> {
 
 /// How many letters have to be put in, taken out, changed or swapped with
 /// their neighbour.
-fn edits(one: &str, other: &str) -> usize {
+pub(crate) fn edits(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=other.len()).collect();
