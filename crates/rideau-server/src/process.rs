@@ -14,6 +14,7 @@ mod group;
 mod keeper;
 mod launch;
 mod lines;
+mod ports;
 mod procfs;
 mod program;
 mod readiness;
@@ -42,8 +43,9 @@ pub use start_error::StartError;
 use group::Group;
 use keeper::{Keeper, Life, OnLine, Said};
 use launch::{Launched, launch};
+use ports::is_free;
 use readiness::{Taken, Wanted};
-use run_folder::{Place, is_free};
+use run_folder::Place;
 
 /// As many ports are tried for a child.
 const PORT_TRIES: usize = 3;
@@ -188,7 +190,7 @@ impl Process {
         let (launched, place) = load(program, place, deadline).await?;
 
         let (id, group) = (place.id, Arc::clone(launched.custody.group()));
-        let wanted = Wanted::new(program, place.socket.clone(), place.port, group.pid());
+        let wanted = Wanted::new(program, place.socket.clone(), place.port(), group.pid());
         let said = Arc::new(Said::new(program, on_line));
         let (kill_at, kill) = watch::channel(None);
         let (lives, life) = watch::channel(Life::Running);

@@ -32,7 +32,7 @@ pub(super) struct Launched {
 pub(super) fn launch(program: &Program, place: &Place) -> Result<Launched, StartError> {
     let own = Own {
         socket: &place.socket,
-        port: place.port,
+        port: place.port(),
         id: place.id,
         name: &program.name,
     };

@@ -13,15 +13,15 @@
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 
+use super::ports::Port;
 use super::procfs::{self, Seen};
 
 /// The variable by which a child, and whoever it starts, is known as ours.
@@ -29,8 +29,6 @@ pub(super) const MARK: &str = "RIDEAU_PROCESS";
 /// The path of a Unix socket has 107 bytes at most. This leaves room for a
 /// slash, any number and the longest ending.
 const PATH_LEN_MAX: usize = 107 - 1 - 20 - ".notify".len();
-/// Below those that the system gives to outgoing connections.
-const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
 /// A private folder for the children of one daemon. Clones are the same folder.
 #[derive(Clone)]
@@ -42,12 +40,6 @@ struct Folder {
     _lock: File,
     ended: usize,
     next_id: AtomicU64,
-    ports: Mutex<Ports>,
-}
-
-struct Ports {
-    next: u16,
-    held: HashSet<u16>,
 }
 
 impl RunFolder {
@@ -77,18 +69,11 @@ impl RunFolder {
         }
         let lock = lock(path)?;
         let ended = clean(path)?;
-        // Daemons that start together do not try the same ports in turn.
-        let offset = std::process::id() % u32::from(PORTS.end - PORTS.start);
-        let offset = u16::try_from(offset).expect("there are fewer ports than that");
         Ok(Self(Arc::new(Folder {
             path: path.to_owned(),
             _lock: lock,
             ended,
             next_id: AtomicU64::new(1),
-            ports: Mutex::new(Ports {
-                next: PORTS.start + offset,
-                held: HashSet::new(),
-            }),
         })))
     }
 
@@ -113,7 +98,7 @@ impl RunFolder {
             port: None,
         };
         if wants_port {
-            place.port = Some(self.claim_port()?);
+            place.port = Some(Port::claim()?);
         }
         Ok(place)
     }
@@ -132,26 +117,6 @@ impl RunFolder {
             }
         }
     }
-
-    /// A port on which nobody listens now. They are taken in turn, so that one
-    /// that was given back is not given away again soon.
-    fn claim_port(&self) -> io::Result<u16> {
-        let mut ports = self.0.ports.lock().unwrap_or_else(PoisonError::into_inner);
-        for _ in PORTS {
-            let port = ports.next;
-            ports.next = if port + 1 == PORTS.end {
-                PORTS.start
-            } else {
-                port + 1
-            };
-            if !ports.held.contains(&port) && is_free(port) {
-                ports.held.insert(port);
-                return Ok(port);
-            }
-        }
-        let message = format!("none from {} to {} is free", PORTS.start, PORTS.end - 1);
-        Err(io::Error::new(ErrorKind::AddrInUse, message))
-    }
 }
 
 /// What one child has in the folder. Dropping it takes that away.
@@ -159,10 +124,15 @@ pub(super) struct Place {
     folder: RunFolder,
     pub(super) id: u64,
     pub(super) socket: String,
-    pub(super) port: Option<u16>,
+    port: Option<Port>,
 }
 
 impl Place {
+    /// Where the child is to listen, if it wants a port.
+    pub(super) fn port(&self) -> Option<u16> {
+        self.port.as_ref().map(Port::number)
+    }
+
     /// Where the child says that it is ready.
     pub(super) fn notify(&self) -> PathBuf {
         format!("{}/{}.notify", self.folder.0.path, self.id).into()
@@ -192,19 +162,7 @@ impl Drop for Place {
             // It may never have been made, or the child may have taken it away.
             let _ = fs::remove_file(path);
         }
-        if let Some(port) = self.port {
-            let ports = self.folder.0.ports.lock();
-            ports
-                .unwrap_or_else(PoisonError::into_inner)
-                .held
-                .remove(&port);
-        }
     }
-}
-
-/// Does nobody listen on this port of the loopback?
-pub(super) fn is_free(port: u16) -> bool {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
 /// What is written down of a child.
