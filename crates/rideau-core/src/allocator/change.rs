@@ -170,9 +170,9 @@ impl Allocator {
             let range = self.at_mut(id);
             let mut removed = range.free.remove_all(gone) + range.stock.remove_all(gone);
             if let Some(quarantine) = &mut range.quarantine {
-                removed = removed + quarantine.values.remove_all(gone);
+                removed += quarantine.values.remove_all(gone);
             }
-            range.size = range.size - removed;
+            range.size -= removed;
         }
         let range = self.at_mut(id);
         if range.options.order != options.order {
@@ -200,7 +200,7 @@ impl Allocator {
     fn add_values(&mut self, id: RangeId, new: Interval) {
         let range = self.at_mut(id);
         range.free.insert_all(new);
-        range.size = range.size + new.size();
+        range.size += new.size();
         if range.held() == 0 {
             return;
         }

@@ -567,7 +567,7 @@ impl Allocator {
             self.at_mut(id).free.insert(value);
         } else {
             let range = self.at_mut(id);
-            range.size = range.size - Size::ONE;
+            range.size -= Size::ONE;
             self.end_draining(id);
         }
     }

@@ -66,7 +66,7 @@ impl Stock {
             }
             wanted -= last - interval.first() + 1;
             self.claims.push_back((position, taken));
-            self.claimed = self.claimed + taken.size();
+            self.claimed += taken.size();
             block.push(taken);
         }
         block
@@ -74,8 +74,11 @@ impl Stock {
 
     /// All entries up to `position` are safe.
     pub(super) fn durable(&mut self, position: u64) {
-        while let Some((_, interval)) = self.claims.pop_front_if(|(at, _)| *at <= position) {
-            self.claimed = self.claimed - interval.size();
+        while let Some((at, interval)) = self.claims.front().copied()
+            && at <= position
+        {
+            self.claims.pop_front();
+            self.claimed -= interval.size();
             self.ready.insert_all(interval);
         }
     }
@@ -109,11 +112,11 @@ impl Stock {
                 false => [interval.before(gone), interval.after(gone)],
             };
             for rest in rests.into_iter().flatten() {
-                kept = kept + rest.size();
+                kept += rest.size();
                 self.claims.push_back((position, rest));
             }
-            removed = removed + (interval.size() - kept);
-            self.claimed = self.claimed - (interval.size() - kept);
+            removed += (interval.size() - kept);
+            self.claimed -= (interval.size() - kept);
         }
         removed
     }
