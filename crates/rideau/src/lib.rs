@@ -132,6 +132,7 @@ mod registry;
 mod regulator;
 mod shelf;
 mod signals;
+pub mod store;
 mod streak;
 mod sync;
 mod terms;
