@@ -184,9 +184,14 @@ impl Store for Memory {
         let Stage::Opened = self.stage else {
             return Err(StoreError::LOADED_TWICE);
         };
-        let loaded = self.shared.disk.lock().load(each)?;
-        self.stage = Stage::Loaded;
-        Ok(loaded)
+        let loaded = self.shared.disk.lock().load(each);
+        self.stage = match &loaded {
+            Ok(_) => Stage::Loaded,
+            Err(error) => Stage::Stopped {
+                why: error.to_string(),
+            },
+        };
+        loaded
     }
 
     fn begin_snapshot(&mut self) -> Result<(), StoreError> {
