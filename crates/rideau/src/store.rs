@@ -294,8 +294,8 @@ impl fmt::Display for StoreError {
             ),
             Self::Corrupt { what, path } => write!(
                 f,
-                "{} is damaged: {what}; nothing was changed; put a copy back, or move the folder \
-                 away to start with nothing",
+                "{} is damaged: {what}; put a copy back, or move the folder away to start with \
+                 nothing",
                 path.display()
             ),
             Self::Newer { path, found, known } => write!(

@@ -424,7 +424,7 @@ fn is_created(folder: &Path) -> Result<bool, StoreError> {
         Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
         Err(error) => return Err(StoreError::of("read the format", &path, error)),
     };
-    if text == CREATING_TEXT || text.is_empty() && !holds_remains(folder)? {
+    if text == CREATING_TEXT {
         return Ok(false);
     }
     let found = text
@@ -470,32 +470,36 @@ fn create(folder: &Path) -> Result<Snapshots, StoreError> {
     snapshots.set(state)?;
     Log::create(folder, state.file, state.salt, state.reach, None)?;
     Mark::create(folder, state.salt)?;
-    let ended = put_file(&path, &format!("{FORMAT_TEXT}{FORMAT}\n"));
+    let ended = replace_file(&path, &format!("{FORMAT_TEXT}{FORMAT}\n"));
     ended.map_err(|error| StoreError::of("create a store", folder, error))?;
     Ok(snapshots)
 }
 
-/// Creates a small file, unless it is there.
+/// Puts a small file where none is. It is there whole, or not at all.
 fn begin_file(path: &Path, text: &str) -> io::Result<()> {
-    match File::create_new(path) {
-        Ok(mut file) => {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            sync_name(path)
-        }
+    let new = write_beside(path, text)?;
+    match fs::hard_link(new, path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
+        linked => linked.and_then(|()| sync_name(path)),
     }
 }
 
-/// Puts a small file where it is whole or not there at all.
-fn put_file(path: &Path, text: &str) -> io::Result<()> {
+/// Puts a small file in the place of another, in one step.
+fn replace_file(path: &Path, text: &str) -> io::Result<()> {
+    fs::rename(write_beside(path, text)?, path)?;
+    sync_name(path)
+}
+
+fn write_beside(path: &Path, text: &str) -> io::Result<PathBuf> {
     let new = path.with_extension("new");
+    // The one that is there may be another name of the file itself.
+    if new.exists() {
+        fs::remove_file(&new)?;
+    }
     let mut file = File::create(&new)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    fs::rename(&new, path)?;
-    sync_name(path)
+    Ok(new)
 }
 
 /// Makes the names of a file and of its folder outlive a power cut.

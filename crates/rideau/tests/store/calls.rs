@@ -76,11 +76,11 @@ fn after_a_failed_write_nothing_more_is_written() {
 
 #[test]
 fn a_full_disk_is_said_in_words() {
-    for path in [".log", "snapshots.redb"] {
+    for (path, at) in [(".log", 8), ("snapshots.redb", 40)] {
         let failed = failed_with(&Fault {
             call: "write",
             path,
-            at: 8,
+            at,
             how: ENOSPC,
         });
         assert_eq!(failed[0].0, "Full", "{path}: {}", failed[0].1);
