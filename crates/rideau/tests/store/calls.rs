@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::child::{Role, Running, Said, acknowledged};
-use crate::stage::{Folder, open};
+use crate::stage::{Folder, Rng, open};
 
 const EIO: &str = "5";
 const EACCES: &str = "13";
@@ -27,17 +27,33 @@ struct Fault<'a> {
 
 #[test]
 fn a_process_that_ends_before_any_call_loses_nothing() {
-    sweep(|_| "kill");
+    sweep(|_| "kill", |_, _| ());
+}
+
+#[test]
+fn a_power_cut_before_any_call_loses_nothing() {
+    sweep(|_| "kill", |folder, synced| folder.lose(synced, |_| true));
+}
+
+#[test]
+fn a_power_cut_may_spare_what_was_not_synced() {
+    sweep(
+        |_| "tear",
+        |folder, synced| {
+            let mut rng = Rng(folder.bytes());
+            folder.lose(synced, |_| rng.below(2) == 0);
+        },
+    );
 }
 
 #[test]
 fn a_process_that_ends_within_any_write_loses_nothing() {
-    sweep(|_| "tear");
+    sweep(|_| "tear", |_, _| ());
 }
 
 #[test]
 fn whichever_call_fails_nothing_acknowledged_is_lost() {
-    sweep(|at| if at % 2 == 0 { EIO } else { ENOSPC });
+    sweep(|at| if at % 2 == 0 { EIO } else { ENOSPC }, |_, _| ());
 }
 
 #[test]
@@ -102,6 +118,7 @@ fn a_folder_that_cannot_be_written_is_said_in_words() {
             }
             let said = run(
                 &folder,
+                None,
                 &Fault {
                     call: "open",
                     path: "",
@@ -121,12 +138,16 @@ fn a_folder_that_cannot_be_written_is_said_in_words() {
 
 /// Starts a child for every call that it makes, and lets that one go wrong. The
 /// next start must find all that was acknowledged, and can go on.
-fn sweep(how: fn(u32) -> &'static str) {
+///
+/// What `cut` does to the folder comes in between, given what was synced.
+fn sweep(how: fn(u32) -> &'static str, cut: fn(&Folder, &Folder)) {
     for at in 1.. {
         let folder = Folder::quick();
+        let synced = Folder::quick();
         let how = how(at);
         let said = run(
             &folder,
+            Some(&synced),
             &Fault {
                 call: "any",
                 path: "",
@@ -135,6 +156,7 @@ fn sweep(how: fn(u32) -> &'static str) {
             },
         );
         let told = acknowledged(&said);
+        cut(&folder, &synced);
         let (store, held) =
             open(&folder).unwrap_or_else(|error| panic!("call {at} with {how}: {error}\n{said:?}"));
         drop(store);
@@ -165,7 +187,7 @@ fn has_struck(said: &[Said]) -> bool {
 fn failed_with(fault: &Fault<'_>) -> Vec<(String, String)> {
     let folder = Folder::quick();
     open(&folder).unwrap();
-    let said = run(&folder, fault);
+    let said = run(&folder, None, fault);
     let told = acknowledged(&said);
     let failed: Vec<(String, String)> = said
         .into_iter()
@@ -185,7 +207,7 @@ fn failed_with(fault: &Fault<'_>) -> Vec<(String, String)> {
     failed
 }
 
-fn run(folder: &Folder, fault: &Fault<'_>) -> Vec<Said> {
+fn run(folder: &Folder, synced: Option<&Folder>, fault: &Fault<'_>) -> Vec<Said> {
     let path = if fault.path.is_empty() {
         folder.0.to_str().unwrap()
     } else {
@@ -197,6 +219,10 @@ fn run(folder: &Folder, fault: &Fault<'_>) -> Vec<Said> {
         ("FAULT_PATH", path.to_owned()),
         ("FAULT_AT", fault.at.to_string()),
         ("FAULT_HOW", fault.how.to_owned()),
+        (
+            "SYNCED",
+            synced.map_or_else(String::new, |synced| synced.0.display().to_string()),
+        ),
     ];
     Running::start(Role::Brief, folder, &settings).hear_all()
 }
@@ -205,16 +231,18 @@ fn shim() -> &'static Path {
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
     SHIM.get_or_init(|| {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/store/shim.c");
-        let name = format!("rideau-shim-{}.so", std::process::id());
-        let shim = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let new = place.join(format!("rideau-shim-{}.so", std::process::id()));
         let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
         let built = Command::new(compiler)
             .args(["-shared", "-fPIC", "-O1", "-o"])
-            .arg(&shim)
+            .arg(&new)
             .arg(source)
             .arg("-ldl")
             .status();
         assert!(built.unwrap().success(), "the compiler for C");
+        let shim = place.join("rideau-shim.so");
+        std::fs::rename(new, &shim).unwrap();
         shim
     })
 }

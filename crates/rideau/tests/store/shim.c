@@ -2,7 +2,9 @@
  *
  * FAULT_PATH: part of the path. FAULT_CALL: the name of the call, or "any".
  * FAULT_AT: which one it is, from 1; 0 for every one. FAULT_HOW: the number of
- * the error; "kill" to end before the call; "tear" to end after half a write. */
+ * the error; "kill" to end before the call; "tear" to end after half a write.
+ * SYNCED: a folder for a copy of each file as it was when it was last synced,
+ * under the number of its inode. A power cut may leave just that. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static __thread long seen;
@@ -64,14 +67,36 @@ ssize_t pwrite64(int file, const void *bytes, size_t len, off64_t at) {
     return done;
 }
 
+/* A file that is written need not be readable, so it is opened once more. */
+static int synced(int file, int done) {
+    static char bytes[1 << 16];
+    char path[4200];
+    struct stat about;
+    const char *folder = setting("SYNCED");
+    if (done || !*folder || fstat(file, &about) || !S_ISREG(about.st_mode)) return done;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    int from = open(path, O_RDONLY);
+    snprintf(path, sizeof path, "%s/%llu.new", folder, (unsigned long long)about.st_ino);
+    int to = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ssize_t len;
+    while ((len = read(from, bytes, sizeof bytes)) > 0)
+        REAL(ssize_t, "write", int, const void *, size_t)(to, bytes, len);
+    close(from);
+    close(to);
+    char named[4200];
+    snprintf(named, sizeof named, "%s/%llu", folder, (unsigned long long)about.st_ino);
+    REAL(int, "rename", const char *, const char *)(path, named);
+    return done;
+}
+
 int fsync(int file) {
     if (strikes_open_file("sync", file, 0)) return -1;
-    return REAL(int, "fsync", int)(file);
+    return synced(file, REAL(int, "fsync", int)(file));
 }
 
 int fdatasync(int file) {
     if (strikes_open_file("sync", file, 0)) return -1;
-    return REAL(int, "fdatasync", int)(file);
+    return synced(file, REAL(int, "fdatasync", int)(file));
 }
 
 int ftruncate64(int file, off64_t len) {

@@ -1,6 +1,7 @@
 //! Folders, batches that tell which they are, and what a store gave back.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,6 +43,18 @@ impl Folder {
         fs::create_dir_all(&self.0).unwrap();
         for name in from.names() {
             fs::copy(from.0.join(&name), self.0.join(&name)).unwrap();
+        }
+    }
+
+    /// Puts back what was last synced of each file that loses the rest, as a
+    /// power cut does. A file that was never synced is empty then.
+    pub(crate) fn lose(&self, synced: &Self, mut loses: impl FnMut(&str) -> bool) {
+        for name in self.names().iter().filter(|name| loses(name)) {
+            let path = self.0.join(name);
+            let kept = synced
+                .0
+                .join(fs::metadata(&path).unwrap().ino().to_string());
+            fs::write(&path, fs::read(kept).unwrap_or_default()).unwrap();
         }
     }
 
