@@ -2,6 +2,29 @@
 //!
 //! Batches go into log files, snapshots into redb. Which log goes on after which
 //! snapshot stands in redb too, so that both change in one step.
+//!
+//! Why the log is not in redb or fjall as well. Each byte of a store of theirs
+//! was flipped in samples, and its end torn:
+//!
+//! - fjall 3.1 drops all batches behind a damaged frame, cuts its file there, and
+//!   says nothing. A page missing within the last batch, as a power cut may
+//!   leave it, keeps it from opening at all.
+//! - redb 4.4 gives wrong bytes back from a file that was closed well. After a
+//!   crash it goes back by one commit when the last one is damaged, and does not
+//!   say so. A file that was cut off it refuses.
+//!
+//! So with either the checks, the numbers and the mark would be needed on top,
+//! and they are most of a log. One writer, fdatasync each time, ext4 on a disk
+//! shared with others, real-time priority, 1,500 batches of random bytes, two
+//! runs each; in ms, p50 and p99:
+//!
+//! | batch | this | fjall | redb |
+//! |---|---|---|---|
+//! | 100 B | 0.035–0.049, 0.08–0.13 | 0.047–0.049, 0.10–0.15 | 0.11–0.14, 0.2–0.3 |
+//! | 10 KB | 0.051–0.059, 0.8 | 0.098–0.11, 0.2 | 0.17–0.20, 5–8 |
+//! | 50 KB | 0.063–0.069, 0.9–6.7 | 0.15–0.16, 0.3–1.4 | 0.26–0.36, 4 |
+//!
+//! The p99 is that of making room, once a megabyte.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
