@@ -128,6 +128,7 @@ mod lease;
 mod locks;
 mod peer;
 mod pool;
+mod ranges;
 mod registry;
 mod regulator;
 mod shelf;
@@ -147,6 +148,9 @@ pub use lease::{Lease, Stopped};
 pub use locks::{Acquiring, FullAt, Lock, LockHandle, Locks, LocksOptions, NotHeld, Owner};
 pub use peer::{Match, Peer};
 pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take, WhyNot};
+pub use ranges::{
+    Answer, Answering, Failed, Leased, OpenError, Ranges, RangesOptions, Reached, Until,
+};
 pub use registry::{AddError, NoSuchPool, Registry};
 pub use regulator::{Leasing, Regulator};
 pub use rideau_core::balancer::Method as BalancerMethod;
@@ -160,7 +164,7 @@ pub use rideau_core::pool::{
 pub use rideau_core::regulator::{Leases, Options as RegulatorOptions, Stats as RegulatorStats};
 pub use rideau_core::{
     Flow, Histogram, Instant, Lead, OptionError, Reason, Refusal, Rule, Settings, Side, Tag,
-    Ticket, meter, queue, valve,
+    Ticket, allocator, meter, queue, valve,
 };
 pub use signals::Rank;
 pub use terms::Terms;
