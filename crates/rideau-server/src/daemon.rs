@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use rideau::{Locks, LocksOptions, OptionError};
+use rideau::{KeyRule, Locks, LocksOptions, OptionError};
 
 use crate::clients::{ClientCard, Clients};
 use crate::config::{Config, User};
@@ -118,11 +118,11 @@ impl Daemon {
         let fence = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_micros() as u64);
-        let queue = places.rules.first().map(|place| place.rule.queue.clone());
         let locks = Locks::with(LocksOptions {
-            queue: queue.unwrap_or_default(),
             fence,
+            ..LocksOptions::default()
         })?;
+        rule_locks(&locks, &config)?;
         Ok(Arc::new(Self {
             password_checks: Turns::new(config.limits.password_checks_max),
             settings: Settings::new(&config, source),
@@ -153,10 +153,8 @@ impl Daemon {
         within: Option<Duration>,
     ) -> Result<(), OptionError> {
         Places::validate(&config)?;
-        if let Some(rule) = config.locks.first() {
-            self.locks.reconfigure(&rule.queue)?;
-        }
         let (places, left) = self.places.load().changed(&config)?;
+        rule_locks(&self.locks, &config)?;
         let checks = config.limits.password_checks_max;
         self.places.store(Arc::new(places));
         self.config.store(Arc::new(config));
@@ -258,6 +256,24 @@ impl Daemon {
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
+}
+
+/// Have the keys of locks keep the rules of a config.
+fn rule_locks(locks: &Locks<Vec<u8>>, config: &Config) -> Result<(), OptionError> {
+    let rules = config.locks.iter().map(|rule| KeyRule {
+        queue: rule.queue.clone(),
+        keys_max: rule.keys_max,
+        idle_forget: rule.idle_forget,
+    });
+    // The last is for keys that are held and have no rule any more.
+    let rules: Vec<_> = rules.chain([KeyRule::default()]).collect();
+    let patterns = config.locks.clone();
+    locks.set_keys_max(config.limits.keys_max);
+    locks.set_rules(&rules, move |key: &Vec<u8>| {
+        let key = String::from_utf8_lossy(key);
+        let rule = patterns.iter().position(|rule| rule.fits(&key));
+        rule.unwrap_or(patterns.len())
+    })
 }
 
 fn end(thing: Thing, why: Why) {

@@ -379,8 +379,11 @@ fn rules(places: &Places) -> Vec<Value> {
         json!({
             "pattern": place.rule.pattern,
             "per": place.rule.per,
-            "go": place.acquired.load(Ordering::Relaxed),
-            "full": place.full.load(Ordering::Relaxed),
+            "go": place.counts.acquired.load(Ordering::Relaxed),
+            "full": place.counts.full.load(Ordering::Relaxed),
+            "shed": place.counts.shed.load(Ordering::Relaxed),
+            "timeout": place.counts.timeout.load(Ordering::Relaxed),
+            "keys_refused": place.counts.keys_refused.load(Ordering::Relaxed),
         })
     });
     rules.collect()

@@ -134,8 +134,8 @@ fn write_locks(out: &mut String, daemon: &Daemon, places: &Places) -> fmt::Resul
         vec![
             place.rule.pattern.clone(),
             place.rule.per.to_string(),
-            place.acquired.load(Ordering::Relaxed).to_string(),
-            place.full.load(Ordering::Relaxed).to_string(),
+            place.counts.acquired.load(Ordering::Relaxed).to_string(),
+            place.counts.full.load(Ordering::Relaxed).to_string(),
         ]
     });
     let heads = ["keys like", "per", "granted", "full"];

@@ -251,6 +251,12 @@ pub(super) fn locks(
         "Units that are held",
         rows().map(|(place, held)| (rule(place), held.units as f64)),
     )?;
+    let known = (0..).zip(&places.rules);
+    page.gauges(
+        "rideau_lock_known_keys",
+        "Keys that are known, also those that nobody holds any more",
+        known.map(|(at, place)| (rule(place), locks.keys_of(at) as f64)),
+    )?;
     let fixed = rows().filter(|(place, _)| place.rule.buckets != Buckets::Client);
     page.gauges(
         "rideau_lock_full_keys",
@@ -258,7 +264,13 @@ pub(super) fn locks(
         fixed.map(|(place, held)| (rule(place), held.full as f64)),
     )?;
     let requests = places.rules.iter().flat_map(|place| {
-        let counts = [("go", &place.acquired), ("full", &place.full)];
+        let counts = [
+            ("go", &place.counts.acquired),
+            ("full", &place.counts.full),
+            ("shed", &place.counts.shed),
+            ("timeout", &place.counts.timeout),
+            ("keys", &place.counts.keys_refused),
+        ];
         counts.map(|(outcome, count)| {
             let labels = with(&place.rule.pattern, "rule", "outcome", outcome);
             (labels, count.load(Ordering::Relaxed))
@@ -266,7 +278,7 @@ pub(super) fn locks(
     });
     page.counters(
         "rideau_lock_requests",
-        "What became of those who did not wait for units",
+        "What became of those who came for units",
         requests,
     )
 }
@@ -321,7 +333,7 @@ fn sides<'a>(asks: &'a Tally, offers: &'a Tally) -> [(&'static str, &'a Tally); 
 const fn can_shed(reason: Reason) -> bool {
     !matches!(
         reason,
-        Reason::Suspended | Reason::Starting | Reason::Nowhere | Reason::Excess
+        Reason::Suspended | Reason::Starting | Reason::Nowhere | Reason::Excess | Reason::Keys
     )
 }
 
