@@ -9,6 +9,7 @@ use rideau::{KeyRule, Locks, LocksOptions, OptionError};
 
 use crate::clients::{ClientCard, Clients};
 use crate::config::{Config, User};
+use crate::counts::{ForeignReleases, Reclaims};
 use crate::drops::Drops;
 use crate::events::Events;
 use crate::grant::Grant;
@@ -73,9 +74,9 @@ pub struct Counts {
     /// Failed attempts to log in.
     pub denied: AtomicU64,
     /// Things released on another connection than they were taken on.
-    pub foreign_releases: AtomicU64,
-    /// Things taken back from holders that ended, by [`Why`].
-    pub reclaims: [AtomicU64; 8],
+    pub foreign_releases: ForeignReleases,
+    /// Things taken back from holders that ended.
+    pub reclaims: Reclaims,
     /// Requests that were too long.
     pub frames_refused: AtomicU64,
     /// Connections that sent too much behind a command that waited.
@@ -191,12 +192,11 @@ impl Daemon {
                 continue;
             }
             count += 1;
+            self.counts.reclaims.add(ticket.kind, Why::Revoked);
             for client in self.clients_of(&card) {
                 client.outbox.push(Push::Revoked(ticket, "removed"));
             }
         }
-        let reclaims = &self.counts.reclaims[Why::Revoked as usize];
-        reclaims.fetch_add(count as u64, Ordering::Relaxed);
         count
     }
 
@@ -234,8 +234,8 @@ impl Daemon {
     pub fn end_holder(&self, holder: HolderId, why: Why) -> usize {
         let held = self.holdings.end(holder, why);
         let count = held.len();
-        self.counts.reclaims[why as usize].fetch_add(count as u64, Ordering::Relaxed);
-        for (_, thing) in held {
+        for (ticket, thing) in held {
+            self.counts.reclaims.add(ticket.kind, why);
             end(thing, why);
         }
         count

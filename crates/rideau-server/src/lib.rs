@@ -6,6 +6,7 @@ pub mod clients;
 pub mod command;
 pub mod config;
 pub mod connection;
+pub mod counts;
 pub mod daemon;
 pub mod drops;
 pub mod events;

@@ -143,15 +143,14 @@ fn stats(daemon: &Daemon, page: &mut Page) {
         ("protocol_errors", &counts.protocol_errors),
         ("slow_clients_cut", &counts.slow),
         ("failed_logins", &counts.denied),
-        ("foreign_releases", &counts.foreign_releases),
         ("config_changes", &counts.changes),
     ] {
         page.line(key, count.load(Ordering::Relaxed));
     }
+    page.line("foreign_releases", counts.foreign_releases.total());
     page.line("refused_asks", daemon.drops.total());
     for why in Why::ALL {
-        let count = counts.reclaims[why as usize].load(Ordering::Relaxed);
-        page.line(&format!("reclaims_{}", why.word()), count);
+        page.line(&format!("reclaims_{}", why.word()), counts.reclaims.of(why));
     }
 }
 

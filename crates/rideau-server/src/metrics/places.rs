@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rideau::{Locks, PoolStats, Reason, Retired, Side, Tally};
+use rideau::{BrokerStats, Locks, PoolStats, Reason, Retired, Side, Tally};
 
 use super::page::{Labels, Page};
 use crate::config::Buckets;
 use crate::outcome;
-use crate::places::{Places, RulePlace};
+use crate::places::{BrokerPlace, Places, RulePlace};
 
 /// The words a take or an ask can be answered with, apart from `go`.
 const NOES: [&str; 5] = ["full", "shed", "timeout", "cancelled", "closed"];
@@ -167,6 +167,15 @@ pub(super) fn brokers(page: &mut Page<'_, '_>, places: &Places) -> fmt::Result {
         "How long those waited who were matched",
         waits,
     )?;
+    let leads = all.iter().map(|(name, stats)| {
+        let waits = [&stats.asks.waits, &stats.offers.waits];
+        (one("broker", name), waits)
+    });
+    page.leads(
+        "How much earlier asks came than the offers they were matched with",
+        leads,
+    )?;
+    broker_load(page, &brokers, &all)?;
     let matches = all.iter();
     let matches = matches.map(|(name, stats)| (one("broker", name), stats.asks.served));
     page.counters(
@@ -190,6 +199,37 @@ pub(super) fn brokers(page: &mut Page<'_, '_>, places: &Places) -> fmt::Result {
         "rideau_broker_drops",
         "Parties that were refused or shed",
         drops,
+    )
+}
+
+/// Whether brokers refuse on purpose.
+fn broker_load(
+    page: &mut Page<'_, '_>,
+    brokers: &[&Arc<BrokerPlace>],
+    all: &[(String, BrokerStats)],
+) -> fmt::Result {
+    const SIDES: [(&str, Side); 2] = [("ask", Side::Ask), ("offer", Side::Offer)];
+    let congested = all.iter().flat_map(|(name, stats)| {
+        let sides = SIDES.into_iter().zip(stats.are_shedding);
+        sides.map(move |((side, _), is)| {
+            (with(name, "broker", "side", side), f64::from(u8::from(is)))
+        })
+    });
+    page.gauges(
+        "rideau_broker_congested",
+        "Whether the queue is overloaded as its law sees it",
+        congested,
+    )?;
+    let chances = brokers.iter().flat_map(|place| {
+        SIDES.map(|(word, side)| {
+            let chance = place.broker.refused_chance(side);
+            (with(&place.name, "broker", "side", word), chance)
+        })
+    });
+    page.gauges(
+        "rideau_broker_drop_probability",
+        "How likely the protector refuses one who comes",
+        chances,
     )
 }
 

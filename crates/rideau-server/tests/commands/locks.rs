@@ -63,7 +63,10 @@ fn all_keys_together_have_a_limit_that_can_be_changed() {
                 some, or raise the limit.";
     assert_eq!(peer.say("LOCK y"), text);
     let limits = text_of(&mut peer, "INFO limits");
-    assert!(limits.contains("limit_keys_max:max=3,now=3,refused=1"), "{limits}");
+    assert!(
+        limits.contains("limit_keys_max:max=3,now=3,refused=1"),
+        "{limits}"
+    );
     assert_eq!(peer.say("CONFIG SET limits.keys_max 4"), "+OK");
     ticket(&peer.say("LOCK y"));
 }
@@ -95,7 +98,11 @@ fn a_key_that_nobody_holds_is_forgotten_after_its_time() {
     while shown(&mut peer, 1, "known") != "0" {
         std::thread::yield_now();
     }
-    assert_eq!(shown(&mut peer, 3, "known"), "1", "ten seconds are not over");
+    assert_eq!(
+        shown(&mut peer, 3, "known"),
+        "1",
+        "ten seconds are not over"
+    );
 }
 
 #[test]
@@ -105,11 +112,17 @@ fn each_rule_has_a_queue_of_its_own() {
     for key in ["few/1", "impatient/1", "other"] {
         ticket(&peer.say(&format!("LOCK {key}")));
     }
-    assert!(peer.say("LOCK few/1 WAIT 9000 ASYNC").starts_with("[await, "));
+    assert!(
+        peer.say("LOCK few/1 WAIT 9000 ASYNC")
+            .starts_with("[await, ")
+    );
     let no = peer.say("LOCK few/1 WAIT 9000");
     assert!(no.starts_with("[full, "), "one may wait: {no}");
     for _ in 0..2 {
-        assert!(peer.say("LOCK other WAIT 9000 ASYNC").starts_with("[await, "));
+        assert!(
+            peer.say("LOCK other WAIT 9000 ASYNC")
+                .starts_with("[await, ")
+        );
     }
     let no = peer.say("LOCK other WAIT 9000");
     assert!(no.starts_with("[full, "), "two may wait: {no}");
@@ -138,7 +151,10 @@ fn grants_and_refusals_after_a_wait_are_counted_too() {
     let (mut peer, mut other) = (server.connect(), server.connect());
     let held = ticket(&peer.say("LOCK impatient/1"));
     assert!(peer.say("LOCK impatient/1").starts_with("[full, "));
-    assert!(peer.say("LOCK impatient/1 WAIT 5000").starts_with("[timeout, "));
+    assert!(
+        peer.say("LOCK impatient/1 WAIT 5000")
+            .starts_with("[timeout, ")
+    );
     assert_eq!(peer.say(&format!("RELEASE {held}")), "+OK");
     ticket(&peer.say("LOCK impatient/1 WAIT 5000"));
     let numbers = |peer: &mut Peer, row| {

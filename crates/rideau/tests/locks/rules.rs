@@ -70,7 +70,10 @@ fn all_rules_together_have_a_limit() {
     assert_eq!((full.held, full.capacity), (0, 10));
     let [first, ..] = held;
     drop(first);
-    assert!(take(&locks, "b2").is_ok(), "a1 makes room, whatever its rule");
+    assert!(
+        take(&locks, "b2").is_ok(),
+        "a1 makes room, whatever its rule"
+    );
     assert_eq!(locks.keys_of(0), 1);
     locks.set_keys_max(usize::MAX);
     assert!(take(&locks, "b3").is_ok());
