@@ -348,7 +348,7 @@ impl Client {
     /// Give back all that the connection held.
     fn end(&mut self) {
         let why = self.ending.unwrap_or(Why::Lost);
-        command::leave_session(self);
+        command::leave_session(self, why);
         self.watch = Watch::default();
         self.daemon.end_holder(self.holder, why);
         self.daemon.clients.remove(self.card.id);

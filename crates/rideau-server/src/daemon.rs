@@ -14,6 +14,7 @@ use crate::drops::Drops;
 use crate::events::Events;
 use crate::grant::Grant;
 use crate::holdings::{Card, Gone, HolderId, Holdings, Row, Thing, Why};
+use crate::log;
 use crate::member::Workshop;
 use crate::outbox::Push;
 use crate::places::{FOR_EVER, Left, Places};
@@ -157,6 +158,7 @@ impl Daemon {
         let (places, left) = self.places.load().changed(&config)?;
         rule_locks(&self.locks, &config)?;
         let checks = config.limits.password_checks_max;
+        log::set_level(config.log.level);
         self.places.store(Arc::new(places));
         self.config.store(Arc::new(config));
         self.password_checks.set_max(checks);

@@ -15,6 +15,7 @@ pub mod grant;
 pub mod history;
 pub mod holdings;
 pub mod later;
+pub mod log;
 pub mod login;
 pub mod meeting;
 pub mod member;

@@ -17,6 +17,7 @@ use crate::config::{
 use crate::meeting::Party;
 use crate::member::{Follow, Members, Workshop};
 use crate::outcome;
+use crate::show::Sight;
 
 /// Longer than anybody waits.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -280,6 +281,20 @@ impl Places {
             })
         };
         rules.iter().map(place).collect()
+    }
+
+    /// Those of them that somebody may see.
+    pub fn seen(&self, sight: Sight<'_>) -> Self {
+        let mut seen = self.clone();
+        seen.pools.retain(|name, _| sight.sees("pool", name));
+        seen.groups
+            .retain(|name, _| sight.sees("pool", &format!("@{name}")));
+        seen.brokers.retain(|name, _| sight.sees("broker", name));
+        seen.regulators
+            .retain(|name, _| sight.sees("regulator", name));
+        seen.rules
+            .retain(|place| sight.sees("lock", &place.rule.pattern));
+        seen
     }
 
     /// How many names there are.

@@ -3,7 +3,6 @@
 //! Every action leaves an event that says who did it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::http::StatusCode;

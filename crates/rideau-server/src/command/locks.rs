@@ -258,6 +258,7 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     let mut arguments = request.arguments();
     let key = arguments.word("LOCK.STAT", "a key")?;
     arguments.end("LOCK.STAT")?;
+    super::may_use(client, "lock", &String::from_utf8_lossy(key))?;
     let locks = &client.daemon.locks;
     let (held, waiting) = (locks.held(key), locks.waiting(key));
     client
@@ -281,7 +282,9 @@ pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
         }
     }
     let mut all = client.daemon.locks.all_held();
+    let sight = super::look::sight(client);
     all.retain(|(key, _)| key.starts_with(prefix) && key.as_slice() > cursor);
+    all.retain(|(key, _)| sight.sees("lock", &String::from_utf8_lossy(key)));
     all.sort_unstable();
     all.truncate(count as usize);
     let mut reply = client.reply();

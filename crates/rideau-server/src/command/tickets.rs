@@ -36,7 +36,7 @@ pub(super) fn settle(
                 mail.begin(ticket, &client.card.outbox);
             }
         }
-        Err(no) => no.write(&mut client.reply()),
+        Err(no) => client.tell_no(&no),
     }
     Ok(Step::Done)
 }

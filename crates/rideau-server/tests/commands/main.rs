@@ -5,9 +5,11 @@
 
 mod locks;
 mod look;
+mod manners;
 mod peer;
 mod pools;
 mod server;
 mod settings;
+mod sight;
 mod users;
 mod watch;
