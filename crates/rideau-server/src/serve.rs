@@ -16,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_rustls::TlsAcceptor;
 
 use crate::admin::AdminListener;
-use crate::client::Client;
+use crate::client::{Client, Replies};
 use crate::clients::ClientCard;
 use crate::config::{Config, DeadPeer, Listen};
 use crate::connection;
@@ -319,6 +319,8 @@ fn welcome(daemon: &Arc<Daemon>, address: String, local: String, proof: Proof) -
         generation,
         heartbeat: None,
         ending: None,
+        replies: Replies::On,
+        retry_after: None,
     }
 }
 
@@ -331,10 +333,15 @@ pub async fn keep_sessions(daemon: Arc<Daemon>) {
         if daemon.sessions.is_empty() {
             continue;
         }
-        for row in daemon.sessions.expired(Instant::now()) {
-            let count = daemon.end_holder(row.holder, Why::Expired);
+        for (row, why) in daemon.sessions.expired(Instant::now()) {
+            let count = daemon.end_holder(row.holder, why);
             let name = row.card.name.lock().clone();
-            let text = format!("{name} expired and gave {count} leases back");
+            let how = match why {
+                Why::Quit => "ended with its last connection",
+                Why::Expired => "expired",
+                _ => "lost its last connection",
+            };
+            let text = format!("{name} {how} and gave {count} leases back");
             daemon.events.add("session", &name, text, None);
         }
     }

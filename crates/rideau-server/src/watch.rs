@@ -10,10 +10,11 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
 
 use crate::clients::ClientCard;
-use crate::config::fits;
+use crate::config::{User, fits};
 use crate::daemon::Daemon;
 use crate::events::Event;
 use crate::outbox::Push;
+use crate::show::Sight;
 
 /// What one connection watches.
 #[derive(Default)]
@@ -67,7 +68,13 @@ impl Watch {
     }
 
     /// Hear of events from now on.
-    pub fn subscribe(&mut self, daemon: &Daemon, card: &Arc<ClientCard>, channel: Channel) {
+    pub fn subscribe(
+        &mut self,
+        daemon: &Daemon,
+        card: &Arc<ClientCard>,
+        user: Option<Arc<User>>,
+        channel: Channel,
+    ) {
         let mut channels = self.channels.lock();
         if !channels.contains(&channel) {
             channels.push(channel);
@@ -82,6 +89,10 @@ impl Watch {
             loop {
                 match happened.recv().await {
                     Ok(event) => {
+                        let sight = Sight::of(user.as_deref());
+                        if !sight.sees_event(event.kind, &event.name) {
+                            continue;
+                        }
                         let wanted = channels.lock().clone();
                         let pushes = wanted.iter().filter_map(|channel| channel.push(&event));
                         pushes.for_each(|push| outbox.push(push));

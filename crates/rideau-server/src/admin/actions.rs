@@ -3,7 +3,6 @@
 //! Every action leaves an event that says who did it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -142,8 +141,7 @@ pub(super) async fn revoke(visit: Visit) -> Answer {
         }
         Thing::None => String::new(),
     };
-    let count = &daemon.counts.reclaims[Why::Revoked as usize];
-    count.fetch_add(1, Ordering::Relaxed);
+    daemon.counts.reclaims.add(ticket.kind, Why::Revoked);
     let connection = row.card.connection.and_then(|id| daemon.clients.find(id));
     if let Some(card) = connection {
         let why = "an operator took it back";

@@ -36,7 +36,7 @@ pub(super) fn settle(
                 mail.begin(ticket, &client.card.outbox);
             }
         }
-        Err(no) => no.write(&mut client.reply()),
+        Err(no) => client.tell_no(&no),
     }
     Ok(Step::Done)
 }
@@ -207,8 +207,9 @@ pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step,
 /// A pooled client gave back on one connection what another had taken: that
 /// works until the other is closed.
 fn note_foreign(client: &Client) {
+    let library = client.card.library.lock().0.clone();
     let counts = &client.daemon.counts;
-    counts.foreign_releases.fetch_add(1, Ordering::Relaxed);
+    counts.foreign_releases.add(client.user_name(), &library);
     let before = client.card.foreign_releases.fetch_add(1, Ordering::Relaxed);
     if before == 0 {
         let name = client.holder_card().name.lock().clone();

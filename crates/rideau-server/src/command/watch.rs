@@ -45,7 +45,8 @@ fn begin(client: &mut Client, request: Request<'_>, is_pattern: bool) -> Result<
     let (daemon, card) = (Arc::clone(&client.daemon), Arc::clone(&client.card));
     for channel in channels {
         let name = Arc::clone(&channel.name);
-        client.watch.subscribe(&daemon, &card, channel);
+        let user = client.user.clone();
+        client.watch.subscribe(&daemon, &card, user, channel);
         confirm(client, &command.to_lowercase(), Some(&name));
     }
     Ok(Step::Done)

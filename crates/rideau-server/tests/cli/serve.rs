@@ -45,6 +45,70 @@ fn a_place_that_is_taken_is_an_error() {
 }
 
 #[test]
+fn the_log_says_as_much_as_the_config_wants_now() {
+    let folder = Folder::new("log");
+    let (file, log) = (folder.0.join("rideau.toml"), folder.0.join("log"));
+    let socket = folder.0.join("sock");
+    let config = format!(
+        "[server]\nlisten = [\"unix:{}\"]\nadmin = \"none\"\n[log]\nlevel = \"error\"\n\
+         [pool.cad]\nmember = {{ list = [\"A\"] }}\n",
+        socket.display()
+    );
+    std::fs::write(&file, config).unwrap();
+    let mut server = rideau();
+    server.args(["serve", "-c"]).arg(&file);
+    server.stderr(std::fs::File::create(&log).unwrap());
+    let mut server = Ended(server.stdout(Stdio::null()).spawn().unwrap());
+    wait_for(&socket);
+    let say = |words: &[&str]| {
+        let place = format!("unix:{}", socket.display());
+        let output = rideau().env("RIDEAU_SERVER", place).args(words).output();
+        assert!(output.unwrap().status.success(), "{words:?}");
+    };
+    let said = || std::fs::read_to_string(&log).unwrap();
+    say(&["set", "pool.cad.max", "1"]);
+    assert_eq!(said(), "", "errors only");
+    say(&["set", "log.level", "\"info\""]);
+    say(&["set", "pool.cad.leak_after", "\"1h\""]);
+    let text = said();
+    assert!(text.contains("leak_after"), "{text}");
+    say(&["set", "log.level", "\"error\""]);
+    let before = said();
+    say(&["set", "pool.cad.leak_after", "\"2h\""]);
+    assert_eq!(said(), before);
+    signal(server.0.id(), "TERM");
+    server.0.wait().unwrap();
+}
+
+/// A process that ends with the test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder that goes with the test.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let name = format!("rideau-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
 fn the_bench_measures_locks_and_meetings() {
     let served = Served::start();
     let words = [
