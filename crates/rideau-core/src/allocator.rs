@@ -20,6 +20,7 @@ mod hold;
 mod interval;
 mod lapse;
 mod look;
+mod part;
 mod range;
 mod records;
 mod refused;
