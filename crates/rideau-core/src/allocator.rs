@@ -67,7 +67,8 @@ pub use value::{Kind, Shown, ValueError, parse_value};
 const ID_MARK: u8 = 0;
 /// The range of a record whose range was taken away: no range has this number.
 const STRAY: u16 = 0;
-/// As many fences are set aside at once for values that are not written down.
+/// As many fences are set aside at once for those that are told before they are
+/// written down.
 const FENCES: u64 = 1 << 20;
 /// As many ranges there may be.
 const RANGES_MAX: usize = 4_096;
@@ -125,8 +126,11 @@ pub struct Allocator {
     records: Records,
     wheel: Wheel,
     fence: u64,
-    /// No fence beyond this was written down.
+    /// Fences up to this were set aside, by the entry at that place.
     fence_logged: u64,
+    fence_at: u64,
+    /// And up to this it is safe.
+    fence_safe: u64,
     events: u64,
     /// When the next quarantine ends.
     quarantine_next: Instant,
@@ -155,6 +159,8 @@ impl Allocator {
             wheel: Wheel::new(),
             fence: options.fence,
             fence_logged: 0,
+            fence_at: 0,
+            fence_safe: 0,
             events: 0,
             quarantine_next: Instant::NEVER,
             strays: 0,
@@ -165,6 +171,9 @@ impl Allocator {
 
     /// Whoever drives the machine has made all entries up to `position` safe.
     pub fn durable(&mut self, position: u64) {
+        if position >= self.fence_at {
+            self.fence_safe = self.fence_logged;
+        }
         for range in self.ranges.iter_mut().flatten() {
             if range.options.class == Class::Claimed {
                 range.stock.durable(position);
@@ -216,7 +225,7 @@ impl Allocator {
             range: range.0,
             state: State::Reserved,
         };
-        self.set_fences_aside(range, effects);
+        self.set_fences_aside(range.0, effects);
         let slot = self.records.insert(value, head, body);
         self.records.watch(slot, &mut self.wheel);
         self.at_mut(range).reserved += 1;
@@ -225,14 +234,20 @@ impl Allocator {
         head.fence
     }
 
-    /// Fences grow over a crash, also for values that are not written down.
-    fn set_fences_aside(&mut self, range: RangeId, effects: &mut Effects) {
-        if self.fence > self.fence_logged && self.at(range).options.class == Class::Memory {
+    /// Fences grow over a crash, also those that are told before they are
+    /// written down. More are set aside while there are some, so that hardly
+    /// anybody waits for it.
+    fn set_fences_aside(&mut self, range: u16, effects: &mut Effects) {
+        if self.class(range) == Class::Sync {
+            return;
+        }
+        if self.fence.saturating_add(FENCES / 2) > self.fence_logged {
             self.fence_logged = self.fence.saturating_add(FENCES);
             let last = self.fence_logged;
             effects.log(&Entry::Fence { last });
-            effects.wait = true;
+            self.fence_at = effects.position();
         }
+        effects.wait |= self.fence > self.fence_safe;
     }
 
     /// Must a value of this range be written down before its holder hears of it?

@@ -282,6 +282,7 @@ impl Allocator {
         if was != State::Reserved {
             self.fence += 1;
             head.fence = self.fence;
+            self.set_fences_aside(range, effects);
             self.recount(range, was, State::Reserved);
         }
         head = Head {
