@@ -250,16 +250,29 @@ impl Allocator {
         effects.wait |= self.fence > self.fence_safe;
     }
 
-    /// Must a value of this range be written down before its holder hears of it?
-    fn must_wait(&self, range: RangeId) -> bool {
-        self.at(range).options.class != Class::Memory
+    /// Must all be safe before something is told of a value of this range?
+    fn must_wait(&self, range: u16) -> bool {
+        match self.class(range) {
+            Class::Sync => true,
+            Class::Claimed => self.at(RangeId(range)).stock.is_waiting(),
+            Class::Memory => false,
+        }
+    }
+
+    /// What was just logged must be safe before it is told, and before anything
+    /// else is told of this range, although it may claim values before.
+    fn wait_for(&mut self, range: RangeId, effects: &mut Effects) {
+        if self.class(range.0) != Class::Memory {
+            effects.wait = true;
+            self.at_mut(range).stock.wait_for(effects.position());
+        }
     }
 
     /// Write a whole record down, if its range does that.
     fn log_reserved(&self, slot: Slot, effects: &mut Effects) {
-        let class = self.class(self.records.head(slot).range);
-        effects.wait |= class == Class::Sync;
-        if class != Class::Memory {
+        let range = self.records.head(slot).range;
+        effects.wait |= self.must_wait(range);
+        if self.class(range) != Class::Memory {
             let until = self.records.until(slot);
             self.with_entry(slot, until, |entry| effects.log(entry));
         }
@@ -288,9 +301,8 @@ impl Allocator {
 
     /// Write down anything else about a value of this range.
     fn log(&self, range: u16, entry: &Entry<'_>, effects: &mut Effects) {
-        let class = self.class(range);
-        effects.wait |= class == Class::Sync;
-        if class != Class::Memory {
+        effects.wait |= self.must_wait(range);
+        if self.class(range) != Class::Memory {
             effects.log(entry);
         }
     }

@@ -8,7 +8,7 @@ use super::effects::{Effects, What};
 use super::entry::Entry;
 use super::fields::{self, Fields};
 use super::look::Standing;
-use super::range::{Class, RangeId};
+use super::range::RangeId;
 use super::records::{Body, Head, Slot, State};
 use super::refused::Refused;
 use super::{Allocator, ID_MARK, KEYS_MAX, Keys, STRAY, body, end, span};
@@ -183,7 +183,7 @@ impl Allocator {
         let head = self.records.head(slot);
         match head.state {
             State::Cooling => {
-                effects.wait |= self.class(head.range) == Class::Sync;
+                effects.wait |= self.must_wait(head.range);
                 return Ok(Released::Already);
             }
             State::Reserved => self.check_fence(slot, fence)?,
@@ -377,7 +377,7 @@ impl Allocator {
         let keys = Keys::new(change.keys, None);
         let body = body(change.data, &keys, now);
         let fence = self.begin(value, id, until, body, now, effects);
-        effects.wait |= self.must_wait(id);
+        self.wait_for(id, effects);
         Ok(Held {
             value,
             fence,
@@ -402,7 +402,7 @@ impl Allocator {
         let id = self.range_of(value).ok_or(Refused::OutOfRange)?;
         if self.standing(value, id) == Standing::Free {
             // That it is free may not be safe yet.
-            effects.wait |= self.at(id).options.class == Class::Sync;
+            effects.wait |= self.must_wait(id.0);
             return Ok(Released::Already);
         }
         self.unfree(value, id);

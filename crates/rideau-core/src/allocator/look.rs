@@ -3,7 +3,7 @@
 use super::ask::Which;
 use super::effects::Effects;
 use super::fields::{self, Field, Fields};
-use super::range::{Class, RangeId, RangeStats};
+use super::range::{RangeId, RangeStats};
 use super::records::{Slot, State};
 use super::value::Kind;
 use super::{Allocator, ID_MARK, STRAY};
@@ -103,8 +103,8 @@ impl Allocator {
     /// All records that are meant, oldest first; none for what nobody holds.
     pub fn lookup(&mut self, which: Which<'_>, now: Instant, effects: &mut Effects) -> Vec<Seen> {
         let slots = self.slots(which, now, effects);
-        let is_sync = |slot: &Slot| self.class(self.records.head(*slot).range) == Class::Sync;
-        effects.wait |= slots.iter().any(is_sync);
+        let must_wait = |slot: &Slot| self.must_wait(self.records.head(*slot).range);
+        effects.wait |= slots.iter().any(must_wait);
         let mut seen: Vec<Seen> = slots.into_iter().map(|slot| self.seen(slot)).collect();
         seen.sort_by_key(|seen| seen.fence);
         seen

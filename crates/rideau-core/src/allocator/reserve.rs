@@ -129,7 +129,7 @@ impl Allocator {
         }
         effects.wait |= granted[before..]
             .iter()
-            .any(|known| self.at(known.range).options.class == Class::Sync);
+            .any(|known| self.must_wait(known.range.0));
         Ok(granted.len() > before)
     }
 
@@ -231,7 +231,9 @@ impl Allocator {
         {
             return Some(taken(value, true));
         }
-        from(&mut range.free).map(|value| taken(value, false))
+        // What is claimed but not safely so is free too: its holder waits.
+        let value = from(&mut range.free).or_else(|| range.stock.take_early(within));
+        value.map(|value| taken(value, false))
     }
 
     fn put_back(&mut self, taken: Taken) {
@@ -267,7 +269,9 @@ impl Allocator {
             let keys = Keys::new(ask.keys, id);
             let body = body(ask.data, &keys, now);
             let fence = self.begin(value, id_of_range, until, body, now, effects);
-            effects.wait |= self.must_wait(id_of_range) && !is_stock;
+            if !is_stock {
+                self.wait_for(id_of_range, effects);
+            }
             self.restock(id_of_range, effects);
             granted.push(Reservation {
                 value,
@@ -287,8 +291,7 @@ impl Allocator {
         if range.options.class != Class::Claimed || !range.stock.is_low() {
             return;
         }
-        let position = effects.position() + 1;
-        let block = range.stock.claim(&mut range.free, position);
+        let block = range.stock.claim(&mut range.free, effects.position());
         for interval in block {
             effects.log(&Entry::Claimed { interval });
         }
@@ -307,7 +310,9 @@ impl Allocator {
                 }
                 Place::Within(within) => {
                     for (id, piece) in self.pieces_in(within) {
-                        free = free.saturating_add(self.at(id).free.count_in(piece));
+                        let range = self.at(id);
+                        let here = range.free.count_in(piece) + range.stock.count_in(piece);
+                        free = free.saturating_add(here);
                         size = size.saturating_add(piece.size());
                     }
                 }
