@@ -231,6 +231,7 @@ impl Allocator {
         effects: &mut Effects,
     ) -> Result<Held, Refused> {
         let until = self.end_for(slot, ttl, now)?;
+        let is_long = self.is_long(slot, ttl);
         self.records.set_until(slot, until);
         self.records.watch(slot, &mut self.wheel);
         let head = self.records.head(slot);
@@ -242,6 +243,9 @@ impl Allocator {
             until,
         };
         self.log(head.range, &entry, effects);
+        if is_long {
+            self.wait_for(RangeId(head.range), effects);
+        }
         self.tell(What::Updated, slot, now, effects);
         Ok(Held {
             value,
@@ -300,6 +304,9 @@ impl Allocator {
         self.records.replace(slot, head, body);
         self.records.watch(slot, &mut self.wheel);
         self.log_reserved(slot, effects);
+        if was != State::Reserved || self.is_long(slot, change.ttl) {
+            self.wait_for(RangeId(range), effects);
+        }
         let what = match was {
             State::Reserved => What::Updated,
             State::Detached | State::Cooling => What::Reserved,
@@ -460,6 +467,13 @@ impl Allocator {
         let mut others = self.records.by_key(key).filter(|slot| Some(*slot) != own);
         let is_taken = others.any(|slot| unique || self.has_alone(slot, key));
         (!is_taken).then_some(()).ok_or(Refused::KeyTaken)
+    }
+
+    /// Is this longer than what a holder is believed to have said last if that
+    /// is lost?
+    fn is_long(&self, slot: Slot, ttl: Option<Duration>) -> bool {
+        let range = RangeId(self.records.head(slot).range);
+        ttl.is_some_and(|ttl| ttl > self.at(range).options.ttl)
     }
 
     fn end_for(&self, slot: Slot, ttl: Option<Duration>, now: Instant) -> Result<Instant, Refused> {
