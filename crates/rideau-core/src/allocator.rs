@@ -30,6 +30,7 @@ mod size;
 mod snapshot;
 mod span;
 mod stock;
+mod untils;
 mod value;
 mod wheel;
 
@@ -134,8 +135,8 @@ pub struct Allocator {
     events: u64,
     /// When the next quarantine ends.
     quarantine_next: Instant,
-    /// As many records are there whose range is not.
-    strays: usize,
+    /// As many records have values that are not among those of their range.
+    apart: usize,
     rng: Rng,
     taken: Vec<Taken>,
 }
@@ -163,7 +164,7 @@ impl Allocator {
             fence_safe: 0,
             events: 0,
             quarantine_next: Instant::NEVER,
-            strays: 0,
+            apart: 0,
             rng: Rng::new(options.seed),
             taken: Vec::new(),
         }
@@ -273,30 +274,40 @@ impl Allocator {
         let range = self.records.head(slot).range;
         effects.wait |= self.must_wait(range);
         if self.class(range) != Class::Memory {
-            let until = self.records.until(slot);
-            self.with_entry(slot, until, |entry| effects.log(entry));
+            self.with_entry(slot, |entry| effects.log(&entry));
         }
     }
 
-    /// A record that is reserved, as it is written down.
-    fn with_entry(&self, slot: Slot, until: Instant, put: impl FnOnce(&Entry<'_>)) {
+    /// A record as it is written down.
+    fn with_entry(&self, slot: Slot, put: impl FnOnce(Entry<'_>)) {
         let head = self.records.head(slot);
+        let value = self.records.value(slot);
+        let (fence, until) = (head.fence, head.until);
         let body = self.records.body(slot);
         let mut keys = Vec::new();
         for key in body.keys() {
             keys.push(u8::from(key.unique));
             bytes::put_text(key.bytes, &mut keys);
         }
-        put(&Entry::Reserved(Reserved {
-            value: self.records.value(slot),
-            fence: head.fence,
+        let all = Reserved {
+            value,
+            fence,
             until,
             created: body.created,
             updated: body.updated,
             updates: body.updates,
             data: body.data,
             keys: &keys,
-        }));
+        };
+        put(match head.state {
+            State::Reserved => Entry::Reserved(all),
+            State::Detached => Entry::Lapsed(all),
+            State::Cooling => Entry::Cooling {
+                value,
+                fence,
+                until,
+            },
+        });
     }
 
     /// Write down anything else about a value of this range.

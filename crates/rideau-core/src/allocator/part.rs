@@ -97,17 +97,18 @@ impl Allocator {
         }
         self.records.remove(slot);
         if head.range == STRAY {
-            self.strays -= 1;
+            self.apart -= 1;
             return;
         }
         *self.counter(head.range, head.state) -= 1;
         let id = RangeId(head.range);
-        if self.range_of(value) == Some(id) && !self.at(id).is_draining {
-            self.at_mut(id).free.insert(value);
-        } else {
-            let range = self.at_mut(id);
-            range.size -= Size::ONE;
+        let is_apart = self.range_of(value) != Some(id);
+        self.apart -= usize::from(is_apart);
+        if is_apart || self.at(id).is_draining {
+            self.at_mut(id).size -= Size::ONE;
             self.end_draining(id);
+        } else {
+            self.at_mut(id).free.insert(value);
         }
     }
 
