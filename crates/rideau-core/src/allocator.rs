@@ -18,6 +18,7 @@ mod fields;
 mod free;
 mod hold;
 mod interval;
+mod known;
 mod lapse;
 mod look;
 mod part;

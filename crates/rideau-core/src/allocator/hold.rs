@@ -222,6 +222,17 @@ impl Allocator {
         self.rewrite(slot, change, mode, now, effects)
     }
 
+    /// A record gets other data, keys and end.
+    pub(super) fn replace(
+        &mut self,
+        slot: Slot,
+        change: &Change<'_>,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> Result<Held, Refused> {
+        self.rewrite(slot, change, Mode::Replace, now, effects)
+    }
+
     /// Only the end changes, which is the most frequent change of all.
     fn prolong(
         &mut self,
@@ -265,6 +276,7 @@ impl Allocator {
         effects: &mut Effects,
     ) -> Result<Held, Refused> {
         let until = self.end_for(slot, change.ttl, now)?;
+        self.check_keys_free(change, Some(slot), now, effects)?;
         let was = self.records.head(slot).state;
         let value = self.records.value(slot);
         let kept = self.records.body(slot);
@@ -323,33 +335,33 @@ impl Allocator {
 
     /// The keys that a record has after a change.
     fn keys_after<'a>(
-        &mut self,
+        &self,
         slot: Slot,
         kept: &'a [(bool, Box<[u8]>)],
         change: &Change<'a>,
         mode: Mode,
     ) -> Result<Keys<'a>, Refused> {
-        for key in change.keys {
-            self.check_key_free(key.bytes, key.unique, Some(slot))?;
-        }
+        let is_id = |bytes: &[u8]| bytes.first() == Some(&ID_MARK);
+        let is_held = self.records.head(slot).state == State::Reserved;
         let mut keys = Keys::none();
         let replaces = mode == Mode::Replace && !change.keys.is_empty();
         for (unique, bytes) in kept {
             // An asker's id stays for as long as its reservation.
-            if !replaces || bytes.first() == Some(&ID_MARK) {
+            let stays = if is_id(bytes) { is_held } else { !replaces };
+            if stays {
                 keys.add(bytes, *unique);
             }
         }
-        let own = kept
-            .iter()
-            .filter(|(_, bytes)| bytes.first() == Some(&ID_MARK));
-        let most = KEYS_MAX + own.count();
         for key in change.keys {
-            if !keys.add(key.bytes, key.unique) || keys.as_slice().len() > most {
+            if !keys.add(key.bytes, key.unique) {
                 return Err(Refused::TooManyKeys);
             }
         }
-        Ok(keys)
+        let own = keys.as_slice().iter().filter(|key| !is_id(key.bytes));
+        match own.count() > KEYS_MAX {
+            true => Err(Refused::TooManyKeys),
+            false => Ok(keys),
+        }
     }
 
     /// Give a value without a record to whoever writes to it: one in
@@ -372,9 +384,7 @@ impl Allocator {
             return Err(Refused::Draining);
         }
         let ttl = span(range, change.ttl, range.options.ttl)?;
-        for key in change.keys {
-            self.check_key_free(key.bytes, key.unique, None)?;
-        }
+        self.check_keys_free(change, None, now, effects)?;
         if self.records.len() >= self.reservations_max {
             let reservations_max = self.reservations_max;
             return Err(Refused::Full { reservations_max });
@@ -462,11 +472,20 @@ impl Allocator {
         }
     }
 
-    /// May this record, or a new one, have this key?
-    fn check_key_free(&self, key: &[u8], unique: bool, own: Option<Slot>) -> Result<(), Refused> {
-        let mut others = self.records.by_key(key).filter(|slot| Some(*slot) != own);
-        let is_taken = others.any(|slot| unique || self.has_alone(slot, key));
-        (!is_taken).then_some(()).ok_or(Refused::KeyTaken)
+    /// May this record, or a new one, have these keys?
+    fn check_keys_free(
+        &mut self,
+        change: &Change<'_>,
+        own: Option<Slot>,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> Result<(), Refused> {
+        for key in change.keys {
+            if self.in_the_way(key, own, now, effects).is_some() {
+                return Err(Refused::KeyTaken);
+            }
+        }
+        Ok(())
     }
 
     /// Is this longer than what a holder is believed to have said last if that

@@ -114,8 +114,8 @@ impl Allocator {
     pub fn stands(&mut self, value: u128, now: Instant, effects: &mut Effects) -> Standing {
         match (self.slot(value, now, effects), self.range_of(value)) {
             (Some(slot), _) => Standing::of(self.records.head(slot).state),
-            (None, None) => Standing::Outside,
-            (None, Some(range)) => self.standing(value, range),
+            (None, Some(range)) if !self.at(range).is_draining => self.standing(value, range),
+            (None, _) => Standing::Outside,
         }
     }
 
@@ -202,7 +202,9 @@ impl Allocator {
     fn matches(&self, slot: Slot, filter: &Filter) -> bool {
         let body = self.records.body(slot);
         match filter {
-            Filter::KeyPrefix(prefix) => body.keys().any(|key| key.bytes.starts_with(prefix)),
+            Filter::KeyPrefix(prefix) => body
+                .keys()
+                .any(|key| key.bytes.first() != Some(&ID_MARK) && key.bytes.starts_with(prefix)),
             Filter::Field(name, content) => fields::fields(body.data)
                 .any(|(other, field)| other == name && is_like(field, content)),
         }
