@@ -250,6 +250,11 @@ impl Allocator {
             return;
         }
         let range = self.at_mut(id);
+        if let Some(held) = range.quarantine.take_if(|held| held.until <= now) {
+            for interval in held.values.intervals() {
+                range.free.insert_all(interval);
+            }
+        }
         let mut held = range.quarantine.take().unwrap_or_else(|| Quarantine {
             values: empty(&range.options),
             until,

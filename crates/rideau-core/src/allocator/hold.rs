@@ -178,7 +178,7 @@ impl Allocator {
         effects: &mut Effects,
     ) -> Result<Released, Refused> {
         let Some(slot) = self.slot(value, now, effects) else {
-            return self.release_unheld(value, effects);
+            return self.release_unheld(value, now, effects);
         };
         let head = self.records.head(slot);
         match head.state {
@@ -375,7 +375,7 @@ impl Allocator {
         effects: &mut Effects,
     ) -> Result<Held, Refused> {
         let id = self.range_of(value).ok_or(Refused::OutOfRange)?;
-        let was = self.standing(value, id);
+        let was = self.standing(value, id, now);
         if was == Standing::Free && !may_be_free {
             return Err(Refused::NotReserved);
         }
@@ -415,9 +415,14 @@ impl Allocator {
         assert!(removed, "what has no record is free or in quarantine");
     }
 
-    fn release_unheld(&mut self, value: u128, effects: &mut Effects) -> Result<Released, Refused> {
+    fn release_unheld(
+        &mut self,
+        value: u128,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> Result<Released, Refused> {
         let id = self.range_of(value).ok_or(Refused::OutOfRange)?;
-        if self.standing(value, id) == Standing::Free {
+        if self.standing(value, id, now) == Standing::Free {
             // That it is free may not be safe yet.
             effects.wait |= self.must_wait(id.0);
             return Ok(Released::Already);

@@ -114,14 +114,15 @@ impl Allocator {
     pub fn stands(&mut self, value: u128, now: Instant, effects: &mut Effects) -> Standing {
         match (self.slot(value, now, effects), self.range_of(value)) {
             (Some(slot), _) => Standing::of(self.records.head(slot).state),
-            (None, Some(range)) if !self.at(range).is_draining => self.standing(value, range),
+            (None, Some(range)) if !self.at(range).is_draining => self.standing(value, range, now),
             (None, _) => Standing::Outside,
         }
     }
 
     /// How a value of this range is that has no record.
-    pub(super) fn standing(&self, value: u128, range: RangeId) -> Standing {
+    pub(super) fn standing(&self, value: u128, range: RangeId, now: Instant) -> Standing {
         let quarantine = self.at(range).quarantine.as_ref();
+        let quarantine = quarantine.filter(|held| held.until > now);
         match quarantine.is_some_and(|held| held.values.contains(value)) {
             true => Standing::Quarantined,
             false => Standing::Free,
