@@ -115,8 +115,8 @@ impl Stock {
                 kept += rest.size();
                 self.claims.push_back((position, rest));
             }
-            removed += (interval.size() - kept);
-            self.claimed -= (interval.size() - kept);
+            removed += interval.size() - kept;
+            self.claimed -= interval.size() - kept;
         }
         removed
     }
