@@ -14,7 +14,7 @@ use rideau_core::{OptionError, queue};
 
 use crate::keyed::Key;
 use crate::shelf::Slots;
-use crate::sync::{self, Mutex, lock};
+use crate::sync::{AtomicU64 as AtomicBits, Mutex, lock};
 
 /// What holds for some keys.
 #[derive(Clone, PartialEq, Debug)]
@@ -58,7 +58,7 @@ pub(super) struct Rules<K> {
 /// say that one of its keys is idle.
 pub(super) struct Slot {
     /// A bit for each shard in which there may be keys of it that nobody holds.
-    pub(super) idle: sync::AtomicU64,
+    pub(super) idle: AtomicBits,
     /// When the sweeper looks for them next, in milliseconds since the start.
     pub(super) due: AtomicU64,
     /// In milliseconds.
@@ -118,7 +118,7 @@ impl Quota {
 impl Slot {
     fn new() -> Self {
         Self {
-            idle: sync::AtomicU64::new(0),
+            idle: AtomicBits::new(0),
             due: AtomicU64::new(0),
             idle_forget: AtomicU64::new(0),
             keys: Quota::new(),
