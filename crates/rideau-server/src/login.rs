@@ -219,16 +219,14 @@ mod tests {
             file("hash", Some(hash.as_str())),
         ];
         for own in [None].into_iter().chain(all.iter().map(Some)) {
-            assert_eq!(is_right(own, all.iter(), b"wrong"), (false, 1), "{own:?}");
             assert_eq!(is_right(own, all.iter(), b"righ"), (false, 1), "{own:?}");
         }
         for own in &all[2..] {
             assert_eq!(is_right(Some(own), all.iter(), b"right"), (true, 1));
         }
-        for own in &all[..2] {
-            assert_eq!(is_right(Some(own), all.iter(), b"right"), (false, 1));
+        for own in [None, Some(&all[0])] {
+            assert_eq!(is_right(own, all.iter(), b"right"), (false, 1));
         }
-        assert_eq!(is_right(None, all.iter(), b"right"), (false, 1));
         for password in &all {
             if let Password::File(path) = password {
                 let _ = std::fs::remove_file(path);

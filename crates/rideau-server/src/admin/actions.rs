@@ -86,17 +86,18 @@ pub(super) async fn recycle(visit: Visit) -> Answer {
 
 /// The pool of the address, if the user may use it.
 fn own_pool(visit: &Visit) -> Result<Arc<PoolPlace>, No> {
-    let place = find_pool(visit)?;
+    let name = visit.name("name");
     match &visit.user {
-        Some(user) if !user.may_use("pool", &place.name) => Err(No::new(
+        // Whether there is such a pool or not.
+        Some(user) if !user.may_use("pool", name) => Err(No::new(
             StatusCode::FORBIDDEN,
             "NOPERM",
             format!(
-                "User {} may not use pool {}: add \"pool:{}\" to its on list.",
-                user.name, place.name, place.name
+                "User {} may not use pool {name}: add \"pool:{name}\" to its on list.",
+                user.name
             ),
         )),
-        _ => Ok(place),
+        _ => find_pool(visit),
     }
 }
 

@@ -3,7 +3,7 @@
 use rideau_server::daemon::Daemon;
 
 use crate::exposition::Exposition;
-use crate::web::{CONFIG, Server};
+use crate::web::{CONFIG, LONG, Server};
 
 /// The value of a series, written as Prometheus writes it.
 fn value(page: &str, series: &str) -> f64 {
@@ -85,12 +85,14 @@ async fn what_happened_is_counted() {
 
 /// Two of each, and a protector that has nothing to do.
 const BUSY: &str = r#"
-[pool."odd \"name\""]
+[pool."odd\\name"]
 member = { list = ["one"] }
 [broker.work]
-protect = { kind = "pie", target = "10ms", interval = "100ms" }
 [broker.crowded]
-ask = { kind = "codel", target = "1ms", interval = "1ms" }
+asks = { kind = "codel", target = "1ms", interval = "200ms" }
+[broker.guarded]
+asks = { kind = "never" }
+protect = { ask = { target = "1ms", interval = "10ms" }, update = "10ms" }
 [regulator.size]
 valve = { kind = "open", max = 4 }
 [lock."*"]
@@ -101,10 +103,10 @@ per = 1
 async fn the_page_is_well_formed() {
     let server = Server::start(BUSY).await;
     let session = server.session("").await;
-    server.ask(&session, "/v1/take/odd%20%22name%22", "").await;
+    server.ask(&session, "/v1/take/odd%5Cname", "").await;
     let page = server.get("/metrics").await.body;
     let read = Exposition::read(&page);
-    let pool = ("pool", "odd \"name\"");
+    let pool = ("pool", "odd\\name");
     assert_eq!(
         read.value("rideau_pool_members", &[pool, ("state", "held")]),
         1.0
@@ -158,6 +160,7 @@ async fn a_connection_that_missed_its_heartbeat_is_a_dead_peer() {
     let server = Server::start(CONFIG).await;
     let mut redis = server.redis().await;
     redis.say("LOCK a").await;
+    assert_eq!(redis.hear().await.unwrap(), "*5");
     redis.say("CLIENT HEARTBEAT 20").await;
     server.until(|daemon| daemon.clients.is_empty()).await;
     let read = Exposition::read(&server.get("/metrics").await.body);
@@ -213,14 +216,6 @@ async fn brokers_show_who_was_first_and_whether_they_refuse() {
     };
     let (ask, offer) = tokio::join!(ask, offer);
     assert_eq!((ask.status, offer.status), (200, 200), "{ask:?} {offer:?}");
-    let crowd = (0..40).map(|_| server.ask(&session, "/v1/ask/crowded", r#"{"wait_ms":300}"#));
-    let mut crowd: Vec<_> = crowd.map(Box::pin).collect();
-    let served = async {
-        for ask in &mut crowd {
-            ask.await;
-        }
-    };
-    served.await;
     let read = Exposition::read(&server.get("/metrics").await.body);
     let work = ("broker", "work");
     let up_to = |bound| {
@@ -243,4 +238,37 @@ async fn brokers_show_who_was_first_and_whether_they_refuse() {
         assert_eq!(read.value("rideau_broker_congested", &labels), 0.0);
         assert_eq!(read.value("rideau_broker_drop_probability", &labels), 0.0);
     }
+}
+
+#[tokio::test]
+async fn a_broker_that_refuses_on_purpose_says_so() {
+    let server = Server::start(BUSY).await;
+    let session = format!("Rideau-Session: {}", server.session("").await);
+    let wait = r#"{"wait_ms":20000}"#;
+    let mut crowd = Vec::new();
+    for broker in ["crowded", "guarded"] {
+        for _ in 0..30 {
+            let ask = format!("POST /v1/ask/{broker}");
+            crowd.push(server.open(&ask, &[&session], wait).await);
+        }
+    }
+    let of = |read: &Exposition, name: &str, broker: &str| {
+        let labels = [("broker", broker), ("side", "ask")];
+        read.value(name, &labels)
+    };
+    let both = async {
+        let (mut congested, mut chance) = (0.0, 0.0);
+        while congested < 1.0 || chance == 0.0 {
+            let read = Exposition::read(&server.get("/metrics").await.body);
+            congested = of(&read, "rideau_broker_congested", "crowded").max(congested);
+            chance = of(&read, "rideau_broker_drop_probability", "guarded").max(chance);
+            assert!(chance <= 1.0, "{chance}");
+            // Meters look when somebody comes.
+            let ask = "POST /v1/ask/guarded";
+            server.send(ask, &[&session], r#"{"now":true}"#).await;
+        }
+    };
+    let both = tokio::time::timeout(LONG, both).await;
+    both.expect("both refuse before long");
+    drop(crowd);
 }

@@ -133,6 +133,65 @@ fn the_bench_measures_locks_and_meetings() {
 }
 
 #[test]
+fn the_bench_measures_a_redis_beside_it_and_leaves_nothing_there() {
+    let served = Served::start();
+    let folder = Folder::new("redis");
+    let socket = folder.0.join("redis.sock");
+    let mut redis = std::process::Command::new("redis-server");
+    redis.args([
+        "--port",
+        "0",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--unixsocket",
+    ]);
+    redis
+        .arg(&socket)
+        .arg("--dir")
+        .arg(&folder.0)
+        .stdout(Stdio::null());
+    let _redis = Ended(redis.spawn().unwrap());
+    wait_for(&socket);
+    let against = format!("unix:{}", socket.display());
+    for pipeline in ["1", "16"] {
+        let mut words = vec!["bench", "--json", "--clients", "2", "--seconds", "1"];
+        words.extend(["--pipeline", pipeline, "--against", &against]);
+        let output = served.run(&words);
+        let said = text(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for row in answer["rows"].as_array().unwrap() {
+            for side in ["rideau", "redis"] {
+                let rate = row[side]["pairs_per_second"].as_f64();
+                assert!(rate.is_some_and(|rate| rate > 0.0), "{side}: {row}");
+            }
+            assert!(
+                row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0),
+                "{row}"
+            );
+        }
+    }
+    let mut left = std::process::Command::new("redis-cli");
+    let left = left.arg("-s").arg(&socket).arg("DBSIZE").output().unwrap();
+    assert_eq!(text(&left.stdout).trim(), "0");
+}
+
+#[test]
+fn a_redis_that_does_not_answer_is_said_before_anything_is_measured() {
+    let served = Served::start();
+    let output = served.run(&["bench", "--against", "unix:/nonexistent/redis.sock"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("no Redis answers at unix:/nonexistent/redis.sock"),
+        "{said}"
+    );
+    assert_eq!(text(&output.stdout), "");
+}
+
+#[test]
 fn the_demo_says_where_to_look_and_what_to_type() {
     let output = rideau().args(["demo", "--seconds", "2"]).output().unwrap();
     let said = text(&output.stdout);

@@ -62,17 +62,13 @@ fn all_keys_together_have_a_limit_that_can_be_changed() {
     let text = "-BUSY 3 keys are held or waited for, as many as limits.keys_max allows: release \
                 some, or raise the limit.";
     assert_eq!(peer.say("LOCK y"), text);
-    let limits = text_of(&mut peer, "INFO limits");
+    let limits = peer.say("INFO limits");
     assert!(
-        limits.contains("limit_keys_max:max=3,now=3,refused=1"),
+        limits.contains("keys_max:max=3,now=3,refused=1"),
         "{limits}"
     );
     assert_eq!(peer.say("CONFIG SET limits.keys_max 4"), "+OK");
     ticket(&peer.say("LOCK y"));
-}
-
-fn text_of(peer: &mut Peer, line: &str) -> String {
-    peer.say(line)
 }
 
 #[test]

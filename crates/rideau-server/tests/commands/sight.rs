@@ -35,6 +35,7 @@ queue = {{ kind = "timeout", timeout = "1ms" }}
 [broker.work]
 [broker.hidden]
 [regulator.hush]
+valve = {{ kind = "open", max = 1 }}
 [lock."shop/*"]
 [lock."*"]
 "#

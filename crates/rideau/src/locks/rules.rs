@@ -3,8 +3,10 @@
 //!
 //! Every key has a rule, found when the key is added and again when rules
 //! change. Keys are counted as they are added and forgotten, under the lock of
-//! their shard, so that whoever takes a key that is known counts nothing.
+//! their shard, so that whoever takes a key that is known counts nothing. What is
+//! only counted is no step that a model has to follow.
 
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use rideau_core::{OptionError, queue};
 
 use crate::keyed::Key;
 use crate::shelf::Slots;
-use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicU64 as AtomicBits, Mutex, lock};
 
 /// What holds for some keys.
 #[derive(Clone, PartialEq, Debug)]
@@ -56,7 +58,7 @@ pub(super) struct Rules<K> {
 /// say that one of its keys is idle.
 pub(super) struct Slot {
     /// A bit for each shard in which there may be keys of it that nobody holds.
-    pub(super) idle: AtomicU64,
+    pub(super) idle: AtomicBits,
     /// When the sweeper looks for them next, in milliseconds since the start.
     pub(super) due: AtomicU64,
     /// In milliseconds.
@@ -116,7 +118,7 @@ impl Quota {
 impl Slot {
     fn new() -> Self {
         Self {
-            idle: AtomicU64::new(0),
+            idle: AtomicBits::new(0),
             due: AtomicU64::new(0),
             idle_forget: AtomicU64::new(0),
             keys: Quota::new(),
