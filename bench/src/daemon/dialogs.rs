@@ -1,9 +1,7 @@
 //! What each contestant's clients say in their turns.
 
 use super::Crowd;
-use super::frames::{bulk, frame, opening};
-use super::server::Server;
-use super::traffic::{Dialog, Step};
+use crate::talk::{Dialog, Server, Step, bulk, frame, opening};
 
 /// Members of every pool.
 const MEMBERS: usize = 10;

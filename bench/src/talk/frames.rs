@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// A command.
-pub(super) fn frame(words: &[&str]) -> Vec<u8> {
+pub(crate) fn frame(words: &[&str]) -> Vec<u8> {
     let mut frame = format!("*{}\r\n", words.len());
     for word in words {
         frame += &format!("${}\r\n{word}\r\n", word.len());
@@ -12,7 +12,7 @@ pub(super) fn frame(words: &[&str]) -> Vec<u8> {
 }
 
 /// The beginning of a command of so many words, these first.
-pub(super) fn opening(words: usize, first: &[&str]) -> Vec<u8> {
+pub(crate) fn opening(words: usize, first: &[&str]) -> Vec<u8> {
     let mut opening = format!("*{words}\r\n").into_bytes();
     for word in first {
         opening.extend(bulk(word));
@@ -21,7 +21,7 @@ pub(super) fn opening(words: usize, first: &[&str]) -> Vec<u8> {
 }
 
 /// One word of a command.
-pub(super) fn bulk(word: &str) -> Vec<u8> {
+pub(crate) fn bulk(word: &str) -> Vec<u8> {
     format!("${}\r\n{word}\r\n", word.len()).into_bytes()
 }
 

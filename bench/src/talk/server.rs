@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 use super::frames::{Reply, Scan, scan};
 
 /// A server that runs until this is dropped, even by a panic.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     folder: PathBuf,
-    pub(super) address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 /// Long enough for a machine that is busy with something else.
 const START_MAX: Duration = Duration::from_secs(10);
 
 impl Server {
-    pub(super) fn redis() -> Self {
+    pub(crate) fn redis() -> Self {
         let (folder, address) = (folder(), free_address());
         let mut command = Command::new("redis-server");
         command
@@ -35,7 +35,7 @@ impl Server {
     }
 
     /// Ours, with what `config` says besides where to listen.
-    pub(super) fn ours(program: &Path, threads: usize, config: &str) -> Self {
+    pub(crate) fn ours(program: &Path, threads: usize, config: &str) -> Self {
         let (folder, address) = (folder(), free_address());
         let file = folder.join("rideau.toml");
         let server =
@@ -75,7 +75,7 @@ impl Server {
     }
 
     /// Processor time of all its threads so far.
-    pub(super) fn cpu_time(&self) -> Duration {
+    pub(crate) fn cpu_time(&self) -> Duration {
         let tasks = format!("/proc/{}/task", self.child.id());
         let tasks = fs::read_dir(tasks).expect("Linux lists the threads of what runs");
         let nanos = tasks
@@ -86,7 +86,7 @@ impl Server {
     }
 
     /// Sends one command, outside of what is measured, and returns its answer.
-    pub(super) fn ask(&self, frame: &[u8]) -> Vec<u8> {
+    pub(crate) fn ask(&self, frame: &[u8]) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
         stream.write_all(frame).expect("it reads");
         let mut answer = Vec::new();
@@ -116,7 +116,7 @@ impl Drop for Server {
 }
 
 /// Where our program is: beside this one. It is built if it is not there.
-pub(super) fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     let bench = env::current_exe().expect("Linux knows what runs");
     let program = bench.with_file_name("rideau");
     if !program.exists() {
@@ -133,7 +133,7 @@ pub(super) fn program() -> PathBuf {
 }
 
 /// Ends this program if there is nothing to compare with.
-pub(super) fn want_redis() {
+pub(crate) fn want_redis() {
     let version = Command::new("redis-server").arg("--version").output();
     match version {
         Ok(version) => eprint!("{}", String::from_utf8_lossy(&version.stdout)),

@@ -21,16 +21,16 @@ use crate::measure::{Metric, Plan, Sample, Stall};
 
 /// What a connection says in each of its turns: one thing, and once that is
 /// answered, the other.
-pub(super) struct Dialog {
+pub(crate) struct Dialog {
     /// What an answer begins with that has something to send back: other arrays
     /// are a no.
-    pub(super) yes: Vec<u8>,
-    pub(super) first: Step,
-    pub(super) second: Step,
+    pub(crate) yes: Vec<u8>,
+    pub(crate) first: Step,
+    pub(crate) second: Step,
 }
 
 /// What is sent at once.
-pub(super) enum Step {
+pub(crate) enum Step {
     /// The same each time, so many commands.
     Same(Vec<u8>, usize),
     /// A command for each yes of the step before, around its second element.
@@ -51,7 +51,7 @@ struct Window {
 /// # Panics
 ///
 /// If a server answers with an error, or closes a connection.
-pub(super) fn talk(server: &Server, dialogs: Vec<Dialog>, plan: &Plan) -> Result<Sample, Stall> {
+pub(crate) fn talk(server: &Server, dialogs: Vec<Dialog>, plan: &Plan) -> Result<Sample, Stall> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("the system has sockets");
     let window = Rc::new(Window {
