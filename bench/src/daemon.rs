@@ -13,10 +13,9 @@ mod goals;
 use std::env;
 use std::path::Path;
 
-use self::goals::Goal;
 use crate::measure::{Plan, Subject, compare};
 use crate::report::{Format, OURS, print};
-use crate::talk::{Dialog, Server, program, talk, want_redis};
+use crate::talk::{Dialog, Folder, Goal, Server, program, talk, want_redis};
 
 /// The default: as many threads as there are cores.
 const ALL_THREADS: usize = 0;
@@ -171,8 +170,10 @@ fn contest(case: &Case, ours: &Path, plan: &Plan, format: Format) {
 impl Program {
     fn start(self, ours: &Path) -> Server {
         match self {
-            Self::Ours { threads } => Server::ours(ours, threads, &dialogs::config()),
-            Self::Redis => Server::redis(),
+            Self::Ours { threads } => {
+                Server::ours(ours, threads, &dialogs::config(), Folder::new())
+            }
+            Self::Redis => Server::redis(Folder::new()),
         }
     }
 }
