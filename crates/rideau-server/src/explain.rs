@@ -165,7 +165,7 @@ fn held(daemon: &Daemon, row: &Row) -> Explained {
         Kind::Match => broker(daemon, name),
         Kind::Lease => regulator(daemon, name),
         Kind::Lock => key(daemon, name),
-        Kind::Session => None,
+        Kind::Session | Kind::Value => None,
     };
     if let Some(place) = place {
         text.push_str(&place.text);

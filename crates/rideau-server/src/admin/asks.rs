@@ -20,6 +20,7 @@ use crate::client::{Client, Finish, Step, Wait};
 use crate::clients::ClientCard;
 use crate::command;
 use crate::daemon::Daemon;
+use crate::held_back::HeldBack;
 use crate::login::Proof;
 use crate::outbox::Outbox;
 use crate::resp::{Limits, Protocol, Reply, ReplyLimits, ReplyParser, RequestParser, Value};
@@ -294,6 +295,7 @@ fn client(daemon: &Arc<Daemon>, row: &SessionRow) -> Client {
         session: None,
         protocol: Protocol::Resp2,
         out: Vec::new(),
+        held_back: HeldBack::default(),
         watch: Watch::default(),
         proof: Proof::None,
         is_proven: false,
