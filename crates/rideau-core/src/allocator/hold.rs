@@ -282,7 +282,7 @@ impl Allocator {
         let kept = self.records.body(slot);
         let old = Fields::kept(kept.data);
         let data = match mode {
-            Mode::Replace => change.data.clone(),
+            Mode::Replace => change.data.something().into_owned(),
             Mode::Merge => fields::merged(kept.data, change.data),
             Mode::Keep => old.clone(),
         };
@@ -392,7 +392,8 @@ impl Allocator {
         self.unfree(value, id);
         let until = end(now, ttl);
         let keys = Keys::new(change.keys, None);
-        let body = body(change.data, &keys, now);
+        let data = change.data.something();
+        let body = body(&data, &keys, now);
         let fence = self.begin(value, id, until, body, now, effects);
         self.wait_for(id, effects);
         Ok(Held {
