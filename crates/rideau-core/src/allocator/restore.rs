@@ -108,6 +108,7 @@ impl Restore {
         for interval in self.known.intervals() {
             effects.log(&Entry::Unknown { interval });
         }
+        self.machine.begin_claims(effects);
         self.machine
     }
 
@@ -315,6 +316,19 @@ impl Restore {
 }
 
 impl Allocator {
+    /// Whoever reads the log must see that it was not the stop before that
+    /// came last, so nothing is told at once until something is written.
+    fn begin_claims(&mut self, effects: &mut Effects) {
+        let ranges = self.ranges.iter_mut().flatten();
+        let mut claimed = ranges
+            .filter(|range| range.options.class == Class::Claimed)
+            .peekable();
+        if claimed.peek().is_some() {
+            effects.log(&Entry::Fence { last: self.fence });
+            claimed.for_each(|range| range.stock.wait_for(effects.position()));
+        }
+    }
+
     /// The last sign of life of each holder may be lost: as if it had just
     /// come. Nothing is lost that came before `since`.
     fn extend_all(&mut self, id: RangeId, since: Instant, now: Instant, effects: &mut Effects) {

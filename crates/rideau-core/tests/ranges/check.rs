@@ -86,13 +86,20 @@ impl World {
                 Standing::Reserved => {
                     let seen = self.seen(hold.value).unwrap();
                     assert_eq!(seen.fence, hold.fence, "another has {hold:?}");
-                    assert!(seen.until >= hold.until, "{hold:?} ends early");
+                    if seen.range.is_none() && hold.class == Class::Claimed {
+                        self.holds.remove(&hold.value);
+                        continue;
+                    }
+                    let range = seen.range.and_then(|id| self.machine.options(id));
+                    let class = range.map(|options| options.class);
+                    assert!(seen.until >= hold.until, "{hold:?} ends early {now:?} {seen:?} {class:?} {:?}", self.disk.safe.records.get(&hold.value));
                 }
                 Standing::Quarantined if hold.class == Class::Claimed => {
                     let until = self.model.quarantined[&hold.value];
                     assert!(until >= hold.until, "{hold:?} ends early");
                 }
-                // Its range was taken away, and nobody can have it.
+                // Its range was taken away while it crashed, and nobody can have
+                // it until the range comes back.
                 Standing::Outside if hold.class == Class::Claimed => {
                     self.holds.remove(&hold.value);
                 }
@@ -180,7 +187,7 @@ impl World {
             range: Some(name),
             ..record
         };
-        self.model.records.insert(value, record);
+        self.keep(value, record);
     }
 }
 

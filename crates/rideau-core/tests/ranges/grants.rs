@@ -223,7 +223,12 @@ impl World {
 
     pub(crate) fn keep(&mut self, value: u128, record: Record) {
         self.stale.push(record.fence);
-        self.past.insert(record.fence, record.clone());
+        let past = self.past.entry(record.fence).or_insert_with(|| record.clone());
+        let longest = past.until.max(record.until);
+        *past = Record {
+            until: longest,
+            ..record.clone()
+        };
         self.model.lately.remove(&value);
         self.model.quarantined.remove(&value);
         self.model.records.insert(value, record);
