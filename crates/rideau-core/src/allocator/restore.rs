@@ -302,7 +302,8 @@ impl Restore {
         for interval in new.iter().copied() {
             effects.log(&Entry::Known { interval });
         }
-        if start == Start::Quarantine {
+        if start == Start::Quarantine && !new.is_empty() {
+            self.machine.end_in(id, &new, now, effects);
             put(new, quarantine);
         }
         values.iter().for_each(|values| {
@@ -316,6 +317,21 @@ impl Restore {
 }
 
 impl Allocator {
+    /// What has run out of these values was held by somebody before they were
+    /// forgotten, and says nothing about now.
+    fn end_in(&mut self, id: RangeId, values: &[Interval], now: Instant, effects: &mut Effects) {
+        let mut cursor = 0;
+        while let Some(slot) = self.records.next_from(&mut cursor) {
+            let value = self.records.value(slot);
+            let is_over = self.records.until(slot) <= now;
+            if is_over && self.records.head(slot).range == id.0 {
+                if values.iter().any(|values| values.contains(value)) {
+                    self.expire(slot, now, effects);
+                }
+            }
+        }
+    }
+
     /// Whoever reads the log must see that it was not the stop before that
     /// came last, so nothing is told at once until something is written.
     fn begin_claims(&mut self, effects: &mut Effects) {

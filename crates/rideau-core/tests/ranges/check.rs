@@ -37,7 +37,8 @@ impl World {
                     .filter(|v| self.model.standing(**v) == standing);
                 Size::new(stand.count() as u128)
             };
-            assert_eq!(stats.free, stands(Standing::Free), "{name}");
+            let q: Vec<_> = range.values.iter().map(|v| (*v, self.machine.stands(*v, self.now, &mut rideau_core::allocator::Effects::new()), self.model.standing(*v))).filter(|(_, a, b)| a != b).collect();
+            assert_eq!(stats.free, stands(Standing::Free), "{name} {q:?} {:?} {:?} safe {:?}", self.model.quarantined, self.now, (&self.disk.safe.quarantined, &self.disk.safe.known));
             assert_eq!(stats.quarantined, stands(Standing::Quarantined), "{name}");
         }
     }

@@ -38,7 +38,8 @@ fn nobody_loses_or_shares_a_value_whatever_happens() {
 
 fn run(seed: u64) -> u64 {
     let mut world = World::new(seed);
-    for _ in 0..STEPS {
+    for number in 0..STEPS {
+        if env::var_os("RIDEAU_TRACE").is_some() { eprintln!("{number} at {:?}: {:?}", world.now, world.model.ranges.iter().map(|(n, r)| (n, r.values.len(), r.is_draining, r.options.class, r.options.start)).collect::<Vec<_>>()); }
         world.pass();
         if world.chance(80) {
             world.sweep();
@@ -54,7 +55,9 @@ fn run(seed: u64) -> u64 {
 }
 
 fn step(world: &mut World) {
-    match world.below(200) {
+    let draw = world.below(200);
+    if env::var_os("RIDEAU_TRACE").is_some() { eprintln!("draw {draw}"); }
+    match draw {
         0..70 => world.reserve(),
         70..78 => world.alter(Deed::Claim),
         78..90 => world.alter(Deed::Write),
