@@ -91,6 +91,7 @@ impl Restore {
     /// known are as the options of their range say that they start.
     pub fn finish(mut self, now: Instant, effects: &mut Effects) -> Allocator {
         self.place_records();
+        self.machine.fence_safe = self.machine.fence;
         for (id, start) in std::mem::take(&mut self.starts) {
             let range = self.machine.at_mut(id);
             range.options.start = start;
@@ -98,6 +99,7 @@ impl Restore {
             if range.options.class == Class::Memory {
                 self.forget_known(id, effects);
                 if start == Start::Quarantine {
+                    self.machine.end_in(id, &values, now, effects);
                     let until = end(now, self.machine.at(id).options.quarantine);
                     self.machine.quarantine(id, &values, until, now, effects);
                 }

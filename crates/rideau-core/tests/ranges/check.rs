@@ -37,8 +37,30 @@ impl World {
                     .filter(|v| self.model.standing(**v) == standing);
                 Size::new(stand.count() as u128)
             };
-            let q: Vec<_> = range.values.iter().map(|v| (*v, self.machine.stands(*v, self.now, &mut rideau_core::allocator::Effects::new()), self.model.standing(*v))).filter(|(_, a, b)| a != b).collect();
-            assert_eq!(stats.free, stands(Standing::Free), "{name} {q:?} {:?} {:?} safe {:?}", self.model.quarantined, self.now, (&self.disk.safe.quarantined, &self.disk.safe.known));
+            let q: Vec<_> = range
+                .values
+                .iter()
+                .map(|v| {
+                    (
+                        *v,
+                        self.machine.stands(
+                            *v,
+                            self.now,
+                            &mut rideau_core::allocator::Effects::new(),
+                        ),
+                        self.model.standing(*v),
+                    )
+                })
+                .filter(|(_, a, b)| a != b)
+                .collect();
+            assert_eq!(
+                stats.free,
+                stands(Standing::Free),
+                "{name} {q:?} {:?} {:?} safe {:?}",
+                self.model.quarantined,
+                self.now,
+                (&self.disk.safe.quarantined, &self.disk.safe.known)
+            );
             assert_eq!(stats.quarantined, stands(Standing::Quarantined), "{name}");
         }
     }
@@ -93,7 +115,11 @@ impl World {
                     }
                     let range = seen.range.and_then(|id| self.machine.options(id));
                     let class = range.map(|options| options.class);
-                    assert!(seen.until >= hold.until, "{hold:?} ends early {now:?} {seen:?} {class:?} {:?}", self.disk.safe.records.get(&hold.value));
+                    assert!(
+                        seen.until >= hold.until,
+                        "{hold:?} ends early {now:?} {seen:?} {class:?} {:?}",
+                        self.disk.safe.records.get(&hold.value)
+                    );
                 }
                 Standing::Quarantined if hold.class == Class::Claimed => {
                     let until = self.model.quarantined[&hold.value];

@@ -154,7 +154,14 @@ impl World {
         let mut gone = BTreeSet::new();
         for reservation in granted {
             let value = reservation.value;
-            assert!(self.model.is_free(value), "{value} is not free");
+            assert!(
+                self.model.is_free(value),
+                "{value} is not free {:?} {:?} {:?} {:?}",
+                self.model.records.get(&value),
+                self.model.quarantined.get(&value),
+                self.now,
+                granted
+            );
             assert!(!gone.contains(&value), "{value} twice");
             let mut found = false;
             for prefer in sorted(&wish.prefer) {
@@ -223,7 +230,10 @@ impl World {
 
     pub(crate) fn keep(&mut self, value: u128, record: Record) {
         self.stale.push(record.fence);
-        let past = self.past.entry(record.fence).or_insert_with(|| record.clone());
+        let past = self
+            .past
+            .entry(record.fence)
+            .or_insert_with(|| record.clone());
         let longest = past.until.max(record.until);
         *past = Record {
             until: longest,

@@ -39,7 +39,24 @@ fn nobody_loses_or_shares_a_value_whatever_happens() {
 fn run(seed: u64) -> u64 {
     let mut world = World::new(seed);
     for number in 0..STEPS {
-        if env::var_os("RIDEAU_TRACE").is_some() { eprintln!("{number} at {:?}: {:?}", world.now, world.model.ranges.iter().map(|(n, r)| (n, r.values.len(), r.is_draining, r.options.class, r.options.start)).collect::<Vec<_>>()); }
+        if env::var_os("RIDEAU_TRACE").is_some() {
+            eprintln!(
+                "{number} at {:?}: {:?}",
+                world.now,
+                world
+                    .model
+                    .ranges
+                    .iter()
+                    .map(|(n, r)| (
+                        n,
+                        r.values.len(),
+                        r.is_draining,
+                        r.options.class,
+                        r.options.start
+                    ))
+                    .collect::<Vec<_>>()
+            );
+        }
         world.pass();
         if world.chance(80) {
             world.sweep();
@@ -56,7 +73,9 @@ fn run(seed: u64) -> u64 {
 
 fn step(world: &mut World) {
     let draw = world.below(200);
-    if env::var_os("RIDEAU_TRACE").is_some() { eprintln!("draw {draw}"); }
+    if env::var_os("RIDEAU_TRACE").is_some() {
+        eprintln!("draw {draw}");
+    }
     match draw {
         0..70 => world.reserve(),
         70..78 => world.alter(Deed::Claim),
