@@ -5,7 +5,7 @@ use super::entry::Entry;
 use super::free::Free;
 use super::interval::Interval;
 use super::range::{Class, Order, Quarantine, Range, RangeError, RangeId, RangeOptions, Start};
-use super::records::{Body, Head, KeyRef, Slot};
+use super::records::{Body, Head, KeyRef, Slot, State};
 use super::refused::Refused;
 use super::size::Size;
 use super::stock::Stock;
@@ -330,8 +330,11 @@ impl Allocator {
         }
         self.move_in(slot, id);
         *self.counter(id.0, head.state) += 1;
+        // What ran out by the rules of one range must not do so once more by
+        // those of another.
+        let is_said = was_logged && head.state == State::Reserved;
         match (was_logged, self.class(id.0) != Class::Memory) {
-            (false, true) => self.with_entry(slot, |entry| effects.log(&entry)),
+            (_, true) if !is_said => self.with_entry(slot, |entry| effects.log(&entry)),
             (true, false) => effects.log(&Entry::Freed {
                 value,
                 fence: head.fence,
