@@ -127,7 +127,9 @@ impl Restore {
                 if let Some(slot) = self.machine.records.find(value)
                     && self.machine.records.head(slot).fence == fence
                 {
-                    self.machine.records.set_until(slot, until);
+                    // A snapshot may have seen what became of it later.
+                    let records = &mut self.machine.records;
+                    records.set_state(slot, State::Reserved, until);
                 }
             }
             Entry::Freed { value, fence } => self.freed(value, fence),
