@@ -13,6 +13,7 @@ use crate::clients::ClientCard;
 use crate::config::User;
 use crate::daemon::Daemon;
 use crate::grant::Grant;
+use crate::held_back::HeldBack;
 use crate::holdings::{Card, HolderId, Thing, Why};
 use crate::login::Proof;
 use crate::names::Named;
@@ -37,6 +38,8 @@ pub struct Client {
     pub protocol: Protocol,
     /// What will be written next.
     pub out: Vec<u8>,
+    /// What has to be safe before that.
+    pub held_back: HeldBack,
     /// What it watches.
     pub watch: Watch,
     /// How it shows who it is without a password.

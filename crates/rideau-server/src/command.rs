@@ -9,6 +9,7 @@ mod locks;
 mod look;
 mod pools;
 mod quiet;
+mod ranges;
 mod regulators;
 mod sessions;
 mod settings;
@@ -74,9 +75,60 @@ pub const ALL: &[About] = &[
         "RELEASE",
         2,
         "release",
-        "ticket [OK | FAIL [reason]]",
-        "End any lease by its ticket",
+        "ticket [OK | FAIL [reason]] | value [FENCE n] | KEY k [FENCE n]",
+        "End any lease by its ticket, or give a value back",
         tickets::release,
+    ),
+    about(
+        "RESERVE",
+        2,
+        "reserve",
+        "place[,place...] [PREFER place[,place...]]... [TTL ms] [KEY k]... [UNIQUE k]... [DATA d] \
+         [SET field value]... [COUNT n [PARTIAL]] [ID id] [HINT value] [WAIT ms] [NOTE text]",
+        "Have values of ranges for a time; a place is a range, a network, a-b or a value",
+        ranges::reserve,
+    ),
+    about(
+        "REFRESH",
+        2,
+        "update",
+        "value|ticket|KEY k [FENCE n] [TTL ms] [value ...]",
+        "Hold values for longer",
+        ranges::refresh,
+    ),
+    about(
+        "LOOKUP",
+        2,
+        "lookup",
+        "value | ticket | KEY k",
+        "Who has a value, or what has a key",
+        ranges::lookup,
+    ),
+    about(
+        "UPDATE",
+        2,
+        "update",
+        "value|ticket|KEY k [FENCE n] [TTL ms] [DATA d] [SET field value]... [UNSET field]... \
+         [KEY k]... [UNIQUE k]... [CLAIM]",
+        "Change what stands beside a value, and hold it from now on",
+        ranges::update,
+    ),
+    about(
+        "WRITE",
+        2,
+        "update",
+        "value|ticket|KEY k [FENCE n] [TTL ms] [DATA d] [SET field value]... [KEY k]... \
+         [UNIQUE k]... [CLAIM]",
+        "Replace what stands beside a value, and hold it from now on",
+        ranges::write,
+    ),
+    about(
+        "CLAIM",
+        2,
+        "reserve",
+        "value [TTL ms] [KEY k]... [UNIQUE k]... [DATA d] [SET field value]...",
+        "Have a certain value",
+        ranges::claim,
     ),
     about(
         "TAKE",
@@ -186,8 +238,8 @@ pub const ALL: &[About] = &[
         "CANCEL",
         2,
         "cancel",
-        "ticket",
-        "Give up an ASYNC command that waits",
+        "ticket | value [FENCE n] | KEY k [FENCE n]",
+        "Give up an ASYNC command that waits, or forget the holder of a value",
         tickets::cancel,
     ),
     about("HELD", 1, "held", "", "What this holder has", tickets::held),
@@ -264,6 +316,86 @@ pub const ALL: &[About] = &[
         "pool",
         "A pool's numbers",
         pools::stat,
+    ),
+    about(
+        "RANGE.ADD",
+        3,
+        "range",
+        "name toml",
+        "Add a range",
+        ranges::add,
+    ),
+    about(
+        "RANGE.SET",
+        4,
+        "range",
+        "name key value [key value ...]",
+        "Change a range; nobody loses a value",
+        ranges::set,
+    ),
+    about(
+        "RANGE.DRAIN",
+        2,
+        "range",
+        "name",
+        "Give out nothing more of a range, and remove it when all has come back",
+        ranges::drain,
+    ),
+    about(
+        "RANGE.REMOVE",
+        2,
+        "range",
+        "name",
+        "Remove a range of which nothing is held",
+        ranges::remove,
+    ),
+    about(
+        "RANGE.STAT",
+        1,
+        "show",
+        "[range]",
+        "How many values are free, reserved, quarantined, detached and cooling",
+        ranges::stat,
+    ),
+    about(
+        "RANGE.LS",
+        1,
+        "lookup",
+        "[range] [COUNT n] [CURSOR c]",
+        "Some reservations, page by page",
+        ranges::list,
+    ),
+    about(
+        "RANGE.MEM",
+        1,
+        "show",
+        "",
+        "What values cost in memory",
+        ranges::memory,
+    ),
+    about(
+        "RANGE.DEBUG",
+        2,
+        "range",
+        "seconds",
+        "Log what happens to values for a while",
+        ranges::debug,
+    ),
+    about(
+        "RANGE.WATCH",
+        1,
+        "subscribe",
+        "[range]",
+        "Hear of what happens to values",
+        ranges::watch,
+    ),
+    about(
+        "RANGE.RELEASE",
+        3,
+        "release",
+        "KEYPREFIX p | FIELD name content",
+        "Give back all values with such a key or field, whoever holds them",
+        ranges::bulk_release,
     ),
     about(
         "SHOW",
@@ -504,6 +636,10 @@ pub(crate) fn has_right(user: &User, right: &str) -> bool {
         "@pool" => matches!(right, "take" | "release" | "offer" | "withdraw"),
         "@broker" => matches!(right, "ask" | "offer" | "done" | "renew" | "release"),
         "@lock" => matches!(right, "lock" | "unlock" | "release"),
+        "@range" => matches!(
+            right,
+            "reserve" | "update" | "lookup" | "release" | "cancel"
+        ),
         allowed => allowed == right,
     })
 }
@@ -514,6 +650,7 @@ const LISTENING: &[&str] = &[
     "PSUBSCRIBE",
     "UNSUBSCRIBE",
     "PUNSUBSCRIBE",
+    "RANGE.WATCH",
     "PING",
     "QUIT",
     "RESET",
@@ -525,7 +662,7 @@ fn is_subscriber(client: &Client) -> bool {
 }
 
 /// Not for everybody.
-const ADMIN: &[&str] = &["pool", "config", "client", "monitor"];
+const ADMIN: &[&str] = &["pool", "range", "config", "client", "monitor"];
 
 /// A user may use this thing.
 fn may_use(client: &Client, kind: &str, name: &str) -> Result<(), Wrong> {
@@ -575,7 +712,7 @@ fn show(client: &Client, about: &About, request: Request<'_>) {
         "AUTH" | "HELLO" => 0,
         // The text of a config has hashes of passwords, that of a pool what its
         // programs are told.
-        "CONFIG" | "POOL.ADD" | "POOL.SET" => 1,
+        "CONFIG" | "POOL.ADD" | "POOL.SET" | "RANGE.ADD" | "RANGE.SET" => 1,
         _ => usize::MAX,
     };
     for word in request.words().skip(1).take(shown) {

@@ -19,6 +19,7 @@ use crate::client::{Client, Step, Wait};
 use crate::command;
 use crate::holdings::Why;
 use crate::resp::{Fault, Limits, Protocol, RequestParser};
+use crate::values;
 use crate::watch::Watch;
 
 /// Room for the next read.
@@ -273,6 +274,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         if self.client.out.is_empty() {
             return Ok(());
         }
+        if !self.client.held_back.is_empty() {
+            self.be_safe().await?;
+        }
+        self.write().await
+    }
+
+    /// Wait until what was answered is safe. If it never will be, none of the
+    /// answers is told.
+    async fn be_safe(&mut self) -> Result<(), Over> {
+        let Err(failed) = self.client.held_back.over().await else {
+            return Ok(());
+        };
+        self.client.out.clear();
+        let text = values::unsafe_text(&failed);
+        self.client.reply().error(text);
+        let _ = self.write().await;
+        Err(Over::Closed)
+    }
+
+    async fn write(&mut self) -> Result<(), Over> {
         let mut write = pin!(self.stream.write_all(&self.client.out));
         // Nearly always the system takes all of it at once, and no clock is needed.
         let at_once = future::poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await;

@@ -1,5 +1,6 @@
 //! The server's state, whoever asks: a Redis client, HTTP or a signal.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -22,6 +23,7 @@ use crate::sessions::Sessions;
 use crate::settings::{Settings, Source};
 use crate::ticket::Ticket;
 use crate::turns::Turns;
+use crate::values::{NotOpened, RangePlaces, Values};
 
 /// All that the server knows.
 pub struct Daemon {
@@ -31,6 +33,8 @@ pub struct Daemon {
     pub places: ArcSwap<Places>,
     /// The units of all keys.
     pub locks: Locks<Vec<u8>>,
+    /// The values of all ranges.
+    pub values: Values,
     /// Who holds what.
     pub holdings: Holdings,
     /// The connections.
@@ -94,6 +98,46 @@ pub struct Counts {
     pub checks_delayed: AtomicU64,
     /// Changes of configuration.
     pub changes: AtomicU64,
+    /// Values that were not given out because too many had holders.
+    pub reservations_refused: AtomicU64,
+    /// Ranges that were not added because there were too many.
+    pub ranges_refused: AtomicU64,
+    /// Commands that had too many keys for a value.
+    pub range_keys_refused: AtomicU64,
+    /// Commands that had too much data for a value.
+    pub range_data_refused: AtomicU64,
+}
+
+/// Why a server cannot do what a config says.
+#[derive(Debug)]
+pub enum NotDone {
+    /// An option breaks a rule.
+    Option(OptionError),
+    /// Values cannot be given out like that.
+    Values(NotOpened),
+}
+
+impl fmt::Display for NotDone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Option(error) => error.fmt(f),
+            Self::Values(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NotDone {}
+
+impl From<OptionError> for NotDone {
+    fn from(error: OptionError) -> Self {
+        Self::Option(error)
+    }
+}
+
+impl From<NotOpened> for NotDone {
+    fn from(error: NotOpened) -> Self {
+        Self::Values(error)
+    }
 }
 
 impl Daemon {
@@ -101,8 +145,8 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// If an option breaks a rule.
-    pub fn new(config: Config) -> Result<Arc<Self>, OptionError> {
+    /// If an option breaks a rule, or the store cannot be used.
+    pub fn new(config: Config) -> Result<Arc<Self>, NotDone> {
         let source = Source::of(&config);
         Self::with(config, source)
     }
@@ -111,11 +155,13 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// If an option breaks a rule.
-    pub fn with(config: Config, source: Source) -> Result<Arc<Self>, OptionError> {
+    /// If an option breaks a rule, or the store cannot be used.
+    pub fn with(config: Config, source: Source) -> Result<Arc<Self>, NotDone> {
         let events: Arc<Events> = Arc::default();
         let workshop = Workshop::new(&config.server, Arc::clone(&events));
-        let places = Places::new(&config, Arc::new(workshop))?;
+        let mut places = Places::new(&config, Arc::new(workshop))?;
+        let values = Values::open(&config)?;
+        places.ranges = Arc::new(values.places(&config, &RangePlaces::default()));
         // Fences grow on after a restart, unless the clock was set back.
         let fence = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -131,6 +177,7 @@ impl Daemon {
             config: ArcSwap::from_pointee(config),
             places: ArcSwap::from_pointee(places),
             locks,
+            values,
             holdings: Holdings::default(),
             clients: Clients::default(),
             sessions: Sessions::default(),
@@ -148,15 +195,18 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// If an option breaks a rule; then nothing has changed.
+    /// If that cannot be; then nothing has changed.
     pub(crate) fn reconfigure(
         self: &Arc<Self>,
         config: Config,
         within: Option<Duration>,
-    ) -> Result<(), OptionError> {
+    ) -> Result<(), NotDone> {
         Places::validate(&config)?;
-        let (places, left) = self.places.load().changed(&config)?;
+        self.values.follow(&self.config.load(), &config)?;
         rule_locks(&self.locks, &config)?;
+        let old = self.places.load();
+        let (mut places, left) = old.changed(&config)?;
+        places.ranges = Arc::new(self.values.places(&config, &old.ranges));
         let checks = config.limits.password_checks_max;
         log::set_level(config.log.level);
         self.places.store(Arc::new(places));

@@ -166,7 +166,7 @@ fn held(daemon: &Daemon, row: &Row, sight: Sight<'_>) -> Explained {
         Kind::Match => broker(daemon, name, sight),
         Kind::Lease => regulator(daemon, name, sight),
         Kind::Lock => key(daemon, name, sight),
-        Kind::Session => None,
+        Kind::Session | Kind::Value => None,
     };
     if let Some(place) = place {
         text.push_str(&place.text);

@@ -1,4 +1,5 @@
-//! Everything that has a name: pools, brokers, regulators, rules for locks.
+//! Everything that has a name: pools, brokers, regulators, ranges,
+//! rules for locks.
 //!
 //! The names are a snapshot that is replaced as a whole: whoever looks one up
 //! takes no lock, and a change of configuration is seen at once or not at all.
@@ -18,6 +19,7 @@ use crate::meeting::Party;
 use crate::member::{Follow, Members, Workshop};
 use crate::outcome;
 use crate::show::Sight;
+use crate::values::RangePlaces;
 
 /// Longer than anybody waits.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -35,6 +37,8 @@ pub struct Places {
     pub regulators: HashMap<String, Arc<RegulatorPlace>>,
     /// Rules for locks: the first that fits.
     pub rules: Vec<Arc<RulePlace>>,
+    /// Ranges.
+    pub ranges: Arc<RangePlaces>,
     /// Where members that are processes are started.
     pub workshop: Arc<Workshop>,
 }
@@ -187,6 +191,7 @@ impl Places {
             brokers,
             regulators,
             rules: self.changed_rules(&config.locks),
+            ranges: Arc::clone(&self.ranges),
             workshop: Arc::clone(&self.workshop),
         };
         Ok((places, left))
@@ -300,7 +305,7 @@ impl Places {
     /// How many names there are.
     pub fn len(&self) -> usize {
         let named = self.pools.len() + self.groups.len() + self.brokers.len();
-        named + self.regulators.len() + self.rules.len()
+        named + self.regulators.len() + self.rules.len() + self.ranges.len()
     }
 
     /// Nothing has a name.

@@ -21,6 +21,7 @@ use crate::clients::ClientCard;
 use crate::config::{Config, DeadPeer, Listen, Server};
 use crate::connection;
 use crate::daemon::Daemon;
+use crate::held_back::HeldBack;
 use crate::holdings::{Card, Why};
 use crate::login::Proof;
 use crate::outbox::Outbox;
@@ -313,6 +314,7 @@ fn welcome(daemon: &Arc<Daemon>, address: String, local: String, proof: Proof) -
         session: None,
         protocol: Protocol::Resp2,
         out: Vec::new(),
+        held_back: HeldBack::default(),
         watch: Watch::default(),
         proof,
         is_proven: true,
@@ -378,6 +380,9 @@ pub async fn drain(daemon: &Daemon) {
     if left > 0 {
         tracing::warn!(left, "processes are killed");
     }
+    // Connections are over, so nothing is answered that would not be kept.
+    let ranges = daemon.values.ranges.clone();
+    let _ = tokio::task::spawn_blocking(move || ranges.close()).await;
 }
 
 /// Serve what a config says until somebody asks us to stop.

@@ -20,6 +20,7 @@ use crate::client::{Client, Finish, Replies, Step, Wait};
 use crate::clients::ClientCard;
 use crate::command;
 use crate::daemon::Daemon;
+use crate::held_back::HeldBack;
 use crate::holdings::Why;
 use crate::login::Proof;
 use crate::outbox::Outbox;
@@ -300,6 +301,7 @@ fn client(daemon: &Arc<Daemon>, row: &SessionRow) -> Client {
         session: None,
         protocol: Protocol::Resp2,
         out: Vec::new(),
+        held_back: HeldBack::default(),
         watch: Watch::default(),
         proof: Proof::None,
         is_proven: false,

@@ -24,6 +24,7 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
     check_shadows(notes, &sections.locks);
     check_uids(notes, &sections.users, config);
     check_ways_in(notes, sections);
+    check_ranges(notes, sections, config);
 }
 
 /// A server that others can reach needs users, or the explicit word.
@@ -184,6 +185,36 @@ fn check_shadows(notes: &Notes<'_>, locks: &Named<'_>) {
         if let Some((other, _)) = earlier {
             let message = format!("`{pattern}` is never used: `{other}` above fits all its keys");
             notes.warn(section.at.clone(), message, "put the narrower one first");
+        }
+    }
+}
+
+/// No value belongs to two ranges, and there are not too many.
+fn check_ranges(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
+    let most = config.limits.ranges_max;
+    if config.ranges.len() > most
+        && let Some((_, section)) = sections.ranges.get(most)
+    {
+        let message = format!("there are {} ranges", config.ranges.len());
+        let hint = format!("limits.ranges_max is {most}");
+        notes.error(section.at.clone(), message, hint);
+    }
+    let place = |name: &str| sections.ranges.iter().find(|(other, _)| *other == name);
+    for (at, range) in config.ranges.iter().enumerate() {
+        for (text, span) in range.values.iter().zip(&range.options.spans) {
+            let others = config.ranges[..at].iter();
+            let mut others = others.flat_map(|other| {
+                let values = other.values.iter().zip(&other.options.spans);
+                values.map(move |(value, span)| (&other.name, value, span))
+            });
+            let taken = others.find(|(_, _, other)| !other.interval.is_disjoint(span.interval));
+            if let (Some((name, value, _)), Some((_, section))) = (taken, place(&range.name)) {
+                let listed = section.list("values").unwrap_or_default();
+                let listed = listed.into_iter().find(|(listed, _)| listed == text);
+                let at = listed.map_or(section.at("values"), |(_, at)| at);
+                let message = format!("{text:?} has values of range `{name}`, in {value:?}");
+                notes.error(at, message, "a value belongs to one range only");
+            }
         }
     }
 }

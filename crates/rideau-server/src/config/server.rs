@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rideau_core::allocator;
+
 use super::keys;
 use super::section::{At, Section};
 use super::words::{show_span, span};
@@ -106,6 +108,14 @@ pub struct Limits {
     pub name_len_max: usize,
     /// Passwords that are checked at a time.
     pub password_checks_max: usize,
+    /// Values of ranges that have holders.
+    pub reservations_max: usize,
+    /// Ranges.
+    pub ranges_max: usize,
+    /// Keys of one reservation.
+    pub range_keys_max: usize,
+    /// Bytes that stand beside one value.
+    pub range_data_max: u64,
 }
 
 /// The files of TLS.
@@ -210,6 +220,10 @@ impl Default for Limits {
             names_max: 1_000,
             name_len_max: 128,
             password_checks_max: 2,
+            reservations_max: 50_000_000,
+            ranges_max: 1_000,
+            range_keys_max: allocator::KEYS_MAX,
+            range_data_max: allocator::DATA_LEN_MAX as u64,
         }
     }
 }
@@ -339,6 +353,17 @@ impl Limits {
             names_max: count("names_max", 1_000_000, default.names_max),
             name_len_max: count("name_len_max", 4096, default.name_len_max),
             password_checks_max: count("password_checks_max", 1024, default.password_checks_max),
+            reservations_max: count("reservations_max", MANY, default.reservations_max),
+            // One number is that of values that have lost their range.
+            ranges_max: count("ranges_max", 4_095, default.ranges_max),
+            range_keys_max: count(
+                "range_keys_max",
+                allocator::KEYS_MAX,
+                default.range_keys_max,
+            ),
+            range_data_max: section
+                .size("range_data_max", 1..=default.range_data_max)
+                .unwrap_or(default.range_data_max),
         }
     }
 }
