@@ -5,12 +5,12 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rideau::Refusal;
 
 use crate::clients::ClientCard;
-use crate::config::User;
+use crate::config::{Config, User};
 use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::held_back::HeldBack;
@@ -18,6 +18,7 @@ use crate::holdings::{Card, HolderId, Thing, Why};
 use crate::login::Proof;
 use crate::names::Named;
 use crate::outcome::{self, Outcome, Part};
+use crate::places::RulePlace;
 use crate::resp::{Mistake, Protocol, Reply};
 use crate::ticket::{Kind, Ticket};
 use crate::watch::Watch;
@@ -48,6 +49,13 @@ pub struct Client {
     pub is_proven: bool,
     /// Its rights are those of the config of this generation.
     pub generation: u64,
+    /// That config.
+    pub config: Arc<Config>,
+    /// Its rules for locks.
+    pub rules: Arc<Vec<Arc<RulePlace>>>,
+    /// When it was last heard, by the clock of the holdings: that is when all that
+    /// it says at once is done.
+    pub now: u64,
     /// It has promised to say something this often.
     pub heartbeat: Option<Duration>,
     /// How it will end: properly, unless it vanishes.
@@ -144,6 +152,19 @@ impl Client {
         self.reply()
     }
 
+    /// It said something just now, or was answered after a wait.
+    pub fn hear(&mut self) {
+        let now = Instant::now();
+        self.card.hear(now);
+        self.now = self.daemon.holdings.at(now);
+    }
+
+    /// Have the config as it is now.
+    pub fn read_config(&mut self) {
+        self.config = self.daemon.config.load_full();
+        self.rules = Arc::clone(&self.daemon.places.load().rules);
+    }
+
     /// Answer `OK`.
     pub fn reply_ok(&mut self) {
         self.out.extend_from_slice(b"+OK\r\n");
@@ -170,10 +191,10 @@ impl Client {
     ///
     /// If the holder has too many, or has ended meanwhile.
     pub fn keep(&self, kind: Kind, grant: Grant, tail: &Tail) -> Result<Ticket, Wrong> {
-        let most = self.daemon.config.load().limits.held_max;
+        let most = self.config.limits.held_max;
         let note = tail.note.clone();
-        let holdings = &self.daemon.holdings;
-        let kept = holdings.keep(self.owner(), kind, Thing::Held(grant), note, most);
+        let (holdings, grant) = (&self.daemon.holdings, Thing::Held(grant));
+        let kept = holdings.keep(self.owner(), kind, grant, note, most, self.now);
         kept.map_err(|thing| {
             if let Thing::Held(grant) = thing {
                 grant.end(Why::Released);
@@ -234,9 +255,9 @@ impl Client {
     /// The wait of a command: what it says, or the usual, and no longer than
     /// one may.
     pub fn wait_max(&self, tail: &Tail) -> Duration {
-        let config = self.daemon.config.load();
-        let wait = tail.wait.unwrap_or(config.server.wait_default);
-        wait.min(config.server.wait_max)
+        let server = &self.config.server;
+        let wait = tail.wait.unwrap_or(server.wait_default);
+        wait.min(server.wait_max)
     }
 
     /// Whether one more command may wait.
@@ -245,7 +266,7 @@ impl Client {
     ///
     /// If too many do.
     pub fn may_wait(&self) -> Result<(), Wrong> {
-        let most = self.daemon.config.load().limits.waiters_max;
+        let most = self.config.limits.waiters_max;
         let counts = &self.daemon.counts;
         if counts.waiting.load(Ordering::Relaxed) < most {
             return Ok(());

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
+use crate::command;
 use crate::holdings::{Card, HolderId};
 use crate::outbox::Outbox;
 
@@ -40,8 +41,8 @@ pub struct ClientCard {
     pub heard_ms: AtomicU64,
     /// The client library's name and version.
     pub library: Mutex<(String, String)>,
-    /// Its last command.
-    pub last: Mutex<&'static str>,
+    /// Where its last command is among all.
+    pub last: AtomicUsize,
     /// Its session.
     pub session: Mutex<Option<String>>,
     /// A command of it waits.
@@ -129,9 +130,16 @@ impl Clients {
 }
 
 impl ClientCard {
-    /// It said something just now.
-    pub fn hear(&self) {
-        let since = self.since.elapsed().as_millis() as u64;
+    /// Its last command, or nothing if there was none.
+    pub fn last(&self) -> &'static str {
+        let last = command::ALL.get(self.last.load(Ordering::Relaxed));
+        last.map_or("", |last| last.name)
+    }
+
+    /// It said something at this time.
+    pub fn hear(&self, now: Instant) {
+        let since = now.saturating_duration_since(self.since);
+        let since = since.as_secs() * 1000 + u64::from(since.subsec_millis());
         self.heard_ms.store(since, Ordering::Relaxed);
     }
 

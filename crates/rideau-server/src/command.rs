@@ -534,9 +534,14 @@ pub const ALL: &[About] = &[
 
 /// The command of this name.
 pub fn find(name: &[u8]) -> Option<&'static About> {
+    position(name).map(|at| &ALL[at])
+}
+
+/// Where the command of this name is among all.
+fn position(name: &[u8]) -> Option<usize> {
     // Most names differ in length already, the most frequent stand first, and nearly
     // all clients write them in upper case.
-    ALL.iter().find(|about| {
+    ALL.iter().position(|about| {
         let known = about.name.as_bytes();
         known == name || known.eq_ignore_ascii_case(name)
     })
@@ -554,15 +559,16 @@ pub fn execute(client: &mut Client, request: Request<'_>) -> Step {
 
 /// Execute one request and answer it.
 fn answer(client: &mut Client, request: Request<'_>) -> Step {
-    let Some(about) = find(request.name()) else {
+    let Some(at) = position(request.name()) else {
         let text = unknown(request.name());
         client.reply().error(text);
         return Step::Done;
     };
+    let about = &ALL[at];
     // Only its own connection counts, so nobody is overwritten.
     let commands = client.card.commands.load(Ordering::Relaxed);
     client.card.commands.store(commands + 1, Ordering::Relaxed);
-    *client.card.last.lock() = about.name;
+    client.card.last.store(at, Ordering::Relaxed);
     login::follow(client);
     if client.daemon.clients.is_monitored() {
         show(client, about, request);
@@ -606,7 +612,7 @@ fn may(client: &Client, about: &About, request: Request<'_>) -> Result<(), Wrong
             "NOPERM user {} may not use {name}: add \"{}\" to its allow list.",
             user.name, about.right
         ))),
-        None if client.daemon.config.load().users.is_empty() => Ok(()),
+        None if client.config.users.is_empty() => Ok(()),
         None => Err(Wrong(
             "NOAUTH say who you are first: AUTH user password.".into(),
         )),

@@ -39,6 +39,16 @@ enum Over {
     Lost,
 }
 
+/// What a connection that has nothing to do may hear.
+enum Heard {
+    /// The other side said so many bytes.
+    Read(io::Result<usize>),
+    /// There is something to tell.
+    Bell,
+    /// It was silent for too long.
+    Nothing,
+}
+
 struct Connection<S> {
     stream: S,
     client: Client,
@@ -110,22 +120,38 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             self.buffer.drain(..self.at);
             self.at = 0;
         }
-        let outbox = Arc::clone(&self.client.card.outbox);
         self.buffer.reserve(READ);
-        tokio::select! {
-            biased;
-            read = self.stream.read_buf(&mut self.buffer) => match read {
-                Ok(0) => return Err(Over::Lost),
-                Err(error) => return Err(self.lost(&error)),
-                Ok(_) => self.client.card.hear(),
-            },
-            () = outbox.rung() => self.tell()?,
-            () = silence(&self.client) => {
+        match self.heard().await {
+            Heard::Read(Ok(0)) => return Err(Over::Lost),
+            Heard::Read(Err(error)) => return Err(self.lost(&error)),
+            Heard::Read(Ok(_)) => self.client.hear(),
+            Heard::Bell => self.tell()?,
+            Heard::Nothing => {
                 self.miss();
                 return Err(Over::Lost);
             }
         }
         Ok(())
+    }
+
+    /// What comes first. Every read passes here, so it is polled by hand.
+    async fn heard(&mut self) -> Heard {
+        let client = &self.client;
+        let mut read = pin!(self.stream.read_buf(&mut self.buffer));
+        let mut silence = pin!(client.heartbeat.map(|heartbeat| silence(client, heartbeat)));
+        future::poll_fn(|context| {
+            if let Poll::Ready(read) = read.as_mut().poll(context) {
+                return Poll::Ready(Heard::Read(read));
+            }
+            if client.card.outbox.poll_rung(context).is_ready() {
+                return Poll::Ready(Heard::Bell);
+            }
+            match silence.as_mut().as_pin_mut() {
+                Some(silence) => silence.poll(context).map(|()| Heard::Nothing),
+                None => Poll::Pending,
+            }
+        })
+        .await
     }
 
     /// Reading or writing failed: the system may have given up on the other side.
@@ -180,6 +206,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             }
             if self.client.out.len() > self.output_max {
                 self.flush().await?;
+                self.client.hear();
             }
         }
         let counts = &self.client.daemon.counts;
@@ -217,7 +244,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                         let _ = self.flush().await;
                         return Err(Over::Closed);
                     }
-                    Ok(_) => self.client.card.hear(),
+                    Ok(_) => self.client.hear(),
                 },
                 () = outbox.rung() => {
                     self.tell()?;
@@ -232,7 +259,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             }
         };
         // Who waits for an answer need not say anything.
-        self.client.card.hear();
+        self.client.hear();
+        self.client.read_config();
         finish(&mut self.client);
         Ok(())
     }
@@ -332,10 +360,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 }
 
 /// Wait until a connection has been silent for longer than it promised.
-async fn silence(client: &Client) {
-    let Some(heartbeat) = client.heartbeat else {
-        return future::pending().await;
-    };
+async fn silence(client: &Client, heartbeat: Duration) {
     let left = heartbeat.saturating_sub(client.card.silent());
     tokio::time::sleep(left).await;
 }

@@ -299,7 +299,22 @@ impl Daemon {
     ///
     /// If there is nothing under the ticket, or it is not this user's.
     pub fn release(&self, ticket: Ticket, user: Option<&str>, why: Why) -> Result<HolderId, Gone> {
-        let taken = self.holdings.take(ticket, user, why)?;
+        self.release_at(ticket, user, why, self.holdings.now())
+    }
+
+    /// The same, for one who has just looked at the clock.
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing under the ticket, or it is not this user's.
+    pub fn release_at(
+        &self,
+        ticket: Ticket,
+        user: Option<&str>,
+        why: Why,
+        now: u64,
+    ) -> Result<HolderId, Gone> {
+        let taken = self.holdings.take_at(ticket, user, why, now)?;
         end(taken.thing, why);
         Ok(taken.holder)
     }
@@ -322,8 +337,7 @@ fn rule_locks(locks: &Locks<Vec<u8>>, config: &Config) -> Result<(), OptionError
     let patterns = config.locks.clone();
     locks.set_keys_max(config.limits.keys_max);
     locks.set_rules(&rules, move |key: &Vec<u8>| {
-        let key = String::from_utf8_lossy(key);
-        let rule = patterns.iter().position(|rule| rule.fits(&key));
+        let rule = patterns.iter().position(|rule| rule.fits(key));
         rule.unwrap_or(patterns.len())
     })
 }

@@ -238,7 +238,7 @@ fn connection(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained
         card.address,
         span(card.since.elapsed()),
         span(card.silent()),
-        match *card.last.lock() {
+        match card.last() {
             "" => String::new(),
             last => format!(": {last}"),
         },

@@ -188,8 +188,8 @@ impl Holdings {
         }
     }
 
-    /// Keep something for a holder. The thing comes back if the holder has
-    /// ended, or has as many as it may.
+    /// Keep something for a holder, who has it since then. The thing comes back if
+    /// the holder has ended, or has as many as it may.
     ///
     /// # Errors
     ///
@@ -201,8 +201,8 @@ impl Holdings {
         thing: Thing,
         note: Option<Box<str>>,
         most: usize,
+        since: u64,
     ) -> Result<Ticket, Thing> {
-        let since = self.since();
         let mut shard = self.shards[holder.shard as usize].lock();
         match shard.holder(holder) {
             Some(slot) if slot.len < most => (),
@@ -235,7 +235,21 @@ impl Holdings {
     ///
     /// If there is nothing under the ticket, or it is not this user's.
     pub fn take(&self, ticket: Ticket, user: Option<&str>, why: Why) -> Result<Taken, Gone> {
-        let now = self.since();
+        self.take_at(ticket, user, why, self.now())
+    }
+
+    /// The same, for one who has just looked at the clock.
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing under the ticket, or it is not this user's.
+    pub fn take_at(
+        &self,
+        ticket: Ticket,
+        user: Option<&str>,
+        why: Why,
+        now: u64,
+    ) -> Result<Taken, Gone> {
         let (mut shard, at) = self.find(ticket)?;
         shard.check_user(at, user)?;
         let slot = &mut shard.slots[at as usize];
@@ -275,7 +289,7 @@ impl Holdings {
     ///
     /// The thing, if nobody wants it any more.
     pub fn fill(&self, ticket: Ticket, thing: Thing) -> Result<(), Thing> {
-        let since = self.since();
+        let since = self.now();
         let Ok((mut shard, at)) = self.find(ticket) else {
             return Err(thing);
         };
@@ -305,7 +319,7 @@ impl Holdings {
 
     /// A holder ends: all that it held.
     pub fn end(&self, holder: HolderId, why: Why) -> Vec<(Ticket, Thing)> {
-        let now = self.since();
+        let now = self.now();
         let mut shard = self.shards[holder.shard as usize].lock();
         if shard.holder(holder).is_none() {
             return Vec::new();
@@ -335,7 +349,7 @@ impl Holdings {
     ///
     /// If there is nothing under the ticket, or it is not this user's.
     pub fn row(&self, ticket: Ticket, user: Option<&str>) -> Result<Row, Gone> {
-        let now = self.since();
+        let now = self.now();
         let (shard, at) = self.find(ticket)?;
         let row = shard.row(ticket.place >> SLOT_BITS, at, now);
         let row = row.ok_or(Gone::Unknown)?;
@@ -373,7 +387,7 @@ impl Holdings {
 
     /// What a holder holds, the newest first.
     pub fn rows(&self, holder: HolderId) -> Vec<Row> {
-        let now = self.since();
+        let now = self.now();
         let shard = self.shards[holder.shard as usize].lock();
         let mut rows = Vec::new();
         let mut at = shard.holder(holder).map_or(NONE, |slot| slot.first);
@@ -386,7 +400,7 @@ impl Holdings {
 
     /// All that is held, in no order.
     pub fn all(&self) -> Vec<Row> {
-        let now = self.since();
+        let now = self.now();
         let mut rows = Vec::new();
         for (shard_at, shard) in self.shards.iter().enumerate() {
             let shard = shard.lock();
@@ -398,7 +412,7 @@ impl Holdings {
 
     /// All that is held and wanted, for so long.
     pub fn late(&self, wanted: impl Fn(&Grant, Duration) -> bool) -> Vec<Row> {
-        let now = self.since();
+        let now = self.now();
         let mut rows = Vec::new();
         for (at, shard) in self.shards.iter().enumerate() {
             let shard = shard.lock();
@@ -424,13 +438,20 @@ impl Holdings {
         let ended = shard.ended.iter().rev();
         let mut ended = ended.filter(|ended| ended.secret == ticket.secret);
         Err(ended.next().map_or(Gone::Unknown, |ended| Gone::Stale {
-            ago: Duration::from_nanos(self.since().saturating_sub(ended.at)),
+            ago: Duration::from_nanos(self.now().saturating_sub(ended.at)),
             why: ended.why,
         }))
     }
 
-    fn since(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
+    /// The time by which holdings are kept, in nanoseconds since they began.
+    pub fn now(&self) -> u64 {
+        self.at(Instant::now())
+    }
+
+    /// The same of another time.
+    pub fn at(&self, time: Instant) -> u64 {
+        let since = time.saturating_duration_since(self.start);
+        since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
     }
 }
 

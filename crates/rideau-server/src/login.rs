@@ -38,12 +38,18 @@ impl Proof {
 
 /// Follow a change of the config: a user may do other things from now on, or
 /// nothing at all.
+#[inline]
 pub(crate) fn follow(client: &mut Client) {
     let generation = client.daemon.settings.generation();
-    if client.generation == generation {
-        return;
+    if client.generation != generation {
+        follow_to(client, generation);
     }
+}
+
+#[cold]
+fn follow_to(client: &mut Client, generation: u64) {
     client.generation = generation;
+    client.read_config();
     let Some(user) = client.user.clone() else {
         return;
     };

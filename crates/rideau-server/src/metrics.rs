@@ -1,3 +1,8 @@
+        (
+            "rideau_commands",
+            "Commands that were executed",
+            load(&counts.commands),
+        ),
 //! The server's numbers for Prometheus, read when somebody asks for them.
 //!
 //! Labels are names that the config has, never keys, tickets or addresses: how
@@ -117,11 +122,6 @@ fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
     let counts = &daemon.counts;
     let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let counters = [
-        (
-            "rideau_commands",
-            "Commands that were executed",
-            load(&counts.commands),
-        ),
         (
             "rideau_connections",
             "Connections that came",

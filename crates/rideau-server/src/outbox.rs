@@ -1,11 +1,13 @@
 //! What a connection is told without having asked.
 
+use std::future;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 
+use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 
 use crate::outcome::Outcome;
 use crate::resp::Reply;
@@ -15,7 +17,9 @@ use crate::ticket::Ticket;
 #[derive(Debug)]
 pub struct Outbox {
     pushes: Mutex<Vec<Push>>,
-    bell: Notify,
+    /// Somebody rang, and nobody has come to look.
+    is_rung: AtomicBool,
+    bell: AtomicWaker,
     bytes: AtomicUsize,
     bytes_max: AtomicUsize,
     /// It did not read for so long that it is given up.
@@ -52,7 +56,8 @@ impl Outbox {
     pub fn new(bytes_max: usize) -> Self {
         Self {
             pushes: Mutex::new(Vec::new()),
-            bell: Notify::new(),
+            is_rung: AtomicBool::new(false),
+            bell: AtomicWaker::new(),
             bytes: AtomicUsize::new(0),
             bytes_max: AtomicUsize::new(bytes_max),
             is_over: AtomicBool::new(false),
@@ -68,7 +73,7 @@ impl Outbox {
     /// Give the connection up: it does not read.
     pub fn give_up(&self) {
         self.is_over.store(true, Ordering::Release);
-        self.bell.notify_one();
+        self.ring();
     }
 
     /// Tell the connection something.
@@ -81,13 +86,13 @@ impl Outbox {
         } else {
             self.pushes.lock().push(push);
         }
-        self.bell.notify_one();
+        self.ring();
     }
 
     /// Ask the connection to end.
     pub fn kill(&self) {
         self.killed.store(true, Ordering::Release);
-        self.bell.notify_one();
+        self.ring();
     }
 
     /// Somebody asked the connection to end.
@@ -100,9 +105,24 @@ impl Outbox {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Wait until there is something.
+    /// Wait until there is something. One connection waits, and no more.
     pub async fn rung(&self) {
-        self.bell.notified().await;
+        future::poll_fn(|context| self.poll_rung(context)).await;
+    }
+
+    /// The same, for those who wait for more than this: it costs next to nothing.
+    pub fn poll_rung(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.bell.register(context.waker());
+        // Looking costs less than writing, and nearly always nobody rang.
+        if self.is_rung.load(Ordering::Acquire) && self.is_rung.swap(false, Ordering::AcqRel) {
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+
+    fn ring(&self) {
+        self.is_rung.store(true, Ordering::Release);
+        self.bell.wake();
     }
 
     /// All that is there.

@@ -36,7 +36,7 @@ pub struct Places {
     /// Regulators, by name.
     pub regulators: HashMap<String, Arc<RegulatorPlace>>,
     /// Rules for locks: the first that fits.
-    pub rules: Vec<Arc<RulePlace>>,
+    pub rules: Arc<Vec<Arc<RulePlace>>>,
     /// Ranges.
     pub ranges: Arc<RangePlaces>,
     /// Where members that are processes are started.
@@ -190,7 +190,7 @@ impl Places {
             pools,
             brokers,
             regulators,
-            rules: self.changed_rules(&config.locks),
+            rules: Arc::new(self.changed_rules(&config.locks)),
             ranges: Arc::clone(&self.ranges),
             workshop: Arc::clone(&self.workshop),
         };
@@ -297,8 +297,7 @@ impl Places {
         seen.brokers.retain(|name, _| sight.sees("broker", name));
         seen.regulators
             .retain(|name, _| sight.sees("regulator", name));
-        seen.rules
-            .retain(|place| sight.sees("lock", &place.rule.pattern));
+        Arc::make_mut(&mut seen.rules).retain(|place| sight.sees("lock", &place.rule.pattern));
         seen
     }
 

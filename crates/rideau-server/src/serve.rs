@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -298,7 +298,7 @@ fn welcome(daemon: &Arc<Daemon>, address: String, local: String, proof: Proof) -
         since: Instant::now(),
         heard_ms: AtomicU64::new(0),
         library: Mutex::default(),
-        last: Mutex::new(""),
+        last: AtomicUsize::new(usize::MAX),
         session: Mutex::new(None),
         is_waiting: AtomicBool::new(false),
         is_resp3: AtomicBool::new(false),
@@ -319,6 +319,9 @@ fn welcome(daemon: &Arc<Daemon>, address: String, local: String, proof: Proof) -
         proof,
         is_proven: true,
         generation,
+        config: daemon.config.load_full(),
+        rules: Arc::clone(&daemon.places.load().rules),
+        now: daemon.holdings.now(),
         heartbeat: None,
         ending: None,
         replies: Replies::On,

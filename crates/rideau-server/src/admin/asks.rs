@@ -5,7 +5,7 @@
 //! place up; whoever does not hear the answer asks again with the same `id`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderValue, StatusCode, header};
@@ -192,6 +192,7 @@ async fn run(visit: &Visit, words: &Words) -> Result<(Value, Option<Duration>), 
     };
     if let Step::Wait(wait) = step {
         let finish = guest.wait(wait).await;
+        guest.client.hear();
         finish(&mut guest.client);
     }
     let read = ReplyParser::default().next(&guest.client.out, &mut 0, &ReplyLimits::default());
@@ -286,7 +287,7 @@ fn client(daemon: &Arc<Daemon>, row: &SessionRow) -> Client {
         since: Instant::now(),
         heard_ms: AtomicU64::new(0),
         library: Mutex::default(),
-        last: Mutex::new(""),
+        last: AtomicUsize::new(usize::MAX),
         session: Mutex::new(Some(row.ticket.to_string())),
         is_waiting: AtomicBool::new(false),
         is_resp3: AtomicBool::new(false),
@@ -306,6 +307,9 @@ fn client(daemon: &Arc<Daemon>, row: &SessionRow) -> Client {
         proof: Proof::None,
         is_proven: false,
         generation: daemon.settings.generation(),
+        config: daemon.config.load_full(),
+        rules: Arc::clone(&daemon.places.load().rules),
+        now: daemon.holdings.now(),
         heartbeat: None,
         ending: None,
         replies: Replies::On,

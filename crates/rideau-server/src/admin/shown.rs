@@ -160,7 +160,7 @@ fn client(daemon: &Daemon, card: &ClientCard) -> Value {
         "address": card.address,
         "age_ms": age,
         "idle_ms": age.saturating_sub(card.heard_ms.load(Ordering::Relaxed)),
-        "last": *card.last.lock(),
+        "last": card.last(),
         "commands": card.commands.load(Ordering::Relaxed),
         "held": held,
         "is_waiting": card.is_waiting.load(Ordering::Relaxed),

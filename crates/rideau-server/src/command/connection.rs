@@ -302,7 +302,7 @@ fn line(client: &Client, card: &ClientCard) -> String {
         } else {
             2
         },
-        card.last.lock().to_lowercase(),
+        card.last().to_lowercase(),
         client.daemon.holdings.count(holder),
         u8::from(card.is_waiting.load(Ordering::Relaxed)),
         card.session

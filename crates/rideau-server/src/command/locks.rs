@@ -11,7 +11,7 @@ use crate::config::{Buckets, LockRule};
 use crate::grant::Grant;
 use crate::holdings::Why;
 use crate::outcome::{Part, micros};
-use crate::places::{Places, RulePlace};
+use crate::places::RulePlace;
 use crate::resp::{Mistake, Quoted, Request, Upper};
 use crate::ticket::Kind;
 
@@ -29,8 +29,8 @@ const MOST: u64 = 1 << 40;
 
 pub(super) fn lock(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     let words = Words::parse(client, request)?;
-    let places = client.daemon.places.load();
-    let (rule, capacity) = rule(client, &places, &words)?;
+    let rules = Arc::clone(&client.rules);
+    let (rule, capacity) = rule(client, &rules, &words)?;
     if let Some(step) = tickets::repeated(client, &words.tail) {
         return Ok(step);
     }
@@ -145,15 +145,18 @@ fn granted(
 /// The rule of a key, and how many units there may be.
 fn rule<'a>(
     client: &Client,
-    places: &'a Places,
+    rules: &'a [Arc<RulePlace>],
     words: &Words<'_>,
 ) -> Result<(&'a Arc<RulePlace>, Capacity), Wrong> {
-    let key = key_text(client, words.key)?;
-    super::may_use(client, "lock", key)?;
-    let Some(place) = places.rule(key) else {
+    let key = words.key;
+    check_key(client, key)?;
+    if client.user.is_some() {
+        super::may_use(client, "lock", &String::from_utf8_lossy(key))?;
+    }
+    let Some(place) = rules.iter().find(|place| place.rule.fits(key)) else {
         return Err(Wrong::no_such(
             "lock",
-            key,
+            String::from_utf8_lossy(key),
             "no [lock] rule of the config fits this key; add one, or \"*\" for any key.",
         ));
     };
@@ -189,8 +192,9 @@ fn too_many_keys(client: &Client, place: &RulePlace) -> Wrong {
     ))
 }
 
-fn key_text<'a>(client: &Client, key: &'a [u8]) -> Result<&'a str, Wrong> {
-    let most = client.daemon.config.load().limits.name_len_max;
+/// Whether this can be a key: text, and not too long.
+fn check_key(client: &Client, key: &[u8]) -> Result<(), Wrong> {
+    let most = client.config.limits.name_len_max;
     if key.is_empty() || key.len() > most {
         let counts = &client.daemon.counts;
         counts
@@ -201,8 +205,11 @@ fn key_text<'a>(client: &Client, key: &'a [u8]) -> Result<&'a str, Wrong> {
             key.len()
         )));
     }
-    std::str::from_utf8(key)
-        .map_err(|_| Wrong(format!("ERR a key is text in UTF-8, not {}.", Quoted(key))))
+    if key.is_ascii() || std::str::from_utf8(key).is_ok() {
+        return Ok(());
+    }
+    let key = Quoted(key);
+    Err(Wrong(format!("ERR a key is text in UTF-8, not {key}.")))
 }
 
 impl<'a> Words<'a> {

@@ -20,7 +20,7 @@ impl Tail {
     ) -> Result<bool, Wrong> {
         match word {
             b"WAIT" => {
-                let most = client.daemon.config.load().server.wait_max;
+                let most = client.config.server.wait_max;
                 let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
                 let wait = arguments.number("WAIT", "milliseconds", 0..=most)?;
                 self.wait = Some(Duration::from_millis(wait));

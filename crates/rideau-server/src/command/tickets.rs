@@ -32,7 +32,8 @@ pub(super) fn settle(
             let mail = mail(&grant);
             let ticket = client.keep(kind, grant, tail)?;
             client.remember(tail, ticket, || parts.clone());
-            go(ticket, parts).write(&mut client.reply());
+            let mut reply = client.reply_go(2 + parts.len() as u8, ticket);
+            parts.iter().for_each(|part| part.write(&mut reply));
             if let Some(mail) = mail {
                 mail.begin(ticket, &client.card.outbox);
             }
@@ -94,7 +95,7 @@ pub(super) fn later(
     let kept = client
         .daemon
         .holdings
-        .keep(client.owner(), kind, asked, note, most);
+        .keep(client.owner(), kind, asked, note, most, client.now);
     let Ok(ticket) = kept else {
         return Err(client.not_kept(most));
     };
@@ -187,10 +188,12 @@ pub(super) fn repeated(client: &mut Client, tail: &Tail) -> Option<Step> {
 pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
     let word = arguments.word("RELEASE", "a ticket or a value")?;
-    if ranges::is_value(word) {
-        return ranges::release(client, request);
-    }
-    let ticket = parse(word)?;
+    // Nearly all are tickets of leases, and read once.
+    let ticket = match Ticket::parse(word) {
+        Some(ticket) if ticket.kind != Kind::Value => ticket,
+        _ if ranges::is_value(word) => return ranges::release(client, request),
+        _ => parse(word)?,
+    };
     let mut why = Why::Released;
     if let Some(how) = arguments.next() {
         match Upper::of(how).as_bytes() {
@@ -199,7 +202,8 @@ pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step,
             _ => return Err(Mistake::wrong("RELEASE", "OK or FAIL", how).into()),
         }
     }
-    let released = client.daemon.release(ticket, client.scope(), why);
+    let daemon = &client.daemon;
+    let released = daemon.release_at(ticket, client.scope(), why, client.now);
     let holder = released.map_err(|gone| gone_text(word, gone))?;
     if holder != client.owner() && client.session.is_none() {
         note_foreign(client);

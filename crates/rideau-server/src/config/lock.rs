@@ -54,7 +54,7 @@ impl LockRule {
     }
 
     /// Whether the rule is for this key.
-    pub fn fits(&self, key: &str) -> bool {
+    pub fn fits(&self, key: impl AsRef<[u8]>) -> bool {
         fits(&self.pattern, key)
     }
 

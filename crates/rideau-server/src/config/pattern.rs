@@ -4,8 +4,11 @@
 ///
 /// A `*` in the name is fitted by `*` alone: so a pattern fits another one if
 /// it fits every name that the other does.
-pub fn fits(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+pub fn fits(pattern: &str, name: impl AsRef<[u8]>) -> bool {
+    pattern == "*" || fits_letters(pattern.as_bytes(), name.as_ref())
+}
+
+fn fits_letters(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut place) = (0, 0);
     // Where to go on with one letter more for the last `*`.
     let mut retry: Option<(usize, usize)> = None;

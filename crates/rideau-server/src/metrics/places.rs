@@ -291,7 +291,7 @@ pub(super) fn locks(
         "Units that are held",
         rows().map(|(place, held)| (rule(place), held.units as f64)),
     )?;
-    let known = (0..).zip(&places.rules);
+    let known = (0..).zip(places.rules.iter());
     page.gauges(
         "rideau_lock_known_keys",
         "Keys that are known, also those that nobody holds any more",
@@ -333,7 +333,6 @@ struct HeldKeys {
 fn held_by_rule(places: &Places, locks: &Locks<Vec<u8>>) -> Vec<HeldKeys> {
     let mut all = vec![HeldKeys::default(); places.rules.len()];
     for (key, units) in locks.all_held() {
-        let key = String::from_utf8_lossy(&key);
         let Some(at) = places.rules.iter().position(|place| place.rule.fits(&key)) else {
             continue;
         };

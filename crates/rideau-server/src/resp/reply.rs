@@ -149,10 +149,16 @@ impl<'a> Reply<'a> {
     }
 
     fn head(&mut self, kind: u8, number: impl itoa::Integer) -> &mut Self {
-        self.out.push(kind);
         let mut digits = itoa::Buffer::new();
-        self.out.extend_from_slice(digits.format(number).as_bytes());
-        self.out.extend_from_slice(b"\r\n");
+        match digits.format(number).as_bytes() {
+            // Most are small, and written in one piece.
+            &[digit] => self.out.extend_from_slice(&[kind, digit, b'\r', b'\n']),
+            digits => {
+                self.out.push(kind);
+                self.out.extend_from_slice(digits);
+                self.out.extend_from_slice(b"\r\n");
+            }
+        }
         self
     }
 

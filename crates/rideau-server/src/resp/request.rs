@@ -73,6 +73,13 @@ impl RequestParser {
     ) -> Result<Option<Request<'a>>, Fault> {
         loop {
             let frame = buffer.get(*at..).unwrap_or_default();
+            if matches!(self.phase, Phase::Start)
+                && let Some(len) = self.whole(frame, limits)
+            {
+                *at += len;
+                let (bytes, spans) = (frame, &self.spans);
+                return Ok(Some(Request { bytes, spans }));
+            }
             let Some(len) = self.advance(frame, limits)? else {
                 return Ok(None);
             };
@@ -97,6 +104,41 @@ impl RequestParser {
             Phase::Line { seen } => seen + 1,
             Phase::Array(Rest { word, next, .. }) => word.map_or(next + 1, |(_, end)| end + 2),
         }
+    }
+
+    /// The length of the first request of `frame`, if all of it is there and it is
+    /// like most: a few short words, and nothing odd.
+    fn whole(&mut self, frame: &[u8], limits: &Limits) -> Option<usize> {
+        /// Two digits say how long a short word is.
+        const SHORT: usize = 99;
+        let &[b'*', count @ b'1'..=b'9', b'\r', b'\n', ..] = frame else {
+            return None;
+        };
+        let count = usize::from(count - b'0');
+        if count > limits.arguments_max
+            || SHORT > limits.bulk_max
+            || self.spans.capacity() > SPANS_KEPT
+        {
+            return None;
+        }
+        self.spans.clear();
+        let mut at = 4;
+        for _ in 0..count {
+            let (len, head) = match *frame.get(at..)? {
+                [b'$', one @ b'0'..=b'9', b'\r', b'\n', ..] => (usize::from(one - b'0'), 4),
+                [b'$', ten @ b'1'..=b'9', one @ b'0'..=b'9', b'\r', b'\n', ..] => {
+                    (usize::from(ten - b'0') * 10 + usize::from(one - b'0'), 5)
+                }
+                _ => return None,
+            };
+            let (start, end) = (at + head, at + head + len);
+            if frame.get(end..end + 2)? != b"\r\n" {
+                return None;
+            }
+            self.spans.push((start, end));
+            at = end + 2;
+        }
+        (at <= limits.frame_max).then_some(at)
     }
 
     /// Go on with the first request of `frame`, and say how long it is once it

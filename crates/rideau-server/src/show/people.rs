@@ -52,7 +52,7 @@ fn client(daemon: &Daemon, card: &ClientCard) -> Vec<Cell> {
         card.silent().as_secs().into(),
         resp.into(),
         format!("{library} {version}").trim().into(),
-        card.last.lock().to_lowercase().into(),
+        card.last().to_lowercase().into(),
         card.commands.load(Ordering::Relaxed).into(),
         daemon.holdings.count(holder).into(),
         usize::from(card.is_waiting.load(Ordering::Relaxed)).into(),

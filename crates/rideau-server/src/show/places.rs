@@ -289,7 +289,7 @@ pub(crate) fn counts(daemon: &Daemon, rules: &[Arc<RulePlace>]) -> Vec<Count> {
     let mut counts = vec![Count::default(); rules.len()];
     for (key, held) in daemon.locks.all_held() {
         let text = String::from_utf8_lossy(&key);
-        let rule = rules.iter().position(|place| place.rule.fits(&text));
+        let rule = rules.iter().position(|place| place.rule.fits(&*text));
         if let Some(count) = rule.map(|at| &mut counts[at]) {
             count.keys += 1;
             count.held += held;
