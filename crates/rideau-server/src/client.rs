@@ -21,6 +21,7 @@ use crate::outcome::{self, Outcome, Part};
 use crate::places::RulePlace;
 use crate::resp::{Mistake, Protocol, Reply};
 use crate::ticket::{Kind, Ticket};
+use crate::timing::Batch;
 use crate::watch::Watch;
 
 /// The state of one connection.
@@ -56,6 +57,8 @@ pub struct Client {
     /// When it was last heard, by the clock of the holdings: that is when all that
     /// it says at once is done.
     pub now: u64,
+    /// What it has said at once, to be counted.
+    pub batch: Batch,
     /// It has promised to say something this often.
     pub heartbeat: Option<Duration>,
     /// How it will end: properly, unless it vanishes.
@@ -157,6 +160,15 @@ impl Client {
         let now = Instant::now();
         self.card.hear(now);
         self.now = self.daemon.holdings.at(now);
+    }
+
+    /// All that it said at once is done. Says when.
+    pub fn end_batch(&mut self) -> u64 {
+        let now = self.daemon.holdings.now();
+        let took = now.saturating_sub(self.now);
+        let timings = &self.daemon.timings;
+        timings.add(self.card.id, &mut self.batch, took);
+        now
     }
 
     /// Have the config as it is now.

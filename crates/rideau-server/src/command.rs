@@ -560,6 +560,7 @@ pub fn execute(client: &mut Client, request: Request<'_>) -> Step {
 /// Execute one request and answer it.
 fn answer(client: &mut Client, request: Request<'_>) -> Step {
     let Some(at) = position(request.name()) else {
+        client.batch.add_unknown();
         let text = unknown(request.name());
         client.reply().error(text);
         return Step::Done;
@@ -569,6 +570,7 @@ fn answer(client: &mut Client, request: Request<'_>) -> Step {
     let commands = client.card.commands.load(Ordering::Relaxed);
     client.card.commands.store(commands + 1, Ordering::Relaxed);
     client.card.last.store(at, Ordering::Relaxed);
+    client.batch.add(at);
     login::follow(client);
     if client.daemon.clients.is_monitored() {
         show(client, about, request);
@@ -578,6 +580,7 @@ fn answer(client: &mut Client, request: Request<'_>) -> Step {
     match done {
         Ok(step) => step,
         Err(Wrong(text)) => {
+            client.batch.fail();
             // Whatever was begun is not to be seen.
             client.out.truncate(before);
             client.reply().error(text);

@@ -19,6 +19,7 @@ use crate::client::{Client, Step, Wait};
 use crate::command;
 use crate::holdings::Why;
 use crate::resp::{Fault, Limits, Protocol, RequestParser};
+use crate::timing::Run;
 use crate::values;
 use crate::watch::Watch;
 
@@ -202,16 +203,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     let _ = self.flush().await;
                     return Err(Over::Closed);
                 }
-                Step::Wait(wait) => self.wait(wait).await?,
+                Step::Wait(wait) => {
+                    let waits = self.client.batch.take_last();
+                    let begun = self.client.end_batch();
+                    self.wait(wait).await?;
+                    self.count_wait(waits, begun);
+                }
             }
             if self.client.out.len() > self.output_max {
+                self.client.end_batch();
                 self.flush().await?;
                 self.client.hear();
             }
         }
         let counts = &self.client.daemon.counts;
         counts.commands.fetch_add(count, Ordering::Relaxed);
+        if !self.client.batch.is_empty() {
+            self.client.end_batch();
+        }
         self.flush().await
+    }
+
+    /// Count a command that has waited and is answered, and nothing else since.
+    fn count_wait(&self, waits: Option<Run>, begun: u64) {
+        let client = &self.client;
+        let is_failed = client.out.first() == Some(&b'-');
+        if let Some(run) = waits.map(|run| run.failed(is_failed)) {
+            let took = client.now.saturating_sub(begun);
+            client.daemon.timings.add_run(client.card.id, run, took);
+        }
     }
 
     /// Wait for the answer of a command; go on reading meanwhile.

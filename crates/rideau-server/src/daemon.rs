@@ -22,6 +22,7 @@ use crate::places::{FOR_EVER, Left, Places};
 use crate::sessions::Sessions;
 use crate::settings::{Settings, Source};
 use crate::ticket::Ticket;
+use crate::timing::Timings;
 use crate::turns::Turns;
 use crate::values::{NotOpened, RangePlaces, Values};
 
@@ -47,6 +48,8 @@ pub struct Daemon {
     pub drops: Drops,
     /// What was counted.
     pub counts: Counts,
+    /// How often each command was executed, and how long that took.
+    pub timings: Timings,
     /// When it began.
     pub started: Instant,
     /// Nobody new is served any more.
@@ -184,6 +187,7 @@ impl Daemon {
             events,
             drops: Drops::default(),
             counts: Counts::default(),
+            timings: Timings::default(),
             started: Instant::now(),
             draining: AtomicBool::new(false),
         }))

@@ -34,6 +34,7 @@ pub mod settings;
 pub mod show;
 pub mod supervisor;
 pub mod ticket;
+pub mod timing;
 pub mod tls;
 pub mod turns;
 pub mod values;

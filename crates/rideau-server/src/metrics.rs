@@ -1,8 +1,3 @@
-        (
-            "rideau_commands",
-            "Commands that were executed",
-            load(&counts.commands),
-        ),
 //! The server's numbers for Prometheus, read when somebody asks for them.
 //!
 //! Labels are names that the config has, never keys, tickets or addresses: how
@@ -24,6 +19,7 @@ use prometheus_client::registry::Registry;
 use crate::daemon::Daemon;
 use crate::holdings::Why;
 use crate::show;
+use crate::timing::Timing;
 use page::Page;
 
 /// What the answer is, for whoever reads it.
@@ -61,6 +57,7 @@ impl Collector for Numbers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page::new(&mut encoder);
         server(&mut page, &self.daemon)?;
+        commands(&mut page, &self.daemon)?;
         counts(&mut page, &self.daemon)?;
         limits(&mut page, &self.daemon, &self.more)?;
         let places = self.daemon.places.load();
@@ -116,6 +113,25 @@ fn server(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
         page.gauge(name, help, value)?;
     }
     Ok(())
+}
+
+fn commands(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
+    let all = daemon.timings.all();
+    let command = |one: &Timing| ("command", one.command.to_owned());
+    let counts = all.iter().flat_map(|one| {
+        let outcomes = [("ok", one.done), ("error", one.failed)];
+        outcomes.map(|(outcome, count)| {
+            let outcome = ("outcome", outcome.to_owned());
+            (vec![command(one), outcome], count)
+        })
+    });
+    page.counters("rideau_commands", "Commands that were executed", counts)?;
+    page.columns(
+        "rideau_command_seconds",
+        "How long commands took; those that came together share the time of all",
+        all.iter()
+            .map(|one| (vec![command(one)], one.sum, one.columns.clone())),
+    )
 }
 
 fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {

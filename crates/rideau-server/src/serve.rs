@@ -28,6 +28,7 @@ use crate::outbox::Outbox;
 use crate::resp::Protocol;
 use crate::settings::Source;
 use crate::supervisor;
+use crate::timing::Batch;
 use crate::tls;
 use crate::watch::Watch;
 use crate::watcher;
@@ -322,6 +323,7 @@ fn welcome(daemon: &Arc<Daemon>, address: String, local: String, proof: Proof) -
         config: daemon.config.load_full(),
         rules: Arc::clone(&daemon.places.load().rules),
         now: daemon.holdings.now(),
+        batch: Batch::default(),
         heartbeat: None,
         ending: None,
         replies: Replies::On,

@@ -27,6 +27,7 @@ use crate::outbox::Outbox;
 use crate::resp::{Limits, Protocol, Reply, ReplyLimits, ReplyParser, RequestParser, Value};
 use crate::sessions::SessionRow;
 use crate::ticket::Ticket;
+use crate::timing::Batch;
 use crate::watch::Watch;
 
 /// Who is shed and is not told when to come back may do so then.
@@ -192,9 +193,12 @@ async fn run(visit: &Visit, words: &Words) -> Result<(Value, Option<Duration>), 
     };
     if let Step::Wait(wait) = step {
         let finish = guest.wait(wait).await;
+        let begun = guest.client.now;
         guest.client.hear();
         finish(&mut guest.client);
+        guest.client.now = begun;
     }
+    guest.client.end_batch();
     let read = ReplyParser::default().next(&guest.client.out, &mut 0, &ReplyLimits::default());
     let reply = read.ok().flatten().ok_or_else(|| {
         No::new(
@@ -310,6 +314,7 @@ fn client(daemon: &Arc<Daemon>, row: &SessionRow) -> Client {
         config: daemon.config.load_full(),
         rules: Arc::clone(&daemon.places.load().rules),
         now: daemon.holdings.now(),
+        batch: Batch::default(),
         heartbeat: None,
         ending: None,
         replies: Replies::On,

@@ -111,6 +111,25 @@ impl<'a, 'e> Page<'a, 'e> {
         Ok(())
     }
 
+    /// Several histograms of one name that were counted in columns: what all of
+    /// them took, and how many took so long.
+    pub(super) fn columns(
+        &mut self,
+        name: &str,
+        help: &str,
+        rows: impl IntoIterator<Item = (Labels, f64, Vec<(f64, u64)>)>,
+    ) -> fmt::Result {
+        let mut metric = self.family(name, help, MetricType::Histogram)?;
+        for (labels, sum, columns) in rows {
+            let labels = labels.as_slice();
+            let len = columns.iter().map(|(_, count)| count).sum();
+            metric
+                .encode_family(&labels)?
+                .encode_histogram::<NoLabelSet>(sum, len, &columns, None)?;
+        }
+        Ok(())
+    }
+
     /// Several histograms of how much earlier asks came than offers, of those
     /// who waited on either side.
     pub(super) fn leads<'h>(

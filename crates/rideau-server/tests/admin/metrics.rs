@@ -272,3 +272,33 @@ async fn a_broker_that_refuses_on_purpose_says_so() {
     both.expect("both refuse before long");
     drop(crowd);
 }
+
+#[tokio::test]
+async fn commands_are_counted_and_timed_by_name_and_outcome() {
+    let server = Server::start(CONFIG).await;
+    let mut redis = server.redis().await;
+    // What comes at once and what waits is counted alike.
+    redis.say("PING\r\nLOCK\r\nPING\r\nNONSENSE").await;
+    for answer in ["+PONG", "-ERR", "+PONG", "-ERR"] {
+        let line = redis.hear().await.unwrap();
+        assert!(line.starts_with(answer), "{line}");
+    }
+    redis.say("ASK work WAIT 20").await;
+    assert_eq!(redis.hear().await.unwrap(), "*3");
+    let session = server.session("").await;
+    server.ask(&session, "/v1/lock/a", "").await;
+
+    let read = Exposition::read(&server.get("/metrics").await.body);
+    let count = |command, outcome| {
+        let labels = [("command", command), ("outcome", outcome)];
+        read.value("rideau_commands_total", &labels)
+    };
+    assert_eq!((count("PING", "ok"), count("PING", "error")), (2.0, 0.0));
+    assert_eq!((count("LOCK", "ok"), count("LOCK", "error")), (1.0, 1.0));
+    assert_eq!(count("unknown", "error"), 1.0);
+    assert_eq!(count("ASK", "ok"), 1.0);
+    let timed = |command| read.value("rideau_command_seconds_count", &[("command", command)]);
+    assert_eq!((timed("PING"), timed("LOCK")), (2.0, 2.0));
+    let waited = read.value("rideau_command_seconds_sum", &[("command", "ASK")]);
+    assert!(waited >= 0.02, "{waited} is shorter than the wait");
+}
