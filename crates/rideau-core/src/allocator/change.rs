@@ -250,7 +250,8 @@ impl Allocator {
             return;
         }
         let range = self.at_mut(id);
-        if let Some(held) = range.quarantine.take_if(|held| held.until <= now) {
+        let is_over = |held: &mut Quarantine| held.until <= now || held.values.count().is_zero();
+        if let Some(held) = range.quarantine.take_if(is_over) {
             for interval in held.values.intervals() {
                 range.free.insert_all(interval);
             }
