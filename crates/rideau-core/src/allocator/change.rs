@@ -161,7 +161,8 @@ impl Allocator {
         }
         range.options = options;
         if class_before != range.options.class {
-            self.change_class(id, class_before, &before, effects);
+            let kept = both(before.clone(), after.clone());
+            self.change_class(id, class_before, &kept, effects);
         }
         self.place(id, &after);
         self.add_values(id, &minus(&after, &before), now, effects);

@@ -330,7 +330,7 @@ impl Allocator {
             let is_over = self.records.until(slot) <= now;
             if is_over && self.records.head(slot).range == id.0 {
                 if values.iter().any(|values| values.contains(value)) {
-                    self.expire(slot, now, effects);
+                    self.set_free(slot, false, effects);
                 }
             }
         }

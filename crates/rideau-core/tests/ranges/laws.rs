@@ -74,7 +74,15 @@ fn run(seed: u64) -> u64 {
 fn step(world: &mut World) {
     let draw = world.below(200);
     if env::var_os("RIDEAU_TRACE").is_some() {
-        eprintln!("draw {draw}");
+        eprintln!(
+            "draw {draw} {:?} {:?}",
+            env::var("RIDEAU_VALUE").ok().map(|v| world
+                .model
+                .records
+                .get(&v.parse::<u128>().unwrap())
+                .map(|r| (r.state, r.fence, r.until, r.range.clone()))),
+            world.now
+        );
     }
     match draw {
         0..70 => world.reserve(),

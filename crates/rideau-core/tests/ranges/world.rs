@@ -308,6 +308,12 @@ impl World {
                 config.push((name.clone(), range.options.clone()));
             }
         }
+        let in_memory = |value: &u128| {
+            let options = self.model.options_of(*value);
+            options.is_some_and(|options| options.class == Class::Memory)
+        };
+        self.holds
+            .retain(|value, hold| hold.class != Class::Memory && !in_memory(value));
         let seed = self.rng.draw();
         let options = Options {
             seed,
@@ -321,10 +327,11 @@ impl World {
         for (name, id) in self.machine.ranges() {
             self.names.insert(id, name.to_owned());
         }
-        let safe = self.disk.safe.clone();
+        let mut safe = self.disk.safe.clone();
+        // What ran out a moment ago may be noticed late once more.
+        safe.lately.extend(self.model.lately.clone());
         self.model = safe.clone().restarted(&config, self.now);
         self.look_at_moved(&safe);
-        self.holds.retain(|_, hold| hold.class != Class::Memory);
         if !is_clean {
             self.look_at_claimed();
         }
