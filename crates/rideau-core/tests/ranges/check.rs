@@ -53,7 +53,6 @@ impl World {
                 self.check_seen(&seen);
             }
         }
-        self.model.lately.clear();
     }
 
     pub(crate) fn check_seen(&self, seen: &Seen) {
