@@ -10,9 +10,13 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "store")]
+mod embedded;
 #[cfg(any(test, feature = "test-util"))]
 mod memory;
 
+#[cfg(feature = "store")]
+pub use embedded::Embedded;
 #[cfg(any(test, feature = "test-util"))]
 pub use memory::{Fault, Hold, Left, Memory, Platter};
 
@@ -20,11 +24,10 @@ pub use memory::{Fault, Hold, Left, Memory, Platter};
 ///
 /// The order of calls is: [`load`](Self::load) once, then
 /// [`append`](Self::append) for ever, and between two appends any step of a
-/// snapshot. Any error but [`Refused`](StoreError::Refused),
-/// [`TooLarge`](StoreError::TooLarge) and [`OutOfTurn`](StoreError::OutOfTurn)
-/// ends the store: nobody knows what of the last write reached the disk, so
-/// every later write is answered with [`Stopped`](StoreError::Stopped) until the
-/// store is opened and loaded again.
+/// snapshot. Any error but [`TooLarge`](StoreError::TooLarge) and
+/// [`OutOfTurn`](StoreError::OutOfTurn) ends the store: nobody knows what of the
+/// last write reached the disk, so every later write is answered with
+/// [`Stopped`](StoreError::Stopped) until the store is opened and loaded again.
 pub trait Store: Send {
     /// Writes a batch after all earlier ones. When it returns, the batch
     /// outlives a power cut.
@@ -291,8 +294,8 @@ impl fmt::Display for StoreError {
             ),
             Self::Corrupt { what, path } => write!(
                 f,
-                "{} is damaged: {what}; nothing was changed; put a copy back, or move the folder \
-                 away to start with nothing",
+                "{} is damaged: {what}; put a copy back, or move the folder away to start with \
+                 nothing",
                 path.display()
             ),
             Self::Newer { path, found, known } => write!(

@@ -18,8 +18,8 @@ use super::wheel::{Mark, Wheel};
 use crate::time::Instant;
 use arena::Arena;
 use index::Index;
-use layout::Layout;
 pub(super) use layout::View;
+use layout::{KEYS_MAX, Layout};
 use slab::Slab;
 pub(super) use slab::{Slot, State};
 
@@ -28,8 +28,6 @@ const CROWD: u32 = 1 << 31;
 /// A node of the trees that crowds are, and how many slots it has at least.
 const NODE_BYTES: usize = 64;
 const NODE_SLOTS: usize = 6;
-/// More than a record may have.
-const KEYS_MAX: usize = 32;
 
 /// The part of a record that every operation looks at. Instants are kept in
 /// whole milliseconds, rounded up.
@@ -107,15 +105,19 @@ impl Records {
     pub(super) fn insert(&mut self, value: u128, head: Head, body: Body<'_>) -> Slot {
         let hash = self.hash_of_value(value);
         debug_assert!(self.find(value).is_none(), "a value is held once");
-        self.write(value, &head, &body);
+        let near = self.write(value, &head, &body);
         let place = self.arena.insert(&self.scratch);
         let slot = self.slab.take();
         let cell = self.slab.cell_mut(slot);
         cell.set(head.until, head.state, head.range);
+        cell.set_near(near);
         cell.set_place(place);
+        let keys = self.hashes_of(body.keys.iter().copied());
+        self.touch(hash, &keys);
         self.by_value.insert(hash, slot.0);
-        let none = Hashes::default();
-        self.index_keys(slot, body.keys, &none);
+        for (hash, key) in keys.iter().zip(keys.which()) {
+            self.index_key(slot, *hash, body.keys[key].bytes);
+        }
         slot
     }
 
@@ -164,8 +166,13 @@ impl Records {
     }
 
     pub(super) fn value(&self, slot: Slot) -> u128 {
-        let origin = self.origins[self.slab.cell(slot).range() as usize].unwrap_or(0);
-        origin.wrapping_add_signed(unzigzag(self.layout(slot).distance()))
+        let cell = self.slab.cell(slot);
+        let origin = self.origins[cell.range() as usize].unwrap_or(0);
+        let distance = match cell.near() {
+            Some(near) => u128::from(near),
+            None => self.layout(slot).distance(),
+        };
+        origin.wrapping_add_signed(unzigzag(distance))
     }
 
     pub(super) fn body(&self, slot: Slot) -> View<'_> {
@@ -201,22 +208,28 @@ impl Records {
         for hash in had.iter().filter(|hash| !has.contains(**hash)) {
             self.unindex_key(slot, *hash);
         }
-        self.write(value, &head, &body);
+        let near = self.write(value, &head, &body);
         let place = self.slab.cell(slot).place();
         let place = self.arena.replace(place, &self.scratch);
         let cell = self.slab.cell_mut(slot);
         cell.set(head.until, head.state, head.range);
+        cell.set_near(near);
         cell.set_place(place);
-        self.index_keys(slot, body.keys, &had);
+        for (hash, key) in has.iter().zip(has.which()) {
+            if !had.contains(*hash) {
+                self.index_key(slot, *hash, body.keys[key].bytes);
+            }
+        }
     }
 
     /// Forget a record. Its body must be read before.
     pub(super) fn remove(&mut self, slot: Slot) -> (u128, Head) {
         let was = (self.value(slot), self.head(slot));
         let hash = self.hash_of_value(was.0);
+        let keys = self.hashes_of(self.layout(slot).keys());
+        self.touch(hash, &keys);
         let found = self.by_value.remove(hash, slot.0);
         debug_assert!(found, "every record is in the index");
-        let keys = self.hashes_of(self.layout(slot).keys());
         for hash in keys.iter() {
             self.unindex_key(slot, *hash);
         }
@@ -289,29 +302,34 @@ impl Records {
         Layout(self.arena.cell(self.slab.cell(slot).place()))
     }
 
-    /// Write a record into the scratch.
-    fn write(&mut self, value: u128, head: &Head, body: &Body<'_>) {
-        assert!(body.keys.len() <= KEYS_MAX, "a record has few keys");
+    /// Write a record into the scratch, and its value unless it is near the
+    /// origin of its range. Then say how far it is.
+    fn write(&mut self, value: u128, head: &Head, body: &Body<'_>) -> Option<u32> {
         let range = head.range as usize;
         if self.origins.len() <= range {
             self.origins.resize(range + 1, None);
         }
         let origin = *self.origins[range].get_or_insert(value);
         let distance = zigzag(value.wrapping_sub(origin).cast_signed());
-        layout::write(&mut self.scratch, distance, head.fence, body);
+        let near = u32::try_from(distance)
+            .ok()
+            .filter(|near| *near != u32::MAX);
+        let far = if near.is_some() { 0 } else { distance };
+        layout::write(&mut self.scratch, far, head.fence, body);
+        near
     }
 
-    /// Find `slot` by those of its keys that it was not found by before.
-    fn index_keys(&mut self, slot: Slot, keys: &[KeyRef<'_>], had: &Hashes) {
-        let mut done = Hashes::default();
-        for key in keys {
-            let hash = self.hash_of_key(key.bytes);
-            if !had.contains(hash) && done.insert(hash) {
-                self.index_key(slot, hash, key.bytes);
-            }
+    /// Look at all the places of the indexes that will be needed, so that
+    /// memory brings them at the same time and not one after the other.
+    fn touch(&self, value: u64, keys: &Hashes) {
+        let mut seen = self.by_value.touch(value);
+        for hash in keys.iter() {
+            seen ^= self.by_key.touch(*hash);
         }
+        std::hint::black_box(seen);
     }
 
+    /// Find `slot` by this key, by which it was not found before.
     fn index_key(&mut self, slot: Slot, hash: u64, key: &[u8]) {
         if let Some(number) = self.crowd_of(hash) {
             let crowd = &mut self.crowds[(number & !CROWD) as usize];
@@ -373,8 +391,13 @@ impl Records {
 
     fn hashes_of<'a>(&self, keys: impl Iterator<Item = KeyRef<'a>>) -> Hashes {
         let mut hashes = Hashes::default();
-        for key in keys {
-            hashes.insert(self.hash_of_key(key.bytes));
+        for (which, key) in keys.enumerate() {
+            let hash = self.hash_of_key(key.bytes);
+            if !hashes.contains(hash) {
+                hashes.list[hashes.len] = hash;
+                hashes.which[hashes.len] = which as u8;
+                hashes.len += 1;
+            }
         }
         hashes
     }
@@ -396,25 +419,22 @@ impl Records {
 #[derive(Default)]
 struct Hashes {
     list: [u64; KEYS_MAX],
+    /// Which of the keys has the hash.
+    which: [u8; KEYS_MAX],
     len: usize,
 }
 
 impl Hashes {
-    fn insert(&mut self, hash: u64) -> bool {
-        let fresh = !self.contains(hash);
-        if fresh {
-            self.list[self.len] = hash;
-            self.len += 1;
-        }
-        fresh
-    }
-
     fn contains(&self, hash: u64) -> bool {
         self.iter().any(|own| *own == hash)
     }
 
     fn iter(&self) -> std::slice::Iter<'_, u64> {
         self.list[..self.len].iter()
+    }
+
+    fn which(&self) -> impl Iterator<Item = usize> {
+        self.which[..self.len].iter().map(|key| usize::from(*key))
     }
 }
 

@@ -243,8 +243,8 @@ struct Chunks {
     all: Vec<Option<Box<Chunk>>>,
     /// Numbers without a chunk.
     vacant: Vec<u32>,
-    /// Chunks no list has.
-    spare: Vec<Box<Chunk>>,
+    /// Numbers with a chunk that no list has.
+    spare: Vec<u32>,
 }
 
 impl Chunks {
@@ -278,41 +278,43 @@ impl Chunks {
             .expect("lists have only numbers with a chunk")
     }
 
+    /// An empty chunk, with others behind it.
     fn add(&mut self, next: u32) -> u32 {
-        let mut chunk = self.spare.pop().unwrap_or_else(|| {
-            let entry = Entry {
-                slot: Slot(0),
-                tick: 0,
-            };
-            Box::new(Chunk {
-                entries: [entry; CHUNK],
-                len: 0,
-                next,
-            })
-        });
-        chunk.next = next;
-        if let Some(number) = self.vacant.pop() {
-            self.all[number as usize] = Some(chunk);
+        if let Some(number) = self.spare.pop() {
+            self.chunk(number).next = next;
             return number;
         }
-        self.all.push(Some(chunk));
+        let entry = Entry {
+            slot: Slot(0),
+            tick: 0,
+        };
+        let chunk = Some(Box::new(Chunk {
+            entries: [entry; CHUNK],
+            len: 0,
+            next,
+        }));
+        if let Some(number) = self.vacant.pop() {
+            self.all[number as usize] = chunk;
+            return number;
+        }
+        self.all.push(chunk);
         self.all.len() as u32 - 1
     }
 
+    /// An empty chunk is needed no longer.
     fn give_back(&mut self, number: u32) {
-        self.vacant.push(number);
-        if let Some(chunk) = self.all[number as usize].take()
-            && self.spare.len() < SPARE_MAX
-        {
-            self.spare.push(chunk);
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(number);
+        } else {
+            self.all[number as usize] = None;
+            self.vacant.push(number);
         }
     }
 
     fn bytes(&self) -> usize {
-        let chunks = self.all.len() - self.vacant.len() + self.spare.len();
-        chunks * size_of::<Chunk>()
-            + (self.all.capacity() + self.spare.capacity()) * size_of::<Option<Box<Chunk>>>()
-            + self.vacant.capacity() * size_of::<u32>()
+        (self.all.len() - self.vacant.len()) * size_of::<Chunk>()
+            + self.all.capacity() * size_of::<Option<Box<Chunk>>>()
+            + (self.vacant.capacity() + self.spare.capacity()) * size_of::<u32>()
     }
 }
 

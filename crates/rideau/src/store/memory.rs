@@ -41,7 +41,7 @@ pub enum Left {
     Whole,
 }
 
-/// Keeps appends waiting as long as it lives.
+/// Keeps whoever writes waiting as long as it lives.
 #[derive(Debug)]
 pub struct Hold(Arc<Shared>);
 
@@ -63,7 +63,7 @@ enum Stage {
 #[derive(Debug, Default)]
 struct Shared {
     disk: Mutex<Disk>,
-    /// Rung when nobody holds appends any more.
+    /// Rung when nobody is kept waiting any more.
     let_go: Condvar,
 }
 
@@ -112,7 +112,7 @@ impl Platter {
         self.0.disk.lock().faults.push_back(fault);
     }
 
-    /// Keeps appends waiting until the answer is dropped.
+    /// Keeps whoever writes waiting until the answer is dropped.
     #[must_use]
     pub fn hold(&self) -> Hold {
         self.0.disk.lock().holds += 1;
@@ -184,9 +184,14 @@ impl Store for Memory {
         let Stage::Opened = self.stage else {
             return Err(StoreError::LOADED_TWICE);
         };
-        let loaded = self.shared.disk.lock().load(each)?;
-        self.stage = Stage::Loaded;
-        Ok(loaded)
+        let loaded = self.shared.disk.lock().load(each);
+        self.stage = match &loaded {
+            Ok(_) => Stage::Loaded,
+            Err(error) => Stage::Stopped {
+                why: error.to_string(),
+            },
+        };
+        loaded
     }
 
     fn begin_snapshot(&mut self) -> Result<(), StoreError> {

@@ -1,23 +1,38 @@
 //! Finds numbers by hash, in little more room than they need.
 //!
 //! A great many small tables, each of buckets one cache line wide, filled
-//! to over nine tenths. A table grows by an eighth on its own, without
-//! hashing anything again, so that no insertion ever pays for all.
+//! to over nine tenths. A table grows by a sixth on its own, in place and
+//! without hashing anything again, so that no insertion ever pays for all.
+//! Tables take their room from one store and give it back there: the
+//! system's allocator would be left with holes of every size.
 
 /// The upper bits of a hash choose the table, the lower are kept.
 const TABLE_BITS: u32 = 10;
 /// Numbers in a bucket.
 const WIDTH: usize = 10;
+/// Buckets in a segment, which is what tables grow by.
+const SEGMENT: usize = 4;
+/// Segments in a block, which is what the store grows by.
+const BLOCK: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Index {
     tables: Box<[Table]>,
+    store: Store,
+    /// What a table holds while it is made longer or shorter.
+    scratch: Vec<(u16, u32)>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Table {
-    buckets: Box<[Bucket]>,
+    segments: Vec<u32>,
     len: u32,
+}
+
+#[derive(Debug, Default)]
+struct Store {
+    blocks: Vec<Box<[Bucket]>>,
+    vacant: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -35,60 +50,92 @@ impl Index {
     pub(super) fn new() -> Self {
         Self {
             tables: vec![Table::default(); 1 << TABLE_BITS].into_boxed_slice(),
+            store: Store::default(),
+            scratch: Vec::new(),
         }
     }
 
     /// A number with this hash that is the right one.
     pub(super) fn find(&self, hash: u64, is_right: impl Fn(u32) -> bool) -> Option<u32> {
         let table = &self.tables[table_of(hash)];
-        let (bucket, at) = table.find(hash as u16, is_right)?;
-        Some(table.buckets[bucket].numbers[at])
+        let (bucket, at) = table.find(&self.store, hash as u16, is_right)?;
+        Some(self.store.bucket(table, bucket).numbers[at])
+    }
+
+    /// Read something where this hash is looked for first.
+    pub(super) fn touch(&self, hash: u64) -> u16 {
+        let table = &self.tables[table_of(hash)];
+        match table.buckets() {
+            0 => 0,
+            buckets => self.store.bucket(table, home(hash as u16, buckets)).len,
+        }
     }
 
     /// Add a number, which may be there already.
     pub(super) fn insert(&mut self, hash: u64, number: u32) {
         let table = &mut self.tables[table_of(hash)];
-        let (len, most) = (table.len as usize + 1, table.buckets.len() * WIDTH);
+        let (len, most) = (table.len as usize + 1, table.buckets() * WIDTH);
         if len * 16 > most * 15 {
-            table.resize(table.buckets.len() * 9 / 8 + 1);
+            let segments = table.segments.len() * 7 / 6;
+            table.resize(
+                &mut self.store,
+                segments.max(1 + table.segments.len()),
+                &mut self.scratch,
+            );
         }
-        table.insert(hash as u16, number);
+        table.insert(&mut self.store, hash as u16, number);
     }
 
     /// Take a number out; false if it is not there.
     pub(super) fn remove(&mut self, hash: u64, number: u32) -> bool {
         let table = &mut self.tables[table_of(hash)];
-        let Some((bucket, at)) = table.find(hash as u16, |other| other == number) else {
+        let found = table.find(&self.store, hash as u16, |other| other == number);
+        let Some((bucket, at)) = found else {
             return false;
         };
-        table.remove(hash as u16, bucket, at);
-        let (len, buckets) = (table.len as usize, table.buckets.len());
-        if len * 2 < buckets * WIDTH && (buckets > 2 || len == 0) {
-            table.resize((len * 6 / 5).div_ceil(WIDTH));
+        table.remove(&mut self.store, hash as u16, bucket, at);
+        let (len, most) = (table.len as usize, table.buckets() * WIDTH);
+        let segments = (len * 6 / 5).div_ceil(SEGMENT * WIDTH);
+        if len * 2 < most && segments < table.segments.len() {
+            table.resize(&mut self.store, segments, &mut self.scratch);
         }
         true
     }
 
     /// Put `new` where `old` is, with the same hash.
     pub(super) fn replace(&mut self, hash: u64, old: u32, new: u32) {
-        let table = &mut self.tables[table_of(hash)];
-        if let Some((bucket, at)) = table.find(hash as u16, |other| other == old) {
-            table.buckets[bucket].numbers[at] = new;
+        let table = &self.tables[table_of(hash)];
+        let found = table.find(&self.store, hash as u16, |other| other == old);
+        if let Some((bucket, at)) = found {
+            self.store.bucket_mut(table, bucket).numbers[at] = new;
         }
     }
 
     /// Everything this index has from the system.
     pub(super) fn bytes(&self) -> usize {
-        let buckets: usize = self.tables.iter().map(|table| table.buckets.len()).sum();
-        buckets * size_of::<Bucket>() + self.tables.len() * size_of::<Table>()
+        let lists = |table: &Table| table.segments.capacity() * size_of::<u32>();
+        self.store.bytes()
+            + self.tables.len() * size_of::<Table>()
+            + self.tables.iter().map(lists).sum::<usize>()
+            + self.scratch.capacity() * size_of::<(u16, u32)>()
     }
 }
 
 impl Table {
-    fn find(&self, hash: u16, is_right: impl Fn(u32) -> bool) -> Option<(usize, usize)> {
-        let mut bucket = home(hash, self.buckets.len());
-        for _ in 0..self.buckets.len() {
-            let here = &self.buckets[bucket];
+    fn buckets(&self) -> usize {
+        self.segments.len() * SEGMENT
+    }
+
+    fn find(
+        &self,
+        store: &Store,
+        hash: u16,
+        is_right: impl Fn(u32) -> bool,
+    ) -> Option<(usize, usize)> {
+        let buckets = self.buckets();
+        let mut bucket = home(hash, buckets);
+        for _ in 0..buckets {
+            let here = store.bucket(self, bucket);
             for at in 0..WIDTH.min(here.len as usize) {
                 if here.hashes[at] == hash && is_right(here.numbers[at]) {
                     return Some((bucket, at));
@@ -103,52 +150,97 @@ impl Table {
     }
 
     /// There is room: the caller has seen to it.
-    fn insert(&mut self, hash: u16, number: u32) {
-        let mut bucket = home(hash, self.buckets.len());
-        while self.buckets[bucket].len as usize == WIDTH {
-            let passed = &mut self.buckets[bucket].passed;
-            *passed = passed.saturating_add(1);
+    fn insert(&mut self, store: &mut Store, hash: u16, number: u32) {
+        let mut bucket = home(hash, self.buckets());
+        let here = loop {
+            let here = store.bucket_mut(self, bucket);
+            if (here.len as usize) < WIDTH {
+                break here;
+            }
+            here.passed = here.passed.saturating_add(1);
             bucket = self.next(bucket);
-        }
-        let here = &mut self.buckets[bucket];
+        };
         here.numbers[here.len as usize] = number;
         here.hashes[here.len as usize] = hash;
         here.len += 1;
         self.len += 1;
     }
 
-    fn remove(&mut self, hash: u16, found: usize, at: usize) {
-        let mut bucket = home(hash, self.buckets.len());
+    fn remove(&mut self, store: &mut Store, hash: u16, found: usize, at: usize) {
+        let mut bucket = home(hash, self.buckets());
         while bucket != found {
             // Once it has reached the top it is no longer a count.
-            let passed = &mut self.buckets[bucket].passed;
+            let passed = &mut store.bucket_mut(self, bucket).passed;
             *passed -= u16::from(*passed != u16::MAX);
             bucket = self.next(bucket);
         }
-        let here = &mut self.buckets[bucket];
+        let here = store.bucket_mut(self, bucket);
         here.len -= 1;
         let last = here.len as usize;
         (here.numbers[at], here.hashes[at]) = (here.numbers[last], here.hashes[last]);
         self.len -= 1;
     }
 
-    fn resize(&mut self, buckets: usize) {
-        let fresh = vec![Bucket::default(); buckets].into_boxed_slice();
-        let old = std::mem::replace(&mut self.buckets, fresh);
+    fn resize(&mut self, store: &mut Store, segments: usize, scratch: &mut Vec<(u16, u32)>) {
+        // Look at all buckets first: memory then brings many at a time.
+        let lens = (0..self.buckets()).map(|bucket| u32::from(store.bucket(self, bucket).len));
+        std::hint::black_box(lens.sum::<u32>());
+        scratch.clear();
+        for bucket in 0..self.buckets() {
+            let here = store.bucket_mut(self, bucket);
+            let len = here.len as usize;
+            scratch.extend((0..len).map(|at| (here.hashes[at], here.numbers[at])));
+            (here.len, here.passed) = (0, 0);
+        }
+        if segments < self.segments.len() {
+            store.vacant.extend(self.segments.drain(segments..));
+            self.segments.shrink_to_fit();
+        } else {
+            let more = segments - self.segments.len();
+            self.segments.reserve_exact(more);
+            self.segments.extend((0..more).map(|_| store.take()));
+        }
         self.len = 0;
-        for bucket in &old {
-            for at in 0..bucket.len as usize {
-                self.insert(bucket.hashes[at], bucket.numbers[at]);
-            }
+        for (hash, number) in scratch {
+            self.insert(store, *hash, *number);
         }
     }
 
-    const fn next(&self, bucket: usize) -> usize {
-        if bucket + 1 == self.buckets.len() {
+    fn next(&self, bucket: usize) -> usize {
+        if bucket + 1 == self.buckets() {
             0
         } else {
             bucket + 1
         }
+    }
+}
+
+impl Store {
+    fn bucket(&self, table: &Table, bucket: usize) -> &Bucket {
+        let segment = table.segments[bucket / SEGMENT] as usize;
+        &self.blocks[segment / BLOCK][segment % BLOCK * SEGMENT + bucket % SEGMENT]
+    }
+
+    fn bucket_mut(&mut self, table: &Table, bucket: usize) -> &mut Bucket {
+        let segment = table.segments[bucket / SEGMENT] as usize;
+        &mut self.blocks[segment / BLOCK][segment % BLOCK * SEGMENT + bucket % SEGMENT]
+    }
+
+    /// A segment whose buckets are empty.
+    fn take(&mut self) -> u32 {
+        if self.vacant.is_empty() {
+            let first = (self.blocks.len() * BLOCK) as u32;
+            let block = vec![Bucket::default(); BLOCK * SEGMENT];
+            self.blocks.push(block.into_boxed_slice());
+            self.vacant.extend((first..first + BLOCK as u32).rev());
+        }
+        self.vacant.pop().expect("a block was just added")
+    }
+
+    fn bytes(&self) -> usize {
+        self.blocks.len() * BLOCK * SEGMENT * size_of::<Bucket>()
+            + self.blocks.capacity() * size_of::<Box<[Bucket]>>()
+            + self.vacant.capacity() * size_of::<u32>()
     }
 }
 
@@ -167,6 +259,15 @@ mod tests {
 
     use super::*;
     use crate::rng::{Rng, mix};
+
+    impl Index {
+        /// Whether no table has any room.
+        pub(in crate::allocator::records) fn is_empty(&self) -> bool {
+            let room = |table: &Table| table.segments.is_empty() && table.len == 0;
+            self.tables.iter().all(room)
+                && self.store.vacant.len() == self.store.blocks.len() * BLOCK
+        }
+    }
 
     #[test]
     fn a_bucket_is_a_cache_line() {
@@ -196,7 +297,7 @@ mod tests {
         for number in &model {
             assert!(index.remove(hash(*number), *number));
         }
-        assert_eq!(index.bytes(), Index::new().bytes(), "all room goes back");
+        assert!(index.is_empty(), "all room goes back to the store");
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! How a record lies in the arena.
 //!
-//! Two counts, the value, the fence, the keys, the times, the data; all numbers
-//! as short as they are small. The value stands as the distance
-//! from another one of its range, which seldom needs more than three bytes.
+//! A byte of counts, the value if it is far from the origin of its range, the fence,
+//! the keys, the times, the data; all numbers as short as they are small.
 
 use super::slab::{from_millis, to_millis};
 use super::{Body, KeyRef};
 use crate::time::Instant;
+
+/// The lower bits of the first byte count the keys, the upper say how many
+/// bytes the value takes.
+const KEYS_BITS: u32 = 5;
+pub(super) const KEYS_MAX: usize = (1 << KEYS_BITS) - 1;
+const VALUE_BYTES: [usize; 7] = [0, 6, 8, 10, 12, 14, 16];
 
 /// A record in the arena, with whatever lies behind it.
 #[derive(Clone, Copy)]
@@ -52,8 +57,8 @@ impl<'a> Layout<'a> {
     /// How far the value is from the origin of its range.
     pub(super) fn distance(self) -> u128 {
         let mut bytes = [0; 16];
-        let len = self.0[0] as usize;
-        bytes[..len].copy_from_slice(&self.0[2..2 + len]);
+        let len = self.value_len();
+        bytes[..len].copy_from_slice(&self.0[1..1 + len]);
         u128::from_le_bytes(bytes)
     }
 
@@ -65,7 +70,7 @@ impl<'a> Layout<'a> {
         let mut rest = self.behind_value();
         rest.number();
         Keys {
-            left: self.0[1],
+            left: self.0[0] & KEYS_MAX as u8,
             rest,
         }
     }
@@ -92,18 +97,23 @@ impl<'a> Layout<'a> {
         }
     }
 
+    const fn value_len(self) -> usize {
+        VALUE_BYTES[(self.0[0] >> KEYS_BITS) as usize]
+    }
+
     const fn behind_value(self) -> Reader<'a> {
-        Reader(self.0.split_at(2 + self.0[0] as usize).1)
+        Reader(self.0.split_at(1 + self.value_len()).1)
     }
 }
 
 /// Write a record down, in place of what `out` held.
 pub(super) fn write(out: &mut Vec<u8>, distance: u128, fence: u64, body: &Body<'_>) {
     out.clear();
-    let len = 16 - distance.leading_zeros() as usize / 8;
-    let keys = u8::try_from(body.keys.len()).expect("a record has few keys");
-    out.extend_from_slice(&[len as u8, keys]);
-    out.extend_from_slice(&distance.to_le_bytes()[..len]);
+    assert!(body.keys.len() <= KEYS_MAX, "a record has few keys");
+    let needed = 16 - distance.leading_zeros() as usize / 8;
+    let code = VALUE_BYTES.partition_point(|len| *len < needed);
+    out.push((code << KEYS_BITS | body.keys.len()) as u8);
+    out.extend_from_slice(&distance.to_le_bytes()[..VALUE_BYTES[code]]);
     put(out, fence);
     for key in body.keys {
         put(out, (key.bytes.len() as u64) << 1 | u64::from(key.unique));

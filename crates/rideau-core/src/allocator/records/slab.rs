@@ -39,8 +39,11 @@ pub(in crate::allocator) enum State {
 /// The part of a record that changes in place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
-    /// Until when in milliseconds, the state, and the range.
-    packed: u64,
+    /// Until when in milliseconds, the state, and the range; in halves, or
+    /// the cell would be longer.
+    packed: [u32; 2],
+    /// How far the value is from the origin of its range, if that is near.
+    near: u32,
     /// Where the rest lies; in vacant slots, the next vacant one.
     place: u32,
     /// Which entry of the wheel will name this slot, zero if none will. It
@@ -50,21 +53,47 @@ pub(super) struct Cell {
 
 impl Cell {
     const VACANT: Self = Self {
-        packed: 0,
+        packed: [0; 2],
+        near: 0,
         place: NONE,
         mark: 0,
     };
 
+    /// Stands for a distance that is written down in the arena.
+    const FAR: u32 = u32::MAX;
+
+    const fn packed(self) -> u64 {
+        (self.packed[1] as u64) << 32 | self.packed[0] as u64
+    }
+
+    const fn pack(&mut self, packed: u64) {
+        self.packed = [packed as u32, (packed >> 32) as u32];
+    }
+
+    /// The distance of the value, if it is near.
+    pub(super) const fn near(self) -> Option<u32> {
+        if self.near == Self::FAR {
+            None
+        } else {
+            Some(self.near)
+        }
+    }
+
+    /// Keep the distance if it is near; else it must be written down.
+    pub(super) fn set_near(&mut self, near: Option<u32>) {
+        self.near = near.unwrap_or(Self::FAR);
+    }
+
     pub(super) const fn is_vacant(self) -> bool {
-        (self.packed >> UNTIL_BITS) & ((1 << STATE_BITS) - 1) == 0
+        (self.packed() >> UNTIL_BITS) & ((1 << STATE_BITS) - 1) == 0
     }
 
     pub(super) const fn until(self) -> Instant {
-        from_millis(self.packed & UNTIL_MASK)
+        from_millis(self.packed() & UNTIL_MASK)
     }
 
     pub(super) const fn state(self) -> State {
-        match (self.packed >> UNTIL_BITS) & ((1 << STATE_BITS) - 1) {
+        match (self.packed() >> UNTIL_BITS) & ((1 << STATE_BITS) - 1) {
             1 => State::Reserved,
             2 => State::Detached,
             _ => State::Cooling,
@@ -72,7 +101,7 @@ impl Cell {
     }
 
     pub(super) const fn range(self) -> u16 {
-        (self.packed >> (UNTIL_BITS + STATE_BITS)) as u16
+        (self.packed() >> (UNTIL_BITS + STATE_BITS)) as u16
     }
 
     pub(super) const fn place(self) -> Place {
@@ -89,12 +118,12 @@ impl Cell {
             State::Detached => 2,
             State::Cooling => 3,
         };
-        self.packed =
-            to_millis(until) | state << UNTIL_BITS | u64::from(range) << (UNTIL_BITS + STATE_BITS);
+        let range = u64::from(range) << (UNTIL_BITS + STATE_BITS);
+        self.pack(to_millis(until) | state << UNTIL_BITS | range);
     }
 
     pub(super) fn set_until(&mut self, until: Instant) {
-        self.packed = self.packed & !UNTIL_MASK | to_millis(until);
+        self.pack(self.packed() & !UNTIL_MASK | to_millis(until));
     }
 }
 
@@ -149,7 +178,7 @@ impl Slab {
         let next = std::mem::replace(&mut self.vacant, slot.0);
         let cell = self.cell_mut(slot);
         debug_assert!(!cell.is_vacant(), "a slot is given back once");
-        (cell.packed, cell.place) = (0, next);
+        (cell.packed, cell.place) = ([0; 2], next);
         self.len -= 1;
     }
 
@@ -184,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_cell_is_small_and_keeps_what_it_is_told() {
-        assert_eq!(size_of::<Cell>(), 16);
+        assert_eq!(size_of::<Cell>(), 20);
         let mut cell = Cell::VACANT;
         assert!(cell.is_vacant());
         for state in [State::Reserved, State::Detached, State::Cooling] {
@@ -199,6 +228,10 @@ mod tests {
             ] {
                 cell.set(Instant::NEVER, state, 65_535);
                 cell.set_until(until);
+                cell.set_near(Some(7));
+                assert_eq!(cell.near(), Some(7));
+                cell.set_near(None);
+                assert_eq!(cell.near(), None);
                 assert!(!cell.is_vacant());
                 assert_eq!((cell.until(), cell.state()), (kept, state));
                 assert_eq!(cell.range(), 65_535);
