@@ -328,10 +328,9 @@ impl Allocator {
         while let Some(slot) = self.records.next_from(&mut cursor) {
             let value = self.records.value(slot);
             let is_over = self.records.until(slot) <= now;
-            if is_over && self.records.head(slot).range == id.0 {
-                if values.iter().any(|values| values.contains(value)) {
-                    self.set_free(slot, false, effects);
-                }
+            let is_here = self.records.head(slot).range == id.0;
+            if is_over && is_here && values.iter().any(|values| values.contains(value)) {
+                self.set_free(slot, false, effects);
             }
         }
     }

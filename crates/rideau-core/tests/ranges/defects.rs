@@ -1,9 +1,9 @@
 //! What the original gets wrong, done right, defect by defect.
 //!
-//! Not here: that a late answer loses nothing (D2) is also tried in the crate
-//! `rideau` with futures that are dropped; that a node comes back (D6) and a
-//! part that crashes takes nothing along (D8) with its store, by killing it;
-//! that the wall clock may step (D9) with its clocks.
+//! What needs a store, processes and clocks is tried in the crate `rideau`, in
+//! `tests/ranges`: answers that nobody waits for (D2) in `told.rs`, a program that
+//! is killed and comes back (D6, D8) in `kill.rs`, clocks that step (D9) in
+//! `time.rs`.
 
 use std::time::Duration;
 

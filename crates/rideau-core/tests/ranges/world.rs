@@ -258,7 +258,7 @@ impl World {
         if let Some(id) = self.machine.range(name) {
             let gone = self.machine.remove_range(id, &mut self.effects).unwrap();
             self.model.remove_range(name, self.now);
-            assert!(gone == !self.model.ranges.contains_key(name) || self.lags());
+            assert!(gone != self.model.ranges.contains_key(name) || self.lags());
         }
     }
 
