@@ -18,7 +18,8 @@ impl Allocator {
     ///
     /// Values that are new are as the options say that they start. Values that
     /// a range no longer has, and that have a holder, stay with it until they
-    /// are given back, or another range has them.
+    /// are given back, or another range has them. Those in quarantine leave it:
+    /// who takes them out and in again says that nobody has them.
     ///
     /// # Errors
     ///

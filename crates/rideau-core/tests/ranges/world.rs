@@ -228,7 +228,7 @@ impl World {
             Ok(id) => {
                 assert!(!overlaps && known.is_none_or(|range| !range.is_draining));
                 self.names.insert(id, name.to_owned());
-                self.model.set_range(name, options, self.now);
+                self.leave_quarantine(|model, now| model.set_range(name, options, now));
             }
             Err(error) => {
                 assert_eq!(self.effects.position(), before, "{error} changes nothing");
@@ -248,6 +248,18 @@ impl World {
         }
     }
 
+    /// Whoever takes values out of a range no longer waits for those who may
+    /// have them.
+    fn leave_quarantine(&mut self, change: impl FnOnce(&mut Model, Instant)) {
+        let before = self.model.quarantined.clone();
+        change(&mut self.model, self.now);
+        for value in before.into_keys() {
+            if !self.model.quarantined.contains_key(&value) {
+                self.gone(value);
+            }
+        }
+    }
+
     /// Something ran out that may not have been noticed.
     pub(crate) fn lags(&self) -> bool {
         !self.is_swept || !self.model.lately.is_empty()
@@ -257,7 +269,7 @@ impl World {
         let name = NAMES[self.below(4) as usize];
         if let Some(id) = self.machine.range(name) {
             let gone = self.machine.remove_range(id, &mut self.effects).unwrap();
-            self.model.remove_range(name, self.now);
+            self.leave_quarantine(|model, now| model.remove_range(name, now));
             assert!(gone != self.model.ranges.contains_key(name) || self.lags());
         }
     }
