@@ -8,6 +8,7 @@ mod daemon;
 mod locks;
 mod measure;
 mod pool;
+mod ranges;
 mod report;
 
 use std::env;
@@ -24,12 +25,17 @@ const BENCHES: &[(&str, Bench)] = &[
     ("daemon", daemon::run),
     ("locks", locks::run),
     ("pool", pool::run),
+    ("ranges", ranges::run),
 ];
 
 type Scale = fn(subject: &str, what: &str) -> f64;
 
 /// Benchmarks that weigh their subjects, each in a process of its own.
-const SCALES: &[(&str, Scale)] = &[("broker", broker::weigh), ("locks", locks::weigh)];
+const SCALES: &[(&str, Scale)] = &[
+    ("broker", broker::weigh),
+    ("locks", locks::weigh),
+    ("ranges", ranges::weigh),
+];
 
 const USAGE: &str = "usage: bench NAME [--quick] [--json] [--runs N]";
 
