@@ -10,6 +10,7 @@ mod measure;
 mod pool;
 mod ranges;
 mod report;
+mod talk;
 
 use std::env;
 use std::process::ExitCode;
