@@ -1,6 +1,8 @@
 //! Says in plain words what a ticket, a no, a place, a key or a connection is
 //! about: who holds it, why it waits or got nothing, what would help.
 
+mod ranges;
+
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +33,7 @@ const HOLDERS_MAX: usize = 5;
 
 /// What this is about. A name may say what it is the name of, as `pool:pg`;
 /// if it does not, the first that fits is meant: a no, a ticket, a connection,
-/// a pool, a group, a broker, a regulator, a key.
+/// a pool, a group, a broker, a regulator, a range, a value, a key.
 ///
 /// None if nothing has this name.
 pub fn explain(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
@@ -41,6 +43,8 @@ pub fn explain(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explaine
             "broker" => broker(daemon, name),
             "regulator" => regulator(daemon, name),
             "lock" => key(daemon, name),
+            "range" => ranges::range(daemon, name),
+            "value" => ranges::value(daemon, name),
             "client" => connection(daemon, name, sight),
             _ => None,
         };
@@ -55,11 +59,16 @@ pub fn explain(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explaine
     if Ticket::parse(word.as_bytes()).is_some() {
         return ticket(daemon, word, sight);
     }
+    if word.starts_with("v-") {
+        return ranges::value(daemon, word);
+    }
     connection(daemon, word, sight)
         .or_else(|| pool(daemon, word))
         .or_else(|| group(daemon, word))
         .or_else(|| broker(daemon, word))
         .or_else(|| regulator(daemon, word))
+        .or_else(|| ranges::range(daemon, word))
+        .or_else(|| ranges::value(daemon, word))
         .or_else(|| key(daemon, word))
 }
 
@@ -165,7 +174,8 @@ fn held(daemon: &Daemon, row: &Row) -> Explained {
         Kind::Match => broker(daemon, name),
         Kind::Lease => regulator(daemon, name),
         Kind::Lock => key(daemon, name),
-        Kind::Session | Kind::Value => None,
+        Kind::Value => ranges::value(daemon, &row.value),
+        Kind::Session => None,
     };
     if let Some(place) = place {
         text.push_str(&place.text);

@@ -8,6 +8,7 @@ mod limits;
 mod past;
 mod people;
 mod places;
+mod ranges;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -54,6 +55,8 @@ pub enum What {
     Regulators,
     /// The rules for locks; the keys themselves are too many.
     Locks,
+    /// The ranges.
+    Ranges,
     /// The connections.
     Clients,
     /// The sessions.
@@ -105,12 +108,13 @@ impl Default for Wanted<'_> {
 
 impl What {
     /// All that there is to look at.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Pools,
         Self::Groups,
         Self::Brokers,
         Self::Regulators,
         Self::Locks,
+        Self::Ranges,
         Self::Clients,
         Self::Sessions,
         Self::Holders,
@@ -128,6 +132,7 @@ impl What {
             Self::Brokers => "brokers",
             Self::Regulators => "regulators",
             Self::Locks => "locks",
+            Self::Ranges => "ranges",
             Self::Clients => "clients",
             Self::Sessions => "sessions",
             Self::Holders => "holders",
@@ -153,6 +158,7 @@ pub fn table(daemon: &Daemon, what: What, wanted: &Wanted<'_>) -> Table {
         What::Brokers => places::brokers(daemon),
         What::Regulators => places::regulators(daemon),
         What::Locks => places::locks(daemon),
+        What::Ranges => ranges::ranges(daemon),
         What::Clients => people::clients(daemon),
         What::Sessions => people::sessions(daemon, wanted.sight),
         What::Holders => people::holders(daemon, wanted.sight),

@@ -9,4 +9,5 @@ mod guard;
 mod limits;
 mod live;
 mod metrics;
+mod values;
 mod web;

@@ -6,6 +6,8 @@
 mod look;
 mod peer;
 mod pools;
+mod ranges;
+mod ranges_kept;
 mod server;
 mod settings;
 mod users;
