@@ -8,6 +8,7 @@ mod connection;
 mod locks;
 mod look;
 mod pools;
+mod quiet;
 mod ranges;
 mod regulators;
 mod sessions;
@@ -18,8 +19,9 @@ mod watch;
 
 use std::sync::atomic::Ordering;
 
-use crate::client::{Client, Step, Wrong};
+use crate::client::{Client, Replies, Step, Wrong};
 use crate::config::{User, edits};
+use crate::holdings::Why;
 use crate::login;
 use crate::resp::{Protocol, Quoted, Request, Upper};
 
@@ -517,7 +519,7 @@ pub const ALL: &[About] = &[
         2,
         "",
         "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST | KILL id | \
-         HEARTBEAT ms | NO-EVICT on|off | NO-TOUCH on|off",
+         HEARTBEAT ms | REPLY ON|OFF|SKIP | NO-EVICT on|off | NO-TOUCH on|off",
         "The connections",
         connection::client,
     ),
@@ -541,8 +543,18 @@ pub fn find(name: &[u8]) -> Option<&'static About> {
     })
 }
 
-/// Execute one request. Its answer is behind what was answered before.
+/// Execute one request. Its answer is behind what was answered before, if the
+/// client wants one.
+#[inline]
 pub fn execute(client: &mut Client, request: Request<'_>) -> Step {
+    if client.replies == Replies::On {
+        return answer(client, request);
+    }
+    quiet::execute(client, request)
+}
+
+/// Execute one request and answer it.
+fn answer(client: &mut Client, request: Request<'_>) -> Step {
     let Some(about) = find(request.name()) else {
         let text = unknown(request.name());
         client.reply().error(text);
@@ -664,9 +676,9 @@ fn may_use(client: &Client, kind: &str, name: &str) -> Result<(), Wrong> {
     }
 }
 
-/// The connection goes; its session stays.
-pub(crate) fn leave_session(client: &mut Client) {
-    sessions::detach(client);
+/// The connection goes in this manner; its session stays.
+pub(crate) fn leave_session(client: &mut Client, why: Why) {
+    sessions::detach(client, why);
 }
 
 fn unknown(name: &[u8]) -> String {

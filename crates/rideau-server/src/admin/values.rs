@@ -193,7 +193,11 @@ pub(super) async fn lookup_key(visit: Visit) -> Answer {
 }
 
 pub(super) async fn ranges(visit: Visit) -> Answer {
-    let table = show::table(visit.daemon(), What::Ranges, &Wanted::default());
+    let wanted = Wanted {
+        sight: visit.sight(),
+        ..Wanted::default()
+    };
+    let table = show::table(visit.daemon(), What::Ranges, &wanted);
     ok(&json!({ "ranges": table.json() }))
 }
 
@@ -201,6 +205,7 @@ pub(super) async fn one_range(visit: Visit) -> Answer {
     let name = visit.name("name");
     let wanted = Wanted {
         name: Some(name),
+        sight: visit.sight(),
         ..Wanted::default()
     };
     let table = show::table(visit.daemon(), What::Ranges, &wanted).json();

@@ -8,9 +8,11 @@ use rideau::allocator::{RangeStats, Seen, Which, parse_value};
 
 use super::{Explained, span};
 use crate::daemon::Daemon;
+use crate::show::Sight;
 
 /// A range: how full it is, and what would help.
-pub(super) fn range(daemon: &Daemon, name: &str) -> Option<Explained> {
+pub(super) fn range(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
+    sight.sees("range", name).then_some(())?;
     let ranges = &daemon.values.ranges;
     let stats = ranges.stats(ranges.range(name)?)?;
     let mut text = format!(
@@ -66,13 +68,15 @@ fn remedy(stats: &RangeStats) -> String {
 }
 
 /// A value, or the ticket of one.
-pub(super) fn value(daemon: &Daemon, word: &str) -> Option<Explained> {
+pub(super) fn value(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
     let ticket = daemon.values.read_ticket(word.as_bytes());
     let value = match ticket {
         Some((value, _)) => value,
         None => parse_value(word).ok()?.1,
     };
     let places = daemon.places.load();
+    let name = places.ranges.of(value).map_or("*", |(place, _)| &place.name);
+    sight.sees("range", name).then_some(())?;
     let ranges = &daemon.values.ranges;
     let (seen, _) = ranges.lookup(Which::Value(value)).into_parts();
     let seen = seen.ok().and_then(|seen| seen.into_iter().next());

@@ -10,6 +10,7 @@ use crate::keyed::Key;
 pub(super) struct Call<K: Key> {
     keys: Weak<Keys<K>>,
     shard: u32,
+    rule: u32,
 }
 
 /// The same for somebody who keeps the keys too, and so keeps all who wait for
@@ -17,6 +18,7 @@ pub(super) struct Call<K: Key> {
 pub(super) struct Farewell<K: Key> {
     keys: Arc<Keys<K>>,
     shard: u32,
+    rule: u32,
 }
 
 impl<K: Key> Farewell<K> {
@@ -24,6 +26,7 @@ impl<K: Key> Farewell<K> {
         Self {
             keys: Arc::clone(keys),
             shard: pinned.node().shard(),
+            rule: pinned.node().mark.rule(),
         }
     }
 
@@ -35,14 +38,14 @@ impl<K: Key> Farewell<K> {
 
 impl<K: Key> Drop for Farewell<K> {
     fn drop(&mut self) {
-        self.keys.unpinned(self.shard);
+        self.keys.unpinned(self.shard, self.rule);
     }
 }
 
 impl<K: Key> Call<K> {
     pub(super) fn new(keys: Weak<Keys<K>>, pinned: &Pinned<K>) -> Self {
-        let shard = pinned.node().shard();
-        Self { keys, shard }
+        let (shard, rule) = (pinned.node().shard(), pinned.node().mark.rule());
+        Self { keys, shard, rule }
     }
 
     pub(super) fn keys(&self) -> Option<Arc<Keys<K>>> {
@@ -53,7 +56,7 @@ impl<K: Key> Call<K> {
 impl<K: Key> Drop for Call<K> {
     fn drop(&mut self) {
         if let Some(keys) = self.keys() {
-            keys.unpinned(self.shard);
+            keys.unpinned(self.shard, self.rule);
         }
     }
 }

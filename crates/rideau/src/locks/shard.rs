@@ -30,19 +30,19 @@ use rideau_core::locks::{Claim, Grant};
 #[cfg(not(rideau_loom))]
 use seize::Guard;
 
+use super::rules::Mark;
 use super::word::{No, Road, Word};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, lock};
+use crate::sync::{AtomicPtr, AtomicU32, Mutex, MutexGuard, Ordering, lock};
 
 /// The memory of one key.
 #[repr(C)]
 pub(super) struct Node<K> {
     word: Word,
-    /// What the word was when it was last seen idle.
-    seen: AtomicU64,
     hash: u64,
     pins: AtomicU32,
     /// Where its shard is among all.
     shard: u32,
+    pub(super) mark: Mark,
     key: K,
 }
 
@@ -110,8 +110,8 @@ pub(super) struct Pinned<K> {
 
 /// Who is told that units came back.
 pub(super) trait Home {
-    /// Nobody holds any unit of a key of this shard now.
-    fn idle(&self, shard: u32);
+    /// Nobody holds any unit of a key of this shard and rule now.
+    fn idle(&self, shard: u32, rule: u32);
     /// Units of the key at this address came back, and somebody waits for
     /// them.
     fn wanted(&self, shard: u32, address: usize);
@@ -254,13 +254,13 @@ impl<K: Eq + 'static> Locked<'_, K> {
     }
 
     /// Add a key that is not there.
-    pub(super) fn add(&mut self, hash: u64, shard: u32, key: K) -> Pinned<K> {
+    pub(super) fn add(&mut self, hash: u64, shard: u32, rule: u32, key: K) -> Pinned<K> {
         let node = Box::into_raw(Box::new(Node {
             word: Word::new(self.nodes.fence),
-            seen: AtomicU64::new(u64::MAX),
             hash,
             pins: AtomicU32::new(1),
             shard,
+            mark: Mark::new(rule),
             key,
         }));
         if self.is_crowded() {
@@ -289,11 +289,14 @@ impl<K: Eq + 'static> Locked<'_, K> {
         places.filter_map(move |at| self.node_at(table?, at))
     }
 
-    /// Forget the keys that nobody holds, waits for or has pinned: those that
-    /// were so before too and that nothing happened to in between, or `all`.
-    /// Says how many may be forgotten next time.
-    pub(super) fn forget_idle(&mut self, all: bool) -> usize {
-        let mut later = 0;
+    /// Forget keys that nobody holds, waits for or has pinned: those that `is_over`
+    /// says so of, with their word. The others are `left`. Says whose rules they
+    /// had.
+    pub(super) fn forget(
+        &mut self,
+        is_over: impl Fn(&Mark, u64) -> bool,
+        mut left: impl FnMut(&Mark),
+    ) -> Vec<u32> {
         let mut gone = Vec::new();
         for node in self.nodes() {
             let Some(idle) = node.word.idle() else {
@@ -302,14 +305,13 @@ impl<K: Eq + 'static> Locked<'_, K> {
             if node.pins() > 0 {
                 continue;
             }
-            let is_old = node.seen.swap(idle, Ordering::Relaxed) == idle;
-            if (all || is_old) && node.word.retire(idle) {
-                gone.push(NonNull::from(node));
+            if is_over(&node.mark, idle) && node.word.retire(idle) {
+                gone.push((NonNull::from(node), node.mark.rule()));
             } else {
-                later += 1;
+                left(&node.mark);
             }
         }
-        gone.into_iter().for_each(|node| self.take_off(node));
+        gone.iter().for_each(|(node, _)| self.take_off(*node));
         let cells = self.cells();
         if self.nodes.len == 0 {
             self.replace(ptr::null_mut());
@@ -317,7 +319,7 @@ impl<K: Eq + 'static> Locked<'_, K> {
             let enough = (self.nodes.len * 2).next_power_of_two();
             self.resize(enough.max(CELLS_MIN));
         }
-        later
+        gone.into_iter().map(|(_, rule)| rule).collect()
     }
 
     /// Take a retired node off the table and bury it.
@@ -556,11 +558,11 @@ impl<K, H: Home> Drop for Units<K, H> {
     #[inline(always)]
     fn drop(&mut self) {
         let node = self.node();
-        let (shard, address) = (node.shard, node.address());
+        let (shard, rule, address) = (node.shard, node.mark.rule(), node.address());
         // From here on the node may be gone.
         let left = node.word.give_back(self.loose.units);
         if left.is_idle {
-            self.home.idle(shard);
+            self.home.idle(shard, rule);
         }
         if left.is_waited {
             self.home.wanted(shard, address);

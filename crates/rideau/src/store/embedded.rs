@@ -2,6 +2,35 @@
 //!
 //! Batches go into log files, snapshots into redb. Which log goes on after which
 //! snapshot stands in redb too, so that both change in one step.
+//!
+//! Why the log is not in redb or fjall as well: of a store of 30 batches, 250
+//! bytes of the main file were flipped one by one, and its end was torn.
+//!
+//! - fjall 3.1 reported 249 of them. At the other 2, in a frame, it dropped all
+//!   batches from there on, cut its file, and said nothing. A page missing within
+//!   the last batch, as a power cut may leave it, kept it from opening at all.
+//! - redb 4.4 gave wrong bytes back for 49 of them when the file was closed well,
+//!   unless asked to check itself. After a crash it went back by one commit, at
+//!   5 of them, and did not say so. A file that was cut off it refused.
+//!
+//! So with either the checks, the numbers and the mark would be needed on top,
+//! and they are most of a log. One writer, a sync each time, 1,500 batches of
+//! random bytes, ext4, two cores and a disk shared with others, real-time priority
+//! (at an ordinary one all of them waited 4 ms for the processor); the least and
+//! the most of four runs, of two for redb, in ms:
+//!
+//! | batch | | this | fjall | redb |
+//! |---|---|---|---|---|
+//! | 100 B | p50 | 0.035–0.049 | 0.042–0.049 | 0.11–0.14 |
+//! | | p99 | 0.07–0.13 | 0.10–0.15 | 0.22–0.34 |
+//! | 10 KB | p50 | 0.044–0.059 | 0.090–0.11 | 0.17–0.20 |
+//! | | p99 | 0.76–0.97 | 0.19–0.39 | 5.1–8.4 |
+//! | 50 KB | p50 | 0.063–0.088 | 0.15–0.17 | 0.26–0.36 |
+//! | | p99 | 0.90–6.7 | 0.26–4.0 | 4.0 |
+//!
+//! Small batches cost what they cost in fjall. For larger ones the p99 here is
+//! that of making room, once a megabyte: with steps of 16 MiB it was 0.08–0.19,
+//! and the longest wait 31–44.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
