@@ -401,7 +401,7 @@ pub const ALL: &[About] = &[
         "SHOW",
         2,
         "show",
-        "POOLS | GROUPS | BROKERS | REGULATORS | LOCKS | CLIENTS | SESSIONS | HOLDERS | DROPS \
+        "POOLS | GROUPS | BROKERS | REGULATORS | LOCKS | RANGES | CLIENTS | SESSIONS | HOLDERS | DROPS \
          | EVENTS | CONFIG | LIMITS [name] [COUNT n]",
         "What there is, as a table: the names of the columns, then the rows",
         look::show,
@@ -419,7 +419,8 @@ pub const ALL: &[About] = &[
         "EXPLAIN",
         2,
         "explain",
-        "ticket | d-id | pool | @group | broker | regulator | key | connection [JSON]",
+        "ticket | d-id | pool | @group | broker | regulator | range | value | key | connection \
+         [JSON]",
         "What something is about, in plain words",
         look::explain,
     ),
@@ -427,7 +428,7 @@ pub const ALL: &[About] = &[
         "SUBSCRIBE",
         2,
         "subscribe",
-        "rideau:events[:kind[:name]] ...",
+        "rideau:events[:kind[:name]] | rideau:ranges[:range] ...",
         "Hear of events",
         watch::subscribe,
     ),

@@ -91,6 +91,30 @@ pub(super) fn all(daemon: &Daemon) -> Vec<Limit> {
             Some(daemon.password_checks.used()),
             &counts.checks_delayed,
         ),
+        limit(
+            "reservations_max",
+            wide(limits.reservations_max),
+            Some(daemon.values.ranges.bytes().records_len),
+            &counts.reservations_refused,
+        ),
+        limit(
+            "ranges_max",
+            wide(limits.ranges_max),
+            Some(config.ranges.len()),
+            &counts.ranges_refused,
+        ),
+        limit(
+            "range_keys_max",
+            wide(limits.range_keys_max),
+            None,
+            &counts.range_keys_refused,
+        ),
+        limit(
+            "range_data_max",
+            limits.range_data_max,
+            None,
+            &counts.range_data_refused,
+        ),
     ]
 }
 

@@ -8,6 +8,8 @@ mod look;
 mod manners;
 mod peer;
 mod pools;
+mod ranges;
+mod ranges_kept;
 mod server;
 mod settings;
 mod sight;
