@@ -126,6 +126,10 @@ pub struct Allocator {
     fence: u64,
     /// No fence beyond this was written down.
     fence_logged: u64,
+    /// Where in the log that is.
+    fence_logged_at: u64,
+    /// No fence beyond this is safe to be given for what is not written down.
+    fence_safe: u64,
     events: u64,
     /// When the next quarantine ends.
     quarantine_next: Instant,
@@ -154,6 +158,8 @@ impl Allocator {
             wheel: Wheel::new(),
             fence: options.fence,
             fence_logged: 0,
+            fence_logged_at: 0,
+            fence_safe: 0,
             events: 0,
             quarantine_next: Instant::NEVER,
             strays: 0,
@@ -164,6 +170,9 @@ impl Allocator {
 
     /// Whoever drives the machine has made all entries up to `position` safe.
     pub fn durable(&mut self, position: u64) {
+        if position >= self.fence_logged_at {
+            self.fence_safe = self.fence_logged;
+        }
         for range in self.ranges.iter_mut().flatten() {
             if range.options.class == Class::Claimed {
                 range.stock.durable(position);
@@ -224,14 +233,19 @@ impl Allocator {
         head.fence
     }
 
-    /// Fences grow over a crash, also for values that are not written down.
+    /// Fences grow over a crash, also for values that are not written down: the
+    /// next are set aside before those are used up.
     fn set_fences_aside(&mut self, range: RangeId, effects: &mut Effects) {
-        if self.fence > self.fence_logged && self.at(range).options.class == Class::Memory {
+        if self.at(range).options.class != Class::Memory {
+            return;
+        }
+        if self.fence.saturating_add(FENCES / 2) > self.fence_logged {
             self.fence_logged = self.fence.saturating_add(FENCES);
             let last = self.fence_logged;
             effects.log(&Entry::Fence { last });
-            effects.wait = true;
+            self.fence_logged_at = effects.position();
         }
+        effects.wait |= self.fence > self.fence_safe;
     }
 
     /// Must a value of this range be written down before its holder hears of it?

@@ -148,6 +148,8 @@ pub use lease::{Lease, Stopped};
 pub use locks::{Acquiring, FullAt, Lock, LockHandle, Locks, LocksOptions, NotHeld, Owner};
 pub use peer::{Match, Peer};
 pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take, WhyNot};
+#[cfg(any(test, feature = "test-util"))]
+pub use ranges::Dial;
 pub use ranges::{
     Answer, Answering, Failed, Leased, OpenError, Ranges, RangesOptions, Reached, Until,
 };

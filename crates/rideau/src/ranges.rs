@@ -9,14 +9,14 @@ mod clocks;
 mod commit;
 mod leased;
 mod safe;
+mod shared;
 
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
 use rideau_core::Instant;
 use rideau_core::allocator::{
     Allocator, Ask, Bytes, Change, Effects, Event, Filter, Held, Options, RangeError, RangeId,
@@ -25,11 +25,13 @@ use rideau_core::allocator::{
 use tokio::sync::broadcast;
 
 use crate::store::{Loaded, Piece, Store, StoreError};
-use clocks::{Continued, System};
+use clocks::{Continued, Source};
 use commit::Committer;
-use safe::Safe;
+use shared::{Handle, Inner, Shared};
 
 pub use answer::{Answer, Answering, Reached, Until};
+#[cfg(any(test, feature = "test-util"))]
+pub use clocks::Dial;
 pub use leased::Leased;
 
 /// As many events are kept for who watches slowly.
@@ -41,54 +43,39 @@ const LOG_BYTES_MAX: usize = 16 * 1024 * 1024;
 const STEP: usize = 1_024;
 
 /// How ranges are opened.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct RangesOptions {
     /// The ranges there are, with their names.
     pub ranges: Vec<(String, RangeOptions)>,
     /// What the machine is told.
     pub machine: Options,
+    /// No snapshot is taken before the log has more bytes than this, nor before
+    /// it has twice those of the last snapshot.
+    pub log_bytes_min: u64,
+}
+
+impl Default for RangesOptions {
+    fn default() -> Self {
+        Self {
+            ranges: Vec::new(),
+            machine: Options::default(),
+            log_bytes_min: 64 * 1024 * 1024,
+        }
+    }
 }
 
 /// Values leased from ranges. Clones are the same ranges.
-#[derive(Clone, Debug)]
+///
+/// When the last of them is dropped, what was decided is written down, and then
+/// that nothing more comes.
+#[derive(Clone)]
 pub struct Ranges(Arc<Handle>);
 
-/// The last of its clones ends the thread.
-#[derive(Debug)]
-struct Handle {
-    shared: Arc<Shared>,
-    loaded: Loaded,
-    committer: Mutex<Option<JoinHandle<()>>>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    inner: Mutex<Inner>,
-    /// Something was logged, or the end has come.
-    logged: Condvar,
-    safe: Arc<Safe>,
-    clock: Continued,
-    events: broadcast::Sender<Event>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    machine: Allocator,
-    effects: Effects,
-    failed: Option<Arc<StoreError>>,
-    is_closing: bool,
-    has_stopped: bool,
-    sleep: Sleep,
-}
-
-/// What the thread does while nothing is logged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Sleep {
-    Awake,
-    /// It looks at the clock now and then.
-    Light,
-    /// Nothing can come due.
-    Deep,
+impl fmt::Debug for Ranges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Millions of values are nothing to look at.
+        f.debug_struct("Ranges").finish_non_exhaustive()
+    }
 }
 
 /// Why there is no answer.
@@ -156,7 +143,29 @@ impl Ranges {
     /// # Errors
     ///
     /// If the store cannot be read, or a range cannot be like that.
-    pub fn open(mut store: Box<dyn Store>, options: RangesOptions) -> Result<Self, OpenError> {
+    pub fn open(store: Box<dyn Store>, options: RangesOptions) -> Result<Self, OpenError> {
+        Self::open_from(store, options, Source::system())
+    }
+
+    /// As [`open`](Self::open), with clocks that a test moves.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read, or a range cannot be like that.
+    #[cfg(any(test, feature = "test-util"))]
+    pub fn open_by(
+        store: Box<dyn Store>,
+        options: RangesOptions,
+        dial: &Dial,
+    ) -> Result<Self, OpenError> {
+        Self::open_from(store, options, Source::dial(dial))
+    }
+
+    fn open_from(
+        mut store: Box<dyn Store>,
+        options: RangesOptions,
+        source: Source,
+    ) -> Result<Self, OpenError> {
         let restore = Restore::new(&options.machine, options.ranges);
         let mut restore = restore.map_err(|(name, error)| OpenError::Range { name, error })?;
         let loaded = store
@@ -165,33 +174,19 @@ impl Ranges {
                 restore.read(bytes).map_err(|error| error.to_string())
             })
             .map_err(OpenError::Store)?;
-        let clock = Continued::start(restore.clock(), System::read());
+        let clock = Continued::start(restore.clock(), source);
         let mut effects = Effects::new();
         let machine = restore.finish(clock.now(), &mut effects);
-        let shared = Arc::new(Shared {
-            inner: Mutex::new(Inner {
-                machine,
-                effects,
-                failed: None,
-                is_closing: false,
-                has_stopped: false,
-                sleep: Sleep::Awake,
-            }),
-            logged: Condvar::new(),
-            safe: Arc::default(),
-            clock,
-            events: broadcast::Sender::new(EVENTS_KEPT),
-        });
-        let committer = Committer::new(Arc::clone(&shared), store, loaded.bytes);
+        let events = broadcast::Sender::new(EVENTS_KEPT);
+        let shared = Arc::new(Shared::new(machine, effects, clock, events.downgrade()));
+        let snapshot_bytes = loaded.bytes.saturating_sub(store.log_bytes());
+        let committer = Committer::new(Arc::clone(&shared), store, events)
+            .snapshots_after(options.log_bytes_min, snapshot_bytes);
         let committer = thread::Builder::new()
             .name("rideau-ranges".to_owned())
             .spawn(|| committer.run())
             .map_err(OpenError::Thread)?;
-        Ok(Self(Arc::new(Handle {
-            shared,
-            loaded,
-            committer: Mutex::new(Some(committer)),
-        })))
+        Ok(Self(Arc::new(Handle::new(shared, loaded, committer))))
     }
 
     /// Give out values: as many as were asked for, or none.
@@ -208,7 +203,11 @@ impl Ranges {
         self.step(|machine, now, effects| machine.reserve(ask, now, effects, granted))
     }
 
-    /// Give out one value, and take it back when the guard is dropped.
+    /// Give out one value, and take it back when the guard is dropped, or this
+    /// future before it.
+    ///
+    /// Who asks with a unique key that has a value shares it: the first guard
+    /// that is dropped gives it back.
     ///
     /// # Errors
     ///
@@ -286,10 +285,15 @@ impl Ranges {
 
     /// All reservations that are meant, oldest first.
     pub fn lookup(&self, which: Which<'_>) -> Answer<Vec<Seen>> {
-        self.step(|machine, now, effects| Ok(machine.lookup(which, now, effects)))
+        self.step(|machine, now, effects| {
+            let seen = machine.lookup(which, now, effects);
+            // That nobody holds it may be as new as anything else.
+            effects.wait |= seen.is_empty();
+            Ok(seen)
+        })
     }
 
-    /// How a value is.
+    /// How a value is, be it safe or not.
     pub fn stands(&self, value: u128) -> Standing {
         self.look(|machine, now, effects| machine.stands(value, now, effects))
     }
@@ -369,15 +373,23 @@ impl Ranges {
     }
 
     /// Hear of everything that happens from now on, when it is safe. Who is
-    /// slow misses some, which the numbers of the events tell.
+    /// slow misses some, which the numbers of the events tell. It ends when the
+    /// ranges are closed or their store fails.
     pub fn watch(&self) -> broadcast::Receiver<Event> {
-        let receiver = self.0.shared.events.subscribe();
-        let mut inner = self.0.shared.inner.lock();
+        let shared = &self.0.shared;
+        let Some(events) = shared.events.upgrade() else {
+            return broadcast::channel(1).1;
+        };
+        // First, so that who looks for watchers under the lock sees this one.
+        let receiver = events.subscribe();
+        let mut inner = shared.inner.lock();
         inner.effects.events.get_or_insert_default();
         receiver
     }
 
-    /// Write down that nothing more comes, and end. Later calls are refused.
+    /// Write down what was decided, and then that nothing more comes. Returns
+    /// when the store is closed. Later calls are refused; a guard that is
+    /// dropped later gives nothing back, so its value is held to its end.
     pub fn close(&self) {
         self.0.close();
     }
@@ -407,64 +419,13 @@ impl Ranges {
         } = &mut *inner;
         effects.wait = false;
         let decision = decide(machine, shared.clock.now(), effects);
-        let is_full = effects.log.len() > LOG_BYTES_MAX;
-        let position = match effects.wait || is_full {
-            true => effects.position(),
-            false => 0,
+        let must_wait = match &decision {
+            Ok(_) => effects.wait || effects.log.len() > LOG_BYTES_MAX,
+            Err(refused) => refused.tells_of_others(),
         };
+        let position = if must_wait { effects.position() } else { 0 };
         shared.wake(&mut inner);
         drop(inner);
-        // A refusal changed nothing, so nothing has to be safe.
-        let position = if decision.is_ok() { position } else { 0 };
         Answer::new(decision.map_err(Failed::Refused), position, &shared.safe)
-    }
-}
-
-impl Shared {
-    /// Wake the thread if it has something to do, or something may come due.
-    fn wake(&self, inner: &mut Inner) {
-        let effects = &inner.effects;
-        let has_events = effects
-            .events
-            .as_ref()
-            .is_some_and(|events| !events.is_empty());
-        let is_needed = match inner.sleep {
-            Sleep::Awake => false,
-            Sleep::Light => !effects.log.is_empty() || has_events || inner.is_closing,
-            Sleep::Deep => true,
-        };
-        if is_needed {
-            inner.sleep = Sleep::Awake;
-            self.logged.notify_one();
-        }
-    }
-}
-
-impl Inner {
-    fn why_not(&self) -> Option<Failed> {
-        match &self.failed {
-            Some(error) => Some(Failed::Store(Arc::clone(error))),
-            None => self.is_closing.then_some(Failed::Closed),
-        }
-    }
-}
-
-impl Handle {
-    fn close(&self) {
-        let Some(committer) = self.committer.lock().take() else {
-            return;
-        };
-        let mut inner = self.shared.inner.lock();
-        inner.is_closing = true;
-        self.shared.wake(&mut inner);
-        drop(inner);
-        // It says itself what went wrong.
-        let _ = committer.join();
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.close();
     }
 }

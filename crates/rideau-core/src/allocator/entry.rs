@@ -163,6 +163,26 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// How many of these bytes are whole entries that have at most `most` bytes
+    /// together; the first one counts however long it is.
+    pub fn whole(bytes: &[u8], most: usize) -> usize {
+        let mut whole = 0;
+        let mut reader = Reader(bytes);
+        while bytes.len() > most && Entry::read(&mut reader).is_ok() {
+            let read = bytes.len() - reader.0.len();
+            if read > most && whole > 0 {
+                return whole;
+            }
+            whole = read;
+        }
+        // All of it, or damage that is for others to find.
+        if bytes.len() > most && whole > 0 {
+            whole
+        } else {
+            bytes.len()
+        }
+    }
+
     fn read(reader: &mut Reader<'a>) -> Result<Self, Torn> {
         Ok(match reader.byte()? {
             RESERVED => Self::Reserved(Reserved::read(reader)?),
@@ -395,6 +415,23 @@ mod tests {
             for (read, written) in read.iter().flatten().zip(all()) {
                 assert_eq!(*read, written);
             }
+        }
+    }
+
+    #[test]
+    fn a_long_log_is_cut_between_entries() {
+        let bytes = bytes();
+        for most in 0..bytes.len() + 2 {
+            let mut read = Vec::new();
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let (part, after) = rest.split_at(Entry::whole(rest, most));
+                let before = read.len();
+                read.extend(entries(part).map(Result::unwrap));
+                assert!(part.len() <= most || read.len() == before + 1, "{most}");
+                rest = after;
+            }
+            assert_eq!(read, all());
         }
     }
 

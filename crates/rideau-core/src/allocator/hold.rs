@@ -339,6 +339,7 @@ impl Allocator {
             self.fence += 1;
             head.fence = self.fence;
             self.recount(range, was, State::Reserved);
+            self.set_fences_aside(RangeId(range), effects);
         }
         head = Head {
             until,

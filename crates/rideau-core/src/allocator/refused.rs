@@ -77,6 +77,25 @@ pub enum Refused {
     },
 }
 
+impl Refused {
+    /// Does it tell what others have done? Then it is true only when that is
+    /// safe. All others tell of the ask alone.
+    pub const fn tells_of_others(&self) -> bool {
+        matches!(
+            self,
+            Self::Exhausted { .. }
+                | Self::NotReserved
+                | Self::Reserved
+                | Self::Resting
+                | Self::Conflict { .. }
+                | Self::Ambiguous { .. }
+                | Self::KeyTaken
+                | Self::KeysApart
+                | Self::Full { .. }
+        )
+    }
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -14,8 +14,10 @@ use crate::time::Instant;
 
 /// As many records are looked at before an ask, so that who asks also tidies up.
 const TIDY: usize = 16;
-/// And as many when no value is free.
+/// And as many when no value is free,
 const LAPSES: usize = 256;
+/// as often: those of others may be a million.
+const ROUNDS: usize = 16;
 
 /// A value on its way from the free ones to its holder.
 #[derive(Clone, Copy, Debug)]
@@ -169,6 +171,7 @@ impl Allocator {
         taken: &mut Vec<Taken>,
     ) {
         let tiers = ask.prefer.iter().fold(0_u8, |set, p| set | 1 << p.tier);
+        let mut rounds = ROUNDS;
         for tier in (0..TIERS_MAX).filter(|tier| tiers & 1 << tier != 0) {
             loop {
                 for prefer in ask.prefer.iter().filter(|prefer| prefer.tier == tier) {
@@ -181,9 +184,10 @@ impl Allocator {
                 if taken.len() == count {
                     return;
                 }
-                if self.deadline().is_none_or(|due| due > now) {
+                if rounds == 0 || self.deadline().is_none_or(|due| due > now) {
                     break;
                 }
+                rounds -= 1;
                 self.lapse(now, LAPSES, effects);
             }
         }

@@ -3,11 +3,10 @@
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use super::Failed;
 use super::safe::Safe;
-use crate::store::StoreError;
 
 /// What was decided, and may be told when it is safe: `.await` it, or
 /// [`wait`](Self::wait) on a plain thread.
@@ -92,16 +91,6 @@ impl Until {
             position => self.safe.wait(position).map_err(Failed::Store),
         }
     }
-
-    fn poll(&self, task: &Context<'_>) -> Poll<Result<(), Arc<StoreError>>> {
-        if self.position == 0 {
-            return Poll::Ready(Ok(()));
-        }
-        match self.safe.poll(self.position, task.waker()) {
-            Some(reached) => Poll::Ready(reached),
-            None => Poll::Pending,
-        }
-    }
 }
 
 impl IntoFuture for Until {
@@ -109,19 +98,41 @@ impl IntoFuture for Until {
     type IntoFuture = Reached;
 
     fn into_future(self) -> Reached {
-        Reached(self)
+        Reached {
+            until: self,
+            waker: None,
+        }
     }
 }
 
 /// Ends when the log is safe up to a certain place.
 #[derive(Debug)]
-pub struct Reached(Until);
+pub struct Reached {
+    until: Until,
+    /// Who is woken then, so that it is left there once and not at every poll.
+    waker: Option<Waker>,
+}
 
 impl Future for Reached {
     type Output = Result<(), Failed>;
 
-    fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll(task).map_err(Failed::Store)
+    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
+        let Until { position, safe } = &self.until;
+        if *position == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let is_left = |waker: &Waker| waker.will_wake(task.waker());
+        let reached = match self.waker.as_ref().is_some_and(is_left) {
+            true => safe.reached(*position),
+            false => safe.poll(*position, task.waker()),
+        };
+        match reached {
+            Some(reached) => Poll::Ready(reached.map_err(Failed::Store)),
+            None => {
+                self.waker = Some(task.waker().clone());
+                Poll::Pending
+            }
+        }
     }
 }
 
@@ -132,7 +143,7 @@ impl<T: Unpin> IntoFuture for Answer<T> {
     fn into_future(self) -> Answering<T> {
         Answering {
             decision: Some(self.decision),
-            until: self.until,
+            reached: self.until.into_future(),
         }
     }
 }
@@ -141,16 +152,16 @@ impl<T: Unpin> IntoFuture for Answer<T> {
 #[derive(Debug)]
 pub struct Answering<T> {
     decision: Option<Result<T, Failed>>,
-    until: Until,
+    reached: Reached,
 }
 
 impl<T: Unpin> Future for Answering<T> {
     type Output = Result<T, Failed>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.until.poll(task) {
+        match Pin::new(&mut self.reached).poll(task) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(error)) => Poll::Ready(Err(Failed::Store(error))),
+            Poll::Ready(Err(failed)) => Poll::Ready(Err(failed)),
             Poll::Ready(Ok(())) => {
                 let decision = self.decision.take();
                 Poll::Ready(decision.expect("a future is not polled after its end"))

@@ -2,17 +2,37 @@
 //! written, and does not follow the wall clock.
 //!
 //! How long we were down is told by the time since the system's boot, if it is
-//! still the same boot, and only else by the wall clock. So moving the
-//! wall clock changes nothing while the system runs. After a reboot it is
-//! trusted, less a second.
+//! still the same boot, and only else by the wall clock, less a second. What is
+//! written down of the wall clock is the furthest that it has shown since the
+//! boot, so that setting it back and forth before a reboot ends nothing early.
+//!
+//! So this is how far the end of a hold may be from the time that was asked for:
+//!
+//! - While we run, and over a restart within one boot, never early, whatever
+//!   the wall clock does; late by some 20 ms for each restart.
+//! - Over a reboot, early by what the wall clock shows too much at the start
+//!   after it, less a second, and by nothing else; late by a second and as long
+//!   as we were down, at most.
+//! - Where the system cannot tell its boots apart, every restart is a reboot.
+//!
+//! While the system sleeps, the clock of a running process may stand still: then
+//! holds end later by that. By how much the processor's own counter runs wrong,
+//! some millionths, ends of long holds are wrong too.
 
 use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rideau_core::Instant;
 use rideau_core::allocator::Clock as Clocks;
 
 use crate::clock::Clock;
+
+#[cfg(any(test, feature = "test-util"))]
+mod dial;
+
+#[cfg(any(test, feature = "test-util"))]
+pub use dial::Dial;
 
 /// Two wall clocks may differ by as much, that before a reboot and that after.
 const SKEW: Duration = Duration::from_secs(1);
@@ -21,62 +41,133 @@ const COARSE: Duration = Duration::from_millis(20);
 
 /// What the system's clocks show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct System {
+struct System {
     /// Milliseconds since 1970.
     wall: u64,
     /// Which boot it is; zero if nobody knows.
     boot: u128,
+    /// Since that boot, or since whenever if nobody knows.
     since_boot: Duration,
 }
 
-impl System {
-    pub(super) fn read() -> Self {
-        let boot = boot().unwrap_or(0);
-        Self {
-            wall: wall(),
-            boot,
-            since_boot: since_boot().unwrap_or_default(),
-        }
-    }
+/// Where readings come from.
+#[derive(Debug)]
+pub(super) enum Source {
+    System {
+        clock: Clock,
+        boot: u128,
+    },
+    #[cfg(any(test, feature = "test-util"))]
+    Dial {
+        dial: Dial,
+        start: u64,
+    },
 }
 
 /// A clock that went on while nobody looked.
 #[derive(Debug)]
 pub(super) struct Continued {
-    clock: Clock,
+    source: Source,
     start: u64,
-    boot: u128,
+    /// How far the wall clock was ahead of the time since boot, at most.
+    ahead: AtomicU64,
+}
+
+impl Source {
+    pub(super) fn system() -> Self {
+        Self::System {
+            boot: boot().unwrap_or(0),
+            clock: Clock::start(),
+        }
+    }
+
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn dial(dial: &Dial) -> Self {
+        Self::Dial {
+            start: dial.nanos(),
+            dial: dial.clone(),
+        }
+    }
+
+    /// Since it was made.
+    fn elapsed(&self) -> u64 {
+        match self {
+            Self::System { clock, .. } => clock.now().as_nanos(),
+            #[cfg(any(test, feature = "test-util"))]
+            Self::Dial { dial, start } => dial.nanos() - start,
+        }
+    }
+
+    fn read(&self) -> System {
+        match self {
+            Self::System { boot: 0, .. } => System {
+                wall: wall(),
+                boot: 0,
+                since_boot: Duration::from_nanos(self.elapsed()),
+            },
+            Self::System { boot, .. } => System {
+                wall: wall(),
+                boot: *boot,
+                since_boot: since_boot().unwrap_or_default(),
+            },
+            #[cfg(any(test, feature = "test-util"))]
+            Self::Dial { dial, .. } => dial.read(),
+        }
+    }
+}
+
+impl System {
+    /// How far the wall clock is ahead of the time since boot.
+    fn ahead(&self) -> u64 {
+        self.wall.saturating_sub(millis(self.since_boot))
+    }
 }
 
 impl Continued {
     /// Go on from where the clocks stood when they were last written down.
-    pub(super) fn start(last: Option<Clocks>, system: System) -> Self {
-        let start = last.map_or(Instant::START, |last| last.now + down(last, system));
+    pub(super) fn start(last: Option<Clocks>, source: Source) -> Self {
+        // First, so that what passes in between is not counted twice.
+        let elapsed = source.elapsed();
+        let system = source.read();
+        let last = last.map(|last| (last, is_same_boot(last, system)));
+        let ahead = match last {
+            Some((last, true)) => last.wall.saturating_sub(millis(last.since_boot)),
+            _ => 0,
+        };
+        let start = last.map_or(0, |(last, _)| (last.now + down(last, system)).as_nanos());
         Self {
-            clock: Clock::start(),
-            start: start.as_nanos(),
-            boot: system.boot,
+            start: start.saturating_sub(elapsed),
+            source,
+            ahead: AtomicU64::new(ahead.max(system.ahead())),
         }
     }
 
     pub(super) fn now(&self) -> Instant {
-        self.clock.now().after(self.start)
+        Instant::from_nanos(self.source.elapsed()).after(self.start)
     }
 
     /// How the clocks stand, to be written down.
     pub(super) fn written(&self) -> Clocks {
+        let now = self.now();
+        let system = self.source.read();
+        let ahead = self.ahead.fetch_max(system.ahead(), Ordering::Relaxed);
+        let wall = ahead.max(system.ahead()) + millis(system.since_boot);
         Clocks {
-            now: self.now(),
-            wall: wall(),
-            boot: self.boot,
-            since_boot: since_boot().unwrap_or_default(),
+            now,
+            wall,
+            boot: system.boot,
+            since_boot: system.since_boot,
         }
     }
 }
 
+fn is_same_boot(last: Clocks, system: System) -> bool {
+    last.boot == system.boot && last.boot != 0
+}
+
 /// How long nobody wrote, or a little less: nothing ends early by it.
 fn down(last: Clocks, system: System) -> Duration {
-    if last.boot == system.boot && last.boot != 0 {
+    if is_same_boot(last, system) {
         let down = system.since_boot.saturating_sub(last.since_boot);
         return down.saturating_sub(COARSE);
     }
@@ -84,9 +175,14 @@ fn down(last: Clocks, system: System) -> Duration {
     down.saturating_sub(SKEW)
 }
 
+fn millis(span: Duration) -> u64 {
+    span.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
 fn wall() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis().try_into().unwrap_or(u64::MAX))
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, millis)
 }
 
 fn boot() -> Option<u128> {
@@ -145,7 +241,7 @@ mod tests {
 
     #[test]
     fn this_system_knows_its_boot_and_its_time_since() {
-        let system = System::read();
+        let system = Source::system().read();
         assert!(system.boot != 0 && !system.since_boot.is_zero());
     }
 }

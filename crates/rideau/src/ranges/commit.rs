@@ -2,94 +2,118 @@
 //!
 //! Whatever was logged while one batch was being written is the next one: the
 //! more there is to do, the more shares one write. Between two batches it takes
-//! a piece of a snapshot when one is due, and ends what has run out.
+//! a piece of a snapshot when one is due, and ends what has run out, a bounded
+//! part of it each time.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
+use parking_lot::MutexGuard;
+use rideau_core::Instant;
 use rideau_core::allocator::{Entry, Event, SnapshotAt};
+use tokio::sync::broadcast::Sender;
 
-use super::{Inner, Shared, Sleep};
+use super::shared::{Inner, Shared, Sleep};
 use crate::store::{Store, StoreError};
 
 /// How late the end of a hold may be noticed by those who only watch.
 const TICK: Duration = Duration::from_millis(100);
 /// A piece of a snapshot has about as many bytes.
 const CHUNK: usize = 256 * 1024;
-/// No snapshot is taken before the log has as many bytes.
-const LOG_BYTES_MIN: u64 = 64 * 1024 * 1024;
+/// A batch has at most about as many bytes, which every store takes. What is
+/// more goes into another.
+const BATCH: usize = 16 * 1024 * 1024;
+/// The clocks are written down as often, if anything is: it takes as long as a
+/// small batch.
+const CLOCKS: Duration = Duration::from_millis(100);
 
 pub(super) struct Committer {
     shared: Arc<Shared>,
     store: Box<dyn Store>,
+    events: Sender<Event>,
+    /// Logged and not written.
+    taken: Vec<u8>,
+    /// What the store is given, when that is not all that was taken.
     batch: Vec<u8>,
+    clocks_written: Option<Instant>,
     snapshot: Option<SnapshotAt>,
     snapshot_bytes: u64,
+    log_bytes_min: u64,
     last_snapshot_bytes: u64,
 }
 
 /// What was found to do.
-struct Turn {
+pub(super) struct Turn {
     position: u64,
     events: Vec<Event>,
     is_last: bool,
 }
 
 impl Committer {
-    pub(super) fn new(shared: Arc<Shared>, store: Box<dyn Store>, loaded_bytes: u64) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, store: Box<dyn Store>, events: Sender<Event>) -> Self {
         Self {
             shared,
             store,
+            events,
+            taken: Vec::new(),
             batch: Vec::new(),
+            clocks_written: None,
             snapshot: None,
             snapshot_bytes: 0,
-            last_snapshot_bytes: loaded_bytes,
+            log_bytes_min: u64::MAX,
+            last_snapshot_bytes: 0,
+        }
+    }
+
+    /// Take snapshots from when the log has more bytes than this, and twice
+    /// those of the last one.
+    pub(super) fn snapshots_after(self, log_bytes_min: u64, last_snapshot_bytes: u64) -> Self {
+        Self {
+            log_bytes_min,
+            last_snapshot_bytes,
+            ..self
         }
     }
 
     /// Until the last handle is gone, or the store fails.
-    pub(super) fn run(mut self) {
-        loop {
-            let turn = self.next_turn();
-            if let Err(error) = self.commit() {
-                self.fail(error);
-                return;
-            }
-            self.publish(turn.position, turn.events);
-            if turn.is_last {
-                return;
-            }
-            if let Err(error) = self.snapshot_some() {
-                self.fail(error);
-                return;
-            }
+    pub(super) fn run(self) {
+        let mut guarded = Guarded(self);
+        if let Err(error) = guarded.0.work() {
+            let store = guarded.0.store.name();
+            tracing::error!(store, %error, "values are not given out any more");
+            guarded.0.shared.fail(error);
         }
     }
 
-    /// Wait until something was logged or is due, and take it.
+    fn work(&mut self) -> Result<(), StoreError> {
+        loop {
+            let turn = self.next_turn();
+            self.commit(turn.is_last)?;
+            self.publish(turn.position, turn.events);
+            if turn.is_last {
+                return Ok(());
+            }
+            self.snapshot_some()?;
+        }
+    }
+
+    /// Wait until something was logged or is due, do a part of what is due, and
+    /// take what is to be written.
     fn next_turn(&mut self) -> Turn {
         let shared = Arc::clone(&self.shared);
         let mut inner = shared.inner.lock();
         loop {
             let now = shared.clock.now();
-            let inner_ref = &mut *inner;
-            if inner_ref.machine.deadline().is_some_and(|due| due <= now) {
-                inner_ref.machine.advance(now, &mut inner_ref.effects);
+            let is_due = inner.advance(now);
+            let is_last = inner.stop_if_closing();
+            if is_due || is_last || inner.has_news() || self.snapshot.is_some() {
+                let turn = self.take(&mut inner, is_last);
+                // Who waits for the lock goes before the next step.
+                MutexGuard::unlock_fair(inner);
+                return turn;
             }
-            if inner.is_closing && inner.effects.log.is_empty() && !inner.has_stopped {
-                inner.has_stopped = true;
-                Entry::Stopped.put(&mut inner.effects.log);
-            }
-            let has_events = inner.effects.events.as_ref().is_some_and(|e| !e.is_empty());
-            let is_last = inner.has_stopped;
-            let is_due = inner.machine.deadline().is_some_and(|due| due <= now);
-            if !inner.effects.log.is_empty() || has_events || is_last || self.snapshot.is_some() {
-                return self.take(&mut inner, is_last);
-            }
-            if is_due {
-                // Others may go first between two steps.
-                parking_lot::MutexGuard::bump(&mut inner);
-            } else if inner.machine.deadline().is_some() {
+            if inner.machine.deadline().is_some() {
                 inner.sleep = Sleep::Light;
                 shared.logged.wait_for(&mut inner, TICK);
             } else {
@@ -101,46 +125,68 @@ impl Committer {
     }
 
     fn take(&mut self, inner: &mut Inner, is_last: bool) -> Turn {
-        self.batch.clear();
-        std::mem::swap(&mut self.batch, &mut inner.effects.log);
-        let position = inner.effects.position();
-        let events = inner.effects.events.as_mut();
+        debug_assert!(self.taken.is_empty(), "what was taken has been written");
+        std::mem::swap(&mut self.taken, &mut inner.effects.log);
+        let events = inner.effects.events.as_mut().map(std::mem::take);
+        if self.events.receiver_count() == 0 {
+            inner.effects.events = None;
+        }
         Turn {
-            position,
-            events: events.map(std::mem::take).unwrap_or_default(),
+            position: inner.effects.position(),
+            events: events.unwrap_or_default(),
             is_last,
         }
     }
 
-    fn commit(&mut self) -> Result<(), StoreError> {
-        if self.batch.is_empty() {
+    /// Make all that was taken safe.
+    fn commit(&mut self, is_last: bool) -> Result<(), StoreError> {
+        if self.taken.is_empty() {
             return Ok(());
         }
-        // At the beginning, so that nothing follows the word that it stopped.
-        let mut clock = Vec::with_capacity(self.batch.len() + 64);
-        Entry::Clock(self.shared.clock.written()).put(&mut clock);
-        clock.extend_from_slice(&self.batch);
-        self.store.append(&clock)
+        let now = self.shared.clock.now();
+        let has_clocks = self.clocks_written.is_some_and(|at| now < at + CLOCKS);
+        if has_clocks && !is_last && self.taken.len() <= BATCH {
+            self.store.append(&self.taken)?;
+        } else {
+            self.append_with_clocks(now)?;
+        }
+        self.taken.clear();
+        Ok(())
+    }
+
+    /// The clocks come first, so that nothing follows the word that it stopped.
+    fn append_with_clocks(&mut self, now: Instant) -> Result<(), StoreError> {
+        self.batch.clear();
+        Entry::Clock(self.shared.clock.written()).put(&mut self.batch);
+        let mut rest = &self.taken[..];
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(Entry::whole(rest, BATCH));
+            self.batch.extend_from_slice(part);
+            self.store.append(&self.batch)?;
+            self.batch.clear();
+            rest = after;
+        }
+        self.clocks_written = Some(now);
+        Ok(())
     }
 
     fn publish(&self, position: u64, events: Vec<Event>) {
-        if !self.batch.is_empty() {
+        if position > self.shared.safe.position() {
             self.shared.inner.lock().machine.durable(position);
+            self.shared.safe.move_to(position);
         }
-        self.shared.safe.move_to(position);
         for event in events {
             // Nobody may be watching any more.
-            let _ = self.shared.events.send(event);
+            let _ = self.events.send(event);
         }
     }
 
     /// Begin, go on with or end a snapshot, as is due.
     fn snapshot_some(&mut self) -> Result<(), StoreError> {
         let Some(mut at) = self.snapshot else {
-            if self.store.log_bytes() > LOG_BYTES_MIN.max(2 * self.last_snapshot_bytes) {
-                self.store.begin_snapshot()?;
-                self.snapshot = Some(SnapshotAt::default());
-                self.snapshot_bytes = 0;
+            let log_bytes_min = self.log_bytes_min.max(2 * self.last_snapshot_bytes);
+            if self.store.log_bytes() > log_bytes_min {
+                self.begin_snapshot()?;
             }
             return Ok(());
         };
@@ -149,15 +195,30 @@ impl Committer {
             let inner = self.shared.inner.lock();
             inner.machine.snapshot(&mut at, CHUNK, &mut chunk)
         };
-        self.snapshot_bytes += chunk.len() as u64;
-        if !chunk.is_empty() {
-            self.store.put_chunk(&chunk)?;
-        }
+        self.put_chunk(&chunk)?;
         self.snapshot = Some(at);
         if !has_more {
             self.end_snapshot()?;
         }
         Ok(())
+    }
+
+    /// The clocks are in it too: perhaps nothing is logged for long after it.
+    fn begin_snapshot(&mut self) -> Result<(), StoreError> {
+        self.store.begin_snapshot()?;
+        self.snapshot = Some(SnapshotAt::default());
+        self.snapshot_bytes = 0;
+        let mut clocks = Vec::new();
+        Entry::Clock(self.shared.clock.written()).put(&mut clocks);
+        self.put_chunk(&clocks)
+    }
+
+    fn put_chunk(&mut self, chunk: &[u8]) -> Result<(), StoreError> {
+        self.snapshot_bytes += chunk.len() as u64;
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        self.store.put_chunk(chunk)
     }
 
     /// What the last piece shows is logged before the snapshot counts.
@@ -167,18 +228,182 @@ impl Committer {
             let mut inner = shared.inner.lock();
             self.take(&mut inner, false)
         };
-        self.commit()?;
+        self.commit(false)?;
         self.publish(turn.position, turn.events);
         self.store.end_snapshot()?;
         self.snapshot = None;
         self.last_snapshot_bytes = self.snapshot_bytes;
         Ok(())
     }
+}
 
-    fn fail(&self, error: StoreError) {
-        tracing::error!(store = self.store.name(), %error, "values are not given out any more");
-        let error = Arc::new(error);
-        self.shared.inner.lock().failed = Some(Arc::clone(&error));
-        self.shared.safe.fail(error);
+impl Inner {
+    /// Do a part of what is due. Says whether more is.
+    fn advance(&mut self, now: Instant) -> bool {
+        let is_due = |inner: &Self| inner.machine.deadline().is_some_and(|due| due <= now);
+        if !is_due(self) {
+            return false;
+        }
+        self.machine.advance(now, &mut self.effects);
+        is_due(self)
+    }
+
+    /// When all is written, the last word is that it stopped.
+    fn stop_if_closing(&mut self) -> bool {
+        let stops = self.is_closing && self.effects.log.is_empty();
+        if stops && !self.has_stopped {
+            self.has_stopped = true;
+            Entry::Stopped.put(&mut self.effects.log);
+        }
+        self.has_stopped
+    }
+}
+
+/// Lets nobody wait for a thread that is gone.
+struct Guarded(Committer);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let why = "the thread that writes it down has panicked".to_owned();
+            self.0.shared.fail(StoreError::Stopped { why });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rideau_core::allocator::{
+        Allocator, Ask, Effects, Options, Place, Prefer, RangeOptions, Refused, Span, Start, What,
+    };
+
+    use super::*;
+    use crate::ranges::clocks::{Continued, Dial, Source};
+    use crate::store::Platter;
+
+    const HELD: u64 = 1_000_000;
+    /// No lock is held for more ends than these.
+    const STEP_MAX: usize = 1_024;
+    const ASK_MAX: usize = 4_096 + 16;
+
+    /// A machine with a range that is full, one with a single value that is
+    /// held for long, and one that is free; and what writes it, without a thread.
+    fn full(dial: &Dial) -> Committer {
+        let mut machine = Allocator::new(&Options::default());
+        let mut effects = Effects::new();
+        let clock = Continued::start(None, Source::dial(dial));
+        for (name, span) in [
+            ("full", "1-1000000"),
+            ("one", "0"),
+            ("free", "2000000-2999999"),
+        ] {
+            let options = RangeOptions::in_memory(vec![Span::parse(span).unwrap()]);
+            let options = RangeOptions {
+                start: Start::Free,
+                ..options
+            };
+            let set = machine.set_range(name, options, clock.now(), &mut effects);
+            set.unwrap();
+        }
+        for (name, count, seconds) in [("full", 1_000, 10), ("one", 1, 100_000)] {
+            let prefer = within(&machine, name);
+            let ask = Ask {
+                count,
+                ttl: Some(Duration::from_secs(seconds)),
+                ..Ask::new(&prefer)
+            };
+            let mut granted = Vec::new();
+            let mut reserve = || machine.reserve(&ask, clock.now(), &mut effects, &mut granted);
+            while reserve().is_ok() {}
+        }
+        effects.events = Some(Vec::new());
+        let events = Sender::new(16);
+        let shared = Arc::new(Shared::new(machine, effects, clock, events.downgrade()));
+        let mut store = Platter::new().open();
+        store.load(&mut |_| Ok(())).unwrap();
+        Committer::new(shared, Box::new(store), events)
+    }
+
+    fn within(machine: &Allocator, name: &str) -> [Prefer; 1] {
+        [Prefer {
+            tier: 0,
+            place: Place::Range(machine.range(name).unwrap()),
+        }]
+    }
+
+    /// Ask for a value of a range, and say how many ends were noticed by it.
+    fn ask(committer: &Committer, name: &str) -> (Result<(), Refused>, usize) {
+        let shared = &committer.shared;
+        let inner = &mut *shared.inner.lock();
+        let prefer = within(&inner.machine, name);
+        let (now, effects) = (shared.clock.now(), &mut inner.effects);
+        let mut granted = Vec::new();
+        let before = effects.events.as_ref().map_or(0, Vec::len);
+        let answer = inner
+            .machine
+            .reserve(&Ask::new(&prefer), now, effects, &mut granted);
+        let events = inner.effects.events.as_ref().unwrap();
+        (answer, ended(&events[before..]))
+    }
+
+    fn ended(events: &[Event]) -> usize {
+        let ended = events.iter().filter(|event| event.what == What::Expired);
+        ended.count()
+    }
+
+    #[test]
+    fn a_million_that_end_at_once_hold_nobody_up() {
+        let dial = Dial::new();
+        let mut committer = full(&dial);
+        let _watcher = committer.events.subscribe();
+        dial.advance(Duration::from_secs(11));
+        let mut all_ended = 0;
+        let mut turns = 0;
+        let mut by_asks = 0;
+        while all_ended < HELD as usize {
+            let turn = committer.next_turn();
+            let noticed = ended(&turn.events) - by_asks;
+            assert!(noticed <= STEP_MAX, "{noticed} in one turn");
+            turns += 1;
+            committer.commit(false).unwrap();
+            committer.publish(turn.position, turn.events);
+            // Between two turns everybody gets an answer, with little to do.
+            by_asks = 0;
+            for name in ["free", "full", "one"] {
+                let (answer, noticed) = ask(&committer, name);
+                let is_right = answer.is_ok() != (name == "one");
+                assert!(is_right, "{name} after {all_ended}: {answer:?}");
+                assert!(noticed <= ASK_MAX, "{noticed} for {name}");
+                by_asks += noticed;
+            }
+            let inner = committer.shared.inner.lock();
+            all_ended = HELD as usize - still_held(&inner);
+        }
+        // An ask in vain does much of it.
+        assert!(turns > 100, "{turns}");
+    }
+
+    /// How many of the million are not noticed.
+    fn still_held(inner: &Inner) -> usize {
+        let full = inner.machine.range("full").unwrap();
+        let stats = inner.machine.stats(full).unwrap();
+        stats.reserved as usize - stats.tiers[0].saturating_sub(HELD) as usize
+    }
+
+    #[test]
+    fn what_is_due_takes_turns_when_nobody_watches() {
+        let dial = Dial::new();
+        let mut committer = full(&dial);
+        committer.shared.inner.lock().effects.events = None;
+        dial.advance(Duration::from_secs(11));
+        let mut before = HELD as usize;
+        // After the last step it would wait for more to do.
+        while before > STEP_MAX {
+            committer.next_turn();
+            committer.taken.clear();
+            let after = still_held(&committer.shared.inner.lock());
+            assert!(before - after <= STEP_MAX, "{before} to {after}");
+            before = after;
+        }
     }
 }

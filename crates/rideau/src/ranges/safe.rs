@@ -27,6 +27,11 @@ impl Safe {
         self.inner.lock().reached(position)
     }
 
+    /// How far it is safe.
+    pub(super) fn position(&self) -> u64 {
+        self.inner.lock().position
+    }
+
     /// As [`reached`](Self::reached); wakes the waker when the answer changes.
     pub(super) fn poll(&self, position: u64, waker: &Waker) -> Option<Result<(), Arc<StoreError>>> {
         let mut inner = self.inner.lock();
