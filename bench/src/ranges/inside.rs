@@ -175,7 +175,8 @@ fn take(plan: &Plan, figures: &mut Vec<Figure>) {
     let mut granted = Vec::with_capacity(1);
     let (mut takes, mut gives) = (spans(), spans());
     let begun = Instant::now();
-    for at in (0..).map(|at| at * 7_919 % held.len()) {
+    let len = held.len();
+    for at in (0..).map(|at| at * 7_919 % len) {
         let before = Instant::now();
         machine.reserve(&ask, &mut granted);
         takes.saturating_record(nanos(before));

@@ -427,6 +427,7 @@ pub async fn run_from(
         tokio::spawn(listener.serve(Arc::clone(&daemon)));
     }
     tokio::spawn(keep_sessions(Arc::clone(&daemon)));
+    tokio::spawn(daemon.values.ranges.ferry());
     tokio::spawn(watcher::keep(Arc::clone(&daemon)));
     let hangup = signal(SignalKind::hangup())?;
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));

@@ -125,6 +125,7 @@ impl Values {
             RangesOptions {
                 ranges: ranges_of(config),
                 machine: machine_of(config),
+                ..RangesOptions::default()
             },
         )?;
         for note in &ranges.loaded().notes {

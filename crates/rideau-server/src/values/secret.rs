@@ -76,13 +76,9 @@ impl Secret {
     pub(super) fn ticket(&self, value: u128, fence: u64) -> ValueTicket {
         use fmt::Write as _;
         let mut text = String::with_capacity(80);
-        let proof = self.proof(value, fence);
         let written = write!(text, "v-{value:x}-{fence:x}-");
         written.expect("a string takes all that is written");
-        for byte in proof {
-            let written = write!(text, "{byte:02x}");
-            written.expect("a string takes all that is written");
-        }
+        text.extend(self.proof(value, fence).map(char::from));
         ValueTicket(text)
     }
 
@@ -100,9 +96,7 @@ impl Secret {
         }
         let value = u128::from_str_radix(value, 16).ok()?;
         let fence = u64::from_str_radix(fence, 16).ok()?;
-        let own = self.ticket(value, fence);
-        let own = own.0.as_bytes();
-        let own = &own[own.len() - 2 * PROOF..];
+        let own = self.proof(value, fence);
         // As long for a wrong one as for one that is nearly right.
         let differs = own
             .iter()
@@ -111,13 +105,19 @@ impl Secret {
         (proof.len() == own.len() && differs == 0).then_some((value, fence))
     }
 
-    fn proof(&self, value: u128, fence: u64) -> [u8; PROOF] {
+    /// In digits.
+    fn proof(&self, value: u128, fence: u64) -> [u8; 2 * PROOF] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut message = [0; 24];
         message[..16].copy_from_slice(&value.to_be_bytes());
         message[16..].copy_from_slice(&fence.to_be_bytes());
         let tag = hmac::sign(&self.key, &message);
-        let (proof, _) = tag.as_ref().split_first_chunk().expect("a hash is longer");
-        *proof
+        let mut proof = [0; 2 * PROOF];
+        for (digits, byte) in proof.chunks_exact_mut(2).zip(tag.as_ref()) {
+            digits[0] = DIGITS[usize::from(byte >> 4)];
+            digits[1] = DIGITS[usize::from(byte & 15)];
+        }
+        proof
     }
 }
 
