@@ -16,7 +16,8 @@ pub(crate) use inside::weigh;
 pub(crate) fn run(plan: &Plan, format: Format) {
     let only = env::var("BENCH_CASE").ok();
     let is_inside = only.as_deref() == Some("inside");
-    if is_inside || only.is_none() {
+    let is_wire = only.is_some() || env::var_os("BENCH_SUBJECT").is_some();
+    if is_inside || !is_wire {
         inside::run(plan, format);
     }
     if !is_inside {
