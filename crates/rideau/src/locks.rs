@@ -16,6 +16,7 @@ mod shard;
 mod stress;
 #[cfg(not(rideau_loom))]
 mod sweeper;
+mod table;
 mod together;
 mod word;
 
@@ -463,7 +464,7 @@ impl<K: Key> LockHandle<K> {
     ) -> Result<Lock<'_, K>, Full> {
         let claim = claim(units, capacity);
         let keys = self.farewell.keys();
-        let taken = keys.acquire_pinned(&self.pinned, claim)?;
+        let taken = keys.acquire_pinned(&self.pinned, self.farewell.shard(), claim)?;
         Ok(Lock(taken.at(Origin::Borrowed(keys))))
     }
 
@@ -479,7 +480,7 @@ impl<K: Key> LockHandle<K> {
     ) -> Result<Lock<'static, K>, Full> {
         let claim = claim(units, capacity);
         let keys = self.farewell.keys();
-        let taken = keys.acquire_pinned(&self.pinned, claim)?;
+        let taken = keys.acquire_pinned(&self.pinned, self.farewell.shard(), claim)?;
         Ok(Lock(taken.at(Origin::Owned(Arc::clone(keys)))))
     }
 

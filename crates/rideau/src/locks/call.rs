@@ -31,6 +31,12 @@ impl<K: Key> Farewell<K> {
     pub(super) fn keys(&self) -> &Arc<Keys<K>> {
         &self.keys
     }
+
+    /// The shard of the key.
+    #[inline]
+    pub(super) fn shard(&self) -> u32 {
+        self.shard
+    }
 }
 
 impl<K: Key> Drop for Farewell<K> {

@@ -25,7 +25,7 @@ use super::line::{Line, LineOf, Wait};
 use super::shard::{Grave, Home, Locked, Loose, Node, Pinned, Shard, Units};
 #[cfg(not(rideau_loom))]
 use super::sweeper;
-use super::word::{No, Road};
+use super::word::{Left, No, Road};
 use super::{Lock, LocksOptions};
 use crate::keyed::Key;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
@@ -96,6 +96,17 @@ impl<K: Key> Origin<'_, K> {
         }
     }
 
+    #[inline(never)]
+    fn hear_news(self, shard: u32, address: usize, left: Left) {
+        let keys = self.keys();
+        if left.is_idle {
+            keys.idle(shard);
+        }
+        if left.is_waited {
+            keys.wanted(shard, address);
+        }
+    }
+
     /// How long the units were waited for.
     pub(super) fn waited(&self) -> Duration {
         match self {
@@ -106,14 +117,12 @@ impl<K: Key> Origin<'_, K> {
 }
 
 impl<K: Key> Home for Origin<'_, K> {
-    #[inline]
-    fn idle(&self, shard: u32) {
-        self.keys().idle(shard);
-    }
-
-    #[cold]
-    fn wanted(&self, shard: u32, address: usize) {
-        self.keys().wanted(shard, address);
+    #[inline(always)]
+    fn hear(self, shard: u32, address: usize, left: Left) {
+        match self {
+            Self::Borrowed(keys) if keys.knows(shard, left) => {}
+            _ => self.hear_news(shard, address, left),
+        }
     }
 }
 
@@ -154,7 +163,7 @@ impl<K: Key> Keys<K> {
         let pin = self.grave.pin();
         let node = self.part(hash).shard.find(hash, key, &pin);
         let taken = match node {
-            Some(node) => node.take(claim, Road::Open),
+            Some(node) => node.take_in(Self::shard_of(hash), claim, Road::Open),
             None => Err(No::Retired),
         };
         drop(pin);
@@ -199,7 +208,7 @@ impl<K: Key> Keys<K> {
             return Err(claim.full(self.held_at(hash, key)));
         }
         let pinned = self.pin(hash, key);
-        let taken = self.acquire_pinned(&pinned, claim);
+        let taken = self.acquire_pinned(&pinned, Self::shard_of(hash), claim);
         self.unpin(pinned);
         taken
     }
@@ -209,9 +218,10 @@ impl<K: Key> Keys<K> {
     pub(super) fn acquire_pinned(
         &self,
         pinned: &Pinned<K>,
+        shard: u32,
         claim: Claim,
     ) -> Result<Loose<K>, Full> {
-        match pinned.node().take(claim, Road::Open) {
+        match pinned.node().take_in(shard, claim, Road::Open) {
             Ok(taken) => Ok(taken),
             Err(No::Full(held)) => Err(claim.full(held)),
             Err(_) => self.acquire_with_care(pinned, claim),
@@ -386,6 +396,7 @@ impl<K: Key> Keys<K> {
     }
 
     /// Units came back for which somebody waits.
+    #[cold]
     fn wanted(&self, shard: u32, address: usize) {
         let line = lock(&self.parts[shard as usize].lines)
             .get(&address)
@@ -409,26 +420,37 @@ impl<K: Key> Keys<K> {
         self.idle(shard);
     }
 
-    /// A key may have become one that nobody holds.
+    /// Nobody has to be told what is left of a key.
     #[inline]
+    fn knows(&self, shard: u32, left: Left) -> bool {
+        // Without a branch on what no processor foresees.
+        !(left.is_waited | (left.is_idle & !self.is_called(shard)))
+    }
+
+    /// A key may have become one that nobody holds.
     pub(super) fn idle(&self, shard: u32) {
-        let bit = 1 << shard;
+        if !self.is_called(shard) {
+            self.want_sweep(shard);
+        }
+    }
+
+    /// The sweeper was called for a shard already.
+    #[inline]
+    fn is_called(&self, shard: u32) -> bool {
         // Loom takes one order of all for less than it is, but knows fences.
         #[cfg(rideau_loom)]
         fence(Ordering::SeqCst);
         // Written seldom, so that reading it costs nothing. Who reads that it was
         // said already gave back before the sweeper looks: all of it, and the
         // release itself, is in one order.
-        if self.idle.load(Ordering::SeqCst) & bit == 0
-            && self.idle.fetch_or(bit, Ordering::SeqCst) & bit == 0
-        {
-            self.want_sweep();
-        }
+        self.idle.load(Ordering::SeqCst) & (1 << shard) != 0
     }
 
     #[cold]
-    fn want_sweep(&self) {
-        if !self.swept.swap(true, Ordering::SeqCst) {
+    fn want_sweep(&self, shard: u32) {
+        let bit = 1 << shard;
+        let is_called = self.idle.fetch_or(bit, Ordering::SeqCst) & bit != 0;
+        if !is_called && !self.swept.swap(true, Ordering::SeqCst) {
             #[cfg(not(rideau_loom))]
             sweeper::add(self.me.clone());
         }
