@@ -8,19 +8,14 @@
 //! `BENCH_CASE=lock-16` measures that case alone, for who looks with `perf`.
 
 mod dialogs;
-mod frames;
 mod goals;
-mod server;
-mod traffic;
 
 use std::env;
 use std::path::Path;
 
-use self::goals::Goal;
-use self::server::Server;
-use self::traffic::{Dialog, talk};
 use crate::measure::{Plan, Subject, compare};
 use crate::report::{Format, OURS, print};
+use crate::talk::{Dialog, Folder, Goal, Server, program, talk, want_redis};
 
 /// The default: as many threads as there are cores.
 const ALL_THREADS: usize = 0;
@@ -136,8 +131,8 @@ const fn case(
 }
 
 pub(crate) fn run(plan: &Plan, format: Format) {
-    let ours = server::program();
-    server::want_redis();
+    let ours = program();
+    want_redis();
     eprintln!("ours: {}", ours.display());
     let only = env::var("BENCH_CASE").ok();
     let is_wanted = |case: &&Case| only.as_ref().is_none_or(|only| only == case.name);
@@ -175,8 +170,10 @@ fn contest(case: &Case, ours: &Path, plan: &Plan, format: Format) {
 impl Program {
     fn start(self, ours: &Path) -> Server {
         match self {
-            Self::Ours { threads } => Server::ours(ours, threads, &dialogs::config()),
-            Self::Redis => Server::redis(),
+            Self::Ours { threads } => {
+                Server::ours(ours, threads, &dialogs::config(), Folder::new())
+            }
+            Self::Redis => Server::redis(Folder::new()),
         }
     }
 }

@@ -9,6 +9,7 @@ mod locks;
 mod measure;
 mod pool;
 mod report;
+mod talk;
 
 use std::env;
 use std::process::ExitCode;

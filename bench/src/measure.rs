@@ -5,6 +5,7 @@
 //! every run: disturbed runs are left out while enough quiet ones remain, and
 //! after one the next waits a while for the machine to calm down.
 
+mod family;
 mod load;
 mod pass;
 mod scale;
@@ -13,6 +14,7 @@ use std::num::NonZeroUsize;
 use std::thread;
 use std::time::Duration;
 
+pub(crate) use self::family::Family;
 pub(crate) use self::load::cpu_time;
 pub(crate) use self::pass::{Pass, Stamps, watch, watch_threads};
 pub(crate) use self::scale::{WEIGH, resident_bytes, weigh_apart};

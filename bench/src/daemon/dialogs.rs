@@ -1,9 +1,7 @@
 //! What each contestant's clients say in their turns.
 
 use super::Crowd;
-use super::frames::{bulk, frame, opening};
-use super::server::Server;
-use super::traffic::{Dialog, Step};
+use crate::talk::{Dialog, Form, Server, Step, bulk, frame, opening};
 
 /// Members of every pool.
 const MEMBERS: usize = 10;
@@ -26,7 +24,8 @@ fn member(at: usize) -> String {
 /// Units of keys, each given back by its ticket.
 pub(super) fn lock(_server: &Server, crowd: Crowd) -> Vec<Dialog> {
     crowd.dialogs(|at| Dialog {
-        yes: bulk("go"),
+        form: resp("go"),
+        greeting: None,
         first: crowd.batch(at, |key, _| frame(&["LOCK", key])),
         second: release(),
     })
@@ -35,7 +34,8 @@ pub(super) fn lock(_server: &Server, crowd: Crowd) -> Vec<Dialog> {
 /// What a counter costs that knows neither limit nor holder.
 pub(super) fn incr(_server: &Server, crowd: Crowd) -> Vec<Dialog> {
     crowd.dialogs(|at| Dialog {
-        yes: Vec::new(),
+        form: resp(""),
+        greeting: None,
         first: crowd.batch(at, |key, _| frame(&["INCR", key])),
         second: crowd.batch(at, |key, _| frame(&["DECR", key])),
     })
@@ -46,7 +46,8 @@ pub(super) fn lua(server: &Server, crowd: Crowd) -> Vec<Dialog> {
     let (acquire, release) = (load(server, ACQUIRE), load(server, RELEASE));
     let units = UNITS.to_string();
     crowd.dialogs(|at| Dialog {
-        yes: Vec::new(),
+        form: resp(""),
+        greeting: None,
         first: crowd.batch(at, |key, token| {
             frame(&["EVALSHA", &acquire, "1", key, NOW, TTL, &units, token])
         }),
@@ -83,7 +84,8 @@ fn load(server: &Server, script: &str) -> String {
 /// Members of a pool, given back by their tickets.
 pub(super) fn take(_server: &Server, crowd: Crowd) -> Vec<Dialog> {
     crowd.dialogs(|_| Dialog {
-        yes: bulk("go"),
+        form: resp("go"),
+        greeting: None,
         first: Step::Same(frame(&["TAKE", "pool", "WAIT", "10000"]), 1),
         second: release(),
     })
@@ -102,7 +104,8 @@ pub(super) fn blpop(server: &Server, crowd: Crowd) -> Vec<Dialog> {
         server.ask(&frame(&["RPUSH", "pool", &member(at)]));
     }
     crowd.dialogs(|_| Dialog {
-        yes: bulk("pool"),
+        form: resp("pool"),
+        greeting: None,
         first: Step::Same(frame(&["BLPOP", "pool", "0"]), 1),
         second: Step::Back {
             head: opening(3, &["RPUSH", "pool"]),
@@ -120,7 +123,8 @@ pub(super) fn meet(_server: &Server, crowd: Crowd) -> Vec<Dialog> {
             ("OFFER", format!("offerer-{at:02}"))
         };
         Dialog {
-            yes: bulk("go"),
+            form: resp("go"),
+            greeting: None,
             first: Step::Same(frame(&[side, "jobs", "VALUE", &value, "WAIT", "10000"]), 1),
             second: Step::Back {
                 head: opening(2, &["DONE"]),
@@ -136,13 +140,15 @@ pub(super) fn lists(_server: &Server, crowd: Crowd) -> Vec<Dialog> {
         let own = format!("asker-{at:02}");
         if crowd.asks(at) {
             Dialog {
-                yes: bulk(&own),
+                form: resp(&own),
+                greeting: None,
                 first: Step::Same(frame(&["RPUSH", "jobs", &own]), 1),
                 second: Step::Same(frame(&["BLPOP", &own, "0"]), 1),
             }
         } else {
             Dialog {
-                yes: bulk("jobs"),
+                form: resp("jobs"),
+                greeting: None,
                 first: Step::Same(frame(&["BLPOP", "jobs", "0"]), 1),
                 second: Step::Back {
                     head: opening(3, &["RPUSH"]),
@@ -151,6 +157,14 @@ pub(super) fn lists(_server: &Server, crowd: Crowd) -> Vec<Dialog> {
             }
         }
     })
+}
+
+/// Arrays that begin with this word have something to send back, next to it.
+fn resp(yes: &str) -> Form {
+    Form::Resp {
+        yes: bulk(yes),
+        back: 1,
+    }
 }
 
 impl Crowd {

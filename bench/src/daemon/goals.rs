@@ -1,106 +1,12 @@
-//! What our server should reach beside Redis, and whether it did.
+//! What our server should reach beside Redis.
 
-use std::fmt;
-
-use crate::measure::{Metric, Row};
-use crate::report::{OURS, short};
+use crate::report::OURS;
+use crate::talk::Goal;
 
 pub(super) const LOCK: &[Goal] = &[goal("redis-incr", 1.0), goal("redis-lua", 3.0)];
 pub(super) const LOCK_PIPELINED: &[Goal] = &[goal("redis-incr", 1.5), goal("redis-lua", 3.0)];
 pub(super) const TAKE: &[Goal] = &[goal("redis-blpop", 1.3)];
 
-/// We answer so many times as many commands a second.
-pub(super) struct Goal {
-    than: &'static str,
-    times: f64,
-}
-
 const fn goal(than: &'static str, times: f64) -> Goal {
-    Goal { than, times }
-}
-
-impl Goal {
-    /// How far we got; nothing if we or the other did not run.
-    pub(super) fn judge(&self, rows: &[Row]) -> Option<Verdict> {
-        let median = |name: &str, metric| {
-            let row = rows.iter().find(|row| row.subject == name)?;
-            Some(row.spread(metric)?.median)
-        };
-        let ops = median(OURS, Metric::Ops)? / median(self.than, Metric::Ops)?;
-        Some(Verdict {
-            than: self.than,
-            ops,
-            wanted: self.times,
-            cpu: median(self.than, Metric::Cpu)? / median(OURS, Metric::Cpu)?,
-        })
-    }
-}
-
-/// A goal beside what was measured.
-pub(super) struct Verdict {
-    than: &'static str,
-    ops: f64,
-    wanted: f64,
-    /// Its processor time over ours: where the machine is busy, or the clients
-    /// cost more than the server, this says more than throughput.
-    cpu: f64,
-}
-
-impl Verdict {
-    fn is_met(&self) -> bool {
-        self.ops >= self.wanted
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { than, wanted, .. } = self;
-        let (ops, cpu) = (short(self.ops), short(self.cpu));
-        let met = if self.is_met() { "met" } else { "MISSED" };
-        let what = format!("ops of ours / {than}");
-        write!(
-            f,
-            "{what:<26}{ops:>6}   at least {wanted:<4}{met:<7}   cpu of {than} / ours {cpu}"
-        )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::measure::Spread;
-
-    #[test]
-    fn more_a_second_and_less_processor_time_are_both_above_one() {
-        let rows = [row(OURS, 300.0, 2.0), row("redis-incr", 200.0, 5.0)];
-        let verdict = goal("redis-incr", 1.5).judge(&rows).unwrap();
-        assert_eq!((verdict.ops, verdict.cpu), (1.5, 2.5));
-        assert!(verdict.is_met());
-        assert!(!goal("redis-incr", 1.6).judge(&rows).unwrap().is_met());
-    }
-
-    #[test]
-    fn who_did_not_run_is_not_judged() {
-        let rows = [row(OURS, 300.0, 2.0)];
-        assert!(goal("redis-incr", 1.0).judge(&rows).is_none());
-    }
-
-    fn row(subject: &'static str, ops: f64, cpu: f64) -> Row {
-        Row {
-            subject,
-            spreads: vec![(Metric::Ops, spread(ops)), (Metric::Cpu, spread(cpu))],
-            runs: 1,
-            stalls: 0,
-            kept: 1,
-            foreign: spread(0.0),
-        }
-    }
-
-    fn spread(value: f64) -> Spread {
-        Spread {
-            median: value,
-            min: value,
-            max: value,
-        }
-    }
+    Goal::new(OURS, than, times)
 }

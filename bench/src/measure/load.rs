@@ -1,9 +1,12 @@
 //! Processor time: what this process used, and what others used meanwhile.
 
 use std::fs;
+use std::process::id;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+
+use super::family::{Family, Stat};
 
 /// Processor time of all threads of this process so far, to the nanosecond.
 pub(crate) fn cpu_time() -> Duration {
@@ -33,7 +36,7 @@ impl Load {
     /// The kernel counts in ticks of 10 ms, so a quiet machine may read as
     /// slightly less than nothing; that is nothing.
     pub(super) fn foreign(&self) -> f64 {
-        let own = cpu_time() + children_time() - self.own;
+        let own = (cpu_time() + children_time()).saturating_sub(self.own);
         let busy = busy_time() - self.busy;
         busy.saturating_sub(own).as_secs_f64() / self.since.elapsed().as_secs_f64()
     }
@@ -54,16 +57,15 @@ fn busy_time() -> Duration {
     TICK * (user + nice + system + irq + softirq + steal)
 }
 
-/// Processor time of children that have ended.
+/// Processor time of children: of those that have ended, and of those that
+/// still run, with theirs.
 fn children_time() -> Duration {
-    let stat = fs::read_to_string("/proc/self/stat").expect("Linux has /proc/self/stat");
-    let (_, fields) = stat.rsplit_once(") ").expect("the name stands in brackets");
-    let ticks = fields
-        .split_whitespace()
-        .skip(13)
-        .take(2)
-        .map(|ticks| ticks.parse::<u32>().expect("ticks are numbers"));
-    TICK * ticks.sum::<u32>()
+    let ended = 2;
+    let own = Stat::read(id()).expect("Linux has /proc/self/stat");
+    let run = Family::of(id());
+    let run = run.others().filter_map(Stat::read);
+    let ticks = own.ticks(ended) + run.map(|stat| stat.ticks(0)).sum::<u32>();
+    TICK * ticks
 }
 
 /// What the kernel counts processor time in.

@@ -21,9 +21,11 @@ pub(crate) mod wire;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use rideau_server::tls::Papers;
 
 use crate::demo;
 pub(crate) use serve::start_log;
@@ -51,6 +53,7 @@ pub(crate) struct Program {
 pub(crate) struct Manner {
     /// Where the server is: HOST:PORT, unix:/PATH or redis://USER:PASSWORD@HOST:PORT
     ///
+    /// With rediss:// TLS is spoken, as with --tls.
     /// A password is better kept in the variable RIDEAU_PASSWORD.
     #[arg(
         long,
@@ -64,6 +67,39 @@ pub(crate) struct Manner {
     /// Answer in JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Speak TLS with the server
+    #[arg(long, global = true)]
+    tls: bool,
+    /// Who may have signed its certificate, instead of those whom this system trusts
+    #[arg(long, global = true, value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// Our own certificate, for a server that wants one
+    #[arg(id = "own_cert", long = "cert", global = true, value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// The key of our own certificate
+    // A command has an argument of this name.
+    #[arg(id = "own_key", long = "key", global = true, value_name = "FILE")]
+    key: Option<PathBuf>,
+}
+
+impl Manner {
+    /// Have the server reached as the words about TLS say.
+    fn secure(&mut self) -> Result<(), Failure> {
+        let own = match (self.cert.clone(), self.key.clone()) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => {
+                let text = "--cert and --key go together".into();
+                return Err(Failure::Misuse(text));
+            }
+        };
+        let ca = self.cacert.clone();
+        if !(self.tls || self.server.has_tls() || ca.is_some() || own.is_some()) {
+            return Ok(());
+        }
+        let spoken = self.server.speak_tls(Papers { ca, own });
+        spoken.map_err(Failure::Misuse)
+    }
 }
 
 #[derive(Subcommand, Debug)]
@@ -134,7 +170,10 @@ const MISUSED: u8 = 2;
 
 /// Do what the words say.
 pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let Program { manner, command } = match Program::try_parse_from(words) {
+    let Program {
+        mut manner,
+        command,
+    } = match Program::try_parse_from(words) {
         Ok(program) => program,
         Err(error) => {
             let _ = error.print();
@@ -146,7 +185,8 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
             };
         }
     };
-    match dispatch(command, &manner) {
+    let done = manner.secure().and_then(|()| dispatch(command, &manner));
+    match done {
         Ok(code) => code,
         // Who reads along has seen enough, as `head` does.
         Err(Failure::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,

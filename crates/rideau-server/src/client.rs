@@ -13,6 +13,7 @@ use crate::clients::ClientCard;
 use crate::config::User;
 use crate::daemon::Daemon;
 use crate::grant::Grant;
+use crate::held_back::HeldBack;
 use crate::holdings::{Card, HolderId, Thing, Why};
 use crate::login::Proof;
 use crate::names::Named;
@@ -37,6 +38,8 @@ pub struct Client {
     pub protocol: Protocol,
     /// What will be written next.
     pub out: Vec<u8>,
+    /// What has to be safe before that.
+    pub held_back: HeldBack,
     /// What it watches.
     pub watch: Watch,
     /// How it shows who it is without a password.
@@ -49,6 +52,23 @@ pub struct Client {
     pub heartbeat: Option<Duration>,
     /// How it will end: properly, unless it vanishes.
     pub ending: Option<Why>,
+    /// Which answers it wants.
+    pub replies: Replies,
+    /// When asking again has a chance, as the last no says.
+    pub retry_after: Option<Duration>,
+}
+
+/// Which answers a client wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replies {
+    /// All.
+    On,
+    /// None until it says otherwise.
+    Off,
+    /// All but that of the next command.
+    Skip,
+    /// That of this command is not wanted.
+    Skipping,
 }
 
 /// What a command leaves to do.
@@ -202,6 +222,12 @@ impl Client {
         explained: impl FnOnce() -> String,
     ) {
         let no = refused(&self.daemon, kind, name, refusal, why, explained);
+        self.tell_no(&no);
+    }
+
+    /// Answer a no.
+    pub fn tell_no(&mut self, no: &Outcome) {
+        self.retry_after = no.retry_after();
         no.write(&mut self.reply());
     }
 

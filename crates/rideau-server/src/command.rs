@@ -8,6 +8,8 @@ mod connection;
 mod locks;
 mod look;
 mod pools;
+mod quiet;
+mod ranges;
 mod regulators;
 mod sessions;
 mod settings;
@@ -17,8 +19,9 @@ mod watch;
 
 use std::sync::atomic::Ordering;
 
-use crate::client::{Client, Step, Wrong};
+use crate::client::{Client, Replies, Step, Wrong};
 use crate::config::{User, edits};
+use crate::holdings::Why;
 use crate::login;
 use crate::resp::{Protocol, Quoted, Request, Upper};
 
@@ -72,9 +75,60 @@ pub const ALL: &[About] = &[
         "RELEASE",
         2,
         "release",
-        "ticket [OK | FAIL [reason]]",
-        "End any lease by its ticket",
+        "ticket [OK | FAIL [reason]] | value [FENCE n] | KEY k [FENCE n]",
+        "End any lease by its ticket, or give a value back",
         tickets::release,
+    ),
+    about(
+        "RESERVE",
+        2,
+        "reserve",
+        "place[,place...] [PREFER place[,place...]]... [TTL ms] [KEY k]... [UNIQUE k]... [DATA d] \
+         [SET field value]... [COUNT n [PARTIAL]] [ID id] [HINT value] [WAIT ms] [NOTE text]",
+        "Have values of ranges for a time; a place is a range, a network, a-b or a value",
+        ranges::reserve,
+    ),
+    about(
+        "REFRESH",
+        2,
+        "update",
+        "value|ticket|KEY k [FENCE n] [TTL ms] [value ...]",
+        "Hold values for longer",
+        ranges::refresh,
+    ),
+    about(
+        "LOOKUP",
+        2,
+        "lookup",
+        "value | ticket | KEY k",
+        "Who has a value, or what has a key",
+        ranges::lookup,
+    ),
+    about(
+        "UPDATE",
+        2,
+        "update",
+        "value|ticket|KEY k [FENCE n] [TTL ms] [DATA d] [SET field value]... [UNSET field]... \
+         [KEY k]... [UNIQUE k]... [CLAIM]",
+        "Change what stands beside a value, and hold it from now on",
+        ranges::update,
+    ),
+    about(
+        "WRITE",
+        2,
+        "update",
+        "value|ticket|KEY k [FENCE n] [TTL ms] [DATA d] [SET field value]... [KEY k]... \
+         [UNIQUE k]... [CLAIM]",
+        "Replace what stands beside a value, and hold it from now on",
+        ranges::write,
+    ),
+    about(
+        "CLAIM",
+        2,
+        "reserve",
+        "value [TTL ms] [KEY k]... [UNIQUE k]... [DATA d] [SET field value]...",
+        "Have a certain value",
+        ranges::claim,
     ),
     about(
         "TAKE",
@@ -184,8 +238,8 @@ pub const ALL: &[About] = &[
         "CANCEL",
         2,
         "cancel",
-        "ticket",
-        "Give up an ASYNC command that waits",
+        "ticket | value [FENCE n] | KEY k [FENCE n]",
+        "Give up an ASYNC command that waits, or forget the holder of a value",
         tickets::cancel,
     ),
     about("HELD", 1, "held", "", "What this holder has", tickets::held),
@@ -262,6 +316,86 @@ pub const ALL: &[About] = &[
         "pool",
         "A pool's numbers",
         pools::stat,
+    ),
+    about(
+        "RANGE.ADD",
+        3,
+        "range",
+        "name toml",
+        "Add a range",
+        ranges::add,
+    ),
+    about(
+        "RANGE.SET",
+        4,
+        "range",
+        "name key value [key value ...]",
+        "Change a range; nobody loses a value",
+        ranges::set,
+    ),
+    about(
+        "RANGE.DRAIN",
+        2,
+        "range",
+        "name",
+        "Give out nothing more of a range, and remove it when all has come back",
+        ranges::drain,
+    ),
+    about(
+        "RANGE.REMOVE",
+        2,
+        "range",
+        "name",
+        "Remove a range of which nothing is held",
+        ranges::remove,
+    ),
+    about(
+        "RANGE.STAT",
+        1,
+        "show",
+        "[range]",
+        "How many values are free, reserved, quarantined, detached and cooling",
+        ranges::stat,
+    ),
+    about(
+        "RANGE.LS",
+        1,
+        "lookup",
+        "[range] [COUNT n] [CURSOR c]",
+        "Some reservations, page by page",
+        ranges::list,
+    ),
+    about(
+        "RANGE.MEM",
+        1,
+        "show",
+        "",
+        "What values cost in memory",
+        ranges::memory,
+    ),
+    about(
+        "RANGE.DEBUG",
+        2,
+        "range",
+        "seconds",
+        "Log what happens to values for a while",
+        ranges::debug,
+    ),
+    about(
+        "RANGE.WATCH",
+        1,
+        "subscribe",
+        "[range]",
+        "Hear of what happens to values",
+        ranges::watch,
+    ),
+    about(
+        "RANGE.RELEASE",
+        3,
+        "release",
+        "KEYPREFIX p | FIELD name content",
+        "Give back all values with such a key or field, whoever holds them",
+        ranges::bulk_release,
     ),
     about(
         "SHOW",
@@ -384,7 +518,7 @@ pub const ALL: &[About] = &[
         2,
         "",
         "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST | KILL id | \
-         HEARTBEAT ms | NO-EVICT on|off | NO-TOUCH on|off",
+         HEARTBEAT ms | REPLY ON|OFF|SKIP | NO-EVICT on|off | NO-TOUCH on|off",
         "The connections",
         connection::client,
     ),
@@ -408,8 +542,18 @@ pub fn find(name: &[u8]) -> Option<&'static About> {
     })
 }
 
-/// Execute one request. Its answer is behind what was answered before.
+/// Execute one request. Its answer is behind what was answered before, if the
+/// client wants one.
+#[inline]
 pub fn execute(client: &mut Client, request: Request<'_>) -> Step {
+    if client.replies == Replies::On {
+        return answer(client, request);
+    }
+    quiet::execute(client, request)
+}
+
+/// Execute one request and answer it.
+fn answer(client: &mut Client, request: Request<'_>) -> Step {
     let Some(about) = find(request.name()) else {
         let text = unknown(request.name());
         client.reply().error(text);
@@ -492,6 +636,10 @@ pub(crate) fn has_right(user: &User, right: &str) -> bool {
         "@pool" => matches!(right, "take" | "release" | "offer" | "withdraw"),
         "@broker" => matches!(right, "ask" | "offer" | "done" | "renew" | "release"),
         "@lock" => matches!(right, "lock" | "unlock" | "release"),
+        "@range" => matches!(
+            right,
+            "reserve" | "update" | "lookup" | "release" | "cancel"
+        ),
         allowed => allowed == right,
     })
 }
@@ -502,6 +650,7 @@ const LISTENING: &[&str] = &[
     "PSUBSCRIBE",
     "UNSUBSCRIBE",
     "PUNSUBSCRIBE",
+    "RANGE.WATCH",
     "PING",
     "QUIT",
     "RESET",
@@ -513,7 +662,7 @@ fn is_subscriber(client: &Client) -> bool {
 }
 
 /// Not for everybody.
-const ADMIN: &[&str] = &["pool", "config", "client", "monitor"];
+const ADMIN: &[&str] = &["pool", "range", "config", "client", "monitor"];
 
 /// A user may use this thing.
 fn may_use(client: &Client, kind: &str, name: &str) -> Result<(), Wrong> {
@@ -526,9 +675,9 @@ fn may_use(client: &Client, kind: &str, name: &str) -> Result<(), Wrong> {
     }
 }
 
-/// The connection goes; its session stays.
-pub(crate) fn leave_session(client: &mut Client) {
-    sessions::detach(client);
+/// The connection goes in this manner; its session stays.
+pub(crate) fn leave_session(client: &mut Client, why: Why) {
+    sessions::detach(client, why);
 }
 
 fn unknown(name: &[u8]) -> String {
@@ -563,7 +712,7 @@ fn show(client: &Client, about: &About, request: Request<'_>) {
         "AUTH" | "HELLO" => 0,
         // The text of a config has hashes of passwords, that of a pool what its
         // programs are told.
-        "CONFIG" | "POOL.ADD" | "POOL.SET" => 1,
+        "CONFIG" | "POOL.ADD" | "POOL.SET" | "RANGE.ADD" | "RANGE.SET" => 1,
         _ => usize::MAX,
     };
     for word in request.words().skip(1).take(shown) {

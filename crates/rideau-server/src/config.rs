@@ -16,6 +16,7 @@ pub mod password;
 mod pattern;
 mod plan;
 mod pool;
+mod range;
 mod read;
 mod rows;
 mod rules;
@@ -35,6 +36,7 @@ pub(crate) use near::edits;
 pub use pattern::fits;
 pub use plan::{Live, Now, Plan, Step, plan};
 pub use pool::{GroupConfig, Member, PoolConfig};
+pub use range::{Hold, RangeConfig, StoreConfig, StoreKind, class_word};
 pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,
 };
@@ -71,6 +73,10 @@ pub struct Config {
     pub regulators: Vec<RegulatorConfig>,
     /// The rules for locks; the first that fits a key is the key's.
     pub locks: Vec<LockRule>,
+    /// The ranges.
+    pub ranges: Vec<RangeConfig>,
+    /// Where the reservations of ranges are kept.
+    pub store: StoreConfig,
 }
 
 impl Default for Config {
@@ -86,6 +92,8 @@ impl Default for Config {
             brokers: vec![BrokerConfig::new("default")],
             regulators: Vec::new(),
             locks: vec![LockRule::new("*")],
+            ranges: Vec::new(),
+            store: StoreConfig::default(),
         }
     }
 }
@@ -119,6 +127,16 @@ impl Config {
     /// All that is wrong with it or its name.
     pub fn parse_pool(&self, name: &str, text: &str, env: Env<'_>) -> Result<PoolConfig, Faults> {
         read::read_pool(name, text, env, &self.limits)
+    }
+
+    /// The range whose keys stand in a text, for one that is added at run time:
+    /// `values = ["1-999"]`.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it or its name.
+    pub fn parse_range(&self, name: &str, text: &str, env: Env<'_>) -> Result<RangeConfig, Faults> {
+        read::read_range(name, text, env, self)
     }
 
     /// The options of a broker for the core: its parts, and the meter that

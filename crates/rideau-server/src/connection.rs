@@ -5,6 +5,7 @@
 //! answer, and no more is read than a limit allows.
 
 use std::future;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,6 +19,7 @@ use crate::client::{Client, Step, Wait};
 use crate::command;
 use crate::holdings::Why;
 use crate::resp::{Fault, Limits, Protocol, RequestParser};
+use crate::values;
 use crate::watch::Watch;
 
 /// Room for the next read.
@@ -113,7 +115,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         tokio::select! {
             biased;
             read = self.stream.read_buf(&mut self.buffer) => match read {
-                Ok(0) | Err(_) => return Err(Over::Lost),
+                Ok(0) => return Err(Over::Lost),
+                Err(error) => return Err(self.lost(&error)),
                 Ok(_) => self.client.card.hear(),
             },
             () = outbox.rung() => self.tell()?,
@@ -125,8 +128,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
+    /// Reading or writing failed: the system may have given up on the other side.
+    #[cold]
+    fn lost(&mut self, error: &io::Error) -> Over {
+        if error.kind() == io::ErrorKind::TimedOut {
+            self.client.ending = Some(Why::Silent);
+        }
+        Over::Lost
+    }
+
     /// It has broken its promise to say something.
-    fn miss(&self) {
+    fn miss(&mut self) {
+        self.client.ending = Some(Why::Silent);
         let card = &self.client.card;
         let name = self.client.holder_card().name.lock().clone();
         let text = format!(
@@ -191,7 +204,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 biased;
                 finish = &mut answer => break finish,
                 read = self.stream.read_buf(&mut self.buffer) => match read {
-                    Ok(0) | Err(_) => return Err(Over::Lost),
+                    Ok(0) => return Err(Over::Lost),
+                    Err(error) => return Err(self.lost(&error)),
                     Ok(_) if is_full => {
                         let max = self.pipeline_max;
                         let counts = &self.client.daemon.counts;
@@ -260,6 +274,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         if self.client.out.is_empty() {
             return Ok(());
         }
+        if !self.client.held_back.is_empty() {
+            self.be_safe().await?;
+        }
+        self.write().await
+    }
+
+    /// Wait until what was answered is safe. If it never will be, none of the
+    /// answers is told.
+    async fn be_safe(&mut self) -> Result<(), Over> {
+        let Err(failed) = self.client.held_back.over().await else {
+            return Ok(());
+        };
+        self.client.out.clear();
+        let text = values::unsafe_text(&failed);
+        self.client.reply().error(text);
+        let _ = self.write().await;
+        Err(Over::Closed)
+    }
+
+    async fn write(&mut self) -> Result<(), Over> {
         let mut write = pin!(self.stream.write_all(&self.client.out));
         // Nearly always the system takes all of it at once, and no clock is needed.
         let at_once = future::poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await;
@@ -271,8 +305,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.client.out.shrink_to(KEPT);
         match written {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(Over::Lost),
+            Ok(Err(error)) => Err(self.lost(&error)),
             Err(_) => {
+                self.client.ending = Some(Why::Silent);
                 self.client
                     .daemon
                     .counts
@@ -334,7 +369,7 @@ impl Client {
     /// Give back all that the connection held.
     fn end(&mut self) {
         let why = self.ending.unwrap_or(Why::Lost);
-        command::leave_session(self);
+        command::leave_session(self, why);
         self.watch = Watch::default();
         self.daemon.end_holder(self.holder, why);
         self.daemon.clients.remove(self.card.id);

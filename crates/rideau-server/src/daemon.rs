@@ -1,18 +1,21 @@
 //! The server's state, whoever asks: a Redis client, HTTP or a signal.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use rideau::{Locks, LocksOptions, OptionError};
+use rideau::{KeyRule, Locks, LocksOptions, OptionError};
 
 use crate::clients::{ClientCard, Clients};
 use crate::config::{Config, User};
+use crate::counts::{ForeignReleases, Reclaims};
 use crate::drops::Drops;
 use crate::events::Events;
 use crate::grant::Grant;
 use crate::holdings::{Card, Gone, HolderId, Holdings, Row, Thing, Why};
+use crate::log;
 use crate::member::Workshop;
 use crate::outbox::Push;
 use crate::places::{FOR_EVER, Left, Places};
@@ -20,6 +23,7 @@ use crate::sessions::Sessions;
 use crate::settings::{Settings, Source};
 use crate::ticket::Ticket;
 use crate::turns::Turns;
+use crate::values::{NotOpened, RangePlaces, Values};
 
 /// All that the server knows.
 pub struct Daemon {
@@ -29,6 +33,8 @@ pub struct Daemon {
     pub places: ArcSwap<Places>,
     /// The units of all keys.
     pub locks: Locks<Vec<u8>>,
+    /// The values of all ranges.
+    pub values: Values,
     /// Who holds what.
     pub holdings: Holdings,
     /// The connections.
@@ -73,9 +79,9 @@ pub struct Counts {
     /// Failed attempts to log in.
     pub denied: AtomicU64,
     /// Things released on another connection than they were taken on.
-    pub foreign_releases: AtomicU64,
-    /// Things taken back from holders that ended, by [`Why`].
-    pub reclaims: [AtomicU64; 8],
+    pub foreign_releases: ForeignReleases,
+    /// Things taken back from holders that ended.
+    pub reclaims: Reclaims,
     /// Requests that were too long.
     pub frames_refused: AtomicU64,
     /// Connections that sent too much behind a command that waited.
@@ -92,6 +98,46 @@ pub struct Counts {
     pub checks_delayed: AtomicU64,
     /// Changes of configuration.
     pub changes: AtomicU64,
+    /// Values that were not given out because too many had holders.
+    pub reservations_refused: AtomicU64,
+    /// Ranges that were not added because there were too many.
+    pub ranges_refused: AtomicU64,
+    /// Commands that had too many keys for a value.
+    pub range_keys_refused: AtomicU64,
+    /// Commands that had too much data for a value.
+    pub range_data_refused: AtomicU64,
+}
+
+/// Why a server cannot do what a config says.
+#[derive(Debug)]
+pub enum NotDone {
+    /// An option breaks a rule.
+    Option(OptionError),
+    /// Values cannot be given out like that.
+    Values(NotOpened),
+}
+
+impl fmt::Display for NotDone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Option(error) => error.fmt(f),
+            Self::Values(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NotDone {}
+
+impl From<OptionError> for NotDone {
+    fn from(error: OptionError) -> Self {
+        Self::Option(error)
+    }
+}
+
+impl From<NotOpened> for NotDone {
+    fn from(error: NotOpened) -> Self {
+        Self::Values(error)
+    }
 }
 
 impl Daemon {
@@ -99,8 +145,8 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// If an option breaks a rule.
-    pub fn new(config: Config) -> Result<Arc<Self>, OptionError> {
+    /// If an option breaks a rule, or the store cannot be used.
+    pub fn new(config: Config) -> Result<Arc<Self>, NotDone> {
         let source = Source::of(&config);
         Self::with(config, source)
     }
@@ -109,26 +155,29 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// If an option breaks a rule.
-    pub fn with(config: Config, source: Source) -> Result<Arc<Self>, OptionError> {
+    /// If an option breaks a rule, or the store cannot be used.
+    pub fn with(config: Config, source: Source) -> Result<Arc<Self>, NotDone> {
         let events: Arc<Events> = Arc::default();
         let workshop = Workshop::new(&config.server, Arc::clone(&events));
-        let places = Places::new(&config, Arc::new(workshop))?;
+        let mut places = Places::new(&config, Arc::new(workshop))?;
+        let values = Values::open(&config)?;
+        places.ranges = Arc::new(values.places(&config, &RangePlaces::default()));
         // Fences grow on after a restart, unless the clock was set back.
         let fence = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_micros() as u64);
-        let queue = places.rules.first().map(|place| place.rule.queue.clone());
         let locks = Locks::with(LocksOptions {
-            queue: queue.unwrap_or_default(),
             fence,
+            ..LocksOptions::default()
         })?;
+        rule_locks(&locks, &config)?;
         Ok(Arc::new(Self {
             password_checks: Turns::new(config.limits.password_checks_max),
             settings: Settings::new(&config, source),
             config: ArcSwap::from_pointee(config),
             places: ArcSwap::from_pointee(places),
             locks,
+            values,
             holdings: Holdings::default(),
             clients: Clients::default(),
             sessions: Sessions::default(),
@@ -146,18 +195,20 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// If an option breaks a rule; then nothing has changed.
+    /// If that cannot be; then nothing has changed.
     pub(crate) fn reconfigure(
         self: &Arc<Self>,
         config: Config,
         within: Option<Duration>,
-    ) -> Result<(), OptionError> {
+    ) -> Result<(), NotDone> {
         Places::validate(&config)?;
-        if let Some(rule) = config.locks.first() {
-            self.locks.reconfigure(&rule.queue)?;
-        }
-        let (places, left) = self.places.load().changed(&config)?;
+        self.values.follow(&self.config.load(), &config)?;
+        rule_locks(&self.locks, &config)?;
+        let old = self.places.load();
+        let (mut places, left) = old.changed(&config)?;
+        places.ranges = Arc::new(self.values.places(&config, &old.ranges));
         let checks = config.limits.password_checks_max;
+        log::set_level(config.log.level);
         self.places.store(Arc::new(places));
         self.config.store(Arc::new(config));
         self.password_checks.set_max(checks);
@@ -193,12 +244,11 @@ impl Daemon {
                 continue;
             }
             count += 1;
+            self.counts.reclaims.add(ticket.kind, Why::Revoked);
             for client in self.clients_of(&card) {
                 client.outbox.push(Push::Revoked(ticket, "removed"));
             }
         }
-        let reclaims = &self.counts.reclaims[Why::Revoked as usize];
-        reclaims.fetch_add(count as u64, Ordering::Relaxed);
         count
     }
 
@@ -236,8 +286,8 @@ impl Daemon {
     pub fn end_holder(&self, holder: HolderId, why: Why) -> usize {
         let held = self.holdings.end(holder, why);
         let count = held.len();
-        self.counts.reclaims[why as usize].fetch_add(count as u64, Ordering::Relaxed);
-        for (_, thing) in held {
+        for (ticket, thing) in held {
+            self.counts.reclaims.add(ticket.kind, why);
             end(thing, why);
         }
         count
@@ -258,6 +308,24 @@ impl Daemon {
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
+}
+
+/// Have the keys of locks keep the rules of a config.
+fn rule_locks(locks: &Locks<Vec<u8>>, config: &Config) -> Result<(), OptionError> {
+    let rules = config.locks.iter().map(|rule| KeyRule {
+        queue: rule.queue.clone(),
+        keys_max: rule.keys_max,
+        idle_forget: rule.idle_forget,
+    });
+    // The last is for keys that are held and have no rule any more.
+    let rules: Vec<_> = rules.chain([KeyRule::default()]).collect();
+    let patterns = config.locks.clone();
+    locks.set_keys_max(config.limits.keys_max);
+    locks.set_rules(&rules, move |key: &Vec<u8>| {
+        let key = String::from_utf8_lossy(key);
+        let rule = patterns.iter().position(|rule| rule.fits(&key));
+        rule.unwrap_or(patterns.len())
+    })
 }
 
 fn end(thing: Thing, why: Why) {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use rideau::{Fate, Held, Lease, Lock};
+use rideau::allocator::Kind;
+use rideau::{Fate, Held, Lease, Lock, Ranges};
 
 use crate::holdings::Why;
 use crate::meeting::Meeting;
@@ -36,6 +37,22 @@ pub enum Grant {
         /// The pool.
         pool: Arc<PoolPlace>,
     },
+    /// A value that goes with its holder.
+    Value(HeldValue),
+}
+
+/// A value of a range that goes with its holder.
+pub struct HeldValue {
+    /// Where it is given back.
+    pub ranges: Ranges,
+    /// The name of its range.
+    pub range: Arc<str>,
+    /// The value.
+    pub value: u128,
+    /// How it is written.
+    pub kind: Kind,
+    /// The holder's number.
+    pub fence: u64,
 }
 
 impl Grant {
@@ -46,6 +63,7 @@ impl Grant {
             Self::Lock(lock) => String::from_utf8_lossy(lock.key()).into_owned(),
             Self::Match(meeting) => meeting.broker.name.to_string(),
             Self::Lease { regulator, .. } => regulator.name.to_string(),
+            Self::Value(held) => held.range.to_string(),
         }
     }
 
@@ -57,6 +75,7 @@ impl Grant {
             Self::Lock(lock) => format!("{} units, fence {}", lock.units(), lock.fence()),
             Self::Match(meeting) => String::from_utf8_lossy(&meeting.value).into_owned(),
             Self::Lease { .. } => String::new(),
+            Self::Value(held) => held.kind.print(held.value),
         }
     }
 
@@ -84,6 +103,8 @@ impl Grant {
                 _ => lease.fail(),
             },
             Self::Offer { offer, .. } => offer.withdraw(),
+            // Who has lost it by now has nothing to give back.
+            Self::Value(held) => drop(held.ranges.release(held.value, Some(held.fence))),
         }
     }
 }
@@ -96,7 +117,7 @@ impl PoolPlace {
             Why::Released | Why::Cancelled | Why::Over => Fate::Reuse,
             Why::Quit => config.on_quit,
             Why::Failed => Fate::Replace,
-            Why::Lost | Why::Expired | Why::Revoked => config.on_crash,
+            Why::Lost | Why::Silent | Why::Expired | Why::Revoked => config.on_crash,
         }
     }
 }

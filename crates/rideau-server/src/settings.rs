@@ -323,7 +323,7 @@ impl Daemon {
             if self.places.load().pools.contains_key(name) {
                 return Err(Unchanged::PoolThere { name: name.into() });
             }
-            edit::add_pool(&inner.newest().text, name, keys)
+            edit::add("pool", &inner.newest().text, name, keys)
         })
     }
 
@@ -343,7 +343,53 @@ impl Daemon {
             within,
             ..Way::new("pool.del", by)
         };
-        self.change(&way, |inner| edit::remove_pool(&inner.newest().text, name))
+        self.change(&way, |inner| {
+            let text = edit::remove("pool", &inner.newest().text, name)?;
+            text.ok_or_else(|| Unchanged::NoPool { name: name.into() })
+        })
+    }
+
+    /// Add a range whose keys stand in a text.
+    ///
+    /// # Errors
+    ///
+    /// If there is one of this name, there are too many, or something is wrong
+    /// with the text; then nothing has changed.
+    pub fn add_range(
+        self: &Arc<Self>,
+        name: &str,
+        keys: &str,
+        by: &str,
+    ) -> Result<Plan, Unchanged> {
+        let config = self.config.load_full();
+        let most = config.limits.ranges_max;
+        if config.ranges.len() >= most {
+            let counts = &self.counts;
+            counts.ranges_refused.fetch_add(1, Ordering::Relaxed);
+            return Err(Unchanged::TooManyRanges { most });
+        }
+        let env = |name: &str| std::env::var(name).ok();
+        let range = config.parse_range(name, keys, &env);
+        range.map_err(Unchanged::Faults)?;
+        self.change(&Way::new("range.add", by), |inner| {
+            if self.places.load().ranges.find(name).is_some() {
+                return Err(Unchanged::RangeThere { name: name.into() });
+            }
+            edit::add("range", &inner.newest().text, name, keys)
+        })
+    }
+
+    /// Remove a range. Who holds a value keeps it; when the last has come back,
+    /// the range is gone.
+    ///
+    /// # Errors
+    ///
+    /// If there is none; then nothing has changed.
+    pub fn remove_range(self: &Arc<Self>, name: &str, by: &str) -> Result<Plan, Unchanged> {
+        self.change(&Way::new("range.drain", by), |inner| {
+            let text = edit::remove("range", &inner.newest().text, name)?;
+            text.ok_or_else(|| Unchanged::NoRange { name: name.into() })
+        })
     }
 
     /// Write the running config into the file that the server was started with.
@@ -407,8 +453,7 @@ impl Daemon {
         let is_new = *text != *inner.newest().text;
         let summary = format!("{}: {}", way.how, summary(&plan));
         if is_new {
-            self.reconfigure(new, way.within)
-                .map_err(Unchanged::Option)?;
+            self.reconfigure(new, way.within)?;
             inner.push(way.by, summary.clone(), text);
         }
         // Files that the file names may have changed, too.
@@ -472,6 +517,12 @@ impl Daemon {
                 waiting: place.regulator.len(),
             };
             now.things.insert(format!("regulator.{name}"), live);
+        }
+        for stats in self.values.ranges.all_stats() {
+            let held = stats.reserved + stats.detached + stats.cooling;
+            let held = usize::try_from(held).unwrap_or(usize::MAX);
+            let live = Live { held, waiting: 0 };
+            now.things.insert(format!("range.{}", stats.name), live);
         }
         // All keys have to be looked at: only if it matters.
         if old.locks != new.locks {

@@ -22,16 +22,19 @@ pub enum Kind {
     Session,
     /// A member that a connection brought.
     Offer,
+    /// A value that goes with a connection.
+    Value,
 }
 
 impl Kind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Member,
         Self::Lock,
         Self::Match,
         Self::Lease,
         Self::Session,
         Self::Offer,
+        Self::Value,
     ];
 
     const fn letter(self) -> u8 {
@@ -42,6 +45,7 @@ impl Kind {
             Self::Lease => b'r',
             Self::Session => b's',
             Self::Offer => b'o',
+            Self::Value => b'v',
         }
     }
 
@@ -53,6 +57,7 @@ impl Kind {
             Self::Match => "broker",
             Self::Lease => "regulator",
             Self::Session => "session",
+            Self::Value => "range",
         }
     }
 }

@@ -10,16 +10,22 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
 
 use crate::clients::ClientCard;
-use crate::config::fits;
+use crate::config::{User, fits};
 use crate::daemon::Daemon;
 use crate::events::Event;
 use crate::outbox::Push;
+use crate::show::Sight;
+use crate::values::Happened;
+
+/// The channel of what happens to values; that of one range is below it.
+pub const VALUES: &str = "rideau:ranges";
 
 /// What one connection watches.
 #[derive(Default)]
 pub struct Watch {
     channels: Arc<Mutex<Vec<Channel>>>,
     events: Option<Task>,
+    values: Option<Task>,
     commands: Option<Task>,
 }
 
@@ -44,7 +50,7 @@ impl Drop for Task {
 impl Watch {
     /// It hears of events.
     pub fn is_subscribed(&self) -> bool {
-        self.events.is_some()
+        self.events.is_some() || self.values.is_some()
     }
 
     /// What it hears of, those with or those without a pattern.
@@ -67,7 +73,13 @@ impl Watch {
     }
 
     /// Hear of events from now on.
-    pub fn subscribe(&mut self, daemon: &Daemon, card: &Arc<ClientCard>, channel: Channel) {
+    pub fn subscribe(
+        &mut self,
+        daemon: &Daemon,
+        card: &Arc<ClientCard>,
+        user: Option<Arc<User>>,
+        channel: Channel,
+    ) {
         let mut channels = self.channels.lock();
         if !channels.contains(&channel) {
             channels.push(channel);
@@ -82,6 +94,10 @@ impl Watch {
             loop {
                 match happened.recv().await {
                     Ok(event) => {
+                        let sight = Sight::of(user.as_deref());
+                        if !sight.sees_event(event.kind, &event.name) {
+                            continue;
+                        }
                         let wanted = channels.lock().clone();
                         let pushes = wanted.iter().filter_map(|channel| channel.push(&event));
                         pushes.for_each(|push| outbox.push(push));
@@ -95,12 +111,61 @@ impl Watch {
         self.events = Some(Task(task.abort_handle()));
     }
 
+    /// Hear of what happens to values from now on, of ranges that this user may
+    /// use.
+    pub fn subscribe_values(
+        &mut self,
+        daemon: &Arc<Daemon>,
+        card: &Arc<ClientCard>,
+        user: Option<Arc<User>>,
+        channel: Channel,
+    ) {
+        let mut channels = self.channels.lock();
+        if !channels.contains(&channel) {
+            channels.push(channel);
+        }
+        drop(channels);
+        if self.values.is_some() {
+            return;
+        }
+        let mut happened = daemon.values.ranges.watch();
+        let (daemon, outbox) = (Arc::downgrade(daemon), Arc::clone(&card.outbox));
+        let channels = Arc::clone(&self.channels);
+        let task = tokio::spawn(async move {
+            loop {
+                let event = happened.recv().await;
+                let Some(daemon) = daemon.upgrade() else {
+                    return;
+                };
+                match event {
+                    Ok(event) => {
+                        let seen = Happened::of(&daemon, &event);
+                        let user = user.as_ref();
+                        if user.is_some_and(|user| !user.may_use("range", &seen.range)) {
+                            continue;
+                        }
+                        let name = format!("{VALUES}:{}", seen.range);
+                        let wanted = channels.lock().clone();
+                        let text: Arc<str> = seen.json().to_string().into();
+                        let pushes = wanted.iter().filter_map(|one| one.message(&name, &text));
+                        pushes.for_each(|push| outbox.push(push));
+                    }
+                    // The numbers of the events tell that some are missing.
+                    Err(RecvError::Lagged(_)) => (),
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        });
+        self.values = Some(Task(task.abort_handle()));
+    }
+
     /// Hear of these no more.
     pub fn unsubscribe(&mut self, channel: &Channel) {
         let mut channels = self.channels.lock();
         channels.retain(|known| known != channel);
         if channels.is_empty() {
             self.events = None;
+            self.values = None;
         }
     }
 
@@ -149,8 +214,13 @@ impl Channel {
     /// What to tell of an event, if it is one of these.
     fn push(&self, event: &Event) -> Option<Push> {
         let all = format!("rideau:events:{}:{}", event.kind, event.name);
+        self.message(&all, &event.json().to_string().into())
+    }
+
+    /// What to tell on a channel, if it is one of these.
+    fn message(&self, all: &str, text: &Arc<str>) -> Option<Push> {
         let is_wanted = if self.is_pattern {
-            fits(&self.name, &all)
+            fits(&self.name, all)
         } else {
             // A shorter name is that of all below it.
             let rest = all.strip_prefix(&*self.name);
@@ -164,7 +234,7 @@ impl Channel {
                 Arc::clone(&name)
             },
             pattern: self.is_pattern.then_some(name),
-            text: event.json().to_string().into(),
+            text: Arc::clone(text),
         })
     }
 }

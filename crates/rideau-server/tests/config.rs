@@ -149,6 +149,7 @@ fn the_defaults_in_the_reference_are_the_defaults() {
     assert_eq!(shown.log, default.log);
     let server = rideau_server::config::Server {
         tls_listen: Vec::new(),
+        tls_admin: None,
         run_dir: None,
         ..shown.server
     };

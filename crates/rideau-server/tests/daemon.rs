@@ -14,6 +14,8 @@ mod blocking;
 mod clients;
 #[path = "daemon/crowd.rs"]
 mod crowd;
+#[path = "daemon/curl.rs"]
+mod curl;
 #[path = "daemon/holders.rs"]
 mod holders;
 #[path = "daemon/kills.rs"]

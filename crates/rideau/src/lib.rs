@@ -128,10 +128,12 @@ mod lease;
 mod locks;
 mod peer;
 mod pool;
+mod ranges;
 mod registry;
 mod regulator;
 mod shelf;
 mod signals;
+pub mod store;
 mod streak;
 mod sync;
 mod terms;
@@ -143,9 +145,16 @@ pub use cell::Ended;
 pub use group::Group;
 pub use keyed::{Key, KeyedOptions, KeyedPool};
 pub use lease::{Lease, Stopped};
-pub use locks::{Acquiring, FullAt, Lock, LockHandle, Locks, LocksOptions, NotHeld, Owner};
+pub use locks::{
+    Acquiring, Denied, FullAt, KeyRule, Lock, LockHandle, Locks, LocksOptions, NotHeld, Owner,
+};
 pub use peer::{Match, Peer};
 pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take, WhyNot};
+#[cfg(any(test, feature = "test-util"))]
+pub use ranges::Dial;
+pub use ranges::{
+    Answer, Answering, Failed, Leased, OpenError, Ranges, RangesOptions, Reached, Until,
+};
 pub use registry::{AddError, NoSuchPool, Registry};
 pub use regulator::{Leasing, Regulator};
 pub use rideau_core::balancer::Method as BalancerMethod;
@@ -159,7 +168,7 @@ pub use rideau_core::pool::{
 pub use rideau_core::regulator::{Leases, Options as RegulatorOptions, Stats as RegulatorStats};
 pub use rideau_core::{
     Flow, Histogram, Instant, Lead, OptionError, Reason, Refusal, Rule, Settings, Side, Tag,
-    Ticket, meter, queue, valve,
+    Ticket, allocator, meter, queue, valve,
 };
 pub use signals::Rank;
 pub use terms::Terms;

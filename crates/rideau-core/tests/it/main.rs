@@ -7,5 +7,6 @@ mod locks;
 mod mailbox;
 mod pool;
 mod queue;
+mod ranges;
 mod regulator;
 mod script;

@@ -16,10 +16,12 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::grants::session_of;
 use super::visit::{Answer, No, Visit, with_status};
-use crate::client::{Client, Finish, Step, Wait};
+use crate::client::{Client, Finish, Replies, Step, Wait};
 use crate::clients::ClientCard;
 use crate::command;
 use crate::daemon::Daemon;
+use crate::held_back::HeldBack;
+use crate::holdings::Why;
 use crate::login::Proof;
 use crate::outbox::Outbox;
 use crate::resp::{Limits, Protocol, Reply, ReplyLimits, ReplyParser, RequestParser, Value};
@@ -27,6 +29,8 @@ use crate::sessions::SessionRow;
 use crate::ticket::Ticket;
 use crate::watch::Watch;
 
+/// Who is shed and is not told when to come back may do so then.
+const SOON: Duration = Duration::from_secs(1);
 /// A session is renewed this often while one of its requests waits: an open
 /// connection is a sign of life.
 const RENEW: Duration = Duration::from_millis(200);
@@ -125,8 +129,8 @@ pub(super) async fn wait(visit: Visit) -> Answer {
     let said: Await = visit.json()?;
     let mut words = Words::new("AWAIT", visit.name("ticket"));
     words.0.extend(said.wait_ms.map(|wait| wait.to_string()));
-    let reply = run(&visit, &words).await?;
-    told(&reply, &[])
+    let (reply, retry_after) = run(&visit, &words).await?;
+    told(&reply, &[], retry_after)
 }
 
 /// The words of a command.
@@ -163,12 +167,13 @@ async fn ask(visit: &Visit, words: Words, names: &[&str]) -> Answer {
     if visit.daemon().is_draining() {
         return Err(No::draining());
     }
-    let reply = run(visit, &words).await?;
-    told(&reply, names)
+    let (reply, retry_after) = run(visit, &words).await?;
+    told(&reply, names, retry_after)
 }
 
-/// Execute a command within the request's session.
-async fn run(visit: &Visit, words: &Words) -> Result<Value, No> {
+/// Execute a command within the request's session. Says what was answered, and
+/// when to ask again.
+async fn run(visit: &Visit, words: &Words) -> Result<(Value, Option<Duration>), No> {
     let mut guest = Guest::enter(visit)?;
     let bytes = words.bytes();
     let daemon = Arc::clone(visit.daemon());
@@ -190,13 +195,14 @@ async fn run(visit: &Visit, words: &Words) -> Result<Value, No> {
         finish(&mut guest.client);
     }
     let read = ReplyParser::default().next(&guest.client.out, &mut 0, &ReplyLimits::default());
-    read.ok().flatten().ok_or_else(|| {
+    let reply = read.ok().flatten().ok_or_else(|| {
         No::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "ERR",
             "The server answered nothing: please report it.",
         )
-    })
+    })?;
+    Ok((reply, guest.client.retry_after))
 }
 
 /// One who has joined a session for one request, and leaves it when dropped.
@@ -245,7 +251,8 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        self.client.daemon.sessions.detach(self.session);
+        let sessions = &self.client.daemon.sessions;
+        sessions.detach(self.session, Why::Quit);
     }
 }
 
@@ -294,17 +301,20 @@ fn client(daemon: &Arc<Daemon>, row: &SessionRow) -> Client {
         session: None,
         protocol: Protocol::Resp2,
         out: Vec::new(),
+        held_back: HeldBack::default(),
         watch: Watch::default(),
         proof: Proof::None,
         is_proven: false,
         generation: daemon.settings.generation(),
         heartbeat: None,
         ending: None,
+        replies: Replies::On,
+        retry_after: None,
     }
 }
 
 /// A reply in JSON: its word is the outcome, and the rest gets names.
-fn told(reply: &Value, names: &[&str]) -> Answer {
+fn told(reply: &Value, names: &[&str], retry_after: Option<Duration>) -> Answer {
     let parts = match reply {
         Value::Error(text) => return Err(No::of_command(text)),
         Value::Array(parts) => parts.as_slice(),
@@ -327,12 +337,22 @@ fn told(reply: &Value, names: &[&str]) -> Answer {
     for (name, part) in names.iter().zip(rest) {
         body.insert((*name).into(), json(part));
     }
+    if let Some(retry_after) = retry_after {
+        let micros = u64::try_from(retry_after.as_micros()).unwrap_or(u64::MAX);
+        body.insert("retry_after_us".into(), micros.into());
+    }
     let mut response = with_status(status, &Json::Object(body));
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        let soon = HeaderValue::from_static("1");
-        response.headers_mut().insert(header::RETRY_AFTER, soon);
+    let is_shed = status == StatusCode::SERVICE_UNAVAILABLE;
+    if let Some(wait) = retry_after.or(is_shed.then_some(SOON)) {
+        let seconds = HeaderValue::from(whole_seconds(wait));
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
     }
     Ok(response)
+}
+
+/// Who comes back in whole seconds does not come too early.
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
 /// A no is no mistake, but scripts look at the status only.
@@ -367,15 +387,27 @@ mod tests {
         let at_once = [bulk("full"), Value::Integer(3), Value::Integer(3)];
         let waited = [bulk("full"), Value::Integer(7), bulk("too many wait")];
         for reply in [at_once, waited] {
-            let answer = told(&Value::Array(reply.into()), &[]).unwrap();
+            let answer = told(&Value::Array(reply.into()), &[], None).unwrap();
             assert_eq!(answer.status(), StatusCode::CONFLICT);
+            assert_eq!(answer.headers().get(header::RETRY_AFTER), None);
+        }
+    }
+
+    #[test]
+    fn one_is_told_to_come_back_when_there_is_a_chance_and_not_before() {
+        let shed = || Value::Array(vec![bulk("shed"), Value::Integer(7), bulk("why")]);
+        for (wait, seconds) in [(None, "1"), (Some(10), "1"), (Some(2_001), "3")] {
+            let wait = wait.map(Duration::from_millis);
+            let answer = told(&shed(), &[], wait).unwrap();
+            assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(answer.headers()[header::RETRY_AFTER], seconds);
         }
     }
 
     #[test]
     fn a_mistake_keeps_its_kind() {
         let error = Value::Error("STALE ticket is over.".into());
-        let no = told(&error, &[]).unwrap_err();
+        let no = told(&error, &[], None).unwrap_err();
         assert_eq!((no.status, no.code.as_str()), (StatusCode::GONE, "STALE"));
         assert_eq!(no.text, "ticket is over.");
     }

@@ -39,7 +39,8 @@ const ALL: &[(&str, &str)] = &[
     ("Valve", "kind:string min:integer max:integer"),
     ("Locks", "keys:[Key] cursor:string|null rules:[Rule]"),
     ("Key", "key:string held:integer waiting:integer rule:string|null"),
-    ("Rule", "pattern:string per:integer go:integer full:integer"),
+    ("Rule", "pattern:string per:integer go:integer full:integer shed:integer timeout:integer \
+        keys_refused:integer"),
     ("Clients", "clients:[Client] total:integer"),
     ("Client", "id:integer name:string user:string address:string age_ms:integer idle_ms:integer \
         last:string commands:integer held:integer is_waiting:boolean is_in_session:boolean \
@@ -82,7 +83,7 @@ const ALL: &[(&str, &str)] = &[
     ("Come", "value?:string wait_ms?:integer flow?:string note?:string id?:string now?:boolean"),
     ("Met", "outcome:string ticket:string value:string lead_us:integer waited_us:integer"),
     ("Refused", "outcome?:string waited_us?:integer why?:string id?:string held?:integer \
-        capacity?:integer error?:string code?:string"),
+        capacity?:integer retry_after_us?:integer error?:string code?:string"),
     ("Done", "payload?:string"),
     ("Await", "wait_ms?:integer"),
     ("Ended", "outcome:string payload?:string why?:string"),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::ranges;
 use crate::client::{Client, Finish, Step, Tail, Wait, Wrong};
 use crate::grant::Grant;
 use crate::holdings::{Gone, Thing, Why};
@@ -36,7 +37,7 @@ pub(super) fn settle(
                 mail.begin(ticket, &client.card.outbox);
             }
         }
-        Err(no) => no.write(&mut client.reply()),
+        Err(no) => client.tell_no(&no),
     }
     Ok(Step::Done)
 }
@@ -185,7 +186,10 @@ pub(super) fn repeated(client: &mut Client, tail: &Tail) -> Option<Step> {
 
 pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
-    let word = arguments.word("RELEASE", "a ticket")?;
+    let word = arguments.word("RELEASE", "a ticket or a value")?;
+    if ranges::is_value(word) {
+        return ranges::release(client, request);
+    }
     let ticket = parse(word)?;
     let mut why = Why::Released;
     if let Some(how) = arguments.next() {
@@ -207,8 +211,9 @@ pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step,
 /// A pooled client gave back on one connection what another had taken: that
 /// works until the other is closed.
 fn note_foreign(client: &Client) {
+    let library = client.card.library.lock().0.clone();
     let counts = &client.daemon.counts;
-    counts.foreign_releases.fetch_add(1, Ordering::Relaxed);
+    counts.foreign_releases.add(client.user_name(), &library);
     let before = client.card.foreign_releases.fetch_add(1, Ordering::Relaxed);
     if before == 0 {
         let name = client.holder_card().name.lock().clone();
@@ -271,7 +276,10 @@ pub(super) fn held(client: &mut Client, _request: Request<'_>) -> Result<Step, W
 
 pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
-    let word = arguments.word("CANCEL", "a ticket")?;
+    let word = arguments.word("CANCEL", "a ticket or a value")?;
+    if ranges::is_value(word) {
+        return ranges::cancel(client, request);
+    }
     let ticket = parse(word)?;
     let scope = client.scope();
     let waits = client.daemon.holdings.look(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::client::{Client, Step, Wrong};
 use crate::events::KINDS;
 use crate::resp::{Quoted, Request};
-use crate::watch::Channel;
+use crate::watch::{Channel, VALUES};
 
 /// One connection watches so many channels and patterns at most.
 const CHANNELS_MAX: usize = 128;
@@ -45,10 +45,32 @@ fn begin(client: &mut Client, request: Request<'_>, is_pattern: bool) -> Result<
     let (daemon, card) = (Arc::clone(&client.daemon), Arc::clone(&client.card));
     for channel in channels {
         let name = Arc::clone(&channel.name);
-        client.watch.subscribe(&daemon, &card, channel);
+        let user = client.user.clone();
+        let watch = &mut client.watch;
+        if name.starts_with(VALUES) {
+            watch.subscribe_values(&daemon, &card, user, channel);
+        } else {
+            watch.subscribe(&daemon, &card, user, channel);
+        }
         confirm(client, &command.to_lowercase(), Some(&name));
     }
     Ok(Step::Done)
+}
+
+/// Hear of what happens to the values of a range, or of all.
+pub(super) fn values(client: &mut Client, range: Option<&str>) {
+    let name: Arc<str> = match range {
+        Some(range) => format!("{VALUES}:{range}").into(),
+        None => VALUES.into(),
+    };
+    let (daemon, card) = (Arc::clone(&client.daemon), Arc::clone(&client.card));
+    let channel = Channel {
+        name: Arc::clone(&name),
+        is_pattern: false,
+    };
+    let user = client.user.clone();
+    client.watch.subscribe_values(&daemon, &card, user, channel);
+    confirm(client, "subscribe", Some(&name));
 }
 
 /// Whoever waits for events that cannot be would wait for ever.
@@ -59,12 +81,14 @@ fn check(name: &str, is_pattern: bool) -> Result<(), Wrong> {
         None => rest.is_empty().then_some(""),
     });
     match kind {
-        _ if is_pattern => Ok(()),
+        _ if is_pattern || name == VALUES => Ok(()),
+        _ if name.starts_with(VALUES) && name[VALUES.len()..].starts_with(':') => Ok(()),
         Some(kind) if kind.is_empty() && rest == Some("") => Ok(()),
         Some(kind) if KINDS.contains(&kind) => Ok(()),
         _ => Err(Wrong(format!(
             "ERR there is no channel {}: events are on {EVENTS}, {EVENTS}:KIND and \
-             {EVENTS}:KIND:NAME, where KIND is one of {}.",
+             {EVENTS}:KIND:NAME, where KIND is one of {}; values are on {VALUES} and \
+             {VALUES}:RANGE.",
             Quoted(name.as_bytes()),
             KINDS.join(", ")
         ))),

@@ -33,7 +33,6 @@ pub(super) struct Part {
 pub(super) const LATER: &[(&str, &str)] = &[
     ("app", "applications"),
     ("front", "the front of applications"),
-    ("range", "ranges"),
     ("cluster", "clusters"),
     ("alarm", "alarms"),
 ];
@@ -63,6 +62,7 @@ pub(super) const SERVER: &[Key] = &[
     restart("listen"),
     restart("tls_listen"),
     restart("admin"),
+    restart("tls_admin"),
     restart("socket_mode"),
     restart("run_dir"),
     restart("threads"),
@@ -93,6 +93,10 @@ pub(super) const LIMITS: &[Key] = &[
     live("names_max"),
     live("name_len_max"),
     live("password_checks_max"),
+    restart("reservations_max"),
+    live("ranges_max"),
+    live("range_keys_max"),
+    live("range_data_max"),
 ];
 
 pub(super) const TLS: &[Key] = &[live("cert"), live("key"), live("client_ca")];
@@ -179,6 +183,26 @@ pub(super) const LOCK: &[Key] = &[
     above("queue", QUEUE),
 ];
 
+pub(super) const RANGE: &[Key] = &[
+    live("like"),
+    live("values"),
+    live("skip"),
+    live("ttl"),
+    live("ttl_max"),
+    live("offer_ttl"),
+    live("order"),
+    live("class"),
+    live("hold"),
+    live("quarantine"),
+    live("detach"),
+    live("cool"),
+    live("on_expire"),
+    live("start"),
+    live("fence"),
+];
+
+pub(super) const STORE: &[Key] = &[restart("kind"), restart("path")];
+
 pub(super) const QUEUE: &[Key] = &[
     live("kind"),
     live("timeout"),
@@ -242,12 +266,14 @@ pub(super) const PARTS: &[Part] = &[
     one("limits", LIMITS),
     one("tls", TLS),
     one("log", LOG),
+    one("store", STORE),
     named("user", USER),
     named("pool", POOL),
     named("group", GROUP),
     named("broker", BROKER),
     named("regulator", REGULATOR),
     named("lock", LOCK),
+    named("range", RANGE),
 ];
 
 const fn one(name: &'static str, keys: &'static [Key]) -> Part {

@@ -52,7 +52,15 @@ pub struct Live {
 }
 
 /// The parts of a config that have names, in the order they are shown.
-const NAMED: &[&str] = &["user", "pool", "group", "broker", "regulator", "lock"];
+const NAMED: &[&str] = &[
+    "user",
+    "pool",
+    "group",
+    "broker",
+    "regulator",
+    "lock",
+    "range",
+];
 /// Shown instead of what must not be.
 const HIDDEN: &str = "(hidden)";
 /// Meanings are wrapped at this column.
@@ -65,7 +73,7 @@ const VALUE_MAX: usize = 40;
 pub fn plan(old: &Config, new: &Config, now: Option<&Now>) -> Plan {
     let (before, after) = (Rows::of(old), Rows::of(new));
     let mut steps = Vec::new();
-    for part in ["server", "limits", "tls", "log"] {
+    for part in ["server", "limits", "tls", "log", "store"] {
         changes(&before, &after, &[part], now, &mut steps);
     }
     for kind in NAMED {
@@ -200,6 +208,7 @@ impl Rows {
                     .iter()
                     .map(|one| one.name.clone())
                     .collect(),
+                "range" => config.ranges.iter().map(|one| one.name.clone()).collect(),
                 _ => config
                     .locks
                     .iter()
@@ -328,10 +337,32 @@ fn meaning(
         ["lock", _, "per" | "buckets"] if is_less => {
             at_once("Who holds more keeps it; nobody is granted until there is room.")
         }
+        ["range", _, key] => (range_meaning(key, around.thing()), 0),
         ["limits", ..] if is_less => at_once("What is over it stays; nothing is added to it."),
         ["tls", ..] | ["server", "dead_peer", ..] => at_once("For new connections."),
         ["user", ..] => at_once("From the next command on."),
         _ => at_once("At once."),
+    }
+}
+
+/// What a change of a range means to those who hold its values.
+fn range_meaning(key: &str, live: Option<Live>) -> String {
+    let held = live.map_or("What is held".to_owned(), |live| match live.held {
+        1 => "The 1 value that is held".into(),
+        held => format!("The {held} values that are held"),
+    });
+    match key {
+        "values" | "skip" => format!(
+            "New values are free at once. {held} stay with their holders, and go when they are \
+             given back."
+        ),
+        "class" => "Only while no value has a holder.".into(),
+        "start" => "Counts when a range begins of which nothing is known.".into(),
+        "hold" => "For values that are given out from then on.".into(),
+        "ttl" | "ttl_max" | "offer_ttl" => {
+            "For values that are given out or renewed from then on.".into()
+        }
+        _ => "At once.".into(),
     }
 }
 
@@ -380,6 +411,7 @@ fn arrive(kind: &str, name: &str, new: &Config) -> Step {
             format!("{} started.", count(options.init, "member"))
         }
         Some((Member::List(list), _)) => format!("{} at once.", count(list.len(), "member")),
+        _ if kind == "range" => "Its values can be given out at once.".into(),
         _ => "There at once.".into(),
     };
     Step {
@@ -399,6 +431,9 @@ fn leave(kind: &str, name: &str, now: Option<&Now>) -> Step {
     let meaning = match (kind, live) {
         ("user", _) => "Nobody can be this user any more.".into(),
         ("group", _) => "The next ask of the group is refused.".into(),
+        ("range", Some(_)) => {
+            format!("It gives out nothing more; {held} held until given back, and then it is gone.")
+        }
         (_, Some(_)) => format!("{shed} who wait are refused; {held} held until given back."),
         (_, None) => "Who waits is refused; what is held stays until it is given back.".into(),
     };

@@ -11,6 +11,7 @@ use super::fault::Faults;
 use super::keys::{self, LATER, PARTS, Part};
 use super::lock::LockRule;
 use super::pool::{GroupConfig, PoolConfig};
+use super::range::{RangeConfig, StoreConfig};
 use super::rules;
 use super::section::{At, Notes, Section, kind_of, suggest};
 use super::server::{Limits, Log, Server, Tls};
@@ -33,12 +34,14 @@ pub(super) struct Sections<'a> {
     limits: Option<Section<'a>>,
     pub(super) tls: Option<Section<'a>>,
     log: Option<Section<'a>>,
+    store: Option<Section<'a>>,
     pub(super) users: Named<'a>,
     pub(super) pools: Named<'a>,
     pub(super) groups: Named<'a>,
     pub(super) brokers: Named<'a>,
     pub(super) regulators: Named<'a>,
     pub(super) locks: Named<'a>,
+    pub(super) ranges: Named<'a>,
 }
 
 /// The config in `text`, if it can be used, and all that is wrong with it.
@@ -83,6 +86,35 @@ pub(super) fn read_pool(
     let (faults, more) = notes.into_faults();
     let faults = Faults::new(name, faults, more);
     pool.filter(|_| faults.errors() == 0).ok_or(faults)
+}
+
+/// The range whose keys stand in `text`, without a header.
+pub(super) fn read_range(
+    name: &str,
+    text: &str,
+    env: Env<'_>,
+    config: &Config,
+) -> Result<RangeConfig, Faults> {
+    let notes = Notes::new(text, env);
+    check_name(&notes, "range", name, &(0..0), config.limits.name_len_max);
+    let range = match Document::parse(text) {
+        Ok(document) => {
+            let table = document.as_table();
+            let range = Section::open(&notes, table, 0..0, "a range", keys::RANGE);
+            if let Some(like) = range.entry("like") {
+                let message = "a range that is added on its own is like no other";
+                notes.error(like.key_at.clone(), message, "write its keys out");
+            }
+            RangeConfig::read(name, &range, config.store.kind)
+        }
+        Err(error) => {
+            note_syntax(&notes, error.message(), error.span());
+            None
+        }
+    };
+    let (faults, more) = notes.into_faults();
+    let faults = Faults::new(name, faults, more);
+    range.filter(|_| faults.errors() == 0).ok_or(faults)
 }
 
 fn config(notes: &Notes<'_>, root: &dyn TableLike, look: Look) -> Config {
@@ -177,12 +209,14 @@ impl<'a> Sections<'a> {
             limits,
             tls: one("tls", keys::TLS),
             log: one("log", keys::LOG),
+            store: one("store", keys::STORE),
             users: named("user", keys::USER),
             pools: named("pool", keys::POOL),
             groups: named("group", keys::GROUP),
             brokers: named("broker", keys::BROKER),
             regulators: named("regulator", keys::REGULATOR),
             locks: named("lock", keys::LOCK),
+            ranges: named("range", keys::RANGE),
         }
     }
 
@@ -198,7 +232,15 @@ impl<'a> Sections<'a> {
                 group.pools.push(pool.name.clone());
             }
         }
+        let store = self.store.as_ref();
+        let store = store.map_or_else(StoreConfig::default, StoreConfig::read);
+        let ranges = self.ranges.iter().filter_map(|(name, section)| {
+            // What it lacks is noted.
+            RangeConfig::read(name, section, store.kind)
+        });
         Config {
+            ranges: ranges.collect(),
+            store,
             server: self
                 .server
                 .as_ref()

@@ -14,6 +14,7 @@ use super::broker::{BrokerConfig, RegulatorConfig};
 use super::exec::ready_word;
 use super::lock::{Buckets, LockRule};
 use super::pool::{Member, PoolConfig, fate_word, pick_word};
+use super::range::{RangeConfig, Words};
 use super::server::{Limits, OPEN_TO_ANYONE, Server};
 use super::user::{Password, User};
 use super::words::{show_size, show_span};
@@ -49,6 +50,11 @@ impl Config {
             rows.text("level", self.log.level.word());
             rows.text("format", self.log.format.word());
         });
+        rows.below("store", |rows| {
+            rows.text("kind", self.store.kind_word());
+            let path = self.store.path.iter();
+            path.for_each(|path| rows.path_of("path", path));
+        });
         rows.named("user", &self.users, |user| &user.name, user);
         rows.named("pool", &self.pools, |pool| &pool.name, pool_rows);
         rows.named(
@@ -67,6 +73,7 @@ impl Config {
             regulator,
         );
         rows.named("lock", &self.locks, |lock| &lock.pattern, lock);
+        rows.named("range", &self.ranges, |range| &range.name, range);
         rows.rows
     }
 
@@ -190,10 +197,10 @@ fn server(rows: &mut Rows, server: &Server) {
         "tls_listen",
         server.tls_listen.iter().map(ToString::to_string),
     );
-    let admin = server
-        .admin
-        .map_or("none".into(), |address| address.to_string());
-    rows.text("admin", &admin);
+    for (key, address) in [("admin", server.admin), ("tls_admin", server.tls_admin)] {
+        let address = address.map_or("none".into(), |address| address.to_string());
+        rows.text(key, &address);
+    }
     rows.text("socket_mode", &format!("{:03o}", server.socket_mode));
     let run_dir = server.run_dir.iter();
     run_dir.for_each(|path| rows.path_of("run_dir", path));
@@ -230,6 +237,10 @@ fn limits(rows: &mut Rows, limits: &Limits) {
     rows.number("names_max", limits.names_max);
     rows.number("name_len_max", limits.name_len_max);
     rows.number("password_checks_max", limits.password_checks_max);
+    rows.number("reservations_max", limits.reservations_max);
+    rows.number("ranges_max", limits.ranges_max);
+    rows.number("range_keys_max", limits.range_keys_max);
+    rows.text("range_data_max", &show_size(limits.range_data_max));
 }
 
 fn user(rows: &mut Rows, user: &User) {
@@ -337,6 +348,24 @@ fn lock(rows: &mut Rows, lock: &LockRule) {
     rows.number("keys_max", lock.keys_max);
     rows.span("idle_forget", lock.idle_forget);
     rows.below("queue", |rows| queue(rows, &lock.queue));
+}
+
+fn range(rows: &mut Rows, range: &RangeConfig) {
+    let (options, words) = (&range.options, Words::of(range));
+    rows.list("values", range.values.iter().cloned());
+    rows.list("skip", range.skip.iter().cloned());
+    rows.span("ttl", options.ttl);
+    rows.span("ttl_max", options.ttl_max);
+    rows.span("offer_ttl", options.offer_ttl);
+    rows.text("order", words.order);
+    rows.text("class", words.class);
+    rows.text("hold", words.hold);
+    rows.span("quarantine", options.quarantine);
+    rows.span("detach", options.detach);
+    rows.span("cool", options.cool);
+    rows.text("on_expire", words.on_expire);
+    rows.text("start", words.start);
+    rows.text("fence", words.fence);
 }
 
 fn queue(rows: &mut Rows, options: &queue::Options) {

@@ -24,6 +24,7 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
     check_shadows(notes, &sections.locks);
     check_uids(notes, &sections.users, config);
     check_ways_in(notes, sections);
+    check_ranges(notes, sections, config);
 }
 
 /// A server that others can reach needs users, or the explicit word.
@@ -38,12 +39,16 @@ fn check_exposure(notes: &Notes<'_>, addresses: &[(&str, SocketAddr, At)], confi
                 "add [user.NAME], listen at 127.0.0.1, or write insecure = {OPEN_TO_ANYONE:?}"
             );
             notes.error(at.clone(), message, hint);
-        } else if *key != "tls_listen" && !config.users.is_empty() {
+        } else if !key.starts_with("tls_") && !config.users.is_empty() {
             let message = format!("passwords travel to {address} in the clear");
             notes.warn(
                 at.clone(),
                 message,
-                "use `tls_listen`, or a network you trust",
+                if *key == "admin" {
+                    "use `tls_admin`, or a network you trust"
+                } else {
+                    "use `tls_listen`, or a network you trust"
+                },
             );
         }
     }
@@ -99,17 +104,23 @@ fn check_waits(notes: &Notes<'_>, section: &Section<'_>, config: &Config) {
 
 fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>) {
     let server = sections.server.as_ref();
-    let given = server.and_then(|server| server.entry("tls_listen"));
     // What cannot be read is wanted, too.
-    let is_wanted = given.is_some_and(|entry| entry.item.as_array().is_none_or(|a| !a.is_empty()));
-    match (&sections.tls, &sections.server) {
-        (None, Some(server)) if is_wanted => {
-            let message = "`tls_listen` needs a certificate";
+    let is_wanted = |key: &&str| {
+        let given = server.and_then(|server| server.entry(key));
+        given.is_some_and(|entry| {
+            let is_none = entry.item.as_str() == Some("none");
+            !is_none && entry.item.as_array().is_none_or(|a| !a.is_empty())
+        })
+    };
+    let wanted = ["tls_listen", "tls_admin"].into_iter().find(is_wanted);
+    match (&sections.tls, &sections.server, wanted) {
+        (None, Some(server), Some(key)) => {
+            let message = format!("`{key}` needs a certificate");
             let hint = "add [tls] with `cert` and `key`";
-            notes.error(server.at("tls_listen"), message, hint);
+            notes.error(server.at(key), message, hint);
         }
-        (Some(tls), _) if !is_wanted => {
-            let hint = "write `tls_listen` under [server]";
+        (Some(tls), _, None) => {
+            let hint = "write `tls_listen` or `tls_admin` under [server]";
             notes.warn(tls.at.clone(), "[tls] is not used", hint);
         }
         _ => (),
@@ -174,6 +185,36 @@ fn check_shadows(notes: &Notes<'_>, locks: &Named<'_>) {
         if let Some((other, _)) = earlier {
             let message = format!("`{pattern}` is never used: `{other}` above fits all its keys");
             notes.warn(section.at.clone(), message, "put the narrower one first");
+        }
+    }
+}
+
+/// No value belongs to two ranges, and there are not too many.
+fn check_ranges(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
+    let most = config.limits.ranges_max;
+    if config.ranges.len() > most
+        && let Some((_, section)) = sections.ranges.get(most)
+    {
+        let message = format!("there are {} ranges", config.ranges.len());
+        let hint = format!("limits.ranges_max is {most}");
+        notes.error(section.at.clone(), message, hint);
+    }
+    let place = |name: &str| sections.ranges.iter().find(|(other, _)| *other == name);
+    for (at, range) in config.ranges.iter().enumerate() {
+        for (text, span) in range.values.iter().zip(&range.options.spans) {
+            let others = config.ranges[..at].iter();
+            let mut others = others.flat_map(|other| {
+                let values = other.values.iter().zip(&other.options.spans);
+                values.map(move |(value, span)| (&other.name, value, span))
+            });
+            let taken = others.find(|(_, _, other)| !other.interval.is_disjoint(span.interval));
+            if let (Some((name, value, _)), Some((_, section))) = (taken, place(&range.name)) {
+                let listed = section.list("values").unwrap_or_default();
+                let listed = listed.into_iter().find(|(listed, _)| listed == text);
+                let at = listed.map_or(section.at("values"), |(_, at)| at);
+                let message = format!("{text:?} has values of range `{name}`, in {value:?}");
+                notes.error(at, message, "a value belongs to one range only");
+            }
         }
     }
 }

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rideau_core::allocator;
+
 use super::keys;
 use super::section::{At, Section};
 use super::words::{show_span, span};
@@ -20,6 +22,8 @@ pub struct Server {
     pub tls_listen: Vec<SocketAddr>,
     /// Where the dashboard, the metrics and the API are; none for nowhere.
     pub admin: Option<SocketAddr>,
+    /// Where the same is within TLS; none for nowhere.
+    pub tls_admin: Option<SocketAddr>,
     /// The mode of Unix sockets.
     pub socket_mode: u32,
     /// Where the sockets of members that are processes are; none for the first
@@ -104,6 +108,14 @@ pub struct Limits {
     pub name_len_max: usize,
     /// Passwords that are checked at a time.
     pub password_checks_max: usize,
+    /// Values of ranges that have holders.
+    pub reservations_max: usize,
+    /// Ranges.
+    pub ranges_max: usize,
+    /// Keys of one reservation.
+    pub range_keys_max: usize,
+    /// Bytes that stand beside one value.
+    pub range_data_max: u64,
 }
 
 /// The files of TLS.
@@ -172,6 +184,7 @@ impl Default for Server {
             listen: vec![Listen::Tcp(loopback(PORT))],
             tls_listen: Vec::new(),
             admin: Some(loopback(ADMIN_PORT)),
+            tls_admin: None,
             socket_mode: 0o660,
             run_dir: None,
             threads: None,
@@ -207,6 +220,10 @@ impl Default for Limits {
             names_max: 1_000,
             name_len_max: 128,
             password_checks_max: 2,
+            reservations_max: 50_000_000,
+            ranges_max: 1_000,
+            range_keys_max: allocator::KEYS_MAX,
+            range_data_max: allocator::DATA_LEN_MAX as u64,
         }
     }
 }
@@ -235,15 +252,18 @@ impl Server {
                 .filter_map(|(text, at)| note(section, at, address(text)))
                 .collect()
         });
-        let admin = section.made("admin", |text| match text {
+        let address_or_none = |text: &str| match text {
             "none" => Ok(None),
             text => address(text).map(Some),
-        });
+        };
+        let admin = section.made("admin", address_or_none);
+        let tls_admin = section.made("tls_admin", address_or_none);
         Self {
             name: section.text("name").unwrap_or(default.name),
             listen: listen.unwrap_or(default.listen),
             tls_listen: tls_listen.unwrap_or_default(),
             admin: admin.unwrap_or(default.admin),
+            tls_admin: tls_admin.unwrap_or_default(),
             socket_mode: section
                 .made("socket_mode", mode)
                 .unwrap_or(default.socket_mode),
@@ -282,7 +302,7 @@ impl Server {
             let admin = default.admin;
             all.extend(admin.map(|address| ("admin", address, section.at.clone())));
         }
-        for key in ["listen", "tls_listen", "admin"] {
+        for key in ["listen", "tls_listen", "admin", "tls_admin"] {
             for (text, at) in section.list(key).unwrap_or_default() {
                 all.extend(address(&text).ok().map(|address| (key, address, at)));
             }
@@ -333,6 +353,17 @@ impl Limits {
             names_max: count("names_max", 1_000_000, default.names_max),
             name_len_max: count("name_len_max", 4096, default.name_len_max),
             password_checks_max: count("password_checks_max", 1024, default.password_checks_max),
+            reservations_max: count("reservations_max", MANY, default.reservations_max),
+            // One number is that of values that have lost their range.
+            ranges_max: count("ranges_max", 4_095, default.ranges_max),
+            range_keys_max: count(
+                "range_keys_max",
+                allocator::KEYS_MAX,
+                default.range_keys_max,
+            ),
+            range_data_max: section
+                .size("range_data_max", 1..=default.range_data_max)
+                .unwrap_or(default.range_data_max),
         }
     }
 }

@@ -36,7 +36,7 @@ pub enum Password {
 /// What commands may be used on: a kind of thing, and a pattern of its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scope {
-    /// `pool`, `broker`, `regulator` or `lock`; none for all of them.
+    /// `pool`, `broker`, `regulator`, `lock` or `range`; none for all of them.
     pub kind: Option<&'static str>,
     /// The names, with `*` for any letters. Groups of pools begin with `@`.
     pub names: String,
@@ -50,6 +50,7 @@ pub const ALLOWED: &[&str] = &[
     "@pool",
     "@broker",
     "@lock",
+    "@range",
     "take",
     "release",
     "offer",
@@ -61,6 +62,9 @@ pub const ALLOWED: &[&str] = &[
     "renew",
     "lock",
     "unlock",
+    "reserve",
+    "update",
+    "lookup",
     "session",
     "held",
     "show",
@@ -70,11 +74,12 @@ pub const ALLOWED: &[&str] = &[
     "monitor",
     "client",
     "pool",
+    "range",
     "config",
 ];
 
 /// The kinds of things that have names.
-pub const KINDS: &[&str] = &["pool", "broker", "regulator", "lock"];
+pub const KINDS: &[&str] = &["pool", "broker", "regulator", "lock", "range"];
 
 impl User {
     /// Whether the user may use commands on this thing. A group of pools is a
@@ -83,6 +88,12 @@ impl User {
         self.on
             .iter()
             .any(|scope| scope.kind.is_none_or(|other| other == kind) && fits(&scope.names, name))
+    }
+
+    /// No name is kept from the user.
+    pub fn may_use_all(&self) -> bool {
+        let mut scopes = self.on.iter();
+        scopes.any(|scope| scope.kind.is_none() && scope.names == "*")
     }
 
     pub(super) fn read(name: &str, section: &Section<'_>) -> Self {

@@ -9,37 +9,35 @@ use toml_edit::{DocumentMut, Item, Table};
 use super::Unchanged;
 use crate::config::text::PathFault;
 
-/// The text with a pool more, whose keys stand in `keys`.
-pub(super) fn add_pool(text: &str, name: &str, keys: &str) -> Result<String, Unchanged> {
+/// The text with a thing of this kind more, whose keys stand in `keys`.
+pub(super) fn add(kind: &str, text: &str, name: &str, keys: &str) -> Result<String, Unchanged> {
     let not_toml = |_| Unchanged::Path(PathFault::NotToml);
     let mut document: DocumentMut = text.parse().map_err(not_toml)?;
     let keys: DocumentMut = keys.parse().map_err(not_toml)?;
     let trailing = keys.trailing().as_str().unwrap_or_default().to_owned();
-    let mut pool = keys.as_table().clone();
-    place_last(&mut pool);
+    let mut thing = keys.as_table().clone();
+    place_last(&mut thing);
     if !text.is_empty() {
-        pool.decor_mut().set_prefix("\n");
+        thing.decor_mut().set_prefix("\n");
     }
-    let pools = document.entry("pool").or_insert_with(|| {
-        let mut pools = Table::new();
-        pools.set_implicit(true);
-        Item::Table(pools)
+    let things = document.entry(kind).or_insert_with(|| {
+        let mut things = Table::new();
+        things.set_implicit(true);
+        Item::Table(things)
     });
-    match pools {
-        Item::Table(pools) => {
-            pools.insert(name, Item::Table(pool));
+    match things {
+        Item::Table(things) => {
+            things.insert(name, Item::Table(thing));
         }
         Item::Value(value) => {
-            let pools = value.as_inline_table_mut();
-            let pools = pools.ok_or(Unchanged::Path(PathFault::NoTable {
-                part: "pool".into(),
-            }))?;
-            pools.insert(name, pool.into_inline_table().into());
+            let things = value.as_inline_table_mut();
+            let things = things.ok_or(Unchanged::Path(PathFault::NoTable { part: kind.into() }))?;
+            things.insert(name, thing.into_inline_table().into());
         }
         _ => return Err(Unchanged::Path(PathFault::IsTable)),
     }
     let mut text = document.to_string();
-    // Comments at the end of the keys belong to the pool.
+    // Comments at the end of the keys belong to the thing.
     if !trailing.trim().is_empty() {
         text.push_str(&trailing);
     }
@@ -59,16 +57,13 @@ fn place_last(table: &mut Table) {
     }
 }
 
-/// The text without a pool.
-pub(super) fn remove_pool(text: &str, name: &str) -> Result<String, Unchanged> {
+/// The text without a thing of this kind; none if it is not there.
+pub(super) fn remove(kind: &str, text: &str, name: &str) -> Result<Option<String>, Unchanged> {
     let document: Result<DocumentMut, _> = text.parse();
     let mut document = document.map_err(|_| Unchanged::Path(PathFault::NotToml))?;
-    let pools = document.get_mut("pool").and_then(Item::as_table_like_mut);
-    let removed = pools.and_then(|pools| pools.remove(name));
-    if removed.is_none() {
-        return Err(Unchanged::NoPool { name: name.into() });
-    }
-    Ok(document.to_string())
+    let things = document.get_mut(kind).and_then(Item::as_table_like_mut);
+    let removed = things.and_then(|things| things.remove(name));
+    Ok(removed.map(|_| document.to_string()))
 }
 
 /// Write a file as a whole: whoever reads it sees the old text or the new one.
@@ -108,7 +103,7 @@ mod tests {
     #[test]
     fn a_pool_comes_and_goes_and_the_comments_stay() {
         let keys = "member = { list = [\"x\"] }\n[queue]\nmax = 7\n";
-        let more = add_pool(TEXT, "new one", keys).unwrap();
+        let more = add("pool", TEXT, "new one", keys).unwrap();
         assert!(
             more.starts_with("# ours\n[pool.a] # first\nmax = 3\n"),
             "{more}"
@@ -121,9 +116,9 @@ mod tests {
             let lines = text.lines().filter(|line| !line.is_empty());
             lines.map(str::to_owned).collect()
         };
-        let back = remove_pool(&more, "new one").unwrap();
+        let back = remove("pool", &more, "new one").unwrap().unwrap();
         assert_eq!(lines(&back), lines(TEXT));
-        let less = remove_pool(TEXT, "a").unwrap();
+        let less = remove("pool", TEXT, "a").unwrap().unwrap();
         assert!(
             less.ends_with("[broker.b]\n") && !less.contains("max"),
             "{less}"
@@ -132,16 +127,15 @@ mod tests {
 
     #[test]
     fn a_pool_can_be_the_first() {
-        let text = add_pool("", "a", "max = 2").unwrap();
+        let text = add("pool", "", "a", "max = 2").unwrap();
         assert_eq!(text, "[pool.a]\nmax = 2\n");
-        let inline = add_pool("pool = { b = { max = 1 } }\n", "a", "max = 2").unwrap();
+        let inline = add("pool", "pool = { b = { max = 1 } }\n", "a", "max = 2").unwrap();
         let inline = inline.replace(" ,", ",");
         assert_eq!(inline, "pool = { b = { max = 1 }, a = { max = 2 } }\n");
     }
 
     #[test]
     fn what_is_not_there_cannot_be_removed() {
-        let gone = remove_pool(TEXT, "z");
-        assert!(matches!(gone, Err(Unchanged::NoPool { name }) if name == "z"));
+        assert_eq!(remove("pool", TEXT, "z").unwrap(), None);
     }
 }

@@ -7,6 +7,7 @@ use rideau::OptionError;
 
 use crate::config::text::PathFault;
 use crate::config::{Fault, Faults, Level};
+use crate::daemon::NotDone;
 
 /// Why nothing was changed.
 #[derive(Clone, Debug)]
@@ -59,6 +60,26 @@ pub enum Unchanged {
         /// The name.
         name: String,
     },
+    /// Values cannot be given out like that.
+    Ranges {
+        /// Why.
+        why: String,
+    },
+    /// There is no such range.
+    NoRange {
+        /// Its name.
+        name: String,
+    },
+    /// There is a range of this name.
+    RangeThere {
+        /// The name.
+        name: String,
+    },
+    /// There are as many ranges as may be.
+    TooManyRanges {
+        /// As many.
+        most: usize,
+    },
     /// There are as many names as may be.
     TooMany {
         /// As many.
@@ -73,9 +94,9 @@ impl Unchanged {
     /// The error reply: what kind it is, where, and a sentence.
     pub fn reply(&self) -> String {
         match self {
-            Self::NoPool { .. } => format!("NOSUCH {self}"),
-            Self::TooMany { .. } => format!("BUSY {self}"),
-            Self::PoolThere { .. } => format!("ERR {self}"),
+            Self::NoPool { .. } | Self::NoRange { .. } => format!("NOSUCH {self}"),
+            Self::TooMany { .. } | Self::TooManyRanges { .. } => format!("BUSY {self}"),
+            Self::PoolThere { .. } | Self::RangeThere { .. } => format!("ERR {self}"),
             _ => format!("CONFIG {self}"),
         }
     }
@@ -126,6 +147,20 @@ impl fmt::Display for Unchanged {
                 f,
                 "there is a pool {name} already: POOL.SET changes it, POOL.DEL removes it."
             ),
+            Self::Ranges { why } => write!(f, "{why}{}", stop(why)),
+            Self::NoRange { name } => write!(
+                f,
+                "range \"{name}\": SHOW RANGES lists those there are, RANGE.ADD adds one."
+            ),
+            Self::RangeThere { name } => write!(
+                f,
+                "there is a range {name} already: RANGE.SET changes it, RANGE.DRAIN removes it."
+            ),
+            Self::TooManyRanges { most } => write!(
+                f,
+                "there are as many ranges as limits.ranges_max allows, {most}: remove some, or \
+                 raise the limit."
+            ),
             Self::TooMany { most } => write!(
                 f,
                 "there are as many names as limits.names_max allows, {most}: remove some, or \
@@ -136,6 +171,17 @@ impl fmt::Display for Unchanged {
 }
 
 impl std::error::Error for Unchanged {}
+
+impl From<NotDone> for Unchanged {
+    fn from(why: NotDone) -> Self {
+        match why {
+            NotDone::Option(error) => Self::Option(error),
+            NotDone::Values(error) => Self::Ranges {
+                why: error.to_string(),
+            },
+        }
+    }
+}
 
 /// `3:7 unknown key `maxx`; did you mean `max`?` and so on, the first few.
 fn show(faults: &Faults, f: &mut fmt::Formatter<'_>) -> fmt::Result {

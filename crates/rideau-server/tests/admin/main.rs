@@ -5,6 +5,7 @@
 mod actions;
 mod asks;
 mod document;
+mod exposition;
 mod guard;
 mod limits;
 mod live;

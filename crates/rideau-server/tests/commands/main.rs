@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod locks;
 mod look;
+mod manners;
 mod peer;
 mod pools;
 mod server;
 mod settings;
+mod sight;
 mod users;
 mod watch;

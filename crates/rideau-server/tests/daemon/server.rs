@@ -43,6 +43,7 @@ queue = { kind = "never" }
 pub(crate) struct Server {
     child: Child,
     port: u16,
+    http: Option<u16>,
     folder: PathBuf,
 }
 
@@ -60,10 +61,20 @@ impl Server {
     /// Serve what a config says, on a port of its own. `{secret}` in it is a
     /// file with the password `open sesame`.
     pub(crate) fn with(config: &str) -> Self {
+        Self::at(config, None)
+    }
+
+    /// The same, and it speaks HTTP on a second port.
+    pub(crate) fn with_http(config: &str) -> Self {
+        Self::at(config, Some(free_port()))
+    }
+
+    fn at(config: &str, http: Option<u16>) -> Self {
         let folder = folder();
         let port = free_port();
         let file = folder.join("rideau.toml");
-        let head = format!("[server]\nlisten = [\"127.0.0.1:{port}\"]\nadmin = \"none\"\n");
+        let admin = http.map_or("none".into(), |port| format!("127.0.0.1:{port}"));
+        let head = format!("[server]\nlisten = [\"127.0.0.1:{port}\"]\nadmin = \"{admin}\"\n");
         let secret = folder.join("secret");
         fs::write(&secret, "open sesame").unwrap();
         let config = config.replace("{secret}", &secret.display().to_string());
@@ -79,6 +90,7 @@ impl Server {
         let mut server = Self {
             child,
             port,
+            http,
             folder,
         };
         server.wait_until_ready();
@@ -87,6 +99,16 @@ impl Server {
 
     pub(crate) fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// Where it speaks HTTP.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.http.unwrap())
+    }
+
+    /// The file that it was started with, and that goes with it.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.folder.join("rideau.toml")
     }
 
     pub(crate) fn port(&self) -> String {

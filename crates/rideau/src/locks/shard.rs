@@ -30,9 +30,11 @@ use rideau_core::locks::{Claim, Grant};
 #[cfg(not(rideau_loom))]
 use seize::Guard;
 
+use super::board::Spot;
+use super::rules::Mark;
 use super::table::Table;
 use super::word::{Left, No, Road, UNITS_MAX, Word};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, lock};
+use crate::sync::{AtomicPtr, AtomicU32, Mutex, MutexGuard, Ordering, lock};
 
 /// The memory of one key.
 ///
@@ -43,12 +45,11 @@ use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, 
 pub(super) struct Node<K> {
     key: K,
     word: Word,
-    /// What the word was when it was last seen idle.
-    seen: AtomicU64,
     hash: u64,
     pins: AtomicU32,
     /// Where its shard is among all.
     shard: u32,
+    pub(super) mark: Mark,
 }
 
 /// Keys whose hashes begin alike.
@@ -99,13 +100,14 @@ pub(super) struct Units<K, H: Home> {
 #[must_use]
 pub(super) struct Loose<K> {
     node: NonNull<Node<K>>,
-    /// `[shard: 12][ordinal: 26][units: 26]`: what to give back is known without
-    /// a look at the node, which others may be busy with.
+    /// `[spot: 12][ordinal: 26][units: 26]`: what to give back, and whom to tell, is
+    /// known without a look at the node, which others may be busy with.
     stub: u64,
     fence: u64,
 }
 
 const COUNT_BITS: u32 = UNITS_MAX.count_ones();
+const _: () = assert!(Spot::BITS + 2 * COUNT_BITS <= u64::BITS);
 
 /// A key that is not forgotten as long as this exists.
 pub(super) struct Pinned<K> {
@@ -114,8 +116,9 @@ pub(super) struct Pinned<K> {
 
 /// Who is told that units came back.
 pub(super) trait Home {
-    /// Units of the key at this address came back.
-    fn hear(self, shard: u32, address: usize, left: Left);
+    /// Units of the key at this address came back. The spot is its own, or was
+    /// when they were granted.
+    fn hear(self, spot: Spot, address: usize, left: Left);
 }
 
 // SAFETY: a node is shared by all who hold units of it, whatever thread they are
@@ -143,6 +146,11 @@ impl<K> Node<K> {
         self.shard
     }
 
+    /// Where to mark that nobody holds it.
+    pub(super) fn spot(&self) -> Spot {
+        Spot::new(self.shard, self.mark.rule())
+    }
+
     /// Its name while it is not forgotten.
     pub(super) fn address(&self) -> usize {
         ptr::from_ref(self).addr()
@@ -154,18 +162,18 @@ impl<K> Node<K> {
 
     /// Take units of the key, exactly if they fit.
     pub(super) fn take(&self, claim: Claim, road: Road) -> Result<Loose<K>, No> {
-        self.take_in(self.shard, claim, road)
+        self.take_at(self.spot(), claim, road)
     }
 
-    /// The same for one who knows the node's shard: beside the word nothing is
+    /// The same for one who knows the node's spot: beside the word nothing is
     /// read here that is lost whenever others take.
     #[inline(always)]
-    pub(super) fn take_in(&self, shard: u32, claim: Claim, road: Road) -> Result<Loose<K>, No> {
+    pub(super) fn take_at(&self, spot: Spot, claim: Claim, road: Road) -> Result<Loose<K>, No> {
         let grant = self.word.take(claim, road)?;
-        let shard = u64::from(shard) << (2 * COUNT_BITS);
+        let spot = spot.pack() << (2 * COUNT_BITS);
         Ok(Loose {
             node: NonNull::from(self),
-            stub: shard | (grant.ordinal << COUNT_BITS) | u64::from(grant.units),
+            stub: spot | (grant.ordinal << COUNT_BITS) | u64::from(grant.units),
             fence: grant.fence,
         })
     }
@@ -180,8 +188,8 @@ impl<K> Loose<K> {
         (self.stub >> COUNT_BITS) & UNITS_MAX
     }
 
-    fn shard(&self) -> u32 {
-        (self.stub >> (2 * COUNT_BITS)) as u32
+    fn spot(&self) -> Spot {
+        Spot::unpack(self.stub >> (2 * COUNT_BITS))
     }
 
     /// Have another ordinal, when several were taken at once.
@@ -285,13 +293,13 @@ impl<K: Eq + 'static> Locked<'_, K> {
     }
 
     /// Add a key that is not there.
-    pub(super) fn add(&mut self, hash: u64, shard: u32, key: K) -> Pinned<K> {
+    pub(super) fn add(&mut self, hash: u64, shard: u32, rule: u32, key: K) -> Pinned<K> {
         let node = Box::into_raw(Box::new(Node {
             word: Word::new(self.nodes.fence),
-            seen: AtomicU64::new(u64::MAX),
             hash,
             pins: AtomicU32::new(1),
             shard,
+            mark: Mark::new(rule),
             key,
         }));
         if self.is_crowded() {
@@ -320,11 +328,14 @@ impl<K: Eq + 'static> Locked<'_, K> {
         places.filter_map(move |at| self.node_at(table?, at))
     }
 
-    /// Forget the keys that nobody holds, waits for or has pinned: those that
-    /// were so before too and that nothing happened to in between, or `all`.
-    /// Says how many may be forgotten next time.
-    pub(super) fn forget_idle(&mut self, all: bool) -> usize {
-        let mut later = 0;
+    /// Forget keys that nobody holds, waits for or has pinned: those that `is_over`
+    /// says so of, with their word. The others are `left`. Says whose rules they
+    /// had.
+    pub(super) fn forget(
+        &mut self,
+        is_over: impl Fn(&Mark, u64) -> bool,
+        mut left: impl FnMut(&Mark),
+    ) -> Vec<u32> {
         let mut gone = Vec::new();
         for node in self.nodes() {
             let Some(idle) = node.word.idle() else {
@@ -333,14 +344,13 @@ impl<K: Eq + 'static> Locked<'_, K> {
             if node.pins() > 0 {
                 continue;
             }
-            let is_old = node.seen.swap(idle, Ordering::Relaxed) == idle;
-            if (all || is_old) && node.word.retire(idle) {
-                gone.push(NonNull::from(node));
+            if is_over(&node.mark, idle) && node.word.retire(idle) {
+                gone.push((NonNull::from(node), node.mark.rule()));
             } else {
-                later += 1;
+                left(&node.mark);
             }
         }
-        gone.into_iter().for_each(|node| self.take_off(node));
+        gone.iter().for_each(|(node, _)| self.take_off(*node));
         let cells = self.cells();
         if self.nodes.len == 0 {
             self.replace(ptr::null_mut());
@@ -348,7 +358,7 @@ impl<K: Eq + 'static> Locked<'_, K> {
             let enough = (self.nodes.len * 2).next_power_of_two();
             self.resize(enough.max(CELLS_MIN));
         }
-        later
+        gone.into_iter().map(|(_, rule)| rule).collect()
     }
 
     /// Take a retired node off the table and bury it.
@@ -545,14 +555,14 @@ impl<K, H: Home> Units<K, H> {
 impl<K, H: Home> Drop for Units<K, H> {
     #[inline(always)]
     fn drop(&mut self) {
-        let (node, shard) = (self.node(), self.loose.shard());
+        let (node, spot) = (self.node(), self.loose.spot());
         let address = node.address();
         // From here on the node may be gone.
         let left = node.word.give_back(self.loose.units());
         // SAFETY: it is taken this once. By value, so that all of this can stay
         // in registers.
         let home = unsafe { ManuallyDrop::take(&mut self.home) };
-        home.hear(shard, address, left);
+        home.hear(spot, address, left);
     }
 }
 

@@ -15,25 +15,25 @@ use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::task::{JoinSet, LocalSet};
 
-use super::frames::{Scan, scan};
+use super::frames::{Form, Scan};
 use super::server::Server;
 use crate::measure::{Metric, Plan, Sample, Stall};
 
 /// What a connection says in each of its turns: one thing, and once that is
 /// answered, the other.
-pub(super) struct Dialog {
-    /// What an answer begins with that has something to send back: other arrays
-    /// are a no.
-    pub(super) yes: Vec<u8>,
-    pub(super) first: Step,
-    pub(super) second: Step,
+pub(crate) struct Dialog {
+    pub(crate) form: Form,
+    /// What is said once, before anything is counted.
+    pub(crate) greeting: Option<Step>,
+    pub(crate) first: Step,
+    pub(crate) second: Step,
 }
 
 /// What is sent at once.
-pub(super) enum Step {
+pub(crate) enum Step {
     /// The same each time, so many commands.
     Same(Vec<u8>, usize),
-    /// A command for each yes of the step before, around its second element.
+    /// A command for each yes of the step before, around what it sends back.
     Back { head: Vec<u8>, tail: Vec<u8> },
 }
 
@@ -51,7 +51,7 @@ struct Window {
 /// # Panics
 ///
 /// If a server answers with an error, or closes a connection.
-pub(super) fn talk(server: &Server, dialogs: Vec<Dialog>, plan: &Plan) -> Result<Sample, Stall> {
+pub(crate) fn talk(server: &Server, dialogs: Vec<Dialog>, plan: &Plan) -> Result<Sample, Stall> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("the system has sockets");
     let window = Rc::new(Window {
@@ -61,9 +61,12 @@ pub(super) fn talk(server: &Server, dialogs: Vec<Dialog>, plan: &Plan) -> Result
         turns: RefCell::new(histogram()),
     });
     LocalSet::new().block_on(&runtime, async {
+        let mut lines = Vec::new();
+        for dialog in dialogs {
+            lines.push(Line::open(server.address, dialog).await);
+        }
         let mut parties = JoinSet::new();
-        for (at, dialog) in dialogs.into_iter().enumerate() {
-            let line = Line::open(server.address);
+        for (at, (line, dialog)) in lines.into_iter().enumerate() {
             parties.spawn_local(line.talk(dialog, Rc::clone(&window), at));
         }
         tokio::time::sleep(plan.warm_up).await;
@@ -75,11 +78,12 @@ pub(super) fn talk(server: &Server, dialogs: Vec<Dialog>, plan: &Plan) -> Result
 }
 
 async fn count(server: &Server, window: &Window, len: Duration) -> Result<Sample, Stall> {
+    let family = server.family();
     window.is_open.set(true);
     let before = window.answered();
-    let (since, cpu) = (Instant::now(), server.cpu_time());
+    let (since, cpu) = (Instant::now(), family.cpu_time());
     tokio::time::sleep(len).await;
-    let (elapsed, cpu) = (since.elapsed(), server.cpu_time() - cpu);
+    let (elapsed, cpu) = (since.elapsed(), family.cpu_time().saturating_sub(cpu));
     let after = window.answered();
     window.is_open.set(false);
 
@@ -127,32 +131,36 @@ struct Line {
     buffer: Vec<u8>,
     /// So much of the buffer has been read.
     len: usize,
-    /// Where in it the second elements of the last answers are.
-    seconds: Vec<Range<usize>>,
+    /// Where in it is what the last answers have to send back.
+    backs: Vec<Range<usize>>,
 }
 
 /// Room for the answers to as many commands as are sent at once.
 const ROOM: usize = 16 * 1024;
 
 impl Line {
-    fn open(address: SocketAddr) -> Self {
+    async fn open(address: SocketAddr, dialog: Dialog) -> (Self, Dialog) {
         let stream = std::net::TcpStream::connect(address).expect("it listens");
         stream.set_nodelay(true).expect("a socket can be set");
         stream.set_nonblocking(true).expect("a socket can be set");
-        Self {
+        let mut line = Self {
             stream: TcpStream::from_std(stream).expect("the runtime runs"),
             buffer: vec![0; ROOM],
             len: 0,
-            seconds: Vec::new(),
+            backs: Vec::new(),
+        };
+        if let Some(greeting) = &dialog.greeting {
+            line.take(greeting, &dialog.form, &mut Vec::new()).await;
         }
+        (line, dialog)
     }
 
     async fn talk(mut self, dialog: Dialog, window: Rc<Window>, at: usize) {
         let mut out = Vec::new();
         loop {
             let since = Instant::now();
-            let first = self.take(&dialog.first, &dialog.yes, &mut out).await;
-            let second = self.take(&dialog.second, &dialog.yes, &mut out).await;
+            let first = self.take(&dialog.first, &dialog.form, &mut out).await;
+            let second = self.take(&dialog.second, &dialog.form, &mut out).await;
             if second < first {
                 window.refused.set(window.refused.get() + 1);
             } else {
@@ -162,7 +170,7 @@ impl Line {
     }
 
     /// Sends a step and reads its answers; says how many there were.
-    async fn take(&mut self, step: &Step, yes: &[u8], out: &mut Vec<u8>) -> usize {
+    async fn take(&mut self, step: &Step, form: &Form, out: &mut Vec<u8>) -> usize {
         let count = match step {
             Step::Same(frames, count) => {
                 self.send(frames).await;
@@ -170,16 +178,16 @@ impl Line {
             }
             Step::Back { head, tail } => {
                 out.clear();
-                for second in &self.seconds {
+                for back in &self.backs {
                     out.extend_from_slice(head);
-                    out.extend_from_slice(&self.buffer[second.clone()]);
+                    out.extend_from_slice(&self.buffer[back.clone()]);
                     out.extend_from_slice(tail);
                 }
                 self.send(out).await;
-                self.seconds.len()
+                self.backs.len()
             }
         };
-        self.hear(count, yes).await;
+        self.hear(count, form).await;
         count
     }
 
@@ -196,17 +204,16 @@ impl Line {
     }
 
     /// Reads so many answers, and no more: nobody has asked for any.
-    async fn hear(&mut self, count: usize, yes: &[u8]) {
+    async fn hear(&mut self, count: usize, form: &Form) {
         self.len = 0;
-        self.seconds.clear();
+        self.backs.clear();
         let (mut heard, mut at) = (0, 0);
         while heard < count {
             self.read().await;
-            while let Scan::Whole(reply) = scan(&self.buffer[..self.len], at) {
+            while let Scan::Whole(reply) = form.scan(&self.buffer[..self.len], at) {
                 let text = &self.buffer[at..reply.end];
                 assert!(!reply.is_error, "{}", String::from_utf8_lossy(text));
-                self.seconds
-                    .extend(reply.second.filter(|_| text[4..].starts_with(yes)));
+                self.backs.extend(reply.back);
                 at = reply.end;
                 heard += 1;
             }

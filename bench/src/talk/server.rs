@@ -6,50 +6,58 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::frames::{Reply, Scan, scan};
+use super::folder::Folder;
+use super::frames::{Form, Reply, Scan};
+use crate::measure::Family;
 
 /// A server that runs until this is dropped, even by a panic.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
-    folder: PathBuf,
-    pub(super) address: SocketAddr,
+    /// What ends it; otherwise it is killed.
+    stop: Option<Command>,
+    /// Removed after it has ended.
+    folder: Option<Folder>,
+    pub(crate) address: SocketAddr,
 }
 
 /// Long enough for a machine that is busy with something else.
 const START_MAX: Duration = Duration::from_secs(10);
 
 impl Server {
-    pub(super) fn redis() -> Self {
-        let (folder, address) = (folder(), free_address());
+    pub(crate) fn redis(folder: Folder) -> Self {
+        let address = free_address();
         let mut command = Command::new("redis-server");
         command
             .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             .args(["--port", &address.port().to_string()])
             .arg("--dir")
-            .arg(&folder);
-        Self::start(&mut command, folder, address)
+            .arg(folder.path());
+        Self::start(&mut command, None, folder, address)
     }
 
     /// Ours, with what `config` says besides where to listen.
-    pub(super) fn ours(program: &Path, threads: usize, config: &str) -> Self {
-        let (folder, address) = (folder(), free_address());
-        let file = folder.join("rideau.toml");
+    pub(crate) fn ours(program: &Path, threads: usize, config: &str, folder: Folder) -> Self {
+        let address = free_address();
+        let file = folder.path().join("rideau.toml");
         let server =
             format!("[server]\nlisten = [\"{address}\"]\nadmin = \"none\"\nthreads = {threads}\n");
         let log = "[log]\nlevel = \"warn\"\n";
         fs::write(&file, server + log + config).expect("the temporary folder can be written");
-        Self::start(
-            Command::new(program).args(["serve", "--config"]).arg(&file),
-            folder,
-            address,
-        )
+        let mut command = Command::new(program);
+        command.args(["serve", "--config"]).arg(&file);
+        Self::start(&mut command, None, folder, address)
     }
 
-    fn start(command: &mut Command, folder: PathBuf, address: SocketAddr) -> Self {
+    /// Starts a server, and waits until it listens.
+    pub(super) fn start(
+        command: &mut Command,
+        stop: Option<Command>,
+        folder: Folder,
+        address: SocketAddr,
+    ) -> Self {
         let command = command.stdin(Stdio::null()).stdout(Stdio::null());
         let child = match command.spawn() {
             Ok(child) => child,
@@ -57,7 +65,8 @@ impl Server {
         };
         let mut server = Self {
             child,
-            folder,
+            stop,
+            folder: Some(folder),
             address,
         };
         server.wait_until_it_listens();
@@ -74,49 +83,57 @@ impl Server {
         }
     }
 
-    /// Processor time of all its threads so far.
-    pub(super) fn cpu_time(&self) -> Duration {
-        let tasks = format!("/proc/{}/task", self.child.id());
-        let tasks = fs::read_dir(tasks).expect("Linux lists the threads of what runs");
-        let nanos = tasks
-            .flatten()
-            .filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok())
-            .filter_map(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        Duration::from_nanos(nanos.sum())
+    /// The server and all processes that it has started.
+    pub(super) fn family(&self) -> Family {
+        Family::of(self.child.id())
     }
 
     /// Sends one command, outside of what is measured, and returns its answer.
-    pub(super) fn ask(&self, frame: &[u8]) -> Vec<u8> {
+    pub(crate) fn ask(&self, frame: &[u8]) -> Vec<u8> {
+        let (yes, back) = (Vec::new(), 0);
+        self.exchange(frame, 1, &Form::Resp { yes, back })
+    }
+
+    /// Sends commands, outside of what is measured, and returns their answers.
+    ///
+    /// # Panics
+    ///
+    /// If one of them is an error.
+    pub(crate) fn exchange(&self, frames: &[u8], answers: usize, form: &Form) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
-        stream.write_all(frame).expect("it reads");
-        let mut answer = Vec::new();
-        loop {
-            let mut bytes = [0; 1024];
+        stream.write_all(frames).expect("it reads");
+        let (mut heard, mut at, mut answer) = (0, 0, Vec::new());
+        while heard < answers {
+            let mut bytes = [0; 16 * 1024];
             let len = stream.read(&mut bytes).expect("it answers");
             assert!(len > 0, "a server closed the connection");
             answer.extend_from_slice(&bytes[..len]);
-            if let Scan::Whole(Reply { is_error, .. }) = scan(&answer, 0) {
-                let text = String::from_utf8_lossy(&answer);
+            while let Scan::Whole(Reply { end, is_error, .. }) = form.scan(&answer, at) {
+                let text = String::from_utf8_lossy(&answer[at..end]);
                 assert!(!is_error, "a server answered {text}");
-                return answer;
+                (heard, at) = (heard + 1, end);
             }
         }
+        answer
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It keeps nothing, so there is nothing to finish.
-        let _ = self.child.kill();
+        // Nothing that it keeps is wanted any more.
+        match &mut self.stop {
+            Some(stop) => drop(stop.output()),
+            None => drop(self.child.kill()),
+        }
         // Once waited for, its processor time counts as ours, and not as that of
         // others who disturb.
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
+        drop(self.folder.take());
     }
 }
 
 /// Where our program is: beside this one. It is built if it is not there.
-pub(super) fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     let bench = env::current_exe().expect("Linux knows what runs");
     let program = bench.with_file_name("rideau");
     if !program.exists() {
@@ -133,7 +150,7 @@ pub(super) fn program() -> PathBuf {
 }
 
 /// Ends this program if there is nothing to compare with.
-pub(super) fn want_redis() {
+pub(crate) fn want_redis() {
     let version = Command::new("redis-server").arg("--version").output();
     match version {
         Ok(version) => eprint!("{}", String::from_utf8_lossy(&version.stdout)),
@@ -144,26 +161,14 @@ pub(super) fn want_redis() {
     }
 }
 
-fn fail(reason: &str) -> ! {
+pub(crate) fn fail(reason: &str) -> ! {
     eprintln!("{reason}");
     process::exit(1)
 }
 
 /// An address that nobody listens at; another program may be quicker than ours,
 /// but then ours says so and ends.
-fn free_address() -> SocketAddr {
+pub(super) fn free_address() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
     listener.local_addr().expect("it is bound")
-}
-
-fn folder() -> PathBuf {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let name = format!(
-        "rideau-bench-{}-{}",
-        process::id(),
-        NEXT.fetch_add(1, Relaxed)
-    );
-    let folder = env::temp_dir().join(name);
-    fs::create_dir_all(&folder).expect("the temporary folder can be written");
-    folder
 }

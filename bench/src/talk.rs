@@ -1,0 +1,13 @@
+//! Servers, and clients that talk to them: what benchmarks over the wire share.
+
+mod folder;
+mod frames;
+mod goal;
+mod server;
+mod traffic;
+
+pub(crate) use self::folder::{Disk, Folder};
+pub(crate) use self::frames::{Form, bulk, frame, opening};
+pub(crate) use self::goal::Goal;
+pub(crate) use self::server::{Server, fail, program, want_redis};
+pub(crate) use self::traffic::{Dialog, Step, talk};

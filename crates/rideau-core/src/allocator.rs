@@ -1,0 +1,463 @@
+//! Gives out the values of ranges, each to one holder for a time.
+//!
+//! A value is free, reserved, quarantined (perhaps somebody has it), detached
+//! (its holder is gone, and somebody may decide), cooling (given back, and
+//! resting) or outside of every range. Nothing is held without an end.
+//!
+//! Every change is written into the log that the effects carry, and every
+//! reservation has a fence that is larger than all before it, so that who lost
+//! a value cannot change what its next holder has. Where the log is kept, and
+//! when an answer may be given, is left to others; [`Effects::wait`] tells.
+
+mod ask;
+mod bytes;
+mod change;
+mod effects;
+mod entry;
+mod fields;
+mod free;
+mod hold;
+mod interval;
+mod known;
+mod lapse;
+mod look;
+mod part;
+mod range;
+mod records;
+mod refused;
+mod reserve;
+mod restore;
+mod size;
+mod snapshot;
+mod span;
+mod stock;
+mod untils;
+mod value;
+mod wheel;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::rng::Rng;
+use crate::time::Instant;
+use entry::Reserved;
+use range::Range;
+use records::{Body, Head, KeyRef, Records, Slot, State};
+use reserve::Taken;
+use wheel::Wheel;
+
+pub use ask::{
+    Ask, COUNT_MAX, Change, KEY_LEN_MAX, KEYS_MAX, Key, PLACES_MAX, Place, Prefer, TIERS_MAX, Which,
+};
+pub use effects::{Effects, Event, What};
+pub use entry::{BadEntry, Clock, Entry};
+pub use fields::{DATA_LEN_MAX, FIELD_LEN_MAX, Field, Fields};
+pub use hold::{Held, Released};
+pub use interval::Interval;
+pub use look::{Bytes, Filter, Seen, Standing};
+pub use range::{
+    Class, OnExpire, Order, RangeError, RangeId, RangeOptions, RangeStats, Start, TIME_MAX,
+};
+pub use refused::Refused;
+pub use restore::Restore;
+pub use size::Size;
+pub use snapshot::SnapshotAt;
+pub use span::{Span, SpanError};
+pub use value::{Kind, Shown, ValueError, parse_value};
+
+/// What marks an asker's id among the keys. No other key begins like this.
+const ID_MARK: u8 = 0;
+/// The range of a record whose range was taken away: no range has this number.
+const STRAY: u16 = 0;
+/// As many fences are set aside at once for those that are told before they are
+/// written down.
+const FENCES: u64 = 1 << 20;
+/// As many ranges there may be.
+const RANGES_MAX: usize = 4_096;
+
+/// How an allocator is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// As many values may have a holder at once.
+    pub reservations_max: usize,
+    /// No fence is smaller or equal. What is larger than ever before, for
+    /// example the time in microseconds, keeps fences growing where nothing was
+    /// written down.
+    pub fence: u64,
+    /// What chance follows from.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            reservations_max: 50_000_000,
+            fence: 0,
+            seed: 0,
+        }
+    }
+}
+
+/// A value that was given out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reservation {
+    /// The value.
+    pub value: u128,
+    /// How it is printed.
+    pub kind: Kind,
+    /// Its range.
+    pub range: RangeId,
+    /// Larger than that of every earlier holder.
+    pub fence: u64,
+    /// When it ends unless it is prolonged.
+    pub until: Instant,
+    /// How much it was preferred.
+    pub tier: u8,
+    /// It had been given to the same asker before.
+    pub is_known: bool,
+}
+
+/// Gives out the values of ranges.
+#[derive(Debug)]
+pub struct Allocator {
+    reservations_max: usize,
+    ranges: Vec<Option<Range>>,
+    names: BTreeMap<String, RangeId>,
+    /// By their first value, all values that can ever be given out.
+    pieces: BTreeMap<u128, Piece>,
+    records: Records,
+    wheel: Wheel,
+    fence: u64,
+    /// Fences up to this were set aside, by the entry at that place.
+    fence_logged: u64,
+    fence_at: u64,
+    /// And up to this it is safe.
+    fence_safe: u64,
+    events: u64,
+    /// When the next quarantine ends.
+    quarantine_next: Instant,
+    /// As many records have values that are not among those of their range.
+    apart: usize,
+    rng: Rng,
+    taken: Vec<Taken>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    last: u128,
+    range: RangeId,
+}
+
+impl Allocator {
+    /// An allocator without ranges.
+    pub fn new(options: &Options) -> Self {
+        Self {
+            reservations_max: options.reservations_max,
+            // Strays have the first number.
+            ranges: vec![None],
+            names: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+            records: Records::new(options.seed),
+            wheel: Wheel::new(),
+            fence: options.fence,
+            fence_logged: 0,
+            fence_at: 0,
+            fence_safe: 0,
+            events: 0,
+            quarantine_next: Instant::NEVER,
+            apart: 0,
+            rng: Rng::new(options.seed),
+            taken: Vec::new(),
+        }
+    }
+
+    /// Whoever drives the machine has made all entries up to `position` safe.
+    pub fn durable(&mut self, position: u64) {
+        if position >= self.fence_at {
+            self.fence_safe = self.fence_logged;
+        }
+        for range in self.ranges.iter_mut().flatten() {
+            if range.options.class == Class::Claimed {
+                range.stock.durable(position);
+            }
+        }
+    }
+
+    /// The range of this name.
+    pub fn range(&self, name: &str) -> Option<RangeId> {
+        self.names.get(name).copied()
+    }
+
+    /// The name of a range.
+    pub fn name(&self, range: RangeId) -> Option<&str> {
+        let range = self.ranges.get(range.index())?.as_ref()?;
+        Some(&range.name)
+    }
+
+    /// How a range is.
+    pub fn options(&self, range: RangeId) -> Option<&RangeOptions> {
+        let range = self.ranges.get(range.index())?.as_ref()?;
+        Some(&range.options)
+    }
+
+    fn at(&self, range: RangeId) -> &Range {
+        let range = self.ranges[range.index()].as_ref();
+        range.expect("a range with values is there")
+    }
+
+    fn at_mut(&mut self, range: RangeId) -> &mut Range {
+        let range = self.ranges[range.index()].as_mut();
+        range.expect("a range with values is there")
+    }
+
+    /// A value that is nowhere gets a holder.
+    fn begin(
+        &mut self,
+        value: u128,
+        range: RangeId,
+        until: Instant,
+        body: Body<'_>,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> u64 {
+        self.fence += 1;
+        let head = Head {
+            fence: self.fence,
+            until,
+            range: range.0,
+            state: State::Reserved,
+        };
+        self.set_fences_aside(range.0, effects);
+        let slot = self.records.insert(value, head, body);
+        self.records.watch(slot, &mut self.wheel);
+        self.at_mut(range).reserved += 1;
+        self.log_reserved(slot, effects);
+        self.tell(What::Reserved, slot, now, effects);
+        head.fence
+    }
+
+    /// Fences grow over a crash, also those that are told before they are
+    /// written down. More are set aside while there are some, so that hardly
+    /// anybody waits for it.
+    fn set_fences_aside(&mut self, range: u16, effects: &mut Effects) {
+        if self.class(range) == Class::Sync {
+            return;
+        }
+        if self.fence.saturating_add(FENCES / 2) > self.fence_logged {
+            self.fence_logged = self.fence.saturating_add(FENCES);
+            let last = self.fence_logged;
+            effects.log(&Entry::Fence { last });
+            self.fence_at = effects.position();
+        }
+        effects.wait |= self.fence > self.fence_safe;
+    }
+
+    /// Must all be safe before something is told of a value of this range?
+    fn must_wait(&self, range: u16) -> bool {
+        match self.class(range) {
+            Class::Sync => true,
+            Class::Claimed => self.at(RangeId(range)).stock.is_waiting(),
+            Class::Memory => false,
+        }
+    }
+
+    /// What was just logged must be safe before it is told, and before anything
+    /// else is told of this range, although it may claim values before.
+    fn wait_for(&mut self, range: RangeId, effects: &mut Effects) {
+        if self.class(range.0) != Class::Memory {
+            effects.wait = true;
+            self.at_mut(range).stock.wait_for(effects.position());
+        }
+    }
+
+    /// Write a whole record down, if its range does that.
+    fn log_reserved(&self, slot: Slot, effects: &mut Effects) {
+        let range = self.records.head(slot).range;
+        effects.wait |= self.must_wait(range);
+        if self.class(range) != Class::Memory {
+            self.with_entry(slot, |entry| effects.log(&entry));
+        }
+    }
+
+    /// A record as it is written down.
+    fn with_entry(&self, slot: Slot, put: impl FnOnce(Entry<'_>)) {
+        let head = self.records.head(slot);
+        let value = self.records.value(slot);
+        let (fence, until) = (head.fence, head.until);
+        let body = self.records.body(slot);
+        let mut keys = Vec::new();
+        for key in body.keys() {
+            keys.push(u8::from(key.unique));
+            bytes::put_text(key.bytes, &mut keys);
+        }
+        let all = Reserved {
+            value,
+            fence,
+            until,
+            created: body.created,
+            updated: body.updated,
+            updates: body.updates,
+            data: body.data,
+            keys: &keys,
+        };
+        put(match head.state {
+            State::Reserved => Entry::Reserved(all),
+            State::Detached => Entry::Lapsed(all),
+            State::Cooling => Entry::Cooling {
+                value,
+                fence,
+                until,
+            },
+        });
+    }
+
+    /// Write down anything else about a value of this range.
+    fn log(&self, range: u16, entry: &Entry<'_>, effects: &mut Effects) {
+        effects.wait |= self.must_wait(range);
+        if self.class(range) != Class::Memory {
+            effects.log(entry);
+        }
+    }
+
+    fn class(&self, range: u16) -> Class {
+        // What has lost its range had been written down.
+        match range {
+            STRAY => Class::Sync,
+            range => self.at(RangeId(range)).options.class,
+        }
+    }
+
+    fn tell(&mut self, what: What, slot: Slot, now: Instant, effects: &mut Effects) {
+        self.events += 1;
+        if let Some(events) = &mut effects.events {
+            let head = self.records.head(slot);
+            events.push(Event {
+                number: self.events,
+                at: now,
+                what,
+                value: self.records.value(slot),
+                range: (head.range != STRAY).then_some(RangeId(head.range)),
+                fence: head.fence,
+            });
+        }
+    }
+
+    /// Which ranges have values within these, and which values, in order.
+    fn pieces_in(&self, within: Interval) -> impl Iterator<Item = (RangeId, Interval)> + '_ {
+        let before = self.pieces.range(..=within.first()).next_back();
+        let rest = self.pieces.range(within.first()..=within.last());
+        // One that begins just there is in both.
+        let before = before.filter(move |(first, _)| **first < within.first());
+        before
+            .into_iter()
+            .chain(rest)
+            .filter_map(move |(first, piece)| {
+                let all = Interval::new(*first, piece.last)?;
+                Some((piece.range, all.intersect(within)?))
+            })
+    }
+
+    /// The range that may give this value out.
+    fn range_of(&self, value: u128) -> Option<RangeId> {
+        let (_, piece) = self.pieces.range(..=value).next_back()?;
+        (value <= piece.last).then_some(piece.range)
+    }
+
+    fn kind(&self, value: u128, range: RangeId) -> Kind {
+        let spans = &self.at(range).options.spans;
+        let span = spans.iter().find(|span| span.interval.contains(value));
+        span.unwrap_or(&spans[0]).kind
+    }
+
+    /// Does this record have the key for itself?
+    fn has_alone(&self, slot: Slot, key: &[u8]) -> bool {
+        let mut keys = self.records.body(slot).keys();
+        keys.any(|other| other.unique && other.bytes == key)
+    }
+}
+
+/// The keys of a record, with the asker's id among them.
+struct Keys<'a> {
+    keys: [KeyRef<'a>; KEYS_MAX + 1],
+    len: usize,
+}
+
+impl<'a> Keys<'a> {
+    fn new(keys: &[Key<'a>], id: Option<&'a [u8]>) -> Self {
+        let mut all = Self::none();
+        for key in keys {
+            all.add(key.bytes, key.unique);
+        }
+        if let Some(id) = id {
+            all.add(id, false);
+        }
+        all
+    }
+
+    const fn none() -> Self {
+        const NONE: KeyRef<'_> = KeyRef {
+            unique: false,
+            bytes: &[],
+        };
+        Self {
+            keys: [NONE; KEYS_MAX + 1],
+            len: 0,
+        }
+    }
+
+    /// Add a key, unless it is there or there is no room.
+    fn add(&mut self, bytes: &'a [u8], unique: bool) -> bool {
+        if let Some(known) = self.keys[..self.len].iter_mut().find(|k| k.bytes == bytes) {
+            known.unique |= unique;
+            return true;
+        }
+        let has_room = self.len < self.keys.len();
+        if has_room {
+            self.keys[self.len] = KeyRef { unique, bytes };
+            self.len += 1;
+        }
+        has_room
+    }
+
+    fn as_slice(&self) -> &[KeyRef<'a>] {
+        &self.keys[..self.len]
+    }
+}
+
+/// How long, if the range allows it.
+fn span(range: &Range, wanted: Option<Duration>, usual: Duration) -> Result<Duration, Refused> {
+    let ttl_max = range.options.ttl_max;
+    match wanted {
+        None => Ok(usual),
+        Some(Duration::ZERO) => Err(Refused::NoTime),
+        Some(ttl) if ttl > ttl_max => Err(Refused::TooLong { ttl_max }),
+        Some(ttl) => Ok(ttl),
+    }
+}
+
+/// The instant after a span, in whole milliseconds as they are written down.
+fn end(now: Instant, span: Duration) -> Instant {
+    const NANOS_IN_MILLI: u64 = 1_000_000;
+    let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+    let end = now.after(nanos).as_nanos().div_ceil(NANOS_IN_MILLI);
+    Instant::from_nanos(end.saturating_mul(NANOS_IN_MILLI))
+}
+
+/// What a record has beside its value from the beginning.
+fn body<'a>(data: &'a Fields, keys: &'a Keys<'_>, now: Instant) -> Body<'a> {
+    let now = end(now, Duration::ZERO);
+    Body {
+        created: now,
+        updated: now,
+        updates: 0,
+        data: data.as_bytes(),
+        keys: keys.as_slice(),
+    }
+}
+
+fn id_key(id: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(id.len() + 1);
+    key.push(ID_MARK);
+    key.extend_from_slice(id);
+    key
+}

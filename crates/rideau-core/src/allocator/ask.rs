@@ -1,0 +1,165 @@
+//! What one may want of an allocator.
+
+use std::time::Duration;
+
+use super::fields::Fields;
+use super::interval::Interval;
+use super::range::RangeId;
+use super::refused::Refused;
+
+/// A reservation has at most as many keys beside its value.
+pub const KEYS_MAX: usize = 16;
+/// A key has at most as many bytes, its namespace included.
+pub const KEY_LEN_MAX: usize = 288;
+/// Preferences have as many grades.
+pub const TIERS_MAX: u8 = 8;
+/// As many places may be named in one ask.
+pub const PLACES_MAX: usize = 64;
+/// As many values can be had at once.
+pub const COUNT_MAX: u32 = 1024;
+
+/// Where to look for a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In a range.
+    Range(RangeId),
+    /// Between two numbers, in whatever ranges are there.
+    Within(Interval),
+}
+
+/// A place, and how much it is preferred.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Prefer {
+    /// Zero is the best; one is looked at when all of zero are taken; and so on.
+    pub tier: u8,
+    /// Where.
+    pub place: Place,
+}
+
+/// A name under which a reservation is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Key<'a> {
+    /// The key; a namespace is part of it.
+    pub bytes: &'a [u8],
+    /// At most one reservation has it.
+    pub unique: bool,
+}
+
+/// An ask for values.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// Where to look, in this order within a tier.
+    pub prefer: &'a [Prefer],
+    /// How long they are wanted; without it, for as long as the range offers.
+    pub ttl: Option<Duration>,
+    /// What stands beside each value.
+    pub data: &'a Fields,
+    /// Under what it is found.
+    pub keys: &'a [Key<'a>],
+    /// Who asks again with this gets the same answer.
+    pub id: Option<&'a [u8]>,
+    /// How many values.
+    pub count: u32,
+    /// Take fewer than that if there are not as many.
+    pub partial: bool,
+}
+
+impl<'a> Ask<'a> {
+    /// One value from here, with nothing beside it.
+    pub fn new(prefer: &'a [Prefer]) -> Self {
+        const NONE: &Fields = &Fields::new();
+        Self {
+            prefer,
+            ttl: None,
+            data: NONE,
+            keys: &[],
+            id: None,
+            count: 1,
+            partial: false,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Refused> {
+        match self.prefer {
+            [] => return Err(Refused::NoPlace),
+            places if places.len() > PLACES_MAX => return Err(Refused::TooManyPlaces),
+            places if places.iter().any(|place| place.tier >= TIERS_MAX) => {
+                return Err(Refused::BadTier);
+            }
+            _ => (),
+        }
+        if self.count == 0 || self.count > COUNT_MAX {
+            return Err(Refused::BadCount);
+        }
+        if self.count > 1 && self.keys.iter().any(|key| key.unique) {
+            return Err(Refused::UniqueForMany);
+        }
+        if self.ttl.is_some_and(|ttl| ttl.is_zero()) {
+            return Err(Refused::NoTime);
+        }
+        if let Some(id) = self.id {
+            check_key(id)?;
+        }
+        check_keys(self.keys)?;
+        check_data(self.data)
+    }
+}
+
+/// Which reservation is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which<'a> {
+    /// That of this value.
+    Value(u128),
+    /// That with this key.
+    Key(&'a [u8]),
+}
+
+/// What to write beside a value, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// The holder's number; not needed for values without a holder.
+    pub fence: Option<u64>,
+    /// Without it, the range's own.
+    pub ttl: Option<Duration>,
+    /// All the data, or a patch of it.
+    pub data: &'a Fields,
+    /// All its keys, or further ones; none changes nothing.
+    pub keys: &'a [Key<'a>],
+    /// Take the value if it is free.
+    pub claim: bool,
+}
+
+impl<'a> Change<'a> {
+    /// Nothing but this data.
+    pub fn new(data: &'a Fields) -> Self {
+        Self {
+            fence: None,
+            ttl: None,
+            data,
+            keys: &[],
+            claim: false,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Refused> {
+        check_keys(self.keys)?;
+        check_data(self.data)
+    }
+}
+
+pub(super) fn check_key(key: &[u8]) -> Result<(), Refused> {
+    let is_good = !key.is_empty() && key.len() <= KEY_LEN_MAX && key[0] != 0;
+    is_good.then_some(()).ok_or(Refused::BadKey)
+}
+
+fn check_keys(keys: &[Key<'_>]) -> Result<(), Refused> {
+    if keys.len() > KEYS_MAX {
+        return Err(Refused::TooManyKeys);
+    }
+    keys.iter().try_for_each(|key| check_key(key.bytes))
+}
+
+pub(super) fn check_data(data: &Fields) -> Result<(), Refused> {
+    let is_good = data.weight() <= super::fields::DATA_LEN_MAX;
+    is_good.then_some(()).ok_or(Refused::TooMuchData)
+}

@@ -1,0 +1,67 @@
+//! What an allocator wants done: entries written down, news told.
+
+use super::entry::Entry;
+use super::range::RangeId;
+use crate::time::Instant;
+
+/// What came of one or several calls.
+#[derive(Default, Debug)]
+pub struct Effects {
+    /// Entries to write down, in order.
+    pub log: Vec<u8>,
+    /// The answer must wait until all that was logged so far is safe.
+    pub wait: bool,
+    /// What happened, if somebody wants to know.
+    pub events: Option<Vec<Event>>,
+    entries: u64,
+}
+
+/// Something that happened to a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// Which event it is, counted from the first.
+    pub number: u64,
+    /// When.
+    pub at: Instant,
+    /// What.
+    pub what: What,
+    /// To which value.
+    pub value: u128,
+    /// Its range; none if that was taken away.
+    pub range: Option<RangeId>,
+    /// Whose value it is, or was.
+    pub fence: u64,
+}
+
+/// What happened to a value.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum What {
+    /// It has a holder.
+    Reserved,
+    /// Something was written beside it, or it is held for longer.
+    Updated,
+    /// Its time ran out.
+    Expired,
+    /// It was given back.
+    Released,
+    /// Its holder was forgotten.
+    Cancelled,
+}
+
+impl Effects {
+    /// Nothing to do, and nobody who wants to know.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many entries were logged, ever.
+    pub fn position(&self) -> u64 {
+        self.entries
+    }
+
+    pub(super) fn log(&mut self, entry: &Entry<'_>) {
+        entry.put(&mut self.log);
+        self.entries += 1;
+    }
+}

@@ -1,0 +1,351 @@
+//! From the log back to what is true.
+
+use super::bytes::Reader;
+use super::effects::Effects;
+use super::entry::{BadEntry, Clock, Entry, Reserved, entries};
+use super::fields::Fields;
+use super::free::Free;
+use super::interval::Interval;
+use super::range::{Class, RangeError, RangeId, RangeOptions, Start};
+use super::records::{Body, Head, KeyRef, Slot, State};
+use super::untils::Untils;
+use super::{Allocator, KEYS_MAX, Options, STRAY, change, end};
+use crate::time::Instant;
+
+/// An allocator that is being read back.
+///
+/// First all pieces of a snapshot, then all batches since it began, then
+/// [`finish`](Self::finish). Each batch has to begin with how the clocks stood
+/// when it was closed, so that it can be told what a crash may have lost.
+#[derive(Debug)]
+pub struct Restore {
+    machine: Allocator,
+    starts: Vec<(RangeId, Start)>,
+    /// Of these values all that happened is written down.
+    known: Free,
+    claimed: Free,
+    quarantined: Untils,
+    clock: Option<Clock>,
+    /// The clock of the batch before the last: all that is lost came later.
+    clock_before: Instant,
+    was_stopped: bool,
+    entries: u64,
+}
+
+impl Restore {
+    /// Nothing is known, and these are the ranges. Values that are in none of
+    /// them keep their holders until their time runs out.
+    ///
+    /// # Errors
+    ///
+    /// If a range cannot be like that; which, and why.
+    pub fn new(
+        options: &Options,
+        ranges: Vec<(String, RangeOptions)>,
+    ) -> Result<Self, (String, RangeError)> {
+        let mut machine = Allocator::new(options);
+        let mut starts = Vec::new();
+        for (name, mut options) in ranges {
+            let start = std::mem::replace(&mut options.start, Start::Free);
+            let mut effects = Effects::new();
+            let id = machine.set_range(&name, options, Instant::START, &mut effects);
+            starts.push((id.map_err(|error| (name, error))?, start));
+        }
+        Ok(Self {
+            machine,
+            starts,
+            known: Free::new(),
+            claimed: Free::new(),
+            quarantined: Untils::default(),
+            clock: None,
+            clock_before: Instant::START,
+            was_stopped: false,
+            entries: 0,
+        })
+    }
+
+    /// Read a piece of a snapshot or a batch.
+    ///
+    /// # Errors
+    ///
+    /// If something in it cannot be read.
+    pub fn read(&mut self, bytes: &[u8]) -> Result<(), BadEntry> {
+        for entry in entries(bytes) {
+            self.entries += 1;
+            self.apply(&entry?)?;
+        }
+        Ok(())
+    }
+
+    /// How the clocks stood when the last batch was written.
+    pub fn clock(&self) -> Option<Clock> {
+        self.clock
+    }
+
+    /// How many entries were read.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// All is read. What is known is exact, and values of which nothing is
+    /// known are as the options of their range say that they start.
+    pub fn finish(mut self, now: Instant, effects: &mut Effects) -> Allocator {
+        self.place_records();
+        for (id, start) in std::mem::take(&mut self.starts) {
+            let range = self.machine.at_mut(id);
+            range.options.start = start;
+            let values = change::intervals(&range.options);
+            if range.options.class == Class::Memory {
+                self.forget_known(id, effects);
+                if start == Start::Quarantine {
+                    let until = end(now, self.machine.at(id).options.quarantine);
+                    self.machine.quarantine(id, &values, until, now, effects);
+                }
+            } else {
+                self.settle(id, start, &values, now, effects);
+            }
+        }
+        for interval in self.known.intervals() {
+            effects.log(&Entry::Unknown { interval });
+        }
+        self.machine
+    }
+
+    fn apply(&mut self, entry: &Entry<'_>) -> Result<(), BadEntry> {
+        self.was_stopped = matches!(entry, Entry::Stopped);
+        match *entry {
+            Entry::Reserved(ref reserved) => self.reserved(reserved, State::Reserved)?,
+            Entry::Lapsed(ref reserved) => self.reserved(reserved, State::Detached)?,
+            Entry::Prolonged {
+                value,
+                fence,
+                until,
+            } => {
+                if let Some(slot) = self.machine.records.find(value)
+                    && self.machine.records.head(slot).fence == fence
+                {
+                    self.machine.records.set_until(slot, until);
+                }
+            }
+            Entry::Freed { value, fence } => self.freed(value, fence),
+            Entry::Detached {
+                value,
+                fence,
+                until,
+            } => self.resting(value, fence, until, State::Detached),
+            Entry::Cooling {
+                value,
+                fence,
+                until,
+            } => self.resting(value, fence, until, State::Cooling),
+            Entry::Quarantined { interval, until } => {
+                self.claimed.remove_all(interval);
+                self.quarantined.set(interval, until);
+            }
+            Entry::Claimed { interval } => {
+                self.quarantined.clear(interval);
+                self.claimed.insert_all(interval);
+            }
+            Entry::Known { interval } => {
+                self.clear(interval);
+                self.known.insert_all(interval);
+            }
+            Entry::Unknown { interval } => {
+                self.clear(interval);
+                self.known.remove_all(interval);
+            }
+            Entry::Fence { last } => self.saw(last),
+            Entry::Clock(clock) => {
+                self.clock_before = self.clock.map_or(Instant::START, |clock| clock.now);
+                self.clock = Some(clock);
+            }
+            // Who stops in order has written everything down.
+            Entry::Stopped => self.claimed = Free::new(),
+        }
+        Ok(())
+    }
+
+    fn reserved(&mut self, reserved: &Reserved<'_>, state: State) -> Result<(), BadEntry> {
+        let value = reserved.value;
+        let mut keys = Vec::with_capacity(KEYS_MAX + 1);
+        let mut reader = Reader(reserved.keys);
+        let bad = |_| BadEntry { at: 0 };
+        while !reader.is_empty() {
+            let unique = reader.byte().map_err(bad)? != 0;
+            let bytes = reader.text().map_err(bad)?;
+            keys.push(KeyRef { unique, bytes });
+        }
+        Fields::from_bytes(reserved.data).map_err(bad)?;
+        let body = Body {
+            created: reserved.created,
+            updated: reserved.updated,
+            updates: reserved.updates,
+            data: reserved.data,
+            keys: &keys,
+        };
+        self.record(value, reserved.fence, reserved.until, state, body);
+        Ok(())
+    }
+
+    fn resting(&mut self, value: u128, fence: u64, until: Instant, state: State) {
+        let body = Body {
+            created: until,
+            updated: until,
+            updates: 0,
+            data: &[],
+            keys: &[],
+        };
+        self.record(value, fence, until, state, body);
+    }
+
+    fn record(&mut self, value: u128, fence: u64, until: Instant, state: State, body: Body<'_>) {
+        self.saw(fence);
+        self.clear(Interval::of(value));
+        let head = Head {
+            fence,
+            until,
+            range: self.machine.range_of(value).map_or(STRAY, |id| id.0),
+            state,
+        };
+        match self.machine.records.find(value) {
+            Some(slot) => self.machine.records.replace(slot, head, body),
+            None => {
+                self.machine.records.insert(value, head, body);
+            }
+        }
+    }
+
+    fn freed(&mut self, value: u128, fence: u64) {
+        self.saw(fence);
+        self.clear(Interval::of(value));
+        if let Some(slot) = self.machine.records.find(value) {
+            self.machine.records.remove(slot);
+        }
+    }
+
+    /// These are neither claimed nor in quarantine.
+    fn clear(&mut self, values: Interval) {
+        self.claimed.remove_all(values);
+        self.quarantined.clear(values);
+    }
+
+    fn saw(&mut self, fence: u64) {
+        self.machine.fence = self.machine.fence.max(fence);
+    }
+
+    /// Values with a record are not free. What was claimed or quarantined after
+    /// its record was written had lost it by then.
+    fn place_records(&mut self) {
+        let machine = &mut self.machine;
+        let mut cursor = 0;
+        while let Some(slot) = machine.records.next_from(&mut cursor) {
+            let value = machine.records.value(slot);
+            if self.claimed.contains(value) || self.quarantined.of(value).is_some() {
+                machine.records.remove(slot);
+                continue;
+            }
+            machine.records.watch(slot, &mut machine.wheel);
+            let head = machine.records.head(slot);
+            if head.range == STRAY {
+                machine.apart += 1;
+                continue;
+            }
+            machine.at_mut(RangeId(head.range)).free.remove(value);
+            *machine.counter(head.range, head.state) += 1;
+        }
+    }
+
+    /// The records of a range that is not written down any more stay, but not
+    /// in the log, which would not hear of their end.
+    fn forget_known(&mut self, id: RangeId, effects: &mut Effects) {
+        let machine = &mut self.machine;
+        let mut cursor = 0;
+        while machine.at(id).held() > 0
+            && let Some(slot) = machine.records.next_from(&mut cursor)
+        {
+            let Head { range, fence, .. } = machine.records.head(slot);
+            if range == id.0 {
+                let value = machine.records.value(slot);
+                effects.log(&Entry::Freed { value, fence });
+            }
+        }
+    }
+
+    /// Put the values of a range aside of which nobody knows enough.
+    fn settle(
+        &mut self,
+        id: RangeId,
+        start: Start,
+        values: &[Interval],
+        now: Instant,
+        effects: &mut Effects,
+    ) {
+        let options = &self.machine.at(id).options;
+        let is_claimed = options.class == Class::Claimed;
+        let (ttl_max, quarantine) = (end(now, options.ttl_max), end(now, options.quarantine));
+        let mut aside: Vec<Interval> = Vec::new();
+        let mut until = Instant::START;
+        let mut put = |some: Vec<Interval>, end: Instant| {
+            if end > now && !some.is_empty() {
+                until = until.max(end);
+                aside.extend(some);
+            }
+        };
+        for (interval, end) in self.quarantined.iter() {
+            put(change::both(vec![interval], values.to_vec()), end);
+        }
+        let claimed = self.claimed.intervals().collect();
+        put(change::both(claimed, values.to_vec()), ttl_max);
+        let known: Vec<Interval> = self.known.intervals().collect();
+        let new = change::minus(values, &known);
+        for interval in new.iter().copied() {
+            effects.log(&Entry::Known { interval });
+        }
+        if start == Start::Quarantine {
+            put(new, quarantine);
+        }
+        values.iter().for_each(|values| {
+            self.known.remove_all(*values);
+        });
+        self.machine.quarantine(id, &aside, until, now, effects);
+        if is_claimed && !self.was_stopped {
+            self.machine.extend_all(id, self.clock_before, now, effects);
+        }
+    }
+}
+
+impl Allocator {
+    /// The last sign of life of each holder may be lost: as if it had just
+    /// come. Nothing is lost that came before `since`.
+    fn extend_all(&mut self, id: RangeId, since: Instant, now: Instant, effects: &mut Effects) {
+        let until = end(now, self.at(id).options.ttl);
+        let mut cursor = 0;
+        while let Some(slot) = self.records.next_from(&mut cursor) {
+            let head = self.records.head(slot);
+            let is_held = head.range == id.0 && head.state == State::Reserved;
+            if is_held && since <= head.until && head.until < until && !self.is_followed(slot) {
+                let (value, fence) = (self.records.value(slot), head.fence);
+                self.records.set_until(slot, until);
+                self.records.watch(slot, &mut self.wheel);
+                effects.log(&Entry::Prolonged {
+                    value,
+                    fence,
+                    until,
+                });
+            }
+        }
+    }
+
+    /// Has a later record a key that this had for itself? Then this had ended.
+    fn is_followed(&self, slot: Slot) -> bool {
+        let fence = self.records.head(slot).fence;
+        let mut keys = self.records.body(slot).keys();
+        keys.any(|key| {
+            let mut others = self.records.by_key(key.bytes);
+            others.any(|other| {
+                self.records.head(other).fence > fence
+                    && (key.unique || self.has_alone(other, key.bytes))
+            })
+        })
+    }
+}

@@ -1,0 +1,277 @@
+//! Values of ranges: asked for, claimed, and told.
+
+mod hold;
+mod manage;
+mod no;
+mod words;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rideau::allocator::{Change, Refused, Reservation, Standing};
+use rideau::{Failed, Until};
+use tokio::time::{Instant, timeout_at};
+
+use crate::client::{Client, Finish, Step, Tail, Wait, Wrong};
+use crate::daemon::Daemon;
+use crate::grant::{Grant, HeldValue};
+use crate::holdings::Why;
+use crate::resp::{Reply, Request};
+use crate::ticket::Kind;
+use words::{Asked, Beside, Words};
+
+pub(super) use hold::{cancel, is_value, lookup, refresh, release, update, write};
+pub(super) use manage::{add, bulk_release, debug, drain, list, memory, remove, set, stat, watch};
+
+/// How much a value was preferred, in a word.
+const TIERS: [&str; 8] = [
+    "primary",
+    "secondary",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+];
+
+pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    client.held_back.begin();
+    let words = Words::parse(client, request)?;
+    let answer = client.daemon.values.ranges.reserve(&words.ask());
+    let (decision, until) = answer.into_parts();
+    match decision {
+        Err(Failed::Refused(Refused::Exhausted { .. })) if words.wait.is_some() => {
+            client.may_wait()?;
+            let asked = Asked::of(&words);
+            let limit = words.wait.unwrap_or_default();
+            let daemon = Arc::clone(&client.daemon);
+            return Ok(Step::Wait(Wait {
+                name: "RESERVE".into(),
+                answer: Box::pin(reserve_within(daemon, asked, limit)),
+            }));
+        }
+        decision => settle(client, decision, until, &words.how())?,
+    }
+    Ok(Step::Done)
+}
+
+/// What the answer of a reserve depends on besides the decision.
+struct How {
+    /// Several were asked for, and the answer is a list.
+    is_many: bool,
+    tail: Tail,
+}
+
+/// Ask again whenever something may be free.
+async fn reserve_within(daemon: Arc<Daemon>, asked: Asked, limit: Duration) -> Finish {
+    let deadline = Instant::now() + limit;
+    loop {
+        let is_over = timeout_at(deadline, daemon.values.wait_freed())
+            .await
+            .is_err();
+        let answer = asked.with(|ask| daemon.values.ranges.reserve(ask));
+        let (decision, until) = answer.into_parts();
+        let is_none = matches!(decision, Err(Failed::Refused(Refused::Exhausted { .. })));
+        if is_none && !is_over {
+            continue;
+        }
+        return Box::new(move |client| {
+            let before = client.out.len();
+            if let Err(Wrong(text)) = settle(client, decision, until, &asked.how) {
+                client.out.truncate(before);
+                client.reply().error(text);
+            }
+        });
+    }
+}
+
+/// Answer a reserve.
+fn settle(
+    client: &mut Client,
+    decision: Result<Vec<Reservation>, Failed>,
+    until: Until,
+    how: &How,
+) -> Result<(), Wrong> {
+    let granted = match decision {
+        Ok(granted) => granted,
+        Err(Failed::Refused(Refused::Exhausted { free, size })) => {
+            let mut reply = client.reply();
+            reply.array(3).bulk("none");
+            no::write_size(&mut reply, free);
+            no::write_size(&mut reply, size);
+            return Ok(());
+        }
+        Err(failed) => return Err(no::failed(client, &failed, "RESERVE")),
+    };
+    client.held_back.until(until);
+    let mut tickets = Vec::with_capacity(granted.len());
+    for reservation in &granted {
+        match keep(client, reservation, &how.tail) {
+            Ok(ticket) => tickets.push(ticket),
+            Err(wrong) => {
+                give_back(client, &granted);
+                return Err(wrong);
+            }
+        }
+    }
+    let now = client.daemon.values.ranges.now();
+    let mut reply = client.reply();
+    if how.is_many {
+        reply.array(1 + granted.len()).bulk("go");
+    }
+    for (reservation, ticket) in granted.iter().zip(&tickets) {
+        match how.is_many {
+            true => reply.array(6),
+            false => reply.array(7).bulk("go"),
+        };
+        let left = no::millis(reservation.until, now);
+        let tier = TIERS[usize::from(reservation.tier) % TIERS.len()];
+        // Nobody is asked but this server.
+        const HOPS: i64 = 0;
+        reply
+            .bulk(reservation.kind.print(reservation.value))
+            .bulk(ticket)
+            .integer(left)
+            .bulk(tier)
+            .integer(HOPS)
+            .integer(reservation.fence as i64);
+    }
+    Ok(())
+}
+
+/// The ticket of a value that was given out; it goes with its holder where its
+/// range says so.
+fn keep(client: &mut Client, reservation: &Reservation, tail: &Tail) -> Result<Vec<u8>, Wrong> {
+    let Reservation { value, fence, .. } = *reservation;
+    let places = client.daemon.places.load();
+    let place = places.ranges.of(value).map(|(place, _)| Arc::clone(place));
+    if let Some(place) = &place {
+        client.held_back.give(&place.counts);
+    }
+    let values = &client.daemon.values;
+    let Some(place) = place.filter(|place| place.is_of_connection()) else {
+        return Ok(values.ticket(value, fence).as_ref().to_vec());
+    };
+    if reservation.is_known {
+        let holdings = &client.daemon.holdings;
+        let is_it = |grant: &Grant| matches!(grant, Grant::Value(held) if (held.value, held.fence) == (value, fence));
+        if let Some(ticket) = holdings.newest(client.owner(), is_it) {
+            return Ok(ticket.text().as_ref().to_vec());
+        }
+        // Who asks again as the same takes it over.
+        if let Some(ticket) = values.held(value) {
+            let _ = holdings.take(ticket, None, Why::Over);
+        }
+    }
+    let held = Grant::Value(HeldValue {
+        ranges: values.ranges.clone(),
+        range: Arc::clone(&place.name),
+        value,
+        kind: reservation.kind,
+        fence,
+    });
+    let ticket = client.keep(Kind::Value, held, tail)?;
+    values.hold(value, ticket, &client.daemon.holdings);
+    Ok(ticket.text().as_ref().to_vec())
+}
+
+/// Not all of them could be kept, so none is.
+fn give_back(client: &Client, granted: &[Reservation]) {
+    let values = &client.daemon.values;
+    for Reservation { value, fence, .. } in granted {
+        if let Some(ticket) = values.held(*value) {
+            let _ = client.daemon.holdings.take(ticket, None, Why::Cancelled);
+            values.let_go(*value, ticket);
+        }
+        drop(values.ranges.release(*value, Some(*fence)));
+    }
+}
+
+pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    client.held_back.begin();
+    let mut arguments = request.arguments();
+    let word = arguments.text("CLAIM", "a value")?;
+    let (value, kind) = words::value(client, word)?;
+    let beside = Beside::parse(client, "CLAIM", &mut arguments)?;
+    let change = Change {
+        fence: None,
+        ttl: beside.ttl,
+        data: &beside.data,
+        keys: &beside.keys,
+        claim: true,
+    };
+    let answer = client.daemon.values.ranges.claim(value, &change);
+    let (decision, until) = answer.into_parts();
+    let held = match decision {
+        Ok(held) => held,
+        Err(Failed::Refused(Refused::Reserved | Refused::Resting)) => {
+            let standing = client.daemon.values.ranges.stands(value);
+            client.reply().array(2).bulk("taken").bulk(standing.word());
+            return Ok(Step::Done);
+        }
+        Err(failed) => return Err(no::failed(client, &failed, word)),
+    };
+    client.held_back.until(until);
+    let places = client.daemon.places.load();
+    let Some((place, kind)) = places.ranges.of(value).map(|(place, kind)| (place, kind)) else {
+        return Err(no::failed(
+            client,
+            &Failed::Refused(Refused::OutOfRange),
+            kind.show(value),
+        ));
+    };
+    let reservation = Reservation {
+        value,
+        kind,
+        range: place.id,
+        fence: held.fence,
+        until: held.until,
+        tier: 0,
+        is_known: false,
+    };
+    let ticket = keep(client, &reservation, &beside.tail).inspect_err(|_| {
+        give_back(client, &[reservation]);
+    })?;
+    let left = no::millis(held.until, client.daemon.values.ranges.now());
+    let mut reply = client.reply();
+    reply
+        .array(8)
+        .bulk("go")
+        .bulk(kind.print(value))
+        .bulk(ticket)
+        .integer(left)
+        .bulk(TIERS[0])
+        .integer(0)
+        .integer(held.fence as i64)
+        .bulk(held.was.word());
+    Ok(Step::Done)
+}
+
+/// What a record has beside its value, as a map.
+fn write_fields(reply: &mut Reply<'_>, fields: &rideau::allocator::Fields) {
+    use rideau::allocator::Field;
+    reply.map(fields.iter().count());
+    for (name, field) in fields.iter() {
+        reply.bulk(name);
+        match field {
+            Field::Bytes(bytes) => reply.bulk(bytes),
+            Field::Number(number) => reply.integer(number),
+            Field::Nothing => reply.null(),
+        };
+    }
+}
+
+/// A limit turned somebody away.
+fn count(counter: &std::sync::atomic::AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Nobody holds a value that is like this.
+fn is_unheld(standing: Standing) -> bool {
+    matches!(
+        standing,
+        Standing::Free | Standing::Quarantined | Standing::Outside
+    )
+}

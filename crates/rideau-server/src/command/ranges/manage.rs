@@ -1,0 +1,302 @@
+//! Ranges themselves: seen, added, changed, emptied.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rideau::Failed;
+use rideau::allocator::{Filter, RangeStats};
+
+use super::no;
+use crate::client::{Client, Finish, Step, Wait, Wrong};
+use crate::command::{may_use, settings, watch as channels};
+use crate::resp::{Mistake, Reply, Request, Upper};
+use crate::values::RangePlace;
+
+/// The range of this name.
+fn range(client: &Client, name: &str) -> Result<Arc<RangePlace>, Wrong> {
+    let places = client.daemon.places.load();
+    places.ranges.find(name).cloned().ok_or_else(|| {
+        Wrong::no_such(
+            "range",
+            name,
+            "SHOW RANGES lists those there are, RANGE.ADD adds one.",
+        )
+    })
+}
+
+pub(in crate::command) fn add(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("RANGE.ADD", "a name")?;
+    let keys = arguments.text("RANGE.ADD", "the keys of the range as TOML")?;
+    arguments.end("RANGE.ADD")?;
+    may_use(client, "range", name)?;
+    let plan = client.daemon.add_range(name, keys, client.user_name())?;
+    settings::done(client, &plan);
+    Ok(Step::Done)
+}
+
+pub(in crate::command) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("RANGE.SET", "a range")?;
+    may_use(client, "range", name)?;
+    range(client, name)?;
+    let above = toml_edit::Key::new(name);
+    let above = above.display_repr();
+    let mut values = Vec::new();
+    while values.is_empty() || arguments.len() > 0 {
+        let key = arguments.text("RANGE.SET", "a key such as TTL")?;
+        let value = arguments.text("RANGE.SET", "a value")?;
+        let path = format!("range.{above}.{}", key.to_lowercase());
+        values.push((path, value.to_owned()));
+    }
+    let plan = client.daemon.set(&values, client.user_name())?;
+    settings::done(client, &plan);
+    Ok(Step::Done)
+}
+
+/// Let a range run empty, and then go.
+pub(in crate::command) fn drain(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("RANGE.DRAIN", "a range")?;
+    arguments.end("RANGE.DRAIN")?;
+    take_away(client, name)
+}
+
+/// Take a range away of which nobody holds a value.
+pub(in crate::command) fn remove(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("RANGE.REMOVE", "a range")?;
+    arguments.end("RANGE.REMOVE")?;
+    let place = range(client, name)?;
+    let stats = client.daemon.values.ranges.stats(place.id);
+    let held = stats.map_or(0, |stats| stats.reserved + stats.detached + stats.cooling);
+    if held > 0 {
+        return Err(Wrong(format!(
+            "ERR {held} values of range {name} are held: RANGE.DRAIN lets them come back first."
+        )));
+    }
+    take_away(client, name)
+}
+
+fn take_away(client: &mut Client, name: &str) -> Result<Step, Wrong> {
+    may_use(client, "range", name)?;
+    let by = client.user_name().to_owned();
+    let plan = client.daemon.remove_range(name, &by)?;
+    settings::done(client, &plan);
+    Ok(Step::Done)
+}
+
+pub(in crate::command) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = match arguments.len() {
+        0 => None,
+        _ => Some(arguments.text("RANGE.STAT", "a range")?),
+    };
+    arguments.end("RANGE.STAT")?;
+    let ranges = client.daemon.values.ranges.clone();
+    if let Some(name) = name {
+        // One that drains has no place any more, but is there.
+        let stats = ranges.range(name).and_then(|id| ranges.stats(id));
+        match stats {
+            Some(stats) => write_stats(&mut client.reply(), &stats),
+            None => drop(range(client, name)?),
+        }
+        return Ok(Step::Done);
+    }
+    let all = ranges.all_stats();
+    let mut reply = client.reply();
+    reply.array(all.len());
+    all.iter().for_each(|stats| write_stats(&mut reply, stats));
+    Ok(Step::Done)
+}
+
+fn write_stats(reply: &mut Reply<'_>, stats: &RangeStats) {
+    reply.map(11).bulk("name").bulk(&stats.name);
+    reply.bulk("base").bulk(stats.kind.print(stats.first));
+    reply.bulk("size");
+    no::write_size(reply, stats.size);
+    reply.bulk("free");
+    no::write_size(reply, stats.free);
+    reply.bulk("reserved").integer(stats.reserved as i64);
+    reply.bulk("quarantined");
+    no::write_size(reply, stats.quarantined);
+    reply.bulk("detached").integer(stats.detached as i64);
+    reply.bulk("cooling").integer(stats.cooling as i64);
+    reply.bulk("draining").integer(stats.is_draining.into());
+    reply.bulk("tiers").array(stats.tiers.len());
+    for given in stats.tiers {
+        reply.integer(given as i64);
+    }
+    // There is one node, and it answers.
+    reply.bulk("lost_nodes").integer(0);
+}
+
+/// Some reservations, from where the cursor is.
+pub(in crate::command) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let (mut name, mut count, mut cursor) = (None, 100, 0);
+    while let Some(word) = arguments.next() {
+        match Upper::of(word).as_bytes() {
+            b"COUNT" => count = arguments.number("COUNT", "rows", 1..=10_000)?,
+            b"CURSOR" => {
+                let wants = "what the page before began with";
+                cursor = arguments.number("CURSOR", wants, 0..=u32::MAX.into())? as u32;
+            }
+            _ if name.is_none() => {
+                let text = std::str::from_utf8(word).unwrap_or_default();
+                range(client, text)?;
+                name = Some(text);
+            }
+            _ => return Err(Mistake::unknown("RANGE.LS", word).into()),
+        }
+    }
+    let ranges = client.daemon.values.ranges.clone();
+    let page = ranges.page(&mut cursor, count as usize);
+    if page.len() < count as usize {
+        cursor = 0;
+    }
+    let named: Vec<_> = page
+        .iter()
+        .map(|seen| {
+            (
+                seen,
+                seen.range
+                    .and_then(|id| ranges.name(id))
+                    .unwrap_or_default(),
+            )
+        })
+        .filter(|(_, range)| name.is_none_or(|name| name == range))
+        .filter(|(_, range)| may_use(client, "range", range).is_ok())
+        .collect();
+    let now = ranges.now();
+    let mut reply = client.reply();
+    reply.array(2).integer(cursor.into()).array(named.len());
+    for (seen, range) in named {
+        let key = seen.keys.first().map_or(&b""[..], |(key, _)| key);
+        reply
+            .array(6)
+            .bulk(seen.kind.print(seen.value))
+            .bulk(range)
+            .bulk(seen.standing.word())
+            .integer(no::millis(seen.until, now))
+            .integer(seen.fence as i64)
+            .bulk(key);
+    }
+    Ok(Step::Done)
+}
+
+pub(in crate::command) fn memory(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    request.arguments().end("RANGE.MEM")?;
+    let bytes = client.daemon.values.ranges.bytes();
+    let folder = client.daemon.values.folder();
+    let folder = folder.map_or(String::new(), |path| path.display().to_string());
+    let rows = [
+        ("records", bytes.records_len),
+        ("record_bytes", bytes.records),
+        ("timers", bytes.timers_len),
+        ("timer_bytes", bytes.timers),
+        ("free_bytes", bytes.free),
+    ];
+    let mut reply = client.reply();
+    reply.map(rows.len() + 1);
+    for (name, value) in rows {
+        reply.bulk(name).integer(value as i64);
+    }
+    reply.bulk("folder").bulk(folder);
+    Ok(Step::Done)
+}
+
+/// Log everything that happens to values, for a while.
+pub(in crate::command) fn debug(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    const MOST: u64 = 3_600;
+    let mut arguments = request.arguments();
+    let seconds = arguments.number("RANGE.DEBUG", "seconds", 0..=MOST)?;
+    arguments.end("RANGE.DEBUG")?;
+    let within = Duration::from_secs(seconds);
+    client.daemon.debug_values(within);
+    let text = format!("what happens to values is logged for {within:?}");
+    let by = client.user_name();
+    client.daemon.events.add("range", "debug", text, Some(by));
+    client.reply_ok();
+    Ok(Step::Done)
+}
+
+/// As `SUBSCRIBE rideau:ranges[:range]`.
+pub(in crate::command) fn watch(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = match arguments.len() {
+        0 => None,
+        _ => Some(arguments.text("RANGE.WATCH", "a range")?),
+    };
+    arguments.end("RANGE.WATCH")?;
+    if let Some(name) = name {
+        may_use(client, "range", name)?;
+        range(client, name)?;
+    }
+    channels::values(client, name);
+    Ok(Step::Done)
+}
+
+/// Give back many values at once, of whoever holds them.
+pub(in crate::command) fn bulk_release(
+    client: &mut Client,
+    request: Request<'_>,
+) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.word("RANGE.RELEASE", "KEYPREFIX or FIELD")?;
+    let filter = match Upper::of(word).as_bytes() {
+        b"KEYPREFIX" => {
+            let prefix = arguments.word("KEYPREFIX", "the beginning of keys")?;
+            if prefix.is_empty() {
+                return Err(Wrong(
+                    "ERR KEYPREFIX wants at least one byte: everything begins with nothing.".into(),
+                ));
+            }
+            Filter::KeyPrefix(prefix.to_vec())
+        }
+        b"FIELD" => {
+            let name = arguments.word("FIELD", "the name of a field")?;
+            let content = arguments.word("FIELD", "its content")?;
+            Filter::Field(name.to_vec(), content.to_vec())
+        }
+        _ => return Err(Mistake::wrong("RANGE.RELEASE", "KEYPREFIX or FIELD", word).into()),
+    };
+    arguments.end("RANGE.RELEASE")?;
+    may_use(client, "range", "*")?;
+    let daemon = Arc::clone(&client.daemon);
+    let released = async move {
+        let ranges = daemon.values.ranges.clone();
+        // All records are looked at, which takes a while if there are many.
+        let released = tokio::task::spawn_blocking(move || ranges.release_all(&filter)).await;
+        let finish: Finish = Box::new(move |client| match released {
+            Ok(answer) => {
+                let (decision, until) = answer.into_parts();
+                tell_released(client, decision, until);
+            }
+            Err(_) => drop(
+                client
+                    .reply()
+                    .error("ERR the release was stopped half-way."),
+            ),
+        });
+        finish
+    };
+    Ok(Step::Wait(Wait {
+        name: "RANGE.RELEASE".into(),
+        answer: Box::pin(released),
+    }))
+}
+
+fn tell_released(client: &mut Client, decision: Result<u64, Failed>, until: rideau::Until) {
+    match decision {
+        Ok(count) => {
+            client.held_back.until(until);
+            client.daemon.values.tell_freed();
+            client.reply().integer(count as i64);
+        }
+        Err(failed) => {
+            let Wrong(text) = no::failed(client, &failed, "RANGE.RELEASE");
+            client.reply().error(text);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Why a value was not given out or changed, in words one can act on.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use rideau::allocator::{Refused, Size};
+use rideau::{Failed, Instant};
+
+use super::count;
+use crate::client::{Client, Wrong};
+use crate::resp::Reply;
+use crate::values::unsafe_text;
+
+/// Why there is no answer; `what` is the value, or what else was named.
+pub(super) fn failed(client: &Client, failed: &Failed, what: impl Display) -> Wrong {
+    match failed {
+        Failed::Refused(no) => refused(client, no, &what),
+        Failed::Closed => {
+            Wrong("READONLY the server is stopping: connect to another, or come back later.".into())
+        }
+        failed => Wrong(unsafe_text(failed)),
+    }
+}
+
+fn refused(client: &Client, no: &Refused, what: &dyn Display) -> Wrong {
+    let counts = &client.daemon.counts;
+    Wrong(match no {
+        Refused::UnknownRange => {
+            format!("NOSUCH range \"{what}\": SHOW RANGES lists those there are.")
+        }
+        Refused::OutOfRange => {
+            format!("NOSUCH value \"{what}\": it is outside every range; SHOW RANGES lists them.")
+        }
+        Refused::Draining => format!("READONLY {no}: name another range."),
+        Refused::NotReserved => format!("NOTHELD {what}: {no}."),
+        Refused::Conflict { .. } => {
+            format!("STALE {what}: {no}. What you held is over, and nothing was changed.")
+        }
+        Refused::NoFence => format!(
+            "ERR {what}: {no}; write FENCE and the number that RESERVE told, or name the ticket."
+        ),
+        Refused::TooLong { ttl_max } => {
+            let most = ttl_max.as_millis();
+            format!("ERR TTL wants {most} milliseconds at most here, as the range's ttl_max says.")
+        }
+        Refused::Full { reservations_max } => {
+            count(&counts.reservations_refused);
+            format!(
+                "BUSY {reservations_max} values have holders, as many as limits.reservations_max \
+                 allows: release some, or raise the limit."
+            )
+        }
+        Refused::TooManyKeys => {
+            count(&counts.range_keys_refused);
+            format!("ERR {no}.")
+        }
+        Refused::TooMuchData => {
+            count(&counts.range_data_refused);
+            format!("ERR {no}.")
+        }
+        no => format!("ERR {no}."),
+    })
+}
+
+/// How many values: an integer where one can say it, and else a text.
+pub(super) fn write_size(reply: &mut Reply<'_>, size: Size) {
+    match size.to_u128().and_then(|size| i64::try_from(size).ok()) {
+        Some(size) => reply.integer(size),
+        None => reply.bulk(size.to_string()),
+    };
+}
+
+/// Whole milliseconds until then.
+pub(super) fn millis(until: Instant, now: Instant) -> i64 {
+    let left = until.as_nanos().saturating_sub(now.as_nanos());
+    i64::try_from(Duration::from_nanos(left).as_millis()).unwrap_or(i64::MAX)
+}

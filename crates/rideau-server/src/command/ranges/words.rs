@@ -1,0 +1,476 @@
+//! What commands say about values: where they are, and what stands beside them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rideau::allocator::{
+    Ask, COUNT_MAX, FIELD_LEN_MAX, Field, Fields, Interval, Key, Kind, Place, Prefer, Span,
+    TIERS_MAX, TIME_MAX, Which, parse_value,
+};
+
+use super::{How, count, no};
+use crate::client::{Client, Tail, Wrong};
+use crate::command::may_use;
+use crate::grant::Grant;
+use crate::holdings::Thing;
+use crate::resp::{Arguments, Mistake, Quoted, Request, Upper};
+use crate::ticket::{Kind as TicketKind, Ticket};
+use crate::values::RangePlaces;
+
+/// As many fields can be set by one command.
+const FIELDS_MAX: usize = 256;
+/// The field that `DATA` means.
+const DATA: &[u8] = b"data";
+
+/// What `RESERVE` says.
+pub(super) struct Words<'a> {
+    prefer: Vec<Prefer>,
+    count: u32,
+    is_many: bool,
+    partial: bool,
+    id: Option<Vec<u8>>,
+    pub(super) wait: Option<Duration>,
+    beside: Beside<'a>,
+}
+
+/// What stands beside a value, and for how long.
+#[derive(Default)]
+pub(super) struct Beside<'a> {
+    pub(super) ttl: Option<Duration>,
+    pub(super) fence: Option<u64>,
+    pub(super) keys: Vec<Key<'a>>,
+    pub(super) data: Fields,
+    pub(super) claim: bool,
+    pub(super) tail: Tail,
+    fields: usize,
+}
+
+/// What a `RESERVE` said that waits.
+pub(super) struct Asked {
+    prefer: Vec<Prefer>,
+    ttl: Option<Duration>,
+    data: Fields,
+    keys: Vec<(Vec<u8>, bool)>,
+    id: Option<Vec<u8>>,
+    count: u32,
+    partial: bool,
+    pub(super) how: How,
+}
+
+impl<'a> Words<'a> {
+    pub(super) fn parse(client: &Client, request: Request<'a>) -> Result<Self, Wrong> {
+        let mut arguments = request.arguments();
+        let places = client.daemon.places.load();
+        let ranges = &places.ranges;
+        let mut words = Self {
+            prefer: Vec::with_capacity(2),
+            count: 1,
+            is_many: false,
+            partial: false,
+            id: None,
+            wait: None,
+            beside: Beside::default(),
+        };
+        let mut tier = 0;
+        let mut hint = None;
+        let word = arguments.text("RESERVE", "a range, or values as 10.0.0.0/24")?;
+        add_places(client, ranges, word, tier, &mut words.prefer)?;
+        while let Some(option) = arguments.next() {
+            match Upper::of(option).as_bytes() {
+                b"PREFER" | b"SECONDARY" => {
+                    tier += 1;
+                    if tier >= TIERS_MAX {
+                        return Err(Wrong(format!(
+                            "ERR RESERVE knows {TIERS_MAX} tiers: name fewer after PREFER."
+                        )));
+                    }
+                    let word = arguments.text("PREFER", "a range, or values as 10.0.0.0/24")?;
+                    add_places(client, ranges, word, tier, &mut words.prefer)?;
+                }
+                b"COUNT" => {
+                    let most = u64::from(COUNT_MAX);
+                    words.count = arguments.number("COUNT", "a number", 1..=most)? as u32;
+                    words.is_many = true;
+                }
+                b"PARTIAL" => words.partial = true,
+                b"ID" => words.id = Some(id(client, &mut arguments)?),
+                b"WAIT" | b"DEADLINE" => words.wait = Some(wait(client, &mut arguments)?),
+                b"HINT" => {
+                    let word = arguments.text("HINT", "a value")?;
+                    hint = Some(value(client, word)?.0);
+                }
+                upper => {
+                    let is_known = words.beside.option(client, upper, &mut arguments)?;
+                    if !is_known || words.beside.fence.is_some() || words.beside.claim {
+                        return Err(Mistake::unknown("RESERVE", option).into());
+                    }
+                }
+            }
+        }
+        words.beside.check(client)?;
+        if let Some(hint) = hint {
+            words.hint(hint, ranges);
+        }
+        Ok(words)
+    }
+
+    /// Look there first, if it is where one is wanted at all.
+    fn hint(&mut self, value: u128, ranges: &RangePlaces) {
+        let id = ranges.of(value).map(|(place, _)| place.id);
+        let mut first = self.prefer.iter().filter(|prefer| prefer.tier == 0);
+        let is_wanted = first.any(|prefer| match prefer.place {
+            Place::Range(range) => Some(range) == id,
+            Place::Within(interval) => interval.contains(value),
+        });
+        if is_wanted {
+            let place = Place::Within(Interval::of(value));
+            self.prefer.insert(0, Prefer { tier: 0, place });
+        }
+    }
+
+    pub(super) fn ask(&self) -> Ask<'_> {
+        Ask {
+            ttl: self.beside.ttl,
+            data: &self.beside.data,
+            keys: &self.beside.keys,
+            id: self.id.as_deref(),
+            count: self.count,
+            partial: self.partial,
+            ..Ask::new(&self.prefer)
+        }
+    }
+
+    pub(super) fn how(&self) -> How {
+        How {
+            is_many: self.is_many,
+            tail: self.beside.tail.clone(),
+        }
+    }
+}
+
+impl Asked {
+    pub(super) fn of(words: &Words<'_>) -> Self {
+        let keys = words.beside.keys.iter();
+        Self {
+            prefer: words.prefer.clone(),
+            ttl: words.beside.ttl,
+            data: words.beside.data.clone(),
+            keys: keys.map(|key| (key.bytes.to_vec(), key.unique)).collect(),
+            id: words.id.clone(),
+            count: words.count,
+            partial: words.partial,
+            how: words.how(),
+        }
+    }
+
+    pub(super) fn with<T>(&self, ask: impl FnOnce(&Ask<'_>) -> T) -> T {
+        let keys = self.keys.iter();
+        let keys: Vec<_> = keys
+            .map(|(bytes, unique)| Key {
+                bytes,
+                unique: *unique,
+            })
+            .collect();
+        ask(&Ask {
+            ttl: self.ttl,
+            data: &self.data,
+            keys: &keys,
+            id: self.id.as_deref(),
+            count: self.count,
+            partial: self.partial,
+            ..Ask::new(&self.prefer)
+        })
+    }
+}
+
+impl<'a> Beside<'a> {
+    /// All that is left of a command.
+    pub(super) fn parse(
+        client: &Client,
+        command: &'static str,
+        arguments: &mut Arguments<'a>,
+    ) -> Result<Self, Wrong> {
+        let mut beside = Self::default();
+        while let Some(option) = arguments.next() {
+            if !beside.option(client, Upper::of(option).as_bytes(), arguments)? {
+                return Err(Mistake::unknown(command, option).into());
+            }
+        }
+        beside.check(client)?;
+        Ok(beside)
+    }
+
+    /// Take an option that begins with `word`, if it is known.
+    fn option(
+        &mut self,
+        client: &Client,
+        word: &[u8],
+        arguments: &mut Arguments<'a>,
+    ) -> Result<bool, Wrong> {
+        match word {
+            b"TTL" => self.ttl = Some(ttl(arguments)?),
+            b"FENCE" => {
+                let fence = arguments.number("FENCE", "the holder's number", 0..=u64::MAX)?;
+                self.fence = Some(fence);
+            }
+            b"KEY" | b"UNIQUE" => {
+                let unique = word == b"UNIQUE";
+                let bytes = arguments.word(if unique { "UNIQUE" } else { "KEY" }, "a key")?;
+                self.keys.push(Key { bytes, unique });
+            }
+            b"DATA" => {
+                let content = arguments.word("DATA", "any bytes")?;
+                self.set(DATA, Field::Bytes(content))?;
+            }
+            b"SET" => {
+                let name = arguments.word("SET", "the name of a field")?;
+                let content = arguments.word("SET", "the content of the field")?;
+                self.set(name, Field::Bytes(content))?;
+            }
+            b"UNSET" => {
+                let name = arguments.word("UNSET", "the name of a field")?;
+                self.set(name, Field::Nothing)?;
+            }
+            b"CLAIM" => self.claim = true,
+            b"NOTE" => return self.tail.option(word, arguments, client),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn set(&mut self, name: &[u8], field: Field<'_>) -> Result<(), Wrong> {
+        if name.is_empty() || name.len() > FIELD_LEN_MAX {
+            return Err(Wrong(format!(
+                "ERR the name of a field has from 1 to {FIELD_LEN_MAX} bytes, not {}.",
+                name.len()
+            )));
+        }
+        self.fields += 1;
+        if self.fields > FIELDS_MAX {
+            return Err(Wrong(format!(
+                "ERR one command sets {FIELDS_MAX} fields at most: UPDATE adds further ones."
+            )));
+        }
+        self.data.set(name, field);
+        Ok(())
+    }
+
+    fn check(&self, client: &Client) -> Result<(), Wrong> {
+        let config = client.daemon.config.load();
+        let (limits, counts) = (&config.limits, &client.daemon.counts);
+        if self.keys.len() > limits.range_keys_max {
+            count(&counts.range_keys_refused);
+            return Err(Wrong(format!(
+                "ERR a reservation has at most {} keys, as limits.range_keys_max says, not {}.",
+                limits.range_keys_max,
+                self.keys.len()
+            )));
+        }
+        let weight = self.data.weight() as u64;
+        if weight > limits.range_data_max {
+            count(&counts.range_data_refused);
+            return Err(Wrong(format!(
+                "ERR the data of a reservation has at most {} bytes, as limits.range_data_max \
+                 says, not {weight}.",
+                limits.range_data_max
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn id(client: &Client, arguments: &mut Arguments<'_>) -> Result<Vec<u8>, Wrong> {
+    const ID_MAX: usize = 128;
+    let word = arguments.word("ID", "your own name of the ask")?;
+    if word.is_empty() || word.len() > ID_MAX {
+        let len = word.len();
+        return Err(Wrong(format!(
+            "ERR ID wants 1 to {ID_MAX} bytes, not {len}."
+        )));
+    }
+    // Two users may have the same name for something.
+    let mut id = client.scope().unwrap_or_default().as_bytes().to_vec();
+    id.truncate(ID_MAX);
+    id.push(b':');
+    id.extend_from_slice(word);
+    Ok(id)
+}
+
+fn wait(client: &Client, arguments: &mut Arguments<'_>) -> Result<Duration, Wrong> {
+    let most = client.daemon.config.load().server.wait_max;
+    let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
+    let wait = arguments.number("WAIT", "milliseconds", 0..=most)?;
+    Ok(Duration::from_millis(wait))
+}
+
+pub(super) fn ttl(arguments: &mut Arguments<'_>) -> Result<Duration, Wrong> {
+    let most = TIME_MAX.as_millis() as u64;
+    let ttl = arguments.number("TTL", "milliseconds", 1..=most)?;
+    Ok(Duration::from_millis(ttl))
+}
+
+/// The places in a word, as `office,10.9.0.0/24`.
+fn add_places(
+    client: &Client,
+    ranges: &RangePlaces,
+    word: &str,
+    tier: u8,
+    prefer: &mut Vec<Prefer>,
+) -> Result<(), Wrong> {
+    for part in word.split(',') {
+        if let Some(range) = ranges.find(part) {
+            may_use(client, "range", part)?;
+            let place = Place::Range(range.id);
+            prefer.push(Prefer { tier, place });
+            continue;
+        }
+        let is_name = part.starts_with(|c: char| c.is_ascii_alphabetic()) && !part.contains(':');
+        let span = Span::parse(part).map_err(|error| match is_name || part.is_empty() {
+            true => Wrong::no_such(
+                "range",
+                part,
+                "SHOW RANGES lists those there are, RANGE.ADD adds one.",
+            ),
+            false => Wrong(format!("ERR {part:?} stands for no values: {error}.")),
+        })?;
+        let mut within = ranges.within(span.interval).peekable();
+        if within.peek().is_none() {
+            return Err(no::failed(
+                client,
+                &rideau::Failed::Refused(rideau::allocator::Refused::OutOfRange),
+                part,
+            ));
+        }
+        for range in within {
+            may_use(client, "range", &range.name)?;
+        }
+        let place = Place::Within(span.interval);
+        prefer.push(Prefer { tier, place });
+    }
+    Ok(())
+}
+
+/// The value that a word means, and how it is written in its range.
+pub(super) fn value(client: &Client, word: &str) -> Result<(u128, Kind), Wrong> {
+    let parsed = parse_value(word);
+    let (kind, value) = parsed.map_err(|error| {
+        let word = Quoted(word.as_bytes());
+        Wrong(format!("ERR {word} is no value: {error}."))
+    })?;
+    let places = client.daemon.places.load();
+    match places.ranges.of(value) {
+        Some((place, kind)) => {
+            may_use(client, "range", &place.name)?;
+            Ok((value, kind))
+        }
+        // A range that is gone may have values that are held.
+        None => {
+            may_use(client, "range", "*")?;
+            Ok((value, kind))
+        }
+    }
+}
+
+/// Which reservation a command is about.
+pub(super) struct Target<'a> {
+    pub(super) which: Which<'a>,
+    /// What the ticket says.
+    pub(super) fence: Option<u64>,
+    /// As it was written.
+    pub(super) word: &'a [u8],
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn parse(
+        client: &Client,
+        command: &'static str,
+        arguments: &mut Arguments<'a>,
+    ) -> Result<Self, Wrong> {
+        let word = arguments.word(command, "a value, a ticket or KEY")?;
+        Self::of(client, word, arguments)
+    }
+
+    pub(super) fn of(
+        client: &Client,
+        word: &'a [u8],
+        arguments: &mut Arguments<'a>,
+    ) -> Result<Self, Wrong> {
+        if word.eq_ignore_ascii_case(b"KEY") {
+            let key = arguments.word("KEY", "a key")?;
+            let which = Which::Key(key);
+            check_key(client, key)?;
+            return Ok(Self {
+                which,
+                fence: None,
+                word: key,
+            });
+        }
+        if word.starts_with(b"v-") {
+            let (value, fence) = ticket(client, word)?;
+            return Ok(Self {
+                which: Which::Value(value),
+                fence: Some(fence),
+                word,
+            });
+        }
+        let text = std::str::from_utf8(word);
+        let text = text.map_err(|_| Mistake::wrong("KEY", "a value in UTF-8", word))?;
+        let (value, _) = value(client, text)?;
+        Ok(Self {
+            which: Which::Value(value),
+            fence: None,
+            word,
+        })
+    }
+
+    pub(super) fn shown(&self) -> String {
+        Quoted(self.word).to_string()
+    }
+}
+
+/// The value and fence of a ticket.
+fn ticket(client: &Client, word: &[u8]) -> Result<(u128, u64), Wrong> {
+    let read = match Ticket::parse(word) {
+        Some(ticket) if ticket.kind == TicketKind::Value => {
+            let holdings = &client.daemon.holdings;
+            let looked = holdings.look(ticket, client.scope(), |thing| match thing {
+                Thing::Held(Grant::Value(held)) => Some((held.value, held.fence)),
+                _ => None,
+            });
+            let gone = |gone| crate::command::tickets::gone_text(word, gone);
+            looked.map_err(gone)?
+        }
+        _ => client.daemon.values.read_ticket(word),
+    };
+    let (value, fence) = read.ok_or_else(|| {
+        let word = Quoted(word);
+        Wrong(format!(
+            "NOSUCH ticket {word}: a ticket of a value is what RESERVE answered with."
+        ))
+    })?;
+    let places = client.daemon.places.load();
+    let name = places
+        .ranges
+        .of(value)
+        .map(|(place, _)| Arc::clone(&place.name));
+    may_use(client, "range", name.as_deref().unwrap_or("*"))?;
+    Ok((value, fence))
+}
+
+/// Who may use some ranges only cannot touch what others have under a key.
+fn check_key(client: &Client, key: &[u8]) -> Result<(), Wrong> {
+    let is_limited = client
+        .user
+        .as_ref()
+        .is_some_and(|user| !user.may_use("range", "*"));
+    if !is_limited {
+        return Ok(());
+    }
+    let ranges = &client.daemon.values.ranges;
+    let (seen, _) = ranges.lookup(Which::Key(key)).into_parts();
+    for seen in seen.unwrap_or_default() {
+        let name = seen.range.and_then(|range| ranges.name(range));
+        may_use(client, "range", name.as_deref().unwrap_or("*"))?;
+    }
+    Ok(())
+}

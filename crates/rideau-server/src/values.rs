@@ -1,0 +1,222 @@
+//! The values of ranges that this server gives out.
+//!
+//! The machine and its log are elsewhere; here is what a server adds: a folder
+//! that is made only when something is to be kept in it, tickets that nobody
+//! can guess, and values that go with the connection that asked.
+
+mod follow;
+mod place;
+mod secret;
+mod store;
+mod watch;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use rideau::allocator::{Options, RangeError};
+use rideau::store::StoreError;
+use rideau::{OpenError, Ranges, RangesOptions};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use crate::config::{Config, RangeConfig, StoreKind};
+use crate::holdings::{Holdings, Why};
+use crate::ticket::Ticket;
+use secret::Secret;
+use store::Folder;
+
+pub use place::{RangeCounts, RangePlace, RangePlaces};
+pub use secret::ValueTicket;
+pub use store::folder;
+pub use watch::Happened;
+
+/// All values of all ranges.
+pub struct Values {
+    /// The ranges.
+    pub ranges: Ranges,
+    secret: Secret,
+    folder: Option<Folder>,
+    /// The tickets of values that go with a connection or a session.
+    held: Mutex<HashMap<u128, Ticket>>,
+    /// Something may be free that was not.
+    freed: Notify,
+    /// Logs what happens, for a while.
+    debug: Mutex<Option<AbortHandle>>,
+}
+
+/// Why values cannot be given out like that.
+#[derive(Debug)]
+pub enum NotOpened {
+    /// A range cannot be like that.
+    Range {
+        /// Its name.
+        name: String,
+        /// Why.
+        error: RangeError,
+    },
+    /// The store cannot be used.
+    Store(StoreError),
+    /// The folder had reservations before, and nobody has read them.
+    Unread,
+    /// There is no thread to be had.
+    Thread(std::io::Error),
+    /// Values of a range are held that another shall have.
+    Held {
+        /// The range that is new or grows.
+        name: String,
+        /// The one that drains.
+        by: String,
+    },
+}
+
+impl fmt::Display for NotOpened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Range { name, error } => write!(f, "range `{name}`: {error}"),
+            Self::Store(error) => write!(f, "the store of the ranges: {error}"),
+            Self::Unread => f.write_str(
+                "the store's folder has reservations of an earlier run, which are read only at \
+                 the start: start the server again with this config",
+            ),
+            Self::Thread(error) => write!(f, "no thread can be started: {error}"),
+            Self::Held { name, by } => write!(
+                f,
+                "range `{name}` wants values of range `{by}`, which is draining: wait until all \
+                 of them have been given back"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NotOpened {}
+
+impl From<OpenError> for NotOpened {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Store(error) => Self::Store(error),
+            OpenError::Range { name, error } => Self::Range { name, error },
+            OpenError::Thread(error) => Self::Thread(error),
+            other => Self::Thread(std::io::Error::other(other.to_string())),
+        }
+    }
+}
+
+impl Values {
+    /// Read back what is kept, and give out the values of a config.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be used, or a range cannot be like that.
+    pub fn open(config: &Config) -> Result<Self, NotOpened> {
+        let folder = match config.store.kind {
+            StoreKind::Embedded => Some(Folder::new(folder(config))),
+            StoreKind::Memory => None,
+        };
+        let is_durable = config.ranges.iter().any(RangeConfig::is_durable);
+        let mut secret = Secret::random();
+        if let Some(folder) = folder.as_ref().filter(|_| is_durable) {
+            secret = folder.open(&secret).map_err(NotOpened::Store)?;
+        }
+        let store = store::Kept::new(folder.as_ref());
+        let ranges = Ranges::open(
+            Box::new(store),
+            RangesOptions {
+                ranges: ranges_of(config),
+                machine: machine_of(config),
+                ..RangesOptions::default()
+            },
+        )?;
+        for note in &ranges.loaded().notes {
+            tracing::warn!("{note}");
+        }
+        Ok(Self {
+            ranges,
+            secret,
+            folder,
+            held: Mutex::default(),
+            freed: Notify::new(),
+            debug: Mutex::default(),
+        })
+    }
+
+    /// Where what must outlive the server is kept, if it is.
+    pub fn folder(&self) -> Option<&std::path::Path> {
+        let folder = self.folder.as_ref()?;
+        folder.is_open().then(|| folder.path())
+    }
+
+    /// The ticket of a value that is held for a time.
+    pub fn ticket(&self, value: u128, fence: u64) -> ValueTicket {
+        self.secret.ticket(value, fence)
+    }
+
+    /// The value and fence of a ticket that we gave.
+    pub fn read_ticket(&self, text: &[u8]) -> Option<(u128, u64)> {
+        self.secret.read(text)
+    }
+
+    /// A value goes with who holds this ticket. Who had it before has lost it
+    /// already, and only does not know yet.
+    pub fn hold(&self, value: u128, ticket: Ticket, holdings: &Holdings) {
+        let before = self.held.lock().insert(value, ticket);
+        if let Some(before) = before.filter(|before| *before != ticket) {
+            let _ = holdings.take(before, None, Why::Expired);
+        }
+    }
+
+    /// The ticket of a value that goes with a connection.
+    pub fn held(&self, value: u128) -> Option<Ticket> {
+        self.held.lock().get(&value).copied()
+    }
+
+    /// A value goes with nobody any more.
+    pub fn let_go(&self, value: u128, ticket: Ticket) {
+        let mut held = self.held.lock();
+        if held.get(&value) == Some(&ticket) {
+            held.remove(&value);
+        }
+    }
+
+    /// Something was given back.
+    pub fn tell_freed(&self) {
+        self.freed.notify_waiters();
+    }
+
+    /// Wait until something may be free that was not. What runs out is seen
+    /// only by looking again.
+    pub async fn wait_freed(&self) {
+        const LOOK: Duration = Duration::from_millis(50);
+        let _ = tokio::time::timeout(LOOK, self.freed.notified()).await;
+    }
+}
+
+/// What a client is told whose answers cannot be made safe.
+pub fn unsafe_text(failed: &rideau::Failed) -> String {
+    format!(
+        "MISCONF {failed}. Nobody knows whether your last commands happened: no range answers any \
+         more until the server is started again, and LOOKUP tells then."
+    )
+}
+
+/// The ranges of a config for the core.
+fn ranges_of(config: &Config) -> Vec<(String, rideau::allocator::RangeOptions)> {
+    let ranges = config.ranges.iter();
+    ranges
+        .map(|range| (range.name.clone(), range.options.clone()))
+        .collect()
+}
+
+fn machine_of(config: &Config) -> Options {
+    // Fences grow on after a restart, also where nothing was written down,
+    // unless the clock was set back.
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed).expect("the system has random bits");
+    Options {
+        reservations_max: config.limits.reservations_max,
+        fence: since.map_or(0, |since| since.as_micros() as u64),
+        seed: u64::from_ne_bytes(seed),
+    }
+}

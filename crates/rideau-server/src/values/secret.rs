@@ -1,0 +1,179 @@
+//! Tickets of values: what is held, and a proof that we said so.
+//!
+//! A ticket names a value and a fence, and a keyed hash of both shows that it
+//! came from this server or one before it in the same folder. So it needs no
+//! memory, and counts after a restart.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use ring::hmac;
+
+/// What the tickets of one server follow from.
+pub(super) struct Secret {
+    bytes: [u8; LEN],
+    key: hmac::Key,
+}
+
+/// The ticket of a value.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ValueTicket(String);
+
+const LEN: usize = 32;
+/// As many bytes of the hash are told.
+const PROOF: usize = 12;
+
+impl Secret {
+    pub(super) fn random() -> Self {
+        let mut bytes = [0; LEN];
+        getrandom::fill(&mut bytes).expect("the system has random bits");
+        Self::of(bytes)
+    }
+
+    fn of(bytes: [u8; LEN]) -> Self {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &bytes);
+        Self { bytes, key }
+    }
+
+    /// The secret in a file, or this one if there is no file, which has it then.
+    pub(super) fn kept(&self, file: &Path) -> io::Result<Self> {
+        match fs::read(file) {
+            Ok(bytes) => {
+                let bytes = bytes.try_into().map_err(|_| {
+                    io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "it has not the 32 bytes that tickets follow from; put a copy back, or \
+                         remove it and no ticket of before counts",
+                    )
+                })?;
+                Ok(Self::of(bytes))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.write(file)?;
+                Ok(Self::of(self.bytes))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Let a file have this secret, whatever it had: as a whole or not at all,
+    /// and for nobody else to read.
+    pub(super) fn write(&self, file: &Path) -> io::Result<()> {
+        let new = file.with_extension("new");
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut out = options.open(&new)?;
+        out.write_all(&self.bytes)?;
+        out.sync_all()?;
+        fs::rename(&new, file)?;
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        fs::File::open(folder)?.sync_all()
+    }
+
+    pub(super) fn ticket(&self, value: u128, fence: u64) -> ValueTicket {
+        use fmt::Write as _;
+        let mut text = String::with_capacity(80);
+        let proof = self.proof(value, fence);
+        let written = write!(text, "v-{value:x}-{fence:x}-");
+        written.expect("a string takes all that is written");
+        for byte in proof {
+            let written = write!(text, "{byte:02x}");
+            written.expect("a string takes all that is written");
+        }
+        ValueTicket(text)
+    }
+
+    pub(super) fn read(&self, text: &[u8]) -> Option<(u128, u64)> {
+        let text = std::str::from_utf8(text).ok()?.strip_prefix("v-")?;
+        let mut parts = text.split('-');
+        let (value, fence, proof) = (parts.next()?, parts.next()?, parts.next()?);
+        // One ticket is written in one way only.
+        let is_plain = |digits: &str| {
+            let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+            digits.bytes().all(is_digit) && (digits == "0" || !digits.starts_with('0'))
+        };
+        if parts.next().is_some() || !is_plain(value) || !is_plain(fence) {
+            return None;
+        }
+        let value = u128::from_str_radix(value, 16).ok()?;
+        let fence = u64::from_str_radix(fence, 16).ok()?;
+        let own = self.ticket(value, fence);
+        let own = own.0.as_bytes();
+        let own = &own[own.len() - 2 * PROOF..];
+        // As long for a wrong one as for one that is nearly right.
+        let differs = own
+            .iter()
+            .zip(proof.as_bytes())
+            .fold(0, |d, (a, b)| d | (a ^ b));
+        (proof.len() == own.len() && differs == 0).then_some((value, fence))
+    }
+
+    fn proof(&self, value: u128, fence: u64) -> [u8; PROOF] {
+        let mut message = [0; 24];
+        message[..16].copy_from_slice(&value.to_be_bytes());
+        message[16..].copy_from_slice(&fence.to_be_bytes());
+        let tag = hmac::sign(&self.key, &message);
+        let (proof, _) = tag.as_ref().split_first_chunk().expect("a hash is longer");
+        *proof
+    }
+}
+
+impl AsRef<[u8]> for ValueTicket {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Display for ValueTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Tickets are secrets: whoever has one can release what it stands for.
+impl fmt::Debug for ValueTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("v-…")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_read_by_who_gave_it_and_by_nobody_else() {
+        let (ours, theirs) = (Secret::random(), Secret::random());
+        for (value, fence) in [(0, 0), (u128::MAX, u64::MAX), (0xffff_0a14_0307, 17)] {
+            let ticket = ours.ticket(value, fence).to_string();
+            assert_eq!(ours.read(ticket.as_bytes()), Some((value, fence)));
+            assert_eq!(theirs.read(ticket.as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn no_other_text_is_a_ticket() {
+        let secret = Secret::random();
+        let good = secret.ticket(0xa0b, 0xc0d).to_string();
+        let (head, proof) = good.rsplit_once('-').unwrap();
+        let cases = [
+            String::new(),
+            "v-".into(),
+            head.into(),
+            format!("{good}-"),
+            format!("{good}0"),
+            good[..good.len() - 1].into(),
+            good.to_uppercase(),
+            format!("v-0a0b-c0d-{proof}"),
+            format!("v-a0c-c0d-{proof}"),
+            format!("v-a0b-c0e-{proof}"),
+            format!("v-+a0b-c0d-{proof}"),
+        ];
+        for case in cases {
+            assert_eq!(secret.read(case.as_bytes()), None, "{case}");
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! Values leased from ranges: numbers and addresses for a time.
+//!
+//! One machine behind one lock decides, and one thread makes what it decided
+//! safe, all that came in the meantime at once. An answer is given when that is
+//! done; what its range does not write down is told at once.
+
+mod answer;
+mod clocks;
+mod commit;
+mod leased;
+mod safe;
+mod shared;
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rideau_core::Instant;
+use rideau_core::allocator::{
+    Allocator, Ask, Bytes, Change, Effects, Event, Filter, Held, Options, RangeError, RangeId,
+    RangeOptions, RangeStats, Refused, Released, Reservation, Restore, Seen, Standing, Which,
+};
+use tokio::sync::broadcast;
+
+use crate::store::{Loaded, Piece, Store, StoreError};
+use clocks::{Continued, Source};
+use commit::Committer;
+use shared::{Handle, Inner, Shared};
+
+pub use answer::{Answer, Answering, Reached, Until};
+#[cfg(any(test, feature = "test-util"))]
+pub use clocks::Dial;
+pub use leased::Leased;
+
+/// As many events are kept for who watches slowly.
+const EVENTS_KEPT: usize = 4_096;
+/// What is logged and not yet written has at most about as many bytes; then
+/// everybody waits.
+const LOG_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// As many records are looked at in one step of a release of many.
+const STEP: usize = 1_024;
+
+/// How ranges are opened.
+#[derive(Clone, Debug)]
+pub struct RangesOptions {
+    /// The ranges there are, with their names.
+    pub ranges: Vec<(String, RangeOptions)>,
+    /// What the machine is told.
+    pub machine: Options,
+    /// No snapshot is taken before the log has more bytes than this, nor before
+    /// it has twice those of the last snapshot.
+    pub log_bytes_min: u64,
+}
+
+impl Default for RangesOptions {
+    fn default() -> Self {
+        Self {
+            ranges: Vec::new(),
+            machine: Options::default(),
+            log_bytes_min: 64 * 1024 * 1024,
+        }
+    }
+}
+
+/// Values leased from ranges. Clones are the same ranges.
+///
+/// When the last of them is dropped, what was decided is written down, and then
+/// that nothing more comes.
+#[derive(Clone)]
+pub struct Ranges(Arc<Handle>);
+
+impl fmt::Debug for Ranges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Millions of values are nothing to look at.
+        f.debug_struct("Ranges").finish_non_exhaustive()
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Failed {
+    /// It was refused, and nothing happened.
+    Refused(Refused),
+    /// The store failed: nobody knows whether it happened.
+    Store(Arc<StoreError>),
+    /// The ranges are closed.
+    Closed,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refused) => refused.fmt(f),
+            Self::Store(error) => write!(f, "the store failed: {error}"),
+            Self::Closed => f.write_str("the ranges are closed"),
+        }
+    }
+}
+
+impl Error for Failed {}
+
+impl From<Refused> for Failed {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+/// Why ranges cannot be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The store cannot be used.
+    Store(StoreError),
+    /// A range cannot be like that.
+    Range {
+        /// Which.
+        name: String,
+        /// Why.
+        error: RangeError,
+    },
+    /// There is no thread to be had.
+    Thread(std::io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Range { name, error } => write!(f, "range `{name}`: {error}"),
+            Self::Thread(error) => write!(f, "no thread can be started: {error}"),
+        }
+    }
+}
+
+impl Error for OpenError {}
+
+impl Ranges {
+    /// Read everything back from the store, and give out values.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read, or a range cannot be like that.
+    pub fn open(store: Box<dyn Store>, options: RangesOptions) -> Result<Self, OpenError> {
+        Self::open_from(store, options, Source::system())
+    }
+
+    /// As [`open`](Self::open), with clocks that a test moves.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read, or a range cannot be like that.
+    #[cfg(any(test, feature = "test-util"))]
+    pub fn open_by(
+        store: Box<dyn Store>,
+        options: RangesOptions,
+        dial: &Dial,
+    ) -> Result<Self, OpenError> {
+        Self::open_from(store, options, Source::dial(dial))
+    }
+
+    fn open_from(
+        mut store: Box<dyn Store>,
+        options: RangesOptions,
+        source: Source,
+    ) -> Result<Self, OpenError> {
+        let restore = Restore::new(&options.machine, options.ranges);
+        let mut restore = restore.map_err(|(name, error)| OpenError::Range { name, error })?;
+        let loaded = store
+            .load(&mut |piece| {
+                let (Piece::Snapshot(bytes) | Piece::Batch(bytes)) = piece;
+                restore.read(bytes).map_err(|error| error.to_string())
+            })
+            .map_err(OpenError::Store)?;
+        let clock = Continued::start(restore.clock(), source);
+        let mut effects = Effects::new();
+        let machine = restore.finish(clock.now(), &mut effects);
+        let events = broadcast::Sender::new(EVENTS_KEPT);
+        let shared = Arc::new(Shared::new(machine, effects, clock, events.downgrade()));
+        let committer = Committer::new(Arc::clone(&shared), store, events)
+            .snapshots_after(options.log_bytes_min, loaded.bytes);
+        let committer = thread::Builder::new()
+            .name("rideau-ranges".to_owned())
+            .spawn(|| committer.run())
+            .map_err(OpenError::Thread)?;
+        Ok(Self(Arc::new(Handle::new(shared, loaded, committer))))
+    }
+
+    /// Give out values: as many as were asked for, or none.
+    pub fn reserve(&self, ask: &Ask<'_>) -> Answer<Vec<Reservation>> {
+        self.step(|machine, now, effects| {
+            let mut granted = Vec::with_capacity(1);
+            machine.reserve(ask, now, effects, &mut granted)?;
+            Ok(granted)
+        })
+    }
+
+    /// As [`reserve`](Self::reserve), pushed to a list of the caller's.
+    pub fn reserve_into(&self, ask: &Ask<'_>, granted: &mut Vec<Reservation>) -> Answer<()> {
+        self.step(|machine, now, effects| machine.reserve(ask, now, effects, granted))
+    }
+
+    /// Give out one value, and take it back when the guard is dropped, or this
+    /// future before it.
+    ///
+    /// Who asks with a unique key that has a value shares it: the first guard
+    /// that is dropped gives it back.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or the store failed.
+    pub async fn lease(&self, ask: &Ask<'_>) -> Result<Leased, Failed> {
+        let one = Ask { count: 1, ..*ask };
+        let (decision, until) = self.reserve(&one).into_parts();
+        let reservation = decision?[0];
+        // It exists before the wait, so that a dropped future gives it back.
+        let leased = Leased::new(self.clone(), reservation);
+        until.await?;
+        Ok(leased)
+    }
+
+    /// Take a certain value that nobody holds, or perhaps somebody.
+    pub fn claim(&self, value: u128, change: &Change<'_>) -> Answer<Held> {
+        self.step(|machine, now, effects| machine.claim(value, change, now, effects))
+    }
+
+    /// Replace what stands beside a value, and hold it from now on.
+    pub fn write(&self, which: Which<'_>, change: &Change<'_>) -> Answer<Held> {
+        self.step(|machine, now, effects| machine.write(which, change, now, effects))
+    }
+
+    /// Lay a patch over what stands beside a value, and hold it from now on.
+    pub fn update(&self, which: Which<'_>, change: &Change<'_>) -> Answer<Held> {
+        self.step(|machine, now, effects| machine.update(which, change, now, effects))
+    }
+
+    /// Hold a value from now on for this long.
+    pub fn refresh(
+        &self,
+        which: Which<'_>,
+        fence: Option<u64>,
+        ttl: Option<Duration>,
+    ) -> Answer<Held> {
+        self.step(|machine, now, effects| machine.refresh(which, fence, ttl, now, effects))
+    }
+
+    /// Forget the holder, its keys and data. The value stays apart for a while.
+    pub fn cancel(&self, which: Which<'_>, fence: Option<u64>) -> Answer<Held> {
+        self.step(|machine, now, effects| machine.cancel(which, fence, now, effects))
+    }
+
+    /// Give a value back.
+    pub fn release(&self, value: u128, fence: Option<u64>) -> Answer<Released> {
+        self.step(|machine, now, effects| machine.release(value, fence, now, effects))
+    }
+
+    /// Give back all that match, in small steps that let others in between.
+    /// Says how many there were.
+    pub fn release_all(&self, filter: &Filter) -> Answer<u64> {
+        let mut cursor = 0;
+        let mut released = 0;
+        loop {
+            let answer = self.step(|machine, now, effects| {
+                Ok(machine.release_some(filter, &mut cursor, STEP, now, effects))
+            });
+            let (decision, until) = answer.into_parts();
+            match decision {
+                Ok(Some(some)) => released += some as u64,
+                Ok(None) => {
+                    return self.step(|_, _, effects| {
+                        effects.wait |= released > 0;
+                        Ok(released)
+                    });
+                }
+                Err(failed) => {
+                    let safe = &self.0.shared.safe;
+                    return Answer::new(Err(failed), until.position(), safe);
+                }
+            }
+        }
+    }
+
+    /// All reservations that are meant, oldest first.
+    pub fn lookup(&self, which: Which<'_>) -> Answer<Vec<Seen>> {
+        self.step(|machine, now, effects| {
+            let seen = machine.lookup(which, now, effects);
+            // That nobody holds it may be as new as anything else.
+            effects.wait |= seen.is_empty();
+            Ok(seen)
+        })
+    }
+
+    /// How a value is, be it safe or not.
+    pub fn stands(&self, value: u128) -> Standing {
+        self.look(|machine, now, effects| machine.stands(value, now, effects))
+    }
+
+    /// Add a range, or change the one of this name.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be like that.
+    pub fn set_range(&self, name: &str, options: RangeOptions) -> Result<RangeId, RangeError> {
+        self.look(|machine, now, effects| machine.set_range(name, options, now, effects))
+    }
+
+    /// Take a range away, as soon as nobody holds any of its values. Says
+    /// whether that is so already.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such range.
+    pub fn remove_range(&self, range: RangeId) -> Result<bool, Refused> {
+        self.look(|machine, _, effects| machine.remove_range(range, effects))
+    }
+
+    /// The range of this name.
+    pub fn range(&self, name: &str) -> Option<RangeId> {
+        self.0.shared.inner.lock().machine.range(name)
+    }
+
+    /// The name of a range.
+    pub fn name(&self, range: RangeId) -> Option<String> {
+        let inner = self.0.shared.inner.lock();
+        inner.machine.name(range).map(str::to_owned)
+    }
+
+    /// How a range is.
+    pub fn options(&self, range: RangeId) -> Option<RangeOptions> {
+        self.0.shared.inner.lock().machine.options(range).cloned()
+    }
+
+    /// A range in numbers.
+    pub fn stats(&self, range: RangeId) -> Option<RangeStats> {
+        self.0.shared.inner.lock().machine.stats(range)
+    }
+
+    /// All ranges in numbers, by name.
+    pub fn all_stats(&self) -> Vec<RangeStats> {
+        let inner = self.0.shared.inner.lock();
+        let ranges = inner.machine.ranges();
+        ranges
+            .filter_map(|(_, id)| inner.machine.stats(id))
+            .collect()
+    }
+
+    /// What it costs in memory.
+    pub fn bytes(&self) -> Bytes {
+        self.0.shared.inner.lock().machine.bytes()
+    }
+
+    /// Some reservations, from where the cursor is.
+    pub fn page(&self, cursor: &mut u32, most: usize) -> Vec<Seen> {
+        self.0.shared.inner.lock().machine.page(cursor, most)
+    }
+
+    /// What the clock of the values shows.
+    pub fn now(&self) -> Instant {
+        self.0.shared.clock.now()
+    }
+
+    /// What was read back when they were opened.
+    pub fn loaded(&self) -> &Loaded {
+        &self.0.loaded
+    }
+
+    /// Why no value is given out any more, if so.
+    pub fn failed(&self) -> Option<Arc<StoreError>> {
+        self.0.shared.inner.lock().failed.clone()
+    }
+
+    /// Hear of everything that happens from now on, when it is safe. Who is
+    /// slow misses some, which the numbers of the events tell. It ends when the
+    /// ranges are closed or their store fails.
+    pub fn watch(&self) -> broadcast::Receiver<Event> {
+        let shared = &self.0.shared;
+        let Some(events) = shared.events.upgrade() else {
+            return broadcast::channel(1).1;
+        };
+        // First, so that who looks for watchers under the lock sees this one.
+        let receiver = events.subscribe();
+        let mut inner = shared.inner.lock();
+        inner.effects.events.get_or_insert_default();
+        receiver
+    }
+
+    /// Write down what was decided, and then that nothing more comes. Returns
+    /// when the store is closed. Later calls are refused; a guard that is
+    /// dropped later gives nothing back, so its value is held to its end.
+    pub fn close(&self) {
+        self.0.close();
+    }
+
+    fn look<T>(&self, decide: impl FnOnce(&mut Allocator, Instant, &mut Effects) -> T) -> T {
+        let shared = &*self.0.shared;
+        let mut inner = shared.inner.lock();
+        let Inner {
+            machine, effects, ..
+        } = &mut *inner;
+        let decision = decide(machine, shared.clock.now(), effects);
+        shared.wake(&mut inner);
+        decision
+    }
+
+    fn step<T>(
+        &self,
+        decide: impl FnOnce(&mut Allocator, Instant, &mut Effects) -> Result<T, Refused>,
+    ) -> Answer<T> {
+        let shared = &*self.0.shared;
+        let mut inner = shared.inner.lock();
+        if let Some(failed) = inner.why_not() {
+            return Answer::new(Err(failed), 0, &shared.safe);
+        }
+        let Inner {
+            machine, effects, ..
+        } = &mut *inner;
+        effects.wait = false;
+        let decision = decide(machine, shared.clock.now(), effects);
+        let must_wait = match &decision {
+            Ok(_) => effects.wait || effects.log.len() > LOG_BYTES_MAX,
+            Err(refused) => refused.tells_of_others(),
+        };
+        let position = if must_wait { effects.position() } else { 0 };
+        shared.wake(&mut inner);
+        drop(inner);
+        Answer::new(decision.map_err(Failed::Refused), position, &shared.safe)
+    }
+}

@@ -1,0 +1,171 @@
+//! An answer that is given when what it says is safe.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use super::Failed;
+use super::safe::Safe;
+
+/// What was decided, and may be told when it is safe: `.await` it, or
+/// [`wait`](Self::wait) on a plain thread.
+///
+/// The decision is taken whether or not anybody waits.
+#[must_use = "the answer may be told when it is safe: await it or wait for it"]
+#[derive(Debug)]
+pub struct Answer<T> {
+    decision: Result<T, Failed>,
+    until: Until,
+}
+
+/// How far the log has to be safe.
+#[derive(Clone, Debug)]
+pub struct Until {
+    position: u64,
+    safe: Arc<Safe>,
+}
+
+impl<T> Answer<T> {
+    pub(super) fn new(decision: Result<T, Failed>, position: u64, safe: &Arc<Safe>) -> Self {
+        let safe = Arc::clone(safe);
+        let until = Until { position, safe };
+        Self { decision, until }
+    }
+
+    /// Block until it is safe.
+    ///
+    /// # Errors
+    ///
+    /// If it was refused, or cannot be made safe.
+    pub fn wait(self) -> Result<T, Failed> {
+        self.until.wait()?;
+        self.decision
+    }
+
+    /// The decision, and how far the log has to be safe before it may be told.
+    /// For those who hold back many answers at once.
+    pub fn into_parts(self) -> (Result<T, Failed>, Until) {
+        (self.decision, self.until)
+    }
+}
+
+impl Until {
+    /// Nobody has to wait any more.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made safe.
+    pub fn is_reached(&self) -> Result<bool, Failed> {
+        match self.position {
+            0 => Ok(true),
+            position => match self.safe.reached(position) {
+                None => Ok(false),
+                Some(reached) => reached.map(|()| true).map_err(Failed::Store),
+            },
+        }
+    }
+
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The later of two, of one log.
+    #[must_use]
+    pub fn or_later(self, other: Self) -> Self {
+        if self.position >= other.position {
+            self
+        } else {
+            other
+        }
+    }
+
+    /// Block until it is reached.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made safe.
+    pub fn wait(&self) -> Result<(), Failed> {
+        match self.position {
+            0 => Ok(()),
+            position => self.safe.wait(position).map_err(Failed::Store),
+        }
+    }
+}
+
+impl IntoFuture for Until {
+    type Output = Result<(), Failed>;
+    type IntoFuture = Reached;
+
+    fn into_future(self) -> Reached {
+        Reached {
+            until: self,
+            waker: None,
+        }
+    }
+}
+
+/// Ends when the log is safe up to a certain place.
+#[derive(Debug)]
+pub struct Reached {
+    until: Until,
+    /// Who is woken then, so that it is left there once and not at every poll.
+    waker: Option<Waker>,
+}
+
+impl Future for Reached {
+    type Output = Result<(), Failed>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
+        let Until { position, safe } = &self.until;
+        if *position == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let is_left = |waker: &Waker| waker.will_wake(task.waker());
+        let reached = match self.waker.as_ref().is_some_and(is_left) {
+            true => safe.reached(*position),
+            false => safe.poll(*position, task.waker()),
+        };
+        match reached {
+            Some(reached) => Poll::Ready(reached.map_err(Failed::Store)),
+            None => {
+                self.waker = Some(task.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<T: Unpin> IntoFuture for Answer<T> {
+    type Output = Result<T, Failed>;
+    type IntoFuture = Answering<T>;
+
+    fn into_future(self) -> Answering<T> {
+        Answering {
+            decision: Some(self.decision),
+            reached: self.until.into_future(),
+        }
+    }
+}
+
+/// Ends when an answer may be told.
+#[derive(Debug)]
+pub struct Answering<T> {
+    decision: Option<Result<T, Failed>>,
+    reached: Reached,
+}
+
+impl<T: Unpin> Future for Answering<T> {
+    type Output = Result<T, Failed>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
+        match Pin::new(&mut self.reached).poll(task) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(failed)) => Poll::Ready(Err(failed)),
+            Poll::Ready(Ok(())) => {
+                let decision = self.decision.take();
+                Poll::Ready(decision.expect("a future is not polled after its end"))
+            }
+        }
+    }
+}

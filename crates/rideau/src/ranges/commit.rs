@@ -1,0 +1,272 @@
+//! The thread that makes the log safe, and lets time do its work.
+//!
+//! Whatever was logged while one batch was being written is the next one: the
+//! more there is to do, the more shares one write. Between two batches it takes
+//! a piece of a snapshot when one is due, and ends what has run out, a bounded
+//! part of it each time.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+use rideau_core::Instant;
+use rideau_core::allocator::{Entry, Event, SnapshotAt};
+use tokio::sync::broadcast::Sender;
+
+use super::shared::{Inner, Shared, Sleep};
+use crate::store::{Store, StoreError};
+
+/// How late the end of a hold may be noticed by those who only watch.
+const TICK: Duration = Duration::from_millis(100);
+/// A piece of a snapshot has about as many bytes.
+const CHUNK: usize = 256 * 1024;
+/// A batch has at most about as many bytes, which every store takes. What is
+/// more goes into another.
+const BATCH: usize = 16 * 1024 * 1024;
+/// The clocks are written down as often, if anything is: it takes as long as a
+/// small batch.
+const CLOCKS: Duration = Duration::from_millis(100);
+
+pub(super) struct Committer {
+    shared: Arc<Shared>,
+    store: Box<dyn Store>,
+    events: Sender<Event>,
+    /// Logged and not written.
+    taken: Vec<u8>,
+    /// What the store is given, when that is not all that was taken.
+    batch: Vec<u8>,
+    clocks_written: Option<Instant>,
+    snapshot: Option<SnapshotAt>,
+    snapshot_bytes: u64,
+    log_bytes_min: u64,
+    last_snapshot_bytes: u64,
+}
+
+/// What was found to do.
+pub(super) struct Turn {
+    position: u64,
+    events: Vec<Event>,
+    is_last: bool,
+}
+
+impl Committer {
+    pub(super) fn new(shared: Arc<Shared>, store: Box<dyn Store>, events: Sender<Event>) -> Self {
+        Self {
+            shared,
+            store,
+            events,
+            taken: Vec::new(),
+            batch: Vec::new(),
+            clocks_written: None,
+            snapshot: None,
+            snapshot_bytes: 0,
+            log_bytes_min: u64::MAX,
+            last_snapshot_bytes: 0,
+        }
+    }
+
+    /// Take snapshots from when the log has more bytes than this, and twice
+    /// those of the last one.
+    pub(super) fn snapshots_after(self, log_bytes_min: u64, last_snapshot_bytes: u64) -> Self {
+        Self {
+            log_bytes_min,
+            last_snapshot_bytes,
+            ..self
+        }
+    }
+
+    /// Until the last handle is gone, or the store fails.
+    pub(super) fn run(self) {
+        let mut guarded = Guarded(self);
+        if let Err(error) = guarded.0.work() {
+            let store = guarded.0.store.name();
+            tracing::error!(store, %error, "values are not given out any more");
+            guarded.0.shared.fail(error);
+        }
+    }
+
+    fn work(&mut self) -> Result<(), StoreError> {
+        loop {
+            let turn = self.next_turn();
+            self.commit(turn.is_last)?;
+            self.publish(turn.position, turn.events);
+            if turn.is_last {
+                return Ok(());
+            }
+            self.snapshot_some()?;
+        }
+    }
+
+    /// Wait until something was logged or is due, do a part of what is due, and
+    /// take what is to be written.
+    fn next_turn(&mut self) -> Turn {
+        let shared = Arc::clone(&self.shared);
+        let mut inner = shared.inner.lock();
+        loop {
+            let now = shared.clock.now();
+            let is_due = inner.advance(now);
+            let is_last = inner.stop_if_closing();
+            if is_due || is_last || inner.has_news() || self.snapshot.is_some() {
+                let turn = self.take(&mut inner, is_last);
+                // Who waits for the lock goes before the next step.
+                MutexGuard::unlock_fair(inner);
+                return turn;
+            }
+            if inner.machine.deadline().is_some() {
+                inner.sleep = Sleep::Light;
+                shared.logged.wait_for(&mut inner, TICK);
+            } else {
+                inner.sleep = Sleep::Deep;
+                shared.logged.wait(&mut inner);
+            }
+            inner.sleep = Sleep::Awake;
+        }
+    }
+
+    fn take(&mut self, inner: &mut Inner, is_last: bool) -> Turn {
+        debug_assert!(self.taken.is_empty(), "what was taken has been written");
+        std::mem::swap(&mut self.taken, &mut inner.effects.log);
+        let events = inner.effects.events.as_mut().map(std::mem::take);
+        if self.events.receiver_count() == 0 {
+            inner.effects.events = None;
+        }
+        Turn {
+            position: inner.effects.position(),
+            events: events.unwrap_or_default(),
+            is_last,
+        }
+    }
+
+    /// Make all that was taken safe.
+    fn commit(&mut self, is_last: bool) -> Result<(), StoreError> {
+        if self.taken.is_empty() {
+            return Ok(());
+        }
+        let now = self.shared.clock.now();
+        let has_clocks = self.clocks_written.is_some_and(|at| now < at + CLOCKS);
+        if has_clocks && !is_last && self.taken.len() <= BATCH {
+            self.store.append(&self.taken)?;
+        } else {
+            self.append_with_clocks(now)?;
+        }
+        self.taken.clear();
+        Ok(())
+    }
+
+    /// The clocks come first, so that nothing follows the word that it stopped.
+    fn append_with_clocks(&mut self, now: Instant) -> Result<(), StoreError> {
+        self.batch.clear();
+        Entry::Clock(self.shared.clock.written()).put(&mut self.batch);
+        let mut rest = &self.taken[..];
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at(Entry::whole(rest, BATCH));
+            self.batch.extend_from_slice(part);
+            self.store.append(&self.batch)?;
+            self.batch.clear();
+            rest = after;
+        }
+        self.clocks_written = Some(now);
+        Ok(())
+    }
+
+    fn publish(&self, position: u64, events: Vec<Event>) {
+        if position > self.shared.safe.position() {
+            self.shared.inner.lock().machine.durable(position);
+            self.shared.safe.move_to(position);
+        }
+        for event in events {
+            // Nobody may be watching any more.
+            let _ = self.events.send(event);
+        }
+    }
+
+    /// Begin, go on with or end a snapshot, as is due.
+    fn snapshot_some(&mut self) -> Result<(), StoreError> {
+        let Some(mut at) = self.snapshot else {
+            let log_bytes_min = self.log_bytes_min.max(2 * self.last_snapshot_bytes);
+            if self.store.log_bytes() > log_bytes_min {
+                self.begin_snapshot()?;
+            }
+            return Ok(());
+        };
+        let mut chunk = Vec::with_capacity(CHUNK + 4096);
+        let has_more = {
+            let inner = self.shared.inner.lock();
+            inner.machine.snapshot(&mut at, CHUNK, &mut chunk)
+        };
+        self.put_chunk(&chunk)?;
+        self.snapshot = Some(at);
+        if !has_more {
+            self.end_snapshot()?;
+        }
+        Ok(())
+    }
+
+    /// The clocks are in it too: perhaps nothing is logged for long after it.
+    fn begin_snapshot(&mut self) -> Result<(), StoreError> {
+        self.store.begin_snapshot()?;
+        self.snapshot = Some(SnapshotAt::default());
+        self.snapshot_bytes = 0;
+        let mut clocks = Vec::new();
+        Entry::Clock(self.shared.clock.written()).put(&mut clocks);
+        self.put_chunk(&clocks)
+    }
+
+    fn put_chunk(&mut self, chunk: &[u8]) -> Result<(), StoreError> {
+        self.snapshot_bytes += chunk.len() as u64;
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        self.store.put_chunk(chunk)
+    }
+
+    /// What the last piece shows is logged before the snapshot counts.
+    fn end_snapshot(&mut self) -> Result<(), StoreError> {
+        let turn = {
+            let shared = Arc::clone(&self.shared);
+            let mut inner = shared.inner.lock();
+            self.take(&mut inner, false)
+        };
+        self.commit(false)?;
+        self.publish(turn.position, turn.events);
+        self.store.end_snapshot()?;
+        self.snapshot = None;
+        self.last_snapshot_bytes = self.snapshot_bytes;
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Do a part of what is due. Says whether more is.
+    fn advance(&mut self, now: Instant) -> bool {
+        let is_due = |inner: &Self| inner.machine.deadline().is_some_and(|due| due <= now);
+        if !is_due(self) {
+            return false;
+        }
+        self.machine.advance(now, &mut self.effects);
+        is_due(self)
+    }
+
+    /// When all is written, the last word is that it stopped.
+    fn stop_if_closing(&mut self) -> bool {
+        let stops = self.is_closing && self.effects.log.is_empty();
+        if stops && !self.has_stopped {
+            self.has_stopped = true;
+            Entry::Stopped.put(&mut self.effects.log);
+        }
+        self.has_stopped
+    }
+}
+
+/// Lets nobody wait for a thread that is gone.
+struct Guarded(Committer);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let why = "the thread that writes it down has panicked".to_owned();
+            self.0.shared.fail(StoreError::Stopped { why });
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Where a machine's state outlives the process: batches in order, and now and
+//! then a snapshot that replaces those before it.
+//!
+//! A store knows nothing of what it keeps. It blocks, so one thread of its own
+//! calls it, and that thread decides what goes into a batch and when a snapshot
+//! is due.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+#[cfg(feature = "store")]
+mod embedded;
+#[cfg(any(test, feature = "test-util"))]
+mod memory;
+
+#[cfg(feature = "store")]
+pub use embedded::Embedded;
+#[cfg(any(test, feature = "test-util"))]
+pub use memory::{Fault, Hold, Left, Memory, Platter};
+
+/// Keeps batches and snapshots.
+///
+/// The order of calls is: [`load`](Self::load) once, then
+/// [`append`](Self::append) for ever, and between two appends any step of a
+/// snapshot. Any error but [`TooLarge`](StoreError::TooLarge) and
+/// [`OutOfTurn`](StoreError::OutOfTurn) ends the store: nobody knows what of the
+/// last write reached the disk, so every later write is answered with
+/// [`Stopped`](StoreError::Stopped) until the store is opened and loaded again.
+pub trait Store: Send {
+    /// Writes a batch after all earlier ones. When it returns, the batch
+    /// outlives a power cut.
+    ///
+    /// A batch that failed may be there after the next start, whole, or not.
+    ///
+    /// # Errors
+    ///
+    /// If it is not certain that the batch is safe.
+    fn append(&mut self, batch: &[u8]) -> Result<(), StoreError>;
+
+    /// Gives everything back: the chunks of the newest whole snapshot, then the
+    /// batches since it began, in order.
+    ///
+    /// # Errors
+    ///
+    /// If anything that was acknowledged is missing or is not as it was
+    /// written, or if `each` says no. Some pieces may have been given by then.
+    fn load(&mut self, each: &mut Take<'_>) -> Result<Loaded, StoreError>;
+
+    /// Begins a snapshot: the batches from here on will be needed with it. One
+    /// that was begun before and not ended is forgotten.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be written.
+    fn begin_snapshot(&mut self) -> Result<(), StoreError>;
+
+    /// Adds a chunk to the snapshot. It need not be on disk before the end.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be written, or no snapshot was begun.
+    fn put_chunk(&mut self, chunk: &[u8]) -> Result<(), StoreError>;
+
+    /// Ends the snapshot: it replaces the one before and the batches before it
+    /// began, all or nothing.
+    ///
+    /// A chunk may show what no batch holds yet. Then that batch is to be
+    /// appended before the end, or a power cut would make it true too early.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be written, or no snapshot was begun.
+    fn end_snapshot(&mut self) -> Result<(), StoreError>;
+
+    /// How many bytes of batches the next start would have to read. Whoever
+    /// appends decides by it when the next snapshot is due.
+    fn log_bytes(&self) -> u64;
+
+    /// Which opening of the store this is. It grows with each.
+    fn fence(&self) -> u64;
+
+    /// What the store is called in logs.
+    fn name(&self) -> &str;
+}
+
+/// Takes one piece after the other, or says in words why it cannot.
+pub type Take<'a> = dyn FnMut(Piece<'_>) -> Result<(), String> + 'a;
+
+/// A part of what a store gives back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// A chunk of the snapshot, as it was put.
+    Snapshot(&'a [u8]),
+    /// A batch, as it was appended.
+    Batch(&'a [u8]),
+}
+
+/// What a store gave back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// Chunks of the snapshot; none if there was no snapshot.
+    pub chunks: u64,
+    /// Batches since it began.
+    pub batches: u64,
+    /// Bytes in both.
+    pub bytes: u64,
+    /// What was found and left out or put right, in words, each worth a line in
+    /// the log: the end of a batch that nobody was told of, a snapshot that was
+    /// never ended. Nothing that was acknowledged is among it.
+    pub notes: Vec<String>,
+}
+
+impl Loaded {
+    /// Gives one piece more, and counts it.
+    ///
+    /// # Errors
+    ///
+    /// If `each` says no.
+    pub fn give(&mut self, piece: Piece<'_>, each: &mut Take<'_>) -> Result<(), StoreError> {
+        let (which, bytes, count) = match piece {
+            Piece::Snapshot(bytes) => ("chunk", bytes, &mut self.chunks),
+            Piece::Batch(bytes) => ("batch", bytes, &mut self.batches),
+        };
+        *count += 1;
+        self.bytes += bytes.len() as u64;
+        each(piece).map_err(|why| StoreError::Refused {
+            which: format!("{which} {count}"),
+            why,
+        })
+    }
+}
+
+/// Why a store cannot do what it was asked.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Another process, or another store of this one, has it open.
+    Busy {
+        /// What is open elsewhere.
+        path: PathBuf,
+    },
+    /// It was opened once more elsewhere, and that opening counts.
+    Fenced {
+        /// Which opening this is.
+        fence: u64,
+        /// The newest one.
+        newest: u64,
+    },
+    /// There is no room left.
+    Full {
+        /// What was being done.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// It may be read and not written.
+    ReadOnly {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The system failed in another way.
+    Io {
+        /// What was being done.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// What is there is not what was written.
+    Corrupt {
+        /// What is wrong.
+        what: String,
+        /// Where.
+        path: PathBuf,
+    },
+    /// It was written by a newer version of this program.
+    Newer {
+        /// Where.
+        path: PathBuf,
+        /// The format that was found.
+        found: u32,
+        /// The newest format that is known here.
+        known: u32,
+    },
+    /// An earlier write failed, so nothing more is written.
+    Stopped {
+        /// What failed first.
+        why: String,
+    },
+    /// Whoever takes the pieces does not understand one.
+    Refused {
+        /// Which one.
+        which: String,
+        /// What it said.
+        why: String,
+    },
+    /// The batch or the chunk is larger than a store takes.
+    TooLarge {
+        /// How large it is.
+        len: usize,
+        /// How large it may be.
+        len_max: usize,
+    },
+    /// The call came when it makes no sense.
+    OutOfTurn {
+        /// What has to come first.
+        what: &'static str,
+    },
+}
+
+/// How large a batch or a chunk may be.
+pub const PIECE_LEN_MAX: usize = 64 * 1024 * 1024;
+
+impl StoreError {
+    /// Says no to what no store takes in one piece.
+    ///
+    /// # Errors
+    ///
+    /// If it is longer than [`PIECE_LEN_MAX`].
+    pub fn unless_fits(piece: &[u8]) -> Result<(), Self> {
+        if piece.len() <= PIECE_LEN_MAX {
+            return Ok(());
+        }
+        Err(Self::TooLarge {
+            len: piece.len(),
+            len_max: PIECE_LEN_MAX,
+        })
+    }
+
+    /// What a store says that is written before it is loaded.
+    pub const NOT_LOADED: Self = Self::OutOfTurn {
+        what: "a store is loaded before it is written",
+    };
+    /// What it says to a second load.
+    pub const LOADED_TWICE: Self = Self::OutOfTurn {
+        what: "a store is loaded once",
+    };
+    /// What it says to a chunk, or an end, without a beginning.
+    pub const NOT_BEGUN: Self = Self::OutOfTurn {
+        what: "a snapshot is begun before it is written",
+    };
+
+    /// Sorts what the system said by what one can do about it.
+    pub fn of(what: &'static str, path: &Path, error: io::Error) -> Self {
+        let path = path.to_owned();
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::Full { what, path, error }
+            }
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+                Self::ReadOnly { path, error }
+            }
+            _ => Self::Io { what, path, error },
+        }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy { path } => write!(
+                f,
+                "{} is open already: stop the other process, or give this one a folder of its own",
+                path.display()
+            ),
+            Self::Fenced { fence, newest } => write!(
+                f,
+                "this is opening {fence} of the store and there is an opening {newest}: \
+                 only the newest may write, so stop this one"
+            ),
+            Self::Full { what, path, error } => write!(
+                f,
+                "no room to {what} in {}: {error}; make room and start again",
+                path.display()
+            ),
+            Self::ReadOnly { path, error } => write!(
+                f,
+                "{} cannot be written: {error}; \
+                 give the user of this process the right to write there",
+                path.display()
+            ),
+            Self::Io { what, path, error } => write!(
+                f,
+                "cannot {what} in {}: {error}; see what the system's log says of this disk, \
+                 then start again",
+                path.display()
+            ),
+            Self::Corrupt { what, path } => write!(
+                f,
+                "{} is damaged: {what}; put a copy back, or move the folder away to start with \
+                 nothing",
+                path.display()
+            ),
+            Self::Newer { path, found, known } => write!(
+                f,
+                "{} has format {found}, and this version knows formats up to {known}: \
+                 start the version that wrote it, or a newer one",
+                path.display()
+            ),
+            Self::Stopped { why } => write!(
+                f,
+                "nothing more is written, since what is on disk is uncertain: {why}"
+            ),
+            Self::Refused { which, why } => write!(f, "{which} makes no sense: {why}"),
+            Self::TooLarge { len, len_max } => {
+                write!(f, "{len} bytes in one piece are more than {len_max}")
+            }
+            Self::OutOfTurn { what } => f.write_str(what),
+        }
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Full { error, .. } | Self::ReadOnly { error, .. } | Self::Io { error, .. } => {
+                Some(error)
+            }
+            _ => None,
+        }
+    }
+}
