@@ -8,6 +8,7 @@ mod daemon;
 mod locks;
 mod measure;
 mod pool;
+mod ranges;
 mod report;
 mod talk;
 
@@ -25,6 +26,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("daemon", daemon::run),
     ("locks", locks::run),
     ("pool", pool::run),
+    ("ranges", ranges::run),
 ];
 
 type Scale = fn(subject: &str, what: &str) -> f64;

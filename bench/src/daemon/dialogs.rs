@@ -94,7 +94,7 @@ pub(super) fn take(_server: &Server, crowd: Crowd) -> Vec<Dialog> {
 fn release() -> Step {
     Step::Back {
         head: opening(2, &["RELEASE"]),
-        tail: Vec::new(),
+        tails: vec![Vec::new()],
     }
 }
 
@@ -109,7 +109,7 @@ pub(super) fn blpop(server: &Server, crowd: Crowd) -> Vec<Dialog> {
         first: Step::Same(frame(&["BLPOP", "pool", "0"]), 1),
         second: Step::Back {
             head: opening(3, &["RPUSH", "pool"]),
-            tail: Vec::new(),
+            tails: vec![Vec::new()],
         },
     })
 }
@@ -128,7 +128,7 @@ pub(super) fn meet(_server: &Server, crowd: Crowd) -> Vec<Dialog> {
             first: Step::Same(frame(&[side, "jobs", "VALUE", &value, "WAIT", "10000"]), 1),
             second: Step::Back {
                 head: opening(2, &["DONE"]),
-                tail: Vec::new(),
+                tails: vec![Vec::new()],
             },
         }
     })
@@ -152,7 +152,7 @@ pub(super) fn lists(_server: &Server, crowd: Crowd) -> Vec<Dialog> {
                 first: Step::Same(frame(&["BLPOP", "jobs", "0"]), 1),
                 second: Step::Back {
                     head: opening(3, &["RPUSH"]),
-                    tail: bulk(&format!("offerer-{at:02}")),
+                    tails: vec![bulk(&format!("offerer-{at:02}"))],
                 },
             }
         }

@@ -1,6 +1,8 @@
 //! A table of many subjects: a line for each, within a hundred columns.
 
-use super::{DISTURBED, OURS, Verdict, short};
+use std::fmt::Display;
+
+use super::{DISTURBED, OURS, short};
 use crate::measure::{Metric, Row, Spread};
 
 /// What a line may say of its subject, from left to right.
@@ -16,7 +18,7 @@ const METRICS: [Metric; 6] = [
 /// What a line may say in times of ours, and the head of that column.
 const RATIOS: [(Metric, &str); 2] = [(Metric::Cpu, " cpu x"), (Metric::P99, " p99 x")];
 
-pub(crate) fn print(title: &str, rows: &[Row], verdicts: impl Iterator<Item = Verdict>) {
+pub(crate) fn print(title: &str, rows: &[Row], verdicts: impl Iterator<Item: Display>) {
     let columns = Columns::of(rows);
     let legend = match columns.ours {
         Some(_) => ", x: times ours",

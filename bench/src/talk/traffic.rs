@@ -33,8 +33,9 @@ pub(crate) struct Dialog {
 pub(crate) enum Step {
     /// The same each time, so many commands.
     Same(Vec<u8>, usize),
-    /// A command for each yes of the step before, around what it sends back.
-    Back { head: Vec<u8>, tail: Vec<u8> },
+    /// A command for each yes of the step before, around what it sends back. The
+    /// tails take turns.
+    Back { head: Vec<u8>, tails: Vec<Vec<u8>> },
 }
 
 /// One stretch of time, and what is counted in it.
@@ -176,9 +177,9 @@ impl Line {
                 self.send(frames).await;
                 *count
             }
-            Step::Back { head, tail } => {
+            Step::Back { head, tails } => {
                 out.clear();
-                for back in &self.backs {
+                for (back, tail) in self.backs.iter().zip(tails.iter().cycle()) {
                     out.extend_from_slice(head);
                     out.extend_from_slice(&self.buffer[back.clone()]);
                     out.extend_from_slice(tail);

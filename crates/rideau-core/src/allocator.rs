@@ -162,7 +162,7 @@ impl Allocator {
             fence: options.fence,
             fence_logged: 0,
             fence_at: 0,
-            fence_safe: 0,
+            fence_safe: options.fence,
             events: 0,
             quarantine_next: Instant::NEVER,
             apart: 0,
@@ -252,13 +252,14 @@ impl Allocator {
         effects.wait |= self.fence > self.fence_safe;
     }
 
-    /// Must all be safe before something is told of a value of this range?
-    fn must_wait(&self, range: u16) -> bool {
-        match self.class(range) {
-            Class::Sync => true,
-            Class::Claimed => self.at(RangeId(range)).stock.is_waiting(),
-            Class::Memory => false,
-        }
+    /// Must all be safe before something is told of this holder's value?
+    fn must_wait(&self, range: u16, fence: u64) -> bool {
+        fence > self.fence_safe
+            || match self.class(range) {
+                Class::Sync => true,
+                Class::Claimed => self.at(RangeId(range)).stock.is_waiting(),
+                Class::Memory => false,
+            }
     }
 
     /// What was just logged must be safe before it is told, and before anything
@@ -272,8 +273,8 @@ impl Allocator {
 
     /// Write a whole record down, if its range does that.
     fn log_reserved(&self, slot: Slot, effects: &mut Effects) {
-        let range = self.records.head(slot).range;
-        effects.wait |= self.must_wait(range);
+        let Head { range, fence, .. } = self.records.head(slot);
+        effects.wait |= self.must_wait(range, fence);
         if self.class(range) != Class::Memory {
             self.with_entry(slot, |entry| effects.log(&entry));
         }
@@ -311,10 +312,10 @@ impl Allocator {
         });
     }
 
-    /// Write down anything else about a value of this range.
-    fn log(&self, range: u16, entry: &Entry<'_>, effects: &mut Effects) {
-        effects.wait |= self.must_wait(range);
-        if self.class(range) != Class::Memory {
+    /// Write down anything else about a holder's value.
+    fn log(&self, head: Head, entry: &Entry<'_>, effects: &mut Effects) {
+        effects.wait |= self.must_wait(head.range, head.fence);
+        if self.class(head.range) != Class::Memory {
             effects.log(entry);
         }
     }

@@ -15,7 +15,7 @@ use crate::ticket::Kind;
 pub struct Reclaims([[AtomicU64; Why::ALL.len()]; KINDS.len()]);
 
 /// What can be taken back.
-const KINDS: [&str; 4] = ["pool", "lock", "broker", "regulator"];
+const KINDS: [&str; 5] = ["pool", "lock", "broker", "regulator", "range"];
 
 /// Things released on another connection than they were taken on, by the user
 /// and the client library of who did.

@@ -179,8 +179,9 @@ impl Ranges {
         let machine = restore.finish(clock.now(), &mut effects);
         let events = broadcast::Sender::new(EVENTS_KEPT);
         let shared = Arc::new(Shared::new(machine, effects, clock, events.downgrade()));
+        let snapshot_bytes = loaded.bytes.saturating_sub(store.log_bytes());
         let committer = Committer::new(Arc::clone(&shared), store, events)
-            .snapshots_after(options.log_bytes_min, loaded.bytes);
+            .snapshots_after(options.log_bytes_min, snapshot_bytes);
         let committer = thread::Builder::new()
             .name("rideau-ranges".to_owned())
             .spawn(|| committer.run())

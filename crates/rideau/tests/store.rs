@@ -12,7 +12,11 @@ mod damage;
 mod kill;
 #[path = "store/laws.rs"]
 mod laws;
+#[path = "store/process.rs"]
+mod process;
 #[path = "store/room.rs"]
 mod room;
+#[path = "store/shim.rs"]
+mod shim;
 #[path = "store/stage.rs"]
 mod stage;

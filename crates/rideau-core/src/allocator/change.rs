@@ -5,7 +5,7 @@ use super::entry::Entry;
 use super::free::Free;
 use super::interval::Interval;
 use super::range::{Class, Order, Quarantine, Range, RangeError, RangeId, RangeOptions, Start};
-use super::records::{Body, Head, KeyRef, Slot};
+use super::records::{Body, Head, KeyRef, Slot, State};
 use super::refused::Refused;
 use super::size::Size;
 use super::stock::Stock;
@@ -228,7 +228,7 @@ impl Allocator {
             if range.options.class != Class::Memory {
                 effects.log(&Entry::Known { interval });
             }
-            self.take_in(id, interval, effects);
+            self.take_in(id, interval, now, effects);
         }
         if self.at(id).options.start == Start::Quarantine {
             let until = end(now, self.at(id).options.quarantine);
@@ -283,14 +283,14 @@ impl Allocator {
 
     /// New values that have a holder, whose range was taken away or lost
     /// them, stay with it.
-    fn take_in(&mut self, id: RangeId, new: Interval, effects: &mut Effects) {
+    fn take_in(&mut self, id: RangeId, new: Interval, now: Instant, effects: &mut Effects) {
         if self.apart == 0 {
             return;
         }
         if new.size() < Size::new(self.records.len() as u128) {
             for value in new.first()..=new.last() {
                 if let Some(slot) = self.records.find(value) {
-                    self.take_record_in(id, slot, effects);
+                    self.take_record_in(id, slot, now, effects);
                 }
             }
             return;
@@ -300,21 +300,28 @@ impl Allocator {
             && let Some(slot) = self.records.next_from(&mut cursor)
         {
             if new.contains(self.records.value(slot)) {
-                self.take_record_in(id, slot, effects);
+                self.take_record_in(id, slot, now, effects);
             }
         }
     }
 
-    fn take_record_in(&mut self, id: RangeId, slot: Slot, effects: &mut Effects) {
-        let head = self.records.head(slot);
+    fn take_record_in(&mut self, id: RangeId, slot: Slot, now: Instant, effects: &mut Effects) {
         let value = self.records.value(slot);
-        self.apart -= 1;
-        self.at_mut(id).free.remove(value);
-        if head.range == id.0 {
+        if self.records.head(slot).range == id.0 {
             // It was counted all the time.
-            self.at_mut(id).size -= Size::ONE;
+            self.apart -= 1;
+            let range = self.at_mut(id);
+            range.free.remove(value);
+            range.size -= Size::ONE;
             return;
         }
+        // If its time ran out, it did so in the range where it was.
+        let Some(slot) = self.slot(value, now, effects) else {
+            return;
+        };
+        self.apart -= 1;
+        self.at_mut(id).free.remove(value);
+        let head = self.records.head(slot);
         let was_logged = self.class(head.range) != Class::Memory;
         if head.range != STRAY {
             *self.counter(head.range, head.state) -= 1;
@@ -323,8 +330,11 @@ impl Allocator {
         }
         self.move_in(slot, id);
         *self.counter(id.0, head.state) += 1;
+        // What ran out by the rules of one range must not do so once more by
+        // those of another.
+        let is_said = was_logged && head.state == State::Reserved;
         match (was_logged, self.class(id.0) != Class::Memory) {
-            (false, true) => self.with_entry(slot, |entry| effects.log(&entry)),
+            (_, true) if !is_said => self.with_entry(slot, |entry| effects.log(&entry)),
             (true, false) => effects.log(&Entry::Freed {
                 value,
                 fence: head.fence,

@@ -8,7 +8,7 @@ use super::effects::{Effects, What};
 use super::entry::Entry;
 use super::fields::{self, Fields};
 use super::look::Standing;
-use super::range::RangeId;
+use super::range::{Class, RangeId};
 use super::records::{Body, Head, Slot, State};
 use super::refused::Refused;
 use super::{Allocator, ID_MARK, KEYS_MAX, Keys, STRAY, body, end, span};
@@ -154,7 +154,7 @@ impl Allocator {
                 fence,
                 until,
             };
-            self.log(head.range, &entry, effects);
+            self.log(head, &entry, effects);
         }
         Ok(Held {
             value,
@@ -183,7 +183,7 @@ impl Allocator {
         let head = self.records.head(slot);
         match head.state {
             State::Cooling => {
-                effects.wait |= self.must_wait(head.range);
+                effects.wait |= self.must_wait(head.range, head.fence);
                 return Ok(Released::Already);
             }
             State::Reserved => self.check_fence(slot, fence)?,
@@ -253,7 +253,7 @@ impl Allocator {
             fence,
             until,
         };
-        self.log(head.range, &entry, effects);
+        self.log(head, &entry, effects);
         if is_long {
             self.wait_for(RangeId(head.range), effects);
         }
@@ -282,7 +282,7 @@ impl Allocator {
         let kept = self.records.body(slot);
         let old = Fields::kept(kept.data);
         let data = match mode {
-            Mode::Replace => change.data.clone(),
+            Mode::Replace => change.data.something().into_owned(),
             Mode::Merge => fields::merged(kept.data, change.data),
             Mode::Keep => old.clone(),
         };
@@ -392,7 +392,8 @@ impl Allocator {
         self.unfree(value, id);
         let until = end(now, ttl);
         let keys = Keys::new(change.keys, None);
-        let body = body(change.data, &keys, now);
+        let data = change.data.something();
+        let body = body(&data, &keys, now);
         let fence = self.begin(value, id, until, body, now, effects);
         self.wait_for(id, effects);
         Ok(Held {
@@ -424,13 +425,16 @@ impl Allocator {
         let id = self.range_of(value).ok_or(Refused::OutOfRange)?;
         if self.standing(value, id, now) == Standing::Free {
             // That it is free may not be safe yet.
-            effects.wait |= self.must_wait(id.0);
+            effects.wait |= self.must_wait(id.0, 0);
             return Ok(Released::Already);
         }
         self.unfree(value, id);
         self.at_mut(id).free.insert(value);
         let entry = Entry::Freed { value, fence: 0 };
-        self.log(id.0, &entry, effects);
+        effects.wait |= self.must_wait(id.0, 0);
+        if self.class(id.0) != Class::Memory {
+            effects.log(&entry);
+        }
         Ok(Released::Now)
     }
 

@@ -38,7 +38,8 @@ impl Allocator {
         slots.sort_by_key(|slot| self.records.head(*slot).fence);
         for slot in &slots {
             granted.push(self.reservation(*slot, ask, true));
-            effects.wait |= self.must_wait(self.records.head(*slot).range);
+            let head = self.records.head(*slot);
+            effects.wait |= self.must_wait(head.range, head.fence);
         }
         Ok(!slots.is_empty())
     }

@@ -103,7 +103,10 @@ impl Allocator {
     /// All records that are meant, oldest first; none for what nobody holds.
     pub fn lookup(&mut self, which: Which<'_>, now: Instant, effects: &mut Effects) -> Vec<Seen> {
         let slots = self.slots(which, now, effects);
-        let must_wait = |slot: &Slot| self.must_wait(self.records.head(*slot).range);
+        let must_wait = |slot: &Slot| {
+            let head = self.records.head(*slot);
+            self.must_wait(head.range, head.fence)
+        };
         effects.wait |= slots.iter().any(must_wait);
         let mut seen: Vec<Seen> = slots.into_iter().map(|slot| self.seen(slot)).collect();
         seen.sort_by_key(|seen| seen.fence);

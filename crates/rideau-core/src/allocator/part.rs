@@ -31,7 +31,7 @@ impl Allocator {
             fence,
             until,
         };
-        self.log(head.range, &entry, effects);
+        self.log(head, &entry, effects);
     }
 
     /// A value's time ran out. It follows from what is written down, so nothing
@@ -93,7 +93,7 @@ impl Allocator {
         let value = self.records.value(slot);
         if is_logged {
             let fence = head.fence;
-            self.log(head.range, &Entry::Freed { value, fence }, effects);
+            self.log(head, &Entry::Freed { value, fence }, effects);
         }
         self.records.remove(slot);
         if head.range == STRAY {

@@ -218,6 +218,7 @@ impl Allocator {
     ) {
         let id = ask.id.map(id_key);
         let id = id.as_deref();
+        let data = ask.data.something();
         for &Taken {
             value,
             range: id_of_range,
@@ -230,7 +231,7 @@ impl Allocator {
             let ttl = span(range, ask.ttl, range.options.offer_ttl).expect("it was checked before");
             let until = end(now, ttl);
             let keys = Keys::new(ask.keys, id);
-            let body = body(ask.data, &keys, now);
+            let body = body(&data, &keys, now);
             let fence = self.begin(value, id_of_range, until, body, now, effects);
             if !is_stock {
                 self.wait_for(id_of_range, effects);

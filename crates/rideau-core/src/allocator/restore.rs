@@ -91,6 +91,7 @@ impl Restore {
     /// known are as the options of their range say that they start.
     pub fn finish(mut self, now: Instant, effects: &mut Effects) -> Allocator {
         self.place_records();
+        self.machine.fence_safe = self.machine.fence;
         for (id, start) in std::mem::take(&mut self.starts) {
             let range = self.machine.at_mut(id);
             range.options.start = start;
@@ -98,6 +99,7 @@ impl Restore {
             if range.options.class == Class::Memory {
                 self.forget_known(id, effects);
                 if start == Start::Quarantine {
+                    self.machine.end_in(id, &values, now, effects);
                     let until = end(now, self.machine.at(id).options.quarantine);
                     self.machine.quarantine(id, &values, until, now, effects);
                 }
@@ -108,6 +110,7 @@ impl Restore {
         for interval in self.known.intervals() {
             effects.log(&Entry::Unknown { interval });
         }
+        self.machine.begin_claims(effects);
         self.machine
     }
 
@@ -124,7 +127,9 @@ impl Restore {
                 if let Some(slot) = self.machine.records.find(value)
                     && self.machine.records.head(slot).fence == fence
                 {
-                    self.machine.records.set_until(slot, until);
+                    // A snapshot may have seen what became of it later.
+                    let records = &mut self.machine.records;
+                    records.set_state(slot, State::Reserved, until);
                 }
             }
             Entry::Freed { value, fence } => self.freed(value, fence),
@@ -301,7 +306,8 @@ impl Restore {
         for interval in new.iter().copied() {
             effects.log(&Entry::Known { interval });
         }
-        if start == Start::Quarantine {
+        if start == Start::Quarantine && !new.is_empty() {
+            self.machine.end_in(id, &new, now, effects);
             put(new, quarantine);
         }
         values.iter().for_each(|values| {
@@ -315,6 +321,34 @@ impl Restore {
 }
 
 impl Allocator {
+    /// What has run out of these values was held by somebody before they were
+    /// forgotten, and says nothing about now.
+    fn end_in(&mut self, id: RangeId, values: &[Interval], now: Instant, effects: &mut Effects) {
+        let mut cursor = 0;
+        while let Some(slot) = self.records.next_from(&mut cursor) {
+            let value = self.records.value(slot);
+            let is_over = self.records.until(slot) <= now;
+            if is_over && self.records.head(slot).range == id.0 {
+                if values.iter().any(|values| values.contains(value)) {
+                    self.expire(slot, now, effects);
+                }
+            }
+        }
+    }
+
+    /// Whoever reads the log must see that it was not the stop before that
+    /// came last, so nothing is told at once until something is written.
+    fn begin_claims(&mut self, effects: &mut Effects) {
+        let ranges = self.ranges.iter_mut().flatten();
+        let mut claimed = ranges
+            .filter(|range| range.options.class == Class::Claimed)
+            .peekable();
+        if claimed.peek().is_some() {
+            effects.log(&Entry::Fence { last: self.fence });
+            claimed.for_each(|range| range.stock.wait_for(effects.position()));
+        }
+    }
+
     /// The last sign of life of each holder may be lost: as if it had just
     /// come. Nothing is lost that came before `since`.
     fn extend_all(&mut self, id: RangeId, since: Instant, now: Instant, effects: &mut Effects) {

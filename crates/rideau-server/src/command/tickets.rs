@@ -128,7 +128,7 @@ pub(super) fn later(
                 let thing = if is_pushed {
                     Thing::Held(grant)
                 } else {
-                    Thing::Untold(grant, outcome.clone())
+                    Thing::Untold(grant, Box::new(outcome.clone()))
                 };
                 if let Err(Thing::Held(grant) | Thing::Untold(grant, _)) =
                     daemon.holdings.fill(ticket, thing)
@@ -343,7 +343,7 @@ fn awaited(thing: &mut Thing) -> Awaited {
     match std::mem::replace(thing, Thing::None) {
         Thing::Untold(grant, outcome) => {
             *thing = Thing::Held(grant);
-            Awaited::Told(outcome)
+            Awaited::Told(*outcome)
         }
         Thing::Asked(later) => {
             *thing = Thing::Asked(Arc::clone(&later));

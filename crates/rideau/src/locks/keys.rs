@@ -31,7 +31,9 @@ use super::sweeper;
 use super::word::{Left, No, Road};
 use super::{Denied, Lock, LocksOptions};
 use crate::keyed::Key;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+#[cfg(not(rideau_loom))]
+use crate::sync::AtomicU64;
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 use crate::terms::Terms;
 
 /// As many shards as keep threads from meeting that work on different keys.

@@ -151,6 +151,7 @@ impl Slot {
 
     /// The sweeper was here. It comes often enough to be late by half of what
     /// a key is kept, at most.
+    #[cfg(any(test, not(rideau_loom)))]
     pub(super) fn was_swept(&self, now: u64) {
         const SELDOM: u64 = 10_000;
         let wait = (self.idle_forget.load(Ordering::Relaxed) / 4).min(SELDOM);

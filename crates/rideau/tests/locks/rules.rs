@@ -12,12 +12,12 @@ use crate::stage::{poll_once, until};
 
 /// Keys by their first letter: `a…` have the first rule, all others the second.
 fn by_letter(rules: &[KeyRule; 2]) -> Locks<String> {
-    let locks = Locks::new();
-    locks.set_rules(rules, letter).unwrap();
+    let locks: Locks<String> = Locks::new();
+    locks.set_rules(rules, |key| letter(key)).unwrap();
     locks
 }
 
-fn letter(key: &String) -> usize {
+fn letter(key: &str) -> usize {
     usize::from(!key.starts_with('a'))
 }
 
@@ -134,7 +134,9 @@ fn changed_rules_hold_for_keys_that_are_known_and_take_nothing_from_anybody() {
     let [a1, a2, _b1] = held;
     drop((a1, a2));
     assert!(take(&locks, "a3").is_ok());
-    locks.set_rules(&[at_most(1), at_most(1)], letter).unwrap();
+    locks
+        .set_rules(&[at_most(1), at_most(1)], |key| letter(key))
+        .unwrap();
     assert_eq!(locks.keys_of(1), 1, "b1 is one of the others again");
 }
 
@@ -215,7 +217,7 @@ fn a_change_that_breaks_a_rule_changes_nothing() {
         target: Duration::ZERO,
         interval: Duration::ZERO,
     };
-    let no = locks.set_rules(&[at_most(9), bad], letter);
+    let no = locks.set_rules(&[at_most(9), bad], |key| letter(key));
     assert!(no.is_err());
     let _held = take(&locks, "a1").unwrap();
     assert!(take(&locks, "a2").is_err());
@@ -241,12 +243,14 @@ async fn each_rule_has_its_own_way_to_wait() {
         };
         assert_eq!(no.reason, Reason::Full);
     }
-    locks.set_rules(&[room(2), room(2)], letter).unwrap();
+    locks
+        .set_rules(&[room(2), room(2)], |key| letter(key))
+        .unwrap();
     let mut fourth = ask("a");
     assert!(poll_once(&mut fourth).is_pending());
     drop(held);
     for wait in &mut waits {
-        wait.await.unwrap();
+        drop(wait.await.unwrap());
     }
 }
 

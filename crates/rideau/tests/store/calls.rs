@@ -3,27 +3,9 @@
 //! A library that is loaded before the system's stands between the child and
 //! the disk.
 
-use std::env;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
-
 use crate::child::{Role, Running, Said, acknowledged};
+use crate::shim::{EACCES, EIO, ENOSPC, EROFS, Fault};
 use crate::stage::{Folder, Rng, open};
-
-const EIO: &str = "5";
-const EACCES: &str = "13";
-const ENOSPC: &str = "28";
-const EROFS: &str = "30";
-
-/// What happens at which call.
-struct Fault<'a> {
-    call: &'a str,
-    /// The end of the file's name, or nothing for all files.
-    path: &'a str,
-    at: u32,
-    how: &'a str,
-}
 
 #[test]
 fn a_process_that_ends_before_any_call_loses_nothing() {
@@ -208,41 +190,6 @@ fn failed_with(fault: &Fault<'_>) -> Vec<(String, String)> {
 }
 
 fn run(folder: &Folder, synced: Option<&Folder>, fault: &Fault<'_>) -> Vec<Said> {
-    let path = if fault.path.is_empty() {
-        folder.0.to_str().unwrap()
-    } else {
-        fault.path
-    };
-    let settings = [
-        ("LD_PRELOAD", shim().to_str().unwrap().to_owned()),
-        ("FAULT_CALL", fault.call.to_owned()),
-        ("FAULT_PATH", path.to_owned()),
-        ("FAULT_AT", fault.at.to_string()),
-        ("FAULT_HOW", fault.how.to_owned()),
-        (
-            "SYNCED",
-            synced.map_or_else(String::new, |synced| synced.0.display().to_string()),
-        ),
-    ];
+    let settings = fault.settings(folder, synced);
     Running::start(Role::Brief, folder, &settings).hear_all()
-}
-
-fn shim() -> &'static Path {
-    static SHIM: OnceLock<PathBuf> = OnceLock::new();
-    SHIM.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/store/shim.c");
-        let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let new = place.join(format!("rideau-shim-{}.so", std::process::id()));
-        let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
-        let built = Command::new(compiler)
-            .args(["-shared", "-fPIC", "-O1", "-o"])
-            .arg(&new)
-            .arg(source)
-            .arg("-ldl")
-            .status();
-        assert!(built.unwrap().success(), "the compiler for C");
-        let shim = place.join("rideau-shim.so");
-        std::fs::rename(new, &shim).unwrap();
-        shim
-    })
 }

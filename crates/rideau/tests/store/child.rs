@@ -2,12 +2,11 @@
 //! have its system calls fail.
 
 use std::env;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rideau::store::{Embedded, Store, StoreError};
 
+use crate::process::Process;
 use crate::stage::{Folder, batch_of, chunk_of, take};
 
 const FOLDER: &str = "RIDEAU_STORE_FOLDER";
@@ -25,10 +24,7 @@ pub(crate) enum Role {
 }
 
 /// A child that runs.
-pub(crate) struct Running {
-    pub(crate) child: Child,
-    lines: std::io::Lines<BufReader<ChildStdout>>,
-}
+pub(crate) struct Running(Process);
 
 /// What a child said, by the first word of the line.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,59 +43,40 @@ impl Running {
             Role::Brief => "brief",
             Role::Wait => "wait",
         };
-        let mut child = Command::new(env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "child::the_other_process",
-                "--nocapture",
-                "--test-threads=1",
-            ])
-            .env(ROLE, role)
-            .env(FOLDER, &folder.0)
-            .envs(settings.iter().map(|(name, value)| (name, value)))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, lines }
+        let own = [
+            (ROLE, role.to_owned()),
+            (FOLDER, folder.0.display().to_string()),
+        ];
+        let settings = own.iter().chain(settings);
+        Self(Process::start("child::the_other_process", settings))
     }
 
     /// The next thing it says, or nothing if it has gone.
     pub(crate) fn hear(&mut self) -> Option<Said> {
-        loop {
-            let line = self.lines.next()?.ok()?;
-            // The harness may have written before it on the same line.
-            let Some((_, said)) = line.split_once("child: ") else {
-                continue;
-            };
-            let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
-            return Some(match word {
-                "ready" => Said::Ready,
-                // A line that the kill cut off was not said.
-                "ack" => match rest.strip_suffix('.') {
-                    Some(number) => Said::Acknowledged(number.parse().unwrap()),
-                    None => return None,
-                },
-                "failed" => {
-                    let (name, words) = rest.split_once(' ').unwrap();
-                    Said::Failed(name.into(), words.into())
-                }
-                "done" => Said::Done,
-                other => panic!("the child said {other}"),
-            });
-        }
+        let said = self.0.hear()?;
+        let (word, rest) = said.split_once(' ').unwrap_or((&said, ""));
+        Some(match word {
+            "ready" => Said::Ready,
+            // A line that the kill cut off was not said.
+            "ack" => Said::Acknowledged(rest.strip_suffix('.')?.parse().unwrap()),
+            "failed" => {
+                let (name, words) = rest.split_once(' ').unwrap();
+                Said::Failed(name.into(), words.into())
+            }
+            "done" => Said::Done,
+            other => panic!("the child said {other}"),
+        })
     }
 
     /// Everything that it says until it goes.
     pub(crate) fn hear_all(mut self) -> Vec<Said> {
         let said = std::iter::from_fn(|| self.hear()).collect();
-        self.child.wait().unwrap();
+        self.0.child.wait().unwrap();
         said
     }
 
     pub(crate) fn kill(mut self) -> Vec<Said> {
-        self.child.kill().unwrap();
+        self.0.child.kill().unwrap();
         self.hear_all()
     }
 }
