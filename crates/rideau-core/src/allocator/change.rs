@@ -316,6 +316,8 @@ impl Allocator {
             let range = self.at_mut(id);
             range.free.remove(value);
             range.size -= Size::ONE;
+            // It may have run out before it came back.
+            self.slot(value, now, effects);
             return;
         }
         // If its time ran out, it did so in the range where it was.
