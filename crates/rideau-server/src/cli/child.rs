@@ -62,24 +62,13 @@ pub(crate) async fn run_keeping(
     on_loss: OnLoss,
     keep: Option<&Keep>,
 ) -> io::Result<Ended> {
-    let Some((program, arguments)) = words.split_first() else {
-        return Err(io::Error::other("there is no command to run"));
-    };
     let mut term = signal(SignalKind::terminate())?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut quit = signal(SignalKind::quit())?;
-    let mut command = Command::new(program);
-    command.args(arguments);
-    for (name, value) in variables {
-        command.env(name, value);
-    }
-    let mut child = match command.spawn() {
+    let mut child = match start(words, variables)? {
         Ok(child) => child,
-        Err(error) => {
-            eprintln!("rideau: {}: {error}", program.to_string_lossy());
-            let is_missing = error.kind() == ErrorKind::NotFound;
-            let code = if is_missing { NOT_FOUND } else { NOT_RUN };
+        Err(code) => {
             return Ok(Ended {
                 code,
                 is_lost: false,
@@ -127,6 +116,23 @@ pub(crate) async fn run_keeping(
             _ = quit.recv() => (),
         }
     }
+}
+
+/// Start a command, or say the code for why that cannot be.
+fn start(words: &[OsString], variables: &[(&str, String)]) -> io::Result<Result<Child, u8>> {
+    let Some((program, arguments)) = words.split_first() else {
+        return Err(io::Error::other("there is no command to run"));
+    };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    for (name, value) in variables {
+        command.env(name, value);
+    }
+    Ok(command.spawn().map_err(|error| {
+        eprintln!("rideau: {}: {error}", program.to_string_lossy());
+        let is_missing = error.kind() == ErrorKind::NotFound;
+        if is_missing { NOT_FOUND } else { NOT_RUN }
+    }))
 }
 
 async fn next(ticks: &mut Option<Interval>) {

@@ -33,8 +33,8 @@ pub(crate) struct Lease {
     #[arg(long, value_name = "SPAN", value_parser = span::parse, default_value = "30s")]
     ttl: Duration,
     /// A key to look it up by; may be given several times
-    #[arg(long, value_name = "KEY")]
-    key: Vec<String>,
+    #[arg(long = "by", value_name = "KEY")]
+    keys: Vec<String>,
     /// A key that nobody else has: who asks with it again gets the same value
     #[arg(long, value_name = "KEY")]
     unique: Vec<String>,
@@ -58,7 +58,7 @@ pub(crate) async fn lease(words: &Lease, manner: &Manner) -> Done {
         option(&mut request, "PREFER", Some(place));
     }
     option(&mut request, "TTL", Some(span::millis(words.ttl)));
-    for key in &words.key {
+    for key in &words.keys {
         option(&mut request, "KEY", Some(key));
     }
     for key in &words.unique {

@@ -177,7 +177,10 @@ fn keep(client: &mut Client, reservation: &Reservation, tail: &Tail) -> Result<V
     }
     if reservation.is_known {
         let holdings = &client.daemon.holdings;
-        let is_it = |grant: &Grant| matches!(grant, Grant::Value(held) if (held.value, held.fence) == (value, fence));
+        let is_it = |grant: &Grant| match grant {
+            Grant::Value(held) => (held.value, held.fence) == (value, fence),
+            _ => false,
+        };
         if let Some(ticket) = holdings.newest(client.owner(), is_it) {
             return Ok(ticket.into());
         }

@@ -75,7 +75,10 @@ pub(super) fn value(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Exp
         None => parse_value(word).ok()?.1,
     };
     let places = daemon.places.load();
-    let name = places.ranges.of(value).map_or("*", |(place, _)| &place.name);
+    let name = places
+        .ranges
+        .of(value)
+        .map_or("*", |(place, _)| &place.name);
     sight.sees("range", name).then_some(())?;
     let ranges = &daemon.values.ranges;
     let (seen, _) = ranges.lookup(Which::Value(value)).into_parts();

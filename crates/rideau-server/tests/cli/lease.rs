@@ -29,7 +29,13 @@ fn a_value_is_renewed_for_as_long_as_its_command_runs() {
         let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
         rows[0]["reserved"].as_u64().unwrap()
     };
-    while held() == 0 {}
+    while held() == 0 {
+        let ended = long.try_wait().unwrap();
+        assert!(
+            ended.is_none(),
+            "it ended before it held anything: {ended:?}"
+        );
+    }
     let mut looks = 0;
     while long.try_wait().unwrap().is_none() {
         let is_held = held() == 1;

@@ -213,8 +213,8 @@ fn everything_that_has_a_name_is_explained() {
     );
     assert_eq!(
         peer.say("EXPLAIN nothing"),
-        "-NOSUCH thing \"nothing\": it is no ticket, d- id, pool, broker, regulator, range, value, key or \
-         connection that you may see; SHOW lists them."
+        "-NOSUCH thing \"nothing\": it is no ticket, d- id, pool, broker, regulator, range, value, \
+         key or connection that you may see; SHOW lists them."
     );
     assert_eq!(
         peer.say("EXPLAIN cad XML"),

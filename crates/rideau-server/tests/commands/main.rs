@@ -9,6 +9,7 @@ mod manners;
 mod peer;
 mod pools;
 mod ranges;
+mod ranges_change;
 mod ranges_kept;
 mod server;
 mod settings;
