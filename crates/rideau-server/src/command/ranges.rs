@@ -239,7 +239,7 @@ pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Step, W
     };
     client.held_back.until(until);
     let places = client.daemon.places.load();
-    let Some((place, kind)) = places.ranges.of(value).map(|(place, kind)| (place, kind)) else {
+    let Some((place, kind)) = places.ranges.of(value) else {
         return Err(no::failed(
             client,
             &Failed::Refused(Refused::OutOfRange),

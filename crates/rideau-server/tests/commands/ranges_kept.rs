@@ -75,8 +75,8 @@ fn a_start_restores_what_was_acknowledged_and_tickets_count_on() {
     let server = Server::start(&config);
     let mut peer = server.connect();
     let seen = peer.say("LOOKUP KEY mac");
-    let wanted = format!("[[10.20.0.0, [mac], [data, x], ");
-    assert!(seen.starts_with(&wanted), "{seen}");
+    let wanted = "[[10.20.0.0, [mac], [data, x], ";
+    assert!(seen.starts_with(wanted), "{seen}");
     assert!(
         seen.contains(&format!(", reserved, rideau, {}, office, ", kept[6])),
         "{seen}"
