@@ -39,7 +39,7 @@ impl Server {
         let mut command = user.command(&postgres);
         command.arg("-D").arg(&place).arg("-k").arg(folder.path());
         command.args(["-h", "127.0.0.1", "-p", &address.port().to_string()]);
-        for option in options.iter().chain(&["log_min_messages=fatal"]) {
+        for option in options.iter().chain(&["log_min_messages=panic"]) {
             command.args(["-c", option]);
         }
         // One that is killed would leave shared memory behind.

@@ -429,6 +429,7 @@ pub async fn run_from(
     addresses.extend(places);
     tokio::spawn(admin.serve(Arc::clone(&daemon)));
     tokio::spawn(keep_sessions(Arc::clone(&daemon)));
+    tokio::spawn(daemon.values.ranges.ferry());
     tokio::spawn(watcher::keep(Arc::clone(&daemon)));
     let hangup = signal(SignalKind::hangup())?;
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
