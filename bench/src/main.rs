@@ -32,7 +32,11 @@ const BENCHES: &[(&str, Bench)] = &[
 type Scale = fn(subject: &str, what: &str) -> f64;
 
 /// Benchmarks that weigh their subjects, each in a process of its own.
-const SCALES: &[(&str, Scale)] = &[("broker", broker::weigh), ("locks", locks::weigh)];
+const SCALES: &[(&str, Scale)] = &[
+    ("broker", broker::weigh),
+    ("locks", locks::weigh),
+    ("ranges", ranges::weigh),
+];
 
 const USAGE: &str = "usage: bench NAME [--quick] [--json] [--runs N]";
 

@@ -13,7 +13,7 @@
 //! the server's alone. Latency is that of a turn, which is two answers. Every
 //! server is started and filled once, and then is there for all cases, with the
 //! upkeep that its own defaults say. `BENCH_CASE=64` measures that case alone,
-//! and `BENCH_SUBJECT=rideau` that server, for who looks with `perf`.
+//! and `BENCH_SUBJECT=rideau,redis` these servers, for who looks with `perf`.
 
 mod goals;
 mod ours;
@@ -104,9 +104,10 @@ fn contestants() -> Vec<Contestant> {
     );
     let only = env::var("BENCH_SUBJECT").ok();
     let names = [OURS, MEMORY, REDIS, EVERYSEC, ALWAYS, POSTGRES];
-    let wanted = names
-        .into_iter()
-        .filter(|name| only.as_ref().is_none_or(|only| only == name));
+    let wanted = names.into_iter().filter(|name| {
+        only.as_ref()
+            .is_none_or(|only| only.split(',').any(|only| only == *name))
+    });
     let started = wanted.filter_map(|name| {
         let since = Instant::now();
         let contestant = match name {

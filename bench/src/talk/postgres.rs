@@ -39,7 +39,7 @@ impl Server {
         let mut command = user.command(&postgres);
         command.arg("-D").arg(&place).arg("-k").arg(folder.path());
         command.args(["-h", "127.0.0.1", "-p", &address.port().to_string()]);
-        for option in options.iter().chain(&["log_min_messages=fatal"]) {
+        for option in options.iter().chain(&["log_min_messages=panic"]) {
             command.args(["-c", option]);
         }
         // One that is killed would leave shared memory behind.
@@ -115,7 +115,7 @@ pub(crate) fn statement(name: &str, arguments: &[Vec<u8>]) -> Vec<u8> {
 /// The same around a first argument of so many bytes that is not known yet.
 pub(crate) fn statement_around(name: &str, len: usize, rest: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>) {
     let first = argument(&vec![0; len]);
-    let mut head = statement(name, &[&[first.clone()], rest].concat());
+    let mut head = statement(name, &[std::slice::from_ref(&first), rest].concat());
     let before = b"B....\0".len() + name.len() + b"\0......".len();
     let tail = head.split_off(before + first.len());
     head.truncate(before);

@@ -20,6 +20,7 @@ mod routes;
 mod shapes;
 mod shown;
 mod status;
+mod values;
 mod visit;
 
 use std::io;

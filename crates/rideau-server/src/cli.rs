@@ -8,6 +8,7 @@ mod bench;
 mod change;
 mod child;
 mod hold;
+mod lease;
 mod load;
 mod look;
 mod meet;
@@ -136,6 +137,8 @@ enum Command {
     Take(hold::Take),
     /// Hold units of a key while a command runs, as flock does
     Lock(hold::Lock),
+    /// Hold a value of a range while a command runs
+    Lease(lease::Lease),
     /// Ask a broker for somebody who offers
     Ask(meet::Meet),
     /// Offer yourself to those who ask
@@ -234,6 +237,7 @@ async fn with_server(command: Command, manner: &Manner) -> Done {
         Command::Revoke(words) => look::revoke(&words, manner).await,
         Command::Take(words) => hold::take(&words, manner).await,
         Command::Lock(words) => hold::lock(&words, manner).await,
+        Command::Lease(words) => lease::lease(&words, manner).await,
         Command::Ask(words) => meet::ask(&words, manner).await,
         Command::Offer(words) => meet::offer(&words, manner).await,
         other => Err(Failure::Broken(format!("{other:?} needs no server"))),

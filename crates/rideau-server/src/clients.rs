@@ -130,6 +130,11 @@ impl Clients {
 }
 
 impl ClientCard {
+    /// It is one request of another protocol, and no connection to go with.
+    pub const fn connection_less(&self) -> bool {
+        self.id == 0
+    }
+
     /// Its last command, or nothing if there was none.
     pub fn last(&self) -> &'static str {
         let last = command::ALL.get(self.last.load(Ordering::Relaxed));

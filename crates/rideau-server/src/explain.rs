@@ -1,6 +1,8 @@
 //! Says in plain words what a ticket, a no, a place, a key or a connection is
 //! about: who holds it, why it waits or got nothing, what would help.
 
+mod ranges;
+
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +33,7 @@ const HOLDERS_MAX: usize = 5;
 
 /// What this is about. A name may say what it is the name of, as `pool:pg`;
 /// if it does not, the first that fits is meant: a no, a ticket, a connection,
-/// a pool, a group, a broker, a regulator, a key.
+/// a pool, a group, a broker, a regulator, a range, a value, a key.
 ///
 /// None if nothing has this name.
 pub fn explain(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
@@ -41,6 +43,8 @@ pub fn explain(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explaine
             "broker" => broker(daemon, name, sight),
             "regulator" => regulator(daemon, name, sight),
             "lock" => key(daemon, name, sight),
+            "range" => ranges::range(daemon, name, sight),
+            "value" => ranges::value(daemon, name, sight),
             "client" => connection(daemon, name, sight),
             _ => None,
         };
@@ -55,11 +59,16 @@ pub fn explain(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explaine
     if Ticket::parse(word.as_bytes()).is_some() {
         return ticket(daemon, word, sight);
     }
+    if word.starts_with("v-") {
+        return ranges::value(daemon, word, sight);
+    }
     connection(daemon, word, sight)
         .or_else(|| pool(daemon, word, sight))
         .or_else(|| group(daemon, word, sight))
         .or_else(|| broker(daemon, word, sight))
         .or_else(|| regulator(daemon, word, sight))
+        .or_else(|| ranges::range(daemon, word, sight))
+        .or_else(|| ranges::value(daemon, word, sight))
         .or_else(|| key(daemon, word, sight))
 }
 
@@ -166,7 +175,8 @@ fn held(daemon: &Daemon, row: &Row, sight: Sight<'_>) -> Explained {
         Kind::Match => broker(daemon, name, sight),
         Kind::Lease => regulator(daemon, name, sight),
         Kind::Lock => key(daemon, name, sight),
-        Kind::Session | Kind::Value => None,
+        Kind::Value => ranges::value(daemon, &row.value, sight),
+        Kind::Session => None,
     };
     if let Some(place) = place {
         text.push_str(&place.text);

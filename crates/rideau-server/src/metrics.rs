@@ -6,6 +6,7 @@
 mod page;
 mod places;
 mod process;
+mod ranges;
 
 use std::fmt;
 use std::sync::Arc;
@@ -65,6 +66,7 @@ impl Collector for Numbers {
         places::brokers(&mut page, &places)?;
         places::regulators(&mut page, &places)?;
         places::locks(&mut page, &places, &self.daemon.locks)?;
+        ranges::ranges(&mut page, &places, &self.daemon.values)?;
         process::encode(&mut page, self.daemon.started)
     }
 }

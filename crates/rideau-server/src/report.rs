@@ -9,7 +9,7 @@ use crate::holdings::Why;
 use crate::show::{self, Cell, Sight, Table, Wanted, What};
 
 /// Every section, in order.
-pub const SECTIONS: [&str; 10] = [
+pub const SECTIONS: [&str; 11] = [
     "server",
     "clients",
     "stats",
@@ -17,6 +17,7 @@ pub const SECTIONS: [&str; 10] = [
     "brokers",
     "regulators",
     "locks",
+    "ranges",
     "sessions",
     "config",
     "limits",
@@ -60,6 +61,7 @@ pub fn section(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<String> 
         "brokers" => page.table("broker", &of(What::Brokers), 1),
         "regulators" => page.table("regulator", &of(What::Regulators), 1),
         "locks" => locks(daemon, &mut page, &of(What::Locks)),
+        "ranges" => ranges(daemon, &mut page, &of(What::Ranges)),
         "sessions" => sessions(daemon, &mut page),
         "config" => config(daemon, &mut page),
         "limits" => limits(daemon, &mut page),
@@ -164,6 +166,19 @@ fn locks(daemon: &Daemon, page: &mut Page, rules: &Table) {
     page.table("lock", rules, 1);
 }
 
+fn ranges(daemon: &Daemon, page: &mut Page, all: &Table) {
+    let values = &daemon.values;
+    let bytes = values.ranges.bytes();
+    let folder = values.folder().map(|path| path.display().to_string());
+    page.line("range_store", folder.unwrap_or_else(|| "memory".into()));
+    let failed = values.ranges.failed();
+    page.line("range_store_failed", u8::from(failed.is_some()));
+    page.line("range_records", bytes.records_len);
+    let memory = bytes.records + bytes.timers + bytes.free;
+    page.line("range_memory_bytes", memory);
+    page.table("range", all, 1);
+}
+
 fn sessions(daemon: &Daemon, page: &mut Page) {
     let all = daemon.sessions.all();
     page.line("sessions", all.len());
@@ -192,6 +207,7 @@ fn config(daemon: &Daemon, page: &mut Page) {
         ("brokers", config.brokers.len()),
         ("regulators", config.regulators.len()),
         ("lock_rules", config.locks.len()),
+        ("ranges", config.ranges.len()),
     ] {
         page.line(name, count);
     }

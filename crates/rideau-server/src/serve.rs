@@ -355,7 +355,7 @@ pub async fn keep_sessions(daemon: Arc<Daemon>) {
 }
 
 /// Stop: serve nobody new, let holders finish, and take the rest back.
-pub async fn drain(daemon: &Daemon) {
+pub async fn drain(daemon: &Arc<Daemon>) {
     daemon.draining.store(true, Ordering::Release);
     let within = daemon.config.load().server.drain;
     let text = format!("the server stops: holders have {within:.1?} to finish");
@@ -386,8 +386,8 @@ pub async fn drain(daemon: &Daemon) {
         tracing::warn!(left, "processes are killed");
     }
     // Connections are over, so nothing is answered that would not be kept.
-    let ranges = daemon.values.ranges.clone();
-    let _ = tokio::task::spawn_blocking(move || ranges.close()).await;
+    let daemon = Arc::clone(daemon);
+    let _ = tokio::task::spawn_blocking(move || daemon.values.close()).await;
 }
 
 /// Serve what a config says until somebody asks us to stop.
@@ -434,6 +434,7 @@ pub async fn run_from(
     addresses.extend(places);
     tokio::spawn(admin.serve(Arc::clone(&daemon)));
     tokio::spawn(keep_sessions(Arc::clone(&daemon)));
+    tokio::spawn(daemon.values.ranges.ferry());
     tokio::spawn(watcher::keep(Arc::clone(&daemon)));
     let hangup = signal(SignalKind::hangup())?;
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));

@@ -8,6 +8,7 @@ mod limits;
 mod past;
 mod people;
 mod places;
+mod ranges;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -56,6 +57,8 @@ pub enum What {
     Regulators,
     /// The rules for locks; the keys themselves are too many.
     Locks,
+    /// The ranges.
+    Ranges,
     /// The connections.
     Clients,
     /// The sessions.
@@ -108,12 +111,13 @@ impl Default for Wanted<'_> {
 
 impl What {
     /// All that there is to look at.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Pools,
         Self::Groups,
         Self::Brokers,
         Self::Regulators,
         Self::Locks,
+        Self::Ranges,
         Self::Clients,
         Self::Sessions,
         Self::Holders,
@@ -131,6 +135,7 @@ impl What {
             Self::Brokers => "brokers",
             Self::Regulators => "regulators",
             Self::Locks => "locks",
+            Self::Ranges => "ranges",
             Self::Clients => "clients",
             Self::Sessions => "sessions",
             Self::Holders => "holders",
@@ -156,6 +161,7 @@ pub fn table(daemon: &Daemon, what: What, wanted: &Wanted<'_>) -> Table {
         What::Brokers => places::brokers(daemon),
         What::Regulators => places::regulators(daemon),
         What::Locks => places::locks(daemon),
+        What::Ranges => ranges::ranges(daemon),
         What::Clients => people::clients(daemon),
         What::Sessions => people::sessions(daemon, wanted.sight),
         What::Holders => people::holders(daemon, wanted.sight),
@@ -211,6 +217,7 @@ impl Table {
                 What::Brokers => "broker".into(),
                 What::Regulators => "regulator".into(),
                 What::Locks => "lock".into(),
+                What::Ranges => "range".into(),
                 _ => text(row, kind).unwrap_or_default(),
             };
             if what == What::Events {

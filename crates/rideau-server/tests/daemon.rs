@@ -26,6 +26,8 @@ mod later;
 mod matches;
 #[path = "daemon/offered.rs"]
 mod offered;
+#[path = "daemon/ranges.rs"]
+mod ranges;
 #[path = "daemon/referee.rs"]
 mod referee;
 #[path = "daemon/seeds.rs"]

@@ -5,6 +5,7 @@
 //! held at that moment. Callers may differ, and change their minds while units
 //! are held. Nobody has to be told of a new limit.
 
+mod board;
 mod call;
 mod handle;
 mod keys;
@@ -18,6 +19,7 @@ mod shard;
 mod stress;
 #[cfg(not(rideau_loom))]
 mod sweeper;
+mod table;
 mod together;
 mod word;
 

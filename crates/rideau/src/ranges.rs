@@ -7,6 +7,7 @@
 mod answer;
 mod clocks;
 mod commit;
+mod gather;
 mod leased;
 mod safe;
 mod shared;
@@ -387,6 +388,13 @@ impl Ranges {
         receiver
     }
 
+    /// Wakes those who wait for answers from within the runtime in which this is
+    /// spawned. Nothing needs it, but where hundreds wait in one runtime it
+    /// spares as many calls to the system. It never ends.
+    pub fn ferry(&self) -> impl Future<Output = ()> + Send + use<> {
+        Arc::clone(&self.0.shared.safe).ferry()
+    }
+
     /// Write down what was decided, and then that nothing more comes. Returns
     /// when the store is closed. Later calls are refused; a guard that is
     /// dropped later gives nothing back, so its value is held to its end.
@@ -424,6 +432,7 @@ impl Ranges {
             Err(refused) => refused.tells_of_others(),
         };
         let position = if must_wait { effects.position() } else { 0 };
+        inner.waiting += u64::from(must_wait);
         shared.wake(&mut inner);
         drop(inner);
         Answer::new(decision.map_err(Failed::Refused), position, &shared.safe)

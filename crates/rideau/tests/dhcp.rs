@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[allow(dead_code, reason = "the program itself uses the rest")]
 #[path = "../examples/dhcp/load.rs"]
 mod load;
 #[path = "../examples/dhcp/report.rs"]
@@ -39,6 +40,7 @@ fn all_values_are_given_once_primary_first_and_all_come_back() {
     let report = seed::run(&ranges, Plan::FULL, |span| dial.advance(span)).unwrap();
 
     let values: BTreeSet<u128> = report.given.iter().map(|one| one.value).collect();
+    assert_eq!(Plan::FULL.values(), 65_536);
     assert_eq!((report.given.len(), values.len()), (65_536, 65_536));
     let (first, rest) = report.given.split_at(32_768);
     assert!(first.iter().all(|one| one.tier == 0));
@@ -75,11 +77,12 @@ async fn clients_come_renew_and_go() {
     let ranges = open(&folder, 24, &Dial::new());
     let clients = Clients {
         count: 400,
-        ..Clients::QUICK
+        ..Clients::FULL
     };
     let times = load::run(&ranges, clients, Duration::from_secs(1)).await;
     let times = times.unwrap().0;
-    assert_eq!(times.len(0) + times.len(1), 3 * 400);
+    let each = clients.visits * (1 + clients.renewals);
+    assert_eq!(times.len(0) + times.len(1), 400 * each as u64);
     assert!(times.len(1) > 0, "some had to take the second range");
     let free = ranges
         .all_stats()

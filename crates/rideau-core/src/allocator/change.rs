@@ -18,7 +18,8 @@ impl Allocator {
     ///
     /// Values that are new are as the options say that they start. Values that
     /// a range no longer has, and that have a holder, stay with it until they
-    /// are given back, or another range has them.
+    /// are given back, or another range has them. Those in quarantine leave it:
+    /// who takes them out and in again says that nobody has them.
     ///
     /// # Errors
     ///
@@ -161,7 +162,8 @@ impl Allocator {
         }
         range.options = options;
         if class_before != range.options.class {
-            self.change_class(id, class_before, &before, effects);
+            let kept = both(before.clone(), after.clone());
+            self.change_class(id, class_before, &kept, effects);
         }
         self.place(id, &after);
         self.add_values(id, &minus(&after, &before), now, effects);
@@ -250,7 +252,8 @@ impl Allocator {
             return;
         }
         let range = self.at_mut(id);
-        if let Some(held) = range.quarantine.take_if(|held| held.until <= now) {
+        let is_over = |held: &mut Quarantine| held.until <= now || held.values.count().is_zero();
+        if let Some(held) = range.quarantine.take_if(is_over) {
             for interval in held.values.intervals() {
                 range.free.insert_all(interval);
             }
@@ -313,6 +316,8 @@ impl Allocator {
             let range = self.at_mut(id);
             range.free.remove(value);
             range.size -= Size::ONE;
+            // It may have run out before it came back.
+            self.slot(value, now, effects);
             return;
         }
         // If its time ran out, it did so in the range where it was.

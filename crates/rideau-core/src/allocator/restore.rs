@@ -110,6 +110,7 @@ impl Restore {
         for interval in self.known.intervals() {
             effects.log(&Entry::Unknown { interval });
         }
+        self.machine.end_all(now, effects);
         self.machine.begin_claims(effects);
         self.machine
     }
@@ -328,10 +329,20 @@ impl Allocator {
         while let Some(slot) = self.records.next_from(&mut cursor) {
             let value = self.records.value(slot);
             let is_over = self.records.until(slot) <= now;
-            if is_over && self.records.head(slot).range == id.0 {
-                if values.iter().any(|values| values.contains(value)) {
-                    self.expire(slot, now, effects);
-                }
+            let is_here = self.records.head(slot).range == id.0;
+            if is_over && is_here && values.iter().any(|values| values.contains(value)) {
+                self.set_free(slot, false, effects);
+            }
+        }
+    }
+
+    /// What has run out meanwhile goes before anybody asks: the log may have
+    /// two holders of a key of which only one is left.
+    fn end_all(&mut self, now: Instant, effects: &mut Effects) {
+        let mut cursor = 0;
+        while let Some(slot) = self.records.next_from(&mut cursor) {
+            if self.records.until(slot) <= now {
+                self.expire(slot, now, effects);
             }
         }
     }

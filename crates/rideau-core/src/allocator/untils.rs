@@ -23,10 +23,9 @@ impl Untils {
     pub(super) fn clear(&mut self, values: Interval) {
         while let Some((part, until)) = self.last_in(values) {
             self.by_first.remove(&part.first());
-            for rest in [part.before(values), part.after(values)] {
-                if let Some(rest) = rest {
-                    self.by_first.insert(rest.first(), (rest.last(), until));
-                }
+            let rests = [part.before(values), part.after(values)];
+            for rest in rests.into_iter().flatten() {
+                self.by_first.insert(rest.first(), (rest.last(), until));
             }
         }
     }

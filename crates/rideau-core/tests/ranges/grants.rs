@@ -154,14 +154,7 @@ impl World {
         let mut gone = BTreeSet::new();
         for reservation in granted {
             let value = reservation.value;
-            assert!(
-                self.model.is_free(value),
-                "{value} is not free {:?} {:?} {:?} {:?}",
-                self.model.records.get(&value),
-                self.model.quarantined.get(&value),
-                self.now,
-                granted
-            );
+            assert!(self.model.is_free(value), "{value} is not free");
             assert!(!gone.contains(&value), "{value} twice");
             let mut found = false;
             for prefer in sorted(&wish.prefer) {

@@ -255,7 +255,6 @@ impl Model {
             };
             self.ranges.insert(name.clone(), range);
         }
-        self.lately.clear();
         let homes: BTreeMap<u128, String> = self.homes();
         self.records.retain(|value, record| {
             let was = record.range.as_ref().and_then(|name| old.get(name));
@@ -263,8 +262,9 @@ impl Model {
             was.is_none_or(Kept::is_logged)
         });
         let known = &self.known;
-        self.quarantined
-            .retain(|value, until| known.contains(value) && *until > now);
+        self.quarantined.retain(|value, until| {
+            known.contains(value) && homes.contains_key(value) && *until > now
+        });
         let mut known = BTreeSet::new();
         for (name, range) in self.ranges.clone() {
             let until = end(now, range.options.quarantine);

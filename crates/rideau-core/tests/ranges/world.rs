@@ -228,7 +228,7 @@ impl World {
             Ok(id) => {
                 assert!(!overlaps && known.is_none_or(|range| !range.is_draining));
                 self.names.insert(id, name.to_owned());
-                self.model.set_range(name, options, self.now);
+                self.leave_quarantine(|model, now| model.set_range(name, options, now));
             }
             Err(error) => {
                 assert_eq!(self.effects.position(), before, "{error} changes nothing");
@@ -248,6 +248,18 @@ impl World {
         }
     }
 
+    /// Whoever takes values out of a range no longer waits for those who may
+    /// have them.
+    fn leave_quarantine(&mut self, change: impl FnOnce(&mut Model, Instant)) {
+        let before = self.model.quarantined.clone();
+        change(&mut self.model, self.now);
+        for value in before.into_keys() {
+            if !self.model.quarantined.contains_key(&value) {
+                self.gone(value);
+            }
+        }
+    }
+
     /// Something ran out that may not have been noticed.
     pub(crate) fn lags(&self) -> bool {
         !self.is_swept || !self.model.lately.is_empty()
@@ -257,8 +269,8 @@ impl World {
         let name = NAMES[self.below(4) as usize];
         if let Some(id) = self.machine.range(name) {
             let gone = self.machine.remove_range(id, &mut self.effects).unwrap();
-            self.model.remove_range(name, self.now);
-            assert!(gone == !self.model.ranges.contains_key(name) || self.lags());
+            self.leave_quarantine(|model, now| model.remove_range(name, now));
+            assert!(gone != self.model.ranges.contains_key(name) || self.lags());
         }
     }
 
@@ -308,6 +320,12 @@ impl World {
                 config.push((name.clone(), range.options.clone()));
             }
         }
+        let in_memory = |value: &u128| {
+            let options = self.model.options_of(*value);
+            options.is_some_and(|options| options.class == Class::Memory)
+        };
+        self.holds
+            .retain(|value, hold| hold.class != Class::Memory && !in_memory(value));
         let seed = self.rng.draw();
         let options = Options {
             seed,
@@ -321,10 +339,11 @@ impl World {
         for (name, id) in self.machine.ranges() {
             self.names.insert(id, name.to_owned());
         }
-        let safe = self.disk.safe.clone();
+        let mut safe = self.disk.safe.clone();
+        // What ran out a moment ago may be noticed late once more.
+        safe.lately.extend(self.model.lately.clone());
         self.model = safe.clone().restarted(&config, self.now);
         self.look_at_moved(&safe);
-        self.holds.retain(|_, hold| hold.class != Class::Memory);
         if !is_clean {
             self.look_at_claimed();
         }

@@ -21,13 +21,13 @@ use crate::clients::ClientCard;
 use crate::command;
 use crate::daemon::Daemon;
 use crate::held_back::HeldBack;
-use crate::holdings::Why;
+use crate::holdings::{Card, HolderId, Why};
 use crate::login::Proof;
 use crate::outbox::Outbox;
 use crate::resp::{Limits, Protocol, Reply, ReplyLimits, ReplyParser, RequestParser, Value};
-use crate::sessions::SessionRow;
 use crate::ticket::Ticket;
 use crate::timing::Batch;
+use crate::values;
 use crate::watch::Watch;
 
 /// Who is shed and is not told when to come back may do so then.
@@ -135,20 +135,24 @@ pub(super) async fn wait(visit: Visit) -> Answer {
 }
 
 /// The words of a command.
-struct Words(Vec<String>);
+pub(super) struct Words(Vec<String>);
 
 impl Words {
-    fn new(command: &str, name: &str) -> Self {
+    pub(super) fn new(command: &str, name: &str) -> Self {
         Self(vec![command.into(), name.into()])
     }
 
-    fn text(&mut self, option: &str, value: Option<String>) {
+    pub(super) fn word(&mut self, word: &str) {
+        self.0.push(word.into());
+    }
+
+    pub(super) fn text(&mut self, option: &str, value: Option<String>) {
         if let Some(value) = value {
             self.0.extend([option.into(), value]);
         }
     }
 
-    fn number(&mut self, option: &str, value: Option<u64>) {
+    pub(super) fn number(&mut self, option: &str, value: Option<u64>) {
         self.text(option, value.map(|number| number.to_string()));
     }
 
@@ -175,7 +179,26 @@ async fn ask(visit: &Visit, words: Words, names: &[&str]) -> Answer {
 /// Execute a command within the request's session. Says what was answered, and
 /// when to ask again.
 async fn run(visit: &Visit, words: &Words) -> Result<(Value, Option<Duration>), No> {
-    let mut guest = Guest::enter(visit)?;
+    execute(visit, words, Guest::enter(visit)?).await
+}
+
+/// Execute a command about values, for which nobody needs a session.
+pub(super) async fn run_values(visit: &Visit, words: &Words) -> Result<Value, No> {
+    let mut guest = match &visit.session {
+        Some(_) => Guest::enter(visit)?,
+        None => Guest::alone(visit),
+    };
+    // Maps are told from lists.
+    guest.client.protocol = Protocol::Resp3;
+    let (reply, _) = execute(visit, words, guest).await?;
+    Ok(reply)
+}
+
+async fn execute(
+    visit: &Visit,
+    words: &Words,
+    mut guest: Guest,
+) -> Result<(Value, Option<Duration>), No> {
     let bytes = words.bytes();
     let daemon = Arc::clone(visit.daemon());
     daemon.counts.commands.fetch_add(1, Ordering::Relaxed);
@@ -199,6 +222,9 @@ async fn run(visit: &Visit, words: &Words) -> Result<(Value, Option<Duration>), 
         guest.client.now = begun;
     }
     guest.client.end_batch();
+    if let Err(failed) = guest.client.held_back.over().await {
+        return Err(No::of_command(&values::unsafe_text(&failed)));
+    }
     let read = ReplyParser::default().next(&guest.client.out, &mut 0, &ReplyLimits::default());
     let reply = read.ok().flatten().ok_or_else(|| {
         No::new(
@@ -213,7 +239,7 @@ async fn run(visit: &Visit, words: &Words) -> Result<(Value, Option<Duration>), 
 /// One who has joined a session for one request, and leaves it when dropped.
 struct Guest {
     client: Client,
-    session: Ticket,
+    session: Option<Ticket>,
 }
 
 impl Guest {
@@ -228,10 +254,31 @@ impl Guest {
         let daemon = visit.daemon();
         let row = daemon.sessions.attach(session, visit.by());
         let row = row.ok_or_else(|| super::grants::no_session(id))?;
-        let mut client = client(daemon, &row);
+        let mut client = client(daemon, &row.card, row.holder, Some(row.ticket));
         client.user = visit.user.clone();
         client.session = Some((session, row.holder));
-        Ok(Self { client, session })
+        Ok(Self {
+            client,
+            session: Some(session),
+        })
+    }
+
+    /// One who is in no session, and holds nothing by itself.
+    fn alone(visit: &Visit) -> Self {
+        let daemon = visit.daemon();
+        let card = Arc::new(Card {
+            name: Mutex::new("http".into()),
+            user: visit.by().into(),
+            session: None,
+            connection: None,
+        });
+        let holder = daemon.holdings.open(Arc::clone(&card));
+        let mut client = client(daemon, &card, holder, None);
+        client.user = visit.user.clone();
+        Self {
+            client,
+            session: None,
+        }
     }
 
     /// Wait for the answer; the session stays alive meanwhile.
@@ -247,7 +294,9 @@ impl Guest {
                 finish = &mut answer => return finish,
                 _ = ticks.tick() => {
                     let user = self.client.user_name();
-                    let _ = daemon.sessions.renew(self.session, user);
+                    if let Some(session) = self.session {
+                        let _ = daemon.sessions.renew(session, user);
+                    }
                 }
             }
         }
@@ -256,8 +305,11 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        let sessions = &self.client.daemon.sessions;
-        sessions.detach(self.session, Why::Quit);
+        let daemon = &self.client.daemon;
+        match self.session {
+            Some(session) => daemon.sessions.detach(session, Why::Quit),
+            None => drop(daemon.end_holder(self.client.holder, Why::Quit)),
+        }
     }
 }
 
@@ -279,20 +331,25 @@ impl Drop for Waits {
 
 /// A client as commands want one. It is in no list: the session is the holder,
 /// and is seen.
-fn client(daemon: &Arc<Daemon>, row: &SessionRow) -> Client {
+fn client(
+    daemon: &Arc<Daemon>,
+    holder_card: &Arc<Card>,
+    holder: HolderId,
+    session: Option<Ticket>,
+) -> Client {
     let output_max = daemon.config.load().limits.output_max as usize;
     let card = ClientCard {
         id: 0,
         address: "http".into(),
         local: String::new(),
-        card: Mutex::new(Arc::clone(&row.card)),
-        holder: Mutex::new(row.holder),
+        card: Mutex::new(Arc::clone(holder_card)),
+        holder: Mutex::new(holder),
         outbox: Arc::new(Outbox::new(output_max)),
         since: Instant::now(),
         heard_ms: AtomicU64::new(0),
         library: Mutex::default(),
         last: AtomicUsize::new(usize::MAX),
-        session: Mutex::new(Some(row.ticket.to_string())),
+        session: Mutex::new(session.map(|session| session.to_string())),
         is_waiting: AtomicBool::new(false),
         is_resp3: AtomicBool::new(false),
         foreign_releases: AtomicU64::new(0),
@@ -302,7 +359,7 @@ fn client(daemon: &Arc<Daemon>, row: &SessionRow) -> Client {
         daemon: Arc::clone(daemon),
         card: Arc::new(card),
         user: None,
-        holder: row.holder,
+        holder,
         session: None,
         protocol: Protocol::Resp2,
         out: Vec::new(),
@@ -375,8 +432,17 @@ fn status(word: &str) -> StatusCode {
     }
 }
 
-fn json(part: &Value) -> Json {
+pub(super) fn json(part: &Value) -> Json {
     match part {
+        Value::Array(parts) => parts.iter().map(json).collect(),
+        Value::Map(pairs) => {
+            let text = |key: &Value| match key {
+                Value::Bulk(text) => String::from_utf8_lossy(text).into_owned(),
+                _ => String::new(),
+            };
+            let pairs = pairs.iter().map(|(key, value)| (text(key), json(value)));
+            Json::Object(pairs.collect())
+        }
         Value::Integer(number) => (*number).into(),
         Value::Bulk(text) => String::from_utf8_lossy(text).into_owned().into(),
         _ => Json::Null,

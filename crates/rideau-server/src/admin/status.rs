@@ -62,6 +62,7 @@ fn write_page(out: &mut String, visit: &Visit) -> fmt::Result {
     write_brokers(out, &places)?;
     write_regulators(out, &places)?;
     write_locks(out, daemon, &places)?;
+    write_ranges(out, daemon)?;
     write_clients(out, daemon)?;
     write_events(out, daemon, visit.sight())?;
     write_next(out, &places)?;
@@ -147,6 +148,35 @@ fn write_locks(out: &mut String, daemon: &Daemon, places: &Places) -> fmt::Resul
         out,
         "<p>{keys} keys are known; <a href=\"/api/v1/locks\">those held</a>.</p>"
     )
+}
+
+fn write_ranges(out: &mut String, daemon: &Daemon) -> fmt::Result {
+    let all = daemon.values.ranges.all_stats();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let rows = all.iter().take(ROWS_MAX).map(|stats| {
+        let state = if stats.is_draining { "draining" } else { "ok" };
+        vec![
+            stats.name.clone(),
+            stats.kind.print(stats.first),
+            stats.size.to_string(),
+            stats.free.to_string(),
+            stats.reserved.to_string(),
+            stats.quarantined.to_string(),
+            state.into(),
+        ]
+    });
+    let heads = [
+        "range",
+        "from",
+        "values",
+        "free",
+        "held",
+        "quarantine",
+        "state",
+    ];
+    table(out, "Ranges", &heads, rows, all.len())
 }
 
 fn write_clients(out: &mut String, daemon: &Daemon) -> fmt::Result {

@@ -212,7 +212,7 @@ impl No {
             "STALE" => StatusCode::GONE,
             "WRONGTYPE" | "NOTHELD" => StatusCode::CONFLICT,
             "BUSY" => StatusCode::TOO_MANY_REQUESTS,
-            "READONLY" => StatusCode::SERVICE_UNAVAILABLE,
+            "READONLY" | "MISCONF" => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_REQUEST,
         };
         Self::new(status, code, text)

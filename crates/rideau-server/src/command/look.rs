@@ -59,8 +59,8 @@ pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Step,
     }
     arguments.end("EXPLAIN")?;
     let Some(explained) = explain::explain(&client.daemon, word, sight(client)) else {
-        let help = "it is no ticket, d- id, pool, broker, regulator, key or connection that you \
-                    may see; SHOW lists them.";
+        let help = "it is no ticket, d- id, pool, broker, regulator, range, value, key or \
+                    connection that you may see; SHOW lists them.";
         return Err(Wrong::no_such("thing", word, help));
     };
     let mut reply = client.reply();

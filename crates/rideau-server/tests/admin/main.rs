@@ -10,4 +10,5 @@ mod guard;
 mod limits;
 mod live;
 mod metrics;
+mod values;
 mod web;

@@ -78,11 +78,10 @@ impl Times {
                 continue;
             }
             writeln!(f, "  {name}, {} answers", tier.spans.len())?;
-            let mut counts = [0_u64; 64];
+            let mut counts = [0_u64; 65];
             for (span, count) in tier.spans.buckets() {
                 let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-                counts[64 - micros.leading_zeros() as usize - usize::from(micros > 1 << 62)] +=
-                    count;
+                counts[64 - micros.leading_zeros() as usize] += count;
             }
             let most = counts.iter().copied().max().unwrap_or(1).max(1);
             for (at, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {

@@ -139,18 +139,11 @@ fn reserve_all(
 pub(crate) fn run_nearly_full(ranges: &Ranges, plan: Plan) -> Result<NearlyFull, Failed> {
     let (mut given, _) = reserve_all(ranges, plan, Duration::from_secs(3_600))?;
     let prefer = preferred(ranges);
-    let of_tier = |tier: usize| {
-        let only = [Prefer {
-            tier: 0,
-            ..prefer[tier]
-        }];
-        (tier, only)
-    };
     // Half of what is free is free in the first tier when that is asked for.
     let spare = (given.len() / 2_000).max(1);
     let mut times = Times::default();
-    for (tier, only) in [of_tier(0), of_tier(1)] {
-        let Place::Range(range) = only[0].place else {
+    for only in prefer {
+        let Place::Range(range) = only.place else {
             continue;
         };
         let mut own = of_range(&mut given, range);
@@ -161,13 +154,13 @@ pub(crate) fn run_nearly_full(ranges: &Ranges, plan: Plan) -> Result<NearlyFull,
             let at = turn * 7_919 % own.len();
             let begun = Instant::now();
             let one = ranges.reserve(&Ask::new(&prefer)).wait()?[0];
-            times.record(tier as u8, begun.elapsed());
+            times.record(one.tier, begun.elapsed());
             let old = std::mem::replace(&mut own[at], one);
             ranges.release(old.value, Some(old.fence)).wait()?;
         }
         // Full again, so that the next tier is asked for.
         for _ in 0..spare {
-            own.push(ranges.reserve(&Ask::new(&only)).wait()?[0]);
+            own.push(ranges.reserve(&Ask::new(&[only])).wait()?[0]);
         }
         given.extend(own);
     }

@@ -49,7 +49,7 @@ impl<K: Key> LockHandle<K> {
     ) -> Result<Lock<'_, K>, Full> {
         let claim = claim(units, capacity);
         let keys = self.farewell.keys();
-        let taken = keys.acquire_pinned(&self.pinned, claim)?;
+        let taken = keys.acquire_pinned(&self.pinned, self.farewell.spot(), claim)?;
         Ok(Lock(taken.at(Origin::Borrowed(keys))))
     }
 
@@ -65,7 +65,7 @@ impl<K: Key> LockHandle<K> {
     ) -> Result<Lock<'static, K>, Full> {
         let claim = claim(units, capacity);
         let keys = self.farewell.keys();
-        let taken = keys.acquire_pinned(&self.pinned, claim)?;
+        let taken = keys.acquire_pinned(&self.pinned, self.farewell.spot(), claim)?;
         Ok(Lock(taken.at(Origin::Owned(Arc::clone(keys)))))
     }
 

@@ -21,13 +21,14 @@ use loom::sync::atomic::fence;
 use rideau_core::locks::{Claim, Full};
 use rideau_core::{OptionError, Reason, queue};
 
+use super::board::Spot;
 use super::call::Farewell;
 use super::line::{Line, LineOf, Wait};
 use super::rules::{KeyRule, NoRoom, Rules};
 use super::shard::{Grave, Home, Locked, Loose, Node, Pinned, Shard, Units};
 #[cfg(not(rideau_loom))]
 use super::sweeper;
-use super::word::{No, Road};
+use super::word::{Left, No, Road};
 use super::{Denied, Lock, LocksOptions};
 use crate::keyed::Key;
 #[cfg(not(rideau_loom))]
@@ -100,6 +101,17 @@ impl<K: Key> Origin<'_, K> {
         }
     }
 
+    #[inline(never)]
+    fn hear_news(self, spot: Spot, address: usize, left: Left) {
+        let keys = self.keys();
+        if left.is_idle {
+            keys.idle(spot);
+        }
+        if left.is_waited {
+            keys.wanted(spot.shard(), address);
+        }
+    }
+
     /// How long the units were waited for.
     pub(super) fn waited(&self) -> Duration {
         match self {
@@ -110,14 +122,12 @@ impl<K: Key> Origin<'_, K> {
 }
 
 impl<K: Key> Home for Origin<'_, K> {
-    #[inline]
-    fn idle(&self, shard: u32, rule: u32) {
-        self.keys().idle(shard, rule);
-    }
-
-    #[cold]
-    fn wanted(&self, shard: u32, address: usize) {
-        self.keys().wanted(shard, address);
+    #[inline(always)]
+    fn hear(self, spot: Spot, address: usize, left: Left) {
+        match self {
+            Self::Borrowed(keys) if keys.knows(spot, left) => {}
+            _ => self.hear_news(spot, address, left),
+        }
     }
 }
 
@@ -162,7 +172,11 @@ impl<K: Key> Keys<K> {
         let pin = self.grave.pin();
         let node = self.part(hash).shard.find(hash, key, &pin);
         let taken = match node {
-            Some(node) => node.take(claim, Road::Open),
+            Some(node) => {
+                // Before the look at the word, with the key that is next to it.
+                let spot = Spot::new(Self::shard_of(hash), node.mark.rule());
+                node.take_at(spot, claim, Road::Open)
+            }
             None => Err(No::Retired),
         };
         drop(pin);
@@ -209,7 +223,7 @@ impl<K: Key> Keys<K> {
             return Err(claim.full(self.held_at(hash, key)).into());
         }
         let pinned = self.pin(hash, key).map_err(|NoRoom| Denied::Keys)?;
-        let taken = self.acquire_pinned(&pinned, claim);
+        let taken = self.acquire_pinned(&pinned, pinned.node().spot(), claim);
         self.unpin(pinned);
         taken.map_err(Denied::Full)
     }
@@ -219,9 +233,10 @@ impl<K: Key> Keys<K> {
     pub(super) fn acquire_pinned(
         &self,
         pinned: &Pinned<K>,
+        spot: Spot,
         claim: Claim,
     ) -> Result<Loose<K>, Full> {
-        match pinned.node().take(claim, Road::Open) {
+        match pinned.node().take_at(spot, claim, Road::Open) {
             Ok(taken) => Ok(taken),
             Err(No::Full(held)) => Err(claim.full(held)),
             Err(_) => self.acquire_with_care(pinned, claim),
@@ -376,7 +391,8 @@ impl<K: Key> Keys<K> {
     pub(super) fn set_queue(&self, options: &queue::Options) -> Result<(), OptionError> {
         options.validate().map_err(|no| no.within("queue"))?;
         let _alone = lock(&self.changing);
-        self.rules.slots().for_each(|slot| slot.set_queue(options));
+        let rules = self.rules.all();
+        rules.for_each(|rule| self.rules.slot(rule).set_queue(options));
         for (_, line) in self.lines() {
             line.reconfigure(options)?;
         }
@@ -394,6 +410,7 @@ impl<K: Key> Keys<K> {
     }
 
     /// Units came back for which somebody waits.
+    #[cold]
     fn wanted(&self, shard: u32, address: usize) {
         let line = lock(&self.parts[shard as usize].lines)
             .get(&address)
@@ -406,36 +423,35 @@ impl<K: Key> Keys<K> {
     /// Need a key no longer. Only then the sweeper is called: it passes over
     /// what is pinned, and does not come again for it.
     pub(super) fn unpin(&self, pinned: Pinned<K>) {
-        let (shard, rule) = (pinned.node().shard(), pinned.node().mark.rule());
+        let spot = pinned.node().spot();
         drop(pinned);
-        self.unpinned(shard, rule);
+        self.unpinned(spot);
     }
 
     /// A key was pinned until just now.
-    pub(super) fn unpinned(&self, shard: u32, rule: u32) {
+    pub(super) fn unpinned(&self, spot: Spot) {
         fence(Ordering::SeqCst);
-        self.idle(shard, rule);
+        self.idle(spot);
+    }
+
+    /// Nobody has to be told what is left of a key.
+    #[inline]
+    fn knows(&self, spot: Spot, left: Left) -> bool {
+        // Without a branch on what no processor foresees.
+        !(left.is_waited | (left.is_idle & !self.rules.boards().is_marked(spot)))
     }
 
     /// A key may have become one that nobody holds.
-    #[inline]
-    pub(super) fn idle(&self, shard: u32, rule: u32) {
-        let (bit, idle) = (1 << shard, &self.rules.slot(rule).idle);
-        // Loom takes one order of all for less than it is, but knows fences.
-        #[cfg(rideau_loom)]
-        fence(Ordering::SeqCst);
-        // Written seldom, so that reading it costs nothing. Who reads that it was
-        // said already gave back before the sweeper looks: all of it, and the
-        // release itself, is in one order.
-        if idle.load(Ordering::SeqCst) & bit == 0 && idle.fetch_or(bit, Ordering::SeqCst) & bit == 0
-        {
-            self.want_sweep();
+    pub(super) fn idle(&self, spot: Spot) {
+        if !self.rules.boards().is_marked(spot) {
+            self.want_sweep(spot);
         }
     }
 
     #[cold]
-    fn want_sweep(&self) {
-        if !self.swept.swap(true, Ordering::SeqCst) {
+    fn want_sweep(&self, spot: Spot) {
+        let is_news = self.rules.boards().mark(spot);
+        if is_news && !self.swept.swap(true, Ordering::SeqCst) {
             #[cfg(not(rideau_loom))]
             sweeper::add(self.me.clone());
         }

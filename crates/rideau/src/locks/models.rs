@@ -7,6 +7,7 @@ mod all;
 #[path = "../../tests/loom/explore.rs"]
 mod explore;
 mod lore;
+mod rules;
 mod waits;
 
 use std::sync::Arc;

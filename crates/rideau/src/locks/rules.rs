@@ -6,15 +6,17 @@
 //! their shard, so that whoever takes a key that is known counts nothing. What is
 //! only counted is no step that a model has to follow.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use rideau_core::{OptionError, queue};
 
+use super::board::Boards;
 use crate::keyed::Key;
 use crate::shelf::Slots;
-use crate::sync::{AtomicU64 as AtomicBits, Mutex, lock};
+use crate::sync::{Mutex, lock};
 
 /// What holds for some keys.
 #[derive(Clone, PartialEq, Debug)]
@@ -52,13 +54,15 @@ pub(super) struct Rules<K> {
     len: AtomicU32,
     rule_of: RwLock<Option<RuleOf<K>>>,
     keys: Quota,
+    boards: Boards,
 }
 
 /// One rule as it is now. A slot is never given up, for somebody may be about to
 /// say that one of its keys is idle.
 pub(super) struct Slot {
-    /// A bit for each shard in which there may be keys of it that nobody holds.
-    pub(super) idle: AtomicBits,
+    /// Boards of rules that its keys had before. Who still has a guard of then
+    /// marks there.
+    inherited: AtomicU64,
     /// When the sweeper looks for them next, in milliseconds since the start.
     pub(super) due: AtomicU64,
     /// In milliseconds.
@@ -73,6 +77,9 @@ struct Quota {
 }
 
 /// What is remembered of a key for its rule.
+///
+/// In this order: who takes by key reads the first alone, next to the word.
+#[repr(C)]
 pub(super) struct Mark {
     rule: AtomicU32,
     /// What the word was when it was last seen idle, and since when it is.
@@ -118,7 +125,7 @@ impl Quota {
 impl Slot {
     fn new() -> Self {
         Self {
-            idle: AtomicBits::new(0),
+            inherited: AtomicU64::new(0),
             due: AtomicU64::new(0),
             idle_forget: AtomicU64::new(0),
             keys: Quota::new(),
@@ -185,6 +192,7 @@ impl<K> Rules<K> {
             len: AtomicU32::new(1),
             rule_of: RwLock::new(None),
             keys: Quota::new(),
+            boards: Boards::new(),
         };
         rules.slot(0).set(rule);
         rules
@@ -195,9 +203,24 @@ impl<K> Rules<K> {
         self.slots.get(rule)
     }
 
-    /// Every slot that has been in use.
-    pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
-        (0..self.len.load(Ordering::Acquire)).map(|rule| self.slot(rule))
+    /// Every rule that has been in use.
+    pub(super) fn all(&self) -> Range<u32> {
+        0..self.len.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(super) fn boards(&self) -> &Boards {
+        &self.boards
+    }
+
+    /// The boards on which keys of a rule may be marked.
+    pub(super) fn boards_of(&self, rule: u32) -> u64 {
+        Boards::of(rule) | self.slot(rule).inherited.load(Ordering::Acquire)
+    }
+
+    /// The boards of all rules.
+    pub(super) fn boards_in_use(&self) -> u64 {
+        Boards::of_first(self.all().end)
     }
 
     pub(super) fn set_keys_max(&self, max: usize) {
@@ -247,7 +270,13 @@ impl<K> Rules<K> {
     /// Have the key counted for another rule. Who does has the lock of its
     /// shard.
     pub(super) fn move_to(&self, mark: &Mark, rule: u32) {
-        let old = mark.rule.swap(rule, Ordering::Relaxed);
+        let old = mark.rule();
+        // First, and with what the old rule got from others: guards may be older
+        // than the last change.
+        let boards = self.boards_of(old);
+        let inherited = &self.slot(rule).inherited;
+        inherited.fetch_or(boards, Ordering::AcqRel);
+        mark.rule.store(rule, Ordering::Relaxed);
         self.slot(old).keys.leave();
         self.slot(rule).keys.len.fetch_add(1, Ordering::Relaxed);
     }

@@ -38,6 +38,8 @@ pub(super) struct Inner {
     /// That nothing more comes is written down.
     pub(super) has_stopped: bool,
     pub(super) sleep: Sleep,
+    /// As many answers wait for what is logged and not taken.
+    pub(super) waiting: u64,
 }
 
 /// What the thread does while nothing is logged.
@@ -48,6 +50,10 @@ pub(super) enum Sleep {
     Light,
     /// Nothing can come due.
     Deep,
+    /// It waits until so many wait for it.
+    Gathers {
+        target: u64,
+    },
 }
 
 impl Shared {
@@ -65,6 +71,7 @@ impl Shared {
                 is_closing: false,
                 has_stopped: false,
                 sleep: Sleep::Awake,
+                waiting: 0,
             }),
             logged: Condvar::new(),
             safe: Arc::default(),
@@ -79,6 +86,7 @@ impl Shared {
             Sleep::Awake => false,
             Sleep::Light => inner.has_news() || inner.is_closing,
             Sleep::Deep => true,
+            Sleep::Gathers { target } => inner.waiting >= target || inner.is_closing,
         };
         if is_needed {
             inner.sleep = Sleep::Awake;

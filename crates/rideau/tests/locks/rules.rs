@@ -140,6 +140,75 @@ fn changed_rules_hold_for_keys_that_are_known_and_take_nothing_from_anybody() {
     assert_eq!(locks.keys_of(1), 1, "b1 is one of the others again");
 }
 
+/// Each change gives the key another rule, and who holds it knows of none.
+#[test]
+fn a_key_that_was_held_while_rules_changed_makes_room() {
+    let rules = [at_most(9), at_most(9), at_most(1)];
+    let locks = by_letter(&[at_most(9), at_most(9)]);
+    let guard = take(&locks, "a1").unwrap();
+    let handle = locks.handle("a1");
+    for rule in 1..rules.len() {
+        locks.set_rules(&rules, move |_| rule).unwrap();
+    }
+    assert_eq!((locks.keys_of(0), locks.keys_of(2)), (0, 1));
+    // Whoever looked in vain has taken the marks away.
+    assert_eq!(take(&locks, "a2").unwrap_err(), Denied::Keys);
+    drop(handle);
+    assert_eq!(take(&locks, "a2").unwrap_err(), Denied::Keys);
+    drop(guard);
+    let next = take(&locks, "a2").unwrap();
+    assert_eq!((locks.keys_of(2), locks.len()), (1, 1));
+    drop(next);
+    drop(take(&locks, "a3").unwrap());
+}
+
+#[test]
+fn a_key_whose_handle_is_older_than_its_rule_makes_room() {
+    let locks = by_letter(&[at_most(9), at_most(9)]);
+    let handle = locks.handle("a1");
+    locks.set_rules(&[at_most(9), at_most(1)], |_| 1).unwrap();
+    drop(handle.acquire(1).unwrap());
+    assert_eq!(take(&locks, "a2").unwrap_err(), Denied::Keys);
+    drop(handle);
+    assert!(take(&locks, "a2").is_ok());
+}
+
+/// For an hour first, and then for no longer than a moment.
+#[test]
+fn a_key_that_was_held_while_rules_changed_is_forgotten_by_the_new_one() {
+    let locks = by_letter(&[at_most(9), at_most(9)]);
+    let held = ["a1", "b1"].map(|key| take(&locks, key).unwrap());
+    let rules = [at_most(9), at_most(9), KeyRule::default()];
+    let rule_of = |key: &String| 2 - 2 * letter(key);
+    locks.set_rules(&rules, rule_of).unwrap();
+    drop(held);
+    until("a1 is forgotten", || locks.keys_of(2) == 0);
+    assert_eq!((locks.keys_of(0), locks.len()), (1, 1), "b1 is kept");
+}
+
+#[test]
+fn many_rules_have_a_limit_each() {
+    let rules = vec![at_most(1); 200];
+    let locks: Locks<String> = Locks::new();
+    let number = |key: &String| key[1..].parse().unwrap();
+    locks.set_rules(&rules, number).unwrap();
+    let key = |letter: char, rule: usize| format!("{letter}{rule}");
+    let held: Vec<_> = (0..200).map(|rule| take(&locks, &key('a', rule))).collect();
+    assert!(held.iter().all(Result::is_ok));
+    for rule in 0..200 {
+        let no = take(&locks, &key('b', rule)).unwrap_err();
+        assert_eq!(no, Denied::Keys, "of rule {rule}");
+    }
+    // The keys of every other rule are given back, and make room there alone.
+    let mut held: Vec<_> = held.into_iter().map(Result::ok).collect();
+    held.iter_mut().step_by(2).for_each(|lock| *lock = None);
+    for rule in 0..200 {
+        let next = take(&locks, &key('b', rule));
+        assert_eq!(next.is_ok(), rule % 2 == 0, "of rule {rule}");
+        assert_eq!(locks.keys_of(rule), 1);
+    }
+}
+
 #[test]
 fn a_change_that_breaks_a_rule_changes_nothing() {
     let locks = by_letter(&[at_most(1), at_most(1)]);

@@ -1,20 +1,23 @@
 //! Forgets keys that nobody holds: now and then, or to make room for others.
 //!
-//! Each rule has a bit for every shard in which there may be such keys of it.
-//! A shard is looked at if a bit of it is set, and the bits are cleared before,
-//! so that none is missed which is set meanwhile.
+//! Boards say in which shards there may be such keys of which rules. A shard is
+//! looked at if it is marked, and the marks are cleared before, so that none is
+//! missed which is made meanwhile.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 
 use rideau_core::OptionError;
 
-use super::{Keys, Node, Pinned, SHARDS, fence};
+use super::{Keys, Node, Pinned, SHARDS};
 use crate::keyed::Key;
+use crate::locks::board::{Spot, bits};
 use crate::locks::line::Line;
 use crate::locks::rules::{Crowd, KeyRule, Mark, NoRoom};
 use crate::locks::shard::Locked;
-use crate::sync::{AtomicU64, Ordering, lock};
+#[cfg(any(test, not(rideau_loom)))]
+use crate::sync::Ordering;
+use crate::sync::lock;
 
 impl<K: Key> Keys<K> {
     /// Make a key known, if there may be one more.
@@ -70,7 +73,7 @@ impl<K: Key> Keys<K> {
     pub(in crate::locks) fn forget_idle(&self) {
         for shard in 0..SHARDS as u32 {
             let (_, left) = self.forget_at(shard, |_, _| true);
-            left.into_iter().for_each(|rule| self.idle(shard, rule));
+            self.leave(shard, &left);
         }
     }
 
@@ -82,22 +85,22 @@ impl<K: Key> Keys<K> {
         self.swept.swap(false, Ordering::SeqCst);
         let now = self.now();
         let mut shards = 0;
-        for slot in self.rules.slots() {
+        let boards = self.rules.boards();
+        for rule in self.rules.all() {
+            let slot = self.rules.slot(rule);
             if slot.due.load(Ordering::Relaxed) <= now {
-                shards |= slot.idle.load(Ordering::SeqCst);
+                shards |= boards.shards(self.rules.boards_of(rule));
                 slot.was_swept(now);
             }
         }
         for shard in bits(shards) {
-            self.clear(shard, Crowd::All);
+            boards.clear(self.rules.boards_in_use(), shard);
             let (_, left) = self.forget_at(shard, |mark, idle| self.rules.is_over(mark, idle, now));
             for rule in left {
-                let idle = &self.rules.slot(rule).idle;
-                idle.fetch_or(1 << shard, Ordering::SeqCst);
+                boards.mark(Spot::new(shard, rule));
             }
         }
-        let mut slots = self.rules.slots();
-        let more = slots.any(|slot| slot.idle.load(Ordering::SeqCst) != 0);
+        let more = boards.shards(self.rules.boards_in_use()) != 0;
         more && !self.swept.swap(true, Ordering::SeqCst)
     }
 
@@ -105,37 +108,25 @@ impl<K: Key> Keys<K> {
     /// are none.
     #[cold]
     fn make_room(&self, crowd: Crowd) -> bool {
-        let shards = match crowd {
-            Crowd::Of(rule) => self.rules.slot(rule).idle.load(Ordering::SeqCst),
-            Crowd::All => {
-                let idle = self
-                    .rules
-                    .slots()
-                    .map(|slot| slot.idle.load(Ordering::SeqCst));
-                idle.fold(0, |all, idle| all | idle)
-            }
+        let boards = match crowd {
+            Crowd::Of(rule) => self.rules.boards_of(rule),
+            Crowd::All => self.rules.boards_in_use(),
         };
-        bits(shards).any(|shard| {
-            self.clear(shard, crowd);
+        bits(self.rules.boards().shards(boards)).any(|shard| {
+            self.rules.boards().clear(boards, shard);
             let (gone, left) = self.forget_at(shard, |mark, _| match crowd {
                 Crowd::Of(rule) => mark.rule() == rule,
                 Crowd::All => true,
             });
-            left.into_iter().for_each(|rule| self.idle(shard, rule));
+            self.leave(shard, &left);
             gone > 0
         })
     }
 
-    /// From now on the bits say anew what there may be.
-    fn clear(&self, shard: u32, crowd: Crowd) {
-        let clear = |idle: &AtomicU64| {
-            idle.fetch_and(!(1 << shard), Ordering::SeqCst);
-        };
-        match crowd {
-            Crowd::Of(rule) => clear(&self.rules.slot(rule).idle),
-            Crowd::All => self.rules.slots().for_each(|slot| clear(&slot.idle)),
-        }
-        fence(Ordering::SeqCst);
+    /// Keys of these rules are idle still.
+    fn leave(&self, shard: u32, rules: &[u32]) {
+        let spots = rules.iter().map(|rule| Spot::new(shard, *rule));
+        spots.for_each(|spot| self.idle(spot));
     }
 
     /// Forget some keys of a shard that nobody holds. Says how many, and of which
@@ -193,11 +184,6 @@ impl<K: Key> Keys<K> {
                     pinned.insert(node.address(), rule);
                 }
             }
-            drop(locked);
-            // Of those that moved the bits are elsewhere.
-            (0..)
-                .zip(self.rules.slots())
-                .for_each(|(rule, _)| self.idle(shard, rule));
         }
         for (address, line) in self.lines() {
             // A line that was made since then follows the new rules already.
@@ -217,13 +203,4 @@ impl<K: Key> Keys<K> {
         }
         all
     }
-}
-
-/// The places of the bits that are set.
-fn bits(mut set: u64) -> impl Iterator<Item = u32> {
-    std::iter::from_fn(move || {
-        let lowest = (set != 0).then(|| set.trailing_zeros())?;
-        set &= set - 1;
-        Some(lowest)
-    })
 }
