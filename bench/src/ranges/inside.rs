@@ -176,7 +176,7 @@ fn take(plan: &Plan, figures: &mut Vec<Figure>) {
     let (mut takes, mut gives) = (spans(), spans());
     let begun = Instant::now();
     let len = held.len();
-    for at in (0..).map(|at| at * 7_919 % len) {
+    for at in (0..).map(|turn| turn * 7_919 % len) {
         let before = Instant::now();
         machine.reserve(&ask, &mut granted);
         takes.saturating_record(nanos(before));
@@ -397,7 +397,9 @@ impl Figure {
 }
 
 fn spans() -> Histogram<u64> {
-    Histogram::new(3).expect("three digits are enough")
+    // With bounds, for one without takes what is too long for very short.
+    let longest = 60_000_000_000;
+    Histogram::new_with_max(longest, 3).expect("three digits are enough")
 }
 
 fn at(times: &Histogram<u64>, part: f64) -> f64 {

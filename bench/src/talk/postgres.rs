@@ -8,7 +8,6 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::slice;
 use std::thread;
 use std::time::Duration;
 
@@ -116,7 +115,7 @@ pub(crate) fn statement(name: &str, arguments: &[Vec<u8>]) -> Vec<u8> {
 /// The same around a first argument of so many bytes that is not known yet.
 pub(crate) fn statement_around(name: &str, len: usize, rest: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>) {
     let first = argument(&vec![0; len]);
-    let mut head = statement(name, &[slice::from_ref(&first), rest].concat());
+    let mut head = statement(name, &[std::slice::from_ref(&first), rest].concat());
     let before = b"B....\0".len() + name.len() + b"\0......".len();
     let tail = head.split_off(before + first.len());
     head.truncate(before);

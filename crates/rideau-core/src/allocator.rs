@@ -18,8 +18,10 @@ mod fields;
 mod free;
 mod hold;
 mod interval;
+mod known;
 mod lapse;
 mod look;
+mod part;
 mod range;
 mod records;
 mod refused;
@@ -29,6 +31,7 @@ mod size;
 mod snapshot;
 mod span;
 mod stock;
+mod untils;
 mod value;
 mod wheel;
 
@@ -66,7 +69,8 @@ pub use value::{Kind, Shown, ValueError, parse_value};
 const ID_MARK: u8 = 0;
 /// The range of a record whose range was taken away: no range has this number.
 const STRAY: u16 = 0;
-/// As many fences are set aside at once for values that are not written down.
+/// As many fences are set aside at once for those that are told before they are
+/// written down.
 const FENCES: u64 = 1 << 20;
 /// As many ranges there may be.
 const RANGES_MAX: usize = 4_096;
@@ -124,17 +128,16 @@ pub struct Allocator {
     records: Records,
     wheel: Wheel,
     fence: u64,
-    /// No fence beyond this was written down.
+    /// Fences up to this were set aside, by the entry at that place.
     fence_logged: u64,
-    /// Where in the log that is.
-    fence_logged_at: u64,
-    /// No fence beyond this is safe to be given for what is not written down.
+    fence_at: u64,
+    /// And up to this it is safe.
     fence_safe: u64,
     events: u64,
     /// When the next quarantine ends.
     quarantine_next: Instant,
-    /// As many records are there whose range is not.
-    strays: usize,
+    /// As many records have values that are not among those of their range.
+    apart: usize,
     rng: Rng,
     taken: Vec<Taken>,
 }
@@ -158,11 +161,11 @@ impl Allocator {
             wheel: Wheel::new(),
             fence: options.fence,
             fence_logged: 0,
-            fence_logged_at: 0,
-            fence_safe: 0,
+            fence_at: 0,
+            fence_safe: options.fence,
             events: 0,
             quarantine_next: Instant::NEVER,
-            strays: 0,
+            apart: 0,
             rng: Rng::new(options.seed),
             taken: Vec::new(),
         }
@@ -170,7 +173,7 @@ impl Allocator {
 
     /// Whoever drives the machine has made all entries up to `position` safe.
     pub fn durable(&mut self, position: u64) {
-        if position >= self.fence_logged_at {
+        if position >= self.fence_at {
             self.fence_safe = self.fence_logged;
         }
         for range in self.ranges.iter_mut().flatten() {
@@ -224,7 +227,7 @@ impl Allocator {
             range: range.0,
             state: State::Reserved,
         };
-        self.set_fences_aside(range, effects);
+        self.set_fences_aside(range.0, effects);
         let slot = self.records.insert(value, head, body);
         self.records.watch(slot, &mut self.wheel);
         self.at_mut(range).reserved += 1;
@@ -233,62 +236,86 @@ impl Allocator {
         head.fence
     }
 
-    /// Fences grow over a crash, also for values that are not written down: the
-    /// next are set aside before those are used up.
-    fn set_fences_aside(&mut self, range: RangeId, effects: &mut Effects) {
-        if self.at(range).options.class != Class::Memory {
+    /// Fences grow over a crash, also those that are told before they are
+    /// written down. More are set aside while there are some, so that hardly
+    /// anybody waits for it.
+    fn set_fences_aside(&mut self, range: u16, effects: &mut Effects) {
+        if self.class(range) == Class::Sync {
             return;
         }
         if self.fence.saturating_add(FENCES / 2) > self.fence_logged {
             self.fence_logged = self.fence.saturating_add(FENCES);
             let last = self.fence_logged;
             effects.log(&Entry::Fence { last });
-            self.fence_logged_at = effects.position();
+            self.fence_at = effects.position();
         }
         effects.wait |= self.fence > self.fence_safe;
     }
 
-    /// Must a value of this range be written down before its holder hears of it?
-    fn must_wait(&self, range: RangeId) -> bool {
-        self.at(range).options.class != Class::Memory
+    /// Must all be safe before something is told of this holder's value?
+    fn must_wait(&self, range: u16, fence: u64) -> bool {
+        fence > self.fence_safe
+            || match self.class(range) {
+                Class::Sync => true,
+                Class::Claimed => self.at(RangeId(range)).stock.is_waiting(),
+                Class::Memory => false,
+            }
+    }
+
+    /// What was just logged must be safe before it is told, and before anything
+    /// else is told of this range, although it may claim values before.
+    fn wait_for(&mut self, range: RangeId, effects: &mut Effects) {
+        if self.class(range.0) != Class::Memory {
+            effects.wait = true;
+            self.at_mut(range).stock.wait_for(effects.position());
+        }
     }
 
     /// Write a whole record down, if its range does that.
     fn log_reserved(&self, slot: Slot, effects: &mut Effects) {
-        let class = self.class(self.records.head(slot).range);
-        effects.wait |= class == Class::Sync;
-        if class != Class::Memory {
-            let until = self.records.until(slot);
-            self.with_entry(slot, until, |entry| effects.log(entry));
+        let Head { range, fence, .. } = self.records.head(slot);
+        effects.wait |= self.must_wait(range, fence);
+        if self.class(range) != Class::Memory {
+            self.with_entry(slot, |entry| effects.log(&entry));
         }
     }
 
-    /// A record that is reserved, as it is written down.
-    fn with_entry(&self, slot: Slot, until: Instant, put: impl FnOnce(&Entry<'_>)) {
+    /// A record as it is written down.
+    fn with_entry(&self, slot: Slot, put: impl FnOnce(Entry<'_>)) {
         let head = self.records.head(slot);
+        let value = self.records.value(slot);
+        let (fence, until) = (head.fence, head.until);
         let body = self.records.body(slot);
         let mut keys = Vec::new();
         for key in body.keys() {
             keys.push(u8::from(key.unique));
             bytes::put_text(key.bytes, &mut keys);
         }
-        put(&Entry::Reserved(Reserved {
-            value: self.records.value(slot),
-            fence: head.fence,
+        let all = Reserved {
+            value,
+            fence,
             until,
             created: body.created,
             updated: body.updated,
             updates: body.updates,
             data: body.data,
             keys: &keys,
-        }));
+        };
+        put(match head.state {
+            State::Reserved => Entry::Reserved(all),
+            State::Detached => Entry::Lapsed(all),
+            State::Cooling => Entry::Cooling {
+                value,
+                fence,
+                until,
+            },
+        });
     }
 
-    /// Write down anything else about a value of this range.
-    fn log(&self, range: u16, entry: &Entry<'_>, effects: &mut Effects) {
-        let class = self.class(range);
-        effects.wait |= class == Class::Sync;
-        if class != Class::Memory {
+    /// Write down anything else about a holder's value.
+    fn log(&self, head: Head, entry: &Entry<'_>, effects: &mut Effects) {
+        effects.wait |= self.must_wait(head.range, head.fence);
+        if self.class(head.range) != Class::Memory {
             effects.log(entry);
         }
     }

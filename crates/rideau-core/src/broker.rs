@@ -50,6 +50,8 @@ pub struct Stats {
     pub asks: Tally,
     /// What became of the offers.
     pub offers: Tally,
+    /// The queue of each side is overloaded as its law sees it, asks first.
+    pub are_shedding: [bool; 2],
 }
 
 /// Who asks, who offers, and who waits for whom.
@@ -305,6 +307,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
                 .offers
                 .tally()
                 .and_prompt(self.prompt[Side::Offer as usize]),
+            are_shedding: [self.asks.is_shedding(now), self.offers.is_shedding(now)],
         }
     }
 

@@ -155,7 +155,7 @@ fn tells(reason: Reason) -> u8 {
         | Reason::Standing
         | Reason::Deadline
         | Reason::Protected => 5,
-        Reason::Cancelled | Reason::Excess => 6,
+        Reason::Cancelled | Reason::Excess | Reason::Keys => 6,
     }
 }
 

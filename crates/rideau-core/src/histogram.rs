@@ -12,6 +12,8 @@ pub struct Histogram {
     /// The others.
     spans: u64,
     longest: u64,
+    /// Of all spans.
+    sum: u64,
     counts: Vec<u64>,
 }
 
@@ -28,6 +30,7 @@ impl Default for Histogram {
             zeros: 0,
             spans: 0,
             longest: 0,
+            sum: 0,
             counts: vec![0; BUCKETS],
         }
     }
@@ -48,6 +51,7 @@ impl Histogram {
         self.counts[bucket(span)] += 1;
         self.spans += 1;
         self.longest = self.longest.max(span);
+        self.sum = self.sum.saturating_add(span);
     }
 
     /// Count so many spans of nothing.
@@ -60,6 +64,7 @@ impl Histogram {
         self.zeros += other.zeros;
         self.spans += other.spans;
         self.longest = self.longest.max(other.longest);
+        self.sum = self.sum.saturating_add(other.sum);
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
         }
@@ -78,6 +83,11 @@ impl Histogram {
     /// The longest span, exactly.
     pub fn longest(&self) -> Duration {
         Duration::from_nanos(self.longest)
+    }
+
+    /// All spans together, exactly.
+    pub fn sum(&self) -> Duration {
+        Duration::from_nanos(self.sum)
     }
 
     /// The span that `part` of all (0.99, say) did not exceed, to an eighth.
@@ -149,5 +159,6 @@ mod tests {
         assert!((990_000..=990_000 * 9 / 8).contains(&p99), "{p99}");
         assert_eq!(histogram.quantile(1.0), Duration::from_millis(1));
         assert_eq!(histogram.len(), 1000);
+        assert_eq!(histogram.sum(), Duration::from_micros(500_500));
     }
 }

@@ -37,11 +37,13 @@ pub enum Reason {
     Nowhere,
     /// It asked for no units, or for more than there may ever be.
     Excess,
+    /// There are as many keys as may be.
+    Keys,
 }
 
 impl Reason {
     /// Every reason, in the order of [`index`](Self::index).
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Full,
         Self::Timeout,
         Self::CoDel,
@@ -57,6 +59,7 @@ impl Reason {
         Self::Starting,
         Self::Nowhere,
         Self::Excess,
+        Self::Keys,
     ];
 
     /// The reason's place in [`ALL`](Self::ALL), to count by.
@@ -82,6 +85,7 @@ impl Reason {
             Self::Starting => "starting",
             Self::Nowhere => "nowhere",
             Self::Excess => "excess",
+            Self::Keys => "keys",
         }
     }
 }
@@ -104,6 +108,7 @@ impl fmt::Display for Reason {
             Self::Starting => "no member is there, and none can be started",
             Self::Nowhere => "there is no pool to take it from",
             Self::Excess => "it asked for none, or for more than there may be",
+            Self::Keys => "there are as many keys as may be",
         })
     }
 }

@@ -116,6 +116,10 @@ impl<R: Reply> Waiting<R> {
         &self.queue
     }
 
+    pub(crate) fn is_shedding(&self, now: Instant) -> bool {
+        self.queue.is_shedding(now)
+    }
+
     pub(crate) fn tally(&self) -> &Tally {
         &self.tally
     }

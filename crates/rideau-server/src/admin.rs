@@ -20,6 +20,7 @@ mod routes;
 mod shapes;
 mod shown;
 mod status;
+mod values;
 mod visit;
 
 use std::io;
@@ -29,15 +30,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
 
 use crate::daemon::Daemon;
 use crate::history::History;
 use crate::metrics::Counted;
+use crate::serve::renewed;
+use crate::tls;
 use guard::Known;
 use patient::Patient;
 
@@ -51,6 +56,8 @@ const HEAD_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
 /// A request begins within this, and its head is complete.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// A client has said within this who it is to TLS.
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// A body is complete within this.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
 /// A client that takes nothing of its answer for so long is cut.
@@ -60,9 +67,6 @@ const WRITE_WITHIN: Duration = Duration::from_secs(30);
 struct Admin {
     daemon: Arc<Daemon>,
     history: Arc<History>,
-    /// Only this machine can connect; then a browser that was told another
-    /// name for it was misled.
-    is_local: bool,
     known: Known,
     connections: Arc<Semaphore>,
     watchers: Arc<Semaphore>,
@@ -77,8 +81,25 @@ struct Counts {
     body: AtomicU64,
 }
 
+/// How somebody came in.
+#[derive(Clone, Debug)]
+struct Entrance {
+    /// Only this machine can come this way; then a browser that was told another
+    /// name for it was misled.
+    is_local: bool,
+    /// The user that its certificate names, which was verified.
+    certificate: Option<String>,
+}
+
 /// Where the server listens for HTTP.
-pub struct AdminListener(TcpListener);
+#[derive(Default)]
+pub struct AdminListener(Vec<Door>);
+
+/// One of these places, within TLS or not.
+struct Door {
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+}
 
 impl AdminListener {
     /// Listen here.
@@ -87,44 +108,145 @@ impl AdminListener {
     ///
     /// If somebody else does, or it may not be.
     pub async fn bind(address: SocketAddr) -> io::Result<Self> {
-        TcpListener::bind(address).await.map(Self)
+        let mut admin = Self::default();
+        admin.listen(address, None).await?;
+        Ok(admin)
     }
 
-    /// Where it listens, the port chosen by the system included.
+    /// Listen here as well, within TLS or not. Says where that is, the port
+    /// chosen by the system included.
     ///
     /// # Errors
     ///
-    /// If the system does not say.
+    /// If somebody else does, or it may not be.
+    pub async fn listen(
+        &mut self,
+        address: SocketAddr,
+        tls: Option<TlsAcceptor>,
+    ) -> io::Result<SocketAddr> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        self.0.push(Door { listener, tls });
+        Ok(address)
+    }
+
+    /// Where it listened first, the port chosen by the system included.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not say, or it listens nowhere.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
+        let door = self.0.first().ok_or(io::ErrorKind::NotConnected)?;
+        door.listener.local_addr()
     }
 
     /// Serve whoever comes, for ever.
     pub async fn serve(self, daemon: Arc<Daemon>) {
-        let is_local = self.address().is_ok_and(|at| at.ip().is_loopback());
         let history = Arc::new(History::new(&daemon));
         let samples = tokio::spawn(Arc::clone(&history).keep(Arc::clone(&daemon)));
         let _ended = Ended(samples.abort_handle());
         let admin = Arc::new(Admin {
             daemon,
             history,
-            is_local,
             known: Known::default(),
             connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             counts: Counts::default(),
         });
         let router = routes::router(&admin);
+        let doors = self.0.into_iter();
+        let doors = doors.map(|door| door.serve(Arc::clone(&admin), router.clone()));
+        futures_util::future::join_all(doors).await;
+    }
+}
+
+impl Door {
+    async fn serve(mut self, admin: Arc<Admin>, router: axum::Router) {
+        let address = self.listener.local_addr();
+        let is_local = address.is_ok_and(|at| at.ip().is_loopback());
+        let mut generation = admin.daemon.settings.generation();
         loop {
-            match self.0.accept().await {
-                Ok((stream, _)) => admin.begin(stream, router.clone()),
+            let stream = match self.listener.accept().await {
+                Ok((stream, _)) => stream,
                 Err(error) => {
                     tracing::warn!("cannot accept a connection: {error}");
                     tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
                 }
+            };
+            let _ = stream.set_nodelay(true);
+            let Some(tls) = &mut self.tls else {
+                let entrance = Entrance {
+                    is_local,
+                    certificate: None,
+                };
+                if let Some((seat, stream)) = admin.seat(stream) {
+                    tokio::spawn(serve(stream, router.clone(), entrance, seat));
+                }
+                continue;
+            };
+            // The files count as soon as they are read again.
+            if generation != admin.daemon.settings.generation() {
+                generation = admin.daemon.settings.generation();
+                *tls = renewed(&admin.daemon).unwrap_or(tls.clone());
+            }
+            if let Some((seat, stream)) = admin.seat(stream) {
+                tokio::spawn(serve_tls(
+                    stream,
+                    tls.clone(),
+                    router.clone(),
+                    is_local,
+                    seat,
+                ));
             }
         }
     }
+}
+
+/// Serve one connection within TLS. Whoever has a certificate is the user that
+/// it names.
+async fn serve_tls(
+    stream: TcpStream,
+    tls: TlsAcceptor,
+    router: axum::Router,
+    is_local: bool,
+    seat: OwnedSemaphorePermit,
+) {
+    let stream = match tokio::time::timeout(HANDSHAKE_WITHIN, tls.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::info!("no TLS for HTTP: {error}"),
+        Err(_) => return tracing::info!("no TLS for HTTP within {HANDSHAKE_WITHIN:?}"),
+    };
+    let certificates = stream.get_ref().1.peer_certificates();
+    let certificate = certificates.and_then(|all| tls::common_name(all.first()?));
+    let entrance = Entrance {
+        is_local,
+        certificate,
+    };
+    serve(stream, router, entrance, seat).await;
+}
+
+/// Serve one connection.
+async fn serve<S>(stream: S, router: axum::Router, entrance: Entrance, seat: OwnedSemaphorePermit)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let io = TokioIo::new(Patient::new(stream, WRITE_WITHIN));
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(entrance.clone());
+        router.call(request)
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(HEAD_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(io, service);
+    if let Err(error) = served.await {
+        tracing::debug!("an HTTP connection ended: {error}");
+    }
+    drop(seat);
 }
 
 /// Samples are taken only as long as somebody can see them.
@@ -137,27 +259,16 @@ impl Drop for Ended {
 }
 
 impl Admin {
-    /// Serve a connection, or turn it away.
-    fn begin(&self, stream: TcpStream, router: axum::Router) {
-        let _ = stream.set_nodelay(true);
-        let Ok(seat) = Arc::clone(&self.connections).try_acquire_owned() else {
-            self.counts.connections.fetch_add(1, Ordering::Relaxed);
-            tokio::spawn(turn_away(stream));
-            return;
-        };
-        tokio::spawn(async move {
-            let io = TokioIo::new(Patient::new(stream, WRITE_WITHIN));
-            let served = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_WITHIN)
-                .max_buf_size(HEAD_MAX)
-                .max_headers(HEADERS_MAX)
-                .serve_connection(io, TowerToHyperService::new(router));
-            if let Err(error) = served.await {
-                tracing::debug!("an HTTP connection ended: {error}");
+    /// A seat for a connection, or it is turned away.
+    fn seat(&self, stream: TcpStream) -> Option<(OwnedSemaphorePermit, TcpStream)> {
+        match Arc::clone(&self.connections).try_acquire_owned() {
+            Ok(seat) => Some((seat, stream)),
+            Err(_) => {
+                self.counts.connections.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(turn_away(stream));
+                None
             }
-            drop(seat);
-        });
+        }
     }
 
     /// The limits of this side, for the metrics.

@@ -8,6 +8,7 @@ mod bench;
 mod change;
 mod child;
 mod hold;
+mod lease;
 mod load;
 mod look;
 mod meet;
@@ -21,9 +22,11 @@ pub(crate) mod wire;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use rideau_server::tls::Papers;
 
 use crate::demo;
 pub(crate) use serve::start_log;
@@ -51,6 +54,7 @@ pub(crate) struct Program {
 pub(crate) struct Manner {
     /// Where the server is: HOST:PORT, unix:/PATH or redis://USER:PASSWORD@HOST:PORT
     ///
+    /// With rediss:// TLS is spoken, as with --tls.
     /// A password is better kept in the variable RIDEAU_PASSWORD.
     #[arg(
         long,
@@ -64,6 +68,39 @@ pub(crate) struct Manner {
     /// Answer in JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Speak TLS with the server
+    #[arg(long, global = true)]
+    tls: bool,
+    /// Who may have signed its certificate, instead of those whom this system trusts
+    #[arg(long, global = true, value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// Our own certificate, for a server that wants one
+    #[arg(id = "own_cert", long = "cert", global = true, value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// The key of our own certificate
+    // A command has an argument of this name.
+    #[arg(id = "own_key", long = "key", global = true, value_name = "FILE")]
+    key: Option<PathBuf>,
+}
+
+impl Manner {
+    /// Have the server reached as the words about TLS say.
+    fn secure(&mut self) -> Result<(), Failure> {
+        let own = match (self.cert.clone(), self.key.clone()) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => {
+                let text = "--cert and --key go together".into();
+                return Err(Failure::Misuse(text));
+            }
+        };
+        let ca = self.cacert.clone();
+        if !(self.tls || self.server.has_tls() || ca.is_some() || own.is_some()) {
+            return Ok(());
+        }
+        let spoken = self.server.speak_tls(Papers { ca, own });
+        spoken.map_err(Failure::Misuse)
+    }
 }
 
 #[derive(Subcommand, Debug)]
@@ -100,6 +137,8 @@ enum Command {
     Take(hold::Take),
     /// Hold units of a key while a command runs, as flock does
     Lock(hold::Lock),
+    /// Hold a value of a range while a command runs
+    Lease(lease::Lease),
     /// Ask a broker for somebody who offers
     Ask(meet::Meet),
     /// Offer yourself to those who ask
@@ -134,7 +173,10 @@ const MISUSED: u8 = 2;
 
 /// Do what the words say.
 pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let Program { manner, command } = match Program::try_parse_from(words) {
+    let Program {
+        mut manner,
+        command,
+    } = match Program::try_parse_from(words) {
         Ok(program) => program,
         Err(error) => {
             let _ = error.print();
@@ -146,7 +188,8 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
             };
         }
     };
-    match dispatch(command, &manner) {
+    let done = manner.secure().and_then(|()| dispatch(command, &manner));
+    match done {
         Ok(code) => code,
         // Who reads along has seen enough, as `head` does.
         Err(Failure::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
@@ -194,6 +237,7 @@ async fn with_server(command: Command, manner: &Manner) -> Done {
         Command::Revoke(words) => look::revoke(&words, manner).await,
         Command::Take(words) => hold::take(&words, manner).await,
         Command::Lock(words) => hold::lock(&words, manner).await,
+        Command::Lease(words) => lease::lease(&words, manner).await,
         Command::Ask(words) => meet::ask(&words, manner).await,
         Command::Offer(words) => meet::offer(&words, manner).await,
         other => Err(Failure::Broken(format!("{other:?} needs no server"))),

@@ -52,6 +52,23 @@ pub struct Client {
     pub heartbeat: Option<Duration>,
     /// How it will end: properly, unless it vanishes.
     pub ending: Option<Why>,
+    /// Which answers it wants.
+    pub replies: Replies,
+    /// When asking again has a chance, as the last no says.
+    pub retry_after: Option<Duration>,
+}
+
+/// Which answers a client wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replies {
+    /// All.
+    On,
+    /// None until it says otherwise.
+    Off,
+    /// All but that of the next command.
+    Skip,
+    /// That of this command is not wanted.
+    Skipping,
 }
 
 /// What a command leaves to do.
@@ -205,6 +222,12 @@ impl Client {
         explained: impl FnOnce() -> String,
     ) {
         let no = refused(&self.daemon, kind, name, refusal, why, explained);
+        self.tell_no(&no);
+    }
+
+    /// Answer a no.
+    pub fn tell_no(&mut self, no: &Outcome) {
+        self.retry_after = no.retry_after();
         no.write(&mut self.reply());
     }
 

@@ -129,6 +129,11 @@ impl Clients {
 }
 
 impl ClientCard {
+    /// It is one request of another protocol, and no connection to go with.
+    pub const fn connection_less(&self) -> bool {
+        self.id == 0
+    }
+
     /// It said something just now.
     pub fn hear(&self) {
         let since = self.since.elapsed().as_millis() as u64;

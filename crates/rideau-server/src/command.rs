@@ -8,20 +8,25 @@ mod connection;
 mod locks;
 mod look;
 mod pools;
+mod quiet;
 mod ranges;
 mod regulators;
 mod sessions;
 mod settings;
+mod table;
 mod tail;
 mod tickets;
 mod watch;
 
 use std::sync::atomic::Ordering;
 
-use crate::client::{Client, Step, Wrong};
+use crate::client::{Client, Replies, Step, Wrong};
 use crate::config::{User, edits};
+use crate::holdings::Why;
 use crate::login;
 use crate::resp::{Protocol, Quoted, Request, Upper};
+
+pub use table::ALL;
 
 /// A command, for those who look.
 #[derive(Clone, Copy, Debug)]
@@ -59,477 +64,6 @@ const fn about(
     }
 }
 
-/// Every command.
-pub const ALL: &[About] = &[
-    about(
-        "LOCK",
-        2,
-        "lock",
-        "key [PER n] [BUCKETS m] [UNITS u] [WAIT ms] [ASYNC] [ID nonce] [NOTE text]",
-        "Take units of a key, exactly if fewer than PER x BUCKETS are held",
-        locks::lock,
-    ),
-    about(
-        "RELEASE",
-        2,
-        "release",
-        "ticket [OK | FAIL [reason]] | value [FENCE n] | KEY k [FENCE n]",
-        "End any lease by its ticket, or give a value back",
-        tickets::release,
-    ),
-    about(
-        "RESERVE",
-        2,
-        "reserve",
-        "place[,place...] [PREFER place[,place...]]... [TTL ms] [KEY k]... [UNIQUE k]... [DATA d] \
-         [SET field value]... [COUNT n [PARTIAL]] [ID id] [HINT value] [WAIT ms] [NOTE text]",
-        "Have values of ranges for a time; a place is a range, a network, a-b or a value",
-        ranges::reserve,
-    ),
-    about(
-        "REFRESH",
-        2,
-        "update",
-        "value|ticket|KEY k [FENCE n] [TTL ms] [value ...]",
-        "Hold values for longer",
-        ranges::refresh,
-    ),
-    about(
-        "LOOKUP",
-        2,
-        "lookup",
-        "value | ticket | KEY k",
-        "Who has a value, or what has a key",
-        ranges::lookup,
-    ),
-    about(
-        "UPDATE",
-        2,
-        "update",
-        "value|ticket|KEY k [FENCE n] [TTL ms] [DATA d] [SET field value]... [UNSET field]... \
-         [KEY k]... [UNIQUE k]... [CLAIM]",
-        "Change what stands beside a value, and hold it from now on",
-        ranges::update,
-    ),
-    about(
-        "WRITE",
-        2,
-        "update",
-        "value|ticket|KEY k [FENCE n] [TTL ms] [DATA d] [SET field value]... [KEY k]... \
-         [UNIQUE k]... [CLAIM]",
-        "Replace what stands beside a value, and hold it from now on",
-        ranges::write,
-    ),
-    about(
-        "CLAIM",
-        2,
-        "reserve",
-        "value [TTL ms] [KEY k]... [UNIQUE k]... [DATA d] [SET field value]...",
-        "Have a certain value",
-        ranges::claim,
-    ),
-    about(
-        "TAKE",
-        2,
-        "take",
-        "pool|@group [WAIT ms] [ASYNC] [ID nonce] [NOTE text] [FLOW key]",
-        "Take a member of a pool",
-        pools::take,
-    ),
-    about(
-        "ASK",
-        2,
-        "ask",
-        "broker [VALUE v] [FLOW key] [NB] [DYN] [WAIT ms] [ASYNC] [NOTE text]",
-        "Ask for somebody who offers",
-        brokers::ask,
-    ),
-    about(
-        "OFFER",
-        2,
-        "offer",
-        "broker [VALUE v] [FLOW key] [NB] [DYN] [WAIT ms] [ASYNC] [NOTE text]",
-        "Offer yourself to those who ask",
-        brokers::offer,
-    ),
-    about(
-        "DONE",
-        2,
-        "done",
-        "ref [payload]",
-        "End a match; the other party gets the payload",
-        brokers::done,
-    ),
-    about(
-        "LEN",
-        2,
-        "ask",
-        "broker",
-        "How many ask and how many offer",
-        brokers::len,
-    ),
-    about(
-        "REG.ASK",
-        2,
-        "ask",
-        "regulator [WAIT ms] [ASYNC] [NOTE text]",
-        "Ask a regulator for a lease",
-        regulators::ask,
-    ),
-    about(
-        "REG.CONTINUE",
-        2,
-        "renew",
-        "ref",
-        "Ask to keep a lease: go, or stop",
-        regulators::renew,
-    ),
-    about(
-        "REG.UPDATE",
-        3,
-        "pool",
-        "regulator microseconds",
-        "Tell a regulator the lead of those who want its leases",
-        regulators::update,
-    ),
-    about(
-        "REG.DONE",
-        2,
-        "release",
-        "ref [FAIL]",
-        "Give a lease back",
-        regulators::done,
-    ),
-    about(
-        "UNLOCK",
-        2,
-        "unlock",
-        "key",
-        "Give back what this holder took last of a key",
-        locks::unlock,
-    ),
-    about(
-        "LOCK.STAT",
-        2,
-        "show",
-        "key",
-        "How many units of a key are held",
-        locks::stat,
-    ),
-    about(
-        "LOCK.LS",
-        1,
-        "show",
-        "[prefix] [COUNT n] [CURSOR c]",
-        "Keys of which units are held",
-        locks::list,
-    ),
-    about(
-        "AWAIT",
-        2,
-        "await",
-        "ticket [ms]",
-        "Wait for the answer of an ASYNC command, or for the end of a match",
-        tickets::wait,
-    ),
-    about(
-        "CANCEL",
-        2,
-        "cancel",
-        "ticket | value [FENCE n] | KEY k [FENCE n]",
-        "Give up an ASYNC command that waits, or forget the holder of a value",
-        tickets::cancel,
-    ),
-    about("HELD", 1, "held", "", "What this holder has", tickets::held),
-    about(
-        "SESSION",
-        2,
-        "session",
-        "OPEN [TTL ms] [GRACE ms] [NAME n] | ATTACH id | DETACH | RENEW [id] | \
-         CLOSE [id] [FAIL] | LS",
-        "A holder that outlives a connection",
-        sessions::session,
-    ),
-    about(
-        "POOL.OFFER",
-        3,
-        "offer",
-        "pool value",
-        "Bring a member that goes with this connection",
-        pools::offer,
-    ),
-    about(
-        "POOL.WITHDRAW",
-        2,
-        "withdraw",
-        "ticket",
-        "Take back a member that was brought",
-        tickets::release,
-    ),
-    about(
-        "POOL.PAUSE",
-        2,
-        "pool",
-        "pool",
-        "Hand nothing out until POOL.RESUME",
-        pools::pause,
-    ),
-    about(
-        "POOL.RESUME",
-        2,
-        "pool",
-        "pool",
-        "Hand members out again",
-        pools::resume,
-    ),
-    about("POOL.ADD", 3, "pool", "name toml", "Add a pool", pools::add),
-    about(
-        "POOL.DEL",
-        2,
-        "pool",
-        "name [GRACEFUL ms | NOW]",
-        "Remove a pool: who waits is refused, who holds may finish",
-        pools::delete,
-    ),
-    about(
-        "POOL.SET",
-        4,
-        "pool",
-        "name key value [key value ...]",
-        "Change a pool; nobody loses a place or a lease",
-        pools::set,
-    ),
-    about(
-        "POOL.RECYCLE",
-        2,
-        "pool",
-        "pool [OVER ms]",
-        "Replace all members one after the other",
-        pools::recycle,
-    ),
-    about(
-        "POOL.STAT",
-        2,
-        "show",
-        "pool",
-        "A pool's numbers",
-        pools::stat,
-    ),
-    about(
-        "RANGE.ADD",
-        3,
-        "range",
-        "name toml",
-        "Add a range",
-        ranges::add,
-    ),
-    about(
-        "RANGE.SET",
-        4,
-        "range",
-        "name key value [key value ...]",
-        "Change a range; nobody loses a value",
-        ranges::set,
-    ),
-    about(
-        "RANGE.DRAIN",
-        2,
-        "range",
-        "name",
-        "Give out nothing more of a range, and remove it when all has come back",
-        ranges::drain,
-    ),
-    about(
-        "RANGE.REMOVE",
-        2,
-        "range",
-        "name",
-        "Remove a range of which nothing is held",
-        ranges::remove,
-    ),
-    about(
-        "RANGE.STAT",
-        1,
-        "show",
-        "[range]",
-        "How many values are free, reserved, quarantined, detached and cooling",
-        ranges::stat,
-    ),
-    about(
-        "RANGE.LS",
-        1,
-        "lookup",
-        "[range] [COUNT n] [CURSOR c]",
-        "Some reservations, page by page",
-        ranges::list,
-    ),
-    about(
-        "RANGE.MEM",
-        1,
-        "show",
-        "",
-        "What values cost in memory",
-        ranges::memory,
-    ),
-    about(
-        "RANGE.DEBUG",
-        2,
-        "range",
-        "seconds",
-        "Log what happens to values for a while",
-        ranges::debug,
-    ),
-    about(
-        "RANGE.WATCH",
-        1,
-        "subscribe",
-        "[range]",
-        "Hear of what happens to values",
-        ranges::watch,
-    ),
-    about(
-        "RANGE.RELEASE",
-        3,
-        "release",
-        "KEYPREFIX p | FIELD name content",
-        "Give back all values with such a key or field, whoever holds them",
-        ranges::bulk_release,
-    ),
-    about(
-        "SHOW",
-        2,
-        "show",
-        "POOLS | GROUPS | BROKERS | REGULATORS | LOCKS | CLIENTS | SESSIONS | HOLDERS | DROPS \
-         | EVENTS | CONFIG | LIMITS [name] [COUNT n]",
-        "What there is, as a table: the names of the columns, then the rows",
-        look::show,
-    ),
-    about(
-        "CONFIG",
-        2,
-        "config",
-        "GET path ... | SET path value ... | CHECK toml | PLAN toml | APPLY toml | RELOAD \
-         | REWRITE [FORCE] | HISTORY | ROLLBACK [version] | TEXT [version]",
-        "What the server was told; a change counts as a whole or not at all",
-        settings::config,
-    ),
-    about(
-        "EXPLAIN",
-        2,
-        "explain",
-        "ticket | d-id | pool | @group | broker | regulator | key | connection [JSON]",
-        "What something is about, in plain words",
-        look::explain,
-    ),
-    about(
-        "SUBSCRIBE",
-        2,
-        "subscribe",
-        "rideau:events[:kind[:name]] ...",
-        "Hear of events",
-        watch::subscribe,
-    ),
-    about(
-        "PSUBSCRIBE",
-        2,
-        "subscribe",
-        "pattern ...",
-        "Hear of events on all channels that a pattern fits",
-        watch::psubscribe,
-    ),
-    about(
-        "UNSUBSCRIBE",
-        1,
-        "subscribe",
-        "[channel ...]",
-        "Hear of events no more",
-        watch::unsubscribe,
-    ),
-    about(
-        "PUNSUBSCRIBE",
-        1,
-        "subscribe",
-        "[pattern ...]",
-        "Hear of events no more",
-        watch::punsubscribe,
-    ),
-    about(
-        "MONITOR",
-        1,
-        "monitor",
-        "",
-        "See every command of everybody",
-        watch::monitor,
-    ),
-    about(
-        "INFO",
-        1,
-        "info",
-        "[section ...]",
-        "The server's numbers as text",
-        look::info,
-    ),
-    about(
-        "PING",
-        1,
-        "",
-        "[message]",
-        "Is anybody there?",
-        connection::ping,
-    ),
-    about("ECHO", 2, "", "message", "Say it again", connection::echo),
-    about(
-        "HELLO",
-        1,
-        "",
-        "[2|3 [AUTH user password] [SETNAME name]]",
-        "Choose the protocol",
-        connection::hello,
-    ),
-    about(
-        "AUTH",
-        2,
-        "",
-        "[user] password",
-        "Say who you are",
-        connection::auth,
-    ),
-    about("QUIT", 1, "", "", "End properly", connection::quit),
-    about(
-        "RESET",
-        1,
-        "",
-        "",
-        "Give everything back and begin again",
-        connection::reset,
-    ),
-    about(
-        "SELECT",
-        2,
-        "",
-        "0",
-        "There is one database",
-        connection::select,
-    ),
-    about(
-        "CLIENT",
-        2,
-        "",
-        "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST | KILL id | \
-         HEARTBEAT ms | NO-EVICT on|off | NO-TOUCH on|off",
-        "The connections",
-        connection::client,
-    ),
-    about(
-        "COMMAND",
-        1,
-        "",
-        "[COUNT | DOCS [name ...] | LIST]",
-        "What there is",
-        connection::command,
-    ),
-];
-
 /// The command of this name.
 pub fn find(name: &[u8]) -> Option<&'static About> {
     // Most names differ in length already, the most frequent stand first, and nearly
@@ -540,8 +74,18 @@ pub fn find(name: &[u8]) -> Option<&'static About> {
     })
 }
 
-/// Execute one request. Its answer is behind what was answered before.
+/// Execute one request. Its answer is behind what was answered before, if the
+/// client wants one.
+#[inline]
 pub fn execute(client: &mut Client, request: Request<'_>) -> Step {
+    if client.replies == Replies::On {
+        return answer(client, request);
+    }
+    quiet::execute(client, request)
+}
+
+/// Execute one request and answer it.
+fn answer(client: &mut Client, request: Request<'_>) -> Step {
     let Some(about) = find(request.name()) else {
         let text = unknown(request.name());
         client.reply().error(text);
@@ -663,9 +207,9 @@ fn may_use(client: &Client, kind: &str, name: &str) -> Result<(), Wrong> {
     }
 }
 
-/// The connection goes; its session stays.
-pub(crate) fn leave_session(client: &mut Client) {
-    sessions::detach(client);
+/// The connection goes in this manner; its session stays.
+pub(crate) fn leave_session(client: &mut Client, why: Why) {
+    sessions::detach(client, why);
 }
 
 fn unknown(name: &[u8]) -> String {

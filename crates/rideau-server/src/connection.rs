@@ -5,6 +5,7 @@
 //! answer, and no more is read than a limit allows.
 
 use std::future;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -114,7 +115,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         tokio::select! {
             biased;
             read = self.stream.read_buf(&mut self.buffer) => match read {
-                Ok(0) | Err(_) => return Err(Over::Lost),
+                Ok(0) => return Err(Over::Lost),
+                Err(error) => return Err(self.lost(&error)),
                 Ok(_) => self.client.card.hear(),
             },
             () = outbox.rung() => self.tell()?,
@@ -126,8 +128,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
+    /// Reading or writing failed: the system may have given up on the other side.
+    #[cold]
+    fn lost(&mut self, error: &io::Error) -> Over {
+        if error.kind() == io::ErrorKind::TimedOut {
+            self.client.ending = Some(Why::Silent);
+        }
+        Over::Lost
+    }
+
     /// It has broken its promise to say something.
-    fn miss(&self) {
+    fn miss(&mut self) {
+        self.client.ending = Some(Why::Silent);
         let card = &self.client.card;
         let name = self.client.holder_card().name.lock().clone();
         let text = format!(
@@ -192,7 +204,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 biased;
                 finish = &mut answer => break finish,
                 read = self.stream.read_buf(&mut self.buffer) => match read {
-                    Ok(0) | Err(_) => return Err(Over::Lost),
+                    Ok(0) => return Err(Over::Lost),
+                    Err(error) => return Err(self.lost(&error)),
                     Ok(_) if is_full => {
                         let max = self.pipeline_max;
                         let counts = &self.client.daemon.counts;
@@ -292,8 +305,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.client.out.shrink_to(KEPT);
         match written {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(Over::Lost),
+            Ok(Err(error)) => Err(self.lost(&error)),
             Err(_) => {
+                self.client.ending = Some(Why::Silent);
                 self.client
                     .daemon
                     .counts
@@ -355,7 +369,7 @@ impl Client {
     /// Give back all that the connection held.
     fn end(&mut self) {
         let why = self.ending.unwrap_or(Why::Lost);
-        command::leave_session(self);
+        command::leave_session(self, why);
         self.watch = Watch::default();
         self.daemon.end_holder(self.holder, why);
         self.daemon.clients.remove(self.card.id);

@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use rideau::{Locks, LocksOptions, OptionError};
+use rideau::{KeyRule, Locks, LocksOptions, OptionError};
 
 use crate::clients::{ClientCard, Clients};
 use crate::config::{Config, User};
+use crate::counts::{ForeignReleases, Reclaims};
 use crate::drops::Drops;
 use crate::events::Events;
 use crate::grant::Grant;
 use crate::holdings::{Card, Gone, HolderId, Holdings, Row, Thing, Why};
+use crate::log;
 use crate::member::Workshop;
 use crate::outbox::Push;
 use crate::places::{FOR_EVER, Left, Places};
@@ -77,9 +79,9 @@ pub struct Counts {
     /// Failed attempts to log in.
     pub denied: AtomicU64,
     /// Things released on another connection than they were taken on.
-    pub foreign_releases: AtomicU64,
-    /// Things taken back from holders that ended, by [`Why`].
-    pub reclaims: [AtomicU64; 8],
+    pub foreign_releases: ForeignReleases,
+    /// Things taken back from holders that ended.
+    pub reclaims: Reclaims,
     /// Requests that were too long.
     pub frames_refused: AtomicU64,
     /// Connections that sent too much behind a command that waited.
@@ -164,11 +166,11 @@ impl Daemon {
         let fence = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_micros() as u64);
-        let queue = places.rules.first().map(|place| place.rule.queue.clone());
         let locks = Locks::with(LocksOptions {
-            queue: queue.unwrap_or_default(),
             fence,
+            ..LocksOptions::default()
         })?;
+        rule_locks(&locks, &config)?;
         Ok(Arc::new(Self {
             password_checks: Turns::new(config.limits.password_checks_max),
             settings: Settings::new(&config, source),
@@ -201,13 +203,12 @@ impl Daemon {
     ) -> Result<(), NotDone> {
         Places::validate(&config)?;
         self.values.follow(&self.config.load(), &config)?;
-        if let Some(rule) = config.locks.first() {
-            self.locks.reconfigure(&rule.queue)?;
-        }
+        rule_locks(&self.locks, &config)?;
         let old = self.places.load();
         let (mut places, left) = old.changed(&config)?;
         places.ranges = Arc::new(self.values.places(&config, &old.ranges));
         let checks = config.limits.password_checks_max;
+        log::set_level(config.log.level);
         self.places.store(Arc::new(places));
         self.config.store(Arc::new(config));
         self.password_checks.set_max(checks);
@@ -243,12 +244,11 @@ impl Daemon {
                 continue;
             }
             count += 1;
+            self.counts.reclaims.add(ticket.kind, Why::Revoked);
             for client in self.clients_of(&card) {
                 client.outbox.push(Push::Revoked(ticket, "removed"));
             }
         }
-        let reclaims = &self.counts.reclaims[Why::Revoked as usize];
-        reclaims.fetch_add(count as u64, Ordering::Relaxed);
         count
     }
 
@@ -286,8 +286,8 @@ impl Daemon {
     pub fn end_holder(&self, holder: HolderId, why: Why) -> usize {
         let held = self.holdings.end(holder, why);
         let count = held.len();
-        self.counts.reclaims[why as usize].fetch_add(count as u64, Ordering::Relaxed);
-        for (_, thing) in held {
+        for (ticket, thing) in held {
+            self.counts.reclaims.add(ticket.kind, why);
             end(thing, why);
         }
         count
@@ -308,6 +308,24 @@ impl Daemon {
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
+}
+
+/// Have the keys of locks keep the rules of a config.
+fn rule_locks(locks: &Locks<Vec<u8>>, config: &Config) -> Result<(), OptionError> {
+    let rules = config.locks.iter().map(|rule| KeyRule {
+        queue: rule.queue.clone(),
+        keys_max: rule.keys_max,
+        idle_forget: rule.idle_forget,
+    });
+    // The last is for keys that are held and have no rule any more.
+    let rules: Vec<_> = rules.chain([KeyRule::default()]).collect();
+    let patterns = config.locks.clone();
+    locks.set_keys_max(config.limits.keys_max);
+    locks.set_rules(&rules, move |key: &Vec<u8>| {
+        let key = String::from_utf8_lossy(key);
+        let rule = patterns.iter().position(|rule| rule.fits(&key));
+        rule.unwrap_or(patterns.len())
+    })
 }
 
 fn end(thing: Thing, why: Why) {

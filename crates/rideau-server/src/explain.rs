@@ -1,6 +1,8 @@
 //! Says in plain words what a ticket, a no, a place, a key or a connection is
 //! about: who holds it, why it waits or got nothing, what would help.
 
+mod ranges;
+
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,16 +33,18 @@ const HOLDERS_MAX: usize = 5;
 
 /// What this is about. A name may say what it is the name of, as `pool:pg`;
 /// if it does not, the first that fits is meant: a no, a ticket, a connection,
-/// a pool, a group, a broker, a regulator, a key.
+/// a pool, a group, a broker, a regulator, a range, a value, a key.
 ///
 /// None if nothing has this name.
 pub fn explain(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
     if let Some((kind, name)) = word.split_once(':') {
         let named = match kind {
-            "pool" => pool(daemon, name),
-            "broker" => broker(daemon, name),
-            "regulator" => regulator(daemon, name),
-            "lock" => key(daemon, name),
+            "pool" => pool(daemon, name, sight),
+            "broker" => broker(daemon, name, sight),
+            "regulator" => regulator(daemon, name, sight),
+            "lock" => key(daemon, name, sight),
+            "range" => ranges::range(daemon, name, sight),
+            "value" => ranges::value(daemon, name, sight),
             "client" => connection(daemon, name, sight),
             _ => None,
         };
@@ -50,17 +54,22 @@ pub fn explain(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explaine
     }
     // What looks like an id is none but that.
     if is_drop(word) {
-        return dropped(daemon, word);
+        return dropped(daemon, word, sight);
     }
     if Ticket::parse(word.as_bytes()).is_some() {
         return ticket(daemon, word, sight);
     }
+    if word.starts_with("v-") {
+        return ranges::value(daemon, word, sight);
+    }
     connection(daemon, word, sight)
-        .or_else(|| pool(daemon, word))
-        .or_else(|| group(daemon, word))
-        .or_else(|| broker(daemon, word))
-        .or_else(|| regulator(daemon, word))
-        .or_else(|| key(daemon, word))
+        .or_else(|| pool(daemon, word, sight))
+        .or_else(|| group(daemon, word, sight))
+        .or_else(|| broker(daemon, word, sight))
+        .or_else(|| regulator(daemon, word, sight))
+        .or_else(|| ranges::range(daemon, word, sight))
+        .or_else(|| ranges::value(daemon, word, sight))
+        .or_else(|| key(daemon, word, sight))
 }
 
 fn is_drop(word: &str) -> bool {
@@ -68,8 +77,11 @@ fn is_drop(word: &str) -> bool {
     digits.is_some_and(|digits| u64::from_str_radix(digits, 16).is_ok())
 }
 
-fn dropped(daemon: &Daemon, id: &str) -> Option<Explained> {
+fn dropped(daemon: &Daemon, id: &str, sight: Sight<'_>) -> Option<Explained> {
     let dropped = daemon.drops.find(id)?;
+    if !sight.sees(dropped.kind, &dropped.name) {
+        return None;
+    }
     let ago = dropped.at.elapsed().unwrap_or_default();
     let mut text = format!(
         "{} {} said no {} ago, after {}: {}.\n{}\n{} waited there at that moment.\n",
@@ -112,12 +124,8 @@ fn ticket(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
     if ticket.kind == Kind::Session {
         return session(daemon, ticket, sight);
     }
-    let user = match sight {
-        Sight::All => None,
-        Sight::Of(user) => Some(user),
-    };
-    match daemon.holdings.row(ticket, user) {
-        Ok(row) => Some(held(daemon, &row)),
+    match daemon.holdings.row(ticket, sight.owner()) {
+        Ok(row) => Some(held(daemon, &row, sight)),
         Err(Gone::Stale { ago, why }) => Some(Explained {
             kind: ticket.kind.word(),
             name: word.into(),
@@ -136,7 +144,7 @@ fn ticket(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
     }
 }
 
-fn held(daemon: &Daemon, row: &Row) -> Explained {
+fn held(daemon: &Daemon, row: &Row, sight: Sight<'_>) -> Explained {
     let holder = row.card.name.lock().clone();
     let (kind, time) = (row.ticket.kind.word(), span(row.held));
     let note = row
@@ -161,11 +169,14 @@ fn held(daemon: &Daemon, row: &Row) -> Explained {
     };
     let mut text = format!("{what}; it is {whose} of user {}.{note}\n", row.card.user);
     let place = match row.ticket.kind {
-        Kind::Member | Kind::Offer => pool(daemon, name).or_else(|| group(daemon, name)),
-        Kind::Match => broker(daemon, name),
-        Kind::Lease => regulator(daemon, name),
-        Kind::Lock => key(daemon, name),
-        Kind::Session | Kind::Value => None,
+        Kind::Member | Kind::Offer => {
+            pool(daemon, name, sight).or_else(|| group(daemon, name, sight))
+        }
+        Kind::Match => broker(daemon, name, sight),
+        Kind::Lease => regulator(daemon, name, sight),
+        Kind::Lock => key(daemon, name, sight),
+        Kind::Value => ranges::value(daemon, &row.value, sight),
+        Kind::Session => None,
     };
     if let Some(place) = place {
         text.push_str(&place.text);
@@ -191,7 +202,7 @@ fn held(daemon: &Daemon, row: &Row) -> Explained {
 
 fn session(daemon: &Daemon, ticket: Ticket, sight: Sight<'_>) -> Option<Explained> {
     let row = daemon.sessions.find(ticket)?;
-    if matches!(sight, Sight::Of(user) if *user != *row.card.user) {
+    if !sight.sees_of(&row.card) {
         return None;
     }
     let name = row.card.name.lock().clone();
@@ -222,7 +233,7 @@ fn session(daemon: &Daemon, ticket: Ticket, sight: Sight<'_>) -> Option<Explaine
 fn connection(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
     let card = daemon.clients.find(word.parse().ok()?)?;
     let who = Arc::clone(&card.card.lock());
-    if matches!(sight, Sight::Of(user) if *user != *who.user) {
+    if !sight.sees_of(&who) {
         return None;
     }
     let name = who.name.lock().clone();
@@ -271,7 +282,8 @@ fn connection(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained
     })
 }
 
-fn pool(daemon: &Daemon, name: &str) -> Option<Explained> {
+fn pool(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
+    sight.sees("pool", name).then_some(())?;
     let place = daemon.places.load().pools.get(name).cloned()?;
     let stats = place.pool.stats();
     let mut text = format!("Pool {name}:\n{}", place.pool.explain());
@@ -308,23 +320,26 @@ fn pool(daemon: &Daemon, name: &str) -> Option<Explained> {
     })
 }
 
-fn group(daemon: &Daemon, name: &str) -> Option<Explained> {
+fn group(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
+    sight.sees("pool", name).then_some(())?;
     let places = daemon.places.load();
     let group = places.groups.get(name.strip_prefix('@')?)?;
-    let pools = &group.config.pools;
+    let pools = group.config.pools.iter();
+    let pools: Vec<_> = pools.filter(|name| sight.sees("pool", name)).collect();
     let mut text = format!("Group {name} has {}.\n", many(pools.len(), "pool"));
-    for name in pools {
-        text.extend(pool(daemon, name).map(|pool| pool.text));
+    for name in &pools {
+        text.extend(pool(daemon, name, sight).map(|pool| pool.text));
     }
     Some(Explained {
         kind: "group",
         name: name.into(),
         text,
-        facts: vec![("pools", pools.join(",").into())],
+        facts: vec![("pools", names(&pools).into())],
     })
 }
 
-fn broker(daemon: &Daemon, name: &str) -> Option<Explained> {
+fn broker(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
+    sight.sees("broker", name).then_some(())?;
     let place = daemon.places.load().brokers.get(name).cloned()?;
     let stats = place.broker.stats();
     Some(Explained {
@@ -343,7 +358,8 @@ fn broker(daemon: &Daemon, name: &str) -> Option<Explained> {
     })
 }
 
-fn regulator(daemon: &Daemon, name: &str) -> Option<Explained> {
+fn regulator(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
+    sight.sees("regulator", name).then_some(())?;
     let place = daemon.places.load().regulators.get(name).cloned()?;
     let stats = place.regulator.stats();
     Some(Explained {
@@ -360,7 +376,8 @@ fn regulator(daemon: &Daemon, name: &str) -> Option<Explained> {
     })
 }
 
-fn key(daemon: &Daemon, name: &str) -> Option<Explained> {
+fn key(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
+    sight.sees("lock", name).then_some(())?;
     let places = daemon.places.load();
     let rule = &places.rule(name)?.rule;
     let held = daemon.locks.held(name.as_bytes());
@@ -416,6 +433,11 @@ fn list(text: &mut String, held: &[Row]) {
     if held.len() > HOLDERS_MAX {
         let _ = writeln!(text, "It has {} more.", held.len() - HOLDERS_MAX);
     }
+}
+
+fn names(all: &[&String]) -> String {
+    let all: Vec<&str> = all.iter().map(|name| name.as_str()).collect();
+    all.join(",")
 }
 
 /// `1 pool`, `2 pools`.

@@ -117,7 +117,7 @@ impl PoolPlace {
             Why::Released | Why::Cancelled | Why::Over => Fate::Reuse,
             Why::Quit => config.on_quit,
             Why::Failed => Fate::Replace,
-            Why::Lost | Why::Expired | Why::Revoked => config.on_crash,
+            Why::Lost | Why::Silent | Why::Expired | Why::Revoked => config.on_crash,
         }
     }
 }

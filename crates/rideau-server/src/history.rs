@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::daemon::Daemon;
+use crate::show::Sight;
 use reader::Reader;
 
 /// The last samples of a server.
@@ -161,13 +162,14 @@ impl Row {
 
 impl Sample {
     /// `{"at_ms": …, "server": {…}, "pool": {"pg-1": {…}}, …}`.
-    pub fn json(&self) -> Value {
+    pub fn json(&self, sight: Sight<'_>) -> Value {
         let mut all = Map::new();
         all.insert("at_ms".into(), json!(self.at_ms));
         for kind in ["server", "pool", "broker", "regulator", "lock"] {
             all.insert(kind.into(), Value::Object(Map::new()));
         }
-        for row in &self.rows {
+        let seen = self.rows.iter();
+        for row in seen.filter(|row| sight.sees(row.kind, &row.name)) {
             if row.name.is_empty() {
                 all.insert(row.kind.into(), row.json());
             } else if let Some(Value::Object(kind)) = all.get_mut(row.kind) {
@@ -214,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_null() {
-        let json = sample(7, "pg", 1.0).json();
+        let json = sample(7, "pg", 1.0).json(Sight::ALL);
         assert_eq!(json["pool"]["pg"]["held"], 1.0);
         assert!(json["pool"]["pg"]["wait_p99_us"].is_null());
         assert_eq!(json["broker"], json!({}));

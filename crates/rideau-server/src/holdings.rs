@@ -68,7 +68,7 @@ pub enum Thing {
     /// Something held.
     Held(Grant),
     /// Something held, and its holder has not been told yet.
-    Untold(Grant, Outcome),
+    Untold(Grant, Box<Outcome>),
     /// An ask that waits, or its answer that nobody has fetched yet.
     Asked(Arc<Later>),
 }

@@ -122,7 +122,7 @@ pub(crate) fn begin(
 /// gives back first, and it leaves the other's session.
 pub(crate) fn become_user(client: &mut Client, user: Option<Arc<User>>) {
     let name = client.holder_card().name.lock().clone();
-    command::leave_session(client);
+    command::leave_session(client, Why::Quit);
     client.daemon.end_holder(client.holder, Why::Quit);
     let user_name = user.as_ref().map_or("default", |user| user.name.as_str());
     let card = Arc::new(Card {
@@ -148,16 +148,89 @@ pub(crate) async fn check(daemon: &Daemon, user: Option<Arc<User>>, password: Ve
             daemon.password_checks.take().await
         }
     };
+    let config = daemon.config.load_full();
     let checked = tokio::task::spawn_blocking(move || {
-        let hash = match user.and_then(|user| user.password.clone()) {
-            Some(Password::Hash(hash)) => Some(hash),
-            Some(Password::File(path)) => {
-                let text = std::fs::read_to_string(path).ok();
-                text.and_then(|text| Hash::of_file(&text).ok())
-            }
-            None => None,
-        };
-        hash.is_some_and(|hash| hash.verify(&password))
+        let own = user.as_ref().and_then(|user| user.password.as_ref());
+        let others = config
+            .users
+            .iter()
+            .filter_map(|user| user.password.as_ref());
+        is_right(own, others, &password).0
     });
     checked.await.unwrap_or(false)
+}
+
+/// Whether this is the password, and how many hashes were made to know. It is one
+/// also for a user who is not there or has no password, so that the time tells
+/// nobody which users there are.
+fn is_right<'a>(
+    own: Option<&'a Password>,
+    others: impl Iterator<Item = &'a Password>,
+    given: &[u8],
+) -> (bool, usize) {
+    let mut tries = own.into_iter().chain(others);
+    let tried = tries.find_map(|password| Some((password, try_password(password, given)?)));
+    match tried {
+        Some((password, is_right)) => (is_right && own == Some(password), 1),
+        None => (false, 0),
+    }
+}
+
+/// Make one hash to see whether this is the password. None if there is no
+/// password to compare with.
+fn try_password(password: &Password, given: &[u8]) -> Option<bool> {
+    let path = match password {
+        Password::Hash(hash) => return Some(hash.verify(given)),
+        Password::File(path) => path,
+    };
+    let text = std::fs::read_to_string(path).ok()?;
+    let text = text.trim_end_matches(['\r', '\n']);
+    if text.starts_with("$argon2") {
+        return Some(Hash::parse(text).ok()?.verify(given));
+    }
+    // What stands there is compared as it is, and takes as long.
+    let _ = Hash::of(given);
+    let is_same = |(one, other): (&u8, &u8)| one ^ other;
+    let differ = text.as_bytes().iter().zip(given).map(is_same);
+    let differ = differ.fold(0, |all, differ| all | differ);
+    (!text.is_empty()).then_some(differ == 0 && text.len() == given.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_much_is_done_for_a_user_who_is_not_there_as_for_a_wrong_password() {
+        let folder = std::env::temp_dir();
+        let file = |name: &str, text: Option<&str>| {
+            let path = folder.join(format!("rideau-login-{}-{name}", std::process::id()));
+            if let Some(text) = text {
+                std::fs::write(&path, text).unwrap();
+            }
+            Password::File(path)
+        };
+        let hash = Hash::of(b"right").unwrap();
+        let all = [
+            file("missing", None),
+            file("empty", Some("")),
+            Password::Hash(hash.clone()),
+            file("plain", Some("right\n")),
+            file("hash", Some(hash.as_str())),
+        ];
+        for own in [None].into_iter().chain(all.iter().map(Some)) {
+            assert_eq!(is_right(own, all.iter(), b"righ"), (false, 1), "{own:?}");
+        }
+        for own in &all[2..] {
+            assert_eq!(is_right(Some(own), all.iter(), b"right"), (true, 1));
+        }
+        for own in [None, Some(&all[0])] {
+            assert_eq!(is_right(own, all.iter(), b"right"), (false, 1));
+        }
+        for password in &all {
+            if let Password::File(path) = password {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
 }

@@ -297,7 +297,14 @@ impl Offers {
     async fn next(&self, pool: &Arc<str>) -> Member {
         loop {
             let rung = self.bell.notified();
-            let next = self.waiting.lock().pop_front();
+            let (next, is_more) = {
+                let mut waiting = self.waiting.lock();
+                (waiting.pop_front(), !waiting.is_empty())
+            };
+            if is_more {
+                // Two that came at once may have rung only once.
+                self.bell.notify_one();
+            }
             match next {
                 Some(offer) if offer.is_withdrawn() => (),
                 Some(offer) => {
@@ -321,3 +328,31 @@ impl fmt::Display for NoMember {
 }
 
 impl std::error::Error for NoMember {}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Two that come at once, each on a thread of its own, and two who want them.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn everybody_who_waits_for_an_offer_gets_one_if_there_are_enough() {
+        let pool: Arc<str> = "pool".into();
+        for round in 0..5_000 {
+            let offers = Arc::new(Offers::default());
+            let start = || {
+                let (offers, pool) = (Arc::clone(&offers), Arc::clone(&pool));
+                tokio::spawn(async move { offers.next(&pool).await })
+            };
+            let bring = || {
+                let offers = Arc::clone(&offers);
+                tokio::spawn(async move { offers.add(Arc::new(Offer::new("value"))) })
+            };
+            let (one, two, ..) = (start(), start(), bring(), bring());
+            let both = async { (one.await, two.await) };
+            let both = tokio::time::timeout(Duration::from_secs(20), both).await;
+            assert!(both.is_ok(), "somebody was forgotten in round {round}");
+        }
+    }
+}

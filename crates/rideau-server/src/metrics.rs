@@ -6,6 +6,7 @@
 mod page;
 mod places;
 mod process;
+mod ranges;
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ pub fn render(daemon: &Arc<Daemon>, more: Vec<Counted>) -> String {
     let mut out = String::new();
     let written = text::encode(&mut out, &registry);
     debug_assert!(written.is_ok(), "a string takes all that is written");
-    out
+    page::without_sums(&out)
 }
 
 /// Something that the server's front counts itself: the limit that was met, and
@@ -63,6 +64,7 @@ impl Collector for Numbers {
         places::brokers(&mut page, &places)?;
         places::regulators(&mut page, &places)?;
         places::locks(&mut page, &places, &self.daemon.locks)?;
+        ranges::ranges(&mut page, &places, &self.daemon.values)?;
         process::encode(&mut page, self.daemon.started)
     }
 }
@@ -128,11 +130,6 @@ fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
             load(&counts.connections),
         ),
         (
-            "rideau_foreign_releases",
-            "Leases released on another connection than they were taken on, outside a session",
-            load(&counts.foreign_releases),
-        ),
-        (
             "rideau_protocol_errors",
             "Requests that were no requests",
             load(&counts.protocol_errors),
@@ -151,13 +148,32 @@ fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
     for (name, help, value) in counters {
         page.counter(name, help, value)?;
     }
-    let causes = [Why::Lost, Why::Quit, Why::Expired, Why::Revoked];
+    let causes = [
+        Why::Lost,
+        Why::Silent,
+        Why::Quit,
+        Why::Expired,
+        Why::Revoked,
+    ];
+    let reclaims = causes.iter().flat_map(|why| {
+        let row = |(kind, count): (&str, u64)| {
+            let cause = ("cause", why.word().to_owned());
+            (vec![("kind", kind.to_owned()), cause], count)
+        };
+        counts.reclaims.by_kind(*why).map(row)
+    });
     page.counters(
         "rideau_reclaims",
         "Leases taken back because of their holder's end or by an operator",
-        causes.map(|why| {
-            let count = load(&counts.reclaims[why as usize]);
-            (vec![("cause", why.word().to_owned())], count)
+        reclaims,
+    )?;
+    let foreign = counts.foreign_releases.all().into_iter();
+    page.counters(
+        "rideau_foreign_releases",
+        "Leases released on another connection than they were taken on, outside a session",
+        foreign.map(|(user, lib, count)| {
+            let labels = vec![("user", user.to_string()), ("lib", lib.to_owned())];
+            (labels, count)
         }),
     )?;
     let changes = load(&counts.changes);

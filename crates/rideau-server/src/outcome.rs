@@ -12,6 +12,8 @@ use crate::resp::Reply;
 pub struct Outcome {
     word: &'static str,
     parts: Vec<Part>,
+    /// When asking again has a chance, if anybody knows.
+    retry_after: Option<Duration>,
 }
 
 /// An element of an answer.
@@ -26,12 +28,16 @@ pub enum Part {
 impl Outcome {
     /// Yes.
     pub const fn go(parts: Vec<Part>) -> Self {
-        Self { word: "go", parts }
+        Self::new("go", parts)
     }
 
     /// An answer with this word.
     pub const fn new(word: &'static str, parts: Vec<Part>) -> Self {
-        Self { word, parts }
+        Self {
+            word,
+            parts,
+            retry_after: None,
+        }
     }
 
     /// No, with the reason in words, and the name under which it is remembered.
@@ -41,12 +47,18 @@ impl Outcome {
         Self {
             word: word(refusal.reason),
             parts,
+            retry_after: (!refusal.retry_after.is_zero()).then_some(refusal.retry_after),
         }
     }
 
     /// The word.
     pub const fn word(&self) -> &'static str {
         self.word
+    }
+
+    /// When asking again has a chance, if anybody knows.
+    pub const fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 
     /// It is a yes.

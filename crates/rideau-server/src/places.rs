@@ -6,17 +6,19 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use rideau::{Broker, Group, OptionError, Pool, PoolOptions, Regulator};
+use rideau::{Broker, Group, OptionError, Pool, PoolOptions, Reason, Regulator};
 
 use crate::config::{
     BrokerConfig, Config, GroupConfig, LockRule, Member, PoolConfig, RegulatorConfig,
 };
 use crate::meeting::Party;
 use crate::member::{Follow, Members, Workshop};
+use crate::outcome;
+use crate::show::Sight;
 use crate::values::RangePlaces;
 
 /// Longer than anybody waits.
@@ -87,10 +89,44 @@ pub struct RegulatorPlace {
 pub struct RulePlace {
     /// The rule.
     pub rule: LockRule,
-    /// How many were granted.
+    /// What became of those who came. They are the same for the same pattern,
+    /// whatever else changes.
+    pub counts: Arc<RuleCounts>,
+}
+
+/// What became of those who came to keys of a rule.
+#[derive(Default)]
+pub struct RuleCounts {
+    /// How many were granted, at once or after a wait.
     pub acquired: AtomicU64,
-    /// How many were refused.
+    /// How many were refused at once.
     pub full: AtomicU64,
+    /// How many waited until a law let them go.
+    pub shed: AtomicU64,
+    /// How many waited as long as they might.
+    pub timeout: AtomicU64,
+    /// How many were refused because there were too many keys.
+    pub keys_refused: AtomicU64,
+}
+
+impl RuleCounts {
+    /// Somebody was told no.
+    pub(crate) fn refuse(&self, reason: Reason) {
+        let count = match outcome::word(reason) {
+            _ if reason == Reason::Keys => &self.keys_refused,
+            "full" => &self.full,
+            "shed" => &self.shed,
+            "timeout" => &self.timeout,
+            _ => return,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were told no.
+    pub(crate) fn refused(&self) -> u64 {
+        let all = [&self.full, &self.shed, &self.timeout, &self.keys_refused];
+        all.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
 }
 
 /// What a change of configuration leaves behind.
@@ -177,6 +213,9 @@ impl Places {
         for broker in &config.brokers {
             Broker::<(), ()>::new(config.broker_options(broker))?;
         }
+        for lock in &config.locks {
+            lock.queue.validate().map_err(|no| no.within("queue"))?;
+        }
         Ok(())
     }
 
@@ -239,16 +278,28 @@ impl Places {
 
     fn changed_rules(&self, rules: &[LockRule]) -> Vec<Arc<RulePlace>> {
         let place = |rule: &LockRule| {
-            let same = self.rules.iter().find(|old| old.rule == *rule);
-            same.cloned().unwrap_or_else(|| {
-                Arc::new(RulePlace {
-                    rule: rule.clone(),
-                    acquired: AtomicU64::new(0),
-                    full: AtomicU64::new(0),
-                })
+            let is_same = |old: &&Arc<RulePlace>| old.rule.pattern == rule.pattern;
+            let same = self.rules.iter().find(is_same);
+            Arc::new(RulePlace {
+                rule: rule.clone(),
+                counts: same.map_or_else(Arc::default, |old| Arc::clone(&old.counts)),
             })
         };
         rules.iter().map(place).collect()
+    }
+
+    /// Those of them that somebody may see.
+    pub fn seen(&self, sight: Sight<'_>) -> Self {
+        let mut seen = self.clone();
+        seen.pools.retain(|name, _| sight.sees("pool", name));
+        seen.groups
+            .retain(|name, _| sight.sees("pool", &format!("@{name}")));
+        seen.brokers.retain(|name, _| sight.sees("broker", name));
+        seen.regulators
+            .retain(|name, _| sight.sees("regulator", name));
+        seen.rules
+            .retain(|place| sight.sees("lock", &place.rule.pattern));
+        seen
     }
 
     /// How many names there are.

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 
 use crate::daemon::Daemon;
 use crate::holdings::Why;
-use crate::show::{self, Cell, Table, Wanted, What};
+use crate::show::{self, Cell, Sight, Table, Wanted, What};
 
 /// Every section, in order.
-pub const SECTIONS: [&str; 10] = [
+pub const SECTIONS: [&str; 11] = [
     "server",
     "clients",
     "stats",
@@ -17,6 +17,7 @@ pub const SECTIONS: [&str; 10] = [
     "brokers",
     "regulators",
     "locks",
+    "ranges",
     "sessions",
     "config",
     "limits",
@@ -39,26 +40,28 @@ pub const ABSENT: [&str; 12] = [
 ];
 
 /// All sections.
-pub fn all(daemon: &Daemon) -> String {
+pub fn all(daemon: &Daemon, sight: Sight<'_>) -> String {
     let sections: Vec<_> = SECTIONS
         .iter()
-        .filter_map(|name| section(daemon, name))
+        .filter_map(|name| section(daemon, name, sight))
         .collect();
     sections.join("\r\n")
 }
 
 /// One section, if there is one of this name.
-pub fn section(daemon: &Daemon, name: &str) -> Option<String> {
+pub fn section(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<String> {
+    let of = |what| of(daemon, what, sight);
     let mut page = Page::default();
     page.title(name);
     match name {
         "server" => server(daemon, &mut page),
         "clients" => clients(daemon, &mut page),
         "stats" => stats(daemon, &mut page),
-        "pools" => page.table("pool", &of(daemon, What::Pools), 1),
-        "brokers" => page.table("broker", &of(daemon, What::Brokers), 1),
-        "regulators" => page.table("regulator", &of(daemon, What::Regulators), 1),
-        "locks" => locks(daemon, &mut page),
+        "pools" => page.table("pool", &of(What::Pools), 1),
+        "brokers" => page.table("broker", &of(What::Brokers), 1),
+        "regulators" => page.table("regulator", &of(What::Regulators), 1),
+        "locks" => locks(daemon, &mut page, &of(What::Locks)),
+        "ranges" => ranges(daemon, &mut page, &of(What::Ranges)),
         "sessions" => sessions(daemon, &mut page),
         "config" => config(daemon, &mut page),
         "limits" => limits(daemon, &mut page),
@@ -67,8 +70,12 @@ pub fn section(daemon: &Daemon, name: &str) -> Option<String> {
     Some(page.text)
 }
 
-fn of(daemon: &Daemon, what: What) -> Table {
-    show::table(daemon, what, &Wanted::default())
+fn of(daemon: &Daemon, what: What, sight: Sight<'_>) -> Table {
+    let wanted = Wanted {
+        sight,
+        ..Wanted::default()
+    };
+    show::table(daemon, what, &wanted)
 }
 
 /// Lines as Redis writes them.
@@ -143,21 +150,33 @@ fn stats(daemon: &Daemon, page: &mut Page) {
         ("protocol_errors", &counts.protocol_errors),
         ("slow_clients_cut", &counts.slow),
         ("failed_logins", &counts.denied),
-        ("foreign_releases", &counts.foreign_releases),
         ("config_changes", &counts.changes),
     ] {
         page.line(key, count.load(Ordering::Relaxed));
     }
+    page.line("foreign_releases", counts.foreign_releases.total());
     page.line("refused_asks", daemon.drops.total());
     for why in Why::ALL {
-        let count = counts.reclaims[why as usize].load(Ordering::Relaxed);
-        page.line(&format!("reclaims_{}", why.word()), count);
+        page.line(&format!("reclaims_{}", why.word()), counts.reclaims.of(why));
     }
 }
 
-fn locks(daemon: &Daemon, page: &mut Page) {
+fn locks(daemon: &Daemon, page: &mut Page, rules: &Table) {
     page.line("lock_keys", daemon.locks.len());
-    page.table("lock", &of(daemon, What::Locks), 1);
+    page.table("lock", rules, 1);
+}
+
+fn ranges(daemon: &Daemon, page: &mut Page, all: &Table) {
+    let values = &daemon.values;
+    let bytes = values.ranges.bytes();
+    let folder = values.folder().map(|path| path.display().to_string());
+    page.line("range_store", folder.unwrap_or_else(|| "memory".into()));
+    let failed = values.ranges.failed();
+    page.line("range_store_failed", u8::from(failed.is_some()));
+    page.line("range_records", bytes.records_len);
+    let memory = bytes.records + bytes.timers + bytes.free;
+    page.line("range_memory_bytes", memory);
+    page.table("range", all, 1);
 }
 
 fn sessions(daemon: &Daemon, page: &mut Page) {
@@ -188,6 +207,7 @@ fn config(daemon: &Daemon, page: &mut Page) {
         ("brokers", config.brokers.len()),
         ("regulators", config.regulators.len()),
         ("lock_rules", config.locks.len()),
+        ("ranges", config.ranges.len()),
     ] {
         page.line(name, count);
     }

@@ -16,9 +16,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_rustls::TlsAcceptor;
 
 use crate::admin::AdminListener;
-use crate::client::Client;
+use crate::client::{Client, Replies};
 use crate::clients::ClientCard;
-use crate::config::{Config, DeadPeer, Listen};
+use crate::config::{Config, DeadPeer, Listen, Server};
 use crate::connection;
 use crate::daemon::Daemon;
 use crate::held_back::HeldBack;
@@ -151,7 +151,7 @@ async fn serve_tls(
 }
 
 /// What the files of TLS say now; none if they cannot be used.
-fn renewed(daemon: &Daemon) -> Option<TlsAcceptor> {
+pub(crate) fn renewed(daemon: &Daemon) -> Option<TlsAcceptor> {
     let config = daemon.config.load();
     match tls::acceptor(config.tls.as_ref()?) {
         Ok(acceptor) => Some(acceptor),
@@ -321,6 +321,8 @@ fn welcome(daemon: &Arc<Daemon>, address: String, local: String, proof: Proof) -
         generation,
         heartbeat: None,
         ending: None,
+        replies: Replies::On,
+        retry_after: None,
     }
 }
 
@@ -333,17 +335,22 @@ pub async fn keep_sessions(daemon: Arc<Daemon>) {
         if daemon.sessions.is_empty() {
             continue;
         }
-        for row in daemon.sessions.expired(Instant::now()) {
-            let count = daemon.end_holder(row.holder, Why::Expired);
+        for (row, why) in daemon.sessions.expired(Instant::now()) {
+            let count = daemon.end_holder(row.holder, why);
             let name = row.card.name.lock().clone();
-            let text = format!("{name} expired and gave {count} leases back");
+            let how = match why {
+                Why::Quit => "ended with its last connection",
+                Why::Expired => "expired",
+                _ => "lost its last connection",
+            };
+            let text = format!("{name} {how} and gave {count} leases back");
             daemon.events.add("session", &name, text, None);
         }
     }
 }
 
 /// Stop: serve nobody new, let holders finish, and take the rest back.
-pub async fn drain(daemon: &Daemon) {
+pub async fn drain(daemon: &Arc<Daemon>) {
     daemon.draining.store(true, Ordering::Release);
     let within = daemon.config.load().server.drain;
     let text = format!("the server stops: holders have {within:.1?} to finish");
@@ -374,8 +381,8 @@ pub async fn drain(daemon: &Daemon) {
         tracing::warn!(left, "processes are killed");
     }
     // Connections are over, so nothing is answered that would not be kept.
-    let ranges = daemon.values.ranges.clone();
-    let _ = tokio::task::spawn_blocking(move || ranges.close()).await;
+    let daemon = Arc::clone(daemon);
+    let _ = tokio::task::spawn_blocking(move || daemon.values.close()).await;
 }
 
 /// Serve what a config says until somebody asks us to stop.
@@ -410,22 +417,17 @@ pub async fn run_from(
         addresses.push(listener.address());
         tokio::spawn(listener.serve(Arc::clone(&daemon)));
     }
-    if let Some(tls) = &tls {
-        let acceptor = tls::acceptor(tls)?;
+    let acceptor = tls.as_ref().map(tls::acceptor).transpose()?;
+    if let Some(acceptor) = &acceptor {
         for address in &server.tls_listen {
             let listener = Listener::bind_tls(*address, acceptor.clone(), HANDSHAKE_MAX).await?;
             addresses.push(format!("tls:{}", listener.address()));
             tokio::spawn(listener.serve(Arc::clone(&daemon)));
         }
     }
-    if let Some(address) = server.admin {
-        let listener = AdminListener::bind(address).await.map_err(|error| {
-            let text = format!("cannot listen at {address} (server.admin): {error}");
-            io::Error::new(error.kind(), text)
-        })?;
-        addresses.push(format!("http://{}", listener.address()?));
-        tokio::spawn(listener.serve(Arc::clone(&daemon)));
-    }
+    let (admin, places) = listen_http(&server, acceptor).await?;
+    addresses.extend(places);
+    tokio::spawn(admin.serve(Arc::clone(&daemon)));
     tokio::spawn(keep_sessions(Arc::clone(&daemon)));
     tokio::spawn(daemon.values.ranges.ferry());
     tokio::spawn(watcher::keep(Arc::clone(&daemon)));
@@ -439,6 +441,28 @@ pub async fn run_from(
     supervisor::tell("STOPPING=1");
     drain(&daemon).await;
     Ok(())
+}
+
+/// Listen for HTTP where the config says. Says where that is.
+async fn listen_http(
+    server: &Server,
+    tls: Option<TlsAcceptor>,
+) -> io::Result<(AdminListener, Vec<String>)> {
+    let mut admin = AdminListener::default();
+    let mut places = Vec::new();
+    let secure = server.tls_admin.filter(|_| tls.is_some());
+    for (key, address, tls) in [("admin", server.admin, None), ("tls_admin", secure, tls)] {
+        let Some(address) = address else {
+            continue;
+        };
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let bound = admin.listen(address, tls).await.map_err(|error| {
+            let text = format!("cannot listen at {address} (server.{key}): {error}");
+            io::Error::new(error.kind(), text)
+        })?;
+        places.push(format!("{scheme}://{bound}"));
+    }
+    Ok((admin, places))
 }
 
 /// Read the file again whenever a signal asks for it, for ever. What is wrong

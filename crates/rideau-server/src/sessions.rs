@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::holdings::{Card, HolderId};
+use crate::holdings::{Card, HolderId, Why};
 use crate::ticket::{Kind, Ticket};
 
 /// The sessions there are.
@@ -22,6 +22,8 @@ struct Session {
     ttl: Option<Duration>,
     grace: Duration,
     attached: usize,
+    /// How its last connection left it.
+    left: Why,
     /// When it ends unless somebody renews it.
     ends: Option<Instant>,
 }
@@ -63,6 +65,7 @@ impl Sessions {
             ttl,
             grace,
             attached: 0,
+            left: Why::Expired,
             ends: ttl.map(|ttl| Instant::now() + ttl),
         };
         let row = session.row();
@@ -82,14 +85,15 @@ impl Sessions {
         Some(session.row())
     }
 
-    /// A connection of a session is gone. A session without any ends after its
-    /// grace, or when its time is up.
-    pub fn detach(&self, ticket: Ticket) {
+    /// A connection of a session is gone, in this manner. A session without any
+    /// ends after its grace, or when its time is up.
+    pub fn detach(&self, ticket: Ticket, why: Why) {
         let mut all = self.all.lock();
         let Some(session) = all.get_mut(&ticket.secret) else {
             return;
         };
         session.attached -= 1;
+        session.left = why;
         if session.attached == 0 {
             let grace = Instant::now() + session.grace;
             // One with a time of its own may live on without connections.
@@ -126,12 +130,13 @@ impl Sessions {
         all.remove(&ticket.secret).map(|session| session.row())
     }
 
-    /// The sessions whose time is up; they are forgotten.
-    pub fn expired(&self, now: Instant) -> Vec<SessionRow> {
+    /// The sessions that are over, and why; they are forgotten. One without a
+    /// time of its own ends as its last connection did.
+    pub fn expired(&self, now: Instant) -> Vec<(SessionRow, Why)> {
         let mut all = self.all.lock();
         let is_over = |_: &u128, session: &mut Session| session.ends.is_some_and(|at| at <= now);
         all.extract_if(is_over)
-            .map(|(_, session)| session.row())
+            .map(|(_, session)| (session.row(), session.ending()))
             .collect()
     }
 
@@ -157,6 +162,13 @@ impl Sessions {
 }
 
 impl Session {
+    fn ending(&self) -> Why {
+        match self.ttl {
+            Some(_) => Why::Expired,
+            None => self.left,
+        }
+    }
+
     fn row(&self) -> SessionRow {
         let left = self
             .ends

@@ -8,6 +8,7 @@ mod limits;
 mod past;
 mod people;
 mod places;
+mod ranges;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,6 +17,8 @@ use serde_json::{Map, Value};
 pub use limits::Limit;
 pub(crate) use places::{counts, reasons, refused, state};
 
+use crate::command;
+use crate::config::{KINDS, User};
 use crate::daemon::Daemon;
 use crate::holdings::Card;
 use crate::resp::Reply;
@@ -54,6 +57,8 @@ pub enum What {
     Regulators,
     /// The rules for locks; the keys themselves are too many.
     Locks,
+    /// The ranges.
+    Ranges,
     /// The connections.
     Clients,
     /// The sessions.
@@ -70,13 +75,14 @@ pub enum What {
     Limits,
 }
 
-/// Whose tickets are shown in full: with one, a thing can be released.
+/// What somebody sees: names that it may use, and tickets in full that are its
+/// own, for with one a thing can be released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sight<'a> {
-    /// Everybody's.
-    All,
-    /// Only those of this user.
-    Of(&'a str),
+pub struct Sight<'a> {
+    /// Who looks, where there are users.
+    user: Option<&'a User>,
+    /// It sees the tickets of others in full.
+    is_all: bool,
 }
 
 /// Which rows are wanted.
@@ -98,19 +104,20 @@ impl Default for Wanted<'_> {
         Self {
             name: None,
             count: COUNT,
-            sight: Sight::All,
+            sight: Sight::ALL,
         }
     }
 }
 
 impl What {
     /// All that there is to look at.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Pools,
         Self::Groups,
         Self::Brokers,
         Self::Regulators,
         Self::Locks,
+        Self::Ranges,
         Self::Clients,
         Self::Sessions,
         Self::Holders,
@@ -128,6 +135,7 @@ impl What {
             Self::Brokers => "brokers",
             Self::Regulators => "regulators",
             Self::Locks => "locks",
+            Self::Ranges => "ranges",
             Self::Clients => "clients",
             Self::Sessions => "sessions",
             Self::Holders => "holders",
@@ -153,6 +161,7 @@ pub fn table(daemon: &Daemon, what: What, wanted: &Wanted<'_>) -> Table {
         What::Brokers => places::brokers(daemon),
         What::Regulators => places::regulators(daemon),
         What::Locks => places::locks(daemon),
+        What::Ranges => ranges::ranges(daemon),
         What::Clients => people::clients(daemon),
         What::Sessions => people::sessions(daemon, wanted.sight),
         What::Holders => people::holders(daemon, wanted.sight),
@@ -164,6 +173,7 @@ pub fn table(daemon: &Daemon, what: What, wanted: &Wanted<'_>) -> Table {
     if let Some(name) = wanted.name {
         table.keep(name);
     }
+    table.keep_seen(what, wanted.sight);
     table.rows.truncate(wanted.count);
     table
 }
@@ -188,6 +198,33 @@ impl Table {
         let column = column.unwrap_or(0);
         self.rows
             .retain(|row| matches!(&row[column], Cell::Text(text) if text == name));
+    }
+
+    /// Keep the rows that are about nothing that one may not use.
+    fn keep_seen(&mut self, what: What, sight: Sight<'_>) {
+        if sight.sees_all_names() {
+            return;
+        }
+        let at = |wanted: &str| self.columns.iter().position(|column| *column == wanted);
+        let (kind, name) = (at("kind"), at("name"));
+        let text = |row: &[Cell], at: Option<usize>| at.map(|at| row[at].to_string());
+        self.rows.retain(|row| {
+            let Some(name) = text(row, name) else {
+                return true;
+            };
+            let kind = match what {
+                What::Pools | What::Groups => "pool".into(),
+                What::Brokers => "broker".into(),
+                What::Regulators => "regulator".into(),
+                What::Locks => "lock".into(),
+                What::Ranges => "range".into(),
+                _ => text(row, kind).unwrap_or_default(),
+            };
+            if what == What::Events {
+                return sight.sees_event(&kind, &name);
+            }
+            sight.sees(&kind, &name)
+        });
     }
 
     /// The header and the rows, as arrays.
@@ -288,12 +325,71 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
     }
 }
 
-impl Sight<'_> {
+impl<'a> Sight<'a> {
+    /// Everything.
+    pub const ALL: Sight<'static> = Sight {
+        user: None,
+        is_all: true,
+    };
+
+    /// What this user sees, or anybody where there are no users.
+    pub fn of(user: Option<&'a User>) -> Self {
+        Self {
+            user,
+            is_all: user.is_none_or(|user| command::has_right(user, "client")),
+        }
+    }
+
+    /// Whose things it sees; none if everybody's.
+    pub fn owner(self) -> Option<&'a str> {
+        let user = self.user.filter(|_| !self.is_all);
+        user.map(|user| user.name.as_str())
+    }
+
+    /// It sees what is this holder's.
+    pub fn sees_of(self, card: &Card) -> bool {
+        self.owner().is_none_or(|owner| *owner == *card.user)
+    }
+
+    /// It may know this name. What is no pool, broker, regulator or lock has no
+    /// names that one may not know.
+    pub fn sees(self, kind: &str, name: &str) -> bool {
+        let kind = if kind == "group" { "pool" } else { kind };
+        let has_names = KINDS.contains(&kind);
+        !has_names || self.user.is_none_or(|user| user.may_use(kind, name))
+    }
+
+    /// It may know of an event of this kind and name.
+    pub fn sees_event(self, kind: &str, name: &str) -> bool {
+        let Some(user) = self.user.filter(|user| !user.may_use_all()) else {
+            return true;
+        };
+        match kind {
+            "leak" => user.may_use("pool", name),
+            "process" => {
+                let pool = name.rsplit_once('.').map_or(name, |(pool, _)| pool);
+                user.may_use("pool", pool)
+            }
+            "shed" => ["pool", "broker", "regulator"]
+                .iter()
+                .any(|kind| user.may_use(kind, name)),
+            // It tells of all that was changed.
+            "config" => command::has_right(user, "config"),
+            kind => self.sees(kind, name),
+        }
+    }
+
+    /// No name is kept from it.
+    pub fn sees_all_names(self) -> bool {
+        self.user.is_none_or(User::may_use_all)
+    }
+
     /// A ticket, in full if one may use it.
     pub fn ticket(self, ticket: Ticket, card: &Card) -> String {
-        match self {
-            Self::Of(user) if *user != *card.user => format!("{ticket:?}"),
-            _ => ticket.to_string(),
+        if self.sees_of(card) {
+            ticket.to_string()
+        } else {
+            format!("{ticket:?}")
         }
     }
 }

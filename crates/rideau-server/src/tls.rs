@@ -3,14 +3,14 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::config::Tls;
 
@@ -45,6 +45,64 @@ pub fn acceptor(tls: &Tls) -> Result<TlsAcceptor, BadTls> {
         .with_single_cert(certificates(&tls.cert)?, key(&tls.key)?)
         .map_err(|error| bad(&tls.cert, error))?;
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// What a client brings to TLS.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Papers {
+    /// Who may have signed the server's certificate; none for those whom the
+    /// system trusts.
+    pub ca: Option<PathBuf>,
+    /// Our own certificate, and its key.
+    pub own: Option<(PathBuf, PathBuf)>,
+}
+
+/// Where systems keep the certificates of those whom they trust.
+const TRUSTED: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// What goes out to a server.
+///
+/// # Errors
+///
+/// If a file cannot be read or does not hold what it should.
+pub fn connector(papers: &Papers) -> Result<TlsConnector, BadTls> {
+    let mut roots = RootCertStore::empty();
+    let ca = match &papers.ca {
+        Some(ca) => ca.clone(),
+        None => system_trusts()?,
+    };
+    for certificate in certificates(&ca)? {
+        let added = roots.add(certificate);
+        // In the system's own file some are of kinds that nobody uses any more.
+        if papers.ca.is_some() {
+            added.map_err(|error| bad(&ca, error))?;
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| BadTls(error.to_string()))?
+        .with_root_certificates(roots);
+    let config = match &papers.own {
+        None => builder.with_no_client_auth(),
+        Some((cert, own)) => builder
+            .with_client_auth_cert(certificates(cert)?, key(own)?)
+            .map_err(|error| bad(cert, error))?,
+    };
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+fn system_trusts() -> Result<PathBuf, BadTls> {
+    let said = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    let mut known = said.into_iter().chain(TRUSTED.map(PathBuf::from));
+    known.find(|path| path.exists()).ok_or_else(|| {
+        BadTls("this system does not say whom it trusts; name a file of certificates".into())
+    })
 }
 
 /// The common name in the subject of a client's certificate: the name of its

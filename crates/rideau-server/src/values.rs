@@ -147,6 +147,14 @@ impl Values {
         folder.is_open().then(|| folder.path())
     }
 
+    /// Write down that nothing more comes, and let the folder go.
+    pub fn close(&self) {
+        self.ranges.close();
+        if let Some(folder) = &self.folder {
+            folder.close();
+        }
+    }
+
     /// The ticket of a value that is held for a time.
     pub fn ticket(&self, value: u128, fence: u64) -> ValueTicket {
         self.secret.ticket(value, fence)

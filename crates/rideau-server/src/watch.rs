@@ -14,6 +14,7 @@ use crate::config::{User, fits};
 use crate::daemon::Daemon;
 use crate::events::Event;
 use crate::outbox::Push;
+use crate::show::Sight;
 use crate::values::Happened;
 
 /// The channel of what happens to values; that of one range is below it.
@@ -72,7 +73,13 @@ impl Watch {
     }
 
     /// Hear of events from now on.
-    pub fn subscribe(&mut self, daemon: &Daemon, card: &Arc<ClientCard>, channel: Channel) {
+    pub fn subscribe(
+        &mut self,
+        daemon: &Daemon,
+        card: &Arc<ClientCard>,
+        user: Option<Arc<User>>,
+        channel: Channel,
+    ) {
         let mut channels = self.channels.lock();
         if !channels.contains(&channel) {
             channels.push(channel);
@@ -87,6 +94,10 @@ impl Watch {
             loop {
                 match happened.recv().await {
                     Ok(event) => {
+                        let sight = Sight::of(user.as_deref());
+                        if !sight.sees_event(event.kind, &event.name) {
+                            continue;
+                        }
                         let wanted = channels.lock().clone();
                         let pushes = wanted.iter().filter_map(|channel| channel.push(&event));
                         pushes.for_each(|push| outbox.push(push));

@@ -8,6 +8,9 @@ mod words;
 #[path = "cli/hold.rs"]
 mod hold;
 
+#[path = "cli/lease.rs"]
+mod lease;
+
 #[path = "cli/look.rs"]
 mod look;
 

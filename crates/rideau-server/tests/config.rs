@@ -149,6 +149,7 @@ fn the_defaults_in_the_reference_are_the_defaults() {
     assert_eq!(shown.log, default.log);
     let server = rideau_server::config::Server {
         tls_listen: Vec::new(),
+        tls_admin: None,
         run_dir: None,
         ..shown.server
     };
@@ -776,7 +777,7 @@ fn shared(path: &str) -> String {
 
 /// The keys of a section, with `*` for its names.
 fn collect(section: &str, item: &Item, shown: &mut BTreeSet<String>) {
-    let is_named = !["server", "limits", "tls", "log"].contains(&section);
+    let is_named = !["server", "limits", "tls", "log", "store"].contains(&section);
     if !is_named {
         return walk(section, item, shown);
     }

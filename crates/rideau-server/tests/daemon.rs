@@ -14,6 +14,8 @@ mod blocking;
 mod clients;
 #[path = "daemon/crowd.rs"]
 mod crowd;
+#[path = "daemon/curl.rs"]
+mod curl;
 #[path = "daemon/holders.rs"]
 mod holders;
 #[path = "daemon/kills.rs"]
@@ -24,6 +26,8 @@ mod later;
 mod matches;
 #[path = "daemon/offered.rs"]
 mod offered;
+#[path = "daemon/ranges.rs"]
+mod ranges;
 #[path = "daemon/referee.rs"]
 mod referee;
 #[path = "daemon/seeds.rs"]

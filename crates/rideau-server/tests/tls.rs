@@ -9,5 +9,7 @@ mod place;
 mod handshakes;
 #[path = "tls/names.rs"]
 mod names;
+#[path = "tls/programs.rs"]
+mod programs;
 #[path = "tls/sockets.rs"]
 mod sockets;

@@ -233,6 +233,12 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
         stats
     }
 
+    /// How likely the protector refuses one who comes now, from 0 to 1; published
+    /// by a `pie` meter.
+    pub fn refused_chance(&self, side: Side) -> f64 {
+        self.driver.shell().0.door().chance(side)
+    }
+
     /// Why the last asks were shed and what would help, in plain words.
     pub fn explain(&self) -> String {
         let explained = self.driver.look(|machine, _| machine.explain());

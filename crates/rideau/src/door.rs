@@ -86,6 +86,19 @@ impl Door {
         self.guarded.store(false, Relaxed);
     }
 
+    /// How likely somebody is refused who comes to this side.
+    pub(crate) fn chance(&self, side: Side) -> f64 {
+        if !self.is_guarded() {
+            return 0.0;
+        }
+        let row = self.row();
+        let chance = match side {
+            Side::Ask => row.p_ask,
+            Side::Offer => row.p_offer,
+        };
+        chance.probability()
+    }
+
     /// Whether one more may go in. Only who may is counted, as inside until
     /// what is returned is dropped.
     pub(crate) fn admit(&self, side: Side) -> Option<Admitted<'_>> {

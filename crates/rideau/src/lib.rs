@@ -145,7 +145,9 @@ pub use cell::Ended;
 pub use group::Group;
 pub use keyed::{Key, KeyedOptions, KeyedPool};
 pub use lease::{Lease, Stopped};
-pub use locks::{Acquiring, FullAt, Lock, LockHandle, Locks, LocksOptions, NotHeld, Owner};
+pub use locks::{
+    Acquiring, Denied, FullAt, KeyRule, Lock, LockHandle, Locks, LocksOptions, NotHeld, Owner,
+};
 pub use peer::{Match, Peer};
 pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take, WhyNot};
 #[cfg(any(test, feature = "test-util"))]

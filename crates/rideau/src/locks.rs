@@ -5,17 +5,21 @@
 //! held at that moment. Callers may differ, and change their minds while units
 //! are held. Nobody has to be told of a new limit.
 
+mod board;
 mod call;
+mod handle;
 mod keys;
 mod line;
 #[cfg(all(test, rideau_loom))]
 mod models;
 mod owner;
+mod rules;
 mod shard;
 #[cfg(all(test, not(rideau_loom)))]
 mod stress;
 #[cfg(not(rideau_loom))]
 mod sweeper;
+mod table;
 mod together;
 mod word;
 
@@ -28,17 +32,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rideau_core::locks::{Capacity, Claim, Full};
-use rideau_core::{OptionError, Refusal, queue};
+use rideau_core::{OptionError, Reason, Refusal, queue};
 
+pub use self::handle::LockHandle;
 pub use self::owner::{NotHeld, Owner};
+pub use self::rules::KeyRule;
 use crate::broker::Now;
 use crate::keyed::Key;
 use crate::terms::Terms;
 use crate::thread::block_on;
-use call::Farewell;
 use keys::{Keys, Origin, Taken};
 use line::Wait;
-use shard::Pinned;
 use word::UNITS_MAX;
 
 /// Counting locks by key.
@@ -97,15 +101,6 @@ pub struct LocksOptions {
 #[must_use = "dropping a lock gives its units back at once"]
 pub struct Lock<'a, K: Key>(Taken<'a, K>);
 
-/// A key looked up once, for those who want it often.
-///
-/// Its key is not forgotten as long as this exists.
-pub struct LockHandle<K: Key> {
-    // In this order: the sweeper is called when the key is no longer pinned.
-    pinned: Pinned<K>,
-    farewell: Farewell<K>,
-}
-
 /// Which of several claims could not be met, and why. None was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FullAt {
@@ -113,6 +108,15 @@ pub struct FullAt {
     pub at: usize,
     /// What its key said.
     pub full: Full,
+}
+
+/// Why units could not be taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Denied {
+    /// Too few are free.
+    Full(Full),
+    /// As many keys are known as may be, and all of them are wanted.
+    Keys,
 }
 
 /// A wait for units: the place now, the answer later. Dropping it gives the
@@ -170,7 +174,9 @@ impl<K: Key> Locks<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let taken = self.keys.acquire(key, claim(units, capacity))?;
+        let claim = claim(units, capacity);
+        let taken = self.keys.acquire(key, claim);
+        let taken = taken.map_err(|denied| denied.full(claim))?;
         Ok(Lock(taken.at(Origin::Borrowed(&self.keys))))
     }
 
@@ -185,6 +191,29 @@ impl<K: Key> Locks<K> {
         units: u32,
         capacity: impl Into<Capacity>,
     ) -> Result<Lock<'static, K>, Full>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
+    {
+        let claim = claim(units, capacity);
+        let taken = self.keys.acquire(key, claim);
+        let taken = taken.map_err(|denied| denied.full(claim))?;
+        Ok(Lock(taken.at(Origin::Owned(Arc::clone(&self.keys)))))
+    }
+
+    /// As [`acquire_owned`](Self::acquire_owned), and says which of the two it
+    /// was that there are too many of, units or keys.
+    ///
+    /// # Errors
+    ///
+    /// If more would be held than `capacity`, or none is asked for, or there
+    /// would be more keys than [may be](Self::set_rules).
+    pub fn try_acquire_owned<Q>(
+        &self,
+        key: &Q,
+        units: u32,
+        capacity: impl Into<Capacity>,
+    ) -> Result<Lock<'static, K>, Denied>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -381,6 +410,38 @@ impl<K: Key> Locks<K> {
         self.keys.forget_idle();
     }
 
+    /// Give keys rules of their own: `rule_of` says where among `rules` the
+    /// rule of a key is. It holds for keys that are known already, too: whoever
+    /// waits keeps its place, and whoever holds keeps its units, also if there
+    /// are more keys than there may be now.
+    ///
+    /// Where there are too many keys, none is granted that is not known yet, as
+    /// if it had no units; [`try_acquire_owned`](Self::try_acquire_owned) and the
+    /// refusals of those who want to wait say which it was. Those who look up
+    /// [handles](Self::handle) or take [several](Self::acquire_all) are counted, but
+    /// not refused.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule; then nothing has changed.
+    pub fn set_rules(
+        &self,
+        rules: &[KeyRule],
+        rule_of: impl Fn(&K) -> usize + Send + Sync + 'static,
+    ) -> Result<(), OptionError> {
+        self.keys.set_rules(rules, rule_of)
+    }
+
+    /// So many keys are known at most, whatever rules they have.
+    pub fn set_keys_max(&self, max: usize) {
+        self.keys.set_keys_max(max);
+    }
+
+    /// How many keys of a rule are known.
+    pub fn keys_of(&self, rule: usize) -> usize {
+        self.keys.keys_of(rule)
+    }
+
     /// How one waits here.
     pub fn queue(&self) -> queue::Options {
         self.keys.queue()
@@ -434,65 +495,32 @@ impl<K: Key> Lock<'_, K> {
     pub fn release(self) {}
 }
 
-impl<K: Key> LockHandle<K> {
-    fn new(pinned: Pinned<K>, keys: &Arc<Keys<K>>) -> Self {
-        let farewell = Farewell::new(keys, &pinned);
-        Self { pinned, farewell }
-    }
-
-    /// Take one unit, exactly if fewer than `capacity` are held.
-    ///
-    /// # Errors
-    ///
-    /// If as many or more are held.
-    #[inline]
-    pub fn acquire(&self, capacity: impl Into<Capacity>) -> Result<Lock<'_, K>, Full> {
-        self.acquire_many(1, capacity)
-    }
-
-    /// Take several units, all or none.
-    ///
-    /// # Errors
-    ///
-    /// If more would be held than `capacity`, or none is asked for.
-    #[inline]
-    pub fn acquire_many(
-        &self,
-        units: u32,
-        capacity: impl Into<Capacity>,
-    ) -> Result<Lock<'_, K>, Full> {
-        let claim = claim(units, capacity);
-        let keys = self.farewell.keys();
-        let taken = keys.acquire_pinned(&self.pinned, claim)?;
-        Ok(Lock(taken.at(Origin::Borrowed(keys))))
-    }
-
-    /// As [`acquire_many`](Self::acquire_many), and the lock borrows nothing.
-    ///
-    /// # Errors
-    ///
-    /// If more would be held than `capacity`, or none is asked for.
-    pub fn acquire_owned(
-        &self,
-        units: u32,
-        capacity: impl Into<Capacity>,
-    ) -> Result<Lock<'static, K>, Full> {
-        let claim = claim(units, capacity);
-        let keys = self.farewell.keys();
-        let taken = keys.acquire_pinned(&self.pinned, claim)?;
-        Ok(Lock(taken.at(Origin::Owned(Arc::clone(keys)))))
-    }
-
-    /// How many units are held.
-    pub fn held(&self) -> u64 {
-        self.farewell.keys().held_pinned(&self.pinned)
-    }
-
-    /// The key.
-    pub fn key(&self) -> &K {
-        self.pinned.node().key()
+impl Denied {
+    /// The same, as if there were only units.
+    fn full(self, claim: Claim) -> Full {
+        match self {
+            Self::Full(full) => full,
+            Self::Keys => claim.full(0),
+        }
     }
 }
+
+impl From<Full> for Denied {
+    fn from(full: Full) -> Self {
+        Self::Full(full)
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full(full) => full.fmt(f),
+            Self::Keys => Reason::Keys.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Denied {}
 
 /// What is claimed; no more than a word can count.
 #[inline]
@@ -525,12 +553,6 @@ impl<K: Key> Default for Locks<K> {
     }
 }
 
-impl<K: Key> Clone for LockHandle<K> {
-    fn clone(&self) -> Self {
-        Self::new(self.pinned.clone(), self.farewell.keys())
-    }
-}
-
 impl<K: Key> fmt::Debug for Locks<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locks")
@@ -546,15 +568,6 @@ impl<K: Key + fmt::Debug> fmt::Debug for Lock<'_, K> {
             .field("units", &self.units())
             .field("ordinal", &self.ordinal())
             .field("fence", &self.fence())
-            .finish_non_exhaustive()
-    }
-}
-
-impl<K: Key + fmt::Debug> fmt::Debug for LockHandle<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockHandle")
-            .field("key", self.key())
-            .field("held", &self.held())
             .finish_non_exhaustive()
     }
 }

@@ -315,7 +315,7 @@ impl Ranges {
     ///
     /// If there is no such range.
     pub fn remove_range(&self, range: RangeId) -> Result<bool, Refused> {
-        self.look(|machine, _, _| machine.remove_range(range))
+        self.look(|machine, _, effects| machine.remove_range(range, effects))
     }
 
     /// The range of this name.

@@ -23,6 +23,8 @@ mod keys;
 mod laws;
 #[path = "locks/owner.rs"]
 mod owner;
+#[path = "locks/rules.rs"]
+mod rules;
 #[path = "locks/session.rs"]
 mod session;
 #[path = "locks/stage.rs"]

@@ -94,6 +94,9 @@ impl<'a> Ask<'a> {
         if self.count > 1 && self.keys.iter().any(|key| key.unique) {
             return Err(Refused::UniqueForMany);
         }
+        if self.ttl.is_some_and(|ttl| ttl.is_zero()) {
+            return Err(Refused::NoTime);
+        }
         if let Some(id) = self.id {
             check_key(id)?;
         }

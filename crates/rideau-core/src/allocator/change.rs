@@ -5,7 +5,7 @@ use super::entry::Entry;
 use super::free::Free;
 use super::interval::Interval;
 use super::range::{Class, Order, Quarantine, Range, RangeError, RangeId, RangeOptions, Start};
-use super::records::{Body, Head, KeyRef, Slot};
+use super::records::{Body, Head, KeyRef, Slot, State};
 use super::refused::Refused;
 use super::size::Size;
 use super::stock::Stock;
@@ -16,9 +16,10 @@ impl Allocator {
     /// Add a range, or change the one of this name. All or nothing; nobody
     /// loses a value by it.
     ///
-    /// A range that is new is as its options say that it starts. Values that a
-    /// range no longer has, and that have a holder, stay with it until they
-    /// are given back.
+    /// Values that are new are as the options say that they start. Values that
+    /// a range no longer has, and that have a holder, stay with it until they
+    /// are given back, or another range has them. Those in quarantine leave it:
+    /// who takes them out and in again says that nobody has them.
     ///
     /// # Errors
     ///
@@ -36,7 +37,7 @@ impl Allocator {
         let known = self.names.get(name).copied();
         self.check_overlaps(&options, known)?;
         match known {
-            Some(id) => self.change_range(id, options).map(|()| id),
+            Some(id) => self.change_range(id, options, now, effects).map(|()| id),
             None => self.add_range(name, options, now, effects),
         }
     }
@@ -48,13 +49,18 @@ impl Allocator {
     /// # Errors
     ///
     /// If there is no such range.
-    pub fn remove_range(&mut self, id: RangeId) -> Result<bool, Refused> {
+    pub fn remove_range(&mut self, id: RangeId, effects: &mut Effects) -> Result<bool, Refused> {
         let range = self.ranges.get_mut(id.index()).and_then(Option::as_mut);
         let range = range.ok_or(Refused::UnknownRange)?;
+        if !range.is_draining && range.options.class != Class::Memory {
+            for interval in intervals(&range.options) {
+                effects.log(&Entry::Unknown { interval });
+            }
+        }
         range.is_draining = true;
         range.quarantine = None;
         range.free = empty(&range.options);
-        range.stock = Stock::new(empty(&range.options));
+        range.stock.remove_all(Interval::ALL);
         range.size = Size::new(range.held().into());
         Ok(self.end_draining(id))
     }
@@ -106,21 +112,10 @@ impl Allocator {
         effects: &mut Effects,
     ) -> Result<RangeId, RangeError> {
         let id = self.new_id()?;
-        let intervals = intervals(&options);
-        let size = intervals.iter().fold(Size::ZERO, |sum, i| sum + i.size());
-        let mut free = empty(&options);
-        for interval in &intervals {
-            free.insert_all(*interval);
-        }
-        for interval in &intervals {
-            let last = interval.last();
-            self.pieces
-                .insert(interval.first(), Piece { last, range: id });
-        }
         let range = Range {
             name: name.to_owned(),
-            size,
-            free,
+            size: Size::ZERO,
+            free: empty(&options),
             stock: Stock::new(empty(&options)),
             quarantine: None,
             reserved: 0,
@@ -130,49 +125,32 @@ impl Allocator {
             tiers: [0; super::TIERS_MAX as usize],
             options,
         };
+        let new = intervals(&range.options);
         self.ranges[id.index()] = Some(range);
         self.names.insert(name.to_owned(), id);
-        self.take_strays_in(id);
-        if self.at(id).options.start == Start::Quarantine {
-            self.quarantine(id, now, effects);
-        }
+        self.place(id, &new);
+        self.add_values(id, &new, now, effects);
         Ok(id)
     }
 
-    /// All that is free may have a holder.
-    pub(super) fn quarantine(&mut self, id: RangeId, now: Instant, effects: &mut Effects) {
-        let range = self.at_mut(id);
-        let until = end(now, range.options.quarantine);
-        if until <= now {
-            return;
-        }
-        let values = std::mem::replace(&mut range.free, empty(&range.options));
-        if range.options.class != Class::Memory {
-            effects.wait = true;
-            for interval in values.intervals() {
-                effects.log(&Entry::Quarantined { interval, until });
-            }
-        }
-        range.quarantine = Some(Quarantine { values, until });
-        self.quarantine_next = self.quarantine_next.min(until);
-    }
-
-    fn change_range(&mut self, id: RangeId, options: RangeOptions) -> Result<(), RangeError> {
+    fn change_range(
+        &mut self,
+        id: RangeId,
+        options: RangeOptions,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> Result<(), RangeError> {
         let range = self.at(id);
         if range.is_draining {
             return Err(RangeError::Draining);
         }
-        if range.options.class != options.class && range.held() > 0 {
+        let class_before = range.options.class;
+        if class_before != options.class && range.held() > 0 {
             return Err(RangeError::ClassHeld);
         }
         let (before, after) = (intervals(&range.options), intervals(&options));
         for gone in minus(&before, &after) {
-            let range = self.at_mut(id);
-            let mut removed = range.free.remove_all(gone) + range.stock.remove_all(gone);
-            if let Some(quarantine) = &mut range.quarantine {
-                removed += quarantine.values.remove_all(gone);
-            }
-            range.size -= removed;
+            self.drop_values(id, gone, effects);
         }
         let range = self.at_mut(id);
         if range.options.order != options.order {
@@ -183,53 +161,190 @@ impl Allocator {
             range.free = free;
         }
         range.options = options;
+        if class_before != range.options.class {
+            let kept = both(before.clone(), after.clone());
+            self.change_class(id, class_before, &kept, effects);
+        }
+        self.place(id, &after);
+        self.add_values(id, &minus(&after, &before), now, effects);
+        Ok(())
+    }
+
+    /// These are the values of the range, and no others.
+    fn place(&mut self, id: RangeId, values: &[Interval]) {
         self.pieces.retain(|_, piece| piece.range != id);
-        for interval in &after {
+        for interval in values {
             let last = interval.last();
             self.pieces
                 .insert(interval.first(), Piece { last, range: id });
         }
-        for new in minus(&after, &before) {
-            self.add_values(id, new);
-        }
-        self.take_strays_in(id);
-        Ok(())
     }
 
-    /// New values are free, but for those that came back while still held.
-    fn add_values(&mut self, id: RangeId, new: Interval) {
+    /// The range no longer has these, but for those that have a holder.
+    fn drop_values(&mut self, id: RangeId, gone: Interval, effects: &mut Effects) {
         let range = self.at_mut(id);
-        range.free.insert_all(new);
-        range.size += new.size();
-        if range.held() == 0 {
+        let mut removed = range.free.remove_all(gone) + range.stock.remove_all(gone);
+        if let Some(quarantine) = &mut range.quarantine {
+            removed += quarantine.values.remove_all(gone);
+        }
+        range.size -= removed;
+        let held = (gone.size() - removed).to_u64_saturating();
+        self.apart += held as usize;
+        if self.at(id).options.class != Class::Memory {
+            effects.log(&Entry::Unknown { interval: gone });
+        }
+    }
+
+    /// All is as it was, but written down in another way.
+    fn change_class(
+        &mut self,
+        id: RangeId,
+        class_before: Class,
+        values: &[Interval],
+        effects: &mut Effects,
+    ) {
+        let range = self.at_mut(id);
+        for interval in range.stock.intervals().collect::<Vec<_>>() {
+            range.stock.remove_all(interval);
+            range.free.insert_all(interval);
+        }
+        let is_known = range.options.class != Class::Memory;
+        if !is_known && class_before == Class::Memory {
+            return;
+        }
+        for interval in values.iter().copied() {
+            effects.log(&match is_known {
+                true => Entry::Known { interval },
+                false => Entry::Unknown { interval },
+            });
+        }
+        self.log_quarantine(id, effects);
+    }
+
+    /// New values, as the options say that they start.
+    fn add_values(&mut self, id: RangeId, new: &[Interval], now: Instant, effects: &mut Effects) {
+        for interval in new.iter().copied() {
+            let range = self.at_mut(id);
+            range.free.insert_all(interval);
+            range.size += interval.size();
+            if range.options.class != Class::Memory {
+                effects.log(&Entry::Known { interval });
+            }
+            self.take_in(id, interval, now, effects);
+        }
+        if self.at(id).options.start == Start::Quarantine {
+            let until = end(now, self.at(id).options.quarantine);
+            self.quarantine(id, new, until, now, effects);
+        }
+    }
+
+    /// All of these that are free may have a holder. What is in quarantine
+    /// already stays there for as long.
+    pub(super) fn quarantine(
+        &mut self,
+        id: RangeId,
+        values: &[Interval],
+        until: Instant,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
+        if until <= now || values.is_empty() {
+            return;
+        }
+        let range = self.at_mut(id);
+        let is_over = |held: &mut Quarantine| held.until <= now || held.values.count().is_zero();
+        if let Some(held) = range.quarantine.take_if(is_over) {
+            for interval in held.values.intervals() {
+                range.free.insert_all(interval);
+            }
+        }
+        let mut held = range.quarantine.take().unwrap_or_else(|| Quarantine {
+            values: empty(&range.options),
+            until,
+        });
+        held.until = held.until.max(until);
+        for run in both(values.to_vec(), range.free.intervals().collect()) {
+            range.free.remove_all(run);
+            held.values.insert_all(run);
+        }
+        self.quarantine_next = self.quarantine_next.min(held.until);
+        self.at_mut(id).quarantine = Some(held);
+        self.log_quarantine(id, effects);
+    }
+
+    fn log_quarantine(&self, id: RangeId, effects: &mut Effects) {
+        let range = self.at(id);
+        if let Some(held) = &range.quarantine
+            && range.options.class != Class::Memory
+        {
+            let until = held.until;
+            for interval in held.values.intervals() {
+                effects.log(&Entry::Quarantined { interval, until });
+            }
+        }
+    }
+
+    /// New values that have a holder, whose range was taken away or lost
+    /// them, stay with it.
+    fn take_in(&mut self, id: RangeId, new: Interval, now: Instant, effects: &mut Effects) {
+        if self.apart == 0 {
+            return;
+        }
+        if new.size() < Size::new(self.records.len() as u128) {
+            for value in new.first()..=new.last() {
+                if let Some(slot) = self.records.find(value) {
+                    self.take_record_in(id, slot, now, effects);
+                }
+            }
             return;
         }
         let mut cursor = 0;
-        while let Some(slot) = self.records.next_from(&mut cursor) {
-            let value = self.records.value(slot);
-            if new.contains(value) && self.records.head(slot).range == id.0 {
-                let range = self.at_mut(id);
-                range.free.remove(value);
-                range.size -= Size::ONE;
+        while self.apart > 0
+            && let Some(slot) = self.records.next_from(&mut cursor)
+        {
+            if new.contains(self.records.value(slot)) {
+                self.take_record_in(id, slot, now, effects);
             }
         }
     }
 
-    /// Records whose range was taken away may have one again.
-    fn take_strays_in(&mut self, id: RangeId) {
-        let mut cursor = 0;
-        while self.strays > 0
-            && let Some(slot) = self.records.next_from(&mut cursor)
-        {
-            let head = self.records.head(slot);
-            let value = self.records.value(slot);
-            if head.range != STRAY || self.range_of(value) != Some(id) {
-                continue;
-            }
-            self.strays -= 1;
-            self.move_in(slot, id);
-            self.at_mut(id).free.remove(value);
-            *self.counter(id.0, head.state) += 1;
+    fn take_record_in(&mut self, id: RangeId, slot: Slot, now: Instant, effects: &mut Effects) {
+        let value = self.records.value(slot);
+        if self.records.head(slot).range == id.0 {
+            // It was counted all the time.
+            self.apart -= 1;
+            let range = self.at_mut(id);
+            range.free.remove(value);
+            range.size -= Size::ONE;
+            // It may have run out before it came back.
+            self.slot(value, now, effects);
+            return;
+        }
+        // If its time ran out, it did so in the range where it was.
+        let Some(slot) = self.slot(value, now, effects) else {
+            return;
+        };
+        self.apart -= 1;
+        self.at_mut(id).free.remove(value);
+        let head = self.records.head(slot);
+        let was_logged = self.class(head.range) != Class::Memory;
+        if head.range != STRAY {
+            *self.counter(head.range, head.state) -= 1;
+            self.at_mut(RangeId(head.range)).size -= Size::ONE;
+            self.end_draining(RangeId(head.range));
+        }
+        self.move_in(slot, id);
+        *self.counter(id.0, head.state) += 1;
+        // What ran out by the rules of one range must not do so once more by
+        // those of another.
+        let is_said = was_logged && head.state == State::Reserved;
+        match (was_logged, self.class(id.0) != Class::Memory) {
+            (_, true) if !is_said => self.with_entry(slot, |entry| effects.log(&entry)),
+            (true, false) => effects.log(&Entry::Freed {
+                value,
+                fence: head.fence,
+            }),
+            _ => (),
         }
     }
 
@@ -284,7 +399,7 @@ pub(super) fn intervals(options: &RangeOptions) -> Vec<Interval> {
 }
 
 /// What is in these and not in those.
-fn minus(these: &[Interval], those: &[Interval]) -> Vec<Interval> {
+pub(super) fn minus(these: &[Interval], those: &[Interval]) -> Vec<Interval> {
     let mut left = these.to_vec();
     for gone in those {
         left = left
@@ -297,6 +412,23 @@ fn minus(these: &[Interval], those: &[Interval]) -> Vec<Interval> {
             .collect();
     }
     left
+}
+
+/// What is in two lists of intervals.
+pub(super) fn both(mut these: Vec<Interval>, mut those: Vec<Interval>) -> Vec<Interval> {
+    these.sort_by_key(|interval| interval.first());
+    those.sort_by_key(|interval| interval.first());
+    let mut both = Vec::new();
+    let (mut this, mut that) = (0, 0);
+    while let (Some(one), Some(other)) = (these.get(this), those.get(that)) {
+        both.extend(one.intersect(*other));
+        if one.last() < other.last() {
+            this += 1;
+        } else {
+            that += 1;
+        }
+    }
+    both
 }
 
 fn check_name(name: &str) -> Result<(), RangeError> {

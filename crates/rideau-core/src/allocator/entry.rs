@@ -21,6 +21,9 @@ const CLAIMED: u8 = 7;
 const FENCE: u8 = 8;
 const CLOCK: u8 = 9;
 const STOPPED: u8 = 10;
+const LAPSED: u8 = 11;
+const KNOWN: u8 = 12;
+const UNKNOWN: u8 = 13;
 
 const NANOS_IN_MILLI: u64 = 1_000_000;
 
@@ -29,6 +32,9 @@ const NANOS_IN_MILLI: u64 = 1_000_000;
 pub enum Entry<'a> {
     /// A value is reserved, with all that stands beside it.
     Reserved(Reserved<'a>),
+    /// Its time ran out, and it waits for somebody to decide, with all that
+    /// stands beside it.
+    Lapsed(Reserved<'a>),
     /// A reservation ends at another instant.
     Prolonged {
         /// Which value.
@@ -69,6 +75,18 @@ pub enum Entry<'a> {
         interval: Interval,
         /// When those of which nobody heard become free.
         until: Instant,
+    },
+    /// All that happens to these values is written down from now on. They are
+    /// free, but for those with a record.
+    Known {
+        /// Which values.
+        interval: Interval,
+    },
+    /// Nothing more is written down of these values, but for those with a
+    /// record.
+    Unknown {
+        /// Which values.
+        interval: Interval,
     },
     /// These values may be given away before it is written down.
     Claimed {
@@ -124,7 +142,8 @@ impl<'a> Entry<'a> {
     /// Write it at the end.
     pub fn put(&self, into: &mut Vec<u8>) {
         match self {
-            Self::Reserved(reserved) => reserved.put(into),
+            Self::Reserved(reserved) => reserved.put(RESERVED, into),
+            Self::Lapsed(reserved) => reserved.put(LAPSED, into),
             Self::Prolonged {
                 value,
                 fence,
@@ -150,10 +169,9 @@ impl<'a> Entry<'a> {
                 put_interval(*interval, into);
                 put_instant(*until, into);
             }
-            Self::Claimed { interval } => {
-                into.push(CLAIMED);
-                put_interval(*interval, into);
-            }
+            Self::Known { interval } => put_values(KNOWN, *interval, into),
+            Self::Unknown { interval } => put_values(UNKNOWN, *interval, into),
+            Self::Claimed { interval } => put_values(CLAIMED, *interval, into),
             Self::Fence { last } => {
                 into.push(FENCE);
                 put_small(*last, into);
@@ -186,6 +204,7 @@ impl<'a> Entry<'a> {
     fn read(reader: &mut Reader<'a>) -> Result<Self, Torn> {
         Ok(match reader.byte()? {
             RESERVED => Self::Reserved(Reserved::read(reader)?),
+            LAPSED => Self::Lapsed(Reserved::read(reader)?),
             PROLONGED => {
                 let (value, fence, until) = state(reader)?;
                 Self::Prolonged {
@@ -218,6 +237,12 @@ impl<'a> Entry<'a> {
                 interval: interval(reader)?,
                 until: instant(reader)?,
             },
+            KNOWN => Self::Known {
+                interval: interval(reader)?,
+            },
+            UNKNOWN => Self::Unknown {
+                interval: interval(reader)?,
+            },
             CLAIMED => Self::Claimed {
                 interval: interval(reader)?,
             },
@@ -232,8 +257,8 @@ impl<'a> Entry<'a> {
 }
 
 impl<'a> Reserved<'a> {
-    fn put(&self, into: &mut Vec<u8>) {
-        put_state(RESERVED, self.value, self.fence, self.until, into);
+    fn put(&self, kind: u8, into: &mut Vec<u8>) {
+        put_state(kind, self.value, self.fence, self.until, into);
         put_instant(self.created, into);
         put_instant(self.updated, into);
         put_small(u64::from(self.updates), into);
@@ -333,6 +358,11 @@ fn instant(reader: &mut Reader<'_>) -> Result<Instant, Torn> {
     ))
 }
 
+fn put_values(kind: u8, interval: Interval, into: &mut Vec<u8>) {
+    into.push(kind);
+    put_interval(interval, into);
+}
+
 fn put_interval(interval: Interval, into: &mut Vec<u8>) {
     put_number(interval.first(), into);
     put_number(interval.last() - interval.first(), into);
@@ -352,17 +382,19 @@ mod tests {
         let until = Instant::from_nanos(5_000_000);
         let (value, fence) = (u128::MAX, 77);
         let interval = Interval::new(7, u128::MAX).unwrap();
+        let reserved = Reserved {
+            value: 0xffff_0a00_0001,
+            fence,
+            until,
+            created: Instant::from_nanos(1_000_000),
+            updated: Instant::from_nanos(2_000_000),
+            updates: 3,
+            data: b"data",
+            keys: b"keys",
+        };
         vec![
-            Entry::Reserved(Reserved {
-                value: 0xffff_0a00_0001,
-                fence,
-                until,
-                created: Instant::from_nanos(1_000_000),
-                updated: Instant::from_nanos(2_000_000),
-                updates: 3,
-                data: b"data",
-                keys: b"keys",
-            }),
+            Entry::Reserved(reserved.clone()),
+            Entry::Lapsed(reserved),
             Entry::Prolonged {
                 value,
                 fence,
@@ -380,6 +412,8 @@ mod tests {
                 until,
             },
             Entry::Quarantined { interval, until },
+            Entry::Known { interval },
+            Entry::Unknown { interval },
             Entry::Claimed { interval },
             Entry::Fence { last: u64::MAX },
             Entry::Clock(Clock {

@@ -1,5 +1,7 @@
 //! What a holder writes beside its value: fields with a name each.
 
+use std::borrow::Cow;
+
 use super::bytes::{Reader, Torn, put_small, put_text};
 
 /// The names and contents of a reservation's fields have at most as many bytes
@@ -79,6 +81,14 @@ impl Fields {
     #[must_use]
     pub fn merged(&self, patch: &Self) -> Self {
         merged(&self.0, patch)
+    }
+
+    /// Without those that are nothing, which are only for patches.
+    pub(super) fn something(&self) -> Cow<'_, Self> {
+        match self.iter().any(|(_, field)| field == Field::Nothing) {
+            true => Cow::Owned(merged(&[], self)),
+            false => Cow::Borrowed(self),
+        }
     }
 
     /// As they are kept beside a value.

@@ -8,10 +8,9 @@ use super::effects::{Effects, What};
 use super::entry::Entry;
 use super::fields::{self, Fields};
 use super::look::Standing;
-use super::range::{Class, OnExpire, RangeId};
+use super::range::{Class, RangeId};
 use super::records::{Body, Head, Slot, State};
 use super::refused::Refused;
-use super::size::Size;
 use super::{Allocator, ID_MARK, KEYS_MAX, Keys, STRAY, body, end, span};
 use crate::time::Instant;
 
@@ -155,7 +154,7 @@ impl Allocator {
                 fence,
                 until,
             };
-            self.log(head.range, &entry, effects);
+            self.log(head, &entry, effects);
         }
         Ok(Held {
             value,
@@ -179,12 +178,12 @@ impl Allocator {
         effects: &mut Effects,
     ) -> Result<Released, Refused> {
         let Some(slot) = self.slot(value, now, effects) else {
-            return self.release_unheld(value, effects);
+            return self.release_unheld(value, now, effects);
         };
         let head = self.records.head(slot);
         match head.state {
             State::Cooling => {
-                effects.wait |= self.class(head.range) == Class::Sync;
+                effects.wait |= self.must_wait(head.range, head.fence);
                 return Ok(Released::Already);
             }
             State::Reserved => self.check_fence(slot, fence)?,
@@ -195,61 +194,6 @@ impl Allocator {
         }
         self.let_go(slot, now, effects);
         Ok(Released::Now)
-    }
-
-    /// Free a record's value, after a rest if its range wants one.
-    pub(super) fn let_go(&mut self, slot: Slot, now: Instant, effects: &mut Effects) {
-        let head = self.records.head(slot);
-        self.tell(What::Released, slot, now, effects);
-        let cool = match head.range {
-            STRAY => Duration::ZERO,
-            range => self.at(RangeId(range)).options.cool,
-        };
-        if cool.is_zero() {
-            self.set_free(slot, true, effects);
-            return;
-        }
-        let until = end(now, cool);
-        let (value, fence) = (self.records.value(slot), head.fence);
-        self.move_to(slot, State::Cooling, until);
-        let entry = Entry::Cooling {
-            value,
-            fence,
-            until,
-        };
-        self.log(head.range, &entry, effects);
-    }
-
-    /// A value's time ran out. It follows from what is written down, so nothing
-    /// is written.
-    pub(super) fn expire(&mut self, slot: Slot, now: Instant, effects: &mut Effects) {
-        let head = self.records.head(slot);
-        if head.state != State::Reserved || head.range == STRAY {
-            if head.state == State::Reserved {
-                self.tell(What::Expired, slot, now, effects);
-            }
-            self.set_free(slot, false, effects);
-            return;
-        }
-        self.tell(What::Expired, slot, now, effects);
-        let options = &self.at(RangeId(head.range)).options;
-        let (state, rest) = match options.on_expire {
-            OnExpire::Notify => (State::Detached, options.detach),
-            OnExpire::Release => (State::Cooling, options.cool),
-        };
-        // Counted from its end and not from when we noticed, so that the same
-        // follows if it is read again.
-        let until = end(head.until, rest);
-        if until <= now {
-            self.set_free(slot, false, effects);
-        } else if state == State::Detached {
-            // Who has to decide may look at what stood there.
-            self.records.set_state(slot, state, until);
-            self.recount(head.range, head.state, state);
-            self.records.watch(slot, &mut self.wheel);
-        } else {
-            self.move_to(slot, state, until);
-        }
     }
 
     fn alter(
@@ -278,6 +222,17 @@ impl Allocator {
         self.rewrite(slot, change, mode, now, effects)
     }
 
+    /// A record gets other data, keys and end.
+    pub(super) fn replace(
+        &mut self,
+        slot: Slot,
+        change: &Change<'_>,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> Result<Held, Refused> {
+        self.rewrite(slot, change, Mode::Replace, now, effects)
+    }
+
     /// Only the end changes, which is the most frequent change of all.
     fn prolong(
         &mut self,
@@ -287,6 +242,7 @@ impl Allocator {
         effects: &mut Effects,
     ) -> Result<Held, Refused> {
         let until = self.end_for(slot, ttl, now)?;
+        let is_long = self.is_long(slot, ttl);
         self.records.set_until(slot, until);
         self.records.watch(slot, &mut self.wheel);
         let head = self.records.head(slot);
@@ -297,7 +253,10 @@ impl Allocator {
             fence,
             until,
         };
-        self.log(head.range, &entry, effects);
+        self.log(head, &entry, effects);
+        if is_long {
+            self.wait_for(RangeId(head.range), effects);
+        }
         self.tell(What::Updated, slot, now, effects);
         Ok(Held {
             value,
@@ -317,12 +276,13 @@ impl Allocator {
         effects: &mut Effects,
     ) -> Result<Held, Refused> {
         let until = self.end_for(slot, change.ttl, now)?;
+        self.check_keys_free(change, Some(slot), now, effects)?;
         let was = self.records.head(slot).state;
         let value = self.records.value(slot);
         let kept = self.records.body(slot);
         let old = Fields::kept(kept.data);
         let data = match mode {
-            Mode::Replace => change.data.clone(),
+            Mode::Replace => change.data.something().into_owned(),
             Mode::Merge => fields::merged(kept.data, change.data),
             Mode::Keep => old.clone(),
         };
@@ -338,8 +298,8 @@ impl Allocator {
         if was != State::Reserved {
             self.fence += 1;
             head.fence = self.fence;
+            self.set_fences_aside(range, effects);
             self.recount(range, was, State::Reserved);
-            self.set_fences_aside(RangeId(range), effects);
         }
         head = Head {
             until,
@@ -356,6 +316,9 @@ impl Allocator {
         self.records.replace(slot, head, body);
         self.records.watch(slot, &mut self.wheel);
         self.log_reserved(slot, effects);
+        if was != State::Reserved || self.is_long(slot, change.ttl) {
+            self.wait_for(RangeId(range), effects);
+        }
         let what = match was {
             State::Reserved => What::Updated,
             State::Detached | State::Cooling => What::Reserved,
@@ -372,33 +335,33 @@ impl Allocator {
 
     /// The keys that a record has after a change.
     fn keys_after<'a>(
-        &mut self,
+        &self,
         slot: Slot,
         kept: &'a [(bool, Box<[u8]>)],
         change: &Change<'a>,
         mode: Mode,
     ) -> Result<Keys<'a>, Refused> {
-        for key in change.keys {
-            self.check_key_free(key.bytes, key.unique, Some(slot))?;
-        }
+        let is_id = |bytes: &[u8]| bytes.first() == Some(&ID_MARK);
+        let is_held = self.records.head(slot).state == State::Reserved;
         let mut keys = Keys::none();
         let replaces = mode == Mode::Replace && !change.keys.is_empty();
         for (unique, bytes) in kept {
             // An asker's id stays for as long as its reservation.
-            if !replaces || bytes.first() == Some(&ID_MARK) {
+            let stays = if is_id(bytes) { is_held } else { !replaces };
+            if stays {
                 keys.add(bytes, *unique);
             }
         }
-        let own = kept
-            .iter()
-            .filter(|(_, bytes)| bytes.first() == Some(&ID_MARK));
-        let most = KEYS_MAX + own.count();
         for key in change.keys {
-            if !keys.add(key.bytes, key.unique) || keys.as_slice().len() > most {
+            if !keys.add(key.bytes, key.unique) {
                 return Err(Refused::TooManyKeys);
             }
         }
-        Ok(keys)
+        let own = keys.as_slice().iter().filter(|key| !is_id(key.bytes));
+        match own.count() > KEYS_MAX {
+            true => Err(Refused::TooManyKeys),
+            false => Ok(keys),
+        }
     }
 
     /// Give a value without a record to whoever writes to it: one in
@@ -412,7 +375,7 @@ impl Allocator {
         effects: &mut Effects,
     ) -> Result<Held, Refused> {
         let id = self.range_of(value).ok_or(Refused::OutOfRange)?;
-        let was = self.standing(value, id);
+        let was = self.standing(value, id, now);
         if was == Standing::Free && !may_be_free {
             return Err(Refused::NotReserved);
         }
@@ -421,9 +384,7 @@ impl Allocator {
             return Err(Refused::Draining);
         }
         let ttl = span(range, change.ttl, range.options.ttl)?;
-        for key in change.keys {
-            self.check_key_free(key.bytes, key.unique, None)?;
-        }
+        self.check_keys_free(change, None, now, effects)?;
         if self.records.len() >= self.reservations_max {
             let reservations_max = self.reservations_max;
             return Err(Refused::Full { reservations_max });
@@ -431,9 +392,10 @@ impl Allocator {
         self.unfree(value, id);
         let until = end(now, ttl);
         let keys = Keys::new(change.keys, None);
-        let body = body(change.data, &keys, now);
+        let data = change.data.something();
+        let body = body(&data, &keys, now);
         let fence = self.begin(value, id, until, body, now, effects);
-        effects.wait |= self.must_wait(id);
+        self.wait_for(id, effects);
         Ok(Held {
             value,
             fence,
@@ -454,17 +416,25 @@ impl Allocator {
         assert!(removed, "what has no record is free or in quarantine");
     }
 
-    fn release_unheld(&mut self, value: u128, effects: &mut Effects) -> Result<Released, Refused> {
+    fn release_unheld(
+        &mut self,
+        value: u128,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> Result<Released, Refused> {
         let id = self.range_of(value).ok_or(Refused::OutOfRange)?;
-        if self.standing(value, id) == Standing::Free {
+        if self.standing(value, id, now) == Standing::Free {
             // That it is free may not be safe yet.
-            effects.wait |= self.at(id).options.class == Class::Sync;
+            effects.wait |= self.must_wait(id.0, 0);
             return Ok(Released::Already);
         }
         self.unfree(value, id);
         self.at_mut(id).free.insert(value);
         let entry = Entry::Freed { value, fence: 0 };
-        self.log(id.0, &entry, effects);
+        effects.wait |= self.must_wait(id.0, 0);
+        if self.class(id.0) != Class::Memory {
+            effects.log(&entry);
+        }
         Ok(Released::Now)
     }
 
@@ -511,11 +481,27 @@ impl Allocator {
         }
     }
 
-    /// May this record, or a new one, have this key?
-    fn check_key_free(&self, key: &[u8], unique: bool, own: Option<Slot>) -> Result<(), Refused> {
-        let mut others = self.records.by_key(key).filter(|slot| Some(*slot) != own);
-        let is_taken = others.any(|slot| unique || self.has_alone(slot, key));
-        (!is_taken).then_some(()).ok_or(Refused::KeyTaken)
+    /// May this record, or a new one, have these keys?
+    fn check_keys_free(
+        &mut self,
+        change: &Change<'_>,
+        own: Option<Slot>,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> Result<(), Refused> {
+        for key in change.keys {
+            if self.in_the_way(key, own, now, effects).is_some() {
+                return Err(Refused::KeyTaken);
+            }
+        }
+        Ok(())
+    }
+
+    /// Is this longer than what a holder is believed to have said last if that
+    /// is lost?
+    fn is_long(&self, slot: Slot, ttl: Option<Duration>) -> bool {
+        let range = RangeId(self.records.head(slot).range);
+        ttl.is_some_and(|ttl| ttl > self.at(range).options.ttl)
     }
 
     fn end_for(&self, slot: Slot, ttl: Option<Duration>, now: Instant) -> Result<Instant, Refused> {
@@ -525,67 +511,6 @@ impl Allocator {
                 let range = self.at(RangeId(range));
                 Ok(end(now, span(range, ttl, range.options.ttl)?))
             }
-        }
-    }
-
-    /// Another state until another end, without what stood there.
-    fn move_to(&mut self, slot: Slot, state: State, until: Instant) {
-        let head = self.records.head(slot);
-        self.recount(head.range, head.state, state);
-        let body = self.records.body(slot);
-        let body = Body {
-            created: body.created,
-            updated: body.updated,
-            updates: body.updates,
-            data: &[],
-            keys: &[],
-        };
-        let head = Head {
-            state,
-            until,
-            ..head
-        };
-        self.records.replace(slot, head, body);
-        self.records.watch(slot, &mut self.wheel);
-    }
-
-    /// The record goes, and its value is free.
-    pub(super) fn set_free(&mut self, slot: Slot, is_logged: bool, effects: &mut Effects) {
-        let head = self.records.head(slot);
-        let value = self.records.value(slot);
-        if is_logged {
-            let fence = head.fence;
-            self.log(head.range, &Entry::Freed { value, fence }, effects);
-        }
-        self.records.remove(slot);
-        if head.range == STRAY {
-            self.strays -= 1;
-            return;
-        }
-        *self.counter(head.range, head.state) -= 1;
-        let id = RangeId(head.range);
-        if self.range_of(value) == Some(id) && !self.at(id).is_draining {
-            self.at_mut(id).free.insert(value);
-        } else {
-            let range = self.at_mut(id);
-            range.size -= Size::ONE;
-            self.end_draining(id);
-        }
-    }
-
-    fn recount(&mut self, range: u16, from: State, to: State) {
-        if range != STRAY {
-            *self.counter(range, from) -= 1;
-            *self.counter(range, to) += 1;
-        }
-    }
-
-    pub(super) fn counter(&mut self, range: u16, state: State) -> &mut u64 {
-        let range = self.at_mut(RangeId(range));
-        match state {
-            State::Reserved => &mut range.reserved,
-            State::Detached => &mut range.detached,
-            State::Cooling => &mut range.cooling,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::ask::Which;
 use super::effects::Effects;
 use super::fields::{self, Field, Fields};
-use super::range::{Class, RangeId, RangeStats};
+use super::range::{RangeId, RangeStats};
 use super::records::{Slot, State};
 use super::value::Kind;
 use super::{Allocator, ID_MARK, STRAY};
@@ -103,8 +103,11 @@ impl Allocator {
     /// All records that are meant, oldest first; none for what nobody holds.
     pub fn lookup(&mut self, which: Which<'_>, now: Instant, effects: &mut Effects) -> Vec<Seen> {
         let slots = self.slots(which, now, effects);
-        let is_sync = |slot: &Slot| self.class(self.records.head(*slot).range) == Class::Sync;
-        effects.wait |= slots.iter().any(is_sync);
+        let must_wait = |slot: &Slot| {
+            let head = self.records.head(*slot);
+            self.must_wait(head.range, head.fence)
+        };
+        effects.wait |= slots.iter().any(must_wait);
         let mut seen: Vec<Seen> = slots.into_iter().map(|slot| self.seen(slot)).collect();
         seen.sort_by_key(|seen| seen.fence);
         seen
@@ -114,14 +117,15 @@ impl Allocator {
     pub fn stands(&mut self, value: u128, now: Instant, effects: &mut Effects) -> Standing {
         match (self.slot(value, now, effects), self.range_of(value)) {
             (Some(slot), _) => Standing::of(self.records.head(slot).state),
-            (None, None) => Standing::Outside,
-            (None, Some(range)) => self.standing(value, range),
+            (None, Some(range)) if !self.at(range).is_draining => self.standing(value, range, now),
+            (None, _) => Standing::Outside,
         }
     }
 
     /// How a value of this range is that has no record.
-    pub(super) fn standing(&self, value: u128, range: RangeId) -> Standing {
+    pub(super) fn standing(&self, value: u128, range: RangeId, now: Instant) -> Standing {
         let quarantine = self.at(range).quarantine.as_ref();
+        let quarantine = quarantine.filter(|held| held.until > now);
         match quarantine.is_some_and(|held| held.values.contains(value)) {
             true => Standing::Quarantined,
             false => Standing::Free,
@@ -202,7 +206,9 @@ impl Allocator {
     fn matches(&self, slot: Slot, filter: &Filter) -> bool {
         let body = self.records.body(slot);
         match filter {
-            Filter::KeyPrefix(prefix) => body.keys().any(|key| key.bytes.starts_with(prefix)),
+            Filter::KeyPrefix(prefix) => body
+                .keys()
+                .any(|key| key.bytes.first() != Some(&ID_MARK) && key.bytes.starts_with(prefix)),
             Filter::Field(name, content) => fields::fields(body.data)
                 .any(|(other, field)| other == name && is_like(field, content)),
         }

@@ -128,7 +128,7 @@ impl RangeOptions {
     }
 
     pub(super) fn check(&self) -> Result<(), RangeError> {
-        if self.spans.is_empty() {
+        if super::change::intervals(self).is_empty() {
             return Err(RangeError::Empty);
         }
         let spans = [self.ttl, self.ttl_max, self.offer_ttl];

@@ -6,18 +6,18 @@ use super::entry::Entry;
 use super::free::Free;
 use super::interval::Interval;
 use super::range::{Class, Order, RangeId};
-use super::records::State;
 use super::refused::Refused;
 use super::size::Size;
-use super::{Allocator, Keys, Reservation, STRAY, body, end, id_key, span};
+use super::{Allocator, Keys, Reservation, body, end, id_key, span};
 use crate::time::Instant;
 
 /// As many records are looked at before an ask, so that who asks also tidies up.
 const TIDY: usize = 16;
-/// And as many when no value is free,
+/// And as many at a time when no value is free,
 const LAPSES: usize = 256;
-/// as often: those of others may be a million.
-const ROUNDS: usize = 16;
+/// this often: so that an asker in a full range is not held up when a million
+/// end in another. What is left ends soon without it.
+const TURNS: usize = 64;
 
 /// A value on its way from the free ones to its holder.
 #[derive(Clone, Copy, Debug)]
@@ -48,11 +48,7 @@ impl Allocator {
         if self.was_granted(ask, now, effects, granted)? {
             return Ok(());
         }
-        let count = ask.count as usize;
-        if self.records.len() + count > self.reservations_max {
-            let reservations_max = self.reservations_max;
-            return Err(Refused::Full { reservations_max });
-        }
+        let count = self.room(ask, now, effects)?;
         let mut taken = std::mem::take(&mut self.taken);
         self.take(ask, count, now, effects, &mut taken);
         let result = if taken.len() == count || (ask.partial && !taken.is_empty()) {
@@ -66,6 +62,41 @@ impl Allocator {
         taken.clear();
         self.taken = taken;
         result
+    }
+
+    /// As many values as the asker can have, if there are any.
+    fn room(
+        &mut self,
+        ask: &Ask<'_>,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> Result<usize, Refused> {
+        let count = ask.count as usize;
+        let reservations_max = self.reservations_max;
+        let room = |records: usize| reservations_max.saturating_sub(records).min(count);
+        self.lapse_while(now, effects, |all| room(all.records.len()) < count);
+        let room = room(self.records.len());
+        if room == count || (ask.partial && room > 0) {
+            Ok(room)
+        } else {
+            Err(Refused::Full { reservations_max })
+        }
+    }
+
+    /// End what has run out for as long as that may help, and not for ever.
+    fn lapse_while(
+        &mut self,
+        now: Instant,
+        effects: &mut Effects,
+        mut is_wanted: impl FnMut(&mut Self) -> bool,
+    ) {
+        for _ in 0..TURNS {
+            let is_due = self.deadline().is_some_and(|due| due <= now);
+            if !is_due || !is_wanted(self) {
+                return;
+            }
+            self.lapse(now, LAPSES, effects);
+        }
     }
 
     /// Every named range is there and allows the time.
@@ -91,75 +122,6 @@ impl Allocator {
         Ok(())
     }
 
-    /// Who asks again with an id or a unique key gets what it has.
-    fn was_granted(
-        &mut self,
-        ask: &Ask<'_>,
-        now: Instant,
-        effects: &mut Effects,
-        granted: &mut Vec<Reservation>,
-    ) -> Result<bool, Refused> {
-        let before = granted.len();
-        if let Some(id) = ask.id {
-            let id = id_key(id);
-            self.known(&id, now, effects, granted);
-        }
-        for key in ask.keys {
-            if granted.len() > before && !key.unique {
-                continue;
-            }
-            let with_key = granted.len();
-            self.known(key.bytes, now, effects, granted);
-            if !key.unique {
-                // Others may have it too, unless one has it for itself.
-                let taken = granted.drain(with_key..).any(|known| {
-                    let slot = self.records.find(known.value);
-                    slot.is_some_and(|slot| self.has_alone(slot, key.bytes))
-                });
-                if taken {
-                    return Err(Refused::KeyTaken);
-                }
-            }
-        }
-        let known = &mut granted[before..];
-        if ask.keys.iter().any(|key| key.unique) && known.windows(2).any(|two| two[0] != two[1]) {
-            granted.truncate(before);
-            return Err(Refused::KeysApart);
-        }
-        if ask.count == 1 {
-            granted.truncate(before + 1);
-        }
-        effects.wait |= granted[before..]
-            .iter()
-            .any(|known| self.at(known.range).options.class == Class::Sync);
-        Ok(granted.len() > before)
-    }
-
-    /// All reservations with this key.
-    fn known(
-        &mut self,
-        key: &[u8],
-        now: Instant,
-        effects: &mut Effects,
-        granted: &mut Vec<Reservation>,
-    ) {
-        for slot in self.with_key(key, now, effects) {
-            let head = self.records.head(slot);
-            let value = self.records.value(slot);
-            if head.state == State::Reserved && head.range != STRAY {
-                granted.push(Reservation {
-                    value,
-                    kind: self.kind(value, RangeId(head.range)),
-                    range: RangeId(head.range),
-                    fence: head.fence,
-                    until: head.until,
-                    tier: 0,
-                    is_known: true,
-                });
-            }
-        }
-    }
-
     /// Look for values in tier after tier, and while there are none, see whose
     /// time has run out.
     fn take(
@@ -171,24 +133,21 @@ impl Allocator {
         taken: &mut Vec<Taken>,
     ) {
         let tiers = ask.prefer.iter().fold(0_u8, |set, p| set | 1 << p.tier);
-        let mut rounds = ROUNDS;
         for tier in (0..TIERS_MAX).filter(|tier| tiers & 1 << tier != 0) {
-            loop {
-                for prefer in ask.prefer.iter().filter(|prefer| prefer.tier == tier) {
-                    while taken.len() < count
-                        && let Some(value) = self.take_at(prefer)
-                    {
-                        taken.push(value);
-                    }
-                }
-                if taken.len() == count {
-                    return;
-                }
-                if rounds == 0 || self.deadline().is_none_or(|due| due > now) {
-                    break;
-                }
-                rounds -= 1;
-                self.lapse(now, LAPSES, effects);
+            self.lapse_while(now, effects, |all| {
+                all.take_tier(ask, tier, count, taken);
+                taken.len() < count
+            });
+            self.take_tier(ask, tier, count, taken);
+        }
+    }
+
+    fn take_tier(&mut self, ask: &Ask<'_>, tier: u8, count: usize, taken: &mut Vec<Taken>) {
+        for prefer in ask.prefer.iter().filter(|prefer| prefer.tier == tier) {
+            while taken.len() < count
+                && let Some(value) = self.take_at(prefer)
+            {
+                taken.push(value);
             }
         }
     }
@@ -235,7 +194,9 @@ impl Allocator {
         {
             return Some(taken(value, true));
         }
-        from(&mut range.free).map(|value| taken(value, false))
+        // What is claimed but not safely so is free too: its holder waits.
+        let value = from(&mut range.free).or_else(|| range.stock.take_early(within));
+        value.map(|value| taken(value, false))
     }
 
     fn put_back(&mut self, taken: Taken) {
@@ -257,6 +218,7 @@ impl Allocator {
     ) {
         let id = ask.id.map(id_key);
         let id = id.as_deref();
+        let data = ask.data.something();
         for &Taken {
             value,
             range: id_of_range,
@@ -269,9 +231,11 @@ impl Allocator {
             let ttl = span(range, ask.ttl, range.options.offer_ttl).expect("it was checked before");
             let until = end(now, ttl);
             let keys = Keys::new(ask.keys, id);
-            let body = body(ask.data, &keys, now);
+            let body = body(&data, &keys, now);
             let fence = self.begin(value, id_of_range, until, body, now, effects);
-            effects.wait |= self.must_wait(id_of_range) && !is_stock;
+            if !is_stock {
+                self.wait_for(id_of_range, effects);
+            }
             self.restock(id_of_range, effects);
             granted.push(Reservation {
                 value,
@@ -291,8 +255,7 @@ impl Allocator {
         if range.options.class != Class::Claimed || !range.stock.is_low() {
             return;
         }
-        let position = effects.position() + 1;
-        let block = range.stock.claim(&mut range.free, position);
+        let block = range.stock.claim(&mut range.free, effects.position());
         for interval in block {
             effects.log(&Entry::Claimed { interval });
         }
@@ -311,7 +274,9 @@ impl Allocator {
                 }
                 Place::Within(within) => {
                     for (id, piece) in self.pieces_in(within) {
-                        free = free.saturating_add(self.at(id).free.count_in(piece));
+                        let range = self.at(id);
+                        let here = range.free.count_in(piece) + range.stock.count_in(piece);
+                        free = free.saturating_add(here);
                         size = size.saturating_add(piece.size());
                     }
                 }

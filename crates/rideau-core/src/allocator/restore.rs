@@ -1,29 +1,33 @@
 //! From the log back to what is true.
 
-use std::collections::BTreeMap;
-
 use super::bytes::Reader;
 use super::effects::Effects;
 use super::entry::{BadEntry, Clock, Entry, Reserved, entries};
 use super::fields::Fields;
 use super::free::Free;
 use super::interval::Interval;
-use super::range::{Class, Quarantine, RangeError, RangeId, RangeOptions, Start};
-use super::records::{Body, Head, KeyRef, State};
+use super::range::{Class, RangeError, RangeId, RangeOptions, Start};
+use super::records::{Body, Head, KeyRef, Slot, State};
+use super::untils::Untils;
 use super::{Allocator, KEYS_MAX, Options, STRAY, change, end};
 use crate::time::Instant;
 
 /// An allocator that is being read back.
 ///
 /// First all pieces of a snapshot, then all batches since it began, then
-/// [`finish`](Self::finish).
+/// [`finish`](Self::finish). Each batch has to begin with how the clocks stood
+/// when it was closed, so that it can be told what a crash may have lost.
 #[derive(Debug)]
 pub struct Restore {
     machine: Allocator,
     starts: Vec<(RangeId, Start)>,
+    /// Of these values all that happened is written down.
+    known: Free,
     claimed: Free,
-    quarantined: BTreeMap<Instant, Free>,
+    quarantined: Untils,
     clock: Option<Clock>,
+    /// The clock of the batch before the last: all that is lost came later.
+    clock_before: Instant,
     was_stopped: bool,
     entries: u64,
 }
@@ -50,9 +54,11 @@ impl Restore {
         Ok(Self {
             machine,
             starts,
+            known: Free::new(),
             claimed: Free::new(),
-            quarantined: BTreeMap::new(),
+            quarantined: Untils::default(),
             clock: None,
+            clock_before: Instant::START,
             was_stopped: false,
             entries: 0,
         })
@@ -81,28 +87,39 @@ impl Restore {
         self.entries
     }
 
-    /// All is read. What is known is exact, and ranges of which nothing is
-    /// known are as their options say that they start.
+    /// All is read. What is known is exact, and values of which nothing is
+    /// known are as the options of their range say that they start.
     pub fn finish(mut self, now: Instant, effects: &mut Effects) -> Allocator {
-        self.machine.fence_logged = 0;
         self.place_records();
+        self.machine.fence_safe = self.machine.fence;
         for (id, start) in std::mem::take(&mut self.starts) {
             let range = self.machine.at_mut(id);
             range.options.start = start;
-            let is_known = self.entries > 0 && range.options.class != Class::Memory;
-            if start == Start::Quarantine && !is_known {
-                self.machine.quarantine(id, now, effects);
-            } else if range.options.class != Class::Memory {
-                self.settle(id, now, effects);
+            let values = change::intervals(&range.options);
+            if range.options.class == Class::Memory {
+                self.forget_known(id, effects);
+                if start == Start::Quarantine {
+                    self.machine.end_in(id, &values, now, effects);
+                    let until = end(now, self.machine.at(id).options.quarantine);
+                    self.machine.quarantine(id, &values, until, now, effects);
+                }
+            } else {
+                self.settle(id, start, &values, now, effects);
             }
         }
+        for interval in self.known.intervals() {
+            effects.log(&Entry::Unknown { interval });
+        }
+        self.machine.end_all(now, effects);
+        self.machine.begin_claims(effects);
         self.machine
     }
 
     fn apply(&mut self, entry: &Entry<'_>) -> Result<(), BadEntry> {
         self.was_stopped = matches!(entry, Entry::Stopped);
         match *entry {
-            Entry::Reserved(ref reserved) => self.reserved(reserved)?,
+            Entry::Reserved(ref reserved) => self.reserved(reserved, State::Reserved)?,
+            Entry::Lapsed(ref reserved) => self.reserved(reserved, State::Detached)?,
             Entry::Prolonged {
                 value,
                 fence,
@@ -111,13 +128,12 @@ impl Restore {
                 if let Some(slot) = self.machine.records.find(value)
                     && self.machine.records.head(slot).fence == fence
                 {
-                    self.machine.records.set_until(slot, until);
+                    // A snapshot may have seen what became of it later.
+                    let records = &mut self.machine.records;
+                    records.set_state(slot, State::Reserved, until);
                 }
             }
-            Entry::Freed { value, .. } => {
-                self.forget(value);
-                self.unquarantine(value);
-            }
+            Entry::Freed { value, fence } => self.freed(value, fence),
             Entry::Detached {
                 value,
                 fence,
@@ -129,23 +145,33 @@ impl Restore {
                 until,
             } => self.resting(value, fence, until, State::Cooling),
             Entry::Quarantined { interval, until } => {
-                self.quarantined
-                    .entry(until)
-                    .or_insert_with(Free::new)
-                    .insert_all(interval);
+                self.claimed.remove_all(interval);
+                self.quarantined.set(interval, until);
             }
             Entry::Claimed { interval } => {
+                self.quarantined.clear(interval);
                 self.claimed.insert_all(interval);
             }
+            Entry::Known { interval } => {
+                self.clear(interval);
+                self.known.insert_all(interval);
+            }
+            Entry::Unknown { interval } => {
+                self.clear(interval);
+                self.known.remove_all(interval);
+            }
             Entry::Fence { last } => self.saw(last),
-            Entry::Clock(clock) => self.clock = Some(clock),
+            Entry::Clock(clock) => {
+                self.clock_before = self.clock.map_or(Instant::START, |clock| clock.now);
+                self.clock = Some(clock);
+            }
             // Who stops in order has written everything down.
             Entry::Stopped => self.claimed = Free::new(),
         }
         Ok(())
     }
 
-    fn reserved(&mut self, reserved: &Reserved<'_>) -> Result<(), BadEntry> {
+    fn reserved(&mut self, reserved: &Reserved<'_>, state: State) -> Result<(), BadEntry> {
         let value = reserved.value;
         let mut keys = Vec::with_capacity(KEYS_MAX + 1);
         let mut reader = Reader(reserved.keys);
@@ -163,7 +189,7 @@ impl Restore {
             data: reserved.data,
             keys: &keys,
         };
-        self.record(value, reserved.fence, reserved.until, State::Reserved, body);
+        self.record(value, reserved.fence, reserved.until, state, body);
         Ok(())
     }
 
@@ -180,8 +206,7 @@ impl Restore {
 
     fn record(&mut self, value: u128, fence: u64, until: Instant, state: State, body: Body<'_>) {
         self.saw(fence);
-        self.claimed.remove(value);
-        self.unquarantine(value);
+        self.clear(Interval::of(value));
         let head = Head {
             fence,
             until,
@@ -196,109 +221,176 @@ impl Restore {
         }
     }
 
-    fn forget(&mut self, value: u128) {
+    fn freed(&mut self, value: u128, fence: u64) {
+        self.saw(fence);
+        self.clear(Interval::of(value));
         if let Some(slot) = self.machine.records.find(value) {
             self.machine.records.remove(slot);
         }
     }
 
-    fn unquarantine(&mut self, value: u128) {
-        for held in self.quarantined.values_mut() {
-            held.remove(value);
-        }
+    /// These are neither claimed nor in quarantine.
+    fn clear(&mut self, values: Interval) {
+        self.claimed.remove_all(values);
+        self.quarantined.clear(values);
     }
 
     fn saw(&mut self, fence: u64) {
         self.machine.fence = self.machine.fence.max(fence);
     }
 
-    /// Values with a record are not free.
+    /// Values with a record are not free. What was claimed or quarantined after
+    /// its record was written had lost it by then.
     fn place_records(&mut self) {
         let machine = &mut self.machine;
         let mut cursor = 0;
         while let Some(slot) = machine.records.next_from(&mut cursor) {
+            let value = machine.records.value(slot);
+            if self.claimed.contains(value) || self.quarantined.of(value).is_some() {
+                machine.records.remove(slot);
+                continue;
+            }
             machine.records.watch(slot, &mut machine.wheel);
             let head = machine.records.head(slot);
             if head.range == STRAY {
-                machine.strays += 1;
+                machine.apart += 1;
                 continue;
             }
-            let value = machine.records.value(slot);
             machine.at_mut(RangeId(head.range)).free.remove(value);
             *machine.counter(head.range, head.state) += 1;
         }
     }
 
-    /// Put the values of a range aside of which nobody knows enough.
-    fn settle(&mut self, id: RangeId, now: Instant, effects: &mut Effects) {
-        let range = self.machine.at_mut(id);
-        let is_claimed = range.options.class == Class::Claimed;
-        let mut aside: Vec<(Instant, Interval)> = Vec::new();
-        for (until, held) in self.quarantined.iter().filter(|(until, _)| **until > now) {
-            aside.extend(held.intervals().map(|interval| (*until, interval)));
-        }
-        if is_claimed {
-            let until = end(now, range.options.ttl_max);
-            aside.extend(self.claimed.intervals().map(|interval| (until, interval)));
-        }
-        let pieces = change::intervals(&range.options);
-        let mut values = change::empty(&range.options);
-        let mut until = Instant::START;
-        let mut parts = Vec::new();
-        for (end, interval) in aside {
-            for part in pieces.iter().filter_map(|piece| piece.intersect(interval)) {
-                until = until.max(end);
-                parts.push(part);
+    /// The records of a range that is not written down any more stay, but not
+    /// in the log, which would not hear of their end.
+    fn forget_known(&mut self, id: RangeId, effects: &mut Effects) {
+        let machine = &mut self.machine;
+        let mut cursor = 0;
+        while machine.at(id).held() > 0
+            && let Some(slot) = machine.records.next_from(&mut cursor)
+        {
+            let Head { range, fence, .. } = machine.records.head(slot);
+            if range == id.0 {
+                let value = machine.records.value(slot);
+                effects.log(&Entry::Freed { value, fence });
             }
-        }
-        for run in both(parts, range.free.intervals().collect()) {
-            range.free.remove_all(run);
-            values.insert_all(run);
-        }
-        if !values.count().is_zero() {
-            for interval in values.intervals() {
-                effects.log(&Entry::Quarantined { interval, until });
-            }
-            range.quarantine = Some(Quarantine { values, until });
-            self.machine.quarantine_next = self.machine.quarantine_next.min(until);
-        }
-        if is_claimed && !self.was_stopped {
-            self.machine.extend_all(id);
         }
     }
-}
 
-/// What is in two lists of intervals.
-fn both(mut these: Vec<Interval>, mut those: Vec<Interval>) -> Vec<Interval> {
-    these.sort_by_key(|interval| interval.first());
-    those.sort_by_key(|interval| interval.first());
-    let mut both = Vec::new();
-    let (mut this, mut that) = (0, 0);
-    while let (Some(one), Some(other)) = (these.get(this), those.get(that)) {
-        both.extend(one.intersect(*other));
-        if one.last() < other.last() {
-            this += 1;
-        } else {
-            that += 1;
+    /// Put the values of a range aside of which nobody knows enough.
+    fn settle(
+        &mut self,
+        id: RangeId,
+        start: Start,
+        values: &[Interval],
+        now: Instant,
+        effects: &mut Effects,
+    ) {
+        let options = &self.machine.at(id).options;
+        let is_claimed = options.class == Class::Claimed;
+        let (ttl_max, quarantine) = (end(now, options.ttl_max), end(now, options.quarantine));
+        let mut aside: Vec<Interval> = Vec::new();
+        let mut until = Instant::START;
+        let mut put = |some: Vec<Interval>, end: Instant| {
+            if end > now && !some.is_empty() {
+                until = until.max(end);
+                aside.extend(some);
+            }
+        };
+        for (interval, end) in self.quarantined.iter() {
+            put(change::both(vec![interval], values.to_vec()), end);
+        }
+        let claimed = self.claimed.intervals().collect();
+        put(change::both(claimed, values.to_vec()), ttl_max);
+        let known: Vec<Interval> = self.known.intervals().collect();
+        let new = change::minus(values, &known);
+        for interval in new.iter().copied() {
+            effects.log(&Entry::Known { interval });
+        }
+        if start == Start::Quarantine && !new.is_empty() {
+            self.machine.end_in(id, &new, now, effects);
+            put(new, quarantine);
+        }
+        values.iter().for_each(|values| {
+            self.known.remove_all(*values);
+        });
+        self.machine.quarantine(id, &aside, until, now, effects);
+        if is_claimed && !self.was_stopped {
+            self.machine.extend_all(id, self.clock_before, now, effects);
         }
     }
-    both
 }
 
 impl Allocator {
-    /// The last sign of life of each holder may be lost: as if it had come.
-    fn extend_all(&mut self, id: RangeId) {
-        let ttl_max = self.at(id).options.ttl_max;
+    /// What has run out of these values was held by somebody before they were
+    /// forgotten, and says nothing about now.
+    fn end_in(&mut self, id: RangeId, values: &[Interval], now: Instant, effects: &mut Effects) {
+        let mut cursor = 0;
+        while let Some(slot) = self.records.next_from(&mut cursor) {
+            let value = self.records.value(slot);
+            let is_over = self.records.until(slot) <= now;
+            let is_here = self.records.head(slot).range == id.0;
+            if is_over && is_here && values.iter().any(|values| values.contains(value)) {
+                self.set_free(slot, false, effects);
+            }
+        }
+    }
+
+    /// What has run out meanwhile goes before anybody asks: the log may have
+    /// two holders of a key of which only one is left.
+    fn end_all(&mut self, now: Instant, effects: &mut Effects) {
+        let mut cursor = 0;
+        while let Some(slot) = self.records.next_from(&mut cursor) {
+            if self.records.until(slot) <= now {
+                self.expire(slot, now, effects);
+            }
+        }
+    }
+
+    /// Whoever reads the log must see that it was not the stop before that
+    /// came last, so nothing is told at once until something is written.
+    fn begin_claims(&mut self, effects: &mut Effects) {
+        let ranges = self.ranges.iter_mut().flatten();
+        let mut claimed = ranges
+            .filter(|range| range.options.class == Class::Claimed)
+            .peekable();
+        if claimed.peek().is_some() {
+            effects.log(&Entry::Fence { last: self.fence });
+            claimed.for_each(|range| range.stock.wait_for(effects.position()));
+        }
+    }
+
+    /// The last sign of life of each holder may be lost: as if it had just
+    /// come. Nothing is lost that came before `since`.
+    fn extend_all(&mut self, id: RangeId, since: Instant, now: Instant, effects: &mut Effects) {
+        let until = end(now, self.at(id).options.ttl);
         let mut cursor = 0;
         while let Some(slot) = self.records.next_from(&mut cursor) {
             let head = self.records.head(slot);
-            if head.range != id.0 || head.state != State::Reserved {
-                continue;
+            let is_held = head.range == id.0 && head.state == State::Reserved;
+            if is_held && since <= head.until && head.until < until && !self.is_followed(slot) {
+                let (value, fence) = (self.records.value(slot), head.fence);
+                self.records.set_until(slot, until);
+                self.records.watch(slot, &mut self.wheel);
+                effects.log(&Entry::Prolonged {
+                    value,
+                    fence,
+                    until,
+                });
             }
-            let updated = self.records.body(slot).updated.min(head.until);
-            let ttl = head.until.since(updated).min(ttl_max);
-            self.records.set_until(slot, end(head.until, ttl));
-            self.records.watch(slot, &mut self.wheel);
         }
+    }
+
+    /// Has a later record a key that this had for itself? Then this had ended.
+    fn is_followed(&self, slot: Slot) -> bool {
+        let fence = self.records.head(slot).fence;
+        let mut keys = self.records.body(slot).keys();
+        keys.any(|key| {
+            let mut others = self.records.by_key(key.bytes);
+            others.any(|other| {
+                self.records.head(other).fence > fence
+                    && (key.unique || self.has_alone(other, key.bytes))
+            })
+        })
     }
 }

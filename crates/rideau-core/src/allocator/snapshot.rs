@@ -1,10 +1,9 @@
 //! From what is true to a snapshot, piece by piece.
 
-use super::Allocator;
 use super::entry::Entry;
-use super::range::{Class, RangeId};
-use super::records::{Slot, State};
-use crate::time::Instant;
+use super::range::Class;
+use super::records::Slot;
+use super::{Allocator, change};
 
 /// How far a snapshot is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -37,6 +36,11 @@ impl Allocator {
         Entry::Fence { last }.put(into);
         let ranges = self.ranges.iter().flatten();
         for range in ranges.filter(|range| range.options.class != Class::Memory) {
+            if !range.is_draining {
+                for interval in change::intervals(&range.options) {
+                    Entry::Known { interval }.put(into);
+                }
+            }
             for interval in range.stock.intervals() {
                 Entry::Claimed { interval }.put(into);
             }
@@ -50,41 +54,8 @@ impl Allocator {
     }
 
     fn put_record(&self, slot: Slot, into: &mut Vec<u8>) {
-        let head = self.records.head(slot);
-        if self.class(head.range) == Class::Memory {
-            return;
+        if self.class(self.records.head(slot).range) != Class::Memory {
+            self.with_entry(slot, |entry| entry.put(into));
         }
-        let value = self.records.value(slot);
-        let (fence, until) = (head.fence, head.until);
-        match head.state {
-            State::Reserved => self.with_entry(slot, until, |entry| entry.put(into)),
-            State::Detached if !self.records.body(slot).data.is_empty() => {
-                // Its time ran out, and that follows once more.
-                let until = self.ran_out(head.range, until);
-                self.with_entry(slot, until, |entry| entry.put(into));
-            }
-            State::Detached => Entry::Detached {
-                value,
-                fence,
-                until,
-            }
-            .put(into),
-            State::Cooling => Entry::Cooling {
-                value,
-                fence,
-                until,
-            }
-            .put(into),
-        }
-    }
-
-    /// When a hold ended whose value is detached until then.
-    fn ran_out(&self, range: u16, until: Instant) -> Instant {
-        let detach = match range {
-            super::STRAY => 0,
-            range => self.at(RangeId(range)).options.detach.as_nanos(),
-        };
-        let detach = u64::try_from(detach).unwrap_or(u64::MAX);
-        Instant::from_nanos(until.as_nanos().saturating_sub(detach))
     }
 }

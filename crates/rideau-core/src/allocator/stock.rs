@@ -23,6 +23,10 @@ pub(super) struct Stock {
     /// Claims that may not be safe yet, each with its place in the log.
     claims: VecDeque<(u64, Interval)>,
     claimed: Size,
+    /// All entries up to here are safe,
+    safe: u64,
+    /// and this one must be before anything else is told of the range.
+    awaited: u64,
 }
 
 impl Stock {
@@ -31,7 +35,19 @@ impl Stock {
             ready,
             claims: VecDeque::new(),
             claimed: Size::ZERO,
+            safe: 0,
+            awaited: 0,
         }
+    }
+
+    /// Somebody got a value that was not claimed, with the entry at
+    /// `position`: what is told of it now may not be true after a crash.
+    pub(super) fn wait_for(&mut self, position: u64) {
+        self.awaited = position;
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.awaited > self.safe
     }
 
     /// Values that can be given away at once.
@@ -43,6 +59,11 @@ impl Stock {
         self.ready.count() + self.claimed
     }
 
+    pub(super) fn count_in(&self, within: Interval) -> Size {
+        let parts = self.claims.iter().filter_map(|(_, i)| i.intersect(within));
+        parts.fold(self.ready.count_in(within), |sum, part| sum + part.size())
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.ready.bytes()
     }
@@ -51,8 +72,9 @@ impl Stock {
         self.claims.is_empty() && self.ready.count() < Size::new(LOW)
     }
 
-    /// Take a block from the free values, to be used once `position` is safe.
-    pub(super) fn claim(&mut self, free: &mut Free, position: u64) -> Vec<Interval> {
+    /// Take a block from the free values, to be used once the entries that say
+    /// so are safe. The first of them comes after `position`.
+    pub(super) fn claim(&mut self, free: &mut Free, mut position: u64) -> Vec<Interval> {
         let mut block = Vec::new();
         let mut wanted = BLOCK;
         while wanted > 0
@@ -65,6 +87,7 @@ impl Stock {
                 free.insert_all(rest);
             }
             wanted -= last - interval.first() + 1;
+            position += 1;
             self.claims.push_back((position, taken));
             self.claimed += taken.size();
             block.push(taken);
@@ -74,6 +97,7 @@ impl Stock {
 
     /// All entries up to `position` are safe.
     pub(super) fn durable(&mut self, position: u64) {
+        self.safe = position;
         while let Some((at, interval)) = self.claims.front().copied()
             && at <= position
         {
@@ -81,6 +105,14 @@ impl Stock {
             self.claimed -= interval.size();
             self.ready.insert_all(interval);
         }
+    }
+
+    /// Take the lowest of those that may not be told at once yet.
+    pub(super) fn take_early(&mut self, within: Interval) -> Option<u128> {
+        let parts = self.claims.iter().filter_map(|(_, i)| i.intersect(within));
+        let value = parts.map(Interval::first).min()?;
+        self.remove(value);
+        Some(value)
     }
 
     /// Is this value among them? Then it no longer is.

@@ -115,6 +115,7 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
         Reason::Suspended => format!("The {} is suspended: resume it, or wait.", account.machine),
         Reason::Nowhere => "Let a pool join the group.".into(),
         Reason::Excess => "Ask for at least one, and for no more than there may be.".into(),
+        Reason::Keys => "Release keys that are not needed, or allow for more.".into(),
         Reason::Starting => {
             "Find out why starting fails: every refusal carries the last error.".into()
         }

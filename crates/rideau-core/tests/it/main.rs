@@ -7,6 +7,5 @@ mod locks;
 mod mailbox;
 mod pool;
 mod queue;
-mod ranges;
 mod regulator;
 mod script;

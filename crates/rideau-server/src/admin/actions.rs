@@ -3,7 +3,6 @@
 //! Every action leaves an event that says who did it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -87,17 +86,18 @@ pub(super) async fn recycle(visit: Visit) -> Answer {
 
 /// The pool of the address, if the user may use it.
 fn own_pool(visit: &Visit) -> Result<Arc<PoolPlace>, No> {
-    let place = find_pool(visit)?;
+    let name = visit.name("name");
     match &visit.user {
-        Some(user) if !user.may_use("pool", &place.name) => Err(No::new(
+        // Whether there is such a pool or not.
+        Some(user) if !user.may_use("pool", name) => Err(No::new(
             StatusCode::FORBIDDEN,
             "NOPERM",
             format!(
-                "User {} may not use pool {}: add \"pool:{}\" to its on list.",
-                user.name, place.name, place.name
+                "User {} may not use pool {name}: add \"pool:{name}\" to its on list.",
+                user.name
             ),
         )),
-        _ => Ok(place),
+        _ => find_pool(visit),
     }
 }
 
@@ -142,8 +142,7 @@ pub(super) async fn revoke(visit: Visit) -> Answer {
         }
         Thing::None => String::new(),
     };
-    let count = &daemon.counts.reclaims[Why::Revoked as usize];
-    count.fetch_add(1, Ordering::Relaxed);
+    daemon.counts.reclaims.add(ticket.kind, Why::Revoked);
     let connection = row.card.connection.and_then(|id| daemon.clients.find(id));
     if let Some(card) = connection {
         let why = "an operator took it back";

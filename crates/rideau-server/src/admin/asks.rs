@@ -16,18 +16,21 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::grants::session_of;
 use super::visit::{Answer, No, Visit, with_status};
-use crate::client::{Client, Finish, Step, Wait};
+use crate::client::{Client, Finish, Replies, Step, Wait};
 use crate::clients::ClientCard;
 use crate::command;
 use crate::daemon::Daemon;
 use crate::held_back::HeldBack;
+use crate::holdings::{Card, HolderId, Why};
 use crate::login::Proof;
 use crate::outbox::Outbox;
 use crate::resp::{Limits, Protocol, Reply, ReplyLimits, ReplyParser, RequestParser, Value};
-use crate::sessions::SessionRow;
 use crate::ticket::Ticket;
+use crate::values;
 use crate::watch::Watch;
 
+/// Who is shed and is not told when to come back may do so then.
+const SOON: Duration = Duration::from_secs(1);
 /// A session is renewed this often while one of its requests waits: an open
 /// connection is a sign of life.
 const RENEW: Duration = Duration::from_millis(200);
@@ -126,25 +129,29 @@ pub(super) async fn wait(visit: Visit) -> Answer {
     let said: Await = visit.json()?;
     let mut words = Words::new("AWAIT", visit.name("ticket"));
     words.0.extend(said.wait_ms.map(|wait| wait.to_string()));
-    let reply = run(&visit, &words).await?;
-    told(&reply, &[])
+    let (reply, retry_after) = run(&visit, &words).await?;
+    told(&reply, &[], retry_after)
 }
 
 /// The words of a command.
-struct Words(Vec<String>);
+pub(super) struct Words(Vec<String>);
 
 impl Words {
-    fn new(command: &str, name: &str) -> Self {
+    pub(super) fn new(command: &str, name: &str) -> Self {
         Self(vec![command.into(), name.into()])
     }
 
-    fn text(&mut self, option: &str, value: Option<String>) {
+    pub(super) fn word(&mut self, word: &str) {
+        self.0.push(word.into());
+    }
+
+    pub(super) fn text(&mut self, option: &str, value: Option<String>) {
         if let Some(value) = value {
             self.0.extend([option.into(), value]);
         }
     }
 
-    fn number(&mut self, option: &str, value: Option<u64>) {
+    pub(super) fn number(&mut self, option: &str, value: Option<u64>) {
         self.text(option, value.map(|number| number.to_string()));
     }
 
@@ -164,13 +171,33 @@ async fn ask(visit: &Visit, words: Words, names: &[&str]) -> Answer {
     if visit.daemon().is_draining() {
         return Err(No::draining());
     }
-    let reply = run(visit, &words).await?;
-    told(&reply, names)
+    let (reply, retry_after) = run(visit, &words).await?;
+    told(&reply, names, retry_after)
 }
 
-/// Execute a command within the request's session.
-async fn run(visit: &Visit, words: &Words) -> Result<Value, No> {
-    let mut guest = Guest::enter(visit)?;
+/// Execute a command within the request's session. Says what was answered, and
+/// when to ask again.
+async fn run(visit: &Visit, words: &Words) -> Result<(Value, Option<Duration>), No> {
+    execute(visit, words, Guest::enter(visit)?).await
+}
+
+/// Execute a command about values, for which nobody needs a session.
+pub(super) async fn run_values(visit: &Visit, words: &Words) -> Result<Value, No> {
+    let mut guest = match &visit.session {
+        Some(_) => Guest::enter(visit)?,
+        None => Guest::alone(visit),
+    };
+    // Maps are told from lists.
+    guest.client.protocol = Protocol::Resp3;
+    let (reply, _) = execute(visit, words, guest).await?;
+    Ok(reply)
+}
+
+async fn execute(
+    visit: &Visit,
+    words: &Words,
+    mut guest: Guest,
+) -> Result<(Value, Option<Duration>), No> {
     let bytes = words.bytes();
     let daemon = Arc::clone(visit.daemon());
     daemon.counts.commands.fetch_add(1, Ordering::Relaxed);
@@ -190,20 +217,24 @@ async fn run(visit: &Visit, words: &Words) -> Result<Value, No> {
         let finish = guest.wait(wait).await;
         finish(&mut guest.client);
     }
+    if let Err(failed) = guest.client.held_back.over().await {
+        return Err(No::of_command(&values::unsafe_text(&failed)));
+    }
     let read = ReplyParser::default().next(&guest.client.out, &mut 0, &ReplyLimits::default());
-    read.ok().flatten().ok_or_else(|| {
+    let reply = read.ok().flatten().ok_or_else(|| {
         No::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "ERR",
             "The server answered nothing: please report it.",
         )
-    })
+    })?;
+    Ok((reply, guest.client.retry_after))
 }
 
 /// One who has joined a session for one request, and leaves it when dropped.
 struct Guest {
     client: Client,
-    session: Ticket,
+    session: Option<Ticket>,
 }
 
 impl Guest {
@@ -218,10 +249,31 @@ impl Guest {
         let daemon = visit.daemon();
         let row = daemon.sessions.attach(session, visit.by());
         let row = row.ok_or_else(|| super::grants::no_session(id))?;
-        let mut client = client(daemon, &row);
+        let mut client = client(daemon, &row.card, row.holder, Some(row.ticket));
         client.user = visit.user.clone();
         client.session = Some((session, row.holder));
-        Ok(Self { client, session })
+        Ok(Self {
+            client,
+            session: Some(session),
+        })
+    }
+
+    /// One who is in no session, and holds nothing by itself.
+    fn alone(visit: &Visit) -> Self {
+        let daemon = visit.daemon();
+        let card = Arc::new(Card {
+            name: Mutex::new("http".into()),
+            user: visit.by().into(),
+            session: None,
+            connection: None,
+        });
+        let holder = daemon.holdings.open(Arc::clone(&card));
+        let mut client = client(daemon, &card, holder, None);
+        client.user = visit.user.clone();
+        Self {
+            client,
+            session: None,
+        }
     }
 
     /// Wait for the answer; the session stays alive meanwhile.
@@ -237,7 +289,9 @@ impl Guest {
                 finish = &mut answer => return finish,
                 _ = ticks.tick() => {
                     let user = self.client.user_name();
-                    let _ = daemon.sessions.renew(self.session, user);
+                    if let Some(session) = self.session {
+                        let _ = daemon.sessions.renew(session, user);
+                    }
                 }
             }
         }
@@ -246,7 +300,11 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        self.client.daemon.sessions.detach(self.session);
+        let daemon = &self.client.daemon;
+        match self.session {
+            Some(session) => daemon.sessions.detach(session, Why::Quit),
+            None => drop(daemon.end_holder(self.client.holder, Why::Quit)),
+        }
     }
 }
 
@@ -268,20 +326,25 @@ impl Drop for Waits {
 
 /// A client as commands want one. It is in no list: the session is the holder,
 /// and is seen.
-fn client(daemon: &Arc<Daemon>, row: &SessionRow) -> Client {
+fn client(
+    daemon: &Arc<Daemon>,
+    holder_card: &Arc<Card>,
+    holder: HolderId,
+    session: Option<Ticket>,
+) -> Client {
     let output_max = daemon.config.load().limits.output_max as usize;
     let card = ClientCard {
         id: 0,
         address: "http".into(),
         local: String::new(),
-        card: Mutex::new(Arc::clone(&row.card)),
-        holder: Mutex::new(row.holder),
+        card: Mutex::new(Arc::clone(holder_card)),
+        holder: Mutex::new(holder),
         outbox: Arc::new(Outbox::new(output_max)),
         since: Instant::now(),
         heard_ms: AtomicU64::new(0),
         library: Mutex::default(),
         last: Mutex::new(""),
-        session: Mutex::new(Some(row.ticket.to_string())),
+        session: Mutex::new(session.map(|session| session.to_string())),
         is_waiting: AtomicBool::new(false),
         is_resp3: AtomicBool::new(false),
         foreign_releases: AtomicU64::new(0),
@@ -291,7 +354,7 @@ fn client(daemon: &Arc<Daemon>, row: &SessionRow) -> Client {
         daemon: Arc::clone(daemon),
         card: Arc::new(card),
         user: None,
-        holder: row.holder,
+        holder,
         session: None,
         protocol: Protocol::Resp2,
         out: Vec::new(),
@@ -302,11 +365,13 @@ fn client(daemon: &Arc<Daemon>, row: &SessionRow) -> Client {
         generation: daemon.settings.generation(),
         heartbeat: None,
         ending: None,
+        replies: Replies::On,
+        retry_after: None,
     }
 }
 
 /// A reply in JSON: its word is the outcome, and the rest gets names.
-fn told(reply: &Value, names: &[&str]) -> Answer {
+fn told(reply: &Value, names: &[&str], retry_after: Option<Duration>) -> Answer {
     let parts = match reply {
         Value::Error(text) => return Err(No::of_command(text)),
         Value::Array(parts) => parts.as_slice(),
@@ -329,12 +394,22 @@ fn told(reply: &Value, names: &[&str]) -> Answer {
     for (name, part) in names.iter().zip(rest) {
         body.insert((*name).into(), json(part));
     }
+    if let Some(retry_after) = retry_after {
+        let micros = u64::try_from(retry_after.as_micros()).unwrap_or(u64::MAX);
+        body.insert("retry_after_us".into(), micros.into());
+    }
     let mut response = with_status(status, &Json::Object(body));
-    if status == StatusCode::SERVICE_UNAVAILABLE {
-        let soon = HeaderValue::from_static("1");
-        response.headers_mut().insert(header::RETRY_AFTER, soon);
+    let is_shed = status == StatusCode::SERVICE_UNAVAILABLE;
+    if let Some(wait) = retry_after.or(is_shed.then_some(SOON)) {
+        let seconds = HeaderValue::from(whole_seconds(wait));
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
     }
     Ok(response)
+}
+
+/// Who comes back in whole seconds does not come too early.
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
 /// A no is no mistake, but scripts look at the status only.
@@ -348,8 +423,17 @@ fn status(word: &str) -> StatusCode {
     }
 }
 
-fn json(part: &Value) -> Json {
+pub(super) fn json(part: &Value) -> Json {
     match part {
+        Value::Array(parts) => parts.iter().map(json).collect(),
+        Value::Map(pairs) => {
+            let text = |key: &Value| match key {
+                Value::Bulk(text) => String::from_utf8_lossy(text).into_owned(),
+                _ => String::new(),
+            };
+            let pairs = pairs.iter().map(|(key, value)| (text(key), json(value)));
+            Json::Object(pairs.collect())
+        }
         Value::Integer(number) => (*number).into(),
         Value::Bulk(text) => String::from_utf8_lossy(text).into_owned().into(),
         _ => Json::Null,
@@ -369,15 +453,27 @@ mod tests {
         let at_once = [bulk("full"), Value::Integer(3), Value::Integer(3)];
         let waited = [bulk("full"), Value::Integer(7), bulk("too many wait")];
         for reply in [at_once, waited] {
-            let answer = told(&Value::Array(reply.into()), &[]).unwrap();
+            let answer = told(&Value::Array(reply.into()), &[], None).unwrap();
             assert_eq!(answer.status(), StatusCode::CONFLICT);
+            assert_eq!(answer.headers().get(header::RETRY_AFTER), None);
+        }
+    }
+
+    #[test]
+    fn one_is_told_to_come_back_when_there_is_a_chance_and_not_before() {
+        let shed = || Value::Array(vec![bulk("shed"), Value::Integer(7), bulk("why")]);
+        for (wait, seconds) in [(None, "1"), (Some(10), "1"), (Some(2_001), "3")] {
+            let wait = wait.map(Duration::from_millis);
+            let answer = told(&shed(), &[], wait).unwrap();
+            assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(answer.headers()[header::RETRY_AFTER], seconds);
         }
     }
 
     #[test]
     fn a_mistake_keeps_its_kind() {
         let error = Value::Error("STALE ticket is over.".into());
-        let no = told(&error, &[]).unwrap_err();
+        let no = told(&error, &[], None).unwrap_err();
         assert_eq!((no.status, no.code.as_str()), (StatusCode::GONE, "STALE"));
         assert_eq!(no.text, "ticket is over.");
     }

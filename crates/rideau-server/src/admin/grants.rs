@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::values;
 use super::visit::{Answer, No, Visit, ok};
 use crate::grant::Grant;
 use crate::holdings::{Card, Gone, Thing, Why};
@@ -109,6 +110,9 @@ pub(super) async fn close(visit: Visit) -> Answer {
 }
 
 pub(super) async fn release(visit: Visit) -> Answer {
+    if visit.name("ticket").starts_with("v-") {
+        return values::release_ticket(&visit).await;
+    }
     let ticket = ticket_of(visit.name("ticket"))?;
     let reason = visit.query.find("fail");
     let why = match reason {

@@ -12,12 +12,12 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use parking_lot::Mutex;
 
-use super::Admin;
 use super::routes::{Needs, Route};
 use super::visit::No;
+use super::{Admin, Entrance};
 use crate::command;
 use crate::config::User;
-use crate::login;
+use crate::login::{self, Proof};
 
 /// A password that was right is not checked again for so long: each check costs
 /// time on purpose, and every request of a script carries it.
@@ -34,13 +34,15 @@ pub(super) async fn admit(
     if route.needs == Needs::Nothing {
         return Ok(None);
     }
-    if admin.is_local {
+    let entrance = parts.extensions.get::<Entrance>();
+    if entrance.is_some_and(|entrance| entrance.is_local) {
         check_host(&parts.headers)?;
     }
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         check_origin(&parts.headers)?;
     }
-    let user = login(admin, &parts.headers).await?;
+    let shown = entrance.and_then(|entrance| entrance.certificate.clone());
+    let user = login(admin, &parts.headers, shown).await?;
     let right = match route.needs {
         Needs::Right(right) | Needs::Action(right) => Some(right),
         Needs::Nothing | Needs::User | Needs::Session => None,
@@ -153,7 +155,11 @@ impl Known {
     }
 }
 
-async fn login(admin: &Admin, headers: &HeaderMap) -> Result<Option<Arc<User>>, No> {
+async fn login(
+    admin: &Admin,
+    headers: &HeaderMap,
+    certificate: Option<String>,
+) -> Result<Option<Arc<User>>, No> {
     let daemon = &admin.daemon;
     let config = daemon.config.load_full();
     if config.users.is_empty() {
@@ -161,6 +167,10 @@ async fn login(admin: &Admin, headers: &HeaderMap) -> Result<Option<Arc<User>>, 
     }
     let no = |text: &str| No::new(StatusCode::UNAUTHORIZED, "NOAUTH", text);
     let Some(said) = headers.get(header::AUTHORIZATION) else {
+        let proof = certificate.map_or(Proof::None, Proof::Certificate);
+        if let Some(user) = proof.user(daemon) {
+            return Ok(Some(user));
+        }
         return Err(no(
             "Say who you are: the config has users, and HTTP Basic authentication is wanted.",
         ));

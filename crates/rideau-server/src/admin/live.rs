@@ -29,12 +29,14 @@ pub(super) async fn stream(visit: Visit) -> Answer {
     let mut samples = visit.admin.history.watch();
     // The one there is comes at once.
     samples.mark_changed();
-    let events = unfold((samples, seat), |(mut samples, seat)| async move {
+    let state = (samples, seat, visit);
+    let events = unfold(state, |(mut samples, seat, visit)| async move {
         loop {
             samples.changed().await.ok()?;
             let sample = Arc::clone(&samples.borrow_and_update());
             if sample.at_ms > 0 {
-                return Some((event("sample", None, &sample.json()), (samples, seat)));
+                let told = event("sample", None, &sample.json(visit.sight()));
+                return Some((told, (samples, seat, visit)));
             }
         }
     });
@@ -50,18 +52,21 @@ pub(super) async fn events(visit: Visit) -> Answer {
     let seat = watch(&visit.admin)?;
     let events = &visit.daemon().events;
     let news = events.watch();
-    let before = events.newest(last);
+    let mut before = events.newest(last);
     let newest = before.first().map_or(0, |event| event.serial);
+    before.retain(|event| visit.sight().sees_event(event.kind, &event.name));
     // The oldest is told first, so it is the last of the list.
-    let state = (before, newest, news, seat);
+    let state = (before, newest, news, (seat, visit));
     let told = unfold(state, |(mut before, newest, mut news, seat)| async move {
         if let Some(next) = before.pop() {
             let told = event("event", Some(next.serial), &next.json());
             return Some((told, (before, newest, news, seat)));
         }
+        let sight = seat.1.sight();
         loop {
             match news.recv().await {
                 Ok(next) if next.serial <= newest => (),
+                Ok(next) if !sight.sees_event(next.kind, &next.name) => (),
                 Ok(next) => {
                     let told = event("event", Some(next.serial), &next.json());
                     return Some((told, (before, newest, news, seat)));
@@ -109,13 +114,15 @@ fn served(events: impl Stream<Item = Told> + Send + 'static) -> axum::response::
 pub(super) async fn history(visit: Visit) -> Answer {
     let history = &visit.admin.history;
     let Some(wanted) = visit.query.find("series") else {
-        let names = history.names();
+        let mut names = history.names();
+        names.retain(|name| sees_series(&visit, name));
         return ok(&json!({ "names": names, "series": {}, "step_ms": step_ms(&visit) }));
     };
     let span = span(visit.query.find("span").unwrap_or("10m"))?;
     let mut series = Map::new();
     for name in wanted.split(',').take(SERIES_MAX) {
-        let Some(values) = history.values(name, span) else {
+        let seen = Some(name).filter(|name| sees_series(&visit, name));
+        let Some(values) = seen.and_then(|name| history.values(name, span)) else {
             let hint = "GET /api/v1/history without series lists their names.";
             return Err(No::no_such("series", name, hint));
         };
@@ -123,6 +130,13 @@ pub(super) async fn history(visit: Visit) -> Answer {
         series.insert(name.into(), pairs.collect());
     }
     ok(&json!({ "names": [], "series": series, "step_ms": step_ms(&visit) }))
+}
+
+/// Whether one may know the name in `pool.pg-1.held`.
+fn sees_series(visit: &Visit, series: &str) -> bool {
+    let of = series.rsplit_once('.').map_or(series, |(of, _)| of);
+    let named = of.split_once('.');
+    named.is_none_or(|(kind, name)| visit.sight().sees(kind, name))
 }
 
 fn step_ms(visit: &Visit) -> u64 {

@@ -39,7 +39,8 @@ const ALL: &[(&str, &str)] = &[
     ("Valve", "kind:string min:integer max:integer"),
     ("Locks", "keys:[Key] cursor:string|null rules:[Rule]"),
     ("Key", "key:string held:integer waiting:integer rule:string|null"),
-    ("Rule", "pattern:string per:integer go:integer full:integer"),
+    ("Rule", "pattern:string per:integer go:integer full:integer shed:integer timeout:integer \
+        keys_refused:integer"),
     ("Clients", "clients:[Client] total:integer"),
     ("Client", "id:integer name:string user:string address:string age_ms:integer idle_ms:integer \
         last:string commands:integer held:integer is_waiting:boolean is_in_session:boolean \
@@ -81,8 +82,28 @@ const ALL: &[(&str, &str)] = &[
         waited_us?:integer"),
     ("Come", "value?:string wait_ms?:integer flow?:string note?:string id?:string now?:boolean"),
     ("Met", "outcome:string ticket:string value:string lead_us:integer waited_us:integer"),
+    ("Ranges", "ranges:[Range]"),
+    ("Range", "name:string base:string used:string free:any reserved:integer quarantined:any \
+        detached:integer cooling:integer size:any given:integer none:integer|null \
+        p99_us:integer|null class:string|null hold:string|null state:string"),
+    ("RangeMore", "name:string base:string used:string free:any reserved:integer \
+        quarantined:any detached:integer cooling:integer size:any state:string explain:string"),
+    ("Reserve", "prefer?:[string] ttl_ms?:integer keys?:[string] unique?:[string] data?:{any} \
+        count?:integer partial?:boolean id?:string hint?:string wait_ms?:integer note?:string"),
+    ("Given", "outcome:string value?:string ticket?:string expires_ms?:integer tier?:string \
+        hops?:integer fence?:integer was?:string values?:[Value]"),
+    ("Value", "value:string ticket:string expires_ms:integer tier:string hops:integer \
+        fence:integer"),
+    ("NotGiven", "outcome?:string free?:any total?:any state?:string error?:string code?:string"),
+    ("Change", "fence?:integer ttl_ms?:integer keys?:[string] unique?:[string] data?:{any} \
+        claim?:boolean"),
+    ("Refresh", "fence?:integer ttl_ms?:integer"),
+    ("Changed", "outcome:string expires_ms:integer fence:integer was?:string old?:{any}"),
+    ("Seen", "value:string keys:[string] data:{any} expires_ms:integer state:string node:string \
+        fence:integer range:string age_ms:integer updates:integer"),
+    ("SeenAll", "values:[Seen]"),
     ("Refused", "outcome?:string waited_us?:integer why?:string id?:string held?:integer \
-        capacity?:integer error?:string code?:string"),
+        capacity?:integer retry_after_us?:integer error?:string code?:string"),
     ("Done", "payload?:string"),
     ("Await", "wait_ms?:integer"),
     ("Ended", "outcome:string payload?:string why?:string"),

@@ -26,7 +26,7 @@ const ROWS_MAX: usize = 10_000;
 pub(super) async fn state(visit: Visit) -> Answer {
     let daemon = visit.daemon();
     let config = daemon.config.load();
-    let places = daemon.places.load();
+    let places = visit.places();
     let counts = &daemon.counts;
     ok(&json!({
         "name": config.server.name,
@@ -48,7 +48,7 @@ pub(super) async fn state(visit: Visit) -> Answer {
 }
 
 pub(super) async fn pools(visit: Visit) -> Answer {
-    let places = visit.daemon().places.load();
+    let places = visit.places();
     let pools = sorted(places.pools.values().map(|place| pool(place)));
     ok(&json!({ "pools": pools, "groups": groups(&places) }))
 }
@@ -71,20 +71,20 @@ pub(super) async fn one_pool(visit: Visit) -> Answer {
 /// The pool that the address names.
 pub(super) fn find_pool(visit: &Visit) -> Result<Arc<PoolPlace>, No> {
     let name = visit.name("name");
-    let places = visit.daemon().places.load();
+    let places = visit.places();
     let found = places.pools.get(name).cloned();
     found.ok_or_else(|| No::no_such("pool", name, "GET /api/v1/pools lists those there are."))
 }
 
 pub(super) async fn brokers(visit: Visit) -> Answer {
-    let places = visit.daemon().places.load();
+    let places = visit.places();
     let brokers = sorted(places.brokers.values().map(|place| broker(place)));
     ok(&json!({ "brokers": brokers }))
 }
 
 pub(super) async fn one_broker(visit: Visit) -> Answer {
     let name = visit.name("name");
-    let places = visit.daemon().places.load();
+    let places = visit.places();
     let Some(place) = places.brokers.get(name) else {
         let hint = "GET /api/v1/brokers lists those there are.";
         return Err(No::no_such("broker", name, hint));
@@ -95,7 +95,7 @@ pub(super) async fn one_broker(visit: Visit) -> Answer {
 }
 
 pub(super) async fn regulators(visit: Visit) -> Answer {
-    let places = visit.daemon().places.load();
+    let places = visit.places();
     let all = places.regulators.values().map(|place| {
         let mut shown = regulator(place);
         shown["explain"] = place.regulator.explain().into();
@@ -109,15 +109,16 @@ pub(super) async fn locks(visit: Visit) -> Answer {
     let count = visit.number("count", 100, ROWS_MAX)?;
     let prefix = visit.query.find("prefix").unwrap_or_default().to_owned();
     let cursor = visit.query.find("cursor").unwrap_or_default().to_owned();
-    let daemon = Arc::clone(visit.daemon());
-    let shown = away(move || keys(&daemon, prefix.as_bytes(), cursor.as_bytes(), count)).await?;
+    let shown = away(move || keys(&visit, prefix.as_bytes(), cursor.as_bytes(), count)).await?;
     ok(&shown)
 }
 
-fn keys(daemon: &Daemon, prefix: &[u8], cursor: &[u8], count: usize) -> Value {
+fn keys(visit: &Visit, prefix: &[u8], cursor: &[u8], count: usize) -> Value {
+    let (daemon, sight) = (visit.daemon(), visit.sight());
     let places = daemon.places.load();
     let mut all = daemon.locks.all_held();
     all.retain(|(key, _)| key.starts_with(prefix) && key.as_slice() > cursor);
+    all.retain(|(key, _)| sight.sees("lock", &String::from_utf8_lossy(key)));
     all.sort_unstable();
     let is_more = all.len() > count;
     all.truncate(count);
@@ -130,7 +131,7 @@ fn keys(daemon: &Daemon, prefix: &[u8], cursor: &[u8], count: usize) -> Value {
         json!({ "key": name, "held": held, "waiting": waiting, "rule": rule })
     });
     let rows: Vec<_> = rows.collect();
-    json!({ "keys": rows, "cursor": last, "rules": rules(&places) })
+    json!({ "keys": rows, "cursor": last, "rules": rules(&visit.places()) })
 }
 
 pub(super) async fn clients(visit: Visit) -> Answer {
@@ -193,7 +194,8 @@ pub(super) async fn holders(visit: Visit) -> Answer {
     let count = visit.number("count", ROWS, ROWS_MAX)?;
     let of = visit.query.find("of").unwrap_or_default();
     let mut rows = visit.daemon().holdings.all();
-    rows.retain(|row| is_of(row, of));
+    let sight = visit.sight();
+    rows.retain(|row| is_of(row, of) && sight.sees(row.ticket.kind.word(), &row.name));
     rows.sort_by_key(|row| std::cmp::Reverse(row.held));
     let shown = rows.iter().take(count);
     let shown: Vec<_> = shown.map(|row| holding(&visit, row)).collect();
@@ -230,7 +232,11 @@ fn holding(visit: &Visit, row: &Row) -> Value {
 pub(super) async fn drops(visit: Visit) -> Answer {
     let count = visit.number("count", 100, ROWS_MAX)?;
     let drops = &visit.daemon().drops;
-    let newest: Vec<_> = drops.newest(count).iter().map(dropped).collect();
+    let sight = visit.sight();
+    let mut newest = drops.newest(usize::MAX);
+    newest.retain(|dropped| sight.sees(dropped.kind, &dropped.name));
+    newest.truncate(count);
+    let newest: Vec<_> = newest.iter().map(dropped).collect();
     ok(&json!({ "drops": newest, "total": drops.total() }))
 }
 
@@ -379,8 +385,11 @@ fn rules(places: &Places) -> Vec<Value> {
         json!({
             "pattern": place.rule.pattern,
             "per": place.rule.per,
-            "go": place.acquired.load(Ordering::Relaxed),
-            "full": place.full.load(Ordering::Relaxed),
+            "go": place.counts.acquired.load(Ordering::Relaxed),
+            "full": place.counts.full.load(Ordering::Relaxed),
+            "shed": place.counts.shed.load(Ordering::Relaxed),
+            "timeout": place.counts.timeout.load(Ordering::Relaxed),
+            "keys_refused": place.counts.keys_refused.load(Ordering::Relaxed),
         })
     });
     rules.collect()

@@ -12,6 +12,7 @@ use axum::response::IntoResponse;
 use super::visit::{Answer, Visit};
 use crate::daemon::Daemon;
 use crate::places::Places;
+use crate::show::Sight;
 
 const STYLE: &str = include_str!("status.css");
 /// The page loads itself again this often, in seconds.
@@ -25,14 +26,15 @@ pub(super) async fn style(_visit: Visit) -> Answer {
 
 pub(super) async fn page(visit: Visit) -> Answer {
     let mut out = String::new();
-    let written = write_page(&mut out, visit.daemon());
+    let written = write_page(&mut out, &visit);
     debug_assert!(written.is_ok(), "a string takes all that is written");
     Ok(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], out).into_response())
 }
 
-fn write_page(out: &mut String, daemon: &Daemon) -> fmt::Result {
+fn write_page(out: &mut String, visit: &Visit) -> fmt::Result {
+    let daemon = visit.daemon();
     let config = daemon.config.load();
-    let places = daemon.places.load();
+    let places = visit.places();
     let name = Escaped(&config.server.name);
     write!(
         out,
@@ -60,8 +62,9 @@ fn write_page(out: &mut String, daemon: &Daemon) -> fmt::Result {
     write_brokers(out, &places)?;
     write_regulators(out, &places)?;
     write_locks(out, daemon, &places)?;
+    write_ranges(out, daemon)?;
     write_clients(out, daemon)?;
-    write_events(out, daemon)?;
+    write_events(out, daemon, visit.sight())?;
     write_next(out, &places)?;
     out.write_str("</body></html>\n")
 }
@@ -134,8 +137,8 @@ fn write_locks(out: &mut String, daemon: &Daemon, places: &Places) -> fmt::Resul
         vec![
             place.rule.pattern.clone(),
             place.rule.per.to_string(),
-            place.acquired.load(Ordering::Relaxed).to_string(),
-            place.full.load(Ordering::Relaxed).to_string(),
+            place.counts.acquired.load(Ordering::Relaxed).to_string(),
+            place.counts.full.load(Ordering::Relaxed).to_string(),
         ]
     });
     let heads = ["keys like", "per", "granted", "full"];
@@ -145,6 +148,35 @@ fn write_locks(out: &mut String, daemon: &Daemon, places: &Places) -> fmt::Resul
         out,
         "<p>{keys} keys are known; <a href=\"/api/v1/locks\">those held</a>.</p>"
     )
+}
+
+fn write_ranges(out: &mut String, daemon: &Daemon) -> fmt::Result {
+    let all = daemon.values.ranges.all_stats();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let rows = all.iter().take(ROWS_MAX).map(|stats| {
+        let state = if stats.is_draining { "draining" } else { "ok" };
+        vec![
+            stats.name.clone(),
+            stats.kind.print(stats.first),
+            stats.size.to_string(),
+            stats.free.to_string(),
+            stats.reserved.to_string(),
+            stats.quarantined.to_string(),
+            state.into(),
+        ]
+    });
+    let heads = [
+        "range",
+        "from",
+        "values",
+        "free",
+        "held",
+        "quarantine",
+        "state",
+    ];
+    table(out, "Ranges", &heads, rows, all.len())
 }
 
 fn write_clients(out: &mut String, daemon: &Daemon) -> fmt::Result {
@@ -167,8 +199,10 @@ fn write_clients(out: &mut String, daemon: &Daemon) -> fmt::Result {
     table(out, "Clients", &heads, rows, clients.len())
 }
 
-fn write_events(out: &mut String, daemon: &Daemon) -> fmt::Result {
-    let events = daemon.events.newest(10);
+fn write_events(out: &mut String, daemon: &Daemon, sight: Sight<'_>) -> fmt::Result {
+    let mut events = daemon.events.newest(usize::MAX);
+    events.retain(|event| sight.sees_event(event.kind, &event.name));
+    events.truncate(10);
     if events.is_empty() {
         return Ok(());
     }

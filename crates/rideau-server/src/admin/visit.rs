@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use super::query::Query;
 use super::routes::Route;
 use super::{Admin, BODY_WITHIN, guard};
-use crate::command;
 use crate::config::User;
 use crate::daemon::Daemon;
+use crate::places::Places;
 use crate::show::Sight;
 
 /// A request that may be answered.
@@ -143,18 +143,18 @@ impl Visit {
         self.user.as_ref().map(|user| user.name.as_str())
     }
 
-    /// The user may do this as well.
-    fn may(&self, right: &str) -> bool {
-        let user = self.user.as_deref();
-        user.is_none_or(|user| command::has_right(user, right))
+    /// What it sees.
+    pub(super) fn sight(&self) -> Sight<'_> {
+        Sight::of(self.user.as_deref())
     }
 
-    /// Whose tickets it sees in full.
-    pub(super) fn sight(&self) -> Sight<'_> {
-        match &self.user {
-            Some(user) if !self.may("client") => Sight::Of(&user.name),
-            _ => Sight::All,
+    /// Everything that has a name and may be seen.
+    pub(super) fn places(&self) -> Arc<Places> {
+        let places = self.daemon().places.load_full();
+        if self.sight().sees_all_names() {
+            return places;
         }
+        Arc::new(places.seen(self.sight()))
     }
 
     /// The body as JSON; an empty one is an empty object.
@@ -212,7 +212,7 @@ impl No {
             "STALE" => StatusCode::GONE,
             "WRONGTYPE" | "NOTHELD" => StatusCode::CONFLICT,
             "BUSY" => StatusCode::TOO_MANY_REQUESTS,
-            "READONLY" => StatusCode::SERVICE_UNAVAILABLE,
+            "READONLY" | "MISCONF" => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_REQUEST,
         };
         Self::new(status, code, text)

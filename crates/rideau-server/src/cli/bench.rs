@@ -12,14 +12,14 @@ use serde_json::json;
 
 use super::load::{self, Load, Measured, Work};
 use super::table::Table;
-use super::wire::{Server, Wire};
+use super::wire::{Server, Wire, WireFault};
 use super::{Done, Failure, Manner, show, span};
 
 /// Measure the server, and a Redis beside it
 ///
 /// Against a Redis, LOCK and RELEASE stand beside INCR and DECR, TAKE and RELEASE beside BLPOP and
-/// RPUSH, ASK and OFFER beside RPUSH and BLPOP. None of those gives anything back when a client
-/// dies; it is only the speed that is compared.
+/// RPUSH, ASK and OFFER, after which both say DONE, beside RPUSH and BLPOP. None of those gives
+/// anything back when a client dies; it is only the speed that is compared.
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
     /// A Redis to compare with; its keys rideau:bench:* are used and deleted
@@ -85,6 +85,11 @@ async fn measure(words: &Bench, manner: &Manner) -> Result<Vec<Row>, Failure> {
     };
     // Nobody at all is an error; one work that cannot be done is a row that says so.
     let mut wire = Wire::connect(&manner.server, "rideau-bench").await?;
+    if let Some(redis) = &words.against {
+        let theirs = Wire::connect(redis, "rideau-bench").await;
+        let theirs = theirs.map_err(|fault| Failure::Broken(of_redis(&fault)))?;
+        theirs.quit().await;
+    }
     let (pool, is_ours) = match &words.pool {
         Some(pool) => (Ok(pool.clone()), false),
         None => (add_pool(&mut wire, load.members()).await?, true),
@@ -123,6 +128,18 @@ async fn measure(words: &Bench, manner: &Manner) -> Result<Vec<Row>, Failure> {
         show::good(wire.ask(&["POOL.DEL", pool, "NOW"]).await?)?;
     }
     Ok(rows)
+}
+
+/// Why a Redis cannot be compared with; what helps with our own server is no help
+/// here.
+fn of_redis(fault: &WireFault) -> String {
+    match fault {
+        WireFault::Unreachable { server, error } => {
+            format!("no Redis answers at {server} (--against): {error}")
+        }
+        WireFault::Denied(text) => format!("the Redis (--against) does not let us in: {text}"),
+        fault => format!("the Redis (--against): {fault}"),
+    }
 }
 
 /// A pool with a member for everybody; or why there can be none.

@@ -87,6 +87,19 @@ pub(crate) async fn run(
 ) -> Result<Measured, String> {
     let mut own = Wire::connect(server, "rideau-bench").await.map_err(said)?;
     prepare(&mut own, work, load, prefix).await?;
+    let measured = measure(server, work, load, prefix).await;
+    // Also if somebody failed.
+    clean(&mut own, work, load, prefix).await?;
+    own.quit().await;
+    measured
+}
+
+async fn measure(
+    server: &Server,
+    work: &Work,
+    load: &Load,
+    prefix: &str,
+) -> Result<Measured, String> {
     let mut workers = Vec::new();
     // Those who meet need somebody to meet.
     let least = if work.is_halved() { 2 } else { 1 };
@@ -117,7 +130,6 @@ pub(crate) async fn run(
         measured.times.add(&times);
     }
     measured.span = began.elapsed();
-    clean(&mut own, work, load, prefix).await?;
     Ok(measured)
 }
 

@@ -1,17 +1,16 @@
 //! The server as a program: its config, its log, its threads, its end.
 
 use std::convert::Infallible;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use rideau_server::config::{Config, Log, LogFormat, LogLevel, text};
+use rideau_server::config::{Config, Log, text};
 use rideau_server::settings::Source;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
-use tracing::level_filters::LevelFilter;
 
 use super::{Done, Failure, Manner, has_colours};
 
@@ -156,22 +155,7 @@ async fn announce(is_ready: oneshot::Receiver<Vec<String>>, is_json: bool) -> In
 
 /// Write the log to standard error, as the config wants it.
 pub(crate) fn start_log(log: Log) {
-    let level = match log.level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    };
-    let log_to = tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal() && has_colours(&io::stderr()));
-    // It fails only if there is a log already.
-    let _ = match log.format {
-        LogFormat::Text => tracing::subscriber::set_global_default(log_to.finish()),
-        LogFormat::Json => tracing::subscriber::set_global_default(log_to.json().finish()),
-    };
+    rideau_server::log::start(log, has_colours(&io::stderr()));
 }
 
 /// As many threads as the config says; one is this one.

@@ -9,13 +9,18 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use rideau_server::resp::{BadReply, Protocol, Reply, ReplyLimits, ReplyParser, Value};
+use rideau_server::tls::{self, Papers};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 /// A server, and who we are to it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Server {
     place: Place,
+    /// What we bring to TLS, if it is spoken there.
+    tls: Option<Papers>,
     user: Option<String>,
     password: Option<String>,
 }
@@ -53,6 +58,13 @@ pub(crate) enum WireFault {
         /// What the system says.
         error: io::Error,
     },
+    /// It is not known who answers there.
+    Untrusted {
+        /// Where.
+        server: String,
+        /// Why not.
+        error: io::Error,
+    },
     /// The connection ended.
     Lost(io::Error),
     /// What came is no reply.
@@ -73,6 +85,7 @@ impl Server {
                 host: "127.0.0.1".into(),
                 port,
             },
+            tls: None,
             user: None,
             password: None,
         }
@@ -83,6 +96,20 @@ impl Server {
         let mut server = parse(text, REDIS_PORT)?;
         server.password = server.password.or(Some(String::new()));
         Ok(server)
+    }
+
+    /// Speak TLS there, with these papers.
+    pub(crate) fn speak_tls(&mut self, papers: Papers) -> Result<(), String> {
+        if let Place::Unix(path) = &self.place {
+            return Err(format!("there is no TLS at unix:{}", path.display()));
+        }
+        self.tls = Some(papers);
+        Ok(())
+    }
+
+    /// TLS is spoken there, as its address says.
+    pub(crate) const fn has_tls(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// Who we are, if we have to say so.
@@ -110,6 +137,7 @@ impl FromStr for Server {
 fn parse(text: &str, default_port: u16) -> Result<Server, String> {
     let unix = |path: &str| Server {
         place: Place::Unix(path.into()),
+        tls: None,
         user: None,
         password: None,
     };
@@ -119,12 +147,11 @@ fn parse(text: &str, default_port: u16) -> Result<Server, String> {
     if text.starts_with('/') {
         return Ok(unix(text));
     }
-    if text.starts_with("rediss://") {
-        return Err("TLS is not spoken here yet; connect by redis:// or a Unix socket".into());
-    }
+    let secure = text.strip_prefix("rediss://");
     let rest = ["redis://", "rideau://"]
         .iter()
         .find_map(|scheme| text.strip_prefix(scheme))
+        .or(secure)
         .unwrap_or(text);
     let (who, place) = rest
         .rsplit_once('@')
@@ -138,6 +165,7 @@ fn parse(text: &str, default_port: u16) -> Result<Server, String> {
     };
     Ok(Server {
         place: Place::Tcp { host, port },
+        tls: secure.map(|_| Papers::default()),
         user,
         password,
     })
@@ -184,6 +212,23 @@ fn decoded(text: &str) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
+/// Speak TLS with a server, if it is who it should be.
+async fn secured(
+    stream: TcpStream,
+    host: &str,
+    papers: &Papers,
+    server: &Server,
+) -> Result<TlsStream<TcpStream>, WireFault> {
+    let untrusted = |error| WireFault::Untrusted {
+        server: server.to_string(),
+        error,
+    };
+    let connector = tls::connector(papers).map_err(|error| untrusted(error.into()))?;
+    let name = ServerName::try_from(host.to_owned());
+    let name = name.map_err(|error| untrusted(io::Error::other(error)))?;
+    connector.connect(name, stream).await.map_err(untrusted)
+}
+
 impl Wire {
     /// Connect, say who we are, and agree on the third version of the protocol.
     pub(crate) async fn connect(server: &Server, name: &str) -> Result<Self, WireFault> {
@@ -196,7 +241,10 @@ impl Wire {
                 let stream = TcpStream::connect((host.as_str(), *port)).await;
                 let stream = stream.map_err(unreachable)?;
                 stream.set_nodelay(true).map_err(unreachable)?;
-                Box::new(stream)
+                match &server.tls {
+                    Some(papers) => Box::new(secured(stream, host, papers, server).await?),
+                    None => Box::new(stream),
+                }
             }
             Place::Unix(path) => Box::new(UnixStream::connect(path).await.map_err(unreachable)?),
         };
@@ -305,6 +353,10 @@ impl fmt::Display for WireFault {
                 "no server answers at {server}: {error}; start one with `rideau serve`, or say \
                  where it is with --server"
             ),
+            Self::Untrusted { server, error } => write!(
+                f,
+                "there is no TLS with {server}: {error}; --cacert names who signed its certificate"
+            ),
             Self::Lost(error) => write!(f, "the connection to the server was lost: {error}"),
             Self::Garbled(bad) => write!(f, "what answers is no Redis protocol: {bad}"),
             Self::Denied(text) => write!(f, "the server does not let us in: {text}"),
@@ -326,10 +378,13 @@ mod tests {
             ("unix:/run/rideau.sock", "unix:/run/rideau.sock"),
             ("/run/rideau.sock", "unix:/run/rideau.sock"),
             ("redis://ops:p%40ss@db:1/0", "db:1"),
+            ("rediss://db:1", "db:1"),
         ] {
             assert_eq!(text.parse::<Server>().unwrap().to_string(), shown);
         }
-        for text in ["a:b", "a b:1", "[::1", "rediss://a"] {
+        assert!("rediss://db".parse::<Server>().unwrap().has_tls());
+        assert!(!"redis://db".parse::<Server>().unwrap().has_tls());
+        for text in ["a:b", "a b:1", "[::1"] {
             assert!(text.parse::<Server>().is_err(), "{text}");
         }
     }

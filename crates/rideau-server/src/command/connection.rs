@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{ALL, About};
-use crate::client::{Client, Step, Wrong};
+use crate::client::{Client, Replies, Step, Wrong};
 use crate::clients::ClientCard;
 use crate::holdings::Why;
 use crate::login;
@@ -139,6 +139,7 @@ pub(super) fn quit(client: &mut Client, _request: Request<'_>) -> Result<Step, W
 pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Step, Wrong> {
     client.watch = Watch::default();
     client.heartbeat = None;
+    client.replies = Replies::On;
     client.protocol = Protocol::Resp2;
     client.card.is_resp3.store(false, Ordering::Relaxed);
     let user = client.proof.user(&client.daemon);
@@ -174,7 +175,8 @@ pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, 
             client.heartbeat = (ms > 0).then(|| Duration::from_millis(ms));
             client.reply().simple("OK");
         }
-        b"NO-EVICT" | b"NO-TOUCH" | b"CAPA" | b"TRACKING" | b"REPLY" => {
+        b"REPLY" => return reply(client, arguments),
+        b"NO-EVICT" | b"NO-TOUCH" | b"CAPA" | b"TRACKING" => {
             client.reply().simple("OK");
         }
         b"INFO" => {
@@ -192,6 +194,26 @@ pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, 
             return kill(client, arguments);
         }
         _ => return Err(Mistake::unknown("CLIENT", what).into()),
+    }
+    Ok(Step::Done)
+}
+
+/// Which answers the client wants from now on. Only the return to all of them
+/// has one itself.
+fn reply(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+    let how = arguments.word("CLIENT REPLY", "ON, OFF or SKIP")?;
+    arguments.end("CLIENT REPLY")?;
+    let replies = match Upper::of(how).as_bytes() {
+        b"ON" => Replies::On,
+        b"OFF" => Replies::Off,
+        // Who wants none does not want the one after the next either.
+        b"SKIP" if client.replies == Replies::Off => Replies::Off,
+        b"SKIP" => Replies::Skip,
+        _ => return Err(Mistake::wrong("CLIENT REPLY", "ON, OFF or SKIP", how).into()),
+    };
+    client.replies = replies;
+    if replies == Replies::On {
+        client.reply().simple("OK");
     }
     Ok(Step::Done)
 }

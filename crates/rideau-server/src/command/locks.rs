@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rideau::{Capacity, Lock, Now, Terms};
+use rideau::{Capacity, Denied, Lock, Now, Reason, Refusal, Terms};
 
 use super::tickets;
 use crate::client::{Client, Step, Tail, Wrong, refused};
-use crate::config::Buckets;
+use crate::config::{Buckets, LockRule};
 use crate::grant::Grant;
 use crate::holdings::Why;
 use crate::outcome::{Part, micros};
@@ -36,13 +36,14 @@ pub(super) fn lock(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     }
     let locks = &client.daemon.locks;
     if words.tail.wait.is_none() && !words.tail.is_async {
-        return match locks.acquire_owned(words.key, words.units, capacity) {
+        return match locks.try_acquire_owned(words.key, words.units, capacity) {
             Ok(lock) => {
-                rule.acquired.fetch_add(1, Ordering::Relaxed);
+                rule.counts.acquired.fetch_add(1, Ordering::Relaxed);
                 granted(client, lock, capacity, &words.tail)
             }
-            Err(full) => {
-                rule.full.fetch_add(1, Ordering::Relaxed);
+            Err(Denied::Keys) => Err(too_many_keys(client, rule)),
+            Err(Denied::Full(full)) => {
+                rule.counts.full.fetch_add(1, Ordering::Relaxed);
                 let (held, capacity) = (full.held as i64, full.capacity as i64);
                 client
                     .reply()
@@ -54,11 +55,17 @@ pub(super) fn lock(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
             }
         };
     }
-    wait(client, &words, capacity)
+    let rule = Arc::clone(rule);
+    wait(client, &words, capacity, &rule)
 }
 
 /// Wait for units, here or in the background.
-fn wait(client: &mut Client, words: &Words<'_>, capacity: Capacity) -> Result<Step, Wrong> {
+fn wait(
+    client: &mut Client,
+    words: &Words<'_>,
+    capacity: Capacity,
+    rule: &RulePlace,
+) -> Result<Step, Wrong> {
     client.may_wait()?;
     let terms = Terms {
         wait_max: Some(client.wait_max(&words.tail)),
@@ -69,12 +76,23 @@ fn wait(client: &mut Client, words: &Words<'_>, capacity: Capacity) -> Result<St
         .daemon
         .locks
         .acquire_now(words.key, words.units, capacity, terms);
+    if let Now::Answered(Err(Refusal {
+        reason: Reason::Keys,
+        ..
+    })) = now
+    {
+        return Err(too_many_keys(client, rule));
+    }
     let (daemon, tail) = (Arc::clone(&client.daemon), words.tail.clone());
     let outcome = {
-        let name = name.clone();
-        move |answer: Result<Lock<'static, Vec<u8>>, rideau::Refusal>| match answer {
-            Ok(lock) => Ok((parts(&lock, capacity), Grant::Lock(lock))),
+        let (name, counts) = (name.clone(), Arc::clone(&rule.counts));
+        move |answer: Result<Lock<'static, Vec<u8>>, Refusal>| match answer {
+            Ok(lock) => {
+                counts.acquired.fetch_add(1, Ordering::Relaxed);
+                Ok((parts(&lock, capacity), Grant::Lock(lock)))
+            }
             Err(refusal) => {
+                counts.refuse(refusal.reason);
                 let why = refusal.to_string();
                 Err(refused(&daemon, "lock", &name, &refusal, why, String::new))
             }
@@ -129,7 +147,7 @@ fn rule<'a>(
     client: &Client,
     places: &'a Places,
     words: &Words<'_>,
-) -> Result<(&'a RulePlace, Capacity), Wrong> {
+) -> Result<(&'a Arc<RulePlace>, Capacity), Wrong> {
     let key = key_text(client, words.key)?;
     super::may_use(client, "lock", key)?;
     let Some(place) = places.rule(key) else {
@@ -145,6 +163,30 @@ fn rule<'a>(
         Buckets::Fixed(buckets) => buckets,
     };
     Ok((place, Capacity::new(per, buckets)))
+}
+
+/// All keys that there may be are wanted: says which limit it is.
+#[cold]
+fn too_many_keys(client: &Client, place: &RulePlace) -> Wrong {
+    let daemon = &client.daemon;
+    place.counts.refuse(Reason::Keys);
+    daemon.counts.keys_refused.fetch_add(1, Ordering::Relaxed);
+    let rules = &daemon.config.load().locks;
+    let at = rules.iter().position(|rule| *rule == place.rule);
+    let LockRule {
+        pattern, keys_max, ..
+    } = &place.rule;
+    if at.is_some_and(|at| daemon.locks.keys_of(at) >= *keys_max) {
+        return Wrong(format!(
+            "BUSY {keys_max} keys of {pattern:?} are held or waited for, as many as \
+             lock.{pattern:?}.keys_max allows: release some, or raise the limit."
+        ));
+    }
+    let most = daemon.config.load().limits.keys_max;
+    Wrong(format!(
+        "BUSY {most} keys are held or waited for, as many as limits.keys_max allows: release \
+         some, or raise the limit."
+    ))
 }
 
 fn key_text<'a>(client: &Client, key: &'a [u8]) -> Result<&'a str, Wrong> {
@@ -216,6 +258,7 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     let mut arguments = request.arguments();
     let key = arguments.word("LOCK.STAT", "a key")?;
     arguments.end("LOCK.STAT")?;
+    super::may_use(client, "lock", &String::from_utf8_lossy(key))?;
     let locks = &client.daemon.locks;
     let (held, waiting) = (locks.held(key), locks.waiting(key));
     client
@@ -239,7 +282,9 @@ pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
         }
     }
     let mut all = client.daemon.locks.all_held();
+    let sight = super::look::sight(client);
     all.retain(|(key, _)| key.starts_with(prefix) && key.as_slice() > cursor);
+    all.retain(|(key, _)| sight.sees("lock", &String::from_utf8_lossy(key)));
     all.sort_unstable();
     all.truncate(count as usize);
     let mut reply = client.reply();

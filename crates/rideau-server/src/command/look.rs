@@ -9,12 +9,9 @@ use crate::show::{self, Sight, Wanted, What};
 /// As many rows are shown at most.
 const COUNT_MAX: u64 = 100_000;
 
-/// Whose tickets this client sees in full.
+/// What this client sees.
 pub(super) fn sight(client: &Client) -> Sight<'_> {
-    match &client.user {
-        Some(user) if !super::has_right(user, "client") => Sight::Of(&user.name),
-        _ => Sight::All,
-    }
+    Sight::of(client.user.as_deref())
 }
 
 pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
@@ -62,8 +59,8 @@ pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Step,
     }
     arguments.end("EXPLAIN")?;
     let Some(explained) = explain::explain(&client.daemon, word, sight(client)) else {
-        let help = "it is no ticket, d- id, pool, broker, regulator, key or connection that you \
-                    may see; SHOW lists them.";
+        let help = "it is no ticket, d- id, pool, broker, regulator, range, value, key or \
+                    connection that you may see; SHOW lists them.";
         return Err(Wrong::no_such("thing", word, help));
     };
     let mut reply = client.reply();
@@ -86,13 +83,13 @@ pub(super) fn info(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     for word in request.arguments() {
         let name = String::from_utf8_lossy(word).to_lowercase();
         if ["all", "default", "everything"].contains(&name.as_str()) {
-            text = report::all(&client.daemon);
+            text = report::all(&client.daemon, sight(client));
             continue;
         }
         if report::ABSENT.contains(&name.as_str()) {
             continue;
         }
-        let Some(section) = report::section(&client.daemon, &name) else {
+        let Some(section) = report::section(&client.daemon, &name, sight(client)) else {
             return Err(Wrong(format!(
                 "ERR INFO has no section {}: it has {}.",
                 Quoted(word),
@@ -105,7 +102,7 @@ pub(super) fn info(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
         text.push_str(&section);
     }
     if request.len() == 1 {
-        text = report::all(&client.daemon);
+        text = report::all(&client.daemon, sight(client));
     }
     client.reply().verbatim(&text);
     Ok(Step::Done)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rideau::allocator::{Change, Refused, Reservation, Standing};
+use rideau::allocator::{Change, Place, Prefer, Refused, Reservation};
 use rideau::{Failed, Until};
 use tokio::time::{Instant, timeout_at};
 
@@ -17,8 +17,9 @@ use crate::client::{Client, Finish, Step, Tail, Wait, Wrong};
 use crate::daemon::Daemon;
 use crate::grant::{Grant, HeldValue};
 use crate::holdings::Why;
-use crate::resp::{Reply, Request};
+use crate::resp::{Quoted, Reply, Request};
 use crate::ticket::Kind;
+use crate::values::ValueTicket;
 use words::{Asked, Beside, Words};
 
 pub(super) use hold::{cancel, is_value, lookup, refresh, release, update, write};
@@ -52,7 +53,7 @@ pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Step,
                 answer: Box::pin(reserve_within(daemon, asked, limit)),
             }));
         }
-        decision => settle(client, decision, until, &words.how())?,
+        decision => settle(client, decision, until, &words.how(), words.prefer())?,
     }
     Ok(Step::Done)
 }
@@ -79,7 +80,8 @@ async fn reserve_within(daemon: Arc<Daemon>, asked: Asked, limit: Duration) -> F
         }
         return Box::new(move |client| {
             let before = client.out.len();
-            if let Err(Wrong(text)) = settle(client, decision, until, &asked.how) {
+            let settled = settle(client, decision, until, &asked.how, asked.prefer());
+            if let Err(Wrong(text)) = settled {
                 client.out.truncate(before);
                 client.reply().error(text);
             }
@@ -93,10 +95,12 @@ fn settle(
     decision: Result<Vec<Reservation>, Failed>,
     until: Until,
     how: &How,
+    prefer: &[Prefer],
 ) -> Result<(), Wrong> {
     let granted = match decision {
         Ok(granted) => granted,
         Err(Failed::Refused(Refused::Exhausted { free, size })) => {
+            exhaust(client, prefer);
             let mut reply = client.reply();
             reply.array(3).bulk("none");
             no::write_size(&mut reply, free);
@@ -141,9 +145,19 @@ fn settle(
     Ok(())
 }
 
+/// Nothing is free: that is counted where it was wanted most.
+fn exhaust(client: &Client, prefer: &[Prefer]) {
+    let places = client.daemon.places.load();
+    if let Some(Place::Range(id)) = prefer.first().map(|prefer| prefer.place)
+        && let Some(place) = places.ranges.by_id(id)
+    {
+        place.counts.exhaust();
+    }
+}
+
 /// The ticket of a value that was given out; it goes with its holder where its
 /// range says so.
-fn keep(client: &mut Client, reservation: &Reservation, tail: &Tail) -> Result<Vec<u8>, Wrong> {
+fn keep(client: &mut Client, reservation: &Reservation, tail: &Tail) -> Result<ValueTicket, Wrong> {
     let Reservation { value, fence, .. } = *reservation;
     let places = client.daemon.places.load();
     let place = places.ranges.of(value).map(|(place, _)| Arc::clone(place));
@@ -152,13 +166,23 @@ fn keep(client: &mut Client, reservation: &Reservation, tail: &Tail) -> Result<V
     }
     let values = &client.daemon.values;
     let Some(place) = place.filter(|place| place.is_of_connection()) else {
-        return Ok(values.ticket(value, fence).as_ref().to_vec());
+        return Ok(values.ticket(value, fence));
     };
+    if client.session.is_none() && client.card.connection_less() {
+        return Err(Wrong(format!(
+            "ERR values of range {} go with their holder, and this request is none: open a session \
+             with POST /v1/sessions, and send its id in the header Rideau-Session.",
+            place.name
+        )));
+    }
     if reservation.is_known {
         let holdings = &client.daemon.holdings;
-        let is_it = |grant: &Grant| matches!(grant, Grant::Value(held) if (held.value, held.fence) == (value, fence));
+        let is_it = |grant: &Grant| match grant {
+            Grant::Value(held) => (held.value, held.fence) == (value, fence),
+            _ => false,
+        };
         if let Some(ticket) = holdings.newest(client.owner(), is_it) {
-            return Ok(ticket.text().as_ref().to_vec());
+            return Ok(ticket.into());
         }
         // Who asks again as the same takes it over.
         if let Some(ticket) = values.held(value) {
@@ -174,7 +198,7 @@ fn keep(client: &mut Client, reservation: &Reservation, tail: &Tail) -> Result<V
     });
     let ticket = client.keep(Kind::Value, held, tail)?;
     values.hold(value, ticket, &client.daemon.holdings);
-    Ok(ticket.text().as_ref().to_vec())
+    Ok(ticket.into())
 }
 
 /// Not all of them could be kept, so none is.
@@ -211,11 +235,11 @@ pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Step, W
             client.reply().array(2).bulk("taken").bulk(standing.word());
             return Ok(Step::Done);
         }
-        Err(failed) => return Err(no::failed(client, &failed, word)),
+        Err(failed) => return Err(no::failed(client, &failed, Quoted(word.as_bytes()))),
     };
     client.held_back.until(until);
     let places = client.daemon.places.load();
-    let Some((place, kind)) = places.ranges.of(value).map(|(place, kind)| (place, kind)) else {
+    let Some((place, kind)) = places.ranges.of(value) else {
         return Err(no::failed(
             client,
             &Failed::Refused(Refused::OutOfRange),
@@ -266,12 +290,4 @@ fn write_fields(reply: &mut Reply<'_>, fields: &rideau::allocator::Fields) {
 /// A limit turned somebody away.
 fn count(counter: &std::sync::atomic::AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Nobody holds a value that is like this.
-fn is_unheld(standing: Standing) -> bool {
-    matches!(
-        standing,
-        Standing::Free | Standing::Quarantined | Standing::Outside
-    )
 }

@@ -86,27 +86,35 @@ pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Step, W
     arguments.end("REG.CONTINUE")?;
     let ticket = lease_of(word)?;
     // The lease is taken out while the regulator decides, under its own lock.
-    let lease =
-        client
-            .daemon
-            .holdings
-            .look(ticket, client.scope(), |thing| {
-                match std::mem::replace(thing, Thing::None) {
-                    Thing::Held(Grant::Lease { lease, regulator }) => match lease.renew() {
-                        Ok(lease) => {
-                            let parts = numbers(&lease);
-                            *thing = Thing::Held(Grant::Lease { lease, regulator });
-                            Ok(parts)
-                        }
-                        Err(stopped) => Err(stopped),
-                    },
-                    other => {
-                        *thing = other;
-                        Ok(Vec::new())
+    let lease = client
+        .daemon
+        .holdings
+        .look(ticket, client.scope(), |thing| {
+            match std::mem::replace(thing, Thing::None) {
+                // Who has not heard the answer yet has it from this one.
+                Thing::Held(Grant::Lease { lease, regulator })
+                | Thing::Untold(Grant::Lease { lease, regulator }, _) => match lease.renew() {
+                    Ok(lease) => {
+                        let parts = numbers(&lease);
+                        *thing = Thing::Held(Grant::Lease { lease, regulator });
+                        Some(Ok(parts))
                     }
+                    Err(stopped) => Some(Err(stopped)),
+                },
+                other => {
+                    *thing = other;
+                    None
                 }
-            });
-    match lease.map_err(|gone| tickets::gone_text(word, gone))? {
+            }
+        });
+    let renewed = lease.map_err(|gone| tickets::gone_text(word, gone))?;
+    let Some(renewed) = renewed else {
+        return Err(Wrong(format!(
+            "NOTHELD {} still waits for its lease: AWAIT it, or CANCEL it.",
+            Quoted(word)
+        )));
+    };
+    match renewed {
         Ok(parts) => {
             let mut all = vec![Part::Text(ticket.text().as_ref().into())];
             all.extend(parts);

@@ -22,7 +22,7 @@ pub(super) fn session(client: &mut Client, request: Request<'_>) -> Result<Step,
         b"OPEN" => open(client, arguments),
         b"ATTACH" => attach(client, arguments),
         b"DETACH" => {
-            detach(client);
+            detach(client, Why::Quit);
             client.reply().simple("OK");
             Ok(Step::Done)
         }
@@ -84,16 +84,16 @@ fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong
 fn enter(client: &mut Client, ticket: Ticket) -> Result<(), Wrong> {
     let row = client.daemon.sessions.attach(ticket, client.user_name());
     let row = row.ok_or_else(|| unknown(ticket.to_string().as_bytes()))?;
-    detach(client);
+    detach(client, Why::Quit);
     client.session = Some((ticket, row.holder));
     *client.card.session.lock() = Some(ticket.to_string());
     Ok(())
 }
 
-/// Leave the session; it keeps what it holds.
-pub(crate) fn detach(client: &mut Client) {
+/// Leave the session in this manner; it keeps what it holds.
+pub(crate) fn detach(client: &mut Client, why: Why) {
     if let Some((ticket, _)) = client.session.take() {
-        client.daemon.sessions.detach(ticket);
+        client.daemon.sessions.detach(ticket, why);
         *client.card.session.lock() = None;
     }
 }

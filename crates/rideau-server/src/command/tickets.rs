@@ -37,7 +37,7 @@ pub(super) fn settle(
                 mail.begin(ticket, &client.card.outbox);
             }
         }
-        Err(no) => no.write(&mut client.reply()),
+        Err(no) => client.tell_no(&no),
     }
     Ok(Step::Done)
 }
@@ -128,7 +128,7 @@ pub(super) fn later(
                 let thing = if is_pushed {
                     Thing::Held(grant)
                 } else {
-                    Thing::Untold(grant, outcome.clone())
+                    Thing::Untold(grant, Box::new(outcome.clone()))
                 };
                 if let Err(Thing::Held(grant) | Thing::Untold(grant, _)) =
                     daemon.holdings.fill(ticket, thing)
@@ -211,8 +211,9 @@ pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step,
 /// A pooled client gave back on one connection what another had taken: that
 /// works until the other is closed.
 fn note_foreign(client: &Client) {
+    let library = client.card.library.lock().0.clone();
     let counts = &client.daemon.counts;
-    counts.foreign_releases.fetch_add(1, Ordering::Relaxed);
+    counts.foreign_releases.add(client.user_name(), &library);
     let before = client.card.foreign_releases.fetch_add(1, Ordering::Relaxed);
     if before == 0 {
         let name = client.holder_card().name.lock().clone();
@@ -342,7 +343,7 @@ fn awaited(thing: &mut Thing) -> Awaited {
     match std::mem::replace(thing, Thing::None) {
         Thing::Untold(grant, outcome) => {
             *thing = Thing::Held(grant);
-            Awaited::Told(outcome)
+            Awaited::Told(*outcome)
         }
         Thing::Asked(later) => {
             *thing = Thing::Asked(Arc::clone(&later));

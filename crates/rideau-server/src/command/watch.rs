@@ -45,12 +45,12 @@ fn begin(client: &mut Client, request: Request<'_>, is_pattern: bool) -> Result<
     let (daemon, card) = (Arc::clone(&client.daemon), Arc::clone(&client.card));
     for channel in channels {
         let name = Arc::clone(&channel.name);
+        let user = client.user.clone();
+        let watch = &mut client.watch;
         if name.starts_with(VALUES) {
-            let user = client.user.clone();
-            let watch = &mut client.watch;
             watch.subscribe_values(&daemon, &card, user, channel);
         } else {
-            client.watch.subscribe(&daemon, &card, channel);
+            watch.subscribe(&daemon, &card, user, channel);
         }
         confirm(client, &command.to_lowercase(), Some(&name));
     }

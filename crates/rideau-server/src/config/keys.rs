@@ -62,6 +62,7 @@ pub(super) const SERVER: &[Key] = &[
     restart("listen"),
     restart("tls_listen"),
     restart("admin"),
+    restart("tls_admin"),
     restart("socket_mode"),
     restart("run_dir"),
     restart("threads"),

@@ -19,9 +19,9 @@ pub struct LockRule {
     pub per: u64,
     /// How many buckets.
     pub buckets: Buckets,
-    /// As many keys may be known.
+    /// As many keys may be known: those that nobody wants are forgotten first.
     pub keys_max: usize,
-    /// A key that nobody holds is forgotten after this.
+    /// A key that nobody holds is forgotten after this, or sooner to make room.
     pub idle_forget: Duration,
     /// Where those who wait for units wait.
     pub queue: queue::Options,
@@ -48,7 +48,7 @@ impl LockRule {
             per: 1,
             buckets: Buckets::Client,
             keys_max: 1_000_000,
-            idle_forget: Duration::from_secs(3600),
+            idle_forget: Duration::from_secs(10),
             queue: queue::Options::default(),
         }
     }

@@ -197,10 +197,10 @@ fn server(rows: &mut Rows, server: &Server) {
         "tls_listen",
         server.tls_listen.iter().map(ToString::to_string),
     );
-    let admin = server
-        .admin
-        .map_or("none".into(), |address| address.to_string());
-    rows.text("admin", &admin);
+    for (key, address) in [("admin", server.admin), ("tls_admin", server.tls_admin)] {
+        let address = address.map_or("none".into(), |address| address.to_string());
+        rows.text(key, &address);
+    }
     rows.text("socket_mode", &format!("{:03o}", server.socket_mode));
     let run_dir = server.run_dir.iter();
     run_dir.for_each(|path| rows.path_of("run_dir", path));

@@ -39,12 +39,16 @@ fn check_exposure(notes: &Notes<'_>, addresses: &[(&str, SocketAddr, At)], confi
                 "add [user.NAME], listen at 127.0.0.1, or write insecure = {OPEN_TO_ANYONE:?}"
             );
             notes.error(at.clone(), message, hint);
-        } else if *key != "tls_listen" && !config.users.is_empty() {
+        } else if !key.starts_with("tls_") && !config.users.is_empty() {
             let message = format!("passwords travel to {address} in the clear");
             notes.warn(
                 at.clone(),
                 message,
-                "use `tls_listen`, or a network you trust",
+                if *key == "admin" {
+                    "use `tls_admin`, or a network you trust"
+                } else {
+                    "use `tls_listen`, or a network you trust"
+                },
             );
         }
     }
@@ -100,17 +104,23 @@ fn check_waits(notes: &Notes<'_>, section: &Section<'_>, config: &Config) {
 
 fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>) {
     let server = sections.server.as_ref();
-    let given = server.and_then(|server| server.entry("tls_listen"));
     // What cannot be read is wanted, too.
-    let is_wanted = given.is_some_and(|entry| entry.item.as_array().is_none_or(|a| !a.is_empty()));
-    match (&sections.tls, &sections.server) {
-        (None, Some(server)) if is_wanted => {
-            let message = "`tls_listen` needs a certificate";
+    let is_wanted = |key: &&str| {
+        let given = server.and_then(|server| server.entry(key));
+        given.is_some_and(|entry| {
+            let is_none = entry.item.as_str() == Some("none");
+            !is_none && entry.item.as_array().is_none_or(|a| !a.is_empty())
+        })
+    };
+    let wanted = ["tls_listen", "tls_admin"].into_iter().find(is_wanted);
+    match (&sections.tls, &sections.server, wanted) {
+        (None, Some(server), Some(key)) => {
+            let message = format!("`{key}` needs a certificate");
             let hint = "add [tls] with `cert` and `key`";
-            notes.error(server.at("tls_listen"), message, hint);
+            notes.error(server.at(key), message, hint);
         }
-        (Some(tls), _) if !is_wanted => {
-            let hint = "write `tls_listen` under [server]";
+        (Some(tls), _, None) => {
+            let hint = "write `tls_listen` or `tls_admin` under [server]";
             notes.warn(tls.at.clone(), "[tls] is not used", hint);
         }
         _ => (),

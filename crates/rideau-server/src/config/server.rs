@@ -22,6 +22,8 @@ pub struct Server {
     pub tls_listen: Vec<SocketAddr>,
     /// Where the dashboard, the metrics and the API are; none for nowhere.
     pub admin: Option<SocketAddr>,
+    /// Where the same is within TLS; none for nowhere.
+    pub tls_admin: Option<SocketAddr>,
     /// The mode of Unix sockets.
     pub socket_mode: u32,
     /// Where the sockets of members that are processes are; none for the first
@@ -182,6 +184,7 @@ impl Default for Server {
             listen: vec![Listen::Tcp(loopback(PORT))],
             tls_listen: Vec::new(),
             admin: Some(loopback(ADMIN_PORT)),
+            tls_admin: None,
             socket_mode: 0o660,
             run_dir: None,
             threads: None,
@@ -249,15 +252,18 @@ impl Server {
                 .filter_map(|(text, at)| note(section, at, address(text)))
                 .collect()
         });
-        let admin = section.made("admin", |text| match text {
+        let address_or_none = |text: &str| match text {
             "none" => Ok(None),
             text => address(text).map(Some),
-        });
+        };
+        let admin = section.made("admin", address_or_none);
+        let tls_admin = section.made("tls_admin", address_or_none);
         Self {
             name: section.text("name").unwrap_or(default.name),
             listen: listen.unwrap_or(default.listen),
             tls_listen: tls_listen.unwrap_or_default(),
             admin: admin.unwrap_or(default.admin),
+            tls_admin: tls_admin.unwrap_or_default(),
             socket_mode: section
                 .made("socket_mode", mode)
                 .unwrap_or(default.socket_mode),
@@ -296,7 +302,7 @@ impl Server {
             let admin = default.admin;
             all.extend(admin.map(|address| ("admin", address, section.at.clone())));
         }
-        for key in ["listen", "tls_listen", "admin"] {
+        for key in ["listen", "tls_listen", "admin", "tls_admin"] {
             for (text, at) in section.list(key).unwrap_or_default() {
                 all.extend(address(&text).ok().map(|address| (key, address, at)));
             }

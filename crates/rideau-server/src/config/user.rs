@@ -90,6 +90,12 @@ impl User {
             .any(|scope| scope.kind.is_none_or(|other| other == kind) && fits(&scope.names, name))
     }
 
+    /// No name is kept from the user.
+    pub fn may_use_all(&self) -> bool {
+        let mut scopes = self.on.iter();
+        scopes.any(|scope| scope.kind.is_none() && scope.names == "*")
+    }
+
     pub(super) fn read(name: &str, section: &Section<'_>) -> Self {
         if section.has("password") && section.has("password_file") {
             let message = format!("user `{name}` has two passwords");

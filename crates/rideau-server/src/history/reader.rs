@@ -145,14 +145,14 @@ impl Reader {
 
     fn rule(&mut self, place: &RulePlace) -> Row {
         let of = format!("lock.{}", place.rule.pattern);
-        let full = place.full.load(Ordering::Relaxed);
-        let grants = self.grant_rate(&of, place.acquired.load(Ordering::Relaxed));
+        let refused = place.counts.refused();
+        let grants = self.grant_rate(&of, place.counts.acquired.load(Ordering::Relaxed));
         Row {
             kind: "lock",
             name: place.rule.pattern.clone(),
             values: vec![
                 ("grants_per_s", grants),
-                ("refusals_per_s", self.rate(&format!("{of}.full"), full)),
+                ("refusals_per_s", self.rate(&format!("{of}.full"), refused)),
             ],
         }
     }

@@ -21,6 +21,8 @@ pub enum Why {
     Revoked,
     /// The other party ended it.
     Over,
+    /// Its holder said nothing for too long.
+    Silent,
 }
 
 /// There is nothing under a ticket.
@@ -41,7 +43,7 @@ pub enum Gone {
 
 impl Why {
     /// Every reason.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Released,
         Self::Failed,
         Self::Cancelled,
@@ -50,6 +52,7 @@ impl Why {
         Self::Expired,
         Self::Revoked,
         Self::Over,
+        Self::Silent,
     ];
 
     /// In a few words.
@@ -63,6 +66,7 @@ impl Why {
             Self::Expired => "taken back when its session expired",
             Self::Revoked => "revoked by an operator",
             Self::Over => "ended by the other party",
+            Self::Silent => "taken back when its holder had been silent for too long",
         }
     }
 
@@ -77,6 +81,7 @@ impl Why {
             Self::Expired => "ttl",
             Self::Revoked => "revoke",
             Self::Over => "over",
+            Self::Silent => "dead_peer",
         }
     }
 }

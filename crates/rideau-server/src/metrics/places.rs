@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rideau::{Locks, PoolStats, Reason, Retired, Side, Tally};
+use rideau::{BrokerStats, Locks, PoolStats, Reason, Retired, Side, Tally};
 
 use super::page::{Labels, Page};
 use crate::config::Buckets;
 use crate::outcome;
-use crate::places::{Places, RulePlace};
+use crate::places::{BrokerPlace, Places, RulePlace};
 
 /// The words a take or an ask can be answered with, apart from `go`.
 const NOES: [&str; 5] = ["full", "shed", "timeout", "cancelled", "closed"];
@@ -167,6 +167,15 @@ pub(super) fn brokers(page: &mut Page<'_, '_>, places: &Places) -> fmt::Result {
         "How long those waited who were matched",
         waits,
     )?;
+    let leads = all.iter().map(|(name, stats)| {
+        let waits = [&stats.asks.waits, &stats.offers.waits];
+        (one("broker", name), waits)
+    });
+    page.leads(
+        "How much earlier asks came than the offers they were matched with",
+        leads,
+    )?;
+    broker_load(page, &brokers, &all)?;
     let matches = all.iter();
     let matches = matches.map(|(name, stats)| (one("broker", name), stats.asks.served));
     page.counters(
@@ -190,6 +199,37 @@ pub(super) fn brokers(page: &mut Page<'_, '_>, places: &Places) -> fmt::Result {
         "rideau_broker_drops",
         "Parties that were refused or shed",
         drops,
+    )
+}
+
+/// Whether brokers refuse on purpose.
+fn broker_load(
+    page: &mut Page<'_, '_>,
+    brokers: &[&Arc<BrokerPlace>],
+    all: &[(String, BrokerStats)],
+) -> fmt::Result {
+    const SIDES: [(&str, Side); 2] = [("ask", Side::Ask), ("offer", Side::Offer)];
+    let congested = all.iter().flat_map(|(name, stats)| {
+        let sides = SIDES.into_iter().zip(stats.are_shedding);
+        sides.map(move |((side, _), is)| {
+            (with(name, "broker", "side", side), f64::from(u8::from(is)))
+        })
+    });
+    page.gauges(
+        "rideau_broker_congested",
+        "Whether the queue is overloaded as its law sees it",
+        congested,
+    )?;
+    let chances = brokers.iter().flat_map(|place| {
+        SIDES.map(|(word, side)| {
+            let chance = place.broker.refused_chance(side);
+            (with(&place.name, "broker", "side", word), chance)
+        })
+    });
+    page.gauges(
+        "rideau_broker_drop_probability",
+        "How likely the protector refuses one who comes",
+        chances,
     )
 }
 
@@ -251,6 +291,12 @@ pub(super) fn locks(
         "Units that are held",
         rows().map(|(place, held)| (rule(place), held.units as f64)),
     )?;
+    let known = (0..).zip(&places.rules);
+    page.gauges(
+        "rideau_lock_known_keys",
+        "Keys that are known, also those that nobody holds any more",
+        known.map(|(at, place)| (rule(place), locks.keys_of(at) as f64)),
+    )?;
     let fixed = rows().filter(|(place, _)| place.rule.buckets != Buckets::Client);
     page.gauges(
         "rideau_lock_full_keys",
@@ -258,7 +304,13 @@ pub(super) fn locks(
         fixed.map(|(place, held)| (rule(place), held.full as f64)),
     )?;
     let requests = places.rules.iter().flat_map(|place| {
-        let counts = [("go", &place.acquired), ("full", &place.full)];
+        let counts = [
+            ("go", &place.counts.acquired),
+            ("full", &place.counts.full),
+            ("shed", &place.counts.shed),
+            ("timeout", &place.counts.timeout),
+            ("keys", &place.counts.keys_refused),
+        ];
         counts.map(|(outcome, count)| {
             let labels = with(&place.rule.pattern, "rule", "outcome", outcome);
             (labels, count.load(Ordering::Relaxed))
@@ -266,7 +318,7 @@ pub(super) fn locks(
     });
     page.counters(
         "rideau_lock_requests",
-        "What became of those who did not wait for units",
+        "What became of those who came for units",
         requests,
     )
 }
@@ -321,7 +373,7 @@ fn sides<'a>(asks: &'a Tally, offers: &'a Tally) -> [(&'static str, &'a Tally); 
 const fn can_shed(reason: Reason) -> bool {
     !matches!(
         reason,
-        Reason::Suspended | Reason::Starting | Reason::Nowhere | Reason::Excess
+        Reason::Suspended | Reason::Starting | Reason::Nowhere | Reason::Excess | Reason::Keys
     )
 }
 

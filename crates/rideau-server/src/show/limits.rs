@@ -22,14 +22,14 @@ pub struct Limit {
 
 /// Every limit and how far it is filled.
 pub(super) fn all(daemon: &Daemon) -> Vec<Limit> {
+    let mut all = of_server(daemon);
+    all.extend(of_ranges(daemon));
+    all
+}
+
+fn of_server(daemon: &Daemon) -> Vec<Limit> {
     let (config, counts) = (daemon.config.load(), &daemon.counts);
     let limits = &config.limits;
-    let limit = |name, max: u64, now: Option<usize>, refused: &AtomicU64| Limit {
-        name,
-        max,
-        now: now.map(|now| now as u64),
-        refused: refused.load(Ordering::Relaxed),
-    };
     let wide = |max: usize| max as u64;
     let waiting = counts.waiting.load(Ordering::Relaxed);
     let (clients, sessions) = (daemon.clients.len(), daemon.sessions.len());
@@ -92,6 +92,47 @@ pub(super) fn all(daemon: &Daemon) -> Vec<Limit> {
             &counts.checks_delayed,
         ),
     ]
+}
+
+fn of_ranges(daemon: &Daemon) -> [Limit; 4] {
+    let (config, counts) = (daemon.config.load(), &daemon.counts);
+    let limits = &config.limits;
+    let wide = |max: usize| max as u64;
+    [
+        limit(
+            "reservations_max",
+            wide(limits.reservations_max),
+            Some(daemon.values.ranges.bytes().records_len),
+            &counts.reservations_refused,
+        ),
+        limit(
+            "ranges_max",
+            wide(limits.ranges_max),
+            Some(config.ranges.len()),
+            &counts.ranges_refused,
+        ),
+        limit(
+            "range_keys_max",
+            wide(limits.range_keys_max),
+            None,
+            &counts.range_keys_refused,
+        ),
+        limit(
+            "range_data_max",
+            limits.range_data_max,
+            None,
+            &counts.range_data_refused,
+        ),
+    ]
+}
+
+fn limit(name: &'static str, max: u64, now: Option<usize>, refused: &AtomicU64) -> Limit {
+    Limit {
+        name,
+        max,
+        now: now.map(|now| now as u64),
+        refused: refused.load(Ordering::Relaxed),
+    }
 }
 
 pub(super) fn table(daemon: &Daemon) -> Table {

@@ -1,7 +1,7 @@
 //! Everything that has a name, a row for each.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rideau::{Circuit, PoolStats, Reason, Tally};
 
@@ -235,11 +235,24 @@ fn regulator(place: &RegulatorPlace) -> Vec<Cell> {
 
 pub(super) fn locks(daemon: &Daemon) -> Table {
     let mut table = Table::new(&[
-        "name", "per", "buckets", "keys", "held", "waiting", "acquired", "full", "keys_max",
+        "name",
+        "per",
+        "buckets",
+        "keys",
+        "held",
+        "waiting",
+        "acquired",
+        "full",
+        "keys_max",
+        "known",
+        "shed",
+        "timeout",
+        "keys_refused",
     ]);
     let places = daemon.places.load();
     let counts = counts(daemon, &places.rules);
-    for (place, count) in places.rules.iter().zip(counts) {
+    for ((at, place), count) in places.rules.iter().enumerate().zip(counts) {
+        let load = |count: &AtomicU64| Cell::from(count.load(Ordering::Relaxed));
         let buckets: Cell = match place.rule.buckets {
             Buckets::Client => "client".into(),
             Buckets::Fixed(buckets) => buckets.into(),
@@ -251,9 +264,13 @@ pub(super) fn locks(daemon: &Daemon) -> Table {
             count.keys.into(),
             count.held.into(),
             count.waiting.into(),
-            place.acquired.load(Ordering::Relaxed).into(),
-            place.full.load(Ordering::Relaxed).into(),
+            place.counts.acquired.load(Ordering::Relaxed).into(),
+            place.counts.full.load(Ordering::Relaxed).into(),
             place.rule.keys_max.into(),
+            daemon.locks.keys_of(at).into(),
+            load(&place.counts.shed),
+            load(&place.counts.timeout),
+            load(&place.counts.keys_refused),
         ]);
     }
     table

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rideau::allocator::{RangeError, RangeId, RangeOptions, Restore};
+use rideau::allocator::{RangeError, RangeId, RangeOptions, Restore, Span};
 
 use super::place::{RangePlace, RangePlaces};
 use super::{NotOpened, Values, machine_of, ranges_of};
@@ -119,6 +119,7 @@ impl Values {
         }
         let is_new = |range: &&RangeConfig| !old.ranges.contains(range);
         let mut left: Vec<&RangeConfig> = new.ranges.iter().filter(is_new).collect();
+        let mut is_shrunk = false;
         // One may want what another gives up, so those go first that can.
         while !left.is_empty() {
             let before = left.len();
@@ -131,13 +132,43 @@ impl Values {
                     true
                 }
             });
-            if left.len() == before
-                && let Some(why) = why
-            {
-                return Err(why);
+            match why {
+                Some(why) if left.len() == before && is_shrunk => return Err(why),
+                Some(_) if left.len() == before => {
+                    // They want each other's: first all give up what they will not have.
+                    is_shrunk = true;
+                    left.iter().for_each(|range| self.shrink(range, undo));
+                }
+                _ => (),
             }
         }
         Ok(())
+    }
+
+    /// Keep only what a range has and will have, if that is anything.
+    fn shrink(&self, range: &RangeConfig, undo: &mut Vec<Undo>) {
+        let id = self.ranges.range(&range.name);
+        let Some(before) = id.and_then(|id| self.ranges.options(id)) else {
+            return;
+        };
+        let mut less = before.clone();
+        let olds = before.spans.iter();
+        less.spans = olds
+            .flat_map(|old| {
+                let news = range.options.spans.iter();
+                news.filter_map(|new| {
+                    let interval = old.interval.intersect(new.interval)?;
+                    Some(Span {
+                        kind: old.kind,
+                        interval,
+                    })
+                })
+            })
+            .collect();
+        // Who has nothing of it waits for the others.
+        if self.ranges.set_range(&range.name, less).is_ok() {
+            undo.push(Undo::Set(range.name.clone(), before));
+        }
     }
 
     fn set(&self, range: &RangeConfig, undo: &mut Vec<Undo>) -> Result<(), RangeError> {

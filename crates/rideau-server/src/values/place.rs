@@ -36,10 +36,6 @@ pub struct RangePlace {
 pub struct RangeCounts {
     /// How often no value was free.
     pub exhausted: AtomicU64,
-    /// How often values came back.
-    pub released: AtomicU64,
-    /// How often somebody kept one for longer.
-    pub renewed: AtomicU64,
     /// How long it took to give one out, until that was safe.
     pub took: Mutex<Histogram>,
 }

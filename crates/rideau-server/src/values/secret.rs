@@ -12,6 +12,8 @@ use std::path::Path;
 
 use ring::hmac;
 
+use crate::ticket::Ticket;
+
 /// What the tickets of one server follow from.
 pub(super) struct Secret {
     bytes: [u8; LEN],
@@ -19,12 +21,17 @@ pub(super) struct Secret {
 }
 
 /// The ticket of a value.
-#[derive(Clone, PartialEq, Eq)]
-pub struct ValueTicket(String);
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ValueTicket {
+    text: [u8; TEXT_LEN],
+    len: usize,
+}
 
 const LEN: usize = 32;
 /// As many bytes of the hash are told.
 const PROOF: usize = 12;
+/// `v-`, a value, a fence and a proof with dashes between.
+const TEXT_LEN: usize = 2 + 32 + 1 + 16 + 1 + 2 * PROOF;
 
 impl Secret {
     pub(super) fn random() -> Self {
@@ -74,12 +81,21 @@ impl Secret {
     }
 
     pub(super) fn ticket(&self, value: u128, fence: u64) -> ValueTicket {
-        use fmt::Write as _;
-        let mut text = String::with_capacity(80);
-        let written = write!(text, "v-{value:x}-{fence:x}-");
-        written.expect("a string takes all that is written");
-        text.extend(self.proof(value, fence).map(char::from));
-        ValueTicket(text)
+        let mut ticket = ValueTicket {
+            text: [0; TEXT_LEN],
+            len: 0,
+        };
+        ticket.push(b'v');
+        ticket.push(b'-');
+        ticket.push_number(value);
+        ticket.push(b'-');
+        ticket.push_number(fence.into());
+        ticket.push(b'-');
+        for byte in self.proof(value, fence) {
+            ticket.push(DIGITS[usize::from(byte >> 4)]);
+            ticket.push(DIGITS[usize::from(byte & 15)]);
+        }
+        ticket
     }
 
     pub(super) fn read(&self, text: &[u8]) -> Option<(u128, u64)> {
@@ -96,7 +112,9 @@ impl Secret {
         }
         let value = u128::from_str_radix(value, 16).ok()?;
         let fence = u64::from_str_radix(fence, 16).ok()?;
-        let own = self.proof(value, fence);
+        let own = self.ticket(value, fence);
+        let own = own.as_ref();
+        let own = &own[own.len() - 2 * PROOF..];
         // As long for a wrong one as for one that is nearly right.
         let differs = own
             .iter()
@@ -105,31 +123,56 @@ impl Secret {
         (proof.len() == own.len() && differs == 0).then_some((value, fence))
     }
 
-    /// In digits.
-    fn proof(&self, value: u128, fence: u64) -> [u8; 2 * PROOF] {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    fn proof(&self, value: u128, fence: u64) -> [u8; PROOF] {
         let mut message = [0; 24];
         message[..16].copy_from_slice(&value.to_be_bytes());
         message[16..].copy_from_slice(&fence.to_be_bytes());
         let tag = hmac::sign(&self.key, &message);
-        let mut proof = [0; 2 * PROOF];
-        for (digits, byte) in proof.chunks_exact_mut(2).zip(tag.as_ref()) {
-            digits[0] = DIGITS[usize::from(byte >> 4)];
-            digits[1] = DIGITS[usize::from(byte & 15)];
+        let (proof, _) = tag.as_ref().split_first_chunk().expect("a hash is longer");
+        *proof
+    }
+}
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+impl ValueTicket {
+    fn push(&mut self, letter: u8) {
+        self.text[self.len] = letter;
+        self.len += 1;
+    }
+
+    /// Hexadecimal without zeros in front, but for zero itself.
+    fn push_number(&mut self, number: u128) {
+        let digits = (128 - number.leading_zeros()).div_ceil(4).max(1);
+        for digit in (0..digits).rev() {
+            self.push(DIGITS[(number >> (4 * digit)) as usize & 15]);
         }
-        proof
     }
 }
 
 impl AsRef<[u8]> for ValueTicket {
     fn as_ref(&self) -> &[u8] {
-        self.0.as_bytes()
+        &self.text[..self.len]
+    }
+}
+
+/// Of a value that goes with a connection, which is kept as all such things are.
+impl From<Ticket> for ValueTicket {
+    fn from(ticket: Ticket) -> Self {
+        let mut text = [0; TEXT_LEN];
+        let kept = ticket.text();
+        let kept = kept.as_ref();
+        text[..kept.len()].copy_from_slice(kept);
+        Self {
+            text,
+            len: kept.len(),
+        }
     }
 }
 
 impl fmt::Display for ValueTicket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(std::str::from_utf8(self.as_ref()).expect("letters and digits"))
     }
 }
 

@@ -4,6 +4,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use rideau::store::{Embedded, Loaded, Store, StoreError, Take};
@@ -21,6 +22,8 @@ const SECRET: &str = "tickets.key";
 pub(super) struct Folder {
     path: PathBuf,
     store: Arc<Mutex<Option<Embedded>>>,
+    /// Whoever looks does not wait for a disk.
+    is_open: AtomicBool,
 }
 
 /// A store that keeps something from when its folder is open.
@@ -52,6 +55,7 @@ impl Folder {
         Self {
             path,
             store: Arc::default(),
+            is_open: AtomicBool::new(false),
         }
     }
 
@@ -60,7 +64,12 @@ impl Folder {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.store.lock().is_some()
+        self.is_open.load(Ordering::Acquire)
+    }
+
+    pub(super) fn close(&self) {
+        self.is_open.store(false, Ordering::Release);
+        *self.store.lock() = None;
     }
 
     /// Open the folder, to be read. Gives what its tickets follow from.
@@ -72,6 +81,7 @@ impl Folder {
         let secret = secret.kept(&file);
         let secret = secret.map_err(|error| StoreError::of("keep the secret", &file, error))?;
         *self.store.lock() = Some(store);
+        self.is_open.store(true, Ordering::Release);
         Ok(secret)
     }
 
@@ -91,6 +101,7 @@ impl Folder {
         }
         loaded?;
         *self.store.lock() = Some(store);
+        self.is_open.store(true, Ordering::Release);
         Ok(true)
     }
 

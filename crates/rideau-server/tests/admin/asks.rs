@@ -242,3 +242,25 @@ async fn one_connection_carries_many_requests() {
     stream.read_to_string(&mut answers).await.unwrap();
     assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 10);
 }
+
+#[tokio::test]
+async fn one_is_told_when_to_come_back() {
+    let config = "[lock.\"*\"]\nqueue = { kind = \"timeout\", timeout = \"5s\", max = 1 }\n";
+    let server = Server::start(config).await;
+    let session = server.session("").await;
+    server.ask(&session, "/v1/lock/a", "").await;
+    let wait = r#"{"wait_ms":8000}"#;
+    let head = format!("Rideau-Session: {session}");
+    let waiting = server.open("POST /v1/lock/a", &[&head], wait).await;
+    server
+        .until(|daemon| daemon.locks.waiting(b"a".as_slice()) == 1)
+        .await;
+    let full = server.ask(&session, "/v1/lock/a", wait).await;
+    assert_eq!(
+        (full.status, full.header("retry-after")),
+        (409, "5"),
+        "{full:?}"
+    );
+    assert_eq!(full.json()["retry_after_us"], 5_000_000);
+    drop(waiting);
+}

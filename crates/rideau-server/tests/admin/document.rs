@@ -99,6 +99,7 @@ async fn calls(server: &Server) -> Vec<Call> {
     let mut all = looks();
     all.extend(actions(server).await);
     all.extend(asks(server).await);
+    all.extend(values(server).await);
     all
 }
 
@@ -116,6 +117,7 @@ fn looks() -> Vec<Call> {
         "/api/v1/brokers",
         "/api/v1/regulators",
         "/api/v1/locks",
+        "/api/v1/ranges",
         "/api/v1/clients",
         "/api/v1/sessions",
         "/api/v1/holders",
@@ -136,6 +138,9 @@ fn looks() -> Vec<Call> {
         get(pool, "/api/v1/pools/no", 404),
         get(broker, "/api/v1/brokers/work", 200),
         get(broker, "/api/v1/brokers/no", 404),
+        get("/api/v1/ranges/{name}", "/api/v1/ranges/office", 200),
+        get("/api/v1/ranges/{name}", "/api/v1/ranges/no", 404),
+        get(explain, "/api/v1/explain/10.20.0.1", 200),
         get(explain, "/api/v1/explain/pg", 200),
         get(explain, "/api/v1/explain/1", 200),
         get(explain, "/api/v1/explain/d-ffff", 404),
@@ -273,6 +278,70 @@ async fn asks(server: &Server) -> Vec<Call> {
         .map(within),
     );
     all
+}
+
+async fn values(server: &Server) -> Vec<Call> {
+    let own = server.send("POST /v1/reserve/office", &[], "").await;
+    let (value, ticket) = (own.text("value"), own.text("ticket"));
+    let of = |what: &str| format!("/v1/values/{ticket}{what}");
+    let post = |path, used: &str, body: &str, status| call("POST", path, used, body, status);
+    let get = |path, used: &str, status| call("GET", path, used, "", status);
+    let delete = |path, used: &str, status| call("DELETE", path, used, "", status);
+    let old = format!("/v1/values/{value}?fence=1");
+    let wrong = "{\"ttl_ms\":0}";
+    let key = "{\"keys\":[\"mac/1\"],\"data\":{\"port\":7,\"switch\":\"a\"}}";
+    let session = server.session("").await;
+    vec![
+        post("/v1/reserve/{place}", "/v1/reserve/10.20.0.0/31", key, 200),
+        post(
+            "/v1/reserve/{place}",
+            "/v1/reserve/office",
+            "{\"count\":1}",
+            200,
+        ),
+        post("/v1/reserve/{place}", "/v1/reserve/10.20.0.0/32", "", 409),
+        post("/v1/reserve/{place}", "/v1/reserve/office", wrong, 400),
+        post("/v1/reserve/{place}", "/v1/reserve/nowhere", "", 404),
+        post("/v1/reserve/{place}", "/v1/reserve/held", "", 400),
+        post("/v1/reserve/{place}", "/v1/reserve/held", "", 200).within(&session),
+        post("/v1/claim/{value}", "/v1/claim/10.20.0.3", "", 200),
+        post("/v1/claim/{value}", "/v1/claim/10.20.0.3", "", 409),
+        post("/v1/claim/{value}", "/v1/claim/77", "", 404),
+        get("/v1/values/{value}", "/v1/values/10.20.0.1", 200),
+        get("/v1/values/{value}", &of(""), 200),
+        get("/v1/values/{value}", "/v1/values/77", 404),
+        get("/v1/keys/{key}", "/v1/keys/mac/1", 200),
+        get("/v1/keys/{key}", "/v1/keys/none", 200),
+        post(
+            "/v1/values/{value}/update",
+            &of("/update"),
+            "{\"data\":{\"a\":null}}",
+            200,
+        ),
+        post(
+            "/v1/values/{value}/write",
+            &of("/write"),
+            "{\"data\":{\"a\":\"b\"}}",
+            200,
+        ),
+        post(
+            "/v1/values/{value}/refresh",
+            &of("/refresh"),
+            "{\"ttl_ms\":60000}",
+            200,
+        ),
+        post(
+            "/v1/values/{value}/refresh",
+            "/v1/values/2/refresh",
+            "",
+            409,
+        ),
+        delete("/v1/values/{value}", &old, 410),
+        delete("/v1/values/{value}", &of(""), 200),
+        delete("/v1/values/{value}", "/v1/values/77", 404),
+        post("/v1/values/{value}/cancel", "/v1/values/2/cancel", "", 409),
+        delete("/v1/grants/{ticket}", &format!("/v1/grants/{ticket}"), 200),
+    ]
 }
 
 fn is_stream(document: &Value, call: &Call) -> bool {

@@ -161,3 +161,49 @@ async fn every_answer_tells_browsers_to_be_careful() {
     assert_eq!(method.status, 405);
     assert!(method.text("error").contains("PUT"), "{method:?}");
 }
+
+#[tokio::test]
+async fn nobody_sees_names_that_it_may_not_use() {
+    let users = with_users().replace("[\"pool:nothing\"]", "[\"pool:nothing\", \"lock:mine/*\"]");
+    let config = users.replace(
+        "\"@pool\", \"session\"",
+        "\"@pool\", \"@read\", \"subscribe\"",
+    );
+    let server = Server::start(&config).await;
+    for path in [
+        "/",
+        "/api/v1/state",
+        "/api/v1/pools",
+        "/api/v1/brokers",
+        "/api/v1/regulators",
+        "/api/v1/locks",
+        "/api/v1/holders",
+        "/api/v1/drops",
+        "/api/v1/history",
+    ] {
+        let mut redis = server.redis().await;
+        redis.say("AUTH ops ops:secret").await;
+        redis.say("LOCK hidden/key").await;
+        redis.hear().await.unwrap();
+        redis.hear().await.unwrap();
+        let seen = server.send(&format!("GET {path}"), &[SHOP], "").await;
+        assert_eq!(seen.status, 200, "{path} {seen:?}");
+        for name in ["pg", "@db", "work", "size", "hidden/key"] {
+            let shown = seen
+                .body
+                .split(['"', '>', '<', '.'])
+                .any(|word| word == name);
+            assert!(!shown, "{name} at {path}: {}", seen.body);
+        }
+    }
+    for path in [
+        "/api/v1/pools/pg",
+        "/api/v1/brokers/work",
+        "/api/v1/explain/pg",
+    ] {
+        let no = server.send(&format!("GET {path}"), &[SHOP], "").await;
+        assert_eq!(no.status, 404, "{path}");
+        let yes = server.send(&format!("GET {path}"), &[EYES], "").await;
+        assert_eq!(yes.status, 200, "{path}");
+    }
+}

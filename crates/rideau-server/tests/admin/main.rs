@@ -5,8 +5,10 @@
 mod actions;
 mod asks;
 mod document;
+mod exposition;
 mod guard;
 mod limits;
 mod live;
 mod metrics;
+mod values;
 mod web;

@@ -1,8 +1,9 @@
 //! What Prometheus reads.
 
-use std::collections::HashSet;
+use rideau_server::daemon::Daemon;
 
-use crate::web::{CONFIG, Server};
+use crate::exposition::Exposition;
+use crate::web::{CONFIG, LONG, Server};
 
 /// The value of a series, written as Prometheus writes it.
 fn value(page: &str, series: &str) -> f64 {
@@ -62,7 +63,7 @@ async fn what_happened_is_counted() {
         ("rideau_sessions", 1.0),
         ("rideau_blocked_clients", 0.0),
         ("rideau_refusals_total", 2.0),
-        ("rideau_reclaims_total{cause=\"quit\"}", 0.0),
+        ("rideau_reclaims_total{kind=\"lock\",cause=\"quit\"}", 0.0),
     ] {
         assert_eq!(value(page, series), expected, "{series}");
     }
@@ -73,7 +74,8 @@ async fn what_happened_is_counted() {
         .send(&format!("DELETE /v1/sessions/{session}"), &[], "")
         .await;
     let page = server.get("/metrics").await.body;
-    assert_eq!(value(&page, "rideau_reclaims_total{cause=\"quit\"}"), 3.0);
+    let quit = "rideau_reclaims_total{kind=\"pool\",cause=\"quit\"}";
+    assert_eq!(value(&page, quit), 2.0);
     for secret in ["tenant", "42", &session, &take.text("ticket")] {
         let labels = page.lines().filter(|line| line.contains('{'));
         let mut leaks = labels.filter(|line| line.split('}').next().unwrap().contains(secret));
@@ -81,29 +83,192 @@ async fn what_happened_is_counted() {
     }
 }
 
+/// Two of each, and a protector that has nothing to do.
+const BUSY: &str = r#"
+[pool."odd\\name"]
+member = { list = ["one"] }
+[broker.work]
+[broker.crowded]
+asks = { kind = "codel", target = "1ms", interval = "200ms" }
+[broker.guarded]
+asks = { kind = "never" }
+protect = { ask = { target = "1ms", interval = "10ms" }, update = "10ms" }
+[regulator.size]
+valve = { kind = "open", max = 4 }
+[lock."*"]
+per = 1
+"#;
+
 #[tokio::test]
 async fn the_page_is_well_formed() {
-    let server = Server::start(CONFIG).await;
+    let server = Server::start(BUSY).await;
+    let session = server.session("").await;
+    server.ask(&session, "/v1/take/odd%5Cname", "").await;
     let page = server.get("/metrics").await.body;
-    assert!(page.ends_with("# EOF\n"));
-    let mut families = HashSet::new();
-    let mut series = HashSet::new();
-    let mut last = String::new();
-    for line in page.lines() {
-        if let Some(rest) = line.strip_prefix("# TYPE ") {
-            let (name, _) = rest.split_once(' ').unwrap();
-            assert!(families.insert(name.to_owned()), "{name} comes twice");
-            last = name.into();
-        } else if !line.starts_with('#') {
-            let (name, number) = line.rsplit_once(' ').unwrap();
-            assert!(number.parse::<f64>().unwrap().is_finite(), "{line}");
-            assert!(name.starts_with(&last), "{line} is none of {last}");
-            assert!(series.insert(name.to_owned()), "{name} comes twice");
+    let read = Exposition::read(&page);
+    let pool = ("pool", "odd\\name");
+    assert_eq!(
+        read.value("rideau_pool_members", &[pool, ("state", "held")]),
+        1.0
+    );
+    let waits = &read.families["rideau_pool_wait_seconds"];
+    let buckets = waits.samples.iter();
+    let buckets = buckets.filter(|sample| sample.name.ends_with("_bucket"));
+    assert_eq!(buckets.count(), 16);
+}
+
+#[tokio::test]
+async fn what_was_taken_back_is_counted_by_kind_and_cause() {
+    let server = Server::start(CONFIG).await;
+    let mut redis = server.redis().await;
+    for line in ["TAKE pg", "LOCK a", "LOCK b", "REG.ASK size"] {
+        redis.say(line).await;
+        let head = redis.hear().await.unwrap();
+        let len: usize = head.strip_prefix('*').expect("a grant").parse().unwrap();
+        for _ in 0..len {
+            let line = redis.hear().await.unwrap();
+            if line.starts_with('$') {
+                redis.hear().await.unwrap();
+            }
         }
     }
-    let buckets: Vec<_> = series
-        .iter()
-        .filter(|name| name.starts_with("rideau_pool_wait_seconds_bucket"))
-        .collect();
-    assert_eq!(buckets.len(), 16, "{buckets:?}");
+    drop(redis);
+    server.until(|daemon| daemon.clients.is_empty()).await;
+    let session = server.session("").await;
+    server.ask(&session, "/v1/lock/c", "").await;
+    server
+        .send(&format!("DELETE /v1/sessions/{session}"), &[], "")
+        .await;
+    let read = Exposition::read(&server.get("/metrics").await.body);
+    let of = |kind, cause| {
+        let labels = [("kind", kind), ("cause", cause)];
+        read.value("rideau_reclaims_total", &labels)
+    };
+    assert_eq!(of("pool", "disconnect"), 1.0);
+    assert_eq!(of("lock", "disconnect"), 2.0);
+    assert_eq!(of("regulator", "disconnect"), 1.0);
+    assert_eq!(of("lock", "quit"), 1.0);
+    for kind in ["pool", "lock", "broker", "regulator"] {
+        for cause in ["ttl", "revoke", "dead_peer"] {
+            assert_eq!(of(kind, cause), 0.0, "{kind} {cause}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_missed_its_heartbeat_is_a_dead_peer() {
+    let server = Server::start(CONFIG).await;
+    let mut redis = server.redis().await;
+    redis.say("LOCK a").await;
+    assert_eq!(redis.hear().await.unwrap(), "*5");
+    redis.say("CLIENT HEARTBEAT 20").await;
+    server.until(|daemon| daemon.clients.is_empty()).await;
+    let read = Exposition::read(&server.get("/metrics").await.body);
+    let labels = [("kind", "lock"), ("cause", "dead_peer")];
+    assert_eq!(read.value("rideau_reclaims_total", &labels), 1.0);
+}
+
+#[tokio::test]
+async fn foreign_releases_are_counted_by_user_and_library() {
+    let server = Server::start(CONFIG).await;
+    let (mut one, mut other) = (server.redis().await, server.redis().await);
+    for (key, library) in [
+        ("a", "redis-py"),
+        ("b", "redis-py(om_v1)"),
+        ("c", "mine/{}\""),
+    ] {
+        one.say(&format!("LOCK {key}")).await;
+        let mut ticket = String::new();
+        for _ in 0..8 {
+            let line = one.hear().await.unwrap();
+            if line.starts_with("l-") {
+                ticket = line;
+            }
+        }
+        other.say("RESET").await;
+        other.hear().await.unwrap();
+        let set = format!("CLIENT SETINFO LIB-NAME {}", library.replace('"', ""));
+        other.say(&set).await;
+        assert_eq!(other.hear().await.unwrap(), "+OK", "{set}");
+        other.say(&format!("RELEASE {ticket}")).await;
+        assert_eq!(other.hear().await.unwrap(), "+OK");
+    }
+    let read = Exposition::read(&server.get("/metrics").await.body);
+    let of = |lib| {
+        let labels = [("user", "default"), ("lib", lib)];
+        read.value("rideau_foreign_releases_total", &labels)
+    };
+    assert_eq!((of("redis-py"), of("other")), (2.0, 1.0));
+}
+
+#[tokio::test]
+async fn brokers_show_who_was_first_and_whether_they_refuse() {
+    let server = Server::start(BUSY).await;
+    let session = server.session("").await;
+    let ask = server.ask(&session, "/v1/ask/work", r#"{"wait_ms":5000}"#);
+    let offer = async {
+        let is_there = |daemon: &Daemon| {
+            let places = daemon.places.load();
+            places.brokers["work"].broker.stats().asks_len == 1
+        };
+        server.until(is_there).await;
+        server.ask(&session, "/v1/offer/work", "").await
+    };
+    let (ask, offer) = tokio::join!(ask, offer);
+    assert_eq!((ask.status, offer.status), (200, 200), "{ask:?} {offer:?}");
+    let read = Exposition::read(&server.get("/metrics").await.body);
+    let work = ("broker", "work");
+    let up_to = |bound| {
+        let labels = [work, ("le", bound)];
+        read.value("rideau_broker_relative_seconds_bucket", &labels)
+    };
+    assert_eq!(
+        (up_to("0.0"), up_to("+Inf")),
+        (0.0, 1.0),
+        "the ask was first"
+    );
+    let sums = &read.families["rideau_broker_sojourn_seconds"].samples;
+    let sum = sums.iter().find(|sample| {
+        let is_ask = sample.labels["side"] == "ask" && sample.labels["broker"] == "work";
+        sample.name.ends_with("_sum") && is_ask
+    });
+    assert!(sum.unwrap().value > 0.0);
+    for side in ["ask", "offer"] {
+        let labels = [work, ("side", side)];
+        assert_eq!(read.value("rideau_broker_congested", &labels), 0.0);
+        assert_eq!(read.value("rideau_broker_drop_probability", &labels), 0.0);
+    }
+}
+
+#[tokio::test]
+async fn a_broker_that_refuses_on_purpose_says_so() {
+    let server = Server::start(BUSY).await;
+    let session = format!("Rideau-Session: {}", server.session("").await);
+    let wait = r#"{"wait_ms":20000}"#;
+    let mut crowd = Vec::new();
+    for broker in ["crowded", "guarded"] {
+        for _ in 0..30 {
+            let ask = format!("POST /v1/ask/{broker}");
+            crowd.push(server.open(&ask, &[&session], wait).await);
+        }
+    }
+    let of = |read: &Exposition, name: &str, broker: &str| {
+        let labels = [("broker", broker), ("side", "ask")];
+        read.value(name, &labels)
+    };
+    let both = async {
+        let (mut congested, mut chance) = (0.0, 0.0);
+        while congested < 1.0 || chance == 0.0 {
+            let read = Exposition::read(&server.get("/metrics").await.body);
+            congested = of(&read, "rideau_broker_congested", "crowded").max(congested);
+            chance = of(&read, "rideau_broker_drop_probability", "guarded").max(chance);
+            assert!(chance <= 1.0, "{chance}");
+            // Meters look when somebody comes.
+            let ask = "POST /v1/ask/guarded";
+            server.send(ask, &[&session], r#"{"now":true}"#).await;
+        }
+    };
+    let both = tokio::time::timeout(LONG, both).await;
+    both.expect("both refuse before long");
+    drop(crowd);
 }

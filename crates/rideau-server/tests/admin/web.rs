@@ -28,6 +28,15 @@ max = 2
 valve = { kind = "open", max = 4 }
 [lock."*"]
 per = 1
+[store]
+kind = "memory"
+[range.office]
+values = ["10.20.0.0-10.20.0.3"]
+start = "free"
+[range.held]
+values = ["1-2"]
+start = "free"
+hold = "connection"
 "#;
 
 /// A running server.

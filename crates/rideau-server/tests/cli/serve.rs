@@ -45,6 +45,70 @@ fn a_place_that_is_taken_is_an_error() {
 }
 
 #[test]
+fn the_log_says_as_much_as_the_config_wants_now() {
+    let folder = Folder::new("log");
+    let (file, log) = (folder.0.join("rideau.toml"), folder.0.join("log"));
+    let socket = folder.0.join("sock");
+    let config = format!(
+        "[server]\nlisten = [\"unix:{}\"]\nadmin = \"none\"\n[log]\nlevel = \"error\"\n\
+         [pool.cad]\nmember = {{ list = [\"A\"] }}\n",
+        socket.display()
+    );
+    std::fs::write(&file, config).unwrap();
+    let mut server = rideau();
+    server.args(["serve", "-c"]).arg(&file);
+    server.stderr(std::fs::File::create(&log).unwrap());
+    let mut server = Ended(server.stdout(Stdio::null()).spawn().unwrap());
+    wait_for(&socket);
+    let say = |words: &[&str]| {
+        let place = format!("unix:{}", socket.display());
+        let output = rideau().env("RIDEAU_SERVER", place).args(words).output();
+        assert!(output.unwrap().status.success(), "{words:?}");
+    };
+    let said = || std::fs::read_to_string(&log).unwrap();
+    say(&["set", "pool.cad.max", "1"]);
+    assert_eq!(said(), "", "errors only");
+    say(&["set", "log.level", "\"info\""]);
+    say(&["set", "pool.cad.leak_after", "\"1h\""]);
+    let text = said();
+    assert!(text.contains("leak_after"), "{text}");
+    say(&["set", "log.level", "\"error\""]);
+    let before = said();
+    say(&["set", "pool.cad.leak_after", "\"2h\""]);
+    assert_eq!(said(), before);
+    signal(server.0.id(), "TERM");
+    server.0.wait().unwrap();
+}
+
+/// A process that ends with the test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder that goes with the test.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let name = format!("rideau-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
 fn the_bench_measures_locks_and_meetings() {
     let served = Served::start();
     let words = [
@@ -66,6 +130,65 @@ fn the_bench_measures_locks_and_meetings() {
         let rate = row["rideau"]["pairs_per_second"].as_f64();
         assert!(rate.is_some_and(|rate| rate > 0.0), "{row}");
     }
+}
+
+#[test]
+fn the_bench_measures_a_redis_beside_it_and_leaves_nothing_there() {
+    let served = Served::start();
+    let folder = Folder::new("redis");
+    let socket = folder.0.join("redis.sock");
+    let mut redis = std::process::Command::new("redis-server");
+    redis.args([
+        "--port",
+        "0",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--unixsocket",
+    ]);
+    redis
+        .arg(&socket)
+        .arg("--dir")
+        .arg(&folder.0)
+        .stdout(Stdio::null());
+    let _redis = Ended(redis.spawn().unwrap());
+    wait_for(&socket);
+    let against = format!("unix:{}", socket.display());
+    for pipeline in ["1", "16"] {
+        let mut words = vec!["bench", "--json", "--clients", "2", "--seconds", "1"];
+        words.extend(["--pipeline", pipeline, "--against", &against]);
+        let output = served.run(&words);
+        let said = text(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for row in answer["rows"].as_array().unwrap() {
+            for side in ["rideau", "redis"] {
+                let rate = row[side]["pairs_per_second"].as_f64();
+                assert!(rate.is_some_and(|rate| rate > 0.0), "{side}: {row}");
+            }
+            assert!(
+                row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0),
+                "{row}"
+            );
+        }
+    }
+    let mut left = std::process::Command::new("redis-cli");
+    let left = left.arg("-s").arg(&socket).arg("DBSIZE").output().unwrap();
+    assert_eq!(text(&left.stdout).trim(), "0");
+}
+
+#[test]
+fn a_redis_that_does_not_answer_is_said_before_anything_is_measured() {
+    let served = Served::start();
+    let output = served.run(&["bench", "--against", "unix:/nonexistent/redis.sock"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("no Redis answers at unix:/nonexistent/redis.sock"),
+        "{said}"
+    );
+    assert_eq!(text(&output.stdout), "");
 }
 
 #[test]

@@ -21,6 +21,13 @@ member = { list = ["CAD-001"] }
 
 [broker.default]
 
+[store]
+kind = "memory"
+
+[range.number]
+values = ["1-2"]
+start = "free"
+
 [lock."*"]
 "#;
 

@@ -122,8 +122,8 @@ fn locks_are_shown_by_rule() {
     assert_eq!(
         rows(&locks),
         [
-            "[tenant/*, 3, client, 2, 3, 0, 3, 0, 1000000]",
-            "[one, 1, 1, 1, 1, 0, 1, 1, 1000000]"
+            "[tenant/*, 3, client, 2, 3, 0, 3, 0, 1000000, 2, 0, 0, 0]",
+            "[one, 1, 1, 1, 1, 0, 1, 1, 1000000, 1, 0, 0, 0]"
         ]
     );
 }
@@ -213,8 +213,8 @@ fn everything_that_has_a_name_is_explained() {
     );
     assert_eq!(
         peer.say("EXPLAIN nothing"),
-        "-NOSUCH thing \"nothing\": it is no ticket, d- id, pool, broker, regulator, key or \
-         connection that you may see; SHOW lists them."
+        "-NOSUCH thing \"nothing\": it is no ticket, d- id, pool, broker, regulator, range, value, \
+         key or connection that you may see; SHOW lists them."
     );
     assert_eq!(
         peer.say("EXPLAIN cad XML"),
@@ -253,7 +253,7 @@ fn numbers_are_in_sections_as_in_redis() {
     assert_eq!(
         peer.say("INFO nonsense"),
         "-ERR INFO has no section \"nonsense\": it has server, clients, stats, pools, brokers, \
-         regulators, locks, sessions, config, limits."
+         regulators, locks, ranges, sessions, config, limits."
     );
 }
 
@@ -298,7 +298,7 @@ fn what_cannot_be_shown_is_said() {
     assert_eq!(
         peer.say("SHOW TABLES"),
         "-ERR SHOW does not know \"TABLES\": it shows POOLS, GROUPS, BROKERS, REGULATORS, LOCKS, \
-         CLIENTS, SESSIONS, HOLDERS, DROPS, EVENTS, CONFIG, LIMITS."
+         RANGES, CLIENTS, SESSIONS, HOLDERS, DROPS, EVENTS, CONFIG, LIMITS."
     );
     assert_eq!(
         peer.say("SHOW POOLS COUNT 0"),

@@ -3,10 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod locks;
 mod look;
+mod manners;
 mod peer;
 mod pools;
+mod ranges;
+mod ranges_change;
+mod ranges_kept;
 mod server;
 mod settings;
+mod sight;
 mod users;
 mod watch;

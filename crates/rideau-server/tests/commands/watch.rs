@@ -85,8 +85,8 @@ fn who_listens_can_do_little_else_in_the_second_version() {
     assert_eq!(
         peer.say("LEN work"),
         "-ERR Can't execute 'len': this connection listens to events, and only SUBSCRIBE, \
-         PSUBSCRIBE, UNSUBSCRIBE, PUNSUBSCRIBE, PING, QUIT, RESET are allowed meanwhile; \
-         UNSUBSCRIBE first, or use HELLO 3."
+         PSUBSCRIBE, UNSUBSCRIBE, PUNSUBSCRIBE, RANGE.WATCH, PING, QUIT, RESET are allowed \
+         meanwhile; UNSUBSCRIBE first, or use HELLO 3."
     );
     assert_eq!(peer.say("PING"), "[pong, ]");
     assert_eq!(peer.say("RESET"), "+RESET");
@@ -109,7 +109,8 @@ fn channels_that_cannot_be_are_refused() {
             format!(
                 "-ERR there is no channel \"{channel}\": events are on rideau:events, \
                  rideau:events:KIND and rideau:events:KIND:NAME, where KIND is one of client, \
-                 session, config, pool, leak, shed, server."
+                 session, config, pool, range, leak, shed, server; values are on rideau:ranges \
+                 and rideau:ranges:RANGE."
             )
         );
     }

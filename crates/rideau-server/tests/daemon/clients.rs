@@ -39,7 +39,7 @@ fn script(name: &str) -> PathBuf {
 }
 
 /// A Python with redis-py.
-fn python() -> PathBuf {
+pub(crate) fn python() -> PathBuf {
     let home = folder().join("python");
     let python = home.join("bin/python");
     let has_it = |python: &Path| {

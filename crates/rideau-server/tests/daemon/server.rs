@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio, id};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{panicking, sleep};
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,10 @@ queue = { kind = "never" }
 pub(crate) struct Server {
     child: Child,
     port: u16,
+    http: Option<u16>,
     folder: PathBuf,
+    /// The test has ended it itself.
+    is_ended: AtomicBool,
 }
 
 /// How the program is told to serve a file.
@@ -60,18 +63,35 @@ impl Server {
     /// Serve what a config says, on a port of its own. `{secret}` in it is a
     /// file with the password `open sesame`.
     pub(crate) fn with(config: &str) -> Self {
+        Self::at(config, None, "")
+    }
+
+    /// The same, and it speaks HTTP on a second port.
+    pub(crate) fn with_http(config: &str) -> Self {
+        Self::at(config, Some(free_port()), "")
+    }
+
+    /// The same, and no file of it gets larger than so many KiB.
+    pub(crate) fn with_file_limit(config: &str, kibibytes: u32) -> Self {
+        // Whoever ignores the signal gets an error instead.
+        let limit = format!("trap '' XFSZ; ulimit -f {kibibytes};");
+        Self::at(config, None, &limit)
+    }
+
+    fn at(config: &str, http: Option<u16>, first: &str) -> Self {
         let folder = folder();
         let port = free_port();
         let file = folder.join("rideau.toml");
-        let head = format!("[server]\nlisten = [\"127.0.0.1:{port}\"]\nadmin = \"none\"\n");
+        let admin = http.map_or("none".into(), |port| format!("127.0.0.1:{port}"));
+        let head = format!("[server]\nlisten = [\"127.0.0.1:{port}\"]\nadmin = \"{admin}\"\n");
         let secret = folder.join("secret");
         fs::write(&secret, "open sesame").unwrap();
         let config = config.replace("{secret}", &secret.display().to_string());
         fs::write(&file, head + &config).unwrap();
         // As many files as the system allows: some tests bring a crowd.
-        let raised = r#"ulimit -n "$(ulimit -Hn)"; exec "$0" "$@""#;
-        let mut command = Command::new("sh");
-        command.args(["-c", raised, env!("CARGO_BIN_EXE_rideau")]);
+        let raised = format!(r#"{first} ulimit -n "$(ulimit -Hn)"; exec "$0" "$@""#);
+        let mut command = Command::new("bash");
+        command.args(["-c", &raised, env!("CARGO_BIN_EXE_rideau")]);
         command.args(serve(&file)).stdin(Stdio::null());
         command.stdout(File::create(folder.join("stdout")).unwrap());
         command.stderr(File::create(folder.join("stderr")).unwrap());
@@ -79,7 +99,9 @@ impl Server {
         let mut server = Self {
             child,
             port,
+            http,
             folder,
+            is_ended: AtomicBool::new(false),
         };
         server.wait_until_ready();
         server
@@ -87,6 +109,16 @@ impl Server {
 
     pub(crate) fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// Where it speaks HTTP.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.http.unwrap())
+    }
+
+    /// The file that it was started with, and that goes with it.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.folder.join("rideau.toml")
     }
 
     pub(crate) fn port(&self) -> String {
@@ -104,6 +136,25 @@ impl Server {
         let hello = wire.ask("HELLO 3");
         assert_eq!(hello.field("proto").int(), 3, "{hello}");
         wire
+    }
+
+    /// Kill it as a power cut would.
+    pub(crate) fn kill(&self) {
+        self.signal("KILL");
+    }
+
+    /// Stop it in order, and wait for its end.
+    pub(crate) fn stop(mut self) {
+        self.signal("TERM");
+        let ended = self.child.wait().unwrap();
+        assert!(ended.success(), "{ended:?}: {}", self.said());
+    }
+
+    fn signal(&self, name: &str) {
+        self.is_ended.store(true, Ordering::Relaxed);
+        let mut kill = Command::new("kill");
+        kill.args([&format!("-{name}"), &self.child.id().to_string()]);
+        assert!(kill.status().unwrap().success());
     }
 
     /// Bytes of memory that the server has touched and still has.
@@ -161,7 +212,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         if panicking() {
             eprintln!("the server said: {}", self.said());
-        } else {
+        } else if !self.is_ended.load(Ordering::Relaxed) {
             self.check();
         }
         let _ = self.child.kill();

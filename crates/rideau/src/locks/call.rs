@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use super::board::Spot;
 use super::keys::Keys;
 use super::shard::Pinned;
 use crate::keyed::Key;
@@ -9,21 +10,21 @@ use crate::keyed::Key;
 /// Calls the sweeper for a key when it goes: what pinned the key goes before.
 pub(super) struct Call<K: Key> {
     keys: Weak<Keys<K>>,
-    shard: u32,
+    spot: Spot,
 }
 
 /// The same for somebody who keeps the keys too, and so keeps all who wait for
 /// them served.
 pub(super) struct Farewell<K: Key> {
     keys: Arc<Keys<K>>,
-    shard: u32,
+    spot: Spot,
 }
 
 impl<K: Key> Farewell<K> {
     pub(super) fn new(keys: &Arc<Keys<K>>, pinned: &Pinned<K>) -> Self {
         Self {
             keys: Arc::clone(keys),
-            shard: pinned.node().shard(),
+            spot: pinned.node().spot(),
         }
     }
 
@@ -31,18 +32,24 @@ impl<K: Key> Farewell<K> {
     pub(super) fn keys(&self) -> &Arc<Keys<K>> {
         &self.keys
     }
+
+    /// The spot of the key, then if not now.
+    #[inline]
+    pub(super) fn spot(&self) -> Spot {
+        self.spot
+    }
 }
 
 impl<K: Key> Drop for Farewell<K> {
     fn drop(&mut self) {
-        self.keys.unpinned(self.shard);
+        self.keys.unpinned(self.spot);
     }
 }
 
 impl<K: Key> Call<K> {
     pub(super) fn new(keys: Weak<Keys<K>>, pinned: &Pinned<K>) -> Self {
-        let shard = pinned.node().shard();
-        Self { keys, shard }
+        let spot = pinned.node().spot();
+        Self { keys, spot }
     }
 
     pub(super) fn keys(&self) -> Option<Arc<Keys<K>>> {
@@ -53,7 +60,7 @@ impl<K: Key> Call<K> {
 impl<K: Key> Drop for Call<K> {
     fn drop(&mut self) {
         if let Some(keys) = self.keys() {
-            keys.unpinned(self.shard);
+            keys.unpinned(self.spot);
         }
     }
 }

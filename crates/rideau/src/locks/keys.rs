@@ -3,6 +3,8 @@
 //! A key that is known is found without a lock. One that is not is added under
 //! the lock of its shard, and forgotten again by the sweeper.
 
+mod forget;
+
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
@@ -16,19 +18,22 @@ use std::time::Instant;
 use crossbeam_utils::CachePadded;
 #[cfg(rideau_loom)]
 use loom::sync::atomic::fence;
-use rideau_core::OptionError;
 use rideau_core::locks::{Claim, Full};
-use rideau_core::queue;
+use rideau_core::{OptionError, Reason, queue};
 
+use super::board::Spot;
 use super::call::Farewell;
 use super::line::{Line, LineOf, Wait};
+use super::rules::{KeyRule, NoRoom, Rules};
 use super::shard::{Grave, Home, Locked, Loose, Node, Pinned, Shard, Units};
 #[cfg(not(rideau_loom))]
 use super::sweeper;
-use super::word::{No, Road};
-use super::{Lock, LocksOptions};
+use super::word::{Left, No, Road};
+use super::{Denied, Lock, LocksOptions};
 use crate::keyed::Key;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
+#[cfg(not(rideau_loom))]
+use crate::sync::AtomicU64;
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 use crate::terms::Terms;
 
 /// As many shards as keep threads from meeting that work on different keys.
@@ -51,11 +56,11 @@ pub(super) struct Keys<K: Key> {
     grave: Grave,
     #[cfg(not(rideau_loom))]
     start: Instant,
-    /// A bit for each shard in which there may be keys that nobody holds.
-    idle: AtomicU64,
+    rules: Rules<K>,
+    /// Rules change one after the other.
+    changing: Mutex<()>,
     /// The sweeper knows that there is something to do.
     swept: AtomicBool,
-    queue: Mutex<queue::Options>,
     closed: AtomicBool,
 }
 
@@ -96,6 +101,17 @@ impl<K: Key> Origin<'_, K> {
         }
     }
 
+    #[inline(never)]
+    fn hear_news(self, spot: Spot, address: usize, left: Left) {
+        let keys = self.keys();
+        if left.is_idle {
+            keys.idle(spot);
+        }
+        if left.is_waited {
+            keys.wanted(spot.shard(), address);
+        }
+    }
+
     /// How long the units were waited for.
     pub(super) fn waited(&self) -> Duration {
         match self {
@@ -106,14 +122,12 @@ impl<K: Key> Origin<'_, K> {
 }
 
 impl<K: Key> Home for Origin<'_, K> {
-    #[inline]
-    fn idle(&self, shard: u32) {
-        self.keys().idle(shard);
-    }
-
-    #[cold]
-    fn wanted(&self, shard: u32, address: usize) {
-        self.keys().wanted(shard, address);
+    #[inline(always)]
+    fn hear(self, spot: Spot, address: usize, left: Left) {
+        match self {
+            Self::Borrowed(keys) if keys.knows(spot, left) => {}
+            _ => self.hear_news(spot, address, left),
+        }
     }
 }
 
@@ -129,6 +143,10 @@ impl<K: Key> Keys<K> {
             })
         };
         let parts = (0..SHARDS).map(|_| part()).collect();
+        let rules = Rules::new(&KeyRule {
+            queue: options.queue,
+            ..KeyRule::default()
+        });
         Ok(Arc::new_cyclic(|me| Self {
             me: me.clone(),
             hasher: Hasher::default(),
@@ -136,16 +154,16 @@ impl<K: Key> Keys<K> {
             grave: Grave::new(),
             #[cfg(not(rideau_loom))]
             start: Instant::now(),
-            idle: AtomicU64::new(0),
+            rules,
+            changing: Mutex::new(()),
             swept: AtomicBool::new(false),
-            queue: Mutex::new(options.queue),
             closed: AtomicBool::new(false),
         }))
     }
 
     /// Take units of a key, exactly if they fit.
     #[inline]
-    pub(super) fn acquire<Q>(&self, key: &Q, claim: Claim) -> Result<Loose<K>, Full>
+    pub(super) fn acquire<Q>(&self, key: &Q, claim: Claim) -> Result<Loose<K>, Denied>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
@@ -154,13 +172,17 @@ impl<K: Key> Keys<K> {
         let pin = self.grave.pin();
         let node = self.part(hash).shard.find(hash, key, &pin);
         let taken = match node {
-            Some(node) => node.take(claim, Road::Open),
+            Some(node) => {
+                // Before the look at the word, with the key that is next to it.
+                let spot = Spot::new(Self::shard_of(hash), node.mark.rule());
+                node.take_at(spot, claim, Road::Open)
+            }
             None => Err(No::Retired),
         };
         drop(pin);
         match taken {
             Ok(taken) => Ok(taken),
-            Err(No::Full(held)) => Err(claim.full(held)),
+            Err(No::Full(held)) => Err(claim.full(held).into()),
             Err(_) => self.acquire_slowly(hash, key, claim),
         }
     }
@@ -176,7 +198,9 @@ impl<K: Key> Keys<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let pinned = self.pin(self.hasher.hash_one(key), key);
+        let Ok(pinned) = self.pin(self.hasher.hash_one(key), key) else {
+            return Wait::refused(Reason::Keys);
+        };
         let wait = match pinned.node().take(claim, Road::Open) {
             Ok(taken) => Wait::answered(Lock(taken.at(Origin::Owned(Arc::clone(self))))),
             Err(_) => {
@@ -189,19 +213,19 @@ impl<K: Key> Keys<K> {
     }
 
     #[cold]
-    fn acquire_slowly<Q>(&self, hash: u64, key: &Q, claim: Claim) -> Result<Loose<K>, Full>
+    fn acquire_slowly<Q>(&self, hash: u64, key: &Q, claim: Claim) -> Result<Loose<K>, Denied>
     where
         K: Borrow<Q>,
         Q: Eq + ToOwned<Owned = K> + ?Sized,
     {
         // What cannot be had of any key does not make one.
         if !claim.fits(0) {
-            return Err(claim.full(self.held_at(hash, key)));
+            return Err(claim.full(self.held_at(hash, key)).into());
         }
-        let pinned = self.pin(hash, key);
-        let taken = self.acquire_pinned(&pinned, claim);
+        let pinned = self.pin(hash, key).map_err(|NoRoom| Denied::Keys)?;
+        let taken = self.acquire_pinned(&pinned, pinned.node().spot(), claim);
         self.unpin(pinned);
-        taken
+        taken.map_err(Denied::Full)
     }
 
     /// Take units of a key that is not forgotten meanwhile.
@@ -209,9 +233,10 @@ impl<K: Key> Keys<K> {
     pub(super) fn acquire_pinned(
         &self,
         pinned: &Pinned<K>,
+        spot: Spot,
         claim: Claim,
     ) -> Result<Loose<K>, Full> {
-        match pinned.node().take(claim, Road::Open) {
+        match pinned.node().take_at(spot, claim, Road::Open) {
             Ok(taken) => Ok(taken),
             Err(No::Full(held)) => Err(claim.full(held)),
             Err(_) => self.acquire_with_care(pinned, claim),
@@ -264,30 +289,13 @@ impl<K: Key> Keys<K> {
         settled.unwrap_or_else(|| self.under_lock(node, || node.word().held()))
     }
 
-    /// Make a key known, and keep it so.
+    /// Make a key known, and keep it so, however many there are.
     pub(super) fn pin_key<Q>(&self, key: &Q) -> Pinned<K>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        self.pin(self.hasher.hash_one(key), key)
-    }
-
-    fn pin<Q>(&self, hash: u64, key: &Q) -> Pinned<K>
-    where
-        K: Borrow<Q>,
-        Q: Eq + ToOwned<Owned = K> + ?Sized,
-    {
-        let at = Self::shard_of(hash);
-        let mut locked = self.lock(at);
-        if let Some(pinned) = locked.pin(hash, key) {
-            return pinned;
-        }
-        if locked.is_crowded() && self.is_dusty(at) {
-            // Rather than grow for keys that nobody wants any more.
-            locked.forget_idle(false);
-        }
-        locked.add(hash, at, key.to_owned())
+        self.pin_anyway(self.hasher.hash_one(key), key)
     }
 
     /// Nobody has cleaned up for a while for want of room in this shard. If
@@ -296,7 +304,7 @@ impl<K: Key> Keys<K> {
     #[cfg(not(rideau_loom))]
     fn is_dusty(&self, shard: u32) -> bool {
         const WHILE: u64 = 50;
-        let now = self.start.elapsed().as_millis() as u64;
+        let now = self.now();
         let cleaned = &self.parts[shard as usize].cleaned;
         let is_dusty = now.saturating_sub(cleaned.load(Ordering::Relaxed)) >= WHILE;
         if is_dusty {
@@ -350,42 +358,59 @@ impl<K: Key> Keys<K> {
         let (shard, address) = (pinned.node().shard(), pinned.node().address());
         let mut lines = lock(&self.parts[shard as usize].lines);
         let line = lines.entry(address).or_insert_with(|| {
-            let options = lock(&self.queue).clone();
+            let rule = pinned.node().mark.rule();
+            let options = self.rules.slot(rule).queue();
             let is_closed = self.closed.load(Ordering::Acquire);
             Line::start(&options, is_closed, pinned.clone(), self.me.clone())
         });
         Line::new(Arc::clone(line))
     }
 
+    /// Milliseconds since the start.
+    #[cfg(not(rideau_loom))]
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_millis() as u64
+    }
+
+    /// Loom's time does not pass.
+    #[cfg(rideau_loom)]
+    fn now(&self) -> u64 {
+        0
+    }
+
+    pub(super) fn set_keys_max(&self, max: usize) {
+        self.rules.set_keys_max(max);
+    }
+
+    /// How many keys of a rule are known.
+    pub(super) fn keys_of(&self, rule: usize) -> usize {
+        self.rules.keys(rule)
+    }
+
     /// Change how one waits, everywhere at once.
     pub(super) fn set_queue(&self, options: &queue::Options) -> Result<(), OptionError> {
         options.validate().map_err(|no| no.within("queue"))?;
-        options.clone_into(&mut lock(&self.queue));
-        for line in self.lines() {
+        let _alone = lock(&self.changing);
+        let rules = self.rules.all();
+        rules.for_each(|rule| self.rules.slot(rule).set_queue(options));
+        for (_, line) in self.lines() {
             line.reconfigure(options)?;
         }
         Ok(())
     }
 
     pub(super) fn queue(&self) -> queue::Options {
-        lock(&self.queue).clone()
+        self.rules.slot(0).queue()
     }
 
     /// Refuse whoever waits or comes to wait.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.lines().iter().for_each(Line::close);
-    }
-
-    fn lines(&self) -> Vec<Line<K>> {
-        let mut all = Vec::new();
-        for part in &self.parts {
-            all.extend(lock(&part.lines).values().cloned().map(Line::new));
-        }
-        all
+        self.lines().iter().for_each(|(_, line)| line.close());
     }
 
     /// Units came back for which somebody waits.
+    #[cold]
     fn wanted(&self, shard: u32, address: usize) {
         let line = lock(&self.parts[shard as usize].lines)
             .get(&address)
@@ -398,88 +423,44 @@ impl<K: Key> Keys<K> {
     /// Need a key no longer. Only then the sweeper is called: it passes over
     /// what is pinned, and does not come again for it.
     pub(super) fn unpin(&self, pinned: Pinned<K>) {
-        let shard = pinned.node().shard();
+        let spot = pinned.node().spot();
         drop(pinned);
-        self.unpinned(shard);
+        self.unpinned(spot);
     }
 
     /// A key was pinned until just now.
-    pub(super) fn unpinned(&self, shard: u32) {
+    pub(super) fn unpinned(&self, spot: Spot) {
         fence(Ordering::SeqCst);
-        self.idle(shard);
+        self.idle(spot);
+    }
+
+    /// Nobody has to be told what is left of a key.
+    #[inline]
+    fn knows(&self, spot: Spot, left: Left) -> bool {
+        // Without a branch on what no processor foresees.
+        !(left.is_waited | (left.is_idle & !self.rules.boards().is_marked(spot)))
     }
 
     /// A key may have become one that nobody holds.
-    #[inline]
-    pub(super) fn idle(&self, shard: u32) {
-        let bit = 1 << shard;
-        // Loom takes one order of all for less than it is, but knows fences.
-        #[cfg(rideau_loom)]
-        fence(Ordering::SeqCst);
-        // Written seldom, so that reading it costs nothing. Who reads that it was
-        // said already gave back before the sweeper looks: all of it, and the
-        // release itself, is in one order.
-        if self.idle.load(Ordering::SeqCst) & bit == 0
-            && self.idle.fetch_or(bit, Ordering::SeqCst) & bit == 0
-        {
-            self.want_sweep();
+    pub(super) fn idle(&self, spot: Spot) {
+        if !self.rules.boards().is_marked(spot) {
+            self.want_sweep(spot);
         }
     }
 
     #[cold]
-    fn want_sweep(&self) {
-        if !self.swept.swap(true, Ordering::SeqCst) {
+    fn want_sweep(&self, spot: Spot) {
+        let is_news = self.rules.boards().mark(spot);
+        if is_news && !self.swept.swap(true, Ordering::SeqCst) {
             #[cfg(not(rideau_loom))]
             sweeper::add(self.me.clone());
         }
-    }
-
-    /// Forget now all that nobody holds. What could not be forgotten the
-    /// sweeper is called for.
-    pub(super) fn forget_idle(&self) {
-        for shard in 0..SHARDS as u32 {
-            if self.sweep_part(shard, true) {
-                self.idle(shard);
-            }
-        }
-    }
-
-    /// Forget what nobody has held for two sweeps. False if there is nothing
-    /// left to forget. For the sweeper alone: whoever calls this has to come
-    /// again if it is told to.
-    #[cfg(any(test, not(rideau_loom)))]
-    pub(super) fn sweep(&self) -> bool {
-        self.swept.swap(false, Ordering::SeqCst);
-        let mut more = false;
-        for shard in 0..SHARDS as u32 {
-            let bit = 1 << shard;
-            let idle = self.idle.fetch_and(!bit, Ordering::SeqCst);
-            fence(Ordering::SeqCst);
-            if idle & bit != 0 && self.sweep_part(shard, false) {
-                self.idle.fetch_or(bit, Ordering::SeqCst);
-                more = true;
-            }
-        }
-        more && !self.swept.swap(true, Ordering::SeqCst)
     }
 
     /// The sweeper knows, or thinks so.
     #[cfg(all(test, rideau_loom))]
     pub(super) fn is_swept(&self) -> bool {
         self.swept.load(Ordering::SeqCst)
-    }
-
-    /// Forget some keys of a part, or `all` that nobody holds. True if there is
-    /// more to forget soon.
-    fn sweep_part(&self, shard: u32, all: bool) -> bool {
-        let lines = self.drop_lines(&self.parts[shard as usize]);
-        let mut locked = self.lock(shard);
-        let later = locked.forget_idle(all);
-        // Whoever keeps the line of such a key, for an answer perhaps that it
-        // has not taken yet, does not wait in it.
-        let is_lined =
-            |node: &Node<K>| node.word().idle().is_some() && lines.contains(&node.address());
-        later > 0 || (!lines.is_empty() && locked.nodes().any(is_lined))
     }
 
     /// Drop the lines that nobody uses: whoever waits has its line too. Says of

@@ -8,9 +8,10 @@ use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use rideau_core::locks::{Claim, Count, Effect, Full, Grant, Lines};
-use rideau_core::{Instant, OptionError, Refusal, Ticket, queue};
+use rideau_core::{Instant, OptionError, Reason, Refusal, Ticket, queue};
 
 use super::Lock;
 use super::call::{Call, Farewell};
@@ -162,6 +163,19 @@ impl<K: Key> Wait<K> {
     pub(super) fn answered(lock: Lock<'static, K>) -> Self {
         Self {
             state: State::Answered(Ok(lock)),
+        }
+    }
+
+    /// A no before there was a line to wait in.
+    pub(super) fn refused(reason: Reason) -> Self {
+        let refusal = Refusal {
+            reason,
+            waited: Duration::ZERO,
+            len: 0,
+            retry_after: Duration::ZERO,
+        };
+        Self {
+            state: State::Answered(Err(refusal)),
         }
     }
 

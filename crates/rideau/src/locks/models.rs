@@ -7,6 +7,7 @@ mod all;
 #[path = "../../tests/loom/explore.rs"]
 mod explore;
 mod lore;
+mod rules;
 mod waits;
 
 use std::sync::Arc;
@@ -352,4 +353,26 @@ fn keys_do_not_meet() {
         (one, two)
     });
     assert_eq!(ends, [(true, true)]);
+}
+
+/// Whoever comes with a key too many is refused unless the other has left its
+/// own, and then that one makes room.
+#[test]
+fn there_is_never_a_key_too_many_and_one_that_nobody_wants_makes_room() {
+    let ends = explore_within(SOME, || {
+        let locks = Locks::new();
+        locks.set_keys_max(1);
+        let other = locks.clone();
+        let take = |locks: &Locks<u8>, key: &u8| {
+            let lock = locks.try_acquire_owned(key, 1, 1);
+            assert!(locks.len() <= 1, "there is one too many");
+            lock.is_ok()
+        };
+        let (one, two) = at_once(|| take(&locks, KEY), move || take(&other, OTHER));
+        assert_eq!(sweep_all(&locks), 0);
+        settled(&locks, 1);
+        (one, two)
+    });
+    assert!(!ends.contains(&(false, false)), "{ends:?}");
+    assert!(ends.contains(&(true, true)), "{ends:?}");
 }

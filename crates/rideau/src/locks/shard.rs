@@ -30,26 +30,32 @@ use rideau_core::locks::{Claim, Grant};
 #[cfg(not(rideau_loom))]
 use seize::Guard;
 
-use super::word::{No, Road, Word};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, lock};
+use super::board::Spot;
+use super::rules::Mark;
+use super::table::Table;
+use super::word::{Left, No, Road, UNITS_MAX, Word};
+use crate::sync::{AtomicPtr, AtomicU32, Mutex, MutexGuard, Ordering, lock};
 
 /// The memory of one key.
-#[repr(C)]
+///
+/// In this order: what everybody looks at is mostly on one cache line, and what
+/// is next to it there, the end of another node, is hardly ever looked at. A line
+/// for each alone would take twice the memory.
+#[repr(C, align(16))]
 pub(super) struct Node<K> {
+    key: K,
     word: Word,
-    /// What the word was when it was last seen idle.
-    seen: AtomicU64,
     hash: u64,
     pins: AtomicU32,
     /// Where its shard is among all.
     shard: u32,
-    key: K,
+    pub(super) mark: Mark,
 }
 
 /// Keys whose hashes begin alike.
 pub(super) struct Shard<K> {
     /// Null as long as there is no key.
-    table: AtomicPtr<Table<K>>,
+    table: AtomicPtr<Table<Node<K>>>,
     nodes: Mutex<Nodes<K>>,
     /// Threads that share the shard compare its keys at the same time.
     _shares: PhantomData<Node<K>>,
@@ -62,11 +68,6 @@ struct Nodes<K> {
     fence: u64,
     /// Whoever has the lock may be the one who ends a key.
     _owns: PhantomData<Node<K>>,
-}
-
-/// Nodes by hash, each at its place or as close behind it as others let it.
-struct Table<K> {
-    cells: Box<[AtomicPtr<Node<K>>]>,
 }
 
 /// A shard whose lock one has.
@@ -87,7 +88,8 @@ pub(super) struct Pin<'a>(Digger<'a>);
 /// Units of a key that somebody holds, until it drops them.
 pub(super) struct Units<K, H: Home> {
     loose: Loose<K>,
-    home: H,
+    /// There until the units are dropped.
+    home: ManuallyDrop<H>,
 }
 
 /// Units that were taken and have no home yet. They stay taken for ever unless
@@ -98,10 +100,14 @@ pub(super) struct Units<K, H: Home> {
 #[must_use]
 pub(super) struct Loose<K> {
     node: NonNull<Node<K>>,
-    units: u64,
-    pub(super) ordinal: u64,
+    /// `[spot: 12][ordinal: 26][units: 26]`: what to give back, and whom to tell, is
+    /// known without a look at the node, which others may be busy with.
+    stub: u64,
     fence: u64,
 }
+
+const COUNT_BITS: u32 = UNITS_MAX.count_ones();
+const _: () = assert!(Spot::BITS + 2 * COUNT_BITS <= u64::BITS);
 
 /// A key that is not forgotten as long as this exists.
 pub(super) struct Pinned<K> {
@@ -110,11 +116,9 @@ pub(super) struct Pinned<K> {
 
 /// Who is told that units came back.
 pub(super) trait Home {
-    /// Nobody holds any unit of a key of this shard now.
-    fn idle(&self, shard: u32);
-    /// Units of the key at this address came back, and somebody waits for
-    /// them.
-    fn wanted(&self, shard: u32, address: usize);
+    /// Units of the key at this address came back. The spot is its own, or was
+    /// when they were granted.
+    fn hear(self, spot: Spot, address: usize, left: Left);
 }
 
 // SAFETY: a node is shared by all who hold units of it, whatever thread they are
@@ -142,6 +146,11 @@ impl<K> Node<K> {
         self.shard
     }
 
+    /// Where to mark that nobody holds it.
+    pub(super) fn spot(&self) -> Spot {
+        Spot::new(self.shard, self.mark.rule())
+    }
+
     /// Its name while it is not forgotten.
     pub(super) fn address(&self) -> usize {
         ptr::from_ref(self).addr()
@@ -152,22 +161,47 @@ impl<K> Node<K> {
     }
 
     /// Take units of the key, exactly if they fit.
-    #[inline(always)]
     pub(super) fn take(&self, claim: Claim, road: Road) -> Result<Loose<K>, No> {
+        self.take_at(self.spot(), claim, road)
+    }
+
+    /// The same for one who knows the node's spot: beside the word nothing is
+    /// read here that is lost whenever others take.
+    #[inline(always)]
+    pub(super) fn take_at(&self, spot: Spot, claim: Claim, road: Road) -> Result<Loose<K>, No> {
         let grant = self.word.take(claim, road)?;
+        let spot = spot.pack() << (2 * COUNT_BITS);
         Ok(Loose {
             node: NonNull::from(self),
-            units: grant.units.into(),
-            ordinal: grant.ordinal,
+            stub: spot | (grant.ordinal << COUNT_BITS) | u64::from(grant.units),
             fence: grant.fence,
         })
     }
 }
 
 impl<K> Loose<K> {
+    fn units(&self) -> u64 {
+        self.stub & UNITS_MAX
+    }
+
+    fn ordinal(&self) -> u64 {
+        (self.stub >> COUNT_BITS) & UNITS_MAX
+    }
+
+    fn spot(&self) -> Spot {
+        Spot::unpack(self.stub >> (2 * COUNT_BITS))
+    }
+
+    /// Have another ordinal, when several were taken at once.
+    pub(super) fn set_ordinal(&mut self, ordinal: u64) {
+        self.stub &= !(UNITS_MAX << COUNT_BITS);
+        self.stub |= ordinal << COUNT_BITS;
+    }
+
     /// Give them a home that hears when they come back.
     #[inline(always)]
     pub(super) fn at<H: Home>(self, home: H) -> Units<K, H> {
+        let home = ManuallyDrop::new(home);
         Units { loose: self, home }
     }
 }
@@ -200,12 +234,17 @@ impl<K: Eq> Shard<K> {
         let table = unsafe { table.as_ref()? };
         let mut at = table.home(hash);
         // One that is being changed might look full for a moment.
-        for _ in 0..table.cells.len() {
-            let node = pin.load(&table.cells[at]);
-            // SAFETY: as for the table.
-            let node: &'p Node<K> = unsafe { node.as_ref()? };
-            if node.hash == hash && node.key.borrow() == key {
-                return Some(node);
+        for _ in 0..table.len() {
+            let found = pin.load(table.cell(at));
+            if found.is_null() {
+                return None;
+            }
+            if Table::hints_at(found, hash) {
+                // SAFETY: as for the table, and it is not null.
+                let node: &'p Node<K> = unsafe { &*Table::bare(found) };
+                if node.key.borrow() == key {
+                    return Some(node);
+                }
             }
             at = table.next(at);
         }
@@ -254,20 +293,20 @@ impl<K: Eq + 'static> Locked<'_, K> {
     }
 
     /// Add a key that is not there.
-    pub(super) fn add(&mut self, hash: u64, shard: u32, key: K) -> Pinned<K> {
+    pub(super) fn add(&mut self, hash: u64, shard: u32, rule: u32, key: K) -> Pinned<K> {
         let node = Box::into_raw(Box::new(Node {
             word: Word::new(self.nodes.fence),
-            seen: AtomicU64::new(u64::MAX),
             hash,
             pins: AtomicU32::new(1),
             shard,
+            mark: Mark::new(rule),
             key,
         }));
         if self.is_crowded() {
             self.resize((self.cells() * 2).max(CELLS_MIN));
         }
         let table = self.table().expect("there is a table with room now");
-        table.put(node);
+        table.put(hash, node);
         self.nodes.len += 1;
         let node = NonNull::new(node).expect("a box is somewhere");
         Pinned { node }
@@ -279,21 +318,24 @@ impl<K: Eq + 'static> Locked<'_, K> {
     }
 
     fn cells(&self) -> usize {
-        self.table().map_or(0, |table| table.cells.len())
+        self.table().map_or(0, Table::len)
     }
 
     /// Every node, in no order.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &Node<K>> {
         let table = self.table();
-        let places = 0..table.map_or(0, |table| table.cells.len());
+        let places = 0..table.map_or(0, Table::len);
         places.filter_map(move |at| self.node_at(table?, at))
     }
 
-    /// Forget the keys that nobody holds, waits for or has pinned: those that
-    /// were so before too and that nothing happened to in between, or `all`.
-    /// Says how many may be forgotten next time.
-    pub(super) fn forget_idle(&mut self, all: bool) -> usize {
-        let mut later = 0;
+    /// Forget keys that nobody holds, waits for or has pinned: those that `is_over`
+    /// says so of, with their word. The others are `left`. Says whose rules they
+    /// had.
+    pub(super) fn forget(
+        &mut self,
+        is_over: impl Fn(&Mark, u64) -> bool,
+        mut left: impl FnMut(&Mark),
+    ) -> Vec<u32> {
         let mut gone = Vec::new();
         for node in self.nodes() {
             let Some(idle) = node.word.idle() else {
@@ -302,14 +344,13 @@ impl<K: Eq + 'static> Locked<'_, K> {
             if node.pins() > 0 {
                 continue;
             }
-            let is_old = node.seen.swap(idle, Ordering::Relaxed) == idle;
-            if (all || is_old) && node.word.retire(idle) {
-                gone.push(NonNull::from(node));
+            if is_over(&node.mark, idle) && node.word.retire(idle) {
+                gone.push((NonNull::from(node), node.mark.rule()));
             } else {
-                later += 1;
+                left(&node.mark);
             }
         }
-        gone.into_iter().for_each(|node| self.take_off(node));
+        gone.iter().for_each(|(node, _)| self.take_off(*node));
         let cells = self.cells();
         if self.nodes.len == 0 {
             self.replace(ptr::null_mut());
@@ -317,7 +358,7 @@ impl<K: Eq + 'static> Locked<'_, K> {
             let enough = (self.nodes.len * 2).next_power_of_two();
             self.resize(enough.max(CELLS_MIN));
         }
-        later
+        gone.into_iter().map(|(_, rule)| rule).collect()
     }
 
     /// Take a retired node off the table and bury it.
@@ -330,23 +371,14 @@ impl<K: Eq + 'static> Locked<'_, K> {
         // The table has the pointer of the box. The one at hand came from a
         // shared reference, and those may not free what they point to.
         let buried = loop {
-            let here = table.cells[hole].load(Ordering::Relaxed);
+            let here = table.at(hole);
             if here == node.as_ptr() {
                 break here;
             }
             hole = table.next(hole);
         };
-        // Those behind it that would be missed now move up.
-        let mut at = table.next(hole);
-        while let Some(next) = self.node_at(table, at) {
-            if table.distance(table.home(next.hash), at) >= table.distance(hole, at) {
-                let moved = table.cells[at].load(Ordering::Relaxed);
-                table.cells[hole].store(moved, Ordering::SeqCst);
-                hole = at;
-            }
-            at = table.next(at);
-        }
-        table.cells[hole].store(ptr::null_mut(), Ordering::SeqCst);
+        // SAFETY: as above.
+        table.clear(hole, |node| unsafe { (*node).hash });
         self.nodes.len -= 1;
         // SAFETY: it came from a box, is on no table that can be loaded from now
         // on, and nobody has units of it or pins it: its word is retired.
@@ -357,17 +389,17 @@ impl<K: Eq + 'static> Locked<'_, K> {
     fn resize(&mut self, cells: usize) {
         let table = Table::new(cells);
         if let Some(old) = self.table() {
-            for cell in &old.cells {
-                let node = cell.load(Ordering::Relaxed);
+            for node in (0..old.len()).map(|at| old.at(at)) {
                 if !node.is_null() {
-                    table.put(node);
+                    // SAFETY: as in `node_at`.
+                    table.put(unsafe { (*node).hash }, node);
                 }
             }
         }
         self.replace(Box::into_raw(Box::new(table)));
     }
 
-    fn replace(&mut self, table: *mut Table<K>) {
+    fn replace(&mut self, table: *mut Table<Node<K>>) {
         let old = self.shard.table.swap(table, Ordering::SeqCst);
         if !old.is_null() {
             // SAFETY: it came from a box and cannot be loaded from now on.
@@ -375,15 +407,15 @@ impl<K: Eq + 'static> Locked<'_, K> {
         }
     }
 
-    fn table(&self) -> Option<&Table<K>> {
+    fn table(&self) -> Option<&Table<Node<K>>> {
         // SAFETY: it is replaced by who has the lock and borrows it as its own
         // alone.
         unsafe { self.shard.table.load(Ordering::Relaxed).as_ref() }
     }
 
-    fn node_at(&self, table: &Table<K>, at: usize) -> Option<&Node<K>> {
+    fn node_at(&self, table: &Table<Node<K>>, at: usize) -> Option<&Node<K>> {
         // SAFETY: nothing is taken off a table without the lock that is held.
-        unsafe { table.cells[at].load(Ordering::Relaxed).as_ref() }
+        unsafe { table.at(at).as_ref() }
     }
 }
 
@@ -463,40 +495,6 @@ impl Drop for Grave {
     }
 }
 
-impl<K> Table<K> {
-    fn new(cells: usize) -> Self {
-        debug_assert!(cells.is_power_of_two(), "places are masked");
-        let cells = (0..cells).map(|_| AtomicPtr::new(ptr::null_mut()));
-        Self {
-            cells: cells.collect(),
-        }
-    }
-
-    fn home(&self, hash: u64) -> usize {
-        hash as usize & (self.cells.len() - 1)
-    }
-
-    fn next(&self, at: usize) -> usize {
-        (at + 1) & (self.cells.len() - 1)
-    }
-
-    /// How far `to` is behind `from`.
-    fn distance(&self, from: usize, to: usize) -> usize {
-        to.wrapping_sub(from) & (self.cells.len() - 1)
-    }
-
-    /// Put a node at the first free place; there must be one.
-    fn put(&self, node: *mut Node<K>) {
-        // SAFETY: whoever puts a node has the lock of its shard.
-        let hash = unsafe { (*node).hash };
-        let mut at = self.home(hash);
-        while !self.cells[at].load(Ordering::Relaxed).is_null() {
-            at = self.next(at);
-        }
-        self.cells[at].store(node, Ordering::Release);
-    }
-}
-
 impl<K> Drop for Shard<K> {
     fn drop(&mut self) {
         let table = self.table.load(Ordering::Acquire);
@@ -505,8 +503,7 @@ impl<K> Drop for Shard<K> {
         }
         // SAFETY: nobody else has the shard any more, and tables come from boxes.
         let table = unsafe { Box::from_raw(table) };
-        for cell in &table.cells {
-            let node = cell.load(Ordering::Acquire);
+        for node in (0..table.len()).map(|at| table.at(at)) {
             // SAFETY: nodes on a table are alive.
             let is_idle = unsafe { node.as_ref() }
                 .is_some_and(|node| node.word.idle().is_some() && node.pins() == 0);
@@ -536,17 +533,20 @@ impl<K, H: Home> Units<K, H> {
     /// The numbers they were granted with.
     pub(super) fn grant(&self) -> Grant {
         Grant {
-            units: self.loose.units as u32,
-            ordinal: self.loose.ordinal,
+            units: self.loose.units() as u32,
+            ordinal: self.loose.ordinal(),
             fence: self.loose.fence,
         }
     }
 
     /// Take them from their home.
     pub(super) fn loosen(self) -> Loose<K> {
-        let units = ManuallyDrop::new(self);
+        let mut units = ManuallyDrop::new(self);
         // SAFETY: neither is used again, and nothing is dropped twice.
-        let (loose, home) = unsafe { (ptr::read(&units.loose), ptr::read(&units.home)) };
+        let (loose, home) = unsafe {
+            let home = ManuallyDrop::take(&mut units.home);
+            (ptr::read(&units.loose), home)
+        };
         drop(home);
         loose
     }
@@ -555,16 +555,14 @@ impl<K, H: Home> Units<K, H> {
 impl<K, H: Home> Drop for Units<K, H> {
     #[inline(always)]
     fn drop(&mut self) {
-        let node = self.node();
-        let (shard, address) = (node.shard, node.address());
+        let (node, spot) = (self.node(), self.loose.spot());
+        let address = node.address();
         // From here on the node may be gone.
-        let left = node.word.give_back(self.loose.units);
-        if left.is_idle {
-            self.home.idle(shard);
-        }
-        if left.is_waited {
-            self.home.wanted(shard, address);
-        }
+        let left = node.word.give_back(self.loose.units());
+        // SAFETY: it is taken this once. By value, so that all of this can stay
+        // in registers.
+        let home = unsafe { ManuallyDrop::take(&mut self.home) };
+        home.hear(spot, address, left);
     }
 }
 

@@ -96,7 +96,7 @@ impl<K: Key> Keys<K> {
                 let taken = pinned.node().take(*claim, Road::LineAndLock);
                 let mut taken = taken.expect("units only came back since it fitted");
                 // Of the moment at which all were granted.
-                taken.ordinal = ordinal;
+                taken.set_ordinal(ordinal);
                 taken.at(Origin::Borrowed(self))
             };
             let fit = ordinals(claims, pins);

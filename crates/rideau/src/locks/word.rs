@@ -17,30 +17,37 @@
 //!
 //! # Fences
 //!
-//! A fence is 64 bits wide, and the word has room for 35. The others are in
-//! `halves`, which says in which half of the 35-bit circle the word is. It is
+//! A fence is 64 bits wide, and the word has room for 34. The others are in
+//! `halves`, which says in which half of the 34-bit circle the word is. It is
 //! moved on *before* the word enters the next half, under the lock of the
-//! shard. So whoever reads it after its own take finds its own half or the next
-//! one, and the parity says which: a half lasts 17 thousand million takes.
+//! shard. So whoever reads it after the word finds the word's half or the next
+//! one, and the parity says which: a half lasts 8 thousand million takes.
+//!
+//! Few words ever leave the first round of the circle, and those that did say
+//! so: `FAR`. Of the others the word is all, and nothing else is read of memory
+//! that others write at the same time.
 
 use rideau_core::locks::{Claim, Grant};
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// A word is `[retired][busy][waited][held: 26][fence: 35]`.
-const FENCE_BITS: u32 = 35;
+/// A word is `[retired][busy][waited][far][held: 26][fence: 34]`.
+const FENCE_BITS: u32 = 34;
 const FENCE: u64 = (1 << FENCE_BITS) - 1;
 const HALF: u64 = 1 << (FENCE_BITS - 1);
 const HELD_BITS: u32 = 26;
 const HELD: u64 = ((1 << HELD_BITS) - 1) << FENCE_BITS;
-const WAITED: u64 = 1 << (FENCE_BITS + HELD_BITS);
-const BUSY: u64 = WAITED << 1;
-const RETIRED: u64 = WAITED << 2;
+const FAR: u64 = 1 << (FENCE_BITS + HELD_BITS);
+const WAITED: u64 = FAR << 1;
+const BUSY: u64 = FAR << 2;
+const RETIRED: u64 = FAR << 3;
 
 /// As many units of a key can be held, whatever its capacity.
 /// Claims are made with no larger one.
 pub(super) const UNITS_MAX: u64 = HELD >> FENCE_BITS;
 
+/// In this order: who takes reads the first alone.
+#[repr(C)]
 pub(super) struct Word {
     word: AtomicU64,
     halves: AtomicU64,
@@ -103,7 +110,7 @@ impl Word {
     /// A word of which nothing is held, whose fences come after `fence`.
     pub(super) fn new(fence: u64) -> Self {
         Self {
-            word: AtomicU64::new(fence & FENCE),
+            word: AtomicU64::new((fence & FENCE) | far(fence)),
             halves: AtomicU64::new(fence / HALF),
         }
     }
@@ -128,21 +135,12 @@ impl Word {
         // comes to another sees at least its mark.
         let mut word = self.word.load(Ordering::Acquire);
         loop {
-            let held = held(word);
-            let stops = word & road.stops();
-            if word & RETIRED != 0 {
-                return Err(No::Retired);
-            }
-            // Also to say no: what is held may be a part of what is being taken
-            // together.
-            if stops & BUSY != 0 {
-                return Err(No::Locked);
-            }
-            if !claim.fits(held) {
-                return Err(No::Full(held));
-            }
+            let stops = word & (road.stops() | RETIRED);
             if stops != 0 {
-                return Err(No::Waited);
+                return Err(stopped(word, stops, claim));
+            }
+            if !claim.fits(held(word)) {
+                return Err(No::Full(held(word)));
             }
             match self.exchange(word, claim, road)? {
                 Ok(grant) => return Ok(grant),
@@ -154,24 +152,31 @@ impl Word {
     /// Add the units to the word if it is still the same.
     #[inline]
     fn exchange(&self, word: u64, claim: Claim, road: Road) -> Result<Result<Grant, u64>, No> {
-        let units = u64::from(claim.units);
-        let fence = (word + 1) & FENCE;
-        if fence & (HALF - 1) == 0 {
-            if !road.has_lock() {
-                return Err(No::Locked);
-            }
-            let halves = self.full_fence(word) / HALF + 1;
-            self.halves.store(halves, Ordering::Release);
-        }
-        let next = ((word & !FENCE) | fence) + (units << FENCE_BITS);
+        let units = u64::from(claim.units) << FENCE_BITS;
+        let fence = self.full_fence(word) + 1;
+        let next = if fence & (HALF - 1) == 0 {
+            self.enter_half(word, fence, road)? + units
+        } else {
+            word + 1 + units
+        };
         let done = self
             .word
             .compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Acquire);
         Ok(done.map(|_| Grant {
             units: claim.units,
             ordinal: held(next),
-            fence: self.full_fence(next),
+            fence,
         }))
+    }
+
+    /// The word with a fence that begins the next half.
+    #[cold]
+    fn enter_half(&self, word: u64, fence: u64, road: Road) -> Result<u64, No> {
+        if !road.has_lock() {
+            return Err(No::Locked);
+        }
+        self.halves.store(fence / HALF, Ordering::Release);
+        Ok((word & !(FENCE | FAR)) | far(fence) | (fence & FENCE))
     }
 
     /// Give units back that were taken.
@@ -212,7 +217,7 @@ impl Word {
     /// there is no mark.
     pub(super) fn idle(&self) -> Option<u64> {
         let word = self.word.load(Ordering::Relaxed);
-        (word & !FENCE == 0).then_some(word)
+        (word & !(FENCE | FAR) == 0).then_some(word)
     }
 
     /// Never give anything again, if nothing happened since the word was `idle`.
@@ -231,11 +236,35 @@ impl Word {
     #[inline]
     fn full_fence(&self, word: u64) -> u64 {
         let low = word & FENCE;
+        if word & FAR == 0 {
+            return low;
+        }
         let halves = self.halves.load(Ordering::Acquire);
         // One ahead if the next half was made ready meanwhile.
         let ahead = (halves ^ (low / HALF)) & 1;
         (halves - ahead) * HALF + low % HALF
     }
+}
+
+/// Why a mark stops a claim.
+#[cold]
+fn stopped(word: u64, stops: u64, claim: Claim) -> No {
+    if stops & RETIRED != 0 {
+        No::Retired
+    } else if stops & BUSY != 0 {
+        // Also to say no: what is held may be a part of what is being taken
+        // together.
+        No::Locked
+    } else if !claim.fits(held(word)) {
+        No::Full(held(word))
+    } else {
+        No::Waited
+    }
+}
+
+/// The mark of a word with this fence.
+const fn far(fence: u64) -> u64 {
+    if fence > FENCE { FAR } else { 0 }
 }
 
 const fn held(word: u64) -> u64 {

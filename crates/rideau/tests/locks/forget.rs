@@ -205,6 +205,7 @@ fn fences_begin_above_the_given_one() {
         0,
         1,
         1_000,
+        (1 << 33) - 2,
         (1 << 34) - 2,
         (1 << 35) - 2,
         1_700_000_000_000_000_000,
@@ -228,7 +229,7 @@ fn fences_begin_above_the_given_one() {
 /// The number needs more room than the word has, and all threads pass there.
 #[test]
 fn fences_grow_for_all_threads_where_their_word_is_full() {
-    for edge in [1 << 34, 1 << 35, 3 << 34] {
+    for edge in [1 << 33, 1 << 34, 3 << 33, 1 << 35] {
         let options = LocksOptions {
             queue: queue::Options::default(),
             fence: edge - 2_000,

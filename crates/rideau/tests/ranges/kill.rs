@@ -115,9 +115,10 @@ impl Model {
     }
 
     fn is_released(&self, at: u128, of: u64) -> bool {
-        self.begun.iter().any(
-            |begun| matches!(begun, Begun::Release { value, fence } if (*value, *fence) == (at, of)),
-        )
+        self.begun.iter().any(|begun| {
+            matches!(begun, Begun::Release { value, fence }
+                if (*value, *fence) == (at, of))
+        })
     }
 
     fn is_updated(&self, at: u128, to: &Told) -> bool {

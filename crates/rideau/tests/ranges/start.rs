@@ -173,6 +173,7 @@ fn an_orderly_end_keeps_claimed_values_out_of_quarantine() {
         if is_orderly {
             ranges.close();
         }
+        rig.dial.advance(HOUR / 10);
         let next = rig.open();
         let stats = next.stats(next.range("claimed").unwrap()).unwrap();
         assert_eq!(stats.quarantined.is_zero(), is_orderly);

@@ -4,7 +4,7 @@ use rideau::allocator::{Change, Held, Refused, Seen, Which};
 use rideau::{Failed, Instant};
 
 use super::words::{Beside, Target, ttl};
-use super::{is_unheld, no, write_fields};
+use super::{no, write_fields};
 use crate::client::{Client, Step, Wrong};
 use crate::holdings::Why;
 use crate::resp::{Arguments, Mistake, Reply, Request, Upper};
@@ -175,10 +175,6 @@ fn look_unheld(client: &mut Client, value: u128, target: &Target<'_>) -> Result<
         return Err(no::failed(client, &no, target.shown()));
     };
     let standing = ranges.stands(value);
-    debug_assert!(
-        is_unheld(standing) || standing.word() != "",
-        "it has a word"
-    );
     let until = ranges.stats(place.id).and_then(|s| s.quarantined_until);
     let until = until.filter(|_| standing.word() == "quarantined");
     let left = until.map_or(0, |until| no::millis(until, ranges.now()));

@@ -26,10 +26,10 @@ fn refused(client: &Client, no: &Refused, what: &dyn Display) -> Wrong {
     let counts = &client.daemon.counts;
     Wrong(match no {
         Refused::UnknownRange => {
-            format!("NOSUCH range \"{what}\": SHOW RANGES lists those there are.")
+            format!("NOSUCH range {what}: SHOW RANGES lists those there are.")
         }
         Refused::OutOfRange => {
-            format!("NOSUCH value \"{what}\": it is outside every range; SHOW RANGES lists them.")
+            format!("NOSUCH value {what}: it is outside every range; SHOW RANGES lists them.")
         }
         Refused::Draining => format!("READONLY {no}: name another range."),
         Refused::NotReserved => format!("NOTHELD {what}: {no}."),

@@ -140,6 +140,10 @@ impl<'a> Words<'a> {
         }
     }
 
+    pub(super) fn prefer(&self) -> &[Prefer] {
+        &self.prefer
+    }
+
     pub(super) fn how(&self) -> How {
         How {
             is_many: self.is_many,
@@ -161,6 +165,10 @@ impl Asked {
             partial: words.partial,
             how: words.how(),
         }
+    }
+
+    pub(super) fn prefer(&self) -> &[Prefer] {
+        &self.prefer
     }
 
     pub(super) fn with<T>(&self, ask: impl FnOnce(&Ask<'_>) -> T) -> T {
@@ -338,7 +346,7 @@ fn add_places(
             return Err(no::failed(
                 client,
                 &rideau::Failed::Refused(rideau::allocator::Refused::OutOfRange),
-                part,
+                Quoted(part.as_bytes()),
             ));
         }
         for range in within {

@@ -2,65 +2,9 @@
 
 use std::time::Duration;
 
-use rideau_core::Instant;
-use rideau_core::allocator::{
-    Allocator, Ask, Effects, Fields, Options, Place, Prefer, RangeId, RangeOptions, Refused,
-    Released, Reservation, Span, Which,
-};
+use rideau_core::allocator::{Fields, Refused, Released, Which};
 
-/// An allocator with a clock in seconds.
-struct Bench {
-    machine: Allocator,
-    effects: Effects,
-    now: Instant,
-}
-
-impl Bench {
-    fn new(ranges: &[(&str, &str)]) -> Self {
-        let mut bench = Self {
-            machine: Allocator::new(&Options::default()),
-            effects: Effects::new(),
-            now: Instant::START,
-        };
-        for (name, span) in ranges {
-            bench.add(name, RangeOptions::new(vec![Span::parse(span).unwrap()]));
-        }
-        bench
-    }
-
-    fn add(&mut self, name: &str, options: RangeOptions) -> RangeId {
-        let added = self
-            .machine
-            .set_range(name, options, self.now, &mut self.effects);
-        added.unwrap()
-    }
-
-    fn after(&mut self, seconds: u64) {
-        self.now = self.now + Duration::from_secs(seconds);
-    }
-
-    fn reserve(&mut self, ask: &Ask<'_>) -> Result<Vec<Reservation>, Refused> {
-        let mut granted = Vec::new();
-        let result = self
-            .machine
-            .reserve(ask, self.now, &mut self.effects, &mut granted);
-        result.map(|()| granted)
-    }
-
-    fn one(&mut self, name: &str) -> Result<Reservation, Refused> {
-        let range = self.machine.range(name).unwrap();
-        let prefer = [Prefer {
-            tier: 0,
-            place: Place::Range(range),
-        }];
-        self.reserve(&Ask::new(&prefer)).map(|granted| granted[0])
-    }
-
-    fn release(&mut self, held: Reservation) -> Result<Released, Refused> {
-        self.machine
-            .release(held.value, Some(held.fence), self.now, &mut self.effects)
-    }
-}
+use crate::bench::Bench;
 
 #[test]
 fn the_lowest_value_is_given_out_and_comes_back() {

@@ -1,0 +1,303 @@
+//! Values over HTTP: the same commands, and no session where a value is held
+//! for a time only.
+
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Map, Value as Json, json};
+
+use super::asks::{Words, json, run_values};
+use super::visit::{Answer, No, Visit, ok, with_status};
+use crate::resp::Value;
+use crate::show::{self, Wanted, What};
+
+/// What can be said with a reserve.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reserve {
+    /// Where to look when nothing is free there, the best first.
+    #[serde(default)]
+    prefer: Vec<String>,
+    ttl_ms: Option<u64>,
+    #[serde(default)]
+    keys: Vec<String>,
+    #[serde(default)]
+    unique: Vec<String>,
+    #[serde(default)]
+    data: Map<String, Json>,
+    count: Option<u64>,
+    #[serde(default)]
+    partial: bool,
+    id: Option<String>,
+    hint: Option<String>,
+    wait_ms: Option<u64>,
+    note: Option<String>,
+}
+
+/// What can be said with a claim or a change.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    fence: Option<u64>,
+    ttl_ms: Option<u64>,
+    #[serde(default)]
+    keys: Vec<String>,
+    #[serde(default)]
+    unique: Vec<String>,
+    #[serde(default)]
+    data: Map<String, Json>,
+    #[serde(default)]
+    claim: bool,
+}
+
+/// What can be said to hold a value for longer.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Refresh {
+    fence: Option<u64>,
+    ttl_ms: Option<u64>,
+}
+
+const GIVEN: &[&str] = &[
+    "value",
+    "ticket",
+    "expires_ms",
+    "tier",
+    "hops",
+    "fence",
+    "was",
+];
+const CHANGED: &[&str] = &["expires_ms", "fence", "was", "old"];
+const SEEN: &[&str] = &[
+    "value",
+    "keys",
+    "data",
+    "expires_ms",
+    "state",
+    "node",
+    "fence",
+    "range",
+    "age_ms",
+    "updates",
+];
+
+pub(super) async fn reserve(visit: Visit) -> Answer {
+    let said: Reserve = visit.json()?;
+    let mut words = Words::new("RESERVE", visit.name("place"));
+    for place in said.prefer {
+        words.text("PREFER", Some(place));
+    }
+    words.number("TTL", said.ttl_ms);
+    beside(&mut words, said.keys, said.unique, &said.data)?;
+    words.number("COUNT", said.count);
+    if said.partial {
+        words.word("PARTIAL");
+    }
+    words.text("ID", said.id);
+    words.text("HINT", said.hint);
+    words.number("WAIT", said.wait_ms);
+    words.text("NOTE", said.note);
+    if visit.daemon().is_draining() {
+        return Err(No::draining());
+    }
+    let reply = run_values(&visit, &words).await?;
+    let (word, rest) = outcome(&reply)?;
+    if word == "go" && said.count.is_some() {
+        let values = rest.iter().map(|one| named(GIVEN, elements(one)));
+        let values: Vec<_> = values.collect();
+        return ok(&json!({ "outcome": word, "values": values }));
+    }
+    told(&word, GIVEN, rest)
+}
+
+pub(super) async fn claim(visit: Visit) -> Answer {
+    let said: Change = visit.json()?;
+    let mut words = Words::new("CLAIM", visit.name("value"));
+    words.number("TTL", said.ttl_ms);
+    beside(&mut words, said.keys, said.unique, &said.data)?;
+    answer(&visit, &words, GIVEN).await
+}
+
+pub(super) async fn update(visit: Visit) -> Answer {
+    change(visit, "UPDATE").await
+}
+
+pub(super) async fn write(visit: Visit) -> Answer {
+    change(visit, "WRITE").await
+}
+
+async fn change(visit: Visit, command: &'static str) -> Answer {
+    let said: Change = visit.json()?;
+    let mut words = Words::new(command, visit.name("value"));
+    words.number("FENCE", said.fence);
+    words.number("TTL", said.ttl_ms);
+    beside(&mut words, said.keys, said.unique, &said.data)?;
+    if said.claim {
+        words.word("CLAIM");
+    }
+    answer(&visit, &words, CHANGED).await
+}
+
+pub(super) async fn refresh(visit: Visit) -> Answer {
+    let said: Refresh = visit.json()?;
+    let mut words = Words::new("REFRESH", visit.name("value"));
+    words.number("FENCE", said.fence);
+    words.number("TTL", said.ttl_ms);
+    answer(&visit, &words, CHANGED).await
+}
+
+pub(super) async fn cancel(visit: Visit) -> Answer {
+    let said: Refresh = visit.json()?;
+    let mut words = Words::new("CANCEL", visit.name("value"));
+    words.number("FENCE", said.fence);
+    answer(&visit, &words, CHANGED).await
+}
+
+pub(super) async fn release(visit: Visit) -> Answer {
+    let mut words = Words::new("RELEASE", visit.name("value"));
+    let fence = visit.query.find("fence");
+    words.text("FENCE", fence.map(str::to_owned));
+    done(&visit, &words).await
+}
+
+/// Give back what a ticket of a value stands for.
+pub(super) async fn release_ticket(visit: &Visit) -> Answer {
+    done(visit, &Words::new("RELEASE", visit.name("ticket"))).await
+}
+
+async fn done(visit: &Visit, words: &Words) -> Answer {
+    match run_values(visit, words).await? {
+        Value::Error(text) => Err(No::of_command(&text)),
+        _ => ok(&json!({ "outcome": "ok" })),
+    }
+}
+
+pub(super) async fn lookup(visit: Visit) -> Answer {
+    let words = Words::new("LOOKUP", visit.name("value"));
+    match run_values(&visit, &words).await? {
+        Value::Error(text) => Err(No::of_command(&text)),
+        seen => ok(&named(SEEN, elements(&seen))),
+    }
+}
+
+pub(super) async fn lookup_key(visit: Visit) -> Answer {
+    let mut words = Words::new("LOOKUP", "KEY");
+    words.word(visit.name("key"));
+    match run_values(&visit, &words).await? {
+        Value::Error(text) => Err(No::of_command(&text)),
+        all => {
+            let all = elements(&all).iter();
+            let all: Vec<_> = all.map(|seen| named(SEEN, elements(seen))).collect();
+            ok(&json!({ "values": all }))
+        }
+    }
+}
+
+pub(super) async fn ranges(visit: Visit) -> Answer {
+    let wanted = Wanted {
+        sight: visit.sight(),
+        ..Wanted::default()
+    };
+    let table = show::table(visit.daemon(), What::Ranges, &wanted);
+    ok(&json!({ "ranges": table.json() }))
+}
+
+pub(super) async fn one_range(visit: Visit) -> Answer {
+    let name = visit.name("name");
+    let wanted = Wanted {
+        name: Some(name),
+        sight: visit.sight(),
+        ..Wanted::default()
+    };
+    let table = show::table(visit.daemon(), What::Ranges, &wanted).json();
+    let explained =
+        crate::explain::explain(visit.daemon(), &format!("range:{name}"), visit.sight());
+    match (table.get(0).cloned(), explained) {
+        (Some(mut shown), Some(explained)) => {
+            shown["explain"] = explained.text.into();
+            ok(&shown)
+        }
+        _ => {
+            let hint = "GET /api/v1/ranges lists those there are.";
+            Err(No::no_such("range", name, hint))
+        }
+    }
+}
+
+/// Keys and data as words. Null takes a field away.
+fn beside(
+    words: &mut Words,
+    keys: Vec<String>,
+    unique: Vec<String>,
+    data: &Map<String, Json>,
+) -> Result<(), No> {
+    for key in keys {
+        words.text("KEY", Some(key));
+    }
+    for key in unique {
+        words.text("UNIQUE", Some(key));
+    }
+    for (name, content) in data {
+        let content = match content {
+            Json::Null => {
+                words.text("UNSET", Some(name.clone()));
+                continue;
+            }
+            Json::String(text) => text.clone(),
+            Json::Number(number) => number.to_string(),
+            Json::Bool(is_so) => is_so.to_string(),
+            Json::Array(_) | Json::Object(_) => {
+                return Err(No::wrong(format!(
+                    "The field {name:?} of data wants a text, a number or null."
+                )));
+            }
+        };
+        words.word("SET");
+        words.word(name);
+        words.word(&content);
+    }
+    Ok(())
+}
+
+async fn answer(visit: &Visit, words: &Words, names: &[&str]) -> Answer {
+    let reply = run_values(visit, words).await?;
+    let (word, rest) = outcome(&reply)?;
+    told(&word, names, rest)
+}
+
+/// The word of a reply, and what belongs to it.
+fn outcome(reply: &Value) -> Result<(String, &[Value]), No> {
+    match reply {
+        Value::Error(text) => Err(No::of_command(text)),
+        Value::Array(parts) => match parts.split_first() {
+            Some((Value::Bulk(word), rest)) => {
+                Ok((String::from_utf8_lossy(word).into_owned(), rest))
+            }
+            _ => Err(No::wrong("There is no answer to that.")),
+        },
+        _ => Err(No::wrong("There is no answer to that.")),
+    }
+}
+
+fn told(word: &str, names: &[&str], rest: &[Value]) -> Answer {
+    let (status, names) = match word {
+        "go" | "ok" => (StatusCode::OK, names),
+        "none" => (StatusCode::CONFLICT, &["free", "total"][..]),
+        _ => (StatusCode::CONFLICT, &["state"][..]),
+    };
+    let mut body = named(names, rest);
+    body["outcome"] = word.into();
+    Ok(with_status(status, &body))
+}
+
+fn elements(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(elements) => elements,
+        _ => &[],
+    }
+}
+
+fn named(names: &[&str], parts: &[Value]) -> Json {
+    let pairs = names.iter().zip(parts);
+    let pairs = pairs.map(|(name, part)| ((*name).to_owned(), json(part)));
+    Json::Object(pairs.collect())
+}

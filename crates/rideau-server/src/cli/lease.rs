@@ -1,0 +1,169 @@
+//! Holds a value of a range while a command runs, and keeps it that long.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use rideau_server::resp::Value;
+use serde_json::json;
+
+use super::child::{self, Keep, OnLoss};
+use super::hold::{option, program_name, refuse, word};
+use super::wire::Wire;
+use super::{Done, Manner, show, span};
+
+/// Hold a value of a range while a command runs
+///
+/// The command finds the value in RIDEAU_VALUE and wherever its words have {value}, the ticket in
+/// RIDEAU_TICKET, and in RIDEAU_FENCE a number that grows with each holder. The value is renewed
+/// at half time while the command runs, and given back at its end. Ends with the code of the
+/// command, or with 3 if no value was free. Without a command the value is printed, and held
+/// until its time runs out.
+#[derive(Args, Debug)]
+pub(crate) struct Lease {
+    /// The range, or values as 10.0.0.0/24; with commas between several
+    #[arg(value_name = "RANGE")]
+    place: String,
+    /// Where to look when nothing is free there; may be given several times
+    #[arg(long, value_name = "RANGE")]
+    prefer: Vec<String>,
+    /// Hold it for so long at a time, as 30s or 1h
+    #[arg(long, value_name = "SPAN", value_parser = span::parse, default_value = "30s")]
+    ttl: Duration,
+    /// A key to look it up by; may be given several times
+    #[arg(long = "by", value_name = "KEY")]
+    keys: Vec<String>,
+    /// A key that nobody else has: who asks with it again gets the same value
+    #[arg(long, value_name = "KEY")]
+    unique: Vec<String>,
+    /// What stands beside the value
+    #[arg(long, value_name = "TEXT")]
+    data: Option<String>,
+    /// Wait so long for one, as 200ms or 5s [default: not at all]
+    #[arg(long, value_name = "SPAN", value_parser = span::parse)]
+    wait: Option<Duration>,
+    /// If the value is lost, send the command SIGTERM
+    #[arg(long)]
+    kill_on_loss: bool,
+    /// The command
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+pub(crate) async fn lease(words: &Lease, manner: &Manner) -> Done {
+    let mut request = vec!["RESERVE".to_owned(), words.place.clone()];
+    for place in &words.prefer {
+        option(&mut request, "PREFER", Some(place));
+    }
+    option(&mut request, "TTL", Some(span::millis(words.ttl)));
+    for key in &words.keys {
+        option(&mut request, "KEY", Some(key));
+    }
+    for key in &words.unique {
+        option(&mut request, "UNIQUE", Some(key));
+    }
+    option(&mut request, "DATA", words.data.clone());
+    option(&mut request, "WAIT", words.wait.map(span::millis));
+    let mut wire = Wire::connect(&manner.server, &program_name()).await?;
+    let answer = show::good(wire.ask(&request).await?)?;
+    let parts = show::elements(&answer);
+    if word(parts, 0) != "go" {
+        wire.quit().await;
+        return none(&answer, words, manner);
+    }
+    let (value, ticket, fence) = (word(parts, 1), word(parts, 2), word(parts, 6));
+    if words.command.is_empty() {
+        return tell(&value, &ticket, &fence, manner);
+    }
+    let command: Vec<_> = words
+        .command
+        .iter()
+        .map(|one| filled(one, &value))
+        .collect();
+    let variables = [
+        ("RIDEAU_VALUE", value),
+        ("RIDEAU_TICKET", ticket.clone()),
+        ("RIDEAU_FENCE", fence),
+    ];
+    let keep = Keep {
+        every: words.ttl / 2,
+        request: vec![
+            "REFRESH".to_owned(),
+            ticket.clone(),
+            "TTL".to_owned(),
+            span::millis(words.ttl),
+        ],
+    };
+    let on_loss = if words.kill_on_loss {
+        OnLoss::Terminate
+    } else {
+        OnLoss::GoOn
+    };
+    let ended = child::run_keeping(&command, &variables, &mut wire, on_loss, Some(&keep)).await?;
+    if !ended.is_lost {
+        match wire.ask(&["RELEASE", &ticket]).await {
+            Ok(Value::Error(text)) => eprintln!("rideau: {text}"),
+            Ok(_) => wire.quit().await,
+            Err(fault) => eprintln!("rideau: {fault}"),
+        }
+    }
+    Ok(ended.code.into())
+}
+
+/// Nothing was free.
+fn none(answer: &Value, words: &Lease, manner: &Manner) -> Done {
+    if manner.json || word(show::elements(answer), 0) != "none" {
+        return refuse(answer, &words.place, manner);
+    }
+    let parts = show::elements(answer);
+    let (free, total) = (word(parts, 1), word(parts, 2));
+    eprintln!(
+        "rideau: none: {free} of {total} values of {} are free",
+        words.place
+    );
+    Ok(super::REFUSED.into())
+}
+
+/// Say what is held, for who has no command.
+fn tell(value: &str, ticket: &str, fence: &str, manner: &Manner) -> Done {
+    if manner.json {
+        show::print_json(&json!({ "value": value, "ticket": ticket, "fence": fence }))?;
+    } else {
+        show::print_text(&format!(
+            "RIDEAU_VALUE={value}\nRIDEAU_TICKET={ticket}\nRIDEAU_FENCE={fence}"
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A word with the value in place of `{value}`.
+fn filled(word: &OsStr, value: &str) -> OsString {
+    const MARK: &[u8] = b"{value}";
+    let mut rest = word.as_bytes();
+    let mut filled = Vec::with_capacity(rest.len());
+    while let Some(at) = rest.windows(MARK.len()).position(|part| part == MARK) {
+        filled.extend_from_slice(&rest[..at]);
+        filled.extend_from_slice(value.as_bytes());
+        rest = &rest[at + MARK.len()..];
+    }
+    filled.extend_from_slice(rest);
+    OsString::from_vec(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_stands_wherever_a_word_wants_it() {
+        let filled = |word: &str| filled(OsStr::new(word), "10.0.0.1");
+        assert_eq!(
+            filled("--bind={value}:80/{value}"),
+            "--bind=10.0.0.1:80/10.0.0.1"
+        );
+        assert_eq!(filled("{value"), "{value");
+        assert_eq!(filled(""), "");
+    }
+}

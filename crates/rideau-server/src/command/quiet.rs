@@ -1,0 +1,39 @@
+//! Commands whose answers nobody wants.
+
+use crate::client::{Client, Finish, Replies, Step, Wait};
+use crate::resp::Request;
+
+/// Execute a request without an answer, unless it says itself that answers are
+/// wanted again.
+#[cold]
+pub(super) fn execute(client: &mut Client, request: Request<'_>) -> Step {
+    let before = client.out.len();
+    if client.replies == Replies::Skip {
+        client.replies = Replies::Skipping;
+    }
+    let step = super::answer(client, request);
+    match client.replies {
+        Replies::On => return step,
+        Replies::Skipping => client.replies = Replies::On,
+        Replies::Off | Replies::Skip => (),
+    }
+    client.out.truncate(before);
+    match step {
+        Step::Wait(wait) => Step::Wait(silent(wait)),
+        step => step,
+    }
+}
+
+fn silent(wait: Wait) -> Wait {
+    let Wait { answer, name } = wait;
+    let answer = Box::pin(async move {
+        let finish = answer.await;
+        let silent: Finish = Box::new(move |client| {
+            let before = client.out.len();
+            finish(client);
+            client.out.truncate(before);
+        });
+        silent
+    });
+    Wait { answer, name }
+}

@@ -1,0 +1,96 @@
+//! Ranges, as a table.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rideau::allocator::{RangeStats, Size};
+
+use super::{Cell, Table};
+use crate::config::{Hold, class_word};
+use crate::daemon::Daemon;
+use crate::values::RangePlace;
+
+pub(super) fn ranges(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&[
+        "name",
+        "base",
+        "used",
+        "free",
+        "reserved",
+        "quarantined",
+        "detached",
+        "cooling",
+        "size",
+        "given",
+        "none",
+        "p99_us",
+        "class",
+        "hold",
+        "state",
+    ]);
+    let places = daemon.places.load();
+    let known: HashMap<&str, &Arc<RangePlace>> = places
+        .ranges
+        .all()
+        .into_iter()
+        .map(|place| (&*place.name, place))
+        .collect();
+    // Those that drain have no place any more, but are there.
+    for stats in daemon.values.ranges.all_stats() {
+        let place = known.get(stats.name.as_str()).copied();
+        table.rows.push(row(&stats, place));
+    }
+    table
+}
+
+fn row(stats: &RangeStats, place: Option<&Arc<RangePlace>>) -> Vec<Cell> {
+    let hold = place.map(|place| match place.config.hold {
+        Hold::Lease => "lease",
+        Hold::Connection => "connection",
+    });
+    let counts = place.map(|place| &place.counts);
+    let p99 = counts.map(|counts| counts.took.lock().quantile(0.99));
+    let state = match (stats.is_draining, stats.quarantined.is_zero()) {
+        (true, _) => "draining",
+        (false, false) => "quarantine",
+        (false, true) if stats.free.is_zero() => "exhausted",
+        (false, true) => "ok",
+    };
+    vec![
+        stats.name.as_str().into(),
+        stats.kind.print(stats.first).into(),
+        used(stats).into(),
+        size(stats.free),
+        stats.reserved.into(),
+        size(stats.quarantined),
+        stats.detached.into(),
+        stats.cooling.into(),
+        size(stats.size),
+        stats.tiers.iter().sum::<u64>().into(),
+        counts
+            .map(|counts| counts.exhausted.load(Ordering::Relaxed))
+            .into(),
+        p99.into(),
+        place
+            .map(|place| class_word(place.config.options.class))
+            .into(),
+        hold.into(),
+        state.into(),
+    ]
+}
+
+/// How many of its values are not free, in percent.
+fn used(stats: &RangeStats) -> String {
+    let (free, all) = (stats.free.to_f64(), stats.size.to_f64());
+    let part = if all > 0.0 { 1.0 - free / all } else { 0.0 };
+    format!("{:.0} %", part * 100.0)
+}
+
+/// A number if one can say it so.
+fn size(size: Size) -> Cell {
+    match size.to_u128().and_then(|size| i64::try_from(size).ok()) {
+        Some(size) => Cell::Number(size),
+        None => size.to_string().into(),
+    }
+}

@@ -1,0 +1,74 @@
+//! Values that are held while a command runs.
+
+use serde_json::Value;
+
+use crate::served::{Served, text};
+
+#[test]
+fn a_command_runs_with_its_value_and_gives_it_back() {
+    let served = Served::start();
+    for _ in 0..2 {
+        let show = "echo $1 $RIDEAU_VALUE; test -n \"$RIDEAU_TICKET$RIDEAU_FENCE\"";
+        let output = served.run(&["lease", "number", "--", "sh", "-c", show, "-", "<{value}>"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(text(&output.stdout), "<1> 1\n");
+    }
+    let output = served.run(&["lease", "number", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(output.status.code(), Some(7));
+}
+
+#[test]
+fn a_value_is_renewed_for_as_long_as_its_command_runs() {
+    let served = Served::start();
+    // It would have run out many times.
+    let words = ["lease", "number", "--ttl", "100ms", "--", "sleep", "1"];
+    let mut long = served.rideau().args(words).spawn().unwrap();
+    let probe = ["--json", "status", "ranges", "number"];
+    let held = || {
+        let output = served.run(&probe);
+        let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+        rows[0]["reserved"].as_u64().unwrap()
+    };
+    while held() == 0 {
+        let ended = long.try_wait().unwrap();
+        assert!(
+            ended.is_none(),
+            "it ended before it held anything: {ended:?}"
+        );
+    }
+    let mut looks = 0;
+    while long.try_wait().unwrap().is_none() {
+        let is_held = held() == 1;
+        let has_ended = long.try_wait().unwrap().is_some();
+        assert!(is_held || has_ended, "lost after {looks} looks");
+        looks += 1;
+    }
+    assert_eq!(held(), 0, "it was given back");
+}
+
+#[test]
+fn who_gets_none_does_not_run_and_ends_with_three() {
+    let served = Served::start();
+    let probe = env!("CARGO_BIN_EXE_rideau");
+    let inner = format!("{probe} lease number -- echo ran; echo $?");
+    let all = format!("{probe} lease number -- sh -c '{inner}'");
+    let output = served.run(&["lease", "number", "--", "sh", "-c", &all]);
+    assert_eq!(text(&output.stdout), "3\n");
+    assert!(text(&output.stderr).contains("none: 0 of 2 values of number are free"));
+}
+
+#[test]
+fn without_a_command_the_value_is_printed_and_kept() {
+    let served = Served::start();
+    let output = served.run(&["--json", "lease", "number", "--ttl", "60s"]);
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["value"], "1");
+    let output = served.run(&["explain", "1"]);
+    assert!(text(&output.stdout).contains("1 of range number is reserved"));
+    let status = served.run(&["status"]);
+    assert!(
+        text(&status.stdout).contains("RANGE"),
+        "{}",
+        text(&status.stdout)
+    );
+}

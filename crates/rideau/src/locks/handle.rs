@@ -1,0 +1,96 @@
+//! A key looked up once, for those who want it often.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rideau_core::locks::{Capacity, Full};
+
+use super::call::Farewell;
+use super::keys::{Keys, Origin};
+use super::shard::Pinned;
+use super::{Lock, claim};
+use crate::keyed::Key;
+
+/// A key looked up once, for those who want it often.
+///
+/// Its key is not forgotten as long as this exists.
+pub struct LockHandle<K: Key> {
+    // In this order: the sweeper is called when the key is no longer pinned.
+    pinned: Pinned<K>,
+    farewell: Farewell<K>,
+}
+
+impl<K: Key> LockHandle<K> {
+    pub(super) fn new(pinned: Pinned<K>, keys: &Arc<Keys<K>>) -> Self {
+        let farewell = Farewell::new(keys, &pinned);
+        Self { pinned, farewell }
+    }
+
+    /// Take one unit, exactly if fewer than `capacity` are held.
+    ///
+    /// # Errors
+    ///
+    /// If as many or more are held.
+    #[inline]
+    pub fn acquire(&self, capacity: impl Into<Capacity>) -> Result<Lock<'_, K>, Full> {
+        self.acquire_many(1, capacity)
+    }
+
+    /// Take several units, all or none.
+    ///
+    /// # Errors
+    ///
+    /// If more would be held than `capacity`, or none is asked for.
+    #[inline]
+    pub fn acquire_many(
+        &self,
+        units: u32,
+        capacity: impl Into<Capacity>,
+    ) -> Result<Lock<'_, K>, Full> {
+        let claim = claim(units, capacity);
+        let keys = self.farewell.keys();
+        let taken = keys.acquire_pinned(&self.pinned, self.farewell.spot(), claim)?;
+        Ok(Lock(taken.at(Origin::Borrowed(keys))))
+    }
+
+    /// As [`acquire_many`](Self::acquire_many), and the lock borrows nothing.
+    ///
+    /// # Errors
+    ///
+    /// If more would be held than `capacity`, or none is asked for.
+    pub fn acquire_owned(
+        &self,
+        units: u32,
+        capacity: impl Into<Capacity>,
+    ) -> Result<Lock<'static, K>, Full> {
+        let claim = claim(units, capacity);
+        let keys = self.farewell.keys();
+        let taken = keys.acquire_pinned(&self.pinned, self.farewell.spot(), claim)?;
+        Ok(Lock(taken.at(Origin::Owned(Arc::clone(keys)))))
+    }
+
+    /// How many units are held.
+    pub fn held(&self) -> u64 {
+        self.farewell.keys().held_pinned(&self.pinned)
+    }
+
+    /// The key.
+    pub fn key(&self) -> &K {
+        self.pinned.node().key()
+    }
+}
+
+impl<K: Key> Clone for LockHandle<K> {
+    fn clone(&self) -> Self {
+        Self::new(self.pinned.clone(), self.farewell.keys())
+    }
+}
+
+impl<K: Key + fmt::Debug> fmt::Debug for LockHandle<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockHandle")
+            .field("key", self.key())
+            .field("held", &self.held())
+            .finish_non_exhaustive()
+    }
+}

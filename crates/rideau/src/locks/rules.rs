@@ -1,0 +1,318 @@
+//! What holds for which keys: where one waits for them, how many of them are
+//! known at most, and for how long when nobody holds them.
+//!
+//! Every key has a rule, found when the key is added and again when rules
+//! change. Keys are counted as they are added and forgotten, under the lock of
+//! their shard, so that whoever takes a key that is known counts nothing. What is
+//! only counted is no step that a model has to follow.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use rideau_core::{OptionError, queue};
+
+use super::board::Boards;
+use crate::keyed::Key;
+use crate::shelf::Slots;
+use crate::sync::{Mutex, lock};
+
+/// What holds for some keys.
+#[derive(Clone, PartialEq, Debug)]
+pub struct KeyRule {
+    /// Where those wait who want to. Each key has a queue of its own for those
+    /// who see the same capacity and want the same number of units.
+    pub queue: queue::Options,
+    /// So many of them are known at most. Those that nobody holds or waits for
+    /// are forgotten first; if all are wanted, no further one can be had.
+    pub keys_max: usize,
+    /// One that nobody holds is known for so long still, and forgotten soon
+    /// after.
+    pub idle_forget: Duration,
+}
+
+/// As many keys are known as may be, and all of them are wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NoRoom;
+
+/// Which keys there are too many of.
+#[derive(Clone, Copy)]
+pub(super) enum Crowd {
+    /// All together.
+    All,
+    /// Those of a rule.
+    Of(u32),
+}
+
+type RuleOf<K> = Arc<dyn Fn(&K) -> usize + Send + Sync>;
+
+/// All rules, and how many keys each has.
+pub(super) struct Rules<K> {
+    slots: Slots<Slot>,
+    /// So many slots have been in use.
+    len: AtomicU32,
+    rule_of: RwLock<Option<RuleOf<K>>>,
+    keys: Quota,
+    boards: Boards,
+}
+
+/// One rule as it is now. A slot is never given up, for somebody may be about to
+/// say that one of its keys is idle.
+pub(super) struct Slot {
+    /// Boards of rules that its keys had before. Who still has a guard of then
+    /// marks there.
+    inherited: AtomicU64,
+    /// When the sweeper looks for them next, in milliseconds since the start.
+    pub(super) due: AtomicU64,
+    /// In milliseconds.
+    idle_forget: AtomicU64,
+    keys: Quota,
+    queue: Mutex<queue::Options>,
+}
+
+struct Quota {
+    len: AtomicU64,
+    max: AtomicU64,
+}
+
+/// What is remembered of a key for its rule.
+///
+/// In this order: who takes by key reads the first alone, next to the word.
+#[repr(C)]
+pub(super) struct Mark {
+    rule: AtomicU32,
+    /// What the word was when it was last seen idle, and since when it is.
+    seen: AtomicU64,
+    since: AtomicU64,
+}
+
+impl Default for KeyRule {
+    fn default() -> Self {
+        Self {
+            queue: queue::Options::default(),
+            keys_max: usize::MAX,
+            idle_forget: Duration::ZERO,
+        }
+    }
+}
+
+impl Quota {
+    fn new() -> Self {
+        Self {
+            len: AtomicU64::new(0),
+            max: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    fn set_max(&self, max: usize) {
+        self.max.store(max as u64, Ordering::Relaxed);
+    }
+
+    fn enter(&self) -> bool {
+        let max = self.max.load(Ordering::Relaxed);
+        let enter = |len: u64| (len < max).then_some(len + 1);
+        self.len
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter)
+            .is_ok()
+    }
+
+    fn leave(&self) {
+        self.len.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Slot {
+    fn new() -> Self {
+        Self {
+            inherited: AtomicU64::new(0),
+            due: AtomicU64::new(0),
+            idle_forget: AtomicU64::new(0),
+            keys: Quota::new(),
+            queue: Mutex::new(queue::Options::default()),
+        }
+    }
+
+    fn set(&self, rule: &KeyRule) {
+        let forget = u64::try_from(rule.idle_forget.as_millis()).unwrap_or(u64::MAX);
+        self.idle_forget.store(forget, Ordering::Relaxed);
+        self.due.store(0, Ordering::Relaxed);
+        self.keys.set_max(rule.keys_max);
+        self.set_queue(&rule.queue);
+    }
+
+    pub(super) fn set_queue(&self, options: &queue::Options) {
+        options.clone_into(&mut lock(&self.queue));
+    }
+
+    pub(super) fn queue(&self) -> queue::Options {
+        lock(&self.queue).clone()
+    }
+
+    /// The sweeper was here. It comes often enough to be late by half of what
+    /// a key is kept, at most.
+    #[cfg(any(test, not(rideau_loom)))]
+    pub(super) fn was_swept(&self, now: u64) {
+        const SELDOM: u64 = 10_000;
+        let wait = (self.idle_forget.load(Ordering::Relaxed) / 4).min(SELDOM);
+        self.due.store(now + wait, Ordering::Relaxed);
+    }
+}
+
+impl Mark {
+    pub(super) fn new(rule: u32) -> Self {
+        Self {
+            rule: AtomicU32::new(rule),
+            seen: AtomicU64::new(u64::MAX),
+            since: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    pub(super) fn rule(&self) -> u32 {
+        self.rule.load(Ordering::Relaxed)
+    }
+
+    /// Nobody holds the key, as its word says. True if that has been so for as
+    /// long as a key is kept, and was so when one looked before.
+    fn is_over(&self, idle: u64, forget: u64, now: u64) -> bool {
+        if self.seen.swap(idle, Ordering::Relaxed) != idle {
+            self.since.store(now, Ordering::Relaxed);
+            return false;
+        }
+        now - self.since.load(Ordering::Relaxed).min(now) >= forget
+    }
+}
+
+impl<K> Rules<K> {
+    /// One rule for all keys.
+    pub(super) fn new(rule: &KeyRule) -> Self {
+        let rules = Self {
+            slots: Slots::new(Slot::new, 1),
+            len: AtomicU32::new(1),
+            rule_of: RwLock::new(None),
+            keys: Quota::new(),
+            boards: Boards::new(),
+        };
+        rules.slot(0).set(rule);
+        rules
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, rule: u32) -> &Slot {
+        self.slots.get(rule)
+    }
+
+    /// Every rule that has been in use.
+    pub(super) fn all(&self) -> Range<u32> {
+        0..self.len.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(super) fn boards(&self) -> &Boards {
+        &self.boards
+    }
+
+    /// The boards on which keys of a rule may be marked.
+    pub(super) fn boards_of(&self, rule: u32) -> u64 {
+        Boards::of(rule) | self.slot(rule).inherited.load(Ordering::Acquire)
+    }
+
+    /// The boards of all rules.
+    pub(super) fn boards_in_use(&self) -> u64 {
+        Boards::of_first(self.all().end)
+    }
+
+    pub(super) fn set_keys_max(&self, max: usize) {
+        self.keys.set_max(max);
+    }
+
+    /// How many keys of a rule are known.
+    pub(super) fn keys(&self, rule: usize) -> usize {
+        let known = u32::try_from(rule).ok();
+        let known = known.filter(|rule| *rule < self.len.load(Ordering::Acquire));
+        known.map_or(0, |rule| {
+            self.slot(rule).keys.len.load(Ordering::Relaxed) as usize
+        })
+    }
+
+    /// Count one more key, if there may be one.
+    pub(super) fn enter(&self, rule: u32) -> Result<(), Crowd> {
+        let slot = self.slot(rule);
+        if !slot.keys.enter() {
+            return Err(Crowd::Of(rule));
+        }
+        if !self.keys.enter() {
+            slot.keys.leave();
+            return Err(Crowd::All);
+        }
+        Ok(())
+    }
+
+    /// Count one more key, though there may be too many.
+    pub(super) fn enter_anyway(&self, rule: u32) {
+        self.slot(rule).keys.len.fetch_add(1, Ordering::Relaxed);
+        self.keys.len.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A key is known no longer.
+    pub(super) fn leave(&self, rule: u32) {
+        self.slot(rule).keys.leave();
+        self.keys.leave();
+    }
+
+    /// It is time to forget a key whose word says that it is idle.
+    pub(super) fn is_over(&self, mark: &Mark, idle: u64, now: u64) -> bool {
+        let forget = &self.slot(mark.rule()).idle_forget;
+        mark.is_over(idle, forget.load(Ordering::Relaxed), now)
+    }
+
+    /// Have the key counted for another rule. Who does has the lock of its
+    /// shard.
+    pub(super) fn move_to(&self, mark: &Mark, rule: u32) {
+        let old = mark.rule();
+        // First, and with what the old rule got from others: guards may be older
+        // than the last change.
+        let boards = self.boards_of(old);
+        let inherited = &self.slot(rule).inherited;
+        inherited.fetch_or(boards, Ordering::AcqRel);
+        mark.rule.store(rule, Ordering::Relaxed);
+        self.slot(old).keys.leave();
+        self.slot(rule).keys.len.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl<K: Key> Rules<K> {
+    /// The rule of a key: the last one, if a number is said that none has. Who
+    /// asks has the lock of the key's shard.
+    pub(super) fn of(&self, key: &K) -> u32 {
+        let len = self.len.load(Ordering::Acquire);
+        if len == 1 {
+            return 0;
+        }
+        let rule_of = self.rule_of.read().unwrap_or_else(|no| no.into_inner());
+        let rule = rule_of.as_ref().map_or(0, |rule_of| rule_of(key));
+        u32::try_from(rule).unwrap_or(u32::MAX).min(len - 1)
+    }
+
+    /// Replace all rules; keys that are known still have their old ones. One
+    /// change at a time.
+    pub(super) fn set(
+        &self,
+        rules: &[KeyRule],
+        rule_of: impl Fn(&K) -> usize + Send + Sync + 'static,
+    ) -> Result<(), OptionError> {
+        for rule in rules {
+            rule.queue.validate().map_err(|no| no.within("queue"))?;
+        }
+        let len = rules.len() as u32;
+        self.slots.grow_to(len);
+        for (at, rule) in (0..).zip(rules) {
+            self.slot(at).set(rule);
+        }
+        let mut now = self.rule_of.write().unwrap_or_else(|no| no.into_inner());
+        *now = Some(Arc::new(rule_of));
+        self.len.fetch_max(len, Ordering::AcqRel);
+        Ok(())
+    }
+}
