@@ -121,7 +121,11 @@ fn contestants() -> Vec<Contestant> {
         }
         contestant
     });
-    started.collect()
+    let started: Vec<_> = started.collect();
+    if started.is_empty() {
+        fail(&format!("no such server; there are {}", names.join(", ")));
+    }
+    started
 }
 
 fn contest(case: &Case, contestants: &[Contestant], plan: &Plan, format: Format) {
