@@ -5,6 +5,7 @@
 //! log, so that tests and simulations run the very code that ships.
 
 pub mod allocator;
+pub mod apps;
 pub mod balancer;
 pub mod broker;
 mod expiry;

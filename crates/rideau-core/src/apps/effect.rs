@@ -1,0 +1,282 @@
+//! What the machine wants done, and what askers are answered.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::ids::Ticket;
+use crate::queue::Terms;
+use crate::refusal::Refusal;
+
+/// An app; never given twice by one machine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct AppId(pub u32);
+
+/// A process from before its start to its end; never given twice by one
+/// machine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ProcessId(pub u64);
+
+impl fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One request in one process; never given twice by one machine.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SessionId {
+    /// Where it is served.
+    pub process: ProcessId,
+    pub(super) serial: u64,
+}
+
+/// What somebody wants of an app.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ask {
+    /// On what terms it waits.
+    pub terms: Terms,
+    /// The process it was with before, and would be with again.
+    pub sticky: Option<ProcessId>,
+    /// The process that just failed it.
+    pub avoid: Option<ProcessId>,
+}
+
+/// A place in a process, until it is released.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Session {
+    /// Which it is.
+    pub id: SessionId,
+    /// The code that the process runs.
+    pub generation: u64,
+    /// How long it waited.
+    pub waited: Duration,
+    /// It waited for a start.
+    pub is_cold: bool,
+}
+
+/// The answer to one who came just now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Came {
+    /// Here is a place.
+    Granted(Session),
+    /// It has to wait; the answer will be an effect.
+    Waits(Ticket),
+    /// It gets none.
+    Refused(Refusal),
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Ended {
+    /// The app answered, whatever it said.
+    Answered,
+    /// The asker went away before the answer was over.
+    Left,
+    /// The process broke the connection, or what it said was no answer.
+    Broken,
+    /// It took longer than a request may.
+    TimedOut,
+    /// The request never reached the process and was no request of its: it is
+    /// not counted.
+    Unused,
+}
+
+/// How an app gets new code.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Restart {
+    /// One process after the other; the old serve until the new are ready.
+    #[default]
+    Rolling,
+    /// All finish their sessions at once; who comes waits.
+    Blocking,
+    /// All are stopped, sessions or not.
+    Immediate,
+}
+
+/// Why a process goes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Leaving {
+    /// Nobody used it for long.
+    Idle,
+    /// Another app needs its room more.
+    Evicted,
+    /// Another app was starving.
+    Starved,
+    /// It served as many requests as it may.
+    Used,
+    /// Its life is over.
+    Aged,
+    /// It uses more memory than it should.
+    MemorySoft,
+    /// It uses more memory than it may.
+    MemoryHard,
+    /// Its code is old.
+    Restarted,
+    /// Too many of its requests ran out of time.
+    Hung,
+    /// It cannot be reached, or broke too many answers.
+    Unreachable,
+    /// Its health checks failed.
+    Unwell,
+    /// It ended by itself.
+    Lost,
+    /// Somebody took it out.
+    Detached,
+    /// There are more than may be.
+    Surplus,
+    /// It was started for code that is old by now, or for nobody.
+    Unwanted,
+    /// Its app is no more, or everything is closing.
+    Closed,
+}
+
+impl Leaving {
+    /// Every reason, in the order of [`index`](Self::index).
+    pub const ALL: [Self; 16] = [
+        Self::Idle,
+        Self::Evicted,
+        Self::Starved,
+        Self::Used,
+        Self::Aged,
+        Self::MemorySoft,
+        Self::MemoryHard,
+        Self::Restarted,
+        Self::Hung,
+        Self::Unreachable,
+        Self::Unwell,
+        Self::Lost,
+        Self::Detached,
+        Self::Surplus,
+        Self::Unwanted,
+        Self::Closed,
+    ];
+
+    /// The reason's place in [`ALL`](Self::ALL), to count by.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// One lower-case word, for labels.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Evicted => "evicted",
+            Self::Starved => "starved",
+            Self::Used => "used",
+            Self::Aged => "aged",
+            Self::MemorySoft => "memory_soft",
+            Self::MemoryHard => "memory_hard",
+            Self::Restarted => "restarted",
+            Self::Hung => "hung",
+            Self::Unreachable => "unreachable",
+            Self::Unwell => "unwell",
+            Self::Lost => "lost",
+            Self::Detached => "detached",
+            Self::Surplus => "surplus",
+            Self::Unwanted => "unwanted",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+/// What the machine wants done.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Effect<R> {
+    /// Say yes to one who waits.
+    Grant {
+        /// How to answer.
+        reply: R,
+        /// Its place.
+        session: Session,
+    },
+    /// Say no to one who waits.
+    Shed {
+        /// How to answer.
+        reply: R,
+        /// The no.
+        refusal: Refusal,
+    },
+    /// Nobody is there to answer any more.
+    Forget(R),
+    /// Start a process; `started` or `start_failed` follows.
+    Start {
+        /// Of which app.
+        app: AppId,
+        /// Which it will be.
+        process: ProcessId,
+        /// The code it is to run.
+        generation: u64,
+    },
+    /// A process gets no more sessions: close the connections to it that are
+    /// idle, and ask those that became something else to end.
+    Drain {
+        /// Which.
+        process: ProcessId,
+        /// Why.
+        why: Leaving,
+    },
+    /// Stop a process, also one that still starts; `gone` follows.
+    Stop {
+        /// Which.
+        process: ProcessId,
+        /// Why.
+        why: Leaving,
+        /// Do not ask it first.
+        at_once: bool,
+    },
+    /// Something happened that people want to know.
+    Note(Note),
+    /// All was closed, and the last process is gone.
+    Closed,
+}
+
+/// Something that people want to know.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Note {
+    /// A process is ready.
+    Started {
+        /// Of which app.
+        app: AppId,
+        /// Which.
+        process: ProcessId,
+        /// How long its start took.
+        took: Duration,
+    },
+    /// Starts fail, and none is tried for a while.
+    Failing {
+        /// Of which app.
+        app: AppId,
+        /// How often in a row.
+        failures: u32,
+        /// In how long the next is tried.
+        retry_after: Duration,
+    },
+    /// New code runs everywhere.
+    Deployed {
+        /// Of which app.
+        app: AppId,
+        /// Its number.
+        generation: u64,
+    },
+    /// New code does not start, so the old is kept.
+    DeployFailed {
+        /// Of which app.
+        app: AppId,
+        /// The number of the new code.
+        generation: u64,
+    },
+    /// Room was taken from one app for another that starved.
+    Starved {
+        /// Who starved.
+        app: AppId,
+        /// Whose process goes.
+        from: ProcessId,
+    },
+    /// The last process of an app that was removed is gone.
+    Removed {
+        /// Which app.
+        app: AppId,
+    },
+}

@@ -1,0 +1,176 @@
+//! How many processes there may be, and how those of one app come and go.
+
+use std::time::Duration;
+
+use crate::queue::{self, Shedding};
+use crate::settings::{OptionError, Rule};
+
+/// What all apps share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// As many processes that start, serve or are disabled.
+    pub max: usize,
+    /// As many more while others end: a replacement starts before what it
+    /// replaces is gone.
+    pub headroom: usize,
+    /// As many start at the same time.
+    pub starts_max: usize,
+    /// What giving a process up should cost least of.
+    pub evict_for: EvictFor,
+    /// Who has waited so long for room gets it from the app that has most over
+    /// its share; twice the time a start is expected to take, if that is more.
+    pub starve_min: Duration,
+}
+
+/// What giving a process up should cost least of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum EvictFor {
+    /// Time that askers wait for starts: dear starts are spared.
+    #[default]
+    Latency,
+    /// The number of starts, whatever each takes.
+    Count,
+}
+
+/// How the processes of one app come, serve and go.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Options {
+    /// Kept running without anybody asking; none scales to zero.
+    pub min: usize,
+    /// As many processes at most; none for as many as all apps may have.
+    pub max: Option<usize>,
+    /// As many sessions at a time in one process.
+    pub concurrency: usize,
+    /// Where those wait who find no place.
+    pub queue: queue::Options,
+    /// A process nobody used for so long goes; none for never.
+    pub idle_after: Option<Duration>,
+    /// A process is replaced after as many requests, give or take a tenth.
+    pub requests_max: Option<u64>,
+    /// A process is replaced after so long, give or take a tenth.
+    pub life_max: Option<Duration>,
+    /// A process that uses more is replaced when that disturbs nobody.
+    pub memory_soft: Option<u64>,
+    /// A process that uses more is killed.
+    pub memory_hard: Option<u64>,
+    /// After so long a process that was to finish its sessions is stopped.
+    pub drain_timeout: Duration,
+    /// One that ends sooner after it was ready has failed to start.
+    pub uptime_min: Duration,
+    /// Also start one more when waits are expected to be longer than this,
+    /// and have been for as long.
+    pub target_wait: Option<Duration>,
+    /// How long one waits for the very process it was with before.
+    pub sticky_wait: Duration,
+    /// How often a start of new code is tried before the old code is kept.
+    pub deploy_tries: u32,
+    /// A process is replaced when as many of its requests ran out of time,
+    /// each within `timeouts_window` of the one before.
+    pub timeouts_max: u32,
+    /// How close together time-outs are to count together.
+    pub timeouts_window: Duration,
+    /// How long to wait after the first start that failed; doubled by each
+    /// that follows.
+    pub backoff_first: Duration,
+    /// The longest of these waits.
+    pub backoff_max: Duration,
+    /// Connections that became something else take a place of the
+    /// process's concurrency.
+    pub upgrades_count: bool,
+    /// As many of them in one process, if they take no place.
+    pub upgrades_max: usize,
+    /// Each process serves one request, for development.
+    pub one_each: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max: 6,
+            headroom: 1,
+            starts_max: 2,
+            evict_for: EvictFor::Latency,
+            starve_min: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Limits {
+    /// # Errors
+    ///
+    /// If a limit breaks a rule.
+    pub fn validate(&self) -> Result<(), OptionError> {
+        above_zero("max", self.max)?;
+        above_zero("starts_max", self.starts_max)
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            min: 0,
+            max: None,
+            concurrency: 16,
+            queue: queue::Options {
+                max: Some(100),
+                shedding: Shedding::Timeout {
+                    wait_max: Duration::from_secs(30),
+                },
+                ..queue::Options::default()
+            },
+            idle_after: Some(Duration::from_secs(300)),
+            requests_max: None,
+            life_max: None,
+            memory_soft: None,
+            memory_hard: None,
+            drain_timeout: Duration::from_secs(30),
+            uptime_min: Duration::from_secs(5),
+            target_wait: None,
+            sticky_wait: Duration::from_secs(1),
+            deploy_tries: 2,
+            timeouts_max: 3,
+            timeouts_window: Duration::from_secs(60),
+            backoff_first: Duration::from_millis(500),
+            backoff_max: Duration::from_secs(60),
+            upgrades_count: true,
+            upgrades_max: 1000,
+            one_each: false,
+        }
+    }
+}
+
+impl Options {
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn validate(&self) -> Result<(), OptionError> {
+        above_zero("concurrency", self.concurrency)?;
+        above_zero("deploy_tries", self.deploy_tries as usize)?;
+        above_zero("timeouts_max", self.timeouts_max as usize)?;
+        if let Some(max) = self.max {
+            above_zero("max", max)?;
+            if self.min > max {
+                return Err(broken("min", Rule::Over { bound: "max" }));
+            }
+        }
+        if let (Some(soft), Some(hard)) = (self.memory_soft, self.memory_hard)
+            && soft > hard
+        {
+            let bound = "memory_hard";
+            return Err(broken("memory_soft", Rule::Over { bound }));
+        }
+        self.queue.validate()
+    }
+}
+
+fn above_zero(option: &str, value: usize) -> Result<(), OptionError> {
+    match value {
+        0 => Err(broken(option, Rule::Zero)),
+        _ => Ok(()),
+    }
+}
+
+fn broken(option: &str, rule: Rule) -> OptionError {
+    let option = option.to_owned();
+    OptionError { option, rule }
+}

@@ -1,0 +1,130 @@
+//! Numbers of all apps, of one, and of each process.
+
+use std::time::Duration;
+
+use crate::histogram::Histogram;
+use crate::waiting::Tally;
+
+use super::effect::{AppId, Leaving, ProcessId};
+
+/// Numbers over all apps.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// Processes that start, serve or are disabled.
+    pub used: usize,
+    /// All processes, also those that are on their way out.
+    pub live: usize,
+    /// Processes that start.
+    pub starting: usize,
+    /// Processes that serve somebody.
+    pub active: usize,
+    /// Apps that wait for room.
+    pub starved: usize,
+    /// What each way to choose whom to evict would have cost so far, with its
+    /// name; the chosen one first.
+    pub losses: Vec<(&'static str, f64)>,
+}
+
+/// Numbers of one app.
+#[derive(Clone, Debug)]
+pub struct AppStats {
+    /// Which.
+    pub app: AppId,
+    /// The code it is to run.
+    pub generation: u64,
+    /// How the last change of code went.
+    pub deploy: Deploy,
+    /// Its processes, oldest first.
+    pub processes: Vec<ProcessStats>,
+    /// How many wait.
+    pub waiting: usize,
+    /// For how long the first of them has.
+    pub oldest: Duration,
+    /// It waits for room since then.
+    pub wants_room: Option<Duration>,
+    /// Sessions that are open.
+    pub sessions: usize,
+    /// What became of those who asked.
+    pub tally: Tally,
+    /// Requests that were finished.
+    pub finished: u64,
+    /// Those that waited for a start.
+    pub cold: u64,
+    /// Starts that went well.
+    pub starts: u64,
+    /// Starts that did not.
+    pub start_failures: u64,
+    /// How long starts took that went well.
+    pub start_times: Histogram,
+    /// How often processes went, by [`Leaving::index`].
+    pub left: [u64; Leaving::ALL.len()],
+    /// Starts that failed in a row, and in how long the next is tried.
+    pub failing: Option<(u32, Duration)>,
+    /// How long a start is expected to take.
+    pub start_time: Duration,
+    /// How long a request is expected to take.
+    pub service_time: Duration,
+}
+
+/// How the last change of code went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Deploy {
+    /// All processes run the code they should.
+    #[default]
+    Settled,
+    /// Old ones are being replaced.
+    Rolling,
+    /// The new code does not start; the old is kept.
+    Failed,
+}
+
+/// Numbers of one process.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessStats {
+    /// Which.
+    pub process: ProcessId,
+    /// The code it runs.
+    pub generation: u64,
+    /// What it does.
+    pub state: State,
+    /// Its open sessions.
+    pub sessions: usize,
+    /// Its connections that became something else and take no place.
+    pub upgrades: usize,
+    /// The requests it finished.
+    pub finished: u64,
+    /// How long ago it was ready; for how long it has been starting.
+    pub age: Duration,
+    /// How long ago it was used.
+    pub unused: Duration,
+    /// What it used of memory when somebody last looked.
+    pub memory: u64,
+}
+
+/// What a process does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum State {
+    /// It starts.
+    Starting,
+    /// It serves.
+    Ready,
+    /// It serves those it has and gets no others, until somebody enables it.
+    Disabled,
+    /// It serves those it has, and goes.
+    Draining(Leaving),
+    /// It was told to stop.
+    Stopping(Leaving),
+}
+
+impl State {
+    /// One lower-case word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Disabled => "disabled",
+            Self::Draining(_) => "draining",
+            Self::Stopping(_) => "stopping",
+        }
+    }
+}
