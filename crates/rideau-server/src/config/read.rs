@@ -8,6 +8,7 @@ use toml_edit::{Document, Item, TableLike};
 
 use super::broker::{BrokerConfig, RegulatorConfig};
 use super::fault::Faults;
+use super::front::FrontConfig;
 use super::keys::{self, LATER, PARTS, Part};
 use super::lock::LockRule;
 use super::pool::{GroupConfig, PoolConfig};
@@ -241,6 +242,8 @@ impl<'a> Sections<'a> {
         Config {
             ranges: ranges.collect(),
             store,
+            front: FrontConfig::default(),
+            apps: Vec::new(),
             server: self
                 .server
                 .as_ref()
