@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use rideau::{KeyRule, Locks, LocksOptions, OptionError};
 
+use crate::apps::Apps;
 use crate::clients::{ClientCard, Clients};
 use crate::config::{Config, User};
 use crate::counts::{ForeignReleases, Reclaims};
@@ -58,6 +59,8 @@ pub struct Daemon {
     pub password_checks: Turns,
     /// What it was told, as text, and what before.
     pub settings: Settings,
+    /// The applications.
+    pub apps: Apps,
 }
 
 /// What was counted since the start.
@@ -162,7 +165,14 @@ impl Daemon {
     pub fn with(config: Config, source: Source) -> Result<Arc<Self>, NotDone> {
         let events: Arc<Events> = Arc::default();
         let workshop = Workshop::new(&config.server, Arc::clone(&events));
-        let mut places = Places::new(&config, Arc::new(workshop))?;
+        let workshop = Arc::new(workshop);
+        Apps::validate(&config)?;
+        let apps = Apps::new(
+            config.front.limits,
+            Arc::clone(&workshop),
+            Arc::clone(&events),
+        );
+        let mut places = Places::new(&config, workshop)?;
         let values = Values::open(&config)?;
         places.ranges = Arc::new(values.places(&config, &RangePlaces::default()));
         // Fences grow on after a restart, unless the clock was set back.
@@ -181,6 +191,7 @@ impl Daemon {
             places: ArcSwap::from_pointee(places),
             locks,
             values,
+            apps,
             holdings: Holdings::default(),
             clients: Clients::default(),
             sessions: Sessions::default(),
@@ -206,6 +217,7 @@ impl Daemon {
         within: Option<Duration>,
     ) -> Result<(), NotDone> {
         Places::validate(&config)?;
+        Apps::validate(&config)?;
         self.values.follow(&self.config.load(), &config)?;
         rule_locks(&self.locks, &config)?;
         let old = self.places.load();
@@ -214,6 +226,7 @@ impl Daemon {
         let checks = config.limits.password_checks_max;
         log::set_level(config.log.level);
         self.places.store(Arc::new(places));
+        self.apps.follow(&config);
         self.config.store(Arc::new(config));
         self.password_checks.set_max(checks);
         self.counts.changes.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! The parts of the `rideau` program, for its binary and its tests.
 
 pub mod admin;
+pub mod apps;
 pub mod client;
 pub mod clients;
 pub mod command;

@@ -411,8 +411,18 @@ pub async fn run_from(
     source: Source,
     ready: impl FnOnce(&[String]),
 ) -> io::Result<()> {
-    let (server, tls) = (config.server.clone(), config.tls.clone());
     let daemon = Daemon::with(config, source).map_err(io::Error::other)?;
+    run_daemon(daemon, ready).await
+}
+
+/// As [`run`], for a server that somebody has made already.
+///
+/// # Errors
+///
+/// If it cannot listen.
+pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> io::Result<()> {
+    let config = daemon.config.load_full();
+    let (server, tls) = (&config.server, &config.tls);
     let mut addresses = Vec::new();
     for listen in &server.listen {
         let listener = Listener::bind(listen, server.socket_mode).await;
@@ -430,9 +440,10 @@ pub async fn run_from(
             tokio::spawn(listener.serve(Arc::clone(&daemon)));
         }
     }
-    let (admin, places) = listen_http(&server, acceptor).await?;
+    let (admin, places) = listen_http(server, acceptor).await?;
     addresses.extend(places);
     tokio::spawn(admin.serve(Arc::clone(&daemon)));
+    daemon.apps.begin(&config);
     tokio::spawn(keep_sessions(Arc::clone(&daemon)));
     tokio::spawn(daemon.values.ranges.ferry());
     tokio::spawn(watcher::keep(Arc::clone(&daemon)));

@@ -177,6 +177,23 @@ impl AppConfig {
     }
 }
 
+impl Run {
+    /// What runs now is what this says, too: only how it is watched and ended
+    /// may differ.
+    pub fn is_same_program(&self, other: &Self) -> bool {
+        let watched = |run: &Self| Self {
+            start_timeout: self.start_timeout,
+            stop_timeout: self.stop_timeout,
+            stop_signal: self.stop_signal,
+            warm_up: self.warm_up.clone(),
+            ready: self.ready.clone(),
+            log: self.log.clone(),
+            ..run.clone()
+        };
+        watched(self) == watched(other)
+    }
+}
+
 impl Default for Http {
     fn default() -> Self {
         Self {
