@@ -777,7 +777,7 @@ fn shared(path: &str) -> String {
 
 /// The keys of a section, with `*` for its names.
 fn collect(section: &str, item: &Item, shown: &mut BTreeSet<String>) {
-    let is_named = !["server", "limits", "tls", "log", "store"].contains(&section);
+    let is_named = !["server", "limits", "tls", "log", "store", "front"].contains(&section);
     if !is_named {
         return walk(section, item, shown);
     }

@@ -1,5 +1,8 @@
 //! Applications of the file: what is run, how many of it, and who gets there.
 
+mod hosts;
+mod read;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -142,11 +145,7 @@ pub struct Health {
 impl AppConfig {
     /// This command, with everything else as it usually is.
     pub fn new(name: &str, command: Vec<String>) -> Self {
-        let tells = |what: &str| command.iter().any(|word| word.contains(what));
-        let listen = match tells("{socket}") || tells("$SOCKET") {
-            true => AppListen::Socket,
-            false => AppListen::Port,
-        };
+        let listen = AppListen::usual(command.iter());
         Self {
             name: name.into(),
             hosts: Vec::new(),
@@ -191,6 +190,16 @@ impl Run {
             ..run.clone()
         };
         watched(self) == watched(other)
+    }
+}
+
+impl AppListen {
+    /// What fits a program with these words.
+    fn usual<'a>(mut words: impl Iterator<Item = &'a String>) -> Self {
+        match words.any(|word| word.contains("{socket}") || word.contains("$SOCKET")) {
+            true => Self::Socket,
+            false => Self::Port,
+        }
     }
 }
 
