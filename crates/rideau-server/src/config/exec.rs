@@ -86,6 +86,8 @@ pub(super) const fn ready_word(ready: &Ready) -> &'static str {
         Ready::Notify => READY[2],
         Ready::Started => READY[3],
         Ready::Line(_) => "line",
+        // Members of pools are not waited for in these ways.
+        Ready::Auto | Ready::Connect | Ready::Http { .. } => "",
     }
 }
 
