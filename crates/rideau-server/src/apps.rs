@@ -26,7 +26,7 @@ use rideau_core::apps::{self as core, AppId, Effect, Limits, Note, ProcessId, Re
 use rideau_core::{Instant, Machine};
 use tokio::sync::{Notify, watch};
 
-use crate::config::{AppConfig, Config};
+use crate::config::Config;
 use crate::events::Events;
 use crate::member::Workshop;
 
@@ -57,7 +57,6 @@ struct Inner {
     events: Arc<Events>,
     /// Everything was closed and is gone.
     closed: watch::Sender<bool>,
-    next_report: std::sync::atomic::AtomicU64,
 }
 
 struct State {
@@ -74,7 +73,7 @@ struct State {
 #[derive(Default)]
 struct After {
     answers: Vec<Answer>,
-    starts: Vec<duty::Start>,
+    starts: Vec<(duty::Start, duty::Word)>,
     notes: Vec<Note>,
     rings: bool,
     is_closed: bool,
@@ -106,7 +105,6 @@ impl Apps {
             workshop,
             events,
             closed: watch::Sender::new(false),
-            next_report: std::sync::atomic::AtomicU64::new(1),
         }))
     }
 
@@ -137,9 +135,7 @@ impl Apps {
         };
         self.0.tell(&app.name, text.into(), Some(by));
         self.0.step(|state, now| {
-            state
-                .machine
-                .restart(app.id, how, now, &mut state.effects);
+            state.machine.restart(app.id, how, now, &mut state.effects);
         });
     }
 
@@ -261,14 +257,14 @@ impl Inner {
                 generation,
             } => {
                 let app = Arc::clone(&state.by_id[&app]);
-                let (slot, stop) = Slot::new(&app);
+                let (slot, stop) = Slot::new();
                 state.slots.insert(process, slot);
-                after.starts.push(duty::Start {
+                let start = duty::Start {
                     app,
                     process,
                     generation,
-                    stop,
-                });
+                };
+                after.starts.push((start, stop));
             }
             Effect::Drain { process, why } => {
                 if let Some(slot) = state.slots.get(&process) {
@@ -295,8 +291,8 @@ impl Inner {
 
     /// What could wait, wake or call back.
     fn finish(self: &Arc<Self>, after: After) {
-        for start in after.starts {
-            tokio::spawn(duty::run(Arc::clone(self), start));
+        for (start, stop) in after.starts {
+            tokio::spawn(duty::run(Arc::clone(self), start, stop));
         }
         for answer in after.answers {
             answer.give();
@@ -378,10 +374,6 @@ impl Inner {
         after.rings = false;
         self.finish(after);
         due
-    }
-
-    fn app_config(&self, app: &App) -> Arc<AppConfig> {
-        app.config.load_full()
     }
 }
 

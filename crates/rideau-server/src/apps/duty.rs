@@ -16,7 +16,8 @@ use super::health;
 use super::running::Running;
 use crate::config::{AppConfig, AppListen, AppReady, Run};
 use crate::process::{
-    Address, Exit, Line, Listen, OutputLimits, Process, Program, Ready, ResourceLimits, Signal, StartReport, Whom,
+    Address, Exit, Line, Listen, OutputLimits, Process, Program, Ready, ResourceLimits, Signal,
+    StartReport, Whom, http_status,
 };
 
 /// Who was killed is gone by then, or stuck in the system.
@@ -29,7 +30,6 @@ const LINE_MAX: usize = 16 << 10;
 
 /// A process of the machine.
 pub(super) struct Slot {
-    pub(super) app: Arc<App>,
     /// There once it is ready.
     pub(super) running: Option<Arc<Running>>,
     pub(super) stop: watch::Sender<Option<Stopping>>,
@@ -43,19 +43,20 @@ pub(super) struct Stopping {
     pub(super) at_once: bool,
 }
 
+/// Where the word to stop arrives.
+pub(super) type Word = watch::Receiver<Option<Stopping>>;
+
 /// A process to be started.
 pub(super) struct Start {
     pub(super) app: Arc<App>,
     pub(super) process: ProcessId,
     pub(super) generation: u64,
-    pub(super) stop: watch::Receiver<Option<Stopping>>,
 }
 
 impl Slot {
-    pub(super) fn new(app: &Arc<App>) -> (Self, watch::Receiver<Option<Stopping>>) {
+    pub(super) fn new() -> (Self, Word) {
         let (stop, stopped) = watch::channel(None);
         let slot = Self {
-            app: Arc::clone(app),
             running: None,
             stop,
             draining: watch::Sender::new(None),
@@ -74,7 +75,7 @@ impl Slot {
 }
 
 /// See one process from its start to its end.
-pub(super) async fn run(inner: Arc<Inner>, mut start: Start) {
+pub(super) async fn run(inner: Arc<Inner>, start: Start, mut stop: Word) {
     let id = start.process;
     let config = start.app.config.load_full();
     let started = {
@@ -83,7 +84,7 @@ pub(super) async fn run(inner: Arc<Inner>, mut start: Start) {
         tokio::select! {
             biased;
             started = starting => Some(started),
-            _ = stopped(&mut start.stop) => {
+            _ = stopped(&mut stop) => {
                 // The start was dropped, and its process with it; the other end
                 // of the channel goes with the last of it.
                 let _ = timeout(KILLED_WAIT, gone).await;
@@ -94,25 +95,29 @@ pub(super) async fn run(inner: Arc<Inner>, mut start: Start) {
     match started {
         None => (),
         Some(Err(report)) => {
-            let text = format!("process {id} did not start: {report}");
+            let text = format!("process {id} did not start: {}", report.summary);
             inner.tell(&start.app.name, text, None);
-            start.app.report.store(Some(Arc::new(report)));
+            start.app.report.store(Some(Arc::from(report)));
             inner.forget(id);
             inner.step(|state, now| {
-                state
-                    .machine
-                    .start_failed(id, now, &mut state.effects);
+                state.machine.start_failed(id, now, &mut state.effects);
             });
             return;
         }
-        Some(Ok(process)) => serve(&inner, &mut start, &config, process).await,
+        Some(Ok(process)) => serve(&inner, &start, &mut stop, &config, process).await,
     }
     inner.forget(id);
     inner.step(|state, now| state.machine.gone(id, now, &mut state.effects));
 }
 
 /// A process is ready: tell the machine, and wait for its end.
-async fn serve(inner: &Arc<Inner>, start: &mut Start, config: &AppConfig, process: Process) {
+async fn serve(
+    inner: &Arc<Inner>,
+    start: &Start,
+    stop: &mut Word,
+    config: &AppConfig,
+    process: Process,
+) {
     let id = start.process;
     let running = match inner.attach(start, process) {
         Ok(running) => running,
@@ -135,19 +140,31 @@ async fn serve(inner: &Arc<Inner>, start: &mut Start, config: &AppConfig, proces
             inner.step(|state, now| state.machine.lost(id, now, &mut state.effects));
             None
         }
-        stopping = stopped(&mut start.stop) => Some(stopping),
+        stopping = stopped(stop) => Some(stopping),
     };
     well.inspect(tokio::task::JoinHandle::abort);
     let ended = match stopping {
         Some(Stopping { why, at_once }) => {
-            let text = format!("process {id} (pid {}) is stopped: {}", running.pid(), why.word());
+            let text = format!(
+                "process {id} (pid {}) is stopped: {}",
+                running.pid(),
+                why.word()
+            );
             inner.tell(&start.app.name, text, None);
-            end(&running, &mut start.stop, at_once).await
+            end(&running, stop, at_once).await
         }
-        None => running.process.stop_with(Signal::Kill, Duration::ZERO).await,
+        None => {
+            running
+                .process
+                .stop_with(Signal::Kill, Duration::ZERO)
+                .await
+        }
     };
     if ended.is_none() {
-        let text = format!("process {id} (pid {}) was killed and is stuck", running.pid());
+        let text = format!(
+            "process {id} (pid {}) was killed and is stuck",
+            running.pid()
+        );
         inner.tell(&start.app.name, text, None);
         // It is counted for as long as there is anything of it.
         running.process.gone().await;
@@ -155,11 +172,7 @@ async fn serve(inner: &Arc<Inner>, start: &mut Start, config: &AppConfig, proces
 }
 
 /// Stop it mildly, unless there is or comes word to kill it.
-async fn end(
-    running: &Running,
-    stop: &mut watch::Receiver<Option<Stopping>>,
-    at_once: bool,
-) -> Option<Exit> {
+async fn end(running: &Running, stop: &mut Word, at_once: bool) -> Option<Exit> {
     let kill = || running.process.stop_with(Signal::Kill, Duration::ZERO);
     if at_once {
         return kill().await;
@@ -176,7 +189,7 @@ async fn end(
     }
 }
 
-async fn stopped(stop: &mut watch::Receiver<Option<Stopping>>) -> Stopping {
+async fn stopped(stop: &mut Word) -> Stopping {
     let told = stop.wait_for(Option::is_some).await;
     told.ok().and_then(|told| *told).unwrap_or(Stopping {
         why: Leaving::Closed,
@@ -191,11 +204,16 @@ async fn begin(
     start: &Start,
     config: &AppConfig,
     here: oneshot::Sender<()>,
-) -> Result<Process, StartReport> {
+) -> Result<Process, Box<StartReport>> {
     let run = &config.run;
     let folder = inner.workshop.folder().await;
     let folder = folder.map_err(|error| {
-        StartReport::of_text(&config.name, format!("there is no run folder: {error}"))
+        let doing = "open the run folder";
+        Box::new(StartReport::unprepared(
+            &program(config, None),
+            doing,
+            error,
+        ))
     })?;
     let root = resolved(run.root.as_deref()).await;
     let program = program(config, root);
@@ -204,12 +222,11 @@ async fn begin(
         let _ = &here;
         app.output.add(&app.name, id, line);
     };
-    let process = Process::start(&program, folder, said).await;
-    let process = process.map_err(|error| error.report(&config.name))?;
+    let process = Process::start_reported(&program, folder, said).await?;
     if let Some(address) = process.address() {
         for path in &run.warm_up {
             // What it answers is its own business.
-            let _ = timeout(WARM_UP_MAX, crate::process::look(address, path)).await;
+            let _ = timeout(WARM_UP_MAX, http_status(address, path)).await;
         }
     }
     Ok(process)

@@ -18,7 +18,10 @@ impl Apps {
     /// If an option breaks a rule.
     pub fn validate(config: &Config) -> Result<(), OptionError> {
         config.front.limits.validate()?;
-        config.apps.iter().try_for_each(|app| app.options.validate())
+        config
+            .apps
+            .iter()
+            .try_for_each(|app| app.options.validate())
     }
 
     /// Be as a config says from now on. No request is lost by it: what is run
@@ -32,13 +35,16 @@ impl Apps {
         });
         let old = inner.apps.load_full();
         let known = |name: &str| old.iter().find(|app| &*app.name == name);
-        let new = config.apps.iter().filter_map(|wanted| match known(&wanted.name) {
-            Some(app) => {
-                inner.change(app, wanted);
-                Some(Arc::clone(app))
-            }
-            None => inner.add(wanted),
-        });
+        let new = config
+            .apps
+            .iter()
+            .filter_map(|wanted| match known(&wanted.name) {
+                Some(app) => {
+                    inner.change(app, wanted);
+                    Some(Arc::clone(app))
+                }
+                None => inner.add(wanted),
+            });
         let new: Vec<_> = new.collect();
         let is_gone = |app: &&Arc<App>| new.iter().all(|other| other.id != app.id);
         let gone: Vec<_> = old.iter().filter(is_gone).cloned().collect();

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::Inner;
 use super::running::Running;
 use crate::config::Health;
-use crate::process::look;
+use crate::process::http_status;
 
 /// Ask until the process is gone, or has failed too often in a row.
 pub(super) async fn watch(apps: Weak<Inner>, running: Weak<Running>, health: Health) {
@@ -17,7 +17,7 @@ pub(super) async fn watch(apps: Weak<Inner>, running: Weak<Running>, health: Hea
         let Some(process) = running.upgrade() else {
             return;
         };
-        let answer = timeout(health.timeout, look(&process.address, &health.path)).await;
+        let answer = timeout(health.timeout, http_status(&process.address, &health.path)).await;
         let is_well = matches!(answer, Ok(Ok(status)) if status < 500);
         fails = if is_well { 0 } else { fails + 1 };
         if fails < health.fails {

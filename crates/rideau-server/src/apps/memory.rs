@@ -7,6 +7,7 @@ use tokio::task::spawn_blocking;
 
 use super::Inner;
 use super::running::Running;
+use crate::process::Census;
 
 /// How often it is looked at.
 const EVERY: Duration = Duration::from_secs(2);
@@ -26,15 +27,14 @@ pub(super) async fn look(apps: Weak<Inner>) {
             continue;
         }
         let used = spawn_blocking(move || {
-            let used = |running: Arc<Running>| (running.id, running.process.memory());
+            let census = Census::take();
+            let used = |running: Arc<Running>| (running.id, running.process.usage(&census).memory);
             limited.into_iter().map(used).collect::<Vec<_>>()
         });
         let Ok(used) = used.await else { return };
         inner.step(|state, now| {
             for (id, bytes) in used {
-                state
-                    .machine
-                    .memory(id, bytes, now, &mut state.effects);
+                state.machine.memory(id, bytes, now, &mut state.effects);
             }
         });
     }

@@ -32,9 +32,9 @@ pub struct Running {
 #[derive(Clone, Debug)]
 pub struct Request {
     /// As `GET`.
-    pub method: http::Method,
+    pub method: hyper::Method,
     /// What for.
-    pub path: http::Uri,
+    pub path: hyper::Uri,
     /// From whom.
     pub client: Option<IpAddr>,
     /// Since when.

@@ -93,7 +93,7 @@ impl Drop for Place<'_> {
             let cancelled = self.inner.step(|state, now| {
                 state
                     .machine
-                    .cancel(self.app.id, ticket, now, &mut state.effects)
+                    .cancel(ticket, self.app.id, now, &mut state.effects)
             });
             // Its end of the channel wakes nobody: we are who waited.
             drop(cancelled);
@@ -249,9 +249,7 @@ impl Drop for Session {
         }
         let (id, ended) = (self.id, self.ended);
         self.inner.step(|state, now| {
-            state
-                .machine
-                .release(id, ended, now, &mut state.effects);
+            state.machine.release(id, ended, now, &mut state.effects);
         });
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::app::App;
 use super::running::Running;
 use super::{Apps, Inner};
-use crate::process::StartReport;
+use crate::process::{Census, StartReport};
 
 /// One application.
 #[derive(Clone, Debug)]
@@ -71,8 +71,11 @@ impl Apps {
     /// Read anew what the processes of an application use of memory.
     pub async fn look_at_memory(&self, app: &App) {
         let all = self.0.running(|running| running.app.id == app.id);
-        let used = |running: &Arc<Running>| (running.id, running.process.memory());
-        let used = tokio::task::spawn_blocking(move || all.iter().map(used).collect::<Vec<_>>());
+        let used = tokio::task::spawn_blocking(move || {
+            let census = Census::take();
+            let used = |running: &Arc<Running>| (running.id, running.process.usage(&census).memory);
+            all.iter().map(used).collect::<Vec<_>>()
+        });
         let Ok(used) = used.await else { return };
         self.0.step(|state, now| {
             for (id, bytes) in used {
@@ -85,7 +88,9 @@ impl Apps {
 impl Inner {
     fn shown(&self, app: &Arc<App>) -> Option<AppShown> {
         let state = self.state.lock();
-        let stats = state.machine.app_stats(app.id, self.now().max(state.last))?;
+        let stats = state
+            .machine
+            .app_stats(app.id, self.now().max(state.last))?;
         let process = |stats: &ProcessStats| {
             let slot = state.slots.get(&stats.process);
             (*stats, slot.and_then(|slot| slot.running.clone()))

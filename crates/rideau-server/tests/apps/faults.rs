@@ -37,7 +37,12 @@ fn killing_processes_under_reads_fails_no_request() {
         }
     });
     let failed = failed.into_inner().unwrap();
-    assert!(failed.is_empty(), "{} failed: {:?}", failed.len(), failed.first());
+    assert!(
+        failed.is_empty(),
+        "{} failed: {:?}",
+        failed.len(),
+        failed.first()
+    );
     house.end();
 }
 
@@ -80,7 +85,9 @@ fn a_process_that_hangs_is_replaced_and_its_requests_time_out() {
         assert_eq!(answer.field("X-Rideau-Error"), Some("request_timeout"));
     }
     until("another serves", || house.get("/pid").status == 200);
-    until("the hung one is gone", || !processes_of(&folder).contains(&pid));
+    until("the hung one is gone", || {
+        !processes_of(&folder).contains(&pid)
+    });
     house.end();
 }
 
@@ -142,7 +149,10 @@ fn developers_are_told_what_is_wrong() {
             "exec = APP\nstart_timeout = \"1s\"\nenv = { WRONG_PORT = \"29765\" }",
             "29765",
         ),
-        ("exec = APP\nenv = { CRASH = \"7\" }", "cannot start: CRASH is set"),
+        (
+            "exec = APP\nenv = { CRASH = \"7\" }",
+            "cannot start: CRASH is set",
+        ),
     ];
     for (app, word) in cases {
         let folder = folder();
@@ -173,7 +183,9 @@ fn a_flood_of_output_does_not_grow_the_server() {
     let used = || {
         let status = fs::read_to_string(format!("/proc/{}/status", house.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().nth(1)).unwrap();
+        let kib = line
+            .and_then(|line| line.split_whitespace().nth(1))
+            .unwrap();
         kib.parse::<u64>().unwrap()
     };
     let before = used();

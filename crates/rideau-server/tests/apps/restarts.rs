@@ -29,14 +29,21 @@ fn under_load(house: &House, happens: impl FnOnce()) -> u32 {
 }
 
 fn touch(folder: &std::path::Path) {
-    fs::write(folder.join("tmp/restart.txt"), format!("{:?}", std::time::Instant::now())).unwrap();
+    fs::write(
+        folder.join("tmp/restart.txt"),
+        format!("{:?}", std::time::Instant::now()),
+    )
+    .unwrap();
 }
 
 /// Scenario 12.
 #[test]
 fn a_touched_marker_restarts_without_a_request() {
     let folder = folder();
-    let house = House::new(&folder, "[app.shop]\nexec = APP\nroot = \"FOLDER\"\nmin = 1\n");
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nroot = \"FOLDER\"\nmin = 1\n",
+    );
     until("it is there", || processes_of(&folder).len() == 1);
     let before = house.get("/pid").body;
     // The first look only remembers.
@@ -111,7 +118,10 @@ fn another_release_behind_a_link_is_started() {
 fn with_always_restart_each_process_serves_one_request() {
     let folder = folder();
     fs::write(folder.join("tmp/always_restart.txt"), "").unwrap();
-    let house = House::new(&folder, "[app.shop]\nexec = APP\nroot = \"FOLDER\"\nmax = 3\n");
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nroot = \"FOLDER\"\nmax = 3\n",
+    );
     thread::sleep(Duration::from_millis(1500));
     let (one, two) = thread::scope(|scope| {
         let one = scope.spawn(|| house.get("/pid").body);

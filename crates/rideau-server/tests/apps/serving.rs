@@ -128,10 +128,7 @@ fn no_process_survives_a_server_that_is_killed() {
 #[test]
 fn an_idle_application_goes_and_comes_back() {
     let folder = folder();
-    let house = House::new(
-        &folder,
-        "[app.shop]\nexec = APP\nidle_after = \"300ms\"\n",
-    );
+    let house = House::new(&folder, "[app.shop]\nexec = APP\nidle_after = \"300ms\"\n");
     let first = house.get("/pid").body;
     until("it goes", || processes_of(&folder).is_empty());
     let second = house.get("/pid").body;
@@ -175,7 +172,10 @@ fn the_whole_tree_goes_even_if_it_ignores_the_signal() {
 #[test]
 fn a_process_that_was_killed_is_replaced_before_anybody_asks() {
     let folder = folder();
-    let house = House::new(&folder, "[app.shop]\nexec = APP\nmin = 1\nmin_uptime = \"0s\"\n");
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nmin = 1\nmin_uptime = \"0s\"\n",
+    );
     let pid: i32 = house.get("/pid").body.parse().unwrap();
     signal(pid, "KILL");
     let answer = house.get("/pid");
