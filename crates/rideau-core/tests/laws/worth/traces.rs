@@ -41,16 +41,16 @@ enum Kind {
 
 /// All of them.
 pub(crate) const TRACES: [Trace; 12] = [
-    trace("zipf .6", alone(0.6)),
-    trace("zipf .8", alone(0.8)),
-    trace("zipf 1", alone(1.0)),
+    trace("zipf 0.6", alone(0.6)),
+    trace("zipf 0.8", alone(0.8)),
+    trace("zipf 1.0", alone(1.0)),
     trace("zipf 1.2", alone(1.2)),
     trace("drift", DRIFT),
     trace("phases", PHASES),
     trace("visitors", visitors(0.45)),
-    trace("vis.slow", visitors(0.15)),
-    monitored("zipf+mon", alone(1.0)),
-    monitored("vis.+mon", visitors(0.45)),
+    trace("visitors slow", visitors(0.15)),
+    monitored("zipf + monitor", alone(1.0)),
+    monitored("visitors + monitor", visitors(0.45)),
     trace("pages 1/s", pages(1.0)),
     trace("pages 4/s", pages(4.0)),
 ];
