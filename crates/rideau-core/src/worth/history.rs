@@ -51,8 +51,9 @@ impl History {
     /// Somebody asks for it again.
     pub(super) fn asked(&mut self, start_time: Duration, moment: &Moment) {
         let gap = self.age(moment);
-        self.gaps.learn(gap);
-        self.rates.count((gap / VISIT_GAP).min(1.0), &moment.decay);
+        let weight = (gap / VISIT_GAP).min(1.0);
+        self.gaps.learn(gap, weight);
+        self.rates.count(weight, &moment.decay);
         self.last = moment.now;
         self.start_time = start_time;
     }
