@@ -12,6 +12,7 @@ pub mod daemon;
 pub mod drops;
 pub mod events;
 pub mod explain;
+pub mod front;
 pub mod grant;
 pub mod held_back;
 pub mod history;

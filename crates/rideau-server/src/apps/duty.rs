@@ -15,6 +15,7 @@ use super::app::App;
 use super::health;
 use super::running::Running;
 use crate::config::{AppConfig, AppListen, AppReady, Run};
+use crate::front::{Connections, KeepAlive};
 use crate::process::{
     Address, Exit, Line, Listen, OutputLimits, Process, Program, Ready, ResourceLimits, Signal,
     StartReport, Whom, http_status,
@@ -66,6 +67,9 @@ impl Slot {
 
     /// It gets no more requests.
     pub(super) fn drain(&self, why: Leaving) {
+        if let Some(running) = &self.running {
+            running.connections.close_idle();
+        }
         self.draining.send_if_modified(|draining| {
             let is_new = draining.is_none();
             *draining = draining.or(Some(why));
@@ -294,10 +298,20 @@ impl Inner {
         let Some(address) = process.address().cloned() else {
             return Err(process);
         };
+        let config = start.app.config.load();
+        let keep_alive = KeepAlive {
+            idle_for: config.http.keep_alive,
+            idle_max: config
+                .options
+                .concurrency
+                .min(KeepAlive::default().idle_max),
+            ..KeepAlive::default()
+        };
         let running = Arc::new(Running {
             id: start.process,
             generation: start.generation,
             app: Arc::clone(&start.app),
+            connections: Connections::new(address.clone(), keep_alive),
             address,
             requests: Default::default(),
             process,

@@ -10,6 +10,7 @@ use rideau_core::apps::{Leaving, ProcessId};
 use tokio::sync::watch;
 
 use super::app::App;
+use crate::front::Connections;
 use crate::process::{Address, Process};
 
 /// A process that is ready.
@@ -22,6 +23,8 @@ pub struct Running {
     pub app: Arc<App>,
     /// Where it is reached.
     pub address: Address,
+    /// The connections to it that wait to be used again.
+    pub connections: Connections,
     /// What it serves now.
     pub requests: Requests,
     pub(super) process: Process,
