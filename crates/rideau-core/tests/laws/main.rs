@@ -15,6 +15,7 @@ mod protector;
 mod queues;
 mod regulator;
 mod valves;
+mod worth;
 
 use proptest::test_runner::Config;
 
