@@ -85,9 +85,9 @@ mod tests {
 
     /// The hazard of an app that was asked for in these seconds.
     fn hazard(estimate: Estimate, asked: &[u64], second: u64) -> f64 {
-        let mut history = History::first(1, Duration::ZERO, &moment(asked[0]));
+        let mut history = History::first(1, 1.0, &moment(asked[0]));
         for second in &asked[1..] {
-            history.asked(Duration::ZERO, &moment(*second));
+            history.asked(1.0, &moment(*second));
         }
         estimate.hazard(&history, &moment(second))
     }

@@ -158,8 +158,8 @@ impl Plain {
 
     fn worth(&self, app: u32, start_time: Duration, estimate: usize, now: Instant) -> f64 {
         self.asks.get(&app).map_or(0.0, |asks| {
-            let times: Vec<f64> = asks.iter().map(|(at, _)| seconds(*at)).collect();
-            self.cost(start_time) * hazard(&times, estimate, seconds(now))
+            let times: Vec<Instant> = asks.iter().map(|(at, _)| *at).collect();
+            self.cost(start_time) * hazard(&times, estimate, now)
         })
     }
 
@@ -193,12 +193,12 @@ impl Plain {
     }
 }
 
-fn seconds(at: Instant) -> f64 {
-    at.as_nanos() as f64 / 1e9
+fn seconds(from: Instant, to: Instant) -> f64 {
+    to.nanos_since(from) as f64 / 1e9
 }
 
-fn hazard(times: &[f64], estimate: usize, now: f64) -> f64 {
-    let age = now - times[times.len() - 1];
+fn hazard(times: &[Instant], estimate: usize, now: Instant) -> f64 {
+    let age = seconds(times[times.len() - 1], now);
     match ESTIMATES[estimate] {
         "rates" => HALF_LIVES.iter().map(|span| rate(times, *span, now)).sum(),
         "gaps" => gap_hazard(times, age),
@@ -208,14 +208,13 @@ fn hazard(times: &[f64], estimate: usize, now: f64) -> f64 {
     }
 }
 
-fn rate(times: &[f64], half_life: f64, now: f64) -> f64 {
-    let weight = |at: usize| {
-        at.checked_sub(1)
-            .map_or(1.0, |before| visit(times[at] - times[before]))
-    };
-    let counted =
-        (0..times.len()).map(|at| weight(at) * 0.5_f64.powf((now - times[at]) / half_life));
-    counted.sum::<f64>() * 2_f64.ln() / half_life
+fn rate(times: &[Instant], half_life: f64, now: Instant) -> f64 {
+    let first = 0.5_f64.powf(seconds(times[0], now) / half_life);
+    let later = times.windows(2).map(|pair| {
+        let left = 0.5_f64.powf(seconds(pair[1], now) / half_life);
+        visit(seconds(pair[0], pair[1])) * left
+    });
+    (first + later.sum::<f64>()) * 2_f64.ln() / half_life
 }
 
 /// A gap of less than three seconds counts for less than a visit.
@@ -224,11 +223,11 @@ fn visit(gap: f64) -> f64 {
 }
 
 /// As short and long gaps of the past say: counts, and seconds, of both.
-fn gap_hazard(times: &[f64], age: f64) -> f64 {
+fn gap_hazard(times: &[Instant], age: f64) -> f64 {
     const PRIOR: [(f64, f64); 2] = [(1.0, 5.0), (1.0, 600.0)];
     let mut kinds = PRIOR;
     for pair in times.windows(2) {
-        let gap = pair[1] - pair[0];
+        let gap = seconds(pair[0], pair[1]);
         let fits = kinds.map(|(count, sum)| count * (count / sum) * (-gap * count / sum).exp());
         let short = if fits[0] > 0.0 {
             fits[0] / (fits[0] + fits[1])
