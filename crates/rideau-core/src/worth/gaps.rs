@@ -17,6 +17,8 @@ pub(super) struct Gaps {
 struct Kind {
     count: f64,
     seconds: f64,
+    /// The first by the second, for it is read more often than they change.
+    rate: f64,
 }
 
 /// What a gap counts for one gap later.
@@ -24,14 +26,11 @@ const FADE: f64 = 0.98;
 
 /// What is assumed of either kind before the first gap. It does not fade, so
 /// that a kind that is rare is not forgotten.
-const SHORT: Kind = Kind {
-    count: 1.0,
-    seconds: 5.0,
-};
-const LONG: Kind = Kind {
-    count: 1.0,
-    seconds: 600.0,
-};
+const SHORT: Kind = Kind::one_of(5.0);
+const LONG: Kind = Kind::one_of(600.0);
+
+/// Far from the end of what a float can hold.
+const EXPONENT_MAX: f64 = 500.0;
 
 impl Gaps {
     pub(super) const PRIOR: Self = Self {
@@ -56,34 +55,33 @@ impl Gaps {
 
     /// Chance in a second that a gap ends that has lasted `age` seconds.
     pub(super) fn hazard(&self, age: f64) -> f64 {
-        let short = self.short.count * self.short.survival(age);
-        let long = self.long.count * self.long.survival(age);
-        // The present gap is long by now, or it is none of these.
-        let long_rate = self.long.count / (self.long.seconds + age);
-        if short > 0.0 {
-            (short * self.short.rate() + long * long_rate) / (short + long)
-        } else {
-            long_rate
-        }
+        let Self { short, long } = self;
+        // How much of the short ones is left for what is left of the long.
+        let exponent = age * (long.rate - short.rate);
+        let left = short.count * exponent.min(EXPONENT_MAX).exp();
+        // The present gap counts: it is long by now, or none of these.
+        let long_rate = long.count / (long.seconds + age);
+        (left * short.rate + long.count * long_rate) / (left + long.count)
     }
 }
 
 impl Kind {
+    const fn one_of(seconds: f64) -> Self {
+        Self {
+            count: 1.0,
+            seconds,
+            rate: 1.0 / seconds,
+        }
+    }
+
     fn learn(&mut self, gap: f64, weight: f64, fade: f64, prior: Self) {
         self.count = prior.count + (self.count - prior.count) * fade + weight;
         self.seconds = prior.seconds + (self.seconds - prior.seconds) * fade + weight * gap;
-    }
-
-    fn rate(&self) -> f64 {
-        self.count / self.seconds
-    }
-
-    fn survival(&self, age: f64) -> f64 {
-        (-age * self.rate()).exp()
+        self.rate = self.count / self.seconds;
     }
 
     fn density(&self, gap: f64) -> f64 {
-        self.rate() * self.survival(gap)
+        self.rate * (-gap * self.rate).exp()
     }
 }
 
@@ -101,7 +99,7 @@ mod tests {
             let mean = if rng.below(4) > 0 { 0.5 } else { 900.0 };
             gaps.learn(mean * exponential(&mut rng), 1.0);
         }
-        let (short, long) = (1.0 / gaps.short.rate(), 1.0 / gaps.long.rate());
+        let (short, long) = (1.0 / gaps.short.rate, 1.0 / gaps.long.rate);
         assert!((0.25..1.0).contains(&short), "{short}");
         assert!((450.0..1800.0).contains(&long), "{long}");
         let share = gaps.short.count / (gaps.short.count + gaps.long.count);
