@@ -16,6 +16,7 @@ mod protector;
 mod queues;
 mod regulator;
 mod valves;
+mod worth;
 
 use proptest::test_runner::Config;
 
