@@ -1,7 +1,7 @@
-//! The worth of apps, against one that knows every ask by heart, and on the
-//! traffic that it was made for.
+//! The worth of apps, against one that knows every ask by heart.
 
 mod plain;
+mod simulation;
 mod traces;
 
 use std::time::Duration;
@@ -11,7 +11,6 @@ use rideau_core::Instant;
 use rideau_core::worth::Worth;
 
 use self::plain::Plain;
-use self::traces::{Request, TRACES};
 use crate::cases;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -96,39 +95,6 @@ fn whom_nobody_asked_for_in_a_day_is_forgotten() {
     assert_eq!(worth.len(), 1);
 }
 
-/// Starts in a pool of ten processes, as the bench `eviction` counts them for
-/// the first seed.
-const SIMULATED: [(&str, usize); 12] = [
-    ("zipf 0.6", 20_692),
-    ("zipf 0.8", 17_240),
-    ("zipf 1.0", 13_518),
-    ("zipf 1.2", 9_791),
-    ("drift", 13_957),
-    ("phases", 14_093),
-    ("visitors", 11_744),
-    ("visitors slow", 6_148),
-    ("zipf + monitor", 14_571),
-    ("visitors + monitor", 12_984),
-    ("pages 1/s", 758),
-    ("pages 4/s", 1_319),
-];
-
-#[test]
-fn a_pool_that_goes_by_worth_starts_as_many_as_the_simulation() {
-    let mut found = Vec::new();
-    for trace in &TRACES {
-        let mut pool = Pool::new(10);
-        let requests = trace.requests(30_000, 1);
-        let starts = requests.iter().filter(|request| pool.ask(request)).count();
-        pool.check_shadow();
-        found.push((trace.name, starts));
-    }
-    let close = found.iter().zip(&SIMULATED).all(|(found, simulated)| {
-        found.0 == simulated.0 && found.1.abs_diff(simulated.1) * 50 <= simulated.1
-    });
-    assert!(close, "{found:?}");
-}
-
 /// Apps that take part in the plain recomputation.
 const APPS: u32 = 12;
 
@@ -180,53 +146,4 @@ fn check_losses<T: PartialEq + std::fmt::Debug>(
 
 fn are_close(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
-}
-
-/// Processes of ten apps; who is worth least makes room.
-struct Pool {
-    max: usize,
-    here: Vec<u32>,
-    worth: Worth,
-    /// As the worth itself counts them: fading, and all asks beside them.
-    starts: f64,
-    asks: f64,
-}
-
-impl Pool {
-    fn new(max: usize) -> Self {
-        Self {
-            max,
-            here: Vec::new(),
-            worth: Worth::new(max, true),
-            starts: 0.0,
-            asks: 0.0,
-        }
-    }
-
-    /// Returns whether the app has to be started.
-    fn ask(&mut self, request: &Request) -> bool {
-        let Request { app, at } = *request;
-        self.worth.asked(app, SECOND, at);
-        let starts = !self.here.contains(&app);
-        if starts && self.here.len() == self.max {
-            let value = |app: &u32| self.worth.value(*app, SECOND, at);
-            let victim = (0..self.max)
-                .min_by(|one, other| value(&self.here[*one]).total_cmp(&value(&self.here[*other])));
-            self.here.swap_remove(victim.unwrap());
-        }
-        if starts {
-            self.here.push(app);
-        }
-        self.starts = self.starts * 0.9998 + f64::from(u8::from(starts));
-        self.asks = self.asks * 0.9998 + 1.0;
-        starts
-    }
-
-    /// The shadow of the pool's own size lost what the pool lost.
-    fn check_shadow(&self) {
-        let what_if = self.worth.what_if();
-        let own = what_if.iter().find(|(size, _)| *size == self.max);
-        let (shadow, real) = (own.unwrap().1, self.starts / self.asks);
-        assert!(are_close(shadow, real), "{shadow} {real}");
-    }
 }
