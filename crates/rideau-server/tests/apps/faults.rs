@@ -13,9 +13,9 @@ fn killing_processes_under_reads_fails_no_request() {
     let folder = folder();
     let house = House::new(
         &folder,
-        "[app.shop]\nexec = APP\nmin = 2\nmax = 2\nmin_uptime = \"0s\"\nconcurrency = 16\n",
+        "[app.shop]\nexec = APP\nmin = 2\nmax = 2\nuptime_min = \"0s\"\nconcurrency = 16\n",
     );
-    until("both are there", || processes_of(&folder).len() == 2);
+    assert_eq!(house.get("/").status, 200);
     let until_then = Instant::now() + Duration::from_secs(5);
     let failed = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -31,9 +31,9 @@ fn killing_processes_under_reads_fails_no_request() {
         }
         while Instant::now() + Duration::from_secs(1) < until_then {
             thread::sleep(Duration::from_millis(700));
-            if let Some(pid) = processes_of(&folder).first() {
-                signal(*pid, "KILL");
-            }
+            // One that serves, and not one that still starts.
+            let pid = house.get("/pid").body;
+            signal(pid.parse().unwrap(), "KILL");
         }
     });
     let failed = failed.into_inner().unwrap();
@@ -52,7 +52,7 @@ fn a_write_that_broke_is_not_sent_twice() {
     let folder = folder();
     let house = House::new(
         &folder,
-        "[app.shop]\nexec = APP\nmin = 1\nmin_uptime = \"0s\"\nenv = { COUNT_POSTS = \"FOLDER/posts\" }\n",
+        "[app.shop]\nexec = APP\nmin = 1\nuptime_min = \"0s\"\nenv = { COUNT_POSTS = \"FOLDER/posts\" }\n",
     );
     let pid: i32 = house.get("/pid").body.parse().unwrap();
     let front = house.front;
@@ -75,7 +75,7 @@ fn a_process_that_hangs_is_replaced_and_its_requests_time_out() {
     let house = House::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 1\nconcurrency = 4\nrequest_timeout = \"500ms\"\n\
-         drain_timeout = \"500ms\"\nstop_timeout = \"500ms\"\nmin_uptime = \"0s\"\n",
+         drain_timeout = \"500ms\"\nstop_timeout = \"500ms\"\nuptime_min = \"0s\"\n",
     );
     let pid: i32 = house.get("/pid").body.parse().unwrap();
     signal(pid, "STOP");
@@ -146,7 +146,7 @@ fn developers_are_told_what_is_wrong() {
         ("exec = APP\nroot = \"/no/such/folder\"", "/no/such/folder"),
         ("exec = APP\nuser = \"nobody-at-all\"", "nobody-at-all"),
         (
-            "exec = APP\nstart_timeout = \"1s\"\nenv = { WRONG_PORT = \"29765\" }",
+            "exec = APP\nstart_timeout = \"5s\"\nenv = { WRONG_PORT = \"29765\" }",
             "29765",
         ),
         (
@@ -215,7 +215,7 @@ fn a_process_that_uses_too_much_memory_is_replaced() {
     let folder = folder();
     let house = House::new(
         &folder,
-        "[app.shop]\nexec = APP\nmin = 1\nmemory_soft = \"100MiB\"\nmin_uptime = \"0s\"\n",
+        "[app.shop]\nexec = APP\nmin = 1\nmemory_soft = \"100MiB\"\nuptime_min = \"0s\"\n",
     );
     let pid = house.get("/pid").body;
     assert_eq!(house.get("/hog/150").status, 200);

@@ -78,13 +78,13 @@ impl House {
 
     /// Start the server that the folder has the config of.
     pub fn start(folder: &Path) -> Self {
-        let log = fs::OpenOptions::new().create(true).append(true);
-        let log = log.clone().open(folder.join("log")).unwrap();
+        let mut log = fs::OpenOptions::new();
+        let log = log.create(true).append(true).open(folder.join("log"));
         let mut server = Command::new(env!("CARGO_BIN_EXE_rideau"))
             .args(["serve", "-c"])
             .arg(folder.join("rideau.toml"))
             .stdout(Stdio::piped())
-            .stderr(log)
+            .stderr(log.unwrap())
             .spawn()
             .unwrap();
         let mut said = BufReader::new(server.stdout.take().unwrap());
