@@ -8,6 +8,10 @@ use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{getpid, set_child_subreaper};
 
 use super::ours::Listen;
 use super::started::{Place, Started, free_address, this_program};
@@ -27,6 +31,8 @@ pub(super) fn run(program: &Path, has_front: bool, plan: &Plan, format: Format) 
         }
         Err(_) => return,
     }
+    // Its time would count as that of others if it were nobody's child.
+    let _ = set_child_subreaper(Some(getpid()));
     let mut contestants = vec![start()];
     if has_front {
         contestants.push(ours_contestant(OURS, program, Listen::Port));
@@ -44,7 +50,7 @@ fn start() -> Contestant {
     fs::copy(this_program(), &copy).expect("the temporary folder can be written");
     let root = path.join("root");
     fs::create_dir_all(root.join("public")).expect("the temporary folder can be written");
-    let address = free_address();
+    let (address, pid_file) = (free_address(), path.join("passenger.pid"));
     let mut command = Command::new("passenger");
     command
         .args([
@@ -61,15 +67,32 @@ fn start() -> Contestant {
         .args(["--max-pool-size", "1", "--min-instances", "1"])
         .args(["--disable-security-update-check", "--disable-turbocaching"])
         .args(["--disable-log-prefix", "--no-friendly-error-pages"])
-        .args(["--log-level", "2"])
+        .args(["--disable-anonymous-telemetry", "--log-level", "2"])
         .arg("--log-file")
         .arg(path.join("passenger.log"))
         .arg("--pid-file")
-        .arg(path.join("passenger.pid"))
+        .arg(&pid_file)
         .arg("--instance-registry-dir")
         .arg(path)
         .arg(&root);
     let passenger = Started::new(&mut command, &Place::Port(address), Some(folder));
     let passenger = passenger.unwrap_or_else(|why| panic!("passenger: {why}"));
-    Contestant::new(PASSENGER, address, vec![passenger])
+    let watchdog = watchdog(&pid_file);
+    Contestant {
+        elsewhere: vec![watchdog],
+        ..Contestant::new(PASSENGER, address, vec![passenger])
+    }
+}
+
+/// What serves has left its parent.
+fn watchdog(pid_file: &Path) -> u32 {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let text = fs::read_to_string(pid_file).unwrap_or_default();
+        if let Ok(process) = text.trim().parse() {
+            return process;
+        }
+        assert!(Instant::now() < until, "passenger does not say its id");
+        thread::sleep(Duration::from_millis(10));
+    }
 }

@@ -31,7 +31,8 @@ pub(super) struct Started {
 
 /// Long enough for a machine that is busy with something else.
 const START_MAX: Duration = Duration::from_secs(10);
-const STOP_MAX: Duration = Duration::from_secs(5);
+/// Passenger takes some.
+const STOP_MAX: Duration = Duration::from_secs(20);
 
 impl Started {
     /// Starts a program, and waits until it listens. Says why it does not.
