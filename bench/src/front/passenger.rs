@@ -11,7 +11,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{getpid, set_child_subreaper};
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
 use super::ours::Listen;
 use super::started::{Place, Started, free_address, this_program};
@@ -31,7 +31,7 @@ pub(super) fn run(program: &Path, has_front: bool, plan: &Plan, format: Format) 
         }
         Err(_) => return,
     }
-    // Its time would count as that of others if it were nobody's child.
+    // Its time would count as that of others if it were not our child's child.
     let _ = set_child_subreaper(Some(getpid()));
     let mut contestants = vec![start()];
     if has_front {
@@ -78,18 +78,20 @@ fn start() -> Contestant {
     let passenger = Started::new(&mut command, &Place::Port(address), Some(folder));
     let passenger = passenger.unwrap_or_else(|why| panic!("passenger: {why}"));
     let watchdog = watchdog(&pid_file);
+    // Whoever stops it waits until its id is gone.
+    thread::spawn(move || waitpid(Some(watchdog), WaitOptions::empty()));
     Contestant {
-        elsewhere: vec![watchdog],
+        elsewhere: vec![watchdog.as_raw_nonzero().get().unsigned_abs()],
         ..Contestant::new(PASSENGER, address, vec![passenger])
     }
 }
 
 /// What serves has left its parent.
-fn watchdog(pid_file: &Path) -> u32 {
+fn watchdog(pid_file: &Path) -> Pid {
     let until = Instant::now() + Duration::from_secs(10);
     loop {
         let text = fs::read_to_string(pid_file).unwrap_or_default();
-        if let Ok(process) = text.trim().parse() {
+        if let Some(process) = text.trim().parse().ok().and_then(Pid::from_raw) {
             return process;
         }
         assert!(Instant::now() < until, "passenger does not say its id");
