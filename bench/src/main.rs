@@ -5,6 +5,7 @@
 
 mod broker;
 mod daemon;
+mod eviction;
 mod front;
 mod locks;
 mod measure;
@@ -25,6 +26,7 @@ type Bench = fn(&Plan, Format);
 const BENCHES: &[(&str, Bench)] = &[
     ("broker", broker::run),
     ("daemon", daemon::run),
+    ("eviction", eviction::run),
     ("front", front::run),
     ("locks", locks::run),
     ("pool", pool::run),

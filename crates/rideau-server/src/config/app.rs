@@ -1,5 +1,8 @@
 //! Applications of the file: what is run, how many of it, and who gets there.
 
+mod hosts;
+mod read;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -142,11 +145,7 @@ pub struct Health {
 impl AppConfig {
     /// This command, with everything else as it usually is.
     pub fn new(name: &str, command: Vec<String>) -> Self {
-        let tells = |what: &str| command.iter().any(|word| word.contains(what));
-        let listen = match tells("{socket}") || tells("$SOCKET") {
-            true => AppListen::Socket,
-            false => AppListen::Port,
-        };
+        let listen = AppListen::usual(command.iter());
         Self {
             name: name.into(),
             hosts: Vec::new(),
@@ -173,6 +172,33 @@ impl AppConfig {
             http: Http::default(),
             restart_dir: Some("tmp".into()),
             health: None,
+        }
+    }
+}
+
+impl Run {
+    /// What runs now is what this says, too: only how it is watched and ended
+    /// may differ.
+    pub fn is_same_program(&self, other: &Self) -> bool {
+        let watched = |run: &Self| Self {
+            start_timeout: self.start_timeout,
+            stop_timeout: self.stop_timeout,
+            stop_signal: self.stop_signal,
+            warm_up: self.warm_up.clone(),
+            ready: self.ready.clone(),
+            log: self.log.clone(),
+            ..run.clone()
+        };
+        watched(self) == watched(other)
+    }
+}
+
+impl AppListen {
+    /// What fits a program with these words.
+    fn usual<'a>(mut words: impl Iterator<Item = &'a String>) -> Self {
+        match words.any(|word| word.contains("{socket}") || word.contains("$SOCKET")) {
+            true => Self::Socket,
+            false => Self::Port,
         }
     }
 }
