@@ -6,6 +6,7 @@
 mod broker;
 mod daemon;
 mod eviction;
+mod front;
 mod locks;
 mod measure;
 mod pool;
@@ -26,6 +27,7 @@ const BENCHES: &[(&str, Bench)] = &[
     ("broker", broker::run),
     ("daemon", daemon::run),
     ("eviction", eviction::run),
+    ("front", front::run),
     ("locks", locks::run),
     ("pool", pool::run),
     ("ranges", ranges::run),
@@ -50,6 +52,11 @@ fn main() -> ExitCode {
     {
         println!("{}", weigh(subject, what));
         return ExitCode::SUCCESS;
+    }
+    if let [word, words @ ..] = &args[..]
+        && word == front::APP
+    {
+        front::serve_app(words);
     }
     match parse(args.into_iter()) {
         Ok((bench, plan, format)) => {
