@@ -231,6 +231,7 @@ impl Allocator {
                 effects.log(&Entry::Known { interval });
             }
             self.take_in(id, interval, now, effects);
+            self.freed.note(interval);
         }
         if self.at(id).options.start == Start::Quarantine {
             let until = end(now, self.at(id).options.quarantine);
@@ -251,11 +252,13 @@ impl Allocator {
         if until <= now || values.is_empty() {
             return;
         }
-        let range = self.at_mut(id);
+        let range = self.ranges[id.index()].as_mut();
+        let range = range.expect("a range with values is there");
         let is_over = |held: &mut Quarantine| held.until <= now || held.values.count().is_zero();
         if let Some(held) = range.quarantine.take_if(is_over) {
             for interval in held.values.intervals() {
                 range.free.insert_all(interval);
+                self.freed.note(interval);
             }
         }
         let mut held = range.quarantine.take().unwrap_or_else(|| Quarantine {
