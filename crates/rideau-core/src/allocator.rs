@@ -58,7 +58,7 @@ pub use entry::{BadEntry, Clock, Entry};
 pub use fields::{DATA_LEN_MAX, FIELD_LEN_MAX, Field, Fields};
 pub use hold::{Held, Released};
 pub use interval::Interval;
-pub use look::{Bytes, Filter, Seen, Standing};
+pub use look::{Bytes, Count, Filter, Seen, Standing};
 pub use range::{
     Class, OnExpire, Order, RangeError, RangeId, RangeOptions, RangeStats, Start, TIME_MAX,
 };

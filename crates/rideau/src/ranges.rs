@@ -13,6 +13,7 @@ mod reserving;
 mod safe;
 mod shared;
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -21,9 +22,9 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 use rideau_core::allocator::{
-    Allocator, Ask, Bytes, Change, Effects, Event, Filter, Held, Options, RangeError, RangeId,
-    RangeOptions, RangeStats, Refused, Released, Reservation, Restore, Seen, Standing, Tally,
-    Which,
+    Allocator, Ask, Bytes, Change, Count, Effects, Event, Filter, Held, Interval, Options,
+    RangeError, RangeId, RangeOptions, RangeStats, Refused, Released, Reservation, Restore, Seen,
+    Standing, Tally, Which,
 };
 use rideau_core::{Instant, Ticket};
 use tokio::sync::broadcast;
@@ -231,7 +232,7 @@ impl Ranges {
         let mut inner = shared.inner.lock();
         if let Some(failed) = inner.why_not() {
             let until = Until::new(0, &shared.safe);
-            return Reserving::decided(self.clone(), Err(failed), until);
+            return Reserving::answered(self.clone(), Err(failed), until);
         }
         let now = shared.clock.now();
         let mut granted = Vec::new();
@@ -252,7 +253,7 @@ impl Ranges {
         }
         let answer = self.answer(inner, decision, now).map(|()| granted);
         let (decision, until) = answer.into_parts();
-        Reserving::decided(self.clone(), decision, until)
+        Reserving::answered(self.clone(), decision, until)
     }
 
     /// Give out one value, and take it back when the guard is dropped, or this
@@ -309,14 +310,14 @@ impl Ranges {
         self.step(|machine, now, effects| machine.release(value, fence, now, effects))
     }
 
-    /// Give back all that match, in small steps that let others in between.
-    /// Says how many there were.
-    pub fn release_all(&self, filter: &Filter) -> Answer<u64> {
+    /// Give back all that match, of one range or of all, in small steps that let
+    /// others in between. Says how many there were.
+    pub fn release_all(&self, filter: &Filter, range: Option<RangeId>) -> Answer<u64> {
         let mut cursor = 0;
         let mut released = 0;
         loop {
             let answer = self.step(|machine, now, effects| {
-                Ok(machine.release_some(filter, &mut cursor, STEP, now, effects))
+                Ok(machine.release_some(filter, range, &mut cursor, STEP, now, effects))
             });
             let (decision, until) = answer.into_parts();
             match decision {
@@ -385,6 +386,14 @@ impl Ranges {
         removed
     }
 
+    /// How far the log has to be safe for all that was decided until now, also
+    /// about ranges.
+    pub fn logged(&self) -> Until {
+        let shared = &self.0.shared;
+        let position = shared.inner.lock().effects.position();
+        Until::new(position, &shared.safe)
+    }
+
     /// The range of this name.
     pub fn range(&self, name: &str) -> Option<RangeId> {
         self.0.shared.inner.lock().machine.range(name)
@@ -406,6 +415,11 @@ impl Ranges {
         self.0.shared.inner.lock().machine.stats(range)
     }
 
+    /// How many of these values are in which state, in whatever ranges they are.
+    pub fn count(&self, within: Interval) -> Count {
+        self.0.shared.inner.lock().machine.count(within)
+    }
+
     /// All ranges in numbers, by name.
     pub fn all_stats(&self) -> Vec<RangeStats> {
         let inner = self.0.shared.inner.lock();
@@ -423,6 +437,24 @@ impl Ranges {
     /// Some reservations, from where the cursor is.
     pub fn page(&self, cursor: &mut u32, most: usize) -> Vec<Seen> {
         self.0.shared.inner.lock().machine.page(cursor, most)
+    }
+
+    /// How many values of each range end within so long unless they are
+    /// prolonged. Looks at all of them, in small steps that let others in
+    /// between.
+    pub fn ending_within(&self, span: Duration) -> HashMap<RangeId, u64> {
+        let until = self.now() + span;
+        let (mut cursor, mut counts) = (0, HashMap::new());
+        loop {
+            let inner = self.0.shared.inner.lock();
+            if !inner
+                .machine
+                .count_ending(until, &mut cursor, STEP, &mut counts)
+            {
+                return counts;
+            }
+            MutexGuard::unlock_fair(inner);
+        }
     }
 
     /// What the clock of the values shows.

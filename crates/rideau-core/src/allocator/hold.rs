@@ -503,7 +503,7 @@ impl Allocator {
     /// is lost?
     fn is_long(&self, slot: Slot, ttl: Option<Duration>) -> bool {
         let range = RangeId(self.records.head(slot).range);
-        ttl.is_some_and(|ttl| ttl > self.at(range).options.ttl)
+        ttl.is_some_and(|ttl| ttl > self.at(range).options.promise())
     }
 
     fn end_for(&self, slot: Slot, ttl: Option<Duration>, now: Instant) -> Result<Instant, Refused> {

@@ -302,11 +302,12 @@ impl Allocator {
             let range = self.at_mut(id_of_range);
             range.tiers[usize::from(tier)] += 1;
             let ttl = span(range, ask.ttl, range.options.offer_ttl).expect("it was checked before");
+            let is_long = ttl > range.options.promise();
             let until = end(now, ttl);
             let keys = Keys::new(ask.keys, id);
             let body = body(&data, &keys, now);
             let fence = self.begin(value, id_of_range, until, body, now, effects);
-            if !is_stock {
+            if !is_stock || is_long {
                 self.wait_for(id_of_range, effects);
             }
             self.restock(id_of_range, effects);

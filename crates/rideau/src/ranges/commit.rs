@@ -461,4 +461,21 @@ mod tests {
             before = after;
         }
     }
+
+    #[test]
+    fn events_are_collected_for_as_long_as_somebody_watches() {
+        let dial = Dial::new();
+        let mut committer = full(&dial);
+        let is_collecting = |committer: &Committer| {
+            let inner = committer.shared.inner.lock();
+            inner.effects.events.is_some()
+        };
+        dial.advance(Duration::from_secs(11));
+        let watcher = committer.events.subscribe();
+        committer.next_turn();
+        assert!(is_collecting(&committer));
+        drop(watcher);
+        committer.next_turn();
+        assert!(!is_collecting(&committer));
+    }
 }

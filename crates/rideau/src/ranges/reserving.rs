@@ -105,7 +105,7 @@ impl Cell {
 }
 
 impl Reserving {
-    pub(super) fn decided(
+    pub(super) fn answered(
         ranges: Ranges,
         decision: Result<Vec<Reservation>, Failed>,
         until: Until,
@@ -129,14 +129,25 @@ impl Reserving {
         !matches!(self.state, State::Waits { .. })
     }
 
-    /// Wait until it is decided, and say how far the log has to be safe before
-    /// that may be told: for those who hold back many answers at once. Who gets
-    /// values has to give them back.
-    pub async fn into_parts(mut self) -> (Result<Vec<Reservation>, Failed>, Until) {
+    /// Wait until it is decided, which may not be told at once.
+    pub async fn decided(&mut self) {
         std::future::poll_fn(|task| self.poll_decided(task)).await;
+    }
+
+    /// The decision, and how far the log has to be safe before it may be told:
+    /// for those who hold back many answers at once. What was given has to be
+    /// given back from then on.
+    ///
+    /// # Errors
+    ///
+    /// The same wait, if it is not decided.
+    pub fn into_parts(mut self) -> Result<(Result<Vec<Reservation>, Failed>, Until), Self> {
         match mem::replace(&mut self.state, State::Over) {
-            State::Decided { decision, reached } => (decision, reached.into_until()),
-            State::Waits { .. } | State::Over => unreachable!("it was just decided"),
+            State::Decided { decision, reached } => Ok((decision, reached.into_until())),
+            other => {
+                self.state = other;
+                Err(self)
+            }
         }
     }
 
