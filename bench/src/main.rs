@@ -5,6 +5,7 @@
 
 mod broker;
 mod daemon;
+mod eviction;
 mod locks;
 mod measure;
 mod pool;
@@ -24,6 +25,7 @@ type Bench = fn(&Plan, Format);
 const BENCHES: &[(&str, Bench)] = &[
     ("broker", broker::run),
     ("daemon", daemon::run),
+    ("eviction", eviction::run),
     ("locks", locks::run),
     ("pool", pool::run),
     ("ranges", ranges::run),

@@ -4,6 +4,7 @@
 //! passes over those who are gone, and counts. Who is served when is up to the
 //! machine.
 
+mod aside;
 mod explain;
 
 use std::time::Duration;

@@ -6,5 +6,8 @@ mod demo;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some(code) = rideau_server::process::stage() {
+        return code;
+    }
     cli::run(std::env::args_os())
 }

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use super::NoMember;
 use super::workshop::Workshop;
 use crate::config::{Exec, PoolConfig};
-use crate::process::{Exit, Line, OutputLimits, Process, Program};
+use crate::process::{Exit, Line, Process, Program};
 
 /// A pool whose starts fail tells so again only after this.
 const TELL_EVERY: Duration = Duration::from_secs(10);
@@ -218,7 +218,7 @@ fn program(config: &PoolConfig, exec: &Exec) -> Program {
         start_timeout: config.options.start_timeout,
         stop_timeout: config.options.stop_timeout,
         stop_signal: exec.stop_signal,
-        output: OutputLimits::default(),
+        ..Program::default()
     }
 }
 

@@ -1,24 +1,40 @@
-//! A child and all who stay in its process group, from the fork to the last.
+//! A child and all who belong to it, from the fork to the last.
 //!
-//! The child leads the group, and is not reaped before the group has been
-//! killed: until then the system gives its number to nobody else, so a signal
-//! never reaches a stranger. Who leaves the group on purpose, as a program does
-//! that goes to the background by forking twice, is out of reach.
+//! The child leads a process group, and is not reaped before all the others are
+//! gone: until then the system gives its number to nobody else, so a signal
+//! to the group never reaches a stranger. Who left the group is found by its
+//! parents, its session or its environment, and is signalled by a handle, not
+//! by a number.
 
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open,
+    pidfd_send_signal, waitid,
 };
 
 use super::Exit;
+use super::census::{Census, Usage};
+use super::procfs::{self, Seen};
+use super::spawner;
+
+/// How often, and how many times at most, those are killed whom nobody keeps.
+const CLEAR_EVERY: Duration = Duration::from_millis(20);
+const CLEAR_TIMES: usize = 250;
 
 /// A process group whose leader is our child.
 ///
 /// Invariant: while `reaped` is false, the number is the group's.
 pub(super) struct Group {
     leader: Pid,
+    /// The variable that all of them were started with.
+    mark: String,
+    cgroup: Option<PathBuf>,
     reaped: Mutex<bool>,
 }
 
@@ -32,6 +48,15 @@ impl Group {
         let reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);
         if !*reaped {
             signal_all(self.leader, signal);
+        }
+    }
+
+    /// Send a signal to the leader alone, if it still is there.
+    pub(super) fn signal_leader(&self, signal: Signal) {
+        let reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*reaped {
+            // Who cannot be signalled has more rights than we have.
+            let _ = kill_process(self.leader, signal);
         }
     }
 
@@ -49,14 +74,36 @@ impl Group {
         }
     }
 
+    /// The numbers of all who belong to the leader and run, itself too. This
+    /// blocks, as all that looks at everybody does.
+    pub(super) fn running(&self) -> Vec<i32> {
+        if self.is_reaped() {
+            return Vec::new();
+        }
+        let tree = Census::take().tree(self.pid(), &self.mark);
+        let running = tree.into_iter().filter(|seen| !seen.ended);
+        running.map(|seen| seen.pid).collect()
+    }
+
+    pub(super) fn usage(&self, census: &Census) -> Usage {
+        if self.is_reaped() {
+            return Usage::default();
+        }
+        census.usage(self.pid(), &self.mark)
+    }
+
     /// Kill whoever is left, and forget the leader, which has ended.
     pub(super) fn reap(&self) {
         let mut reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);
         if !*reaped {
             signal_all(self.leader, Signal::KILL);
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-            let _ = waitid(WaitId::Pid(self.leader), options);
+            spawner::bury(self.pid());
             *reaped = true;
+            spawner::forget(self.pid());
+            if let Some(cgroup) = &self.cgroup {
+                // Whoever cannot be killed keeps it, and the next daemon finds it.
+                let _ = fs::remove_dir(cgroup);
+            }
         }
     }
 
@@ -65,17 +112,82 @@ impl Group {
     }
 }
 
+/// Kills all who belong to a leader, as often as it takes: while they are
+/// killed they may start others.
+pub(super) struct Clearing {
+    group: Arc<Group>,
+    /// Whom we have seen: who has ended does not say any more whose it was.
+    known: HashMap<i32, u64>,
+}
+
+impl Clearing {
+    pub(super) fn new(group: &Arc<Group>) -> Self {
+        Self {
+            group: Arc::clone(group),
+            known: HashMap::new(),
+        }
+    }
+
+    /// Kill all but the dead, bury those who came to us, and say who runs yet.
+    /// The leader must be unreaped; it is killed and not buried. This blocks.
+    pub(super) fn kill(&mut self) -> Vec<i32> {
+        if self.group.is_reaped() {
+            return Vec::new();
+        }
+        let leader = self.group.pid();
+        if let Some(cgroup) = &self.group.cgroup {
+            let _ = fs::write(cgroup.join("cgroup.kill"), "1");
+        }
+        self.group.signal(Signal::KILL);
+        let tree = Census::take().tree(leader, &self.group.mark);
+        self.known
+            .extend(tree.iter().map(|seen| (seen.pid, seen.since)));
+        let mut running = Vec::new();
+        for (pid, since) in &self.known {
+            let now = procfs::seen(*pid).filter(|seen| seen.since == *since);
+            if let Some(seen) = now.filter(|seen| !seen.ended) {
+                kill(seen);
+                running.push(*pid);
+            }
+        }
+        // Those whose parent has ended are ours to bury, and no others can be.
+        for pid in self.known.keys().filter(|pid| **pid != leader) {
+            if !running.contains(pid) {
+                spawner::bury(*pid);
+            }
+        }
+        running
+    }
+}
+
+/// Kill one that was seen, and not who has its number by now.
+fn kill(seen: Seen) {
+    let Some(pid) = Pid::from_raw(seen.pid) else {
+        return;
+    };
+    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else {
+        return;
+    };
+    if procfs::seen(seen.pid).is_some_and(|now| now.since == seen.since) {
+        let _ = pidfd_send_signal(handle, Signal::KILL);
+    }
+}
+
 /// The duty to reap a group, which whoever drops it fulfils at once.
 pub(super) struct Custody(Arc<Group>);
 
 impl Custody {
-    /// Take over a child that leads its own group.
-    pub(super) fn new(child: u32) -> Self {
+    /// Take over a child that leads its own group, or is about to.
+    pub(super) fn new(child: u32, mark: String, cgroup: Option<PathBuf>) -> Self {
         let leader = i32::try_from(child).ok().and_then(Pid::from_raw);
-        Self(Arc::new(Group {
+        let group = Group {
             leader: leader.expect("the number of a child is that of a process"),
+            mark,
+            cgroup,
             reaped: Mutex::new(false),
-        }))
+        };
+        spawner::remember(group.pid());
+        Self(Arc::new(group))
     }
 
     pub(super) const fn group(&self) -> &Arc<Group> {
@@ -89,12 +201,16 @@ impl Drop for Custody {
             return;
         }
         self.0.signal(Signal::KILL);
-        if self.0.exit().is_some() {
-            return self.0.reap();
-        }
         let group = Arc::clone(&self.0);
         // Whoever drops this must not wait, and its runtime may be ending.
         let waits = move || {
+            let mut clearing = Clearing::new(&group);
+            for _ in 0..CLEAR_TIMES {
+                if clearing.kill().is_empty() {
+                    break;
+                }
+                thread::sleep(CLEAR_EVERY);
+            }
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             let _ = waitid(WaitId::Pid(group.leader), options);
             group.reap();
@@ -105,7 +221,8 @@ impl Drop for Custody {
 }
 
 fn signal_all(leader: Pid, signal: Signal) {
-    // A leader that went to another group is still our child. Whoever cannot be
-    // signalled either way has more rights than we have.
+    // A leader that went to another group, or has not come to its own yet, is
+    // still our child. Whoever cannot be signalled either way has more rights
+    // than we have.
     let _ = kill_process_group(leader, signal).or_else(|_| kill_process(leader, signal));
 }

@@ -9,7 +9,6 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::process::Signal;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixDatagram;
 use tokio::net::unix::pipe;
@@ -19,12 +18,13 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Exit;
-use super::group::{Custody, Group};
+use super::group::{Clearing, Custody, Group};
 use super::launch::Launched;
-use super::lines::{LastLines, Line, OutputLimits, Splitter, Stream};
+use super::lines::{Splitter, Stream};
 use super::procfs;
-use super::program::{Program, Ready, heard};
+use super::program::Whom;
 use super::run_folder::Place;
+use super::said::Said;
 
 /// Who has left the group may keep its output open; it is not waited for long.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ const READ_LEN: usize = 8192;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Life {
     Running,
-    /// It has ended. Others of its group may still run.
+    /// It has ended. Others who belong to it may still run.
     Ended {
         exit: Exit,
         until: Instant,
@@ -48,6 +48,8 @@ pub(super) enum Life {
     Gone {
         exit: Exit,
         until: Instant,
+        /// How many it left when it ended unasked.
+        left: usize,
     },
 }
 
@@ -61,73 +63,6 @@ impl Life {
     }
 }
 
-/// What a child has said so far.
-pub(super) struct Said {
-    ready: Ready,
-    limits: OutputLimits,
-    on_line: OnLine,
-    lines: Mutex<LastLines>,
-    status: Mutex<Option<String>>,
-    /// That it is ready, and the address it gave, which may be empty.
-    pub(super) readiness: watch::Sender<Option<String>>,
-}
-
-/// Who wants each line as it comes.
-pub(super) type OnLine = Arc<dyn Fn(&Line) + Send + Sync>;
-
-impl Said {
-    pub(super) fn new(program: &Program, on_line: OnLine) -> Self {
-        Self {
-            ready: program.ready.clone(),
-            limits: program.output,
-            on_line,
-            lines: Mutex::new(LastLines::new(program.output)),
-            status: Mutex::new(None),
-            readiness: watch::Sender::new(None),
-        }
-    }
-
-    pub(super) fn lines(&self) -> Vec<Line> {
-        lock(&self.lines).all()
-    }
-
-    pub(super) fn status(&self) -> Option<String> {
-        lock(&self.status).clone()
-    }
-
-    fn line(&self, line: Line) {
-        if let Ready::Line(text) = &self.ready
-            && let Some(address) = heard(&line.text, text)
-        {
-            self.is_ready(address);
-        }
-        (self.on_line)(&line);
-        lock(&self.lines).push(line);
-    }
-
-    /// A message to `NOTIFY_SOCKET`: lines of which we know two.
-    fn note(&self, note: &str) {
-        for line in note.lines() {
-            match line.split_once('=') {
-                Some(("READY", "1")) => self.is_ready(""),
-                Some(("STATUS", status)) => *lock(&self.status) = Some(status.to_owned()),
-                _ => (),
-            }
-        }
-    }
-
-    /// The first time counts.
-    fn is_ready(&self, address: &str) {
-        self.readiness.send_if_modified(|readiness| {
-            let first = readiness.is_none();
-            if first {
-                *readiness = Some(address.to_owned());
-            }
-            first
-        });
-    }
-}
-
 /// Whoever drops this, as a runtime does that ends, kills the child.
 pub(super) struct Keeper {
     // Dropped in this order: killed first, its things taken away then.
@@ -138,8 +73,18 @@ pub(super) struct Keeper {
     error: pipe::Receiver,
     notes: Option<UnixDatagram>,
     said: Arc<Said>,
+    watched: Watched,
+}
+
+/// What is asked of a keeper, and what it tells.
+pub(super) struct Watched {
     /// When the child is killed; nobody wants that if there is none.
-    deadline: watch::Receiver<Option<Instant>>,
+    pub(super) deadline: watch::Receiver<Option<Instant>>,
+    pub(super) life: watch::Sender<Life>,
+    /// Who was killed and runs on.
+    pub(super) stuck: Arc<Mutex<Vec<i32>>>,
+    /// Who was asked to stop.
+    pub(super) whom: Whom,
 }
 
 impl Keeper {
@@ -151,7 +96,7 @@ impl Keeper {
         children: unix::Signal,
         notes: Option<UnixDatagram>,
         said: Arc<Said>,
-        deadline: watch::Receiver<Option<Instant>>,
+        watched: Watched,
     ) -> io::Result<Self> {
         Ok(Self {
             custody: launched.custody,
@@ -161,18 +106,19 @@ impl Keeper {
             error: pipe::Receiver::from_owned_fd(launched.error)?,
             notes,
             said,
-            deadline,
+            watched,
         })
     }
 
     /// Watch the child until nothing of it is left.
-    pub(super) async fn keep(self, life: watch::Sender<Life>) {
-        let (exit, until) = self.watch(&life).await;
-        life.send_replace(Life::Gone { exit, until });
+    pub(super) async fn keep(self) {
+        let life = self.watched.life.clone();
+        let gone = self.watch().await;
+        life.send_replace(gone);
     }
 
     /// All but the last word, so that everything is dropped before that.
-    async fn watch(self, life: &watch::Sender<Life>) -> (Exit, Instant) {
+    async fn watch(self) -> Life {
         // Dropped in the opposite order, so here too it is killed first. Whoever
         // hears its lines is let go when nothing of it is left.
         let Self {
@@ -183,7 +129,7 @@ impl Keeper {
             output,
             error,
             notes,
-            deadline,
+            watched,
         } = self;
         let mut lines = pin!(async {
             tokio::join!(
@@ -192,7 +138,7 @@ impl Keeper {
             );
         });
         let mut notes = pin!(read_notes(notes, &said));
-        let mut end = pin!(end(custody.group(), children, deadline, life));
+        let mut end = pin!(end(custody.group(), children, watched));
         let mut silent = false;
         let end = loop {
             tokio::select! {
@@ -204,36 +150,71 @@ impl Keeper {
         if !silent {
             let _ = timeout(LAST_WORDS_MAX, lines).await;
         }
+        said.finish();
         end
     }
 }
 
-/// Wait until the child has ended, and all of its group after it.
-async fn end(
-    group: &Group,
-    mut children: unix::Signal,
-    mut deadline: watch::Receiver<Option<Instant>>,
-    life: &watch::Sender<Life>,
-) -> (Exit, Instant) {
+/// Wait until the child has ended, and all who belong to it after it.
+async fn end(group: &Arc<Group>, mut children: unix::Signal, watched: Watched) -> Life {
+    let Watched {
+        mut deadline,
+        life,
+        stuck,
+        whom,
+    } = watched;
+    let mut clearing = Clearing::new(group);
     let exit = tokio::select! {
         exit = exit(group, &mut children) => exit,
         () = overdue(&mut deadline) => {
-            group.signal(Signal::KILL);
+            clearing = clear_once(clearing, group, &stuck).await;
             exit(group, &mut children).await
         }
     };
     let until = Instant::now();
     life.send_replace(Life::Ended { exit, until });
-    // A shell may be gone at once while the server it ran has work to finish.
-    // Who was not asked to stop has crashed, and nobody waits for the others.
-    if deadline.borrow().is_some() {
+    let mut left = 0;
+    if deadline.borrow().is_none() {
+        // Who was not asked to stop has crashed or went to the background, and
+        // nobody waits for the others.
+        let group = Arc::clone(group);
+        let running = spawn_blocking(move || group.running()).await;
+        left = running.map_or(0, |running| running.len());
+    } else if whom == Whom::Group {
+        // A shell may be gone at once while the server it ran has work to finish.
         tokio::select! {
             () = empty(group.pid()) => (),
             () = overdue(&mut deadline) => (),
         }
     }
+    let mut pause = LOOK_MIN;
+    loop {
+        clearing = clear_once(clearing, group, &stuck).await;
+        if lock(&stuck).is_empty() {
+            break;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LOOK_MAX);
+    }
     group.reap();
-    (exit, until)
+    Life::Gone { exit, until, left }
+}
+
+/// Kill all who belong to the child, and note who runs after that.
+async fn clear_once(
+    mut clearing: Clearing,
+    group: &Arc<Group>,
+    stuck: &Mutex<Vec<i32>>,
+) -> Clearing {
+    let cleared = spawn_blocking(move || {
+        let running = clearing.kill();
+        (clearing, running)
+    });
+    // Where the runtime ends, our custody does the same once more.
+    let cleared = cleared.await;
+    let (clearing, running) = cleared.unwrap_or_else(|_| (Clearing::new(group), Vec::new()));
+    *lock(stuck) = running;
+    clearing
 }
 
 async fn exit(group: &Group, children: &mut unix::Signal) -> Exit {

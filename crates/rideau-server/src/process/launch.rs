@@ -1,18 +1,24 @@
 //! Finds a program and runs it, apart from everything that is the daemon's.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::{self, Path, PathBuf};
+use std::process::{Command, Stdio, id};
 
+use super::account::Account;
+use super::cgroup;
 use super::group::Custody;
-use super::program::{Own, Program, Ready};
+use super::order::{Complaint, Order, greet};
+use super::program::{Listen, Own, Program, Ready};
+use super::report::Step;
 use super::run_folder::{MARK, Place};
+use super::stage;
 use super::start_error::StartError;
 
 /// What a child may know of the daemon's environment. Passwords stand in there.
@@ -25,66 +31,153 @@ pub(super) struct Launched {
     pub(super) custody: Custody,
     pub(super) output: OwnedFd,
     pub(super) error: OwnedFd,
+    /// Where it hears what to become, if it is on the stage.
+    pub(super) socket: Option<UnixStream>,
 }
 
-/// Run the program as the leader of its own process group. Blocks until the
-/// system has loaded it.
-pub(super) fn launch(program: &Program, place: &Place) -> Result<Launched, StartError> {
+/// All that has to be known before anything is started. This blocks.
+pub(super) fn prepare(
+    program: &Program,
+    account: Option<Account>,
+    place: &Place,
+) -> Result<Order, StartError> {
     let own = Own {
         socket: &place.socket,
         port: place.port(),
         id: place.id,
         name: &program.name,
+        has_dollars: program.listen != Listen::Named,
     };
     let argv: Vec<String> = program.argv.iter().map(|word| own.fill(word)).collect();
     let (word, words) = argv.split_first().ok_or(StartError::Empty)?;
-    let variables = variables(program, &own, place);
-    if let Some(directory) = &program.directory {
+    let env = variables(program, account.as_ref(), &own, place);
+    let directory = program.directory.as_deref().map(path::absolute);
+    let directory = directory
+        .transpose()
+        .map_err(|error| StartError::Directory {
+            directory: program.directory.clone().unwrap_or_default(),
+            error,
+        })?;
+    if let Some(directory) = &directory {
         check_directory(directory)?;
     }
-    let path = variables.iter().rev().find(|(name, _)| name == "PATH");
+    let path = env.iter().rev().find(|(name, _)| name == "PATH");
     let path = path.map_or_else(|| PATH.into(), |(_, path)| path.clone());
-    let file = find(word, &path, program.directory.as_deref())?;
-
-    let mut command = Command::new(&file);
-    command.arg0(word).args(words).env_clear().envs(variables);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command.process_group(0);
-    if let Some(directory) = &program.directory {
-        command.current_dir(directory);
-    }
-    spawn(command, place).map_err(|error| not_run(word, &file, error))
+    let file = find(word, &path, directory.as_deref())?;
+    Ok(Order {
+        file: file.into(),
+        word: word.clone(),
+        words: words.to_vec(),
+        env,
+        directory: directory.map(Into::into),
+        account,
+        umask: program.umask,
+        limits: program.limits,
+        cgroup: cgroup::make(place).map(Into::into),
+        parent: i32::try_from(id()).unwrap_or_default(),
+    })
 }
 
-fn spawn(mut command: Command, place: &Place) -> io::Result<Launched> {
+/// Make a process that becomes what the order says when it is told so; or, without
+/// a stage, one that is it.
+pub(super) fn launch(order: &Order, place: &mut Place) -> io::Result<Launched> {
+    let listener = place.take_listener();
+    let (mut command, socket) = match place.stage() {
+        Some(stage) => {
+            let (ours, theirs) = UnixStream::pair()?;
+            greet(&ours, listener.as_ref().map(AsFd::as_fd))?;
+            (on_stage(stage, theirs), Some(ours))
+        }
+        None => (at_once(order), None),
+    };
+    command.env(MARK, place.mark());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
-    let custody = Custody::new(child.id());
+    let cgroup = order.cgroup.as_ref().map(PathBuf::from);
+    let custody = Custody::new(child.id(), place.mark(), cgroup);
     place.record(custody.group().pid())?;
     let (output, error) = (child.stdout.take(), child.stderr.take());
     Ok(Launched {
         custody,
         output: output.expect("the output is piped").into(),
         error: error.expect("the error is piped").into(),
+        socket,
     })
 }
 
+fn on_stage(stage: &Path, socket: UnixStream) -> Command {
+    let mut command = Command::new(stage);
+    command.arg0("rideau").arg(stage::WORD).env_clear();
+    command.stdin(OwnedFd::from(socket));
+    command
+}
+
+fn at_once(order: &Order) -> Command {
+    let mut command = Command::new(&order.file);
+    command.arg0(&order.word).args(&order.words);
+    let variables = order.env.iter().map(|(name, value)| (name, value));
+    command.env_clear().envs(variables);
+    command.stdin(Stdio::null());
+    command.process_group(0);
+    if let Some(directory) = &order.directory {
+        command.current_dir(directory);
+    }
+    command
+}
+
 /// The last of a name counts.
-fn variables(program: &Program, own: &Own<'_>, place: &Place) -> Vec<(OsString, OsString)> {
+fn variables(
+    program: &Program,
+    account: Option<&Account>,
+    own: &Own<'_>,
+    place: &Place,
+) -> Vec<(OsString, OsString)> {
     let daemon = PASSED_ON.iter().filter_map(|name| {
         let value = env::var_os(name)?;
         Some((OsString::from(name), value))
     });
-    let given = program.env.iter();
-    let given = given.map(|(name, value)| (name.into(), own.fill(value).into()));
-    let mut variables: Vec<_> = daemon.chain(given).collect();
-    variables.push((MARK.into(), place.mark().into()));
-    if program.ready == Ready::Notify {
-        variables.push(("NOTIFY_SOCKET".into(), place.notify().into()));
+    let mut variables: Vec<_> = daemon.collect();
+    let mut add = |name: &str, value: &OsStr| variables.push((name.into(), value.to_owned()));
+    if let Some(account) = account {
+        add("HOME", account.home.as_deref().unwrap_or("/".as_ref()));
+        for name in ["USER", "LOGNAME"] {
+            add(name, account.name.as_deref().unwrap_or_default().as_ref());
+        }
+    }
+    for (name, value) in &program.env {
+        add(name, own.fill(value).as_ref());
+    }
+    add(MARK, place.mark().as_ref());
+    match (&program.listen, place.port()) {
+        (Listen::Socket, _) => add("RIDEAU_SOCKET", place.socket.as_ref()),
+        (Listen::Port, Some(port)) => add("PORT", port.to_string().as_ref()),
+        (Listen::InheritSocket | Listen::InheritPort, _) => {
+            add("LISTEN_FDS", "1".as_ref());
+            add("LISTEN_FDNAMES", "rideau".as_ref());
+        }
+        _ => (),
+    }
+    if matches!(program.ready, Ready::Notify | Ready::Auto) {
+        add("NOTIFY_SOCKET", place.notify().as_ref());
     }
     variables
+}
+
+/// What was said no to on the stage, in the words for all children.
+pub(super) fn refused(order: &Order, complaint: &Complaint) -> StartError {
+    let error = complaint.error();
+    match complaint.step {
+        Step::Exec => not_run(order, error),
+        Step::Chdir => StartError::Directory {
+            directory: complaint.what.clone().into(),
+            error,
+        },
+        step => StartError::Failed {
+            step,
+            what: complaint.what.clone(),
+            error,
+        },
+    }
 }
 
 /// The system says the same of a directory that is missing as of a program.
@@ -128,10 +221,10 @@ fn find(word: &str, path: &OsString, directory: Option<&Path>) -> Result<PathBuf
     })
 }
 
-fn not_run(word: &str, file: &Path, error: io::Error) -> StartError {
-    let program = word.to_owned();
+pub(super) fn not_run(order: &Order, error: io::Error) -> StartError {
+    let program = order.word.clone();
     match error.kind() {
-        ErrorKind::NotFound if file.exists() => StartError::NotRun {
+        ErrorKind::NotFound if Path::new(&order.file).exists() => StartError::NotRun {
             program,
             error: io::Error::new(error.kind(), "its interpreter was not found"),
         },

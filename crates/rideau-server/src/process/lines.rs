@@ -1,6 +1,11 @@
 //! What a child writes, in lines: a bounded number of bounded ones.
 
 use std::collections::VecDeque;
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
 
 /// How much is kept of what a child writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,6 +16,8 @@ pub struct OutputLimits {
     pub bytes_max: usize,
     /// A longer line is cut.
     pub line_bytes_max: usize,
+    /// As many lines are heard in a second, and the others are counted.
+    pub lines_per_second_max: u32,
 }
 
 impl Default for OutputLimits {
@@ -18,24 +25,26 @@ impl Default for OutputLimits {
         Self {
             lines_max: 200,
             bytes_max: 64 << 10,
-            line_bytes_max: 4 << 10,
+            line_bytes_max: 16 << 10,
+            lines_per_second_max: 1000,
         }
     }
 }
 
 /// A line that a child wrote.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Line {
     /// Where it wrote it.
     pub stream: Stream,
-    /// The line without its end; what is not UTF-8 is replaced.
+    /// The line without its end. A byte that is no text is written as `\xff`.
     pub text: String,
     /// It was longer than this.
     pub cut: bool,
 }
 
 /// One of a child's outputs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Stream {
     /// The standard output.
     Output,
@@ -122,7 +131,7 @@ impl Splitter {
         if !self.cut && self.begun.last() == Some(&b'\r') {
             self.begun.pop();
         }
-        let text = String::from_utf8_lossy(&self.begun).into_owned();
+        let text = text(&self.begun);
         self.begun.clear();
         Line {
             stream: self.stream,
@@ -132,14 +141,88 @@ impl Splitter {
     }
 }
 
+/// How many lines are heard, second by second.
+pub(super) struct Pace {
+    most: u32,
+    since: Option<Instant>,
+    heard: u32,
+    dropped: u64,
+}
+
+impl Pace {
+    pub(super) const fn new(limits: OutputLimits) -> Self {
+        Self {
+            most: limits.lines_per_second_max,
+            since: None,
+            heard: 0,
+            dropped: 0,
+        }
+    }
+
+    /// A line that tells how many were dropped, when their second is over.
+    pub(super) fn told(&mut self, now: Instant) -> Option<Line> {
+        let is_over = |since: Instant| now.duration_since(since) >= Duration::from_secs(1);
+        if !self.since.is_none_or(is_over) {
+            return None;
+        }
+        self.since = Some(now);
+        self.heard = 0;
+        self.rest()
+    }
+
+    /// The same, whenever it is.
+    pub(super) fn rest(&mut self) -> Option<Line> {
+        let count = std::mem::take(&mut self.dropped);
+        let lines = if count == 1 { "line" } else { "lines" };
+        (count > 0).then(|| Line {
+            stream: Stream::Error,
+            text: format!("{count} {lines} dropped"),
+            cut: false,
+        })
+    }
+
+    /// Is the next line heard?
+    pub(super) const fn admits(&mut self) -> bool {
+        let admits = self.heard < self.most;
+        if admits {
+            self.heard += 1;
+        } else {
+            self.dropped += 1;
+        }
+        admits
+    }
+}
+
+/// Bytes as text, whatever they are. Nothing in it ends a string elsewhere.
+fn text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\0' => text.push_str("\\x00"),
+                c => text.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{LastLines, Line, OutputLimits, Splitter, Stream};
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::{LastLines, Line, OutputLimits, Pace, Splitter, Stream};
 
     const LIMITS: OutputLimits = OutputLimits {
         lines_max: 3,
         bytes_max: 10,
         line_bytes_max: 6,
+        lines_per_second_max: 2,
     };
 
     fn lines(pieces: &[&[u8]]) -> Vec<(String, bool)> {
@@ -178,8 +261,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_replaced() {
-        assert_eq!(lines(&[b"a\xffb\0\n"]), [whole("a\u{fffd}b\0")]);
+    fn what_is_no_text_is_written_in_numbers() {
+        assert_eq!(lines(&[b"a\xffb\0\n"]), [whole("a\\xffb\\x00")]);
+        assert_eq!(lines(&["zü\x1bx\n".as_bytes()]), [whole("zü\x1bx")]);
+        // A line may be cut in the middle of a letter.
+        assert_eq!(lines(&["12345é\n".as_bytes()]), [cut("12345\\xc3")]);
+    }
+
+    #[test]
+    fn lines_beyond_the_pace_are_counted() {
+        let start = Instant::now();
+        let mut pace = Pace::new(LIMITS);
+        let heard = |pace: &mut Pace, now| (pace.told(now).map(|line| line.text), pace.admits());
+        assert_eq!(heard(&mut pace, start), (None, true));
+        assert_eq!(heard(&mut pace, start), (None, true));
+        assert_eq!(heard(&mut pace, start), (None, false));
+        assert_eq!(heard(&mut pace, start), (None, false));
+        let later = start + Duration::from_secs(1);
+        let told = Some("2 lines dropped".to_owned());
+        assert_eq!(heard(&mut pace, later), (told, true));
+        assert_eq!(heard(&mut pace, later), (None, true));
+        assert_eq!(heard(&mut pace, later), (None, false));
+        assert_eq!(pace.rest().unwrap().text, "1 line dropped");
+        assert_eq!(pace.rest(), None);
     }
 
     #[test]

@@ -4,36 +4,43 @@
 //! whether a port is free takes it for a moment, and that must not happen
 //! while another child is about to listen there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Below those that the system gives to outgoing connections.
 const ALL: Range<u16> = 20_000..30_000;
+/// Whoever was told of a port may come late.
+const REST: Duration = Duration::from_secs(60);
 
 static LEDGER: Mutex<Ledger> = Mutex::new(Ledger {
     next: None,
     held: BTreeSet::new(),
+    rests: BTreeMap::new(),
 });
 
 struct Ledger {
     next: Option<u16>,
     held: BTreeSet<u16>,
+    /// Since when those rest that were given back.
+    rests: BTreeMap<u16, Instant>,
 }
 
 /// A port that no other child is told of. Dropping it gives it back.
 pub(super) struct Port(u16);
 
 impl Port {
-    /// A port on which nobody listens now. They are taken in turn, so that one
-    /// that was given back is not given away again soon.
+    /// A port on which nobody listens now. They are taken in turn, and one that
+    /// was given back is not given away again soon.
     pub(super) fn claim() -> io::Result<Self> {
         let mut ledger = ledger();
+        ledger.rests.retain(|_, since| since.elapsed() < REST);
         for _ in ALL {
             let port = ledger.turn();
-            if !ledger.held.contains(&port) && is_free(port) {
+            if !ledger.is_taken(port) && is_free(port) {
                 ledger.held.insert(port);
                 return Ok(Self(port));
             }
@@ -49,11 +56,17 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        ledger().held.remove(&self.0);
+        let mut ledger = ledger();
+        ledger.held.remove(&self.0);
+        ledger.rests.insert(self.0, Instant::now());
     }
 }
 
 impl Ledger {
+    fn is_taken(&self, port: u16) -> bool {
+        self.held.contains(&port) || self.rests.contains_key(&port)
+    }
+
     fn turn(&mut self) -> u16 {
         let port = self.next.unwrap_or_else(first);
         let after = port + 1;
@@ -87,6 +100,14 @@ mod tests {
         let numbers: BTreeSet<u16> = ports.iter().map(Port::number).collect();
         assert_eq!(numbers.len(), ports.len());
         assert!(numbers.iter().all(|number| ALL.contains(number)));
+    }
+
+    #[test]
+    fn a_port_that_was_given_back_rests() {
+        let port = Port::claim().unwrap();
+        let number = port.number();
+        drop(port);
+        assert!(ledger().is_taken(number));
     }
 
     #[test]

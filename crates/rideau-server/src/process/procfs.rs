@@ -12,7 +12,13 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Seen {
     pub(super) pid: i32,
+    pub(super) parent: i32,
     pub(super) group: i32,
+    pub(super) session: i32,
+    /// Processor time, in the system's ticks.
+    pub(super) ticks: u64,
+    /// Memory in use, in the system's pages.
+    pub(super) pages: u64,
     /// In ticks since the system was booted: with the number it names one
     /// process for as long as the system runs.
     pub(super) since: u64,
@@ -24,9 +30,9 @@ pub(super) struct Seen {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
     Nobody,
-    /// The group that was asked for, at this address, or somebody of whom we
+    /// The tree that was asked for, at this address, or somebody of whom we
     /// may not know.
-    Group(IpAddr),
+    Tree(IpAddr),
     Stranger,
 }
 
@@ -48,57 +54,66 @@ pub(super) fn members(group: i32) -> Vec<i32> {
     running.map(|seen| seen.pid).collect()
 }
 
-/// Was it started with this variable? Who may not be looked at was not.
-pub(super) fn has_variable(pid: i32, name: &str, value: &str) -> bool {
-    let wanted = format!("{name}={value}");
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+/// The variable that it was started with. Who may not be looked at has none.
+pub(super) fn variable(pid: i32, name: &str) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut variables = environment.split(|byte| *byte == 0);
-    variables.any(|variable| variable == wanted.as_bytes())
+    variables.find_map(|variable| {
+        let value = str::from_utf8(variable).ok()?.strip_prefix(name)?;
+        value.strip_prefix('=').map(str::to_owned)
+    })
 }
 
-/// Who among a group and all others listens on a port of this machine?
-pub(super) fn owner(port: u16, group: i32) -> Owner {
+/// Our children, whoever of our threads has them: those that we started, and
+/// those that lost their parents.
+pub(super) fn children() -> Vec<i32> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
+    let lists = threads.flatten().map(|thread| {
+        let children = thread.path().join("children");
+        fs::read_to_string(children).unwrap_or_default()
+    });
+    let numbers = lists.flat_map(|list| {
+        let numbers = list.split_whitespace().map(str::parse);
+        numbers.flatten().collect::<Vec<i32>>()
+    });
+    numbers.collect()
+}
+
+/// Who among a tree and all others listens on a port of this machine?
+pub(super) fn owner(port: u16, tree: impl FnOnce() -> Vec<i32>) -> Owner {
     let there: Vec<_> = listeners()
         .filter(|listener| listener.port == port)
         .collect();
     let Some(first) = there.first() else {
         return Owner::Nobody;
     };
-    let Some(sockets) = sockets(group) else {
-        return Owner::Group(first.address);
+    let Some(sockets) = sockets(&tree()) else {
+        return Owner::Tree(first.address);
     };
     let ours = there
         .iter()
         .find(|listener| sockets.contains(&listener.inode));
-    ours.map_or(Owner::Stranger, |listener| Owner::Group(listener.address))
+    ours.map_or(Owner::Stranger, |listener| Owner::Tree(listener.address))
 }
 
 /// Does somebody listen at the path of a Unix socket? None if the system knows
 /// of no socket by this path, as when it was bound by another and renamed.
 pub(super) fn listens(path: &str) -> Option<bool> {
-    const LISTENS: u32 = 1 << 16;
-    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let mut known = None;
-    for row in table.lines() {
-        let mut words = row.split_whitespace();
-        if let (Some(flags), Some(found)) = (words.nth(3), words.nth(3))
-            && found == path
-            && let Ok(flags) = u32::from_str_radix(flags, 16)
-        {
-            known = Some(known == Some(true) || flags & LISTENS != 0);
-        }
-    }
-    known
+    let there = paths().into_iter().filter(|at| at.path == path);
+    there.map(|at| at.listens).max()
 }
 
-/// The ports that a group listens on, as far as we may look.
-pub(super) fn ports(group: i32) -> Vec<u16> {
-    let sockets = sockets(group).unwrap_or_default();
+/// The ports and the paths that these listen on, as far as we may look.
+pub(super) fn listened(pids: &[i32]) -> Vec<String> {
+    let sockets = sockets(pids).unwrap_or_default();
     let ours = listeners().filter(|listener| sockets.contains(&listener.inode));
     let mut ports: Vec<u16> = ours.map(|listener| listener.port).collect();
     ports.sort_unstable();
     ports.dedup();
-    ports
+    let ports = ports.into_iter().map(|port| port.to_string());
+    let paths = paths().into_iter();
+    let paths = paths.filter(|at| at.listens && sockets.contains(&at.inode));
+    ports.chain(paths.map(|at| at.path)).collect()
 }
 
 /// Tells this time of the system from the last.
@@ -112,12 +127,40 @@ pub(super) fn boot() -> String {
 fn parse(pid: i32, stat: &str) -> Option<Seen> {
     let (_, rest) = stat.rsplit_once(')')?;
     let words: Vec<&str> = rest.split_whitespace().collect();
+    let number = |at: usize| words.get(at)?.parse::<u64>().ok();
     Some(Seen {
         pid,
+        parent: words.get(1)?.parse().ok()?,
         group: words.get(2)?.parse().ok()?,
+        session: words.get(3)?.parse().ok()?,
+        ticks: number(11)? + number(12)?,
+        pages: number(21)?,
         since: words.get(19)?.parse().ok()?,
         ended: matches!(*words.first()?, "Z" | "X"),
     })
+}
+
+/// A Unix socket with a name.
+struct Path {
+    path: String,
+    inode: u64,
+    listens: bool,
+}
+
+fn paths() -> Vec<Path> {
+    const LISTENS: u32 = 1 << 16;
+    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let rows = table.lines().filter_map(|row| {
+        let mut words = row.split_whitespace().skip(3);
+        let flags = u32::from_str_radix(words.next()?, 16).ok()?;
+        let inode = words.nth(2)?.parse().ok()?;
+        Some(Path {
+            path: words.next()?.to_owned(),
+            inode,
+            listens: flags & LISTENS != 0,
+        })
+    });
+    rows.collect()
 }
 
 struct Listener {
@@ -165,10 +208,10 @@ fn ip_address(words: &str) -> Option<IpAddr> {
         .map(|address| address.to_canonical())
 }
 
-/// The sockets that a group has open; none if we may not look.
-fn sockets(group: i32) -> Option<HashSet<u64>> {
+/// The sockets that these have open; none if we may not look.
+fn sockets(pids: &[i32]) -> Option<HashSet<u64>> {
     let mut inodes = HashSet::new();
-    for pid in members(group) {
+    for pid in pids {
         let entries = match fs::read_dir(format!("/proc/{pid}/fd")) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return None,
@@ -194,7 +237,7 @@ mod tests {
     use std::process;
 
     use super::{
-        Owner, Seen, has_variable, ip_address, listens, members, owner, parse, ports, seen,
+        Owner, Seen, ip_address, listened, listens, members, owner, parse, seen, variable,
     };
 
     #[test]
@@ -202,7 +245,11 @@ mod tests {
         let stat = "7 (a) Z 1 (b) S 1 5 5 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 991 1 1";
         let wanted = Seen {
             pid: 7,
+            parent: 1,
             group: 5,
+            session: 5,
+            ticks: 11,
+            pages: 1,
             since: 991,
             ended: false,
         };
@@ -216,18 +263,18 @@ mod tests {
         let pid = i32::try_from(process::id()).unwrap();
         let us = seen(pid).unwrap();
         assert!(members(us.group).contains(&pid));
-        assert!(has_variable(pid, "PATH", &std::env::var("PATH").unwrap()));
-        assert!(!has_variable(pid, "PATH", "elsewhere"));
+        assert_eq!(variable(pid, "PATH"), std::env::var("PATH").ok());
+        assert_eq!(variable(pid, "PAT"), None);
 
         for address in ["127.0.0.1:0", "0.0.0.0:0"] {
             let listener = TcpListener::bind(address).unwrap();
             let port = listener.local_addr().unwrap().port();
             let ip = listener.local_addr().unwrap().ip();
-            assert_eq!(owner(port, us.group), Owner::Group(ip));
-            assert_eq!(owner(port, -1), Owner::Stranger);
-            assert!(ports(us.group).contains(&port));
+            assert_eq!(owner(port, || vec![pid]), Owner::Tree(ip));
+            assert_eq!(owner(port, Vec::new), Owner::Stranger);
+            assert!(listened(&[pid]).contains(&port.to_string()));
             drop(listener);
-            assert_ne!(owner(port, us.group), Owner::Group(ip));
+            assert_ne!(owner(port, || vec![pid]), Owner::Tree(ip));
         }
     }
 

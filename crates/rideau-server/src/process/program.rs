@@ -1,15 +1,18 @@
-//! What to start, and how to know that it is ready.
+//! What to start, where it listens, and how to know that it is ready.
 //!
 //! In arguments and in values of the environment `{socket}`, `{port}`, `{id}`
-//! and `{name}` stand for what each child has of its own. All other braces
-//! mean themselves.
+//! and `{name}` stand for what each child has of its own, and so do `$SOCKET`
+//! and `$PORT` where [`Listen`] says where it listens. All other braces and
+//! dollars mean themselves.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Signal;
+use serde::{Deserialize, Serialize};
+
 use super::lines::OutputLimits;
 use super::start_error::StartError;
+use super::{Address, Signal};
 
 /// A program that children are started from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +28,17 @@ pub struct Program {
     pub env: Vec<(String, String)>,
     /// Where it runs; none for where the daemon does.
     pub directory: Option<PathBuf>,
+    /// Where it listens, and who opens that.
+    pub listen: Listen,
+    /// As whom it runs, by name or by number; none for as whom the daemon does.
+    /// It has the user's groups, `HOME`, `USER` and `LOGNAME`.
+    pub user: Option<String>,
+    /// Another group than the user's own, by name or by number.
+    pub group: Option<String>,
+    /// What its files are closed to; none for what the daemon's are.
+    pub umask: Option<u32>,
+    /// What it may use.
+    pub limits: ResourceLimits,
     /// How to know that it is ready.
     pub ready: Ready,
     /// It is ready by then, or it has failed.
@@ -33,13 +47,71 @@ pub struct Program {
     pub stop_timeout: Duration,
     /// How it is asked to stop.
     pub stop_signal: Signal,
+    /// Who is asked.
+    pub stop_whom: Whom,
     /// How much is kept of what it writes.
     pub output: OutputLimits,
+}
+
+/// Where a child listens, and who opens that.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Listen {
+    /// Wherever its words say: `{socket}`, `{port}`, or nowhere.
+    #[default]
+    Named,
+    /// At a path of its own, which is `RIDEAU_SOCKET` in its environment.
+    Socket,
+    /// At a port of the loopback of its own, which is `PORT`.
+    Port,
+    /// We listen at a path, and it has that as file 3, as systemd passes it on.
+    InheritSocket,
+    /// We listen at a port of the loopback, and it has that as file 3.
+    InheritPort,
+    /// It is known to be there, whatever we say.
+    Fixed(Address),
+}
+
+/// Who is asked to stop. Whoever is left is killed, whoever was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Whom {
+    /// The child, which stops its own.
+    Child,
+    /// Everybody in its process group.
+    #[default]
+    Group,
+}
+
+/// What a child and each that it starts may use; none for what the daemon may.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ResourceLimits {
+    /// Open files.
+    pub files_max: Option<u64>,
+    /// Processes and threads of its user.
+    pub processes_max: Option<u64>,
+    /// Bytes of a core dump.
+    pub core_max: Option<u64>,
+    /// Bytes of address space.
+    pub address_space_max: Option<u64>,
+    /// Bytes of a file that it writes.
+    pub file_size_max: Option<u64>,
 }
 
 /// How to know that a child is ready.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ready {
+    /// It says so as for [`Notify`](Self::Notify); or, for as long as it says
+    /// nothing there, it answers at `/` where we listen for it, and listens
+    /// where it does so itself.
+    Auto,
+    /// It listens at its address, as [`Listen`] says.
+    Connect,
+    /// It answers `GET` of this path at its address, as [`Listen`] says.
+    Http {
+        /// The path.
+        path: String,
+        /// Only 200 will do, and not any status below 500.
+        exact_200: bool,
+    },
     /// It listens at `{socket}`, which is its address.
     Socket,
     /// It listens at `{port}` of the loopback, which is its address.
@@ -63,10 +135,16 @@ impl Default for Program {
             argv: Vec::new(),
             env: Vec::new(),
             directory: None,
+            listen: Listen::Named,
+            user: None,
+            group: None,
+            umask: None,
+            limits: ResourceLimits::default(),
             ready: Ready::Started,
             start_timeout: Duration::from_secs(30),
             stop_timeout: Duration::from_secs(10),
             stop_signal: Signal::Term,
+            stop_whom: Whom::Group,
             output: OutputLimits::default(),
         }
     }
@@ -76,12 +154,47 @@ impl Program {
     /// Could a child of this program ever be ready?
     pub(super) fn check(&self) -> Result<(), StartError> {
         let untold = |what| Err(StartError::Untold { what });
+        let (socket, port) = (self.wants_socket(), self.wants_port());
         match self.ready {
             _ if self.argv.is_empty() => Err(StartError::Empty),
-            Ready::Socket if !self.names("{socket}") => untold("{socket}"),
-            Ready::Port if !self.names("{port}") => untold("{port}"),
+            Ready::Socket if !socket => untold("{socket}"),
+            Ready::Port if !port => untold("{port}"),
+            Ready::Connect | Ready::Http { .. } | Ready::Auto
+                if self.listen == Listen::Named && !socket && !port =>
+            {
+                untold("{socket}")
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Does a child get a port of its own?
+    pub(super) fn wants_port(&self) -> bool {
+        match self.listen {
+            Listen::Named => self.names("{port}"),
+            Listen::Port | Listen::InheritPort => true,
+            Listen::Socket | Listen::InheritSocket | Listen::Fixed(_) => false,
+        }
+    }
+
+    /// Is a path of its own where a child is?
+    pub(super) fn wants_socket(&self) -> bool {
+        match self.listen {
+            Listen::Named => self.names("{socket}"),
+            Listen::Socket | Listen::InheritSocket => true,
+            Listen::Port | Listen::InheritPort | Listen::Fixed(_) => false,
+        }
+    }
+
+    /// Do we listen for it?
+    pub(super) fn inherits(&self) -> bool {
+        matches!(self.listen, Listen::InheritSocket | Listen::InheritPort)
+    }
+
+    /// Does it want what only a stage can do?
+    pub(super) fn needs_stage(&self) -> bool {
+        let is_other = self.user.is_some() || self.group.is_some() || self.umask.is_some();
+        is_other || self.inherits() || self.limits != ResourceLimits::default()
     }
 
     /// Is a child told of this?
@@ -103,6 +216,8 @@ pub(super) struct Own<'a> {
     pub(super) port: Option<u16>,
     pub(super) id: u64,
     pub(super) name: &'a str,
+    /// Do `$SOCKET` and `$PORT` stand for something?
+    pub(super) has_dollars: bool,
 }
 
 impl Own<'_> {
@@ -110,17 +225,17 @@ impl Own<'_> {
     pub(super) fn fill(&self, text: &str) -> String {
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
-        while let Some(at) = rest.find('{') {
+        while let Some(at) = rest.find(['{', '$']) {
             filled.push_str(&rest[..at]);
             rest = &rest[at..];
-            let end = rest.find('}').map_or(1, |end| end + 1);
-            match self.value(&rest[..end]) {
+            let len = placeholder_len(rest);
+            match self.value(&rest[..len]) {
                 Some(value) => {
                     filled.push_str(&value);
-                    rest = &rest[end..];
+                    rest = &rest[len..];
                 }
                 None => {
-                    filled.push('{');
+                    filled.push_str(&rest[..1]);
                     rest = &rest[1..];
                 }
             }
@@ -130,13 +245,25 @@ impl Own<'_> {
 
     fn value(&self, placeholder: &str) -> Option<String> {
         match placeholder {
-            "{socket}" => Some(self.socket.to_owned()),
-            "{port}" => self.port.map(|port| port.to_string()),
+            "$SOCKET" | "$PORT" if !self.has_dollars => None,
+            "{socket}" | "$SOCKET" => Some(self.socket.to_owned()),
+            "{port}" | "$PORT" => self.port.map(|port| port.to_string()),
             "{id}" => Some(self.id.to_string()),
             "{name}" => Some(self.name.to_owned()),
             _ => None,
         }
     }
+}
+
+/// How much of a text that starts with a brace or a dollar could stand for
+/// something: up to the other brace, or a whole word.
+fn placeholder_len(text: &str) -> usize {
+    if text.starts_with('{') {
+        return text.find('}').map_or(1, |end| end + 1);
+    }
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let end = text[1..].find(|c| !is_word(c));
+    end.map_or(text.len(), |end| end + 1)
 }
 
 /// The address in a line that has the text in it: none if it has not, and
@@ -164,6 +291,7 @@ mod tests {
             port: Some(20_001),
             id: 7,
             name: "{port}",
+            has_dollars: true,
         };
         for (text, filled) in [
             ("unix:{socket}", "unix:/run/7.sock"),
@@ -172,6 +300,8 @@ mod tests {
             ("{name}", "{port}"),
             ("{{id}", "{7"),
             ("${HOME} {", "${HOME} {"),
+            ("unix:$SOCKET,$PORT", "unix:/run/7.sock,20001"),
+            ("$PORTS $SOCKET_DIR $$PORT", "$PORTS $SOCKET_DIR $20001"),
             ("é{sockets}", "é{sockets}"),
         ] {
             assert_eq!(own.fill(text), filled, "{text}");
@@ -185,8 +315,10 @@ mod tests {
             port: None,
             id: 1,
             name: "",
+            has_dollars: false,
         };
         assert_eq!(own.fill("{port}"), "{port}");
+        assert_eq!(own.fill("$SOCKET"), "$SOCKET");
     }
 
     #[test]

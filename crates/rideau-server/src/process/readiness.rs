@@ -2,136 +2,257 @@
 //!
 //! Whether somebody listens is read from the system's tables. To connect would
 //! say no more, and would disturb: a child may open something costly for each
-//! connection, or accept only one.
+//! connection, or accept only one. Only who is to answer is asked.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::Address;
+use super::group::Group;
+use super::http;
 use super::procfs::{self, Owner};
-use super::program::{Program, Ready};
+use super::program::{Listen, Program, Ready};
+use super::run_folder::Place;
+use super::said::Said;
 
 /// How often to look whether somebody listens, at most and at least.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_millis(25);
+/// Who answers that it is not ready is not asked all the time.
+const ASK_EVERY: Duration = Duration::from_millis(100);
 
 /// What to wait for, of one child.
 pub(super) struct Wanted {
-    pub(super) ready: Ready,
-    pub(super) socket: String,
+    ready: Ready,
+    listen: Listen,
+    socket: String,
     pub(super) port: Option<u16>,
-    /// Is the child told of its socket?
-    pub(super) names_socket: bool,
-    pub(super) group: i32,
+    /// The address that the child was told to be at.
+    told: Option<Address>,
+    group: Arc<Group>,
+    /// How it answered last when it was not ready.
+    answer: Mutex<Option<String>>,
 }
 
-/// Somebody outside the child's group listens on its port.
+/// Somebody who does not belong to the child listens at its port.
 pub(super) struct Taken;
 
 impl Wanted {
-    pub(super) fn new(program: &Program, socket: String, port: Option<u16>, group: i32) -> Self {
+    pub(super) fn new(program: &Program, place: &Place, group: &Arc<Group>) -> Self {
+        let near = |port| Address::Port(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        let told = match &program.listen {
+            Listen::Fixed(address) => Some(address.clone()),
+            _ if program.wants_socket() => Some(Address::Socket(place.socket.clone().into())),
+            _ => place.port().map(near),
+        };
+        let fixed = match &program.listen {
+            Listen::Fixed(Address::Port(address)) => Some(address.port()),
+            _ => None,
+        };
         Self {
             ready: program.ready.clone(),
-            socket,
-            port,
-            names_socket: program.names("{socket}"),
-            group,
+            listen: program.listen.clone(),
+            socket: place.socket.clone(),
+            port: place.port().or(fixed),
+            told,
+            group: Arc::clone(group),
+            answer: Mutex::new(None),
         }
     }
 
-    pub(super) async fn wait(
-        &self,
-        mut said: watch::Receiver<Option<String>>,
-    ) -> Result<Option<Address>, Taken> {
+    /// Where the child is to be.
+    pub(super) const fn told(&self) -> Option<&Address> {
+        self.told.as_ref()
+    }
+
+    pub(super) async fn wait(&self, said: &Said) -> Result<Option<Address>, Taken> {
         match (&self.ready, self.port) {
             (Ready::Socket, _) => {
-                self.socket().await;
-                Ok(self.told())
+                self.socket(Path::new(&self.socket)).await;
+                Ok(self.told.clone())
             }
             (Ready::Port, Some(port)) => self.port(port).await.map(Some),
             (Ready::Line(_) | Ready::Notify, _) => {
-                let address = said.wait_for(Option::is_some).await.ok();
-                let address = address.and_then(|address| address.clone());
-                let address = address.filter(|address| !address.is_empty());
-                Ok(address.map_or_else(|| self.told(), |text| Some(Address::of(&text))))
+                let address = said.ready().await;
+                let address = (!address.is_empty()).then(|| Address::of(&address));
+                Ok(address.or_else(|| self.told.clone()))
             }
-            (Ready::Started | Ready::Port, _) => Ok(self.told()),
+            (Ready::Connect, _) => self.listening().await,
+            (Ready::Http { path, exact_200 }, _) => self.answers(path, *exact_200).await,
+            (Ready::Auto, _) => self.either(said).await,
+            (Ready::Started | Ready::Port, _) => Ok(self.told.clone()),
         }
     }
 
     /// What was waited for in vain.
-    pub(super) async fn missing(&self) -> String {
+    pub(super) fn missing(&self) -> String {
         match &self.ready {
             Ready::Socket => format!("nobody listens at {}", self.socket),
-            Ready::Port => {
-                let port = self.port.unwrap_or_default();
-                let group = self.group;
-                let found = spawn_blocking(move || procfs::ports(group)).await;
-                let others = found.unwrap_or_default().into_iter();
-                let others: Vec<_> = others.map(|port| port.to_string()).collect();
-                let missing = format!("nobody listens at port {port}");
-                match &others[..] {
-                    [] => missing,
-                    others => format!("{missing}, but at {}", others.join(", ")),
-                }
-            }
+            Ready::Port => format!("nobody listens at port {}", self.port.unwrap_or_default()),
             Ready::Notify => "READY=1 was not sent to its NOTIFY_SOCKET".to_owned(),
             Ready::Line(text) => format!("no line had `{text}` in it"),
             Ready::Started => "it was not loaded".to_owned(),
+            Ready::Connect | Ready::Http { .. } | Ready::Auto => self.unanswered(),
         }
     }
 
-    /// The address the child was told to be at.
-    fn told(&self) -> Option<Address> {
-        if self.names_socket {
-            return Some(Address::Socket(self.socket.clone().into()));
+    /// Where the child and its own listen instead.
+    pub(super) async fn elsewhere(&self) -> Vec<String> {
+        if matches!(self.ready, Ready::Notify | Ready::Line(_) | Ready::Started) {
+            return Vec::new();
         }
-        let near = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        self.port.map(near).map(Address::Port)
+        let group = Arc::clone(&self.group);
+        let found = spawn_blocking(move || procfs::listened(&group.running())).await;
+        let mut found = found.unwrap_or_default();
+        let told = self.told.as_ref().map(ToString::to_string);
+        let port = self.port.map(|port| port.to_string());
+        found.retain(|at| Some(at) != told.as_ref() && Some(at) != port.as_ref());
+        found
     }
 
-    async fn socket(&self) {
+    fn unanswered(&self) -> String {
+        let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = self.told.as_ref().map(ToString::to_string);
+        let at = at.unwrap_or_default();
+        match &*answer {
+            Some(answer) => format!("{answer} at {at}"),
+            None if self.inherits() => format!("it did not answer at {at}"),
+            None => format!("nobody listens at {at}"),
+        }
+    }
+
+    fn inherits(&self) -> bool {
+        matches!(self.listen, Listen::InheritSocket | Listen::InheritPort)
+    }
+
+    /// Notes count for who sends any. Where we listen ourselves, only an answer
+    /// tells that somebody is there.
+    async fn either(&self, said: &Said) -> Result<Option<Address>, Taken> {
+        let looked = async {
+            if self.inherits() {
+                self.answers("/", false).await
+            } else {
+                self.listening().await
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = said.ready() => Ok(self.told.clone()),
+            found = looked => {
+                if found.is_ok() && said.has_notes() {
+                    said.ready().await;
+                }
+                found
+            }
+        }
+    }
+
+    /// Wait until the child listens at its address.
+    async fn listening(&self) -> Result<Option<Address>, Taken> {
+        match (&self.listen, &self.told) {
+            (Listen::InheritSocket | Listen::InheritPort, _) => (),
+            (Listen::Fixed(_), Some(Address::Socket(path))) => self.accepts(path).await,
+            (_, Some(Address::Socket(path))) => self.socket(path).await,
+            (_, Some(Address::Port(address))) => {
+                let ip = address.ip();
+                if ip.is_loopback() || ip.is_unspecified() {
+                    return self.port(address.port()).await.map(Some);
+                }
+                reached(*address).await;
+            }
+            _ => (),
+        }
+        Ok(self.told.clone())
+    }
+
+    /// Wait until the child answers well.
+    async fn answers(&self, path: &str, exact_200: bool) -> Result<Option<Address>, Taken> {
+        let Some(address) = self.listening().await? else {
+            return Ok(None);
+        };
+        let mut pause = LOOK_MIN;
+        loop {
+            let answer = match http::status(&address, path).await {
+                Ok(200) => return Ok(Some(address)),
+                Ok(status) if status < 500 && !exact_200 => return Ok(Some(address)),
+                Ok(status) => format!("it answered {status} to GET {path}"),
+                Err(error) => format!("it did not answer to GET {path} ({error})"),
+            };
+            *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+            rest(&mut pause, ASK_EVERY).await;
+        }
+    }
+
+    async fn socket(&self, path: &Path) {
         let mut pause = LOOK_MIN;
         loop {
             // A look at a path is cheap, and until it is there it is enough.
-            if fs::exists(&self.socket).unwrap_or(false) {
-                let path = self.socket.clone();
-                match spawn_blocking(move || procfs::listens(&path)).await {
+            if fs::exists(path).unwrap_or(false) {
+                let text = path.to_string_lossy().into_owned();
+                match spawn_blocking(move || procfs::listens(&text)).await {
                     Ok(Some(true)) => return,
                     Ok(Some(false)) => (),
-                    _ if UnixStream::connect(&self.socket).await.is_ok() => return,
+                    _ if UnixStream::connect(path).await.is_ok() => return,
                     _ => (),
                 }
             }
-            rest(&mut pause).await;
+            rest(&mut pause, LOOK_MAX).await;
+        }
+    }
+
+    /// Wait until one of the child's own accepts at a path that anybody could
+    /// have taken.
+    async fn accepts(&self, path: &Path) {
+        let mut pause = LOOK_MIN;
+        loop {
+            let peer = UnixStream::connect(path).await;
+            let peer = peer.and_then(|stream| stream.peer_cred());
+            if let Ok(peer) = peer {
+                let group = Arc::clone(&self.group);
+                let running = spawn_blocking(move || group.running()).await;
+                let running = running.unwrap_or_default();
+                if peer.pid().is_none_or(|pid| running.contains(&pid)) {
+                    return;
+                }
+            }
+            rest(&mut pause, LOOK_MAX).await;
         }
     }
 
     async fn port(&self, port: u16) -> Result<Address, Taken> {
         let mut pause = LOOK_MIN;
-        let group = self.group;
         loop {
-            match spawn_blocking(move || procfs::owner(port, group)).await {
-                Ok(Owner::Group(at)) => {
+            let group = Arc::clone(&self.group);
+            match spawn_blocking(move || procfs::owner(port, || group.running())).await {
+                Ok(Owner::Tree(at)) => {
                     let address = (reachable(at, port).await, port);
                     return Ok(Address::Port(address.into()));
                 }
                 Ok(Owner::Stranger) => return Err(Taken),
-                Ok(Owner::Nobody) | Err(_) => rest(&mut pause).await,
+                Ok(Owner::Nobody) | Err(_) => rest(&mut pause, LOOK_MAX).await,
             }
         }
     }
 }
 
-async fn rest(pause: &mut Duration) {
+async fn rest(pause: &mut Duration, most: Duration) {
     sleep(*pause).await;
-    *pause = (*pause * 2).min(LOOK_MAX);
+    *pause = (*pause * 2).min(most);
+}
+
+/// Wait until somebody accepts. Whose that is cannot be seen from here.
+async fn reached(address: SocketAddr) {
+    let mut pause = LOOK_MIN;
+    while TcpStream::connect(address).await.is_err() {
+        rest(&mut pause, LOOK_MAX).await;
+    }
 }
 
 /// The address by which to reach who listens at this one. Whoever listens at

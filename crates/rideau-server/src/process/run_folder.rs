@@ -1,38 +1,49 @@
 //! The daemon's private folder: its children's sockets, and a record of each
 //! child, so that the next daemon can end those that a killed one left behind.
 //!
-//! A child cannot be made to die with us: the system call for that must be made
-//! between fork and exec, where Rust promises nothing. So after a `kill -9` of
-//! the daemon its children live until a daemon opens the same folder again,
-//! unless they notice by themselves that nobody reads what they write.
+//! A child that came over a stage dies with us. Those that it has started
+//! itself, and children of a program without a stage, live until a daemon opens
+//! the same folder again, unless they notice by themselves that they are alone.
 //!
 //! Nobody is killed on the word of a number alone. The record has the instant at
 //! which the child started and the system's boot, and where those do not
 //! fit any more, only who was started with our variable is ended.
 
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, geteuid, kill_process_group};
+use tokio::net::UnixDatagram;
 
+use super::account::Account;
 use super::ports::Port;
 use super::procfs::{self, Seen};
+use super::program::{Listen, Program};
+use super::{cgroup, stage};
 
 /// The variable by which a child, and whoever it starts, is known as ours.
 pub(super) const MARK: &str = "RIDEAU_PROCESS";
 /// The path of a Unix socket has 107 bytes at most. This leaves room for a
 /// slash, any number and the longest ending.
 const PATH_LEN_MAX: usize = 107 - 1 - 20 - ".notify".len();
+const _: () = assert!(".d/sock".len() <= ".notify".len());
 
 /// A private folder for the children of one daemon. Clones are the same folder.
 #[derive(Clone)]
-pub struct RunFolder(Arc<Folder>);
+pub struct RunFolder {
+    folder: Arc<Folder>,
+    stage: Option<Arc<Path>>,
+    cgroup: Option<Arc<Path>>,
+}
 
 struct Folder {
     path: String,
@@ -69,48 +80,105 @@ impl RunFolder {
         }
         let lock = lock(path)?;
         let ended = clean(path)?;
-        Ok(Self(Arc::new(Folder {
+        let folder = Folder {
             path: path.to_owned(),
             _lock: lock,
             ended,
             next_id: AtomicU64::new(1),
-        })))
+        };
+        let opened = Self {
+            folder: Arc::new(folder),
+            stage: None,
+            cgroup: None,
+        };
+        Ok(match stage::is_ours() {
+            true => opened
+                .with_stage(Path::new(stage::OURSELVES))
+                .with_cgroup(cgroup::own()),
+            false => opened,
+        })
+    }
+
+    /// Start children over a stage: a program that calls [`stage`] in its `main`.
+    ///
+    /// [`stage`]: super::stage()
+    #[must_use]
+    pub fn with_stage(self, program: &Path) -> Self {
+        Self {
+            stage: Some(program.into()),
+            ..self
+        }
+    }
+
+    /// Give each child that comes over a stage a cgroup of its own in this one.
+    #[must_use]
+    pub fn with_cgroup(self, cgroup: Option<PathBuf>) -> Self {
+        cgroup.iter().for_each(|cgroup| cgroup::clean(cgroup));
+        Self {
+            cgroup: cgroup.map(Into::into),
+            ..self
+        }
     }
 
     /// How many process groups of an earlier daemon were ended when this was
     /// opened.
     pub fn ended(&self) -> usize {
-        self.0.ended
+        self.folder.ended
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        Path::new(&self.0.path)
+        Path::new(&self.folder.path)
     }
 
-    /// Make room for a child, with a port of its own if it wants one.
-    pub(super) fn place(&self, wants_port: bool) -> io::Result<Place> {
+    /// Make room for a child: a port if it wants one, a listener if we listen
+    /// for it, and a folder that it may write to if it is another user's.
+    pub(super) fn place(&self, program: &Program, account: Option<&Account>) -> io::Result<Place> {
+        if self.stage.is_none() && program.needs_stage() {
+            let why = "what it wants needs a stage, and this program has none";
+            return Err(io::Error::new(ErrorKind::Unsupported, why));
+        }
         let id = self.claim()?;
         let mut place = Place {
-            folder: self.clone(),
+            run: self.clone(),
             id,
-            socket: format!("{}/{id}.sock", self.0.path),
+            socket: format!("{}/{id}.sock", self.folder.path),
             port: None,
+            listener: None,
         };
-        if wants_port {
+        if let Some(account) = account {
+            self.open_to_others()?;
+            if program.wants_socket() && !program.inherits() {
+                place.socket = format!("{}/sock", place.make_folder(account)?);
+            }
+        }
+        if program.wants_port() {
             place.port = Some(Port::claim()?);
         }
+        place.listener = match (&program.listen, place.port()) {
+            (Listen::InheritSocket, _) => Some(UnixListener::bind(&place.socket)?.into()),
+            (Listen::InheritPort, Some(port)) => {
+                Some(TcpListener::bind((Ipv4Addr::LOCALHOST, port))?.into())
+            }
+            _ => None,
+        };
         Ok(place)
+    }
+
+    /// Other users may go through it to what is theirs, and not look around.
+    fn open_to_others(&self) -> io::Result<()> {
+        let mode = fs::metadata(self.path())?.mode();
+        fs::set_permissions(self.path(), Permissions::from_mode(mode | 0o011))
     }
 
     /// The empty record stands for a child that may have been started. A number
     /// whose record is still there belongs to a child that could not be ended.
     fn claim(&self) -> io::Result<u64> {
         loop {
-            let id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
+            let id = self.folder.next_id.fetch_add(1, Ordering::Relaxed);
             let mut options = OpenOptions::new();
             options.write(true).create_new(true).mode(0o600);
-            match options.open(record(&self.0.path, id)) {
+            match options.open(record(&self.folder.path, id)) {
                 Ok(_) => return Ok(id),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => (),
                 Err(error) => return Err(error),
@@ -121,10 +189,12 @@ impl RunFolder {
 
 /// What one child has in the folder. Dropping it takes that away.
 pub(super) struct Place {
-    folder: RunFolder,
+    run: RunFolder,
     pub(super) id: u64,
     pub(super) socket: String,
     port: Option<Port>,
+    /// Ours until a child has it.
+    listener: Option<OwnedFd>,
 }
 
 impl Place {
@@ -133,21 +203,52 @@ impl Place {
         self.port.as_ref().map(Port::number)
     }
 
+    /// The program that children are started with.
+    pub(super) fn stage(&self) -> Option<&Path> {
+        self.run.stage.as_deref()
+    }
+
+    /// Where its cgroup can be.
+    pub(super) fn cgroup(&self) -> Option<&Path> {
+        self.run.stage.as_ref()?;
+        self.run.cgroup.as_deref()
+    }
+
+    pub(super) const fn take_listener(&mut self) -> Option<OwnedFd> {
+        self.listener.take()
+    }
+
+    /// Hear what the child says of itself.
+    pub(super) fn listen_for_notes(&self, account: Option<&Account>) -> io::Result<UnixDatagram> {
+        let socket = UnixDatagram::bind(self.notify())?;
+        if let Some(account) = account {
+            chown(self.notify(), Some(account.uid), Some(account.gid))?;
+        }
+        Ok(socket)
+    }
+
+    fn make_folder(&self, account: &Account) -> io::Result<String> {
+        let path = own_folder(&self.run.folder.path, self.id);
+        DirBuilder::new().mode(0o700).create(&path)?;
+        chown(&path, Some(account.uid), Some(account.gid))?;
+        Ok(path)
+    }
+
     /// Where the child says that it is ready.
     pub(super) fn notify(&self) -> PathBuf {
-        format!("{}/{}.notify", self.folder.0.path, self.id).into()
+        format!("{}/{}.notify", self.run.folder.path, self.id).into()
     }
 
     /// The value of [`MARK`].
     pub(super) fn mark(&self) -> String {
-        mark(&self.folder.0.path, self.id)
+        mark(&self.run.folder.path, self.id)
     }
 
     /// Remember a child that was just started and cannot have been reaped.
     pub(super) fn record(&self, pid: i32) -> io::Result<()> {
         let seen = procfs::seen(pid).ok_or(ErrorKind::NotFound)?;
         let text = Record::of(seen).text();
-        let path = record(&self.folder.0.path, self.id);
+        let path = record(&self.run.folder.path, self.id);
         OpenOptions::new()
             .write(true)
             .open(path)?
@@ -157,9 +258,10 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let record = record(&self.folder.0.path, self.id);
+        let record = record(&self.run.folder.path, self.id);
+        // They may never have been made, or the child may have taken them away.
+        let _ = fs::remove_dir_all(own_folder(&self.run.folder.path, self.id));
         for path in [self.socket.clone().into(), self.notify(), record] {
-            // It may never have been made, or the child may have taken it away.
             let _ = fs::remove_file(path);
         }
     }
@@ -207,6 +309,11 @@ fn record(folder: &str, id: u64) -> PathBuf {
     format!("{folder}/{id}.pid").into()
 }
 
+/// The child may write to it, so nothing but the child relies on what is in it.
+fn own_folder(folder: &str, id: u64) -> String {
+    format!("{folder}/{id}.d")
+}
+
 fn mark(folder: &str, id: u64) -> String {
     format!("{folder}/{id}")
 }
@@ -250,6 +357,7 @@ fn clean(folder: &str) -> io::Result<usize> {
                 fs::remove_file(path)?;
             }
             (Some(_), Some("sock" | "notify")) => fs::remove_file(path)?,
+            (Some(_), Some("d")) => fs::remove_dir_all(path)?,
             _ => (),
         }
     }
@@ -270,7 +378,7 @@ fn left(record: Option<&Record>, mark: &str) -> HashSet<i32> {
 }
 
 fn is_marked(seen: Seen, mark: &str) -> bool {
-    procfs::has_variable(seen.pid, MARK, mark)
+    procfs::variable(seen.pid, MARK).as_deref() == Some(mark)
 }
 
 fn end(group: i32) -> bool {

@@ -6,7 +6,10 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use super::lines::Line;
+use super::report::Step;
 use super::signal::Exit;
 
 /// As many of the last lines stand in the sentence.
@@ -36,6 +39,15 @@ pub enum StartError {
         /// Why it cannot.
         error: io::Error,
     },
+    /// What has to be so before the program runs could not be had.
+    Failed {
+        /// What could not be done.
+        step: Step,
+        /// With what: a name, a number, a path.
+        what: String,
+        /// Why.
+        error: io::Error,
+    },
     /// There is no such program.
     NotFound {
         /// The program.
@@ -59,6 +71,15 @@ pub enum StartError {
         /// What it said last.
         lines: Vec<Line>,
     },
+    /// It ended well before it was ready, and left others running.
+    Daemonised {
+        /// The program.
+        program: String,
+        /// How many it left. They were killed.
+        others: usize,
+        /// What it said last.
+        lines: Vec<Line>,
+    },
     /// It was given a port that somebody else listens on, each time again.
     PortTaken {
         /// The program.
@@ -76,6 +97,8 @@ pub enum StartError {
         within: Duration,
         /// What was waited for.
         wanted: String,
+        /// Where it listens instead, as far as we may look.
+        elsewhere: Vec<String>,
         /// What it said last.
         lines: Vec<Line>,
     },
@@ -86,60 +109,140 @@ impl StartError {
     pub fn lines(&self) -> &[Line] {
         match self {
             Self::Exited { lines, .. }
+            | Self::Daemonised { lines, .. }
             | Self::PortTaken { lines, .. }
             | Self::Late { lines, .. } => lines,
             _ => &[],
         }
     }
+
+    /// The step that failed.
+    pub const fn step(&self) -> Step {
+        match self {
+            Self::Empty | Self::Untold { .. } | Self::Unprepared { .. } => Step::Prepare,
+            Self::Directory { .. } => Step::Chdir,
+            Self::Failed { step, .. } => *step,
+            Self::NotFound { .. } | Self::NotRun { .. } => Step::Exec,
+            Self::Exited { .. }
+            | Self::Daemonised { .. }
+            | Self::PortTaken { .. }
+            | Self::Late { .. } => Step::Ready,
+        }
+    }
+
+    /// What the system said, by its number.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Unprepared { error, .. }
+            | Self::Directory { error, .. }
+            | Self::Failed { error, .. }
+            | Self::NotRun { error, .. } => error.raw_os_error(),
+            Self::NotFound { .. } => Some(Errno::NOENT.raw_os_error()),
+            _ => None,
+        }
+    }
+
+    /// How the child ended by itself.
+    pub const fn exit(&self) -> Option<Exit> {
+        match self {
+            Self::Exited { exit, .. } => Some(*exit),
+            Self::Daemonised { .. } => Some(Exit::Code(0)),
+            _ => None,
+        }
+    }
+
+    /// What failed and why in a line: the step first where the system said no.
+    pub fn summary(&self) -> String {
+        let failed = |what: &str, error: &io::Error| {
+            format!("{} {what}: {}", self.step().word(), plain(error))
+        };
+        match self {
+            Self::Directory { directory, error } => failed(&directory.to_string_lossy(), error),
+            Self::Failed { what, error, .. } => failed(what, error),
+            Self::NotRun { program, error } => failed(program, error),
+            Self::NotFound { program, .. } => failed(program, &Errno::NOENT.into()),
+            other => Sentence(other).to_string(),
+        }
+    }
 }
+
+/// Without what the child said.
+struct Sentence<'a>(&'a StartError);
 
 impl Error for StartError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Unprepared { error, .. }
             | Self::Directory { error, .. }
+            | Self::Failed { error, .. }
             | Self::NotRun { error, .. } => Some(error),
             _ => None,
         }
     }
 }
 
-impl fmt::Display for StartError {
+impl fmt::Display for Sentence<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "there is no program to start"),
-            Self::Untold { what } => write!(
+        match self.0 {
+            StartError::Empty => write!(f, "there is no program to start"),
+            StartError::Untold { what } => write!(
                 f,
                 "it would be waited for at {what}, but neither its arguments nor its \
                  environment name that"
             ),
-            Self::Unprepared { doing, error } => write!(f, "cannot {doing}: {error}"),
-            Self::Directory { directory, error } => {
+            StartError::Unprepared { doing, error } => write!(f, "cannot {doing}: {error}"),
+            StartError::Directory { directory, error } => {
                 let directory = directory.display();
                 write!(f, "cannot run in the directory {directory}: {error}")
             }
-            Self::NotFound { program, path } => {
+            StartError::Failed { step, what, error } => {
+                write!(f, "{} {what}: {}", step.word(), plain(error))
+            }
+            StartError::NotFound { program, path } => {
                 write!(f, "`{program}` was not found")?;
                 path.iter().try_for_each(|path| write!(f, " in {path}"))
             }
-            Self::NotRun { program, error } => write!(f, "`{program}` cannot be run: {error}"),
-            Self::Exited { program, exit, .. } => {
+            StartError::NotRun { program, error } => {
+                write!(f, "`{program}` cannot be run: {error}")
+            }
+            StartError::Exited { program, exit, .. } => {
                 write!(f, "`{program}` {exit} before it was ready")
             }
-            Self::PortTaken { program, port, .. } => write!(
+            StartError::Daemonised {
+                program, others, ..
+            } => write!(
                 f,
-                "`{program}` was given the port {port}, but a process outside its group \
+                "`{program}` went to the background and left {others} running: run it in the \
+                 foreground"
+            ),
+            StartError::PortTaken { program, port, .. } => write!(
+                f,
+                "`{program}` was given the port {port}, but a process that is not its own \
                  listens there"
             ),
-            Self::Late {
+            StartError::Late {
                 program,
                 within,
                 wanted,
+                elsewhere,
                 ..
-            } => write!(f, "`{program}` was not ready within {within:?}: {wanted}"),
-        }?;
+            } => {
+                write!(f, "`{program}` was not ready within {within:?}: {wanted}")?;
+                match &elsewhere[..] {
+                    [] => Ok(()),
+                    others => write!(f, ", but at {}", others.join(", ")),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Sentence(self).fmt(f)?;
         match self {
             Self::Exited { lines, .. }
+            | Self::Daemonised { lines, .. }
             | Self::PortTaken { lines, .. }
             | Self::Late { lines, .. } => said(lines, f),
             _ => Ok(()),
@@ -156,6 +259,15 @@ fn said(lines: &[Line], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     others
         .iter()
         .try_for_each(|line| write!(f, " | {}", printable(&line.text)))
+}
+
+/// In the system's words, without its number.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(number) => text.replace(&format!(" (os error {number})"), ""),
+        None => text,
+    }
 }
 
 /// A terminal that shows the line must not obey it.

@@ -179,18 +179,22 @@ async fn closed_outputs_are_no_end() {
 }
 
 #[tokio::test]
-async fn who_leaves_the_group_with_the_output_open_holds_nobody_up() {
+async fn who_leaves_the_group_is_ended_with_it() {
     let yard = Yard::new();
-    // It cannot be held, as the module says; so the test ends it.
-    let script = "setsid sh -c 'echo $$ >outside; exec sleep 1000' &
-        while ! test -s outside; do sleep 0.01; done
+    // One is out of the session while its parent lives, and the other has lost it.
+    let script = "
+        setsid sh -c 'echo $$ >outside; exec sleep 1000' &
+        (setsid sh -c 'echo $$ >orphan; exec sleep 1000' &)
+        while ! test -s outside || ! test -s orphan; do sleep 0.01; done
         echo ready; wait";
     let mut program = shell(script, Ready::Line("ready".to_owned()));
     program.directory = Some(yard.path().to_owned());
     let process = yard.start(&program).await.unwrap();
     let outside = number_in(&yard.path().join("outside")).await;
+    let orphan = number_in(&yard.path().join("orphan")).await;
+    assert!(runs(outside) && runs(orphan));
     let stopped = tokio::time::timeout(LONG, process.stop()).await.unwrap();
     assert_eq!(stopped, Some(Exit::Signal(TERM)));
-    assert!(runs(outside));
-    signal("KILL", outside);
+    assert!(!exists(outside) && !exists(orphan), "not even a zombie");
+    assert_eq!(process.stuck(), []);
 }

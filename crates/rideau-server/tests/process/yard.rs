@@ -12,6 +12,9 @@ use rideau_server::process::{Process, Program, Ready, RunFolder, StartError};
 /// Longer than anything takes on a busy machine; it only catches what hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
+/// The program that is its own stage.
+pub(crate) const STAGE: &str = env!("CARGO_BIN_EXE_rideau");
+
 /// A temporary folder with room for children, gone with the test.
 pub(crate) struct Yard {
     path: PathBuf,
@@ -19,7 +22,15 @@ pub(crate) struct Yard {
 }
 
 impl Yard {
+    /// A yard whose children come over a stage, as the program's do.
     pub(crate) fn new() -> Self {
+        let Self { path, folder } = Self::bare();
+        let folder = folder.with_stage(Path::new(STAGE));
+        Self { path, folder }
+    }
+
+    /// A yard without a stage.
+    pub(crate) fn bare() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("rideau-process-{}-{number}", std::process::id());
