@@ -19,6 +19,14 @@ pub struct Plan {
     pub steps: Vec<Step>,
 }
 
+impl Plan {
+    /// Ranges come, change or go.
+    pub fn is_about_ranges(&self) -> bool {
+        let mut paths = self.steps.iter().map(|step| &step.path);
+        paths.any(|path| path.starts_with("range."))
+    }
+}
+
 /// One thing that changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
