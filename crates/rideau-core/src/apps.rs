@@ -4,12 +4,325 @@
 //! The machine knows processes by their ids; what a process is, and how it is
 //! started or stopped, is up to whoever carries the effects out.
 
+mod app;
+mod change;
+mod close;
 mod effect;
+mod evict;
+mod failures;
+mod invariants;
+mod leave;
+mod look;
 mod options;
+mod plan;
+mod process;
+mod restart;
+mod serve;
+mod sessions;
+mod settle;
+mod start;
 mod stats;
+mod timers;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::ids::Ticket;
+use crate::ledger::Reply;
+use crate::machine::Machine;
+use crate::refusal::{Reason, Refusal};
+use crate::rng::Rng;
+use crate::settings::OptionError;
+use crate::time::Instant;
+use crate::waiting::End;
+use crate::worth::Worth;
+
+use self::app::App;
+use self::process::{Counts, Doing, Processes};
+use self::sessions::{Sessions, Upgraded};
+use self::timers::Timers;
 
 pub use self::effect::{
     AppId, Ask, Came, Effect, Ended, Leaving, Note, ProcessId, Restart, Session, SessionId,
 };
 pub use self::options::{EvictFor, Limits, Options};
 pub use self::stats::{AppStats, Deploy, ProcessStats, State, Stats};
+
+/// Who waits for which app, and what the processes of all are doing.
+///
+/// Invariants: processes that start, serve or are disabled take no more room
+/// than `max`, where a start in the stead of another takes none; with those on
+/// their way out they are no more than `max` and `headroom`; only a process
+/// that is ready gets sessions, and never more than it has places; while
+/// anybody waits in an app's queue, none of its processes has a free place. If
+/// a limit was lowered, what is over it never grows.
+#[derive(Debug)]
+pub struct Apps<R> {
+    apps: Vec<Option<Box<App<R>>>>,
+    processes: Processes,
+    sessions: Sessions,
+    /// What the processes of all apps are doing.
+    counts: Counts,
+    timers: Timers,
+    /// Apps that want a process started, in the order in which they came.
+    room: VecDeque<u32>,
+    /// Something happened that may make room.
+    is_roomier: bool,
+    /// Apps that have to be seen to before the input is over.
+    touched: Vec<u32>,
+    mode: Mode,
+    worth: Worth,
+    limits: Limits,
+    rng: Rng,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    Running,
+    /// Who has a process in reach is still served.
+    Closing,
+    /// The last process is gone.
+    Closed,
+}
+
+impl<R: Reply> Apps<R> {
+    /// No apps yet. Chance follows from the seed.
+    ///
+    /// # Errors
+    ///
+    /// If a limit breaks a rule.
+    pub fn new(limits: Limits, seed: u64, _now: Instant) -> Result<Self, OptionError> {
+        limits.validate()?;
+        Ok(Self {
+            apps: Vec::new(),
+            processes: Processes::default(),
+            sessions: Sessions::default(),
+            counts: Counts::default(),
+            timers: Timers::new(),
+            room: VecDeque::new(),
+            is_roomier: false,
+            touched: Vec::new(),
+            mode: Mode::Running,
+            worth: Worth::new(limits.max, limits.evict_for == EvictFor::Count),
+            limits,
+            rng: Rng::new(seed),
+        })
+    }
+
+    /// Somebody wants a place in a process of an app. `reply` is asked for only
+    /// if it has to wait.
+    pub fn ask(
+        &mut self,
+        app: AppId,
+        ask: &Ask,
+        reply: impl FnOnce() -> R,
+        now: Instant,
+        effects: &mut Vec<Effect<R>>,
+    ) -> Came {
+        let at = app.0;
+        if self.mode != Mode::Running || !self.is_open(at) {
+            return Came::Refused(self.turn_away(at, ask, Reason::Closed, now));
+        }
+        let start = self.app(at).pace.start();
+        self.worth.asked(at, start, now);
+        let came = match self.place_for(at, ask) {
+            Some(slot) => Came::Granted(self.grant_at_once(at, slot, ask, now)),
+            None => self.let_wait(at, ask, reply, now),
+        };
+        self.finish(at, now, effects);
+        came
+    }
+
+    /// One who waits for an app leaves. The refusal is for one that did not ask
+    /// for this itself. None if it does not wait any more.
+    pub fn cancel(
+        &mut self,
+        ticket: Ticket,
+        app: AppId,
+        now: Instant,
+        effects: &mut Vec<Effect<R>>,
+    ) -> Option<(R, Refusal)> {
+        let at = app.0;
+        self.apps.get(at as usize)?.as_ref()?;
+        let app = self.app_mut(at);
+        let gone = match app.waiting.cancel(ticket, now) {
+            Some(gone) => Some(gone),
+            None => app.cancel_aside(ticket, now),
+        };
+        app.waiting.advance(now);
+        self.finish(at, now, effects);
+        gone
+    }
+
+    /// A session is over. One that is not open is left alone.
+    pub fn release(
+        &mut self,
+        session: SessionId,
+        ended: Ended,
+        now: Instant,
+        effects: &mut Vec<Effect<R>>,
+    ) {
+        let Some(open) = self.sessions.close(session) else {
+            return;
+        };
+        let counts = ended != Ended::Unused;
+        if let Some(Some(app)) = self.apps.get_mut(open.app as usize) {
+            app.sessions -= 1;
+            app.finished += u64::from(counts);
+            app.pace.moved = now;
+            if open.upgraded == Upgraded::No {
+                app.pace.learn(ended, now.nanos_since(open.since));
+            }
+        }
+        if self.processes.still(open.slot, open.process).is_some() {
+            let process = self.processes.at_mut(open.slot);
+            match open.upgraded {
+                Upgraded::Aside => process.upgrades -= 1,
+                Upgraded::No | Upgraded::Counted => process.sessions -= 1,
+            }
+            process.finished += u64::from(counts);
+            if counts {
+                process.used = now;
+            }
+            self.judge(open.slot, ended, now, effects);
+        }
+        self.finish(open.app, now, effects);
+    }
+
+    /// A session's connection became something else that may last for long.
+    pub fn upgraded(&mut self, session: SessionId, now: Instant, effects: &mut Vec<Effect<R>>) {
+        let Some(open) = self.sessions.at_mut(session) else {
+            return;
+        };
+        if open.upgraded != Upgraded::No {
+            return;
+        }
+        open.upgraded = Upgraded::Counted;
+        let (at, slot, id) = (open.app, open.slot, open.process);
+        let Some(options) = self.options_of(at) else {
+            return;
+        };
+        let (takes_place, most) = (options.upgrades_count, options.upgrades_max);
+        let process = self.processes.still(slot, id);
+        // Beyond the most each keeps its place, so that there is an end to them.
+        if takes_place || process.is_none_or(|process| process.upgrades >= most) {
+            return;
+        }
+        let process = self.processes.at_mut(slot);
+        process.sessions -= 1;
+        process.upgrades += 1;
+        if let Some(open) = self.sessions.at_mut(session) {
+            open.upgraded = Upgraded::Aside;
+        }
+        self.relist(slot);
+        self.finish(at, now, effects);
+    }
+
+    fn is_open(&self, at: u32) -> bool {
+        let app = self.apps.get(at as usize);
+        matches!(app, Some(Some(app)) if !app.is_removed)
+    }
+
+    /// Say no without letting anybody wait.
+    fn turn_away(&mut self, at: u32, ask: &Ask, reason: Reason, now: Instant) -> Refusal {
+        if let Some(Some(app)) = self.apps.get_mut(at as usize) {
+            return app.waiting.refuse(&ask.terms, reason, now).1;
+        }
+        Refusal {
+            reason,
+            waited: now.since(ask.terms.sent),
+            len: 0,
+            retry_after: Duration::ZERO,
+        }
+    }
+
+    fn let_wait(&mut self, at: u32, ask: &Ask, reply: impl FnOnce() -> R, now: Instant) -> Came {
+        if !ask.terms.wait {
+            return Came::Refused(self.turn_away(at, ask, Reason::Busy, now));
+        }
+        let app = self.app(at);
+        let may_come = app.counts.ready + app.counts.starting > 0;
+        if !may_come && !app.failures.may_start(now) {
+            let retry_after = app.failures.wait(now);
+            let refusal = self.turn_away(at, ask, Reason::Starting, now);
+            return Came::Refused(come_back(refusal, retry_after));
+        }
+        if let Some(slot) = self.sticks_to(at, ask) {
+            return self.set_aside(at, slot, ask, reply(), now);
+        }
+        let app = self.app_mut(at);
+        if app.waiting.len() == 0 {
+            app.pace.moved = now;
+        }
+        let ticket = app.waiting.join(&ask.terms, reply(), now);
+        match app.waiting.take_ended(ticket) {
+            Some(End::Shed { refusal, .. }) => Came::Refused(refusal),
+            Some(End::Gone(_)) | None => Came::Waits(ticket),
+        }
+    }
+
+    fn app(&self, at: u32) -> &App<R> {
+        let app = self.apps[at as usize].as_ref();
+        app.expect("an app is there while it has processes or askers")
+    }
+
+    fn app_mut(&mut self, at: u32) -> &mut App<R> {
+        let app = self.apps[at as usize].as_mut();
+        app.expect("an app is there while it has processes or askers")
+    }
+
+    fn options_of(&self, at: u32) -> Option<&Options> {
+        let app = self.apps.get(at as usize)?.as_ref()?;
+        Some(&app.options)
+    }
+
+    /// All apps, by number.
+    fn all(&self) -> impl Iterator<Item = (u32, &App<R>)> {
+        let apps = self.apps.iter().zip(0..);
+        apps.filter_map(|(app, at)| Some((at, &**app.as_ref()?)))
+    }
+
+    /// A process does something else from here on: the one place where what is
+    /// counted of them changes.
+    fn turn(&mut self, slot: u32, doing: Doing) {
+        let process = self.processes.at_mut(slot);
+        let was = std::mem::replace(&mut process.doing, doing);
+        let app = self.apps[process.app as usize].as_mut();
+        let app = app.expect("an app is there while it has processes");
+        for counts in [&mut self.counts, &mut app.counts] {
+            counts.remove(was);
+            counts.add(doing);
+        }
+    }
+}
+
+impl<R: Reply> Machine for Apps<R> {
+    type Effect = Effect<R>;
+
+    fn deadline(&self) -> Option<Instant> {
+        self.timers.first().finite()
+    }
+
+    fn advance(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
+        loop {
+            while let Some((due, timer)) = self.timers.pop_due(now) {
+                if self.is_alive(due, timer) {
+                    self.ring(timer, now, effects);
+                }
+            }
+            self.finish_all(now, effects);
+            // What has no time at all is due with what brought it about.
+            if self.timers.first() > now {
+                return;
+            }
+        }
+    }
+}
+
+/// The same no, but not to come back sooner than that.
+fn come_back(mut refusal: Refusal, retry_after: Duration) -> Refusal {
+    if refusal.reason == Reason::Starting {
+        refusal.retry_after = retry_after;
+    }
+    refusal
+}

@@ -201,6 +201,12 @@ impl<R> Ledger<R> {
         Some(reply)
     }
 
+    /// Put the reply back into a ticket that was held.
+    pub(crate) fn wait_again(&mut self, ticket: Ticket, reply: R) {
+        debug_assert!(self.is_open(ticket) && self.reply(ticket).is_none());
+        self.slots[ticket.slot as usize].reply = Some(reply);
+    }
+
     /// Close a ticket, in whatever state it is. A closed one is left alone.
     #[inline]
     pub fn close(&mut self, ticket: Ticket) -> Option<R> {

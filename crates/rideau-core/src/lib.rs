@@ -27,6 +27,7 @@ mod settings;
 mod time;
 pub mod valve;
 mod waiting;
+pub mod worth;
 
 pub use histogram::Histogram;
 pub use ids::{Flow, Side, Tag, Ticket};

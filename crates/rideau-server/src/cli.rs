@@ -13,6 +13,7 @@ mod load;
 mod look;
 mod meet;
 mod paper;
+mod run;
 mod serve;
 mod show;
 pub(crate) mod span;
@@ -107,6 +108,8 @@ impl Manner {
 enum Command {
     /// Serve what a file says
     Serve(serve::Serve),
+    /// Serve one application over HTTP, without any config
+    Run(run::Run),
     /// Start a server with traffic, and say where to look and what to type
     Demo(demo::Demo),
     /// Say what is wrong with a config file, without starting anything
@@ -211,6 +214,7 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
 fn dispatch(command: Command, manner: &Manner) -> Done {
     match command {
         Command::Serve(words) => serve::run(&words, manner),
+        Command::Run(words) => run::run(&words, manner),
         Command::Demo(words) => demo::run(&words, manner.json),
         Command::Check(words) => change::check(&words, manner),
         Command::Completions(words) => paper::completions(&words),

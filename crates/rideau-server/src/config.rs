@@ -5,9 +5,11 @@
 //! leaves the comments alone. What the values mean to a machine is said by the
 //! core, whose own options they become.
 
+mod app;
 mod broker;
 mod exec;
 mod fault;
+mod front;
 pub mod keys;
 mod lock;
 mod near;
@@ -28,9 +30,11 @@ mod words;
 
 use rideau_core::{broker as core_broker, meter};
 
+pub use app::{AppConfig, AppListen, AppReady, Health, Http, Run};
 pub use broker::{BrokerConfig, BrokerParts, Feed, RegulatorConfig};
 pub use exec::Exec;
 pub use fault::{Fault, Faults, Level};
+pub use front::{ErrorPages, FrontConfig, Network};
 pub use lock::{Buckets, LockRule};
 pub(crate) use near::edits;
 pub use pattern::fits;
@@ -77,6 +81,10 @@ pub struct Config {
     pub ranges: Vec<RangeConfig>,
     /// Where the reservations of ranges are kept.
     pub store: StoreConfig,
+    /// The front of applications.
+    pub front: FrontConfig,
+    /// The applications.
+    pub apps: Vec<AppConfig>,
 }
 
 impl Default for Config {
@@ -94,6 +102,8 @@ impl Default for Config {
             locks: vec![LockRule::new("*")],
             ranges: Vec::new(),
             store: StoreConfig::default(),
+            front: FrontConfig::default(),
+            apps: Vec::new(),
         }
     }
 }

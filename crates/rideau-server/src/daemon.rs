@@ -8,11 +8,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use rideau::{KeyRule, Locks, LocksOptions, OptionError};
 
+use crate::apps::Apps;
 use crate::clients::{ClientCard, Clients};
 use crate::config::{Config, User};
 use crate::counts::{ForeignReleases, Reclaims};
 use crate::drops::Drops;
 use crate::events::Events;
+use crate::front::Front;
 use crate::grant::Grant;
 use crate::holdings::{Card, Gone, HolderId, Holdings, Row, Thing, Why};
 use crate::log;
@@ -58,6 +60,10 @@ pub struct Daemon {
     pub password_checks: Turns,
     /// What it was told, as text, and what before.
     pub settings: Settings,
+    /// The applications.
+    pub apps: Apps,
+    /// HTTP in front of them.
+    pub front: Arc<Front>,
 }
 
 /// What was counted since the start.
@@ -162,7 +168,15 @@ impl Daemon {
     pub fn with(config: Config, source: Source) -> Result<Arc<Self>, NotDone> {
         let events: Arc<Events> = Arc::default();
         let workshop = Workshop::new(&config.server, Arc::clone(&events));
-        let mut places = Places::new(&config, Arc::new(workshop))?;
+        let workshop = Arc::new(workshop);
+        Apps::validate(&config)?;
+        let apps = Apps::new(
+            config.front.limits,
+            Arc::clone(&workshop),
+            Arc::clone(&events),
+        );
+        let front = Front::new(apps.clone(), config.front.clone());
+        let mut places = Places::new(&config, workshop)?;
         let values = Values::open(&config)?;
         places.ranges = Arc::new(values.places(&config, &RangePlaces::default()));
         // Fences grow on after a restart, unless the clock was set back.
@@ -181,6 +195,8 @@ impl Daemon {
             places: ArcSwap::from_pointee(places),
             locks,
             values,
+            apps,
+            front,
             holdings: Holdings::default(),
             clients: Clients::default(),
             sessions: Sessions::default(),
@@ -206,6 +222,7 @@ impl Daemon {
         within: Option<Duration>,
     ) -> Result<(), NotDone> {
         Places::validate(&config)?;
+        Apps::validate(&config)?;
         self.values.follow(&self.config.load(), &config)?;
         rule_locks(&self.locks, &config)?;
         let old = self.places.load();
@@ -214,6 +231,8 @@ impl Daemon {
         let checks = config.limits.password_checks_max;
         log::set_level(config.log.level);
         self.places.store(Arc::new(places));
+        self.apps.follow(&config);
+        self.front.follow(config.front.clone());
         self.config.store(Arc::new(config));
         self.password_checks.set_max(checks);
         self.counts.changes.fetch_add(1, Ordering::Relaxed);

@@ -53,6 +53,8 @@ pub struct HeldValue {
     pub kind: Kind,
     /// The holder's number.
     pub fence: u64,
+    /// It outlives its holder until its time runs out.
+    pub is_lease: bool,
 }
 
 impl Grant {
@@ -103,6 +105,7 @@ impl Grant {
                 _ => lease.fail(),
             },
             Self::Offer { offer, .. } => offer.withdraw(),
+            Self::Value(held) if held.is_lease && !why.is_wanted() => (),
             // Who has lost it by now has nothing to give back.
             Self::Value(held) => drop(held.ranges.release(held.value, Some(held.fence))),
         }

@@ -1,6 +1,7 @@
 //! The parts of the `rideau` program, for its binary and its tests.
 
 pub mod admin;
+pub mod apps;
 pub mod client;
 pub mod clients;
 pub mod command;
@@ -11,6 +12,7 @@ pub mod daemon;
 pub mod drops;
 pub mod events;
 pub mod explain;
+pub mod front;
 pub mod grant;
 pub mod held_back;
 pub mod history;

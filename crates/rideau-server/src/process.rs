@@ -45,6 +45,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 pub use address::Address;
 pub use census::{Census, Usage};
+pub(crate) use http::status as http_status;
 pub use lines::{Line, OutputLimits, Stream};
 pub use program::{Listen, Program, Ready, ResourceLimits, Whom};
 pub use report::{StartReport, Step, StepTime};
@@ -362,7 +363,8 @@ impl Process {
         (exit.unwrap_or(Exit::Unknown), left)
     }
 
-    async fn gone(&self) -> Exit {
+    /// Resolves when nothing is left of it, with how the child ended.
+    pub async fn gone(&self) -> Exit {
         let mut life = self.life.clone();
         let gone = life
             .wait_for(|life| matches!(life, Life::Gone { .. }))

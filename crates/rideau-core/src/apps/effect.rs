@@ -28,6 +28,7 @@ pub struct SessionId {
     /// Where it is served.
     pub process: ProcessId,
     pub(super) serial: u64,
+    pub(super) entry: u32,
 }
 
 /// What somebody wants of an app.
@@ -209,14 +210,16 @@ pub enum Effect<R> {
         generation: u64,
     },
     /// A process gets no more sessions: close the connections to it that are
-    /// idle, and ask those that became something else to end.
+    /// idle, and ask those that became something else to end. `Stop` follows;
+    /// one that serves nobody is stopped without this.
     Drain {
         /// Which.
         process: ProcessId,
         /// Why.
         why: Leaving,
     },
-    /// Stop a process, also one that still starts; `gone` follows.
+    /// Stop a process, also one that still starts; `gone` follows. It comes a
+    /// second time, `at_once`, if there is no patience left.
     Stop {
         /// Which.
         process: ProcessId,

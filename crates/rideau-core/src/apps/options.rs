@@ -65,9 +65,11 @@ pub struct Options {
     /// How often a start of new code is tried before the old code is kept.
     pub deploy_tries: u32,
     /// A process is replaced when as many of its requests ran out of time,
-    /// each within `timeouts_window` of the one before.
+    /// each within `timeouts_window` of the one before, or as many answers in
+    /// a row were broken. Where a process has a single place, the first
+    /// that ran out of time is enough: it still takes that place.
     pub timeouts_max: u32,
-    /// How close together time-outs are to count together.
+    /// How close together they are to count together.
     pub timeouts_window: Duration,
     /// How long to wait after the first start that failed; doubled by each
     /// that follows.
@@ -140,6 +142,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Sessions that fit into one process.
+    pub(super) fn places(&self) -> usize {
+        if self.one_each { 1 } else { self.concurrency }
+    }
+
     /// # Errors
     ///
     /// If an option breaks a rule.

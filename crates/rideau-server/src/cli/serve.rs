@@ -159,7 +159,7 @@ pub(crate) fn start_log(log: Log) {
 }
 
 /// As many threads as the config says; one is this one.
-fn threads(count: Option<usize>) -> io::Result<Runtime> {
+pub(super) fn threads(count: Option<usize>) -> io::Result<Runtime> {
     let mut builder = match count {
         Some(1) => Builder::new_current_thread(),
         _ => Builder::new_multi_thread(),

@@ -28,7 +28,8 @@ pub const ALL: &[About] = &[
         2,
         "reserve",
         "place[,place...] [PREFER place[,place...]]... [TTL ms] [KEY k]... [UNIQUE k]... [DATA d] \
-         [SET field value]... [COUNT n [PARTIAL]] [ID id] [HINT value] [WAIT ms] [NOTE text]",
+         [SET field value]... [COUNT n [PARTIAL]] [ID id] [HINT value] [WAIT ms] [ASYNC] \
+         [NOTE text]",
         "Have values of ranges for a time; a place is a range, a network, a-b or a value",
         ranges::reserve,
     ),
@@ -302,6 +303,14 @@ pub const ALL: &[About] = &[
         ranges::stat,
     ),
     about(
+        "RANGE.COUNT",
+        2,
+        "show",
+        "values",
+        "How many of these values are free, quarantined and held, in whatever ranges",
+        ranges::count_values,
+    ),
+    about(
         "RANGE.LS",
         1,
         "lookup",
@@ -337,7 +346,7 @@ pub const ALL: &[About] = &[
         "RANGE.RELEASE",
         3,
         "release",
-        "KEYPREFIX p | FIELD name content",
+        "KEYPREFIX p | FIELD name content [IN range]",
         "Give back all values with such a key or field, whoever holds them",
         ranges::bulk_release,
     ),

@@ -27,18 +27,7 @@ const READY: &[&str] = &["socket", "port", "notify", "started"];
 
 impl Exec {
     pub(super) fn read(part: &Section<'_>) -> Option<Self> {
-        let command = part.list("exec")?;
-        let Some((program, at)) = command.first() else {
-            let hint = "write [\"program\", \"word\", …]";
-            part.notes.error(part.at("exec"), "`exec` is empty", hint);
-            return None;
-        };
-        if program.is_empty() {
-            let hint = "the first word of `exec` is the program";
-            part.notes
-                .error(at.clone(), "the program has no name", hint);
-        }
-        let command: Vec<String> = command.into_iter().map(|(word, _)| word).collect();
+        let command = command(part)?;
         let env = env(part);
         let names = |what: &str| {
             let values = env.iter().map(|(_, value)| value);
@@ -71,6 +60,22 @@ impl Exec {
                 .unwrap_or(Signal::Term),
         })
     }
+}
+
+/// The program and its words.
+pub(super) fn command(part: &Section<'_>) -> Option<Vec<String>> {
+    let command = part.list("exec")?;
+    let Some((program, at)) = command.first() else {
+        let hint = "write [\"program\", \"word\", …]";
+        part.notes.error(part.at("exec"), "`exec` is empty", hint);
+        return None;
+    };
+    if program.is_empty() {
+        let hint = "the first word of `exec` is the program";
+        part.notes
+            .error(at.clone(), "the program has no name", hint);
+    }
+    Some(command.into_iter().map(|(word, _)| word).collect())
 }
 
 /// The word of a way to be ready, as it is written; a line has none.
@@ -120,14 +125,15 @@ fn ready(part: &Section<'_>) -> Option<Ready> {
     found.map(|at| ways[at].clone())
 }
 
-fn stop_signal(word: &str) -> Result<Signal, (String, String)> {
+pub(super) fn stop_signal(word: &str) -> Result<Signal, (String, String)> {
     Signal::of(word).ok_or_else(|| {
         let message = format!("`stop_signal` cannot be {word:?}");
         (message, suggest_word(word, &Signal::ALL.map(Signal::word)))
     })
 }
 
-fn env(part: &Section<'_>) -> Vec<(String, String)> {
+/// The variables of a program.
+pub(super) fn env(part: &Section<'_>) -> Vec<(String, String)> {
     let Some(entry) = part.entry("env") else {
         return Vec::new();
     };

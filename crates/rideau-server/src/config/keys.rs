@@ -30,12 +30,7 @@ pub(super) struct Part {
 }
 
 /// Sections that a later version will have, and what they are about.
-pub(super) const LATER: &[(&str, &str)] = &[
-    ("app", "applications"),
-    ("front", "the front of applications"),
-    ("cluster", "clusters"),
-    ("alarm", "alarms"),
-];
+pub(super) const LATER: &[(&str, &str)] = &[("cluster", "clusters"), ("alarm", "alarms")];
 
 const fn live(name: &'static str) -> Key {
     above(name, &[])
@@ -198,8 +193,83 @@ pub(super) const RANGE: &[Key] = &[
     live("cool"),
     live("on_expire"),
     live("start"),
+    live("restore_all_free"),
     live("fence"),
 ];
+
+pub(super) const FRONT: &[Key] = &[
+    restart("listen"),
+    restart("tls_listen"),
+    live("max"),
+    live("headroom"),
+    live("starts_max"),
+    live("evict_for"),
+    live("starve_min"),
+    live("trust"),
+    live("error_pages"),
+    live("header_max"),
+    live("headers_max"),
+    live("header_timeout"),
+    live("idle_timeout"),
+    live("shutdown_timeout"),
+    live("connections_max"),
+];
+
+pub(super) const APP: &[Key] = &[
+    live("like"),
+    live("hosts"),
+    live("paths"),
+    live("strip"),
+    live("exec"),
+    live("root"),
+    // The names below `env` are the file's own.
+    live("env"),
+    live("user"),
+    live("group"),
+    live("umask"),
+    live("files_max"),
+    live("processes_max"),
+    live("listen"),
+    above("ready", APP_READY),
+    live("warm_up"),
+    live("log"),
+    live("min"),
+    live("max"),
+    live("concurrency"),
+    above("queue", QUEUE),
+    live("target_wait"),
+    live("idle_after"),
+    live("requests_max"),
+    live("life_max"),
+    live("memory_soft"),
+    live("memory_hard"),
+    live("start_timeout"),
+    live("drain_timeout"),
+    live("stop_timeout"),
+    live("stop_signal"),
+    live("uptime_min"),
+    live("backoff_first"),
+    live("backoff_max"),
+    live("deploy_tries"),
+    live("restart_dir"),
+    above("health", HEALTH),
+    live("request_timeout"),
+    live("timeouts_max"),
+    live("timeouts_window"),
+    live("body_max"),
+    live("buffer_requests"),
+    live("buffer_responses"),
+    live("keep_alive"),
+    live("retry"),
+    above("sticky", STICKY),
+    above("upgrades", UPGRADES),
+    live("timing"),
+];
+
+pub(super) const APP_READY: &[Key] = &[live("line"), live("http")];
+pub(super) const HEALTH: &[Key] = &[live("path"), live("every"), live("timeout"), live("fails")];
+pub(super) const STICKY: &[Key] = &[live("cookie"), live("wait")];
+pub(super) const UPGRADES: &[Key] = &[live("grace"), live("idle"), live("max"), live("count")];
 
 pub(super) const STORE: &[Key] = &[restart("kind"), restart("path")];
 
@@ -274,6 +344,8 @@ pub(super) const PARTS: &[Part] = &[
     named("regulator", REGULATOR),
     named("lock", LOCK),
     named("range", RANGE),
+    one("front", FRONT),
+    named("app", APP),
 ];
 
 const fn one(name: &'static str, keys: &'static [Key]) -> Part {

@@ -6,11 +6,12 @@
 
 use std::mem;
 
-use rideau_core::{Instant, OptionError, Rule, Settings, meter, queue, valve};
+use rideau_core::{Instant, OptionError, Rule, Settings, apps, meter, queue, valve};
 use toml_edit::{Item, TableLike, Value};
 
 use super::keys::{self, Key};
 use super::section::{At, Entry, Section, kind_of, not_a_span, suggest_key, suggest_word};
+use super::words::show_span;
 
 /// Meters that are not asked for by name.
 const ELSEWHERE: &[&str] = &["pie", "update"];
@@ -405,6 +406,25 @@ impl<'a> Pairs<'a> {
 /// The options of a queue.
 pub(super) fn queue(section: &Section<'_>, key: &str) -> Option<queue::Options> {
     Pairs::below(section, key, "queue", keys::QUEUE)?.read(queue::Options::parse)
+}
+
+/// The options of a queue in front of an application: what is not said is as
+/// for all of them.
+pub(super) fn app_queue(section: &Section<'_>, key: &str) -> Option<queue::Options> {
+    let usual = apps::Options::default().queue;
+    let mut pairs = Pairs::below(section, key, "queue", keys::QUEUE)?;
+    let at = pairs.at.clone();
+    pairs.give("kind", "timeout".into(), &at);
+    let kind = pairs.pairs.iter().find(|pair| pair.option == "kind");
+    if let (Some("timeout"), queue::Shedding::Timeout { wait_max }) =
+        (kind.map(|pair| pair.word.as_str()), usual.shedding)
+    {
+        pairs.give("timeout", show_span(wait_max), &at);
+    }
+    if let Some(max) = usual.max {
+        pairs.give("max", max.to_string(), &at);
+    }
+    pairs.read(queue::Options::parse)
 }
 
 /// The options of a valve.

@@ -6,8 +6,10 @@ use std::{fs, io};
 
 use toml_edit::{Document, Item, TableLike};
 
+use super::app::AppConfig;
 use super::broker::{BrokerConfig, RegulatorConfig};
 use super::fault::Faults;
+use super::front::FrontConfig;
 use super::keys::{self, LATER, PARTS, Part};
 use super::lock::LockRule;
 use super::pool::{GroupConfig, PoolConfig};
@@ -42,6 +44,8 @@ pub(super) struct Sections<'a> {
     pub(super) regulators: Named<'a>,
     pub(super) locks: Named<'a>,
     pub(super) ranges: Named<'a>,
+    pub(super) front: Option<Section<'a>>,
+    pub(super) apps: Named<'a>,
 }
 
 /// The config in `text`, if it can be used, and all that is wrong with it.
@@ -217,6 +221,8 @@ impl<'a> Sections<'a> {
             regulators: named("regulator", keys::REGULATOR),
             locks: named("lock", keys::LOCK),
             ranges: named("range", keys::RANGE),
+            front: one("front", keys::FRONT),
+            apps: named("app", keys::APP),
         }
     }
 
@@ -241,6 +247,11 @@ impl<'a> Sections<'a> {
         Config {
             ranges: ranges.collect(),
             store,
+            front: self
+                .front
+                .as_ref()
+                .map_or_else(FrontConfig::default, FrontConfig::read),
+            apps: all(&self.apps, AppConfig::read).flatten().collect(),
             server: self
                 .server
                 .as_ref()

@@ -4,6 +4,8 @@
 //! again. The one thing they cannot say is the names of weighted flows, of which
 //! only the hash is kept.
 
+mod apps;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -74,6 +76,8 @@ impl Config {
         );
         rows.named("lock", &self.locks, |lock| &lock.pattern, lock);
         rows.named("range", &self.ranges, |range| &range.name, range);
+        rows.below("front", |rows| apps::front(rows, &self.front));
+        rows.named("app", &self.apps, |app| &app.name, apps::app);
         rows.rows
     }
 

@@ -1,9 +1,12 @@
 //! Rules that hold between the parts of a file.
 
+mod apps;
+
 use std::net::SocketAddr;
 
 use super::Config;
 use super::broker::broker_at;
+use super::front::FrontConfig;
 use super::pattern::fits;
 use super::read::{Named, Sections};
 use super::section::{At, Notes, Section, suggest};
@@ -14,10 +17,10 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
     if let Some(section) = &sections.server {
         let addresses = Server::addresses(section);
         check_exposure(notes, &addresses, config);
-        check_doubles(notes, &addresses);
         check_sockets(notes, section);
         check_waits(notes, section, config);
     }
+    check_doubles(notes, &addresses(sections));
     check_tls(notes, sections);
     check_groups(notes, sections);
     check_feeds(notes, sections, config);
@@ -25,6 +28,16 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
     check_uids(notes, &sections.users, config);
     check_ways_in(notes, sections);
     check_ranges(notes, sections, config);
+    apps::check(notes, sections, config);
+}
+
+/// Every address of the file, and those that count without it.
+fn addresses(sections: &Sections<'_>) -> Vec<(&'static str, SocketAddr, At)> {
+    let server = sections.server.as_ref();
+    let mut all = server.map_or_else(Server::usual_addresses, Server::addresses);
+    let front = sections.front.as_ref();
+    all.extend(front.map(FrontConfig::addresses).unwrap_or_default());
+    all
 }
 
 /// A server that others can reach needs users, or the explicit word.
@@ -103,27 +116,33 @@ fn check_waits(notes: &Notes<'_>, section: &Section<'_>, config: &Config) {
 }
 
 fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>) {
-    let server = sections.server.as_ref();
+    let wanted = [
+        (&sections.server, "tls_listen"),
+        (&sections.server, "tls_admin"),
+        (&sections.front, "tls_listen"),
+    ];
     // What cannot be read is wanted, too.
-    let is_wanted = |key: &&str| {
-        let given = server.and_then(|server| server.entry(key));
-        given.is_some_and(|entry| {
-            let is_none = entry.item.as_str() == Some("none");
-            !is_none && entry.item.as_array().is_none_or(|a| !a.is_empty())
-        })
-    };
-    let wanted = ["tls_listen", "tls_admin"].into_iter().find(is_wanted);
-    match (&sections.tls, &sections.server, wanted) {
-        (None, Some(server), Some(key)) => {
-            let message = format!("`{key}` needs a certificate");
-            let hint = "add [tls] with `cert` and `key`";
-            notes.error(server.at(key), message, hint);
+    let wanted = wanted.into_iter().filter_map(|(section, key)| {
+        let section = section.as_ref()?;
+        let item = section.entry(key)?.item;
+        let is_wanted = !section.is_none(key) && item.as_array().is_none_or(|a| !a.is_empty());
+        is_wanted.then_some((section, key))
+    });
+    let wanted: Vec<_> = wanted.collect();
+    match &sections.tls {
+        None => {
+            for (section, key) in wanted {
+                let message = format!("`{key}` needs a certificate");
+                let hint = "add [tls] with `cert` and `key`";
+                notes.error(section.at(key), message, hint);
+            }
         }
-        (Some(tls), _, None) => {
-            let hint = "write `tls_listen` or `tls_admin` under [server]";
+        Some(tls) if wanted.is_empty() => {
+            let hint =
+                "write `tls_listen` or `tls_admin` under [server], or the first under [front]";
             notes.warn(tls.at.clone(), "[tls] is not used", hint);
         }
-        _ => (),
+        Some(_) => (),
     }
 }
 

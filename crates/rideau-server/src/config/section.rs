@@ -247,9 +247,15 @@ impl<'a> Section<'a> {
         Some(span)
     }
 
+    /// The value is the word `"none"`.
+    pub(super) fn is_none(&self, key: &str) -> bool {
+        let entry = self.entry(key);
+        entry.is_some_and(|entry| entry.item.as_str() == Some("none"))
+    }
+
     /// A span of time that is more than none, or `"none"`.
     pub(super) fn span_or_none(&self, key: &str) -> Option<Option<Duration>> {
-        if self.entry(key)?.item.as_str() == Some("none") {
+        if self.is_none(key) {
             return Some(None);
         }
         self.positive_span(key).map(Some)
@@ -298,6 +304,47 @@ impl<'a> Section<'a> {
                 .error(entry.at(), format!("`{key}` {what}"), hint);
         }
         given
+    }
+
+    /// A whole number, or `"none"`.
+    pub(super) fn number_or_none<N>(&self, key: &str, range: RangeInclusive<N>) -> Option<Option<N>>
+    where
+        N: TryFrom<i64> + TryFrom<u64> + PartialOrd + Display + Copy,
+    {
+        if self.is_none(key) {
+            return Some(None);
+        }
+        self.number_or(key, range, ", or \"none\"").map(Some)
+    }
+
+    /// Yes or no.
+    pub(super) fn answer(&self, key: &str) -> Option<bool> {
+        self.answer_or(key, "")
+    }
+
+    /// Yes or no, where `or` says what else could stand there.
+    pub(super) fn answer_or(&self, key: &str, or: &str) -> Option<bool> {
+        let entry = self.entry(key)?;
+        let answer = entry.item.as_bool();
+        if answer.is_none() {
+            let kind = kind_of(entry.item);
+            let message = format!("`{key}` is {kind}, and has to be yes or no");
+            let hint = format!("write true or false without quotes{or}");
+            self.notes.error(entry.at(), message, hint);
+        }
+        answer
+    }
+
+    /// A size in bytes, or `"none"`.
+    pub(super) fn size_or_none(
+        &self,
+        key: &str,
+        range: RangeInclusive<u64>,
+    ) -> Option<Option<u64>> {
+        if self.is_none(key) {
+            return Some(None);
+        }
+        self.size(key, range).map(Some)
     }
 
     /// A size in bytes.

@@ -286,21 +286,24 @@ impl Server {
         }
     }
 
+    /// The addresses of a server that is told nothing.
+    pub(super) fn usual_addresses() -> Vec<(&'static str, SocketAddr, At)> {
+        let default = Self::default();
+        let tcp = default.listen.iter().filter_map(|listen| match listen {
+            Listen::Tcp(address) => Some(("listen", *address, 0..0)),
+            Listen::Unix(_) => None,
+        });
+        let admin = default.admin.map(|address| ("admin", address, 0..0));
+        tcp.chain(admin).collect()
+    }
+
     /// Every address of the section, with its key and place.
     pub(super) fn addresses(section: &Section<'_>) -> Vec<(&'static str, SocketAddr, At)> {
-        let default = Self::default();
-        let mut all = Vec::new();
         // First what is not given: a clash is the fault of what is.
-        if !section.has("listen") {
-            let tcp = default.listen.iter().filter_map(|listen| match listen {
-                Listen::Tcp(address) => Some(*address),
-                Listen::Unix(_) => None,
-            });
-            all.extend(tcp.map(|address| ("listen", address, section.at.clone())));
-        }
-        if !section.has("admin") {
-            let admin = default.admin;
-            all.extend(admin.map(|address| ("admin", address, section.at.clone())));
+        let mut all = Self::usual_addresses();
+        all.retain(|(key, _, _)| !section.has(key));
+        for (_, _, at) in &mut all {
+            *at = section.at.clone();
         }
         for key in ["listen", "tls_listen", "admin", "tls_admin"] {
             for (text, at) in section.list(key).unwrap_or_default() {
@@ -439,9 +442,10 @@ impl fmt::Display for Series {
     }
 }
 
-type Made<T> = Result<T, (String, String)>;
+pub(super) type Made<T> = Result<T, (String, String)>;
 
-fn note<T>(section: &Section<'_>, at: &At, made: Made<T>) -> Option<T> {
+/// What was made of a text, or none and its fault noted.
+pub(super) fn note<T>(section: &Section<'_>, at: &At, made: Made<T>) -> Option<T> {
     made.map_err(|(message, hint)| section.notes.error(at.clone(), message, hint))
         .ok()
 }
@@ -457,7 +461,7 @@ fn listen(text: &str) -> Made<Listen> {
     Ok(Listen::Unix(path.into()))
 }
 
-fn address(text: &str) -> Made<SocketAddr> {
+pub(super) fn address(text: &str) -> Made<SocketAddr> {
     let local = text.replacen("localhost:", "127.0.0.1:", 1);
     local.parse().map_err(|_| {
         let hint = match text.rsplit_once(':') {

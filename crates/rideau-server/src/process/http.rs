@@ -12,7 +12,7 @@ const STATUS_LEN_MAX: u64 = 64;
 
 /// The status that the child at this address answers a `GET` with. It waits
 /// for as long as the child takes.
-pub(super) async fn status(address: &Address, path: &str) -> io::Result<u16> {
+pub(crate) async fn status(address: &Address, path: &str) -> io::Result<u16> {
     match address {
         Address::Socket(socket) => ask(UnixStream::connect(socket).await?, path).await,
         Address::Port(address) => ask(TcpStream::connect(address).await?, path).await,

@@ -1,5 +1,6 @@
 //! What is known of a start that failed, for a page, a log or a machine.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -111,6 +112,13 @@ pub struct StartReport {
     pub steps: Vec<StepTime>,
     /// What the child said last, oldest first.
     pub lines: Vec<Line>,
+}
+
+impl StartReport {
+    /// Nothing was there to start it with.
+    pub(crate) fn unprepared(program: &Program, doing: &'static str, error: io::Error) -> Self {
+        Diary::new().close(program, &StartError::Unprepared { doing, error })
+    }
 }
 
 /// What is noted while a child is started.

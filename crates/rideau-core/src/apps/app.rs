@@ -1,0 +1,224 @@
+//! One app: who waits for it, its processes, and what is known of its ways.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::histogram::Histogram;
+use crate::ids::Ticket;
+use crate::ledger::{Ledger, Reply};
+use crate::queue::{Queue, Terms};
+use crate::settings::OptionError;
+use crate::time::{Instant, nanos};
+use crate::waiting::Waiting;
+
+use super::effect::{Ended, Leaving};
+use super::failures::Failures;
+use super::options::Options;
+use super::process::{Counts, Place};
+use super::stats::Deploy;
+
+/// An app with those who wait for it.
+#[derive(Debug)]
+pub(super) struct App<R> {
+    pub(super) waiting: Waiting<R>,
+    /// Free places, the best first.
+    pub(super) places: BTreeSet<Place>,
+    pub(super) counts: Counts,
+    pub(super) sessions: usize,
+    pub(super) finished: u64,
+    pub(super) pace: Pace,
+    pub(super) room: Room,
+    /// Processes that go as soon as there is another in their stead.
+    pub(super) outgoing: usize,
+    /// Those who wait for one certain process, by its slot.
+    pub(super) aside: BTreeMap<(u32, u64), Aside<R>>,
+    pub(super) options: Box<Options>,
+    /// All that are not gone, oldest first.
+    pub(super) slots: Vec<u32>,
+    pub(super) generation: u64,
+    pub(super) deploy: Deploy,
+    /// Starts of the newest code that failed while none went well.
+    pub(super) tries: u32,
+    /// The newest code that was told to run everywhere.
+    pub(super) told: u64,
+    pub(super) failures: Failures,
+    /// It goes with its last process.
+    pub(super) is_removed: bool,
+    pub(super) due: Due,
+    pub(super) tallies: Tallies,
+}
+
+/// One who waits for one certain process.
+#[derive(Debug)]
+pub(super) struct Aside<R> {
+    pub(super) ticket: Ticket,
+    pub(super) terms: Terms,
+    pub(super) reply: R,
+    pub(super) until: Instant,
+}
+
+/// How long starts and requests take.
+#[derive(Debug)]
+pub(super) struct Pace {
+    start: Option<u64>,
+    service: u64,
+    /// When a session last ended, or the queue was last empty.
+    pub(super) moved: Instant,
+    /// Since when waits are expected to be over the target.
+    pub(super) slow: Option<Instant>,
+}
+
+/// Whether an app waits for room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Room {
+    Enough,
+    Wanted { since: Instant },
+}
+
+/// When somebody has to look at something again.
+#[derive(Debug)]
+pub(super) struct Due {
+    pub(super) queue: Instant,
+    pub(super) sticky: Instant,
+    pub(super) plan: Instant,
+    pub(super) retry: Instant,
+    pub(super) starve: Instant,
+}
+
+/// What is only counted.
+#[derive(Debug, Default)]
+pub(super) struct Tallies {
+    pub(super) cold: u64,
+    pub(super) starts: u64,
+    pub(super) start_failures: u64,
+    pub(super) start_times: Histogram,
+    pub(super) left: [u64; Leaving::ALL.len()],
+}
+
+/// What a start is expected to take before there was any.
+const START: Duration = Duration::from_secs(1);
+
+impl<R: Reply> App<R> {
+    pub(super) fn new(options: Options, now: Instant) -> Result<Self, OptionError> {
+        options.validate()?;
+        let queue = Queue::new(options.queue.clone(), now)?;
+        Ok(Self {
+            waiting: Waiting::new(queue, Ledger::default()),
+            places: BTreeSet::new(),
+            counts: Counts::default(),
+            sessions: 0,
+            finished: 0,
+            pace: Pace::new(now),
+            room: Room::Enough,
+            outgoing: 0,
+            aside: BTreeMap::new(),
+            options: Box::new(options),
+            slots: Vec::new(),
+            generation: 1,
+            deploy: Deploy::Settled,
+            tries: 0,
+            told: 1,
+            failures: Failures::NONE,
+            is_removed: false,
+            due: Due {
+                queue: Instant::NEVER,
+                sticky: Instant::NEVER,
+                plan: Instant::NEVER,
+                retry: Instant::NEVER,
+                starve: Instant::NEVER,
+            },
+            tallies: Tallies::default(),
+        })
+    }
+
+    /// Nothing is to be done about it but to hand out places.
+    #[inline]
+    pub(super) fn is_calm(&self) -> bool {
+        self.waiting.len() == 0
+            && self.aside.is_empty()
+            && !self.waiting.has_ended()
+            && self.outgoing == 0
+            && self.deploy != Deploy::Rolling
+            && self.told == self.generation
+            && self.counts.ready + self.counts.starting >= self.options.min
+            && self.room == Room::Enough
+            && !self.is_removed
+    }
+
+    /// As many processes as it may have.
+    pub(super) fn max(&self, all: usize) -> usize {
+        self.options.max.unwrap_or(all).min(all)
+    }
+
+    /// How long those who come now will wait, if all goes on as it does.
+    pub(super) fn expected_wait(&self, now: Instant) -> u64 {
+        let waiting = self.waiting.len() as u128;
+        let places = self.options.places() * self.counts.ready.max(1);
+        let service = match self.counts.ready {
+            0 => self.pace.service,
+            _ => self.pace.service.max(now.nanos_since(self.pace.moved)),
+        };
+        let wait = waiting * u128::from(service) / places as u128;
+        u64::try_from(wait).unwrap_or(u64::MAX)
+    }
+
+    /// When nobody moves until then, those who wait will wait for longer than
+    /// the limit.
+    pub(super) fn stall_due(&self, limit: u64) -> Instant {
+        let waiting = self.waiting.len() as u128;
+        if waiting == 0 || self.counts.ready == 0 {
+            return Instant::NEVER;
+        }
+        let places = (self.options.places() * self.counts.ready) as u128;
+        let stall = (u128::from(limit) + 1) * places / waiting + 1;
+        self.pace
+            .moved
+            .after(u64::try_from(stall).unwrap_or(u64::MAX))
+    }
+}
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        Self {
+            start: None,
+            service: 0,
+            moved: now,
+            slow: None,
+        }
+    }
+
+    pub(super) fn start(&self) -> Duration {
+        Duration::from_nanos(self.start_nanos())
+    }
+
+    pub(super) fn start_nanos(&self) -> u64 {
+        self.start.unwrap_or(nanos(START))
+    }
+
+    pub(super) fn service(&self) -> Duration {
+        Duration::from_nanos(self.service)
+    }
+
+    pub(super) fn learn_start(&mut self, took: u64) {
+        let before = self.start.unwrap_or(took);
+        self.start = Some(before - before / 4 + took / 4);
+    }
+
+    /// A request took so long.
+    pub(super) fn learn(&mut self, ended: Ended, took: u64) {
+        let tells = match ended {
+            Ended::Answered | Ended::TimedOut => true,
+            // It would have taken longer.
+            Ended::Left => took > self.service,
+            Ended::Broken | Ended::Unused => false,
+        };
+        if tells {
+            let before = if self.service == 0 {
+                took
+            } else {
+                self.service
+            };
+            self.service = before - before / 8 + took / 8;
+        }
+    }
+}

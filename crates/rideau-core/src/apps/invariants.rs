@@ -1,0 +1,97 @@
+//! What is true of all apps after every input.
+
+use crate::ledger::Reply;
+use crate::time::Instant;
+
+use super::app::Room;
+use super::process::{Counts, Doing};
+use super::sessions::Upgraded;
+use super::{Apps, Mode};
+
+impl<R: Reply> Apps<R> {
+    pub(super) fn check(&self, now: Instant) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        self.check_counts();
+        self.check_sessions();
+        for (at, app) in self.all() {
+            let options = &app.options;
+            assert!(
+                app.waiting.len() == 0 || app.places.is_empty(),
+                "nobody waits for a place that is there"
+            );
+            assert!(
+                app.counts.starting <= 2,
+                "an app starts one process at a time, or two if it is far behind"
+            );
+            assert!(app.counts.replacing <= 1);
+            assert_eq!(
+                app.room != Room::Enough,
+                self.room.contains(&at),
+                "who wants room stands in line"
+            );
+            let mut outgoing = 0;
+            for slot in &app.slots {
+                let process = self.processes.at(*slot);
+                assert_eq!(process.app, at);
+                outgoing += usize::from(process.outgoing.is_some());
+                assert!(process.sessions <= options.places() || process.place.is_none());
+                let place = process.has_room(options).then(|| process.standing(*slot));
+                assert_eq!(process.place, place, "places are as they are listed");
+                assert_eq!(
+                    place.is_some(),
+                    place.is_some_and(|it| app.places.contains(&it))
+                );
+            }
+            assert_eq!(app.outgoing, outgoing);
+            assert!(!app.waiting.has_ended(), "who was let go was told");
+            for (key, aside) in &app.aside {
+                assert!(
+                    self.processes.at(key.0).is_ready(),
+                    "it waits for one that serves"
+                );
+                assert!(aside.until > now || app.due.sticky <= now);
+            }
+        }
+    }
+
+    /// What is counted is what there is.
+    fn check_counts(&self) {
+        let mut all = Counts::default();
+        for (_, app) in self.all() {
+            let mut counts = Counts::default();
+            for slot in &app.slots {
+                let doing = self.processes.at(*slot).doing;
+                counts.add(doing);
+                all.add(doing);
+            }
+            assert_eq!(counts, app.counts);
+        }
+        assert_eq!(all, self.counts);
+        assert_eq!(all.live(), self.processes.len());
+        assert!(self.mode != Mode::Closed || all.live() == 0);
+        assert!(all.taken() <= self.limits.max, "no more are used than may");
+    }
+
+    fn check_sessions(&self) {
+        for (slot, process) in self.processes.all() {
+            let own = |open: &&super::sessions::Open| open.process == process.id;
+            let open = || self.sessions.all().filter(own);
+            let aside = open().filter(|open| open.upgraded == Upgraded::Aside);
+            assert_eq!(aside.count(), process.upgrades);
+            assert_eq!(open().count(), process.sessions + process.upgrades);
+            assert!(open().all(|open| open.slot == slot && open.app == process.app));
+            let is_draining = matches!(process.doing, Doing::Draining { .. });
+            assert!(
+                !is_draining || !process.is_unused(),
+                "who is done is stopped"
+            );
+        }
+        for (at, app) in self.all() {
+            let open = self.sessions.all().filter(|open| open.app == at);
+            assert_eq!(open.count(), app.sessions);
+        }
+        assert!(self.sessions.len() >= self.sessions.all().count());
+    }
+}

@@ -1,0 +1,144 @@
+//! What can be told of apps and their processes.
+
+use std::time::Duration;
+
+use crate::ledger::Reply;
+use crate::time::Instant;
+use crate::waiting::Account;
+
+use super::Apps;
+use super::effect::AppId;
+use super::process::Process;
+use super::stats::{AppStats, Deploy, ProcessStats, Stats};
+
+/// The words in which apps speak of themselves.
+const ACCOUNT: Account<'static> = Account {
+    served: "given a place",
+    scarce: "Allow for more processes, or more requests at a time in each.",
+    machine: "app",
+};
+
+impl<R: Reply> Apps<R> {
+    /// Numbers over all apps.
+    pub fn stats(&self, _now: Instant) -> Stats {
+        let processes = self.processes.all();
+        Stats {
+            used: self.counts.used(),
+            live: self.counts.live(),
+            starting: self.counts.starting,
+            active: processes.filter(|(_, it)| !it.is_unused()).count(),
+            starved: self.room.len(),
+            losses: self.worth.losses(),
+        }
+    }
+
+    /// The apps that are there, also those that are being removed.
+    pub fn ids(&self) -> impl Iterator<Item = AppId> {
+        self.all().map(|(at, _)| AppId(at))
+    }
+
+    /// Numbers of one app. None if there is no such app.
+    pub fn app_stats(&self, app: AppId, now: Instant) -> Option<AppStats> {
+        let at = app.0;
+        let app = self.apps.get(at as usize)?.as_ref()?;
+        let asides = app.aside.values().map(|aside| aside.terms.sent);
+        let oldest = app.waiting.oldest().into_iter().chain(asides).min();
+        let slots = app.slots.iter();
+        let failing = app.failures.is_failing();
+        Some(AppStats {
+            app: AppId(at),
+            generation: app.generation,
+            deploy: app.deploy,
+            processes: slots
+                .map(|slot| stats_of(self.processes.at(*slot), now))
+                .collect(),
+            waiting: app.waiting.len() + app.aside.len(),
+            oldest: oldest.map_or(Duration::ZERO, |sent| now.since(sent)),
+            wants_room: self.wants_room(at, now),
+            sessions: app.sessions,
+            tally: app.waiting.tally().clone(),
+            finished: app.finished,
+            cold: app.tallies.cold,
+            starts: app.tallies.starts,
+            start_failures: app.tallies.start_failures,
+            start_times: app.tallies.start_times.clone(),
+            left: app.tallies.left,
+            failing: failing.then(|| (app.failures.count(), app.failures.wait(now))),
+            start_time: app.pace.start(),
+            service_time: app.pace.service(),
+        })
+    }
+
+    /// Why those who ask for an app wait or were refused, in plain words.
+    pub fn explain(&self, app: AppId, now: Instant) -> Vec<String> {
+        let at = app.0;
+        let Some(Some(app)) = self.apps.get(at as usize) else {
+            return vec!["There is no such app.".into()];
+        };
+        let mut words = Vec::new();
+        if app.waiting.len() > 0 {
+            words.push(self.why_wait(at, now));
+        }
+        if !app.aside.is_empty() {
+            let (waiting, longest) = (app.aside.len(), app.options.sticky_wait);
+            words.push(format!(
+                "{waiting} wait for the very process they were with before, each for at most \
+                 {longest:.1?}."
+            ));
+        }
+        if app.failures.is_failing() {
+            let (count, wait) = (app.failures.count(), app.failures.wait(now));
+            words.push(format!(
+                "Starts failed {count} times in a row; the next is tried in {wait:.1?}."
+            ));
+        }
+        if app.deploy == Deploy::Failed {
+            words.push("The new code does not start, so the old one is kept.".into());
+        }
+        words.extend(app.waiting.explain(&ACCOUNT, app.waiting.tally()));
+        words
+    }
+
+    fn why_wait(&self, at: u32, now: Instant) -> String {
+        let app = self.app(at);
+        let (waiting, counts) = (app.waiting.len(), app.counts);
+        let start = app.pace.start();
+        if counts.ready == 0 && counts.starting > 0 {
+            return format!("{waiting} wait for a start, which takes about {start:.1?}.");
+        }
+        if let Some(since) = self.wants_room(at, now) {
+            let (live, max) = (self.counts.live(), self.limits.max);
+            return format!(
+                "{waiting} wait for one more process, which has waited for room for {since:.1?}: \
+                 all apps have {live} processes, and {max} may be."
+            );
+        }
+        let (ready, places) = (counts.ready, app.options.places());
+        let why = if counts.starting > 0 {
+            "one more starts".into()
+        } else if counts.taken() >= app.max(self.limits.max) {
+            format!("the app may have {} processes", app.max(self.limits.max))
+        } else {
+            let wait = Duration::from_nanos(app.expected_wait(now));
+            format!("they will wait about {wait:.1?}, less than a start takes ({start:.1?})")
+        };
+        format!(
+            "{waiting} wait because each of {ready} processes serves as many as it may at a time \
+             ({places}); {why}."
+        )
+    }
+}
+
+fn stats_of(process: &Process, now: Instant) -> ProcessStats {
+    ProcessStats {
+        process: process.id,
+        generation: process.generation,
+        state: process.state(),
+        sessions: process.sessions,
+        upgrades: process.upgrades,
+        finished: process.finished,
+        age: now.since(process.since),
+        unused: now.since(process.used),
+        memory: process.memory,
+    }
+}

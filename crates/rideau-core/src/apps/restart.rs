@@ -1,0 +1,49 @@
+//! How an app gets new code.
+
+use crate::ledger::Reply;
+use crate::time::Instant;
+
+use super::effect::{AppId, Effect, Leaving, Restart};
+use super::process::Doing;
+use super::stats::Deploy;
+use super::{Apps, Mode};
+
+impl<R: Reply> Apps<R> {
+    /// An app has new code. What still starts with the old is stopped; a restart
+    /// during a restart only means yet newer code.
+    pub fn restart(
+        &mut self,
+        app: AppId,
+        how: Restart,
+        now: Instant,
+        effects: &mut Vec<Effect<R>>,
+    ) {
+        let at = app.0;
+        if self.mode != Mode::Running || !self.is_open(at) {
+            return;
+        }
+        let app = self.app_mut(at);
+        app.generation += 1;
+        app.tries = 0;
+        app.failures.end();
+        app.deploy = match how {
+            Restart::Rolling => Deploy::Rolling,
+            Restart::Blocking | Restart::Immediate => Deploy::Settled,
+        };
+        for slot in self.app(at).slots.clone() {
+            match (self.processes.at(slot).doing, how) {
+                (Doing::Starting { .. }, _) => {
+                    self.stop(slot, Leaving::Unwanted, false, now, effects);
+                }
+                (Doing::Ready | Doing::Disabled, Restart::Blocking) => {
+                    self.leave(slot, Leaving::Restarted, now, effects);
+                }
+                (Doing::Ready | Doing::Disabled | Doing::Draining { .. }, Restart::Immediate) => {
+                    self.stop(slot, Leaving::Restarted, true, now, effects);
+                }
+                _ => (),
+            }
+        }
+        self.finish(at, now, effects);
+    }
+}

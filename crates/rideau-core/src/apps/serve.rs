@@ -1,0 +1,253 @@
+//! Who gets a place in which process.
+
+use crate::ids::Ticket;
+use crate::ledger::Reply;
+use crate::refusal::Refusal;
+use crate::time::Instant;
+
+use super::app::{App, Aside, Room};
+use super::effect::{Ask, Came, Effect, ProcessId, Session};
+use super::sessions::{Open, Upgraded};
+use super::{Apps, Mode};
+
+impl<R: Reply> App<R> {
+    /// One who waits for one certain process leaves.
+    pub(super) fn cancel_aside(&mut self, ticket: Ticket, now: Instant) -> Option<(R, Refusal)> {
+        let mut asides = self.aside.iter();
+        let (key, _) = asides.find(|(_, aside)| aside.ticket == ticket)?;
+        let key = *key;
+        let aside = self.aside.remove(&key)?;
+        let refusal = self.waiting.cancel_aside(ticket, now);
+        Some((aside.reply, refusal))
+    }
+
+    /// Those who waited for one process wait for any.
+    fn call_back(&mut self, aside: Aside<R>, now: Instant) {
+        if self.waiting.len() == 0 {
+            self.pace.moved = now;
+        }
+        let Aside { ticket, reply, .. } = aside;
+        self.waiting.call_back(ticket, &aside.terms, reply, now);
+    }
+
+    /// The same for all who wait for the process in this slot.
+    pub(super) fn call_back_all(&mut self, slot: u32, now: Instant) {
+        while let Some(entry) = self.aside.range((slot, 0)..=(slot, u64::MAX)).next() {
+            let key = *entry.0;
+            let aside = self.aside.remove(&key).expect("it was just seen");
+            self.call_back(aside, now);
+        }
+    }
+
+    /// The same for those who waited for one process for long enough.
+    pub(super) fn call_back_due(&mut self, now: Instant) {
+        let due = |aside: &Aside<R>| aside.until <= now;
+        while let Some(key) =
+            (self.aside.iter()).find_map(|(key, aside)| due(aside).then_some(*key))
+        {
+            let aside = self.aside.remove(&key).expect("it was just seen");
+            self.call_back(aside, now);
+        }
+    }
+
+    /// When the first has waited for one process for long enough.
+    pub(super) fn sticky_due(&self) -> Instant {
+        let untils = self.aside.values().map(|aside| aside.until);
+        untils.min().unwrap_or(Instant::NEVER)
+    }
+}
+
+impl<R: Reply> Apps<R> {
+    /// The place for one who came just now, if it need not wait.
+    #[inline]
+    pub(super) fn place_for(&self, at: u32, ask: &Ask) -> Option<u32> {
+        let app = self.app(at);
+        if app.waiting.len() > 0 {
+            return None;
+        }
+        if let Some(slot) = self.sticky(at, ask) {
+            let has_room = self.processes.at(slot).place.is_some();
+            if has_room {
+                return Some(slot);
+            }
+            if ask.terms.wait && !app.options.sticky_wait.is_zero() {
+                return None;
+            }
+        }
+        let mut places = app.places.iter();
+        let first = places.next()?.slot;
+        match ask.avoid {
+            Some(avoid) if self.processes.at(first).id == avoid => {
+                Some(places.next().map_or(first, |place| place.slot))
+            }
+            _ => Some(first),
+        }
+    }
+
+    /// The process it was with before, if that is there and serves.
+    fn sticky(&self, at: u32, ask: &Ask) -> Option<u32> {
+        let wanted = ask.sticky.filter(|wanted| Some(*wanted) != ask.avoid)?;
+        let slot = self.processes.find(wanted)?;
+        let process = self.processes.at(slot);
+        (process.app == at && process.is_ready()).then_some(slot)
+    }
+
+    /// The process that one waits for rather than for any.
+    pub(super) fn sticks_to(&self, at: u32, ask: &Ask) -> Option<u32> {
+        let app = self.app(at);
+        let most = app.options.queue.max.map_or(usize::MAX, |max| max as usize);
+        let has_room = app.waiting.len() + app.aside.len() < most;
+        let slot = self.sticky(at, ask)?;
+        (has_room && !app.options.sticky_wait.is_zero()).then_some(slot)
+    }
+
+    /// Let one wait for one certain process.
+    pub(super) fn set_aside(
+        &mut self,
+        at: u32,
+        slot: u32,
+        ask: &Ask,
+        reply: R,
+        now: Instant,
+    ) -> Came {
+        let app = self.app_mut(at);
+        let (terms, until) = (ask.terms, now + app.options.sticky_wait);
+        let until = until.min(terms.deadline.unwrap_or(Instant::NEVER));
+        let (ticket, reply) = app.waiting.set_aside(reply, terms.sent);
+        if let Some(reply) = reply {
+            let aside = Aside {
+                ticket,
+                terms,
+                reply,
+                until,
+            };
+            app.aside.insert((slot, ticket.serial), aside);
+        }
+        Came::Waits(ticket)
+    }
+
+    pub(super) fn grant_at_once(&mut self, at: u32, slot: u32, ask: &Ask, now: Instant) -> Session {
+        let sent = ask.terms.sent;
+        let waited = self.app_mut(at).waiting.count_passed(sent, now);
+        Session {
+            waited,
+            ..self.open(at, slot, now, now)
+        }
+    }
+
+    /// A session of one who came at `sent` begins.
+    fn open(&mut self, at: u32, slot: u32, sent: Instant, now: Instant) -> Session {
+        let process = self.processes.at_mut(slot);
+        process.sessions += 1;
+        process.used = now;
+        let (generation, is_cold) = (process.generation, sent < process.since);
+        let id = self.sessions.open(Open {
+            process: process.id,
+            slot,
+            app: at,
+            since: now,
+            upgraded: Upgraded::No,
+        });
+        let app = self.app_mut(at);
+        app.sessions += 1;
+        app.tallies.cold += u64::from(is_cold);
+        self.relist(slot);
+        Session {
+            id,
+            generation,
+            waited: now.since(sent),
+            is_cold,
+        }
+    }
+
+    /// Give free places to those who wait.
+    pub(super) fn serve(&mut self, at: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
+        while let Some(place) = self.app(at).places.first() {
+            let slot = place.slot;
+            if self.serve_aside(at, now, effects) {
+                continue;
+            }
+            let app = self.app_mut(at);
+            if app.waiting.len() == 0 {
+                return;
+            }
+            let Some((_, sent, reply)) = app.waiting.serve(now) else {
+                // All were let go; perhaps it is the turn of one set aside.
+                continue;
+            };
+            app.waiting.count_served(sent, now);
+            let session = self.open(at, slot, sent, now);
+            effects.push(Effect::Grant { reply, session });
+        }
+    }
+
+    /// Give a free place to one who waits for that very process, if it came
+    /// before all who wait for any.
+    fn serve_aside(&mut self, at: u32, now: Instant, effects: &mut Vec<Effect<R>>) -> bool {
+        let app = self.app(at);
+        if app.aside.is_empty() {
+            return false;
+        }
+        let oldest = app.waiting.oldest().unwrap_or(Instant::NEVER);
+        let is_next = |slot: u32, aside: &Aside<R>| {
+            aside.terms.sent <= oldest && self.processes.at(slot).place.is_some()
+        };
+        let mut asides = app.aside.iter();
+        let found = asides.find(|((slot, _), aside)| is_next(*slot, aside));
+        let Some(key) = found.map(|(key, _)| *key) else {
+            return false;
+        };
+        let app = self.app_mut(at);
+        let aside = app.aside.remove(&key).expect("it was just seen");
+        if aside.reply.is_gone() {
+            // The queue knows what to do with those who are gone.
+            app.call_back(aside, now);
+            return true;
+        }
+        let sent = aside.terms.sent;
+        app.waiting.serve_aside(aside.ticket, sent, now);
+        let session = self.open(at, key.0, sent, now);
+        let reply = aside.reply;
+        effects.push(Effect::Grant { reply, session });
+        true
+    }
+
+    /// Put a process where it belongs among the free places of its app.
+    #[inline]
+    pub(super) fn relist(&mut self, slot: u32) {
+        let process = self.processes.at_mut(slot);
+        let app = self.apps[process.app as usize].as_mut();
+        let app = app.expect("an app is there while it has processes");
+        let place = process
+            .has_room(&app.options)
+            .then(|| process.standing(slot));
+        if place == process.place {
+            return;
+        }
+        if let Some(before) = std::mem::replace(&mut process.place, place) {
+            app.places.remove(&before);
+        }
+        if let Some(place) = place {
+            app.places.insert(place);
+        }
+    }
+
+    /// An app that closes has nothing to serve with, or nobody to serve.
+    pub(super) fn is_ending(&self, at: u32) -> bool {
+        self.mode != Mode::Running || self.app(at).is_removed
+    }
+
+    /// Which process that is, if it is of an app that is there.
+    pub(super) fn find(&self, id: ProcessId) -> Option<(u32, u32)> {
+        let slot = self.processes.find(id)?;
+        Some((slot, self.processes.at(slot).app))
+    }
+
+    /// The app waits for no room any more.
+    pub(super) fn leave_room(&mut self, at: u32) {
+        let app = self.app_mut(at);
+        app.room = Room::Enough;
+        app.due.starve = Instant::NEVER;
+        self.room.retain(|waits| *waits != at);
+    }
+}

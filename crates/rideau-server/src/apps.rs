@@ -1,0 +1,394 @@
+//! Applications: their processes, and places in them for those who ask.
+//!
+//! The core's machine decides; this carries out what it decides. One lock
+//! and one timer are around the machine, and one task is around each process,
+//! from before its start until nothing is left of it.
+
+mod app;
+mod duty;
+mod follow;
+mod health;
+mod marker;
+mod memory;
+mod output;
+mod running;
+mod session;
+mod shown;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use rideau_core::apps::{self as core, AppId, Effect, Limits, Note, ProcessId, Restart};
+use rideau_core::{Instant, Machine};
+use tokio::sync::{Notify, watch};
+
+use crate::config::Config;
+use crate::events::Events;
+use crate::member::Workshop;
+
+pub use app::App;
+pub use output::{AppLine, Output};
+pub use running::{Request, Running};
+pub use session::{Refused, Session, Wanted};
+pub use shown::{AppShown, ProcessShown, RequestShown};
+
+use duty::{Slot, Stopping};
+use session::{Answer, Waiter};
+
+/// The timer looks so often whether it is needed still.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// All applications of one server.
+#[derive(Clone)]
+pub struct Apps(Arc<Inner>);
+
+struct Inner {
+    state: Mutex<State>,
+    /// By name, in the order of the config.
+    apps: ArcSwap<Vec<Arc<App>>>,
+    /// Rung when the machine has to be looked at sooner than was thought.
+    bell: Arc<Notify>,
+    began: tokio::time::Instant,
+    workshop: Arc<Workshop>,
+    events: Arc<Events>,
+    /// Everything was closed and is gone.
+    closed: watch::Sender<bool>,
+}
+
+struct State {
+    machine: core::Apps<Waiter>,
+    effects: Vec<Effect<Waiter>>,
+    /// Every process from its start to its end.
+    slots: HashMap<ProcessId, Slot>,
+    by_id: HashMap<AppId, Arc<App>>,
+    last: Instant,
+    armed: Instant,
+}
+
+/// What is done when the lock is released.
+#[derive(Default)]
+struct After {
+    answers: Vec<Answer>,
+    starts: Vec<(duty::Start, duty::Word)>,
+    notes: Vec<Note>,
+    rings: bool,
+    is_closed: bool,
+}
+
+impl Apps {
+    /// No applications yet, and room for as many processes.
+    pub fn new(limits: Limits, workshop: Arc<Workshop>, events: Arc<Events>) -> Self {
+        let limits = Limits {
+            max: limits.max.max(1),
+            starts_max: limits.starts_max.max(1),
+            ..limits
+        };
+        let seed = getrandom::u64().unwrap_or(0);
+        let machine = core::Apps::new(limits, seed, Instant::START);
+        let machine = machine.expect("limits above zero break no rule");
+        Self(Arc::new(Inner {
+            state: Mutex::new(State {
+                machine,
+                effects: Vec::new(),
+                slots: HashMap::new(),
+                by_id: HashMap::new(),
+                last: Instant::START,
+                armed: Instant::NEVER,
+            }),
+            apps: ArcSwap::default(),
+            bell: Arc::default(),
+            began: tokio::time::Instant::now(),
+            workshop,
+            events,
+            closed: watch::Sender::new(false),
+        }))
+    }
+
+    /// Begin to serve what a config says. It must be called on a runtime, once.
+    pub fn begin(&self, config: &Config) {
+        tokio::spawn(keep_time(Arc::downgrade(&self.0)));
+        tokio::spawn(memory::look(Arc::downgrade(&self.0)));
+        self.follow(config);
+    }
+
+    /// The application of this name.
+    pub fn find(&self, name: &str) -> Option<Arc<App>> {
+        let apps = self.0.apps.load();
+        apps.iter().find(|app| &*app.name == name).cloned()
+    }
+
+    /// All of them, in the order of the config.
+    pub fn all(&self) -> Arc<Vec<Arc<App>>> {
+        self.0.apps.load_full()
+    }
+
+    /// Replace the processes of an application.
+    pub fn restart(&self, app: &App, how: Restart, by: &str) {
+        let text = match how {
+            Restart::Rolling => "new processes replace the old ones, one after the other",
+            Restart::Blocking => "new processes are started when the old ones have finished",
+            Restart::Immediate => "all processes are stopped, and new ones started",
+        };
+        self.0.tell(&app.name, text.into(), Some(by));
+        self.0.step(|state, now| {
+            state.machine.restart(app.id, how, now, &mut state.effects);
+        });
+    }
+
+    /// Start one process more.
+    pub fn start_one(&self, app: &App) -> bool {
+        self.0
+            .step(|state, now| state.machine.start_one(app.id, now, &mut state.effects))
+    }
+
+    /// A process gets no new requests, and is not stopped.
+    pub fn disable(&self, process: ProcessId) -> bool {
+        self.0
+            .step(|state, now| state.machine.disable(process, now, &mut state.effects))
+    }
+
+    /// A process that was disabled gets requests again.
+    pub fn enable(&self, process: ProcessId) -> bool {
+        self.0
+            .step(|state, now| state.machine.enable(process, now, &mut state.effects))
+    }
+
+    /// A process finishes what it serves, and goes.
+    pub fn detach(&self, process: ProcessId) -> bool {
+        self.0
+            .step(|state, now| state.machine.detach(process, now, &mut state.effects))
+    }
+
+    /// The process with this number, ours or the system's.
+    pub fn process(&self, number: u64) -> Option<ProcessId> {
+        let state = self.0.state.lock();
+        let is = |running: &Arc<Running>| u64::try_from(running.pid()) == Ok(number);
+        let by_pid = state
+            .slots
+            .iter()
+            .find(|(_, slot)| slot.running.as_ref().is_some_and(is))
+            .map(|(id, _)| *id);
+        by_pid.or_else(|| {
+            let id = ProcessId(number);
+            state.slots.contains_key(&id).then_some(id)
+        })
+    }
+
+    /// Serve nobody new; what is served goes on. Everything is gone when this
+    /// returns, or the time is over and the rest is killed.
+    pub async fn close(&self, within: Duration) {
+        let mut closed = self.0.closed.subscribe();
+        self.0
+            .step(|state, now| state.machine.close(now, &mut state.effects));
+        let over = closed.wait_for(|closed| *closed);
+        if tokio::time::timeout(within, over).await.is_err() {
+            self.close_now().await;
+        }
+    }
+
+    /// Stop everything at once.
+    pub async fn close_now(&self) {
+        let mut closed = self.0.closed.subscribe();
+        self.0
+            .step(|state, now| state.machine.close_now(now, &mut state.effects));
+        let over = closed.wait_for(|closed| *closed);
+        let _ = tokio::time::timeout(duty::KILLED_WAIT, over).await;
+    }
+}
+
+impl fmt::Debug for Apps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Apps").finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn now(&self) -> Instant {
+        let since = self.began.elapsed();
+        Instant::START.after(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Let the machine decide something, and carry out what it decides.
+    fn step<T>(self: &Arc<Self>, decide: impl FnOnce(&mut State, Instant) -> T) -> T {
+        let mut after = After::default();
+        let result = {
+            let mut state = self.state.lock();
+            state.last = self.now().max(state.last);
+            let now = state.last;
+            let result = decide(&mut state, now);
+            self.settle(&mut state, &mut after);
+            result
+        };
+        self.finish(after);
+        result
+    }
+
+    /// Carry out what has to happen in the order of decisions, and note the
+    /// rest for when the lock is released.
+    fn settle(self: &Arc<Self>, state: &mut State, after: &mut After) {
+        let mut effects = std::mem::take(&mut state.effects);
+        for effect in effects.drain(..) {
+            self.perform(effect, state, after);
+        }
+        state.effects = effects;
+        if let Some(due) = state.machine.deadline()
+            && due < state.armed
+        {
+            state.armed = due;
+            after.rings = true;
+        }
+    }
+
+    fn perform(self: &Arc<Self>, effect: Effect<Waiter>, state: &mut State, after: &mut After) {
+        match effect {
+            Effect::Grant { reply, session } => {
+                let granted = self.session(state, session);
+                after.answers.push(Answer::Granted(reply, granted));
+            }
+            Effect::Shed { reply, refusal } => after.answers.push(Answer::Shed(reply, refusal)),
+            Effect::Forget(reply) => after.answers.push(Answer::Nobody(reply)),
+            Effect::Start {
+                app,
+                process,
+                generation,
+            } => {
+                let app = Arc::clone(&state.by_id[&app]);
+                let (slot, stop) = Slot::new();
+                state.slots.insert(process, slot);
+                let start = duty::Start {
+                    app,
+                    process,
+                    generation,
+                };
+                after.starts.push((start, stop));
+            }
+            Effect::Drain { process, why } => {
+                if let Some(slot) = state.slots.get(&process) {
+                    slot.drain(why);
+                }
+            }
+            Effect::Stop {
+                process,
+                why,
+                at_once,
+            } => {
+                if let Some(slot) = state.slots.get(&process) {
+                    slot.drain(why);
+                    slot.stop.send_replace(Some(Stopping { why, at_once }));
+                }
+            }
+            Effect::Note(Note::Removed { app }) => {
+                state.by_id.remove(&app);
+            }
+            Effect::Note(note) => after.notes.push(note),
+            Effect::Closed => after.is_closed = true,
+        }
+    }
+
+    /// What could wait, wake or call back.
+    fn finish(self: &Arc<Self>, after: After) {
+        for (start, stop) in after.starts {
+            tokio::spawn(duty::run(Arc::clone(self), start, stop));
+        }
+        for answer in after.answers {
+            answer.give();
+        }
+        for note in after.notes {
+            self.note(note);
+        }
+        if after.rings {
+            self.bell.notify_one();
+        }
+        if after.is_closed {
+            self.closed.send_replace(true);
+        }
+    }
+
+    fn note(&self, note: Note) {
+        let (app, text) = match note {
+            Note::Started { app, process, took } => {
+                (app, format!("process {process} is ready after {took:.1?}"))
+            }
+            Note::Failing {
+                app,
+                failures,
+                retry_after,
+            } => (
+                app,
+                format!(
+                    "starts failed {failures} times in a row: the next is tried in {retry_after:.1?}"
+                ),
+            ),
+            Note::Deployed { app, generation } => {
+                (app, format!("all processes run generation {generation}"))
+            }
+            Note::DeployFailed { app, generation } => (
+                app,
+                format!(
+                    "deploy_failed: generation {generation} does not start, the old one goes on"
+                ),
+            ),
+            Note::Starved { app, from } => (
+                app,
+                format!("it waited too long for room, so process {from} makes room"),
+            ),
+            _ => return,
+        };
+        let name = {
+            let state = self.state.lock();
+            state.by_id.get(&app).map(|app| Arc::clone(&app.name))
+        };
+        if let Some(name) = name {
+            self.tell(&name, text, None);
+        }
+    }
+
+    fn tell(&self, app: &str, text: String, by: Option<&str>) {
+        self.events.add("app", app, text, by);
+    }
+
+    /// Do what is due, and say when to look again.
+    fn advance(self: &Arc<Self>) -> Option<Instant> {
+        let mut after = After::default();
+        let due = {
+            let mut state = self.state.lock();
+            state.last = self.now().max(state.last);
+            let now = state.last;
+            // Whatever is due then need not ring for the task that is here now.
+            state.armed = Instant::START;
+            let State {
+                machine, effects, ..
+            } = &mut *state;
+            while machine.deadline().is_some_and(|due| due <= now) {
+                machine.advance(now, effects);
+            }
+            self.settle(&mut state, &mut after);
+            let due = state.machine.deadline();
+            state.armed = due.unwrap_or(Instant::NEVER);
+            due
+        };
+        after.rings = false;
+        self.finish(after);
+        due
+    }
+}
+
+/// Look at the machine when it is due, until nobody has it any more.
+async fn keep_time(apps: Weak<Inner>) {
+    loop {
+        let Some(inner) = apps.upgrade() else { return };
+        let due = inner.advance();
+        let at = due.map(|due| inner.began + due.since(Instant::START));
+        let bell = Arc::clone(&inner.bell);
+        drop(inner);
+        let at = at.unwrap_or_else(|| tokio::time::Instant::now() + LOOK_AGAIN);
+        tokio::select! {
+            () = bell.notified() => (),
+            () = tokio::time::sleep_until(at) => (),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! One application: what it is told, what it wrote, and why it last failed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use rideau_core::apps::AppId;
+use rideau_core::{Reason, Refusal};
+
+use super::output::Output;
+use crate::config::AppConfig;
+use crate::process::StartReport;
+
+/// One application.
+pub struct App {
+    /// Its number in the machine; another if it was removed and came back.
+    pub id: AppId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it is told now.
+    pub config: ArcSwap<AppConfig>,
+    /// What its processes wrote last.
+    pub output: Output,
+    /// Why its last start failed, until one went well.
+    pub(super) report: ArcSwapOption<StartReport>,
+    /// A marker wants a process a request.
+    pub(super) is_always: AtomicBool,
+}
+
+impl App {
+    pub(super) fn new(id: AppId, config: &AppConfig) -> Self {
+        Self {
+            id,
+            name: config.name.as_str().into(),
+            config: ArcSwap::from_pointee(config.clone()),
+            output: Output::new(config.run.log.as_deref()),
+            report: ArcSwapOption::empty(),
+            is_always: AtomicBool::new(false),
+        }
+    }
+
+    /// Why its last start failed, unless one went well since.
+    pub fn report(&self) -> Option<Arc<StartReport>> {
+        self.report.load_full()
+    }
+
+    /// The report that belongs to a refusal.
+    pub(super) fn report_for(&self, refusal: &Refusal) -> Option<Arc<StartReport>> {
+        match refusal.reason {
+            Reason::Starting => self.report(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

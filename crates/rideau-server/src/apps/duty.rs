@@ -1,0 +1,329 @@
+//! One task around each process: it starts it, waits for its end or for the word
+//! to end it, and says when nothing is left.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rideau_core::apps::{Leaving, ProcessId};
+use tokio::sync::{oneshot, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::Inner;
+use super::app::App;
+use super::health;
+use super::running::Running;
+use crate::config::{AppConfig, AppListen, AppReady, Run};
+use crate::front::{Connections, KeepAlive};
+use crate::process::{
+    Address, Exit, Line, Listen, OutputLimits, Process, Program, Ready, ResourceLimits, Signal,
+    StartReport, Whom, http_status,
+};
+
+/// Who was killed is gone by then, or stuck in the system.
+pub(super) const KILLED_WAIT: Duration = Duration::from_secs(10);
+/// A path to warm up has so long.
+const WARM_UP_MAX: Duration = Duration::from_secs(10);
+
+/// A longer line of what a process writes is cut.
+const LINE_MAX: usize = 16 << 10;
+
+/// A process of the machine.
+pub(super) struct Slot {
+    /// There once it is ready.
+    pub(super) running: Option<Arc<Running>>,
+    pub(super) stop: watch::Sender<Option<Stopping>>,
+    draining: watch::Sender<Option<Leaving>>,
+}
+
+/// How a process is to be stopped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stopping {
+    pub(super) why: Leaving,
+    pub(super) at_once: bool,
+}
+
+/// Where the word to stop arrives.
+pub(super) type Word = watch::Receiver<Option<Stopping>>;
+
+/// A process to be started.
+pub(super) struct Start {
+    pub(super) app: Arc<App>,
+    pub(super) process: ProcessId,
+    pub(super) generation: u64,
+}
+
+impl Slot {
+    pub(super) fn new() -> (Self, Word) {
+        let (stop, stopped) = watch::channel(None);
+        let slot = Self {
+            running: None,
+            stop,
+            draining: watch::Sender::new(None),
+        };
+        (slot, stopped)
+    }
+
+    /// It gets no more requests.
+    pub(super) fn drain(&self, why: Leaving) {
+        if let Some(running) = &self.running {
+            running.connections.close_idle();
+        }
+        self.draining.send_if_modified(|draining| {
+            let is_new = draining.is_none();
+            *draining = draining.or(Some(why));
+            is_new
+        });
+    }
+}
+
+/// See one process from its start to its end.
+pub(super) async fn run(inner: Arc<Inner>, start: Start, mut stop: Word) {
+    let id = start.process;
+    let config = start.app.config.load_full();
+    let started = {
+        let (here, gone) = oneshot::channel();
+        let starting = begin(&inner, &start, &config, here);
+        tokio::select! {
+            biased;
+            started = starting => Some(started),
+            _ = stopped(&mut stop) => {
+                // The start was dropped, and its process with it; the other end
+                // of the channel goes with the last of it.
+                let _ = timeout(KILLED_WAIT, gone).await;
+                None
+            }
+        }
+    };
+    match started {
+        None => (),
+        Some(Err(report)) => {
+            let text = format!("process {id} did not start: {}", report.summary);
+            inner.tell(&start.app.name, text, None);
+            start.app.report.store(Some(Arc::from(report)));
+            inner.forget(id);
+            inner.step(|state, now| {
+                state.machine.start_failed(id, now, &mut state.effects);
+            });
+            return;
+        }
+        Some(Ok(process)) => serve(&inner, &start, &mut stop, &config, process).await,
+    }
+    inner.forget(id);
+    inner.step(|state, now| state.machine.gone(id, now, &mut state.effects));
+}
+
+/// A process is ready: tell the machine, and wait for its end.
+async fn serve(
+    inner: &Arc<Inner>,
+    start: &Start,
+    stop: &mut Word,
+    config: &AppConfig,
+    process: Process,
+) {
+    let id = start.process;
+    let running = match inner.attach(start, process) {
+        Ok(running) => running,
+        Err(process) => {
+            process.stop().await;
+            return;
+        }
+    };
+    start.app.report.store(None);
+    inner.step(|state, now| state.machine.started(id, now, &mut state.effects));
+    let well = config.health.clone().map(|checks| {
+        let (inner, running) = (Arc::downgrade(inner), Arc::downgrade(&running));
+        tokio::spawn(health::watch(inner, running, checks))
+    });
+    let exited = running.process.exited();
+    let stopping = tokio::select! {
+        exit = exited => {
+            let text = format!("process {id} (pid {}) ended: {exit}", running.pid());
+            inner.tell(&start.app.name, text, None);
+            inner.step(|state, now| state.machine.lost(id, now, &mut state.effects));
+            None
+        }
+        stopping = stopped(stop) => Some(stopping),
+    };
+    well.inspect(tokio::task::JoinHandle::abort);
+    let ended = match stopping {
+        Some(Stopping { why, at_once }) => {
+            let text = format!(
+                "process {id} (pid {}) is stopped: {}",
+                running.pid(),
+                why.word()
+            );
+            inner.tell(&start.app.name, text, None);
+            end(&running, stop, at_once).await
+        }
+        None => {
+            running
+                .process
+                .stop_with(Signal::Kill, Duration::ZERO)
+                .await
+        }
+    };
+    if ended.is_none() {
+        let text = format!(
+            "process {id} (pid {}) was killed and is stuck",
+            running.pid()
+        );
+        inner.tell(&start.app.name, text, None);
+        // It is counted for as long as there is anything of it.
+        running.process.gone().await;
+    }
+}
+
+/// Stop it mildly, unless there is or comes word to kill it.
+async fn end(running: &Running, stop: &mut Word, at_once: bool) -> Option<Exit> {
+    let kill = || running.process.stop_with(Signal::Kill, Duration::ZERO);
+    if at_once {
+        return kill().await;
+    }
+    let hurried = async {
+        let told = stop.wait_for(|stop| stop.is_some_and(|stop| stop.at_once));
+        if told.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        ended = running.process.stop() => ended,
+        () = hurried => kill().await,
+    }
+}
+
+async fn stopped(stop: &mut Word) -> Stopping {
+    let told = stop.wait_for(Option::is_some).await;
+    told.ok().and_then(|told| *told).unwrap_or(Stopping {
+        why: Leaving::Closed,
+        at_once: true,
+    })
+}
+
+/// Start a process and wait until it is ready and warm. If the future is
+/// dropped, `here` is, once nothing of it is left.
+async fn begin(
+    inner: &Arc<Inner>,
+    start: &Start,
+    config: &AppConfig,
+    here: oneshot::Sender<()>,
+) -> Result<Process, Box<StartReport>> {
+    let run = &config.run;
+    let folder = inner.workshop.folder().await;
+    let folder = folder.map_err(|error| {
+        let doing = "open the run folder";
+        Box::new(StartReport::unprepared(
+            &program(config, None),
+            doing,
+            error,
+        ))
+    })?;
+    let root = resolved(run.root.as_deref()).await;
+    let program = program(config, root);
+    let (app, id) = (Arc::clone(&start.app), start.process);
+    let said = move |line: &Line| {
+        let _ = &here;
+        app.output.add(&app.name, id, line);
+    };
+    let process = Process::start_reported(&program, folder, said).await?;
+    if let Some(address) = process.address() {
+        for path in &run.warm_up {
+            // What it answers is its own business.
+            let _ = timeout(WARM_UP_MAX, http_status(address, path)).await;
+        }
+    }
+    Ok(process)
+}
+
+/// Where the links on the way to the root lead now. A root that is not there is
+/// for the start to complain about.
+async fn resolved(root: Option<&Path>) -> Option<PathBuf> {
+    let root = root?.to_owned();
+    let found = root.clone();
+    let found = spawn_blocking(move || found.canonicalize()).await;
+    Some(found.ok().and_then(Result::ok).unwrap_or(root))
+}
+
+fn program(config: &AppConfig, root: Option<PathBuf>) -> Program {
+    let run: &Run = &config.run;
+    Program {
+        name: config.name.clone(),
+        argv: run.command.clone(),
+        env: run.env.clone(),
+        directory: root,
+        listen: match &run.listen {
+            AppListen::Inherit => Listen::InheritSocket,
+            AppListen::Socket => Listen::Socket,
+            AppListen::Port => Listen::Port,
+            AppListen::Fixed(address) => Listen::Fixed(Address::Port(*address)),
+        },
+        ready: match &run.ready {
+            AppReady::Auto => Ready::Auto,
+            AppReady::Connect => Ready::Connect,
+            AppReady::Http(path) => Ready::Http {
+                path: path.clone(),
+                exact_200: false,
+            },
+            AppReady::Notify => Ready::Notify,
+            AppReady::Line(text) => Ready::Line(text.clone()),
+        },
+        start_timeout: run.start_timeout,
+        stop_timeout: run.stop_timeout,
+        stop_signal: run.stop_signal,
+        // It stops its own workers, and knows better in which order.
+        stop_whom: Whom::Child,
+        user: run.user.clone(),
+        group: run.group.clone(),
+        umask: run.umask,
+        limits: ResourceLimits {
+            files_max: run.files_max,
+            processes_max: run.processes_max,
+            ..ResourceLimits::default()
+        },
+        output: OutputLimits {
+            line_bytes_max: LINE_MAX,
+            ..OutputLimits::default()
+        },
+    }
+}
+
+impl Inner {
+    /// The process is ready, unless nobody wants it any more.
+    fn attach(self: &Arc<Self>, start: &Start, process: Process) -> Result<Arc<Running>, Process> {
+        let mut state = self.state.lock();
+        let Some(slot) = state.slots.get_mut(&start.process) else {
+            return Err(process);
+        };
+        let Some(address) = process.address().cloned() else {
+            return Err(process);
+        };
+        let config = start.app.config.load();
+        let keep_alive = KeepAlive {
+            idle_for: config.http.keep_alive,
+            idle_max: config
+                .options
+                .concurrency
+                .min(KeepAlive::default().idle_max),
+            ..KeepAlive::default()
+        };
+        let running = Arc::new(Running {
+            id: start.process,
+            generation: start.generation,
+            app: Arc::clone(&start.app),
+            connections: Connections::new(address.clone(), keep_alive),
+            address,
+            requests: Default::default(),
+            process,
+            draining: slot.draining.subscribe(),
+        });
+        slot.running = Some(Arc::clone(&running));
+        Ok(running)
+    }
+
+    /// Nothing is left of a process.
+    fn forget(&self, id: ProcessId) {
+        let slot = self.state.lock().slots.remove(&id);
+        drop(slot);
+    }
+}

@@ -1,0 +1,96 @@
+//! Applications that come, change and go with the config.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rideau_core::OptionError;
+use rideau_core::apps::Restart;
+
+use super::app::App;
+use super::{Apps, Inner, marker};
+use crate::config::{AppConfig, Config};
+
+impl Apps {
+    /// Find what cannot be before anything is changed.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn validate(config: &Config) -> Result<(), OptionError> {
+        config.front.limits.validate()?;
+        config
+            .apps
+            .iter()
+            .try_for_each(|app| app.options.validate())
+    }
+
+    /// Be as a config says from now on. No request is lost by it: what is run
+    /// with another command is replaced one after the other.
+    pub fn follow(&self, config: &Config) {
+        let inner = &self.0;
+        let limits = config.front.limits;
+        inner.step(|state, now| {
+            // They were looked at before anything was changed.
+            let _ = state.machine.set_limits(limits, now, &mut state.effects);
+        });
+        let old = inner.apps.load_full();
+        let known = |name: &str| old.iter().find(|app| &*app.name == name);
+        let new = config
+            .apps
+            .iter()
+            .filter_map(|wanted| match known(&wanted.name) {
+                Some(app) => {
+                    inner.change(app, wanted);
+                    Some(Arc::clone(app))
+                }
+                None => inner.add(wanted),
+            });
+        let new: Vec<_> = new.collect();
+        let is_gone = |app: &&Arc<App>| new.iter().all(|other| other.id != app.id);
+        let gone: Vec<_> = old.iter().filter(is_gone).cloned().collect();
+        inner.apps.store(Arc::new(new));
+        for app in gone {
+            inner.step(|state, now| state.machine.remove(app.id, now, &mut state.effects));
+        }
+    }
+}
+
+impl Inner {
+    fn add(self: &Arc<Self>, config: &AppConfig) -> Option<Arc<App>> {
+        let app = self.step(|state, now| {
+            // Its first processes are started when it can be found by its id.
+            let mut effects = Vec::new();
+            let id = state
+                .machine
+                .add(config.options.clone(), now, &mut effects)
+                .ok()?;
+            let app = Arc::new(App::new(id, config));
+            state.by_id.insert(id, Arc::clone(&app));
+            state.effects.append(&mut effects);
+            Some(app)
+        })?;
+        let watched = marker::watch(Arc::downgrade(self), Arc::downgrade(&app));
+        tokio::spawn(watched);
+        Some(app)
+    }
+
+    fn change(self: &Arc<Self>, app: &Arc<App>, wanted: &AppConfig) {
+        let old = app.config.load_full();
+        if *old == *wanted {
+            return;
+        }
+        app.config.store(Arc::new(wanted.clone()));
+        if old.run.log != wanted.run.log {
+            app.output.reopen(wanted.run.log.as_deref());
+        }
+        let mut options = wanted.options.clone();
+        options.one_each |= app.is_always.load(Ordering::Relaxed);
+        self.step(|state, now| {
+            let effects = &mut state.effects;
+            let _ = state.machine.reconfigure(app.id, options, now, effects);
+        });
+        if !old.run.is_same_program(&wanted.run) {
+            Apps(Arc::clone(self)).restart(app, Restart::Rolling, "the config");
+        }
+    }
+}

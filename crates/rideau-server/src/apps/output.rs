@@ -1,0 +1,191 @@
+//! What the processes of an application write: the last lines in memory, all
+//! of them in its log file if it has one.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+use rideau_core::apps::ProcessId;
+use tokio::sync::broadcast;
+
+use crate::process::{Line, Stream};
+
+/// As many lines are kept.
+const LINES_MAX: usize = 1000;
+/// And as many bytes.
+const BYTES_MAX: usize = 256 << 10;
+/// Who follows and is further behind misses some.
+const BEHIND_MAX: usize = 256;
+
+/// What the processes of one application write.
+pub struct Output {
+    kept: Mutex<Kept>,
+    followers: broadcast::Sender<Arc<AppLine>>,
+    file: Mutex<Option<LogFile>>,
+}
+
+/// A line of an application.
+#[derive(Clone, Debug)]
+pub struct AppLine {
+    /// When it was read.
+    pub at: SystemTime,
+    /// The process that wrote it.
+    pub process: ProcessId,
+    /// On which output.
+    pub stream: Stream,
+    /// What, with everything escaped that is no text.
+    pub text: String,
+}
+
+#[derive(Default)]
+struct Kept {
+    lines: VecDeque<Arc<AppLine>>,
+    bytes: usize,
+}
+
+struct LogFile {
+    path: PathBuf,
+    file: Option<File>,
+    is_told: bool,
+}
+
+impl Output {
+    pub(super) fn new(log: Option<&Path>) -> Self {
+        Self {
+            kept: Mutex::default(),
+            followers: broadcast::channel(BEHIND_MAX).0,
+            file: Mutex::new(log.map(LogFile::new)),
+        }
+    }
+
+    /// Write to another file from now on, or open the same again: somebody may
+    /// have moved it away.
+    pub(super) fn reopen(&self, log: Option<&Path>) {
+        *self.file.lock() = log.map(LogFile::new);
+    }
+
+    /// A process wrote a line.
+    pub(super) fn add(&self, app: &str, process: ProcessId, line: &Line) {
+        let line = Arc::new(AppLine {
+            at: SystemTime::now(),
+            process,
+            stream: line.stream,
+            text: line.text.clone(),
+        });
+        let mut file = self.file.lock();
+        match &mut *file {
+            Some(file) => file.write(app, &line),
+            None => tracing::info!(target: "app", app, process = process.0, "{}", line.text),
+        }
+        drop(file);
+        self.kept.lock().push(Arc::clone(&line));
+        // Nobody follows: that is no fault.
+        let _ = self.followers.send(line);
+    }
+
+    /// The last lines, oldest first.
+    pub fn last(&self, count: usize) -> Vec<Arc<AppLine>> {
+        let kept = self.kept.lock();
+        let from = kept.lines.len().saturating_sub(count);
+        kept.lines.iter().skip(from).cloned().collect()
+    }
+
+    /// Hear of all lines from now on.
+    pub fn follow(&self) -> broadcast::Receiver<Arc<AppLine>> {
+        self.followers.subscribe()
+    }
+}
+
+impl Kept {
+    fn push(&mut self, line: Arc<AppLine>) {
+        self.bytes += line.text.len();
+        self.lines.push_back(line);
+        while self.lines.len() > LINES_MAX || self.bytes > BYTES_MAX {
+            let Some(gone) = self.lines.pop_front() else {
+                return;
+            };
+            self.bytes -= gone.text.len();
+        }
+    }
+}
+
+impl LogFile {
+    fn new(path: &Path) -> Self {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        Self {
+            path: path.to_owned(),
+            file: file.ok(),
+            is_told: false,
+        }
+    }
+
+    /// A file that cannot be written must not stop an application.
+    fn write(&mut self, app: &str, line: &AppLine) {
+        let since = line.at.duration_since(SystemTime::UNIX_EPOCH);
+        let since = since.unwrap_or_default();
+        let stream = match line.stream {
+            Stream::Output => "out",
+            Stream::Error => "err",
+        };
+        let text = format!(
+            "{}.{:03} {} {stream} {}\n",
+            since.as_secs(),
+            since.subsec_millis(),
+            line.process,
+            line.text
+        );
+        let written = match &mut self.file {
+            Some(file) => file.write_all(text.as_bytes()).map_err(|e| e.to_string()),
+            None => Err("it cannot be opened".into()),
+        };
+        if let Err(error) = written
+            && !self.is_told
+        {
+            self.is_told = true;
+            let path = self.path.display();
+            tracing::warn!(app, "the log {path} cannot be written: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rideau_core::apps::ProcessId;
+
+    use super::{BYTES_MAX, LINES_MAX, Output};
+    use crate::process::{Line, Stream};
+
+    fn line(text: &str) -> Line {
+        Line {
+            stream: Stream::Output,
+            text: text.into(),
+            cut: false,
+        }
+    }
+
+    #[test]
+    fn only_so_many_of_the_last_lines_are_kept() {
+        let output = Output::new(None);
+        for number in 0..LINES_MAX + 10 {
+            output.add("shop", ProcessId(1), &line(&number.to_string()));
+        }
+        let last = output.last(usize::MAX);
+        assert_eq!(last.len(), LINES_MAX);
+        assert_eq!(last[0].text, "10");
+        assert_eq!(output.last(1)[0].text, (LINES_MAX + 9).to_string());
+    }
+
+    #[test]
+    fn only_so_many_bytes_are_kept() {
+        let output = Output::new(None);
+        for _ in 0..100 {
+            output.add("shop", ProcessId(1), &line(&"x".repeat(16 << 10)));
+        }
+        let kept: usize = output.last(usize::MAX).iter().map(|l| l.text.len()).sum();
+        assert!(kept <= BYTES_MAX && kept > BYTES_MAX / 2, "{kept}");
+    }
+}

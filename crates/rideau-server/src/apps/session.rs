@@ -1,0 +1,264 @@
+//! A place in a process, from the ask to its end.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rideau_core::apps::{self as core, Ask, Came, Ended, ProcessId, SessionId};
+use rideau_core::queue::Terms;
+use rideau_core::{Flow, Refusal, Reply, Ticket};
+use tokio::sync::oneshot;
+
+use super::app::App;
+use super::running::{Request, Running};
+use super::{Apps, Inner, State};
+use crate::process::StartReport;
+
+/// On what terms somebody wants a place.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// When it gives up.
+    pub deadline: Option<tokio::time::Instant>,
+    /// The process it was with before, and would be with again.
+    pub sticky: Option<ProcessId>,
+    /// The process that just failed it.
+    pub avoid: Option<ProcessId>,
+    /// Whose turn it takes in a fair queue.
+    pub flow: Option<Flow>,
+    /// What it wants there, for those who look.
+    pub request: Option<Request>,
+    /// Do not wait.
+    pub at_once: bool,
+}
+
+/// A place in a process. Dropping it gives it back; [`end`](Self::end) says how
+/// it went.
+pub struct Session {
+    inner: Arc<Inner>,
+    id: SessionId,
+    running: Arc<Running>,
+    waited: Duration,
+    is_cold: bool,
+    /// Where the request is listed.
+    listed: Option<usize>,
+    ended: Ended,
+}
+
+/// Nobody gets a place, and why.
+#[derive(Debug)]
+pub struct Refused {
+    /// Why, with its numbers.
+    pub refusal: Refusal,
+    /// Why the last start failed, if that is the reason.
+    pub report: Option<Arc<StartReport>>,
+}
+
+/// How one who waits is answered.
+pub(super) struct Waiter(oneshot::Sender<Result<Session, Refusal>>);
+
+/// An answer that is given when the lock is released.
+pub(super) enum Answer {
+    Granted(Waiter, Session),
+    Shed(Waiter, Refusal),
+    Nobody(Waiter),
+}
+
+/// Cancels a wait that nobody waits for any more.
+struct Place<'a> {
+    inner: &'a Arc<Inner>,
+    app: &'a App,
+    ticket: Option<Ticket>,
+}
+
+impl Reply for Waiter {
+    fn is_gone(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
+impl Answer {
+    pub(super) fn give(self) {
+        match self {
+            // Who left meanwhile drops the session, which gives it back.
+            Self::Granted(waiter, session) => drop(waiter.0.send(Ok(session))),
+            Self::Shed(waiter, refusal) => drop(waiter.0.send(Err(refusal))),
+            Self::Nobody(waiter) => drop(waiter),
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            let cancelled = self.inner.step(|state, now| {
+                state
+                    .machine
+                    .cancel(ticket, self.app.id, now, &mut state.effects)
+            });
+            // Its end of the channel wakes nobody: we are who waited.
+            drop(cancelled);
+        }
+    }
+}
+
+impl Apps {
+    /// Ask for a place. Dropping the future gives it up.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or none in time.
+    pub async fn ask(&self, app: &Arc<App>, wanted: Wanted) -> Result<Session, Refused> {
+        let inner = &self.0;
+        let mut answer = None;
+        let came = inner.step(|state, now| {
+            let deadline = wanted.deadline.map(|at| inner.instant(at));
+            let ask = Ask {
+                terms: Terms {
+                    sent: now,
+                    deadline,
+                    flow: wanted.flow.unwrap_or_default(),
+                    tag: None,
+                    wait: !wanted.at_once,
+                },
+                sticky: wanted.sticky,
+                avoid: wanted.avoid,
+            };
+            let reply = || {
+                let (sender, receiver) = oneshot::channel();
+                answer = Some(receiver);
+                Waiter(sender)
+            };
+            match state
+                .machine
+                .ask(app.id, &ask, reply, now, &mut state.effects)
+            {
+                Came::Granted(session) => Ok(Ok(inner.session(state, session))),
+                Came::Waits(ticket) => Ok(Err(ticket)),
+                Came::Refused(refusal) => Err(refusal),
+            }
+        });
+        let session = match (came, answer) {
+            (Ok(Ok(session)), _) => Ok(session),
+            (Ok(Err(ticket)), Some(answer)) => {
+                let mut place = Place {
+                    inner,
+                    app,
+                    ticket: Some(ticket),
+                };
+                let answered = answer.await;
+                place.ticket = None;
+                answered.unwrap_or_else(|_| Err(closed()))
+            }
+            (Ok(Err(_)), None) => Err(closed()),
+            (Err(refusal), _) => Err(refusal),
+        };
+        match session {
+            Ok(mut session) => {
+                session.list(wanted.request);
+                Ok(session)
+            }
+            Err(refusal) => Err(Refused {
+                report: app.report_for(&refusal),
+                refusal,
+            }),
+        }
+    }
+}
+
+/// The machine dropped who waited: it is closing.
+const fn closed() -> Refusal {
+    Refusal {
+        reason: rideau_core::Reason::Closed,
+        waited: Duration::ZERO,
+        len: 0,
+        retry_after: Duration::ZERO,
+    }
+}
+
+impl Inner {
+    /// The guard of a session that the machine granted.
+    pub(super) fn session(self: &Arc<Self>, state: &State, session: core::Session) -> Session {
+        let slot = state.slots.get(&session.id.process);
+        let running = slot.and_then(|slot| slot.running.clone());
+        Session {
+            inner: Arc::clone(self),
+            id: session.id,
+            running: running.expect("the machine grants places in processes that are ready"),
+            waited: session.waited,
+            is_cold: session.is_cold,
+            listed: None,
+            ended: Ended::Left,
+        }
+    }
+
+    fn instant(&self, at: tokio::time::Instant) -> rideau_core::Instant {
+        let since = at.saturating_duration_since(self.began);
+        rideau_core::Instant::START.after(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl Session {
+    /// The process that serves it.
+    pub fn process(&self) -> &Arc<Running> {
+        &self.running
+    }
+
+    /// How long it waited for its place.
+    pub const fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// It waited for a start.
+    pub const fn is_cold(&self) -> bool {
+        self.is_cold
+    }
+
+    /// It is over, and went so.
+    pub fn end(mut self, ended: Ended) {
+        self.ended = ended;
+    }
+
+    /// If it is dropped from now on, it went so.
+    pub const fn will_end(&mut self, ended: Ended) {
+        self.ended = ended;
+    }
+
+    /// The connection became something else.
+    pub fn upgraded(&self) {
+        self.inner
+            .step(|state, now| state.machine.upgraded(self.id, now, &mut state.effects));
+    }
+
+    /// The process does not answer at its address: it is replaced.
+    pub fn unreachable(mut self) {
+        self.ended = Ended::Unused;
+        let process = self.id.process;
+        self.inner
+            .step(|state, now| state.machine.unreachable(process, now, &mut state.effects));
+    }
+
+    fn list(&mut self, request: Option<Request>) {
+        self.listed = request.map(|request| self.running.requests.add(request));
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(at) = self.listed {
+            self.running.requests.remove(at);
+        }
+        let (id, ended) = (self.id, self.ended);
+        self.inner.step(|state, now| {
+            state.machine.release(id, ended, now, &mut state.effects);
+        });
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("id", &self.id)
+            .field("waited", &self.waited)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,144 @@
+//! Applications as operators see them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rideau_core::apps::{AppStats, Deploy, ProcessStats, State, Stats};
+use serde::Serialize;
+
+use super::app::App;
+use super::running::Running;
+use super::{Apps, Inner};
+use crate::process::{Census, StartReport};
+
+/// One application.
+#[derive(Clone, Debug)]
+pub struct AppShown {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its numbers.
+    pub stats: AppStats,
+    /// Its processes.
+    pub processes: Vec<ProcessShown>,
+    /// Why its last start failed, unless one went well since.
+    pub report: Option<Arc<StartReport>>,
+}
+
+/// One process.
+#[derive(Clone, Debug)]
+pub struct ProcessShown {
+    /// Its numbers.
+    pub stats: ProcessStats,
+    /// Its number in the system, once it is ready.
+    pub pid: Option<i32>,
+    /// Where it is reached.
+    pub address: Option<String>,
+    /// What it serves now.
+    pub requests: Vec<RequestShown>,
+}
+
+/// One request that is being served.
+#[derive(Clone, Debug, Serialize)]
+pub struct RequestShown {
+    /// As `GET`.
+    pub method: String,
+    /// What for.
+    pub path: String,
+    /// From whom.
+    pub client: Option<String>,
+    /// For how long, in milliseconds.
+    pub age_ms: u64,
+}
+
+impl Apps {
+    /// Numbers over all applications.
+    pub fn stats(&self) -> Stats {
+        let state = self.0.state.lock();
+        state.machine.stats(self.0.now().max(state.last))
+    }
+
+    /// One application as it is now.
+    pub fn shown(&self, app: &Arc<App>) -> Option<AppShown> {
+        self.0.shown(app)
+    }
+
+    /// What its askers wait for, in plain words.
+    pub fn explain(&self, app: &App) -> Vec<String> {
+        let state = self.0.state.lock();
+        state.machine.explain(app.id, self.0.now().max(state.last))
+    }
+
+    /// Read anew what the processes of an application use of memory.
+    pub async fn look_at_memory(&self, app: &App) {
+        let all = self.0.running(|running| running.app.id == app.id);
+        let used = tokio::task::spawn_blocking(move || {
+            let census = Census::take();
+            let used = |running: &Arc<Running>| (running.id, running.process.usage(&census).memory);
+            all.iter().map(used).collect::<Vec<_>>()
+        });
+        let Ok(used) = used.await else { return };
+        self.0.step(|state, now| {
+            for (id, bytes) in used {
+                state.machine.memory(id, bytes, now, &mut state.effects);
+            }
+        });
+    }
+}
+
+impl Inner {
+    fn shown(&self, app: &Arc<App>) -> Option<AppShown> {
+        let state = self.state.lock();
+        let stats = state
+            .machine
+            .app_stats(app.id, self.now().max(state.last))?;
+        let process = |stats: &ProcessStats| {
+            let slot = state.slots.get(&stats.process);
+            (*stats, slot.and_then(|slot| slot.running.clone()))
+        };
+        let found: Vec<_> = stats.processes.iter().map(process).collect();
+        drop(state);
+        let processes = found.into_iter().map(|(stats, running)| ProcessShown {
+            stats,
+            pid: running.as_ref().map(|running| running.pid()),
+            address: running.as_ref().map(|running| running.address.to_string()),
+            requests: running.map_or_else(Vec::new, |running| requests(&running)),
+        });
+        Some(AppShown {
+            name: Arc::clone(&app.name),
+            processes: processes.collect(),
+            report: app.report(),
+            stats,
+        })
+    }
+}
+
+impl AppShown {
+    /// One word for how it is.
+    pub fn state(&self) -> &'static str {
+        let has = |wanted: fn(&State) -> bool| {
+            let mut states = self.stats.processes.iter().map(|process| &process.state);
+            states.any(wanted)
+        };
+        match self.stats.deploy {
+            Deploy::Failed => "deploy_failed",
+            Deploy::Rolling => "restarting",
+            Deploy::Settled if self.stats.failing.is_some() => "failing",
+            Deploy::Settled if has(|state| *state == State::Ready) => "ready",
+            Deploy::Settled if has(|state| *state == State::Starting) => "starting",
+            Deploy::Settled => "stopped",
+        }
+    }
+}
+
+fn requests(running: &Running) -> Vec<RequestShown> {
+    let shown = running.requests.all().into_iter().map(|request| {
+        let age: Duration = request.since.elapsed();
+        RequestShown {
+            method: request.method.to_string(),
+            path: request.path.path().to_owned(),
+            client: request.client.map(|client| client.to_string()),
+            age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+        }
+    });
+    shown.collect()
+}

@@ -1,0 +1,176 @@
+//! One application without any config: started, served, and started again when
+//! it ends.
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use rideau_server::config::{AppConfig, AppReady, Config, ErrorPages, Listen, Log, LogLevel};
+use rideau_server::daemon::Daemon;
+use rideau_server::process::Stream;
+use rideau_server::serve::run_daemon;
+use rideau_server::settings::Source;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::serve::{start_log, threads};
+use super::{Done, Manner};
+
+/// Serve one application over HTTP
+///
+/// The command is told where to listen: its port is in the variable PORT, and stands for $PORT and
+/// {port} in its words; with {socket} or $SOCKET it is a Unix socket. When it is ready, it is served;
+/// when it ends, it is started again.
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// Where to serve it
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:3000")]
+    listen: SocketAddr,
+    /// As many processes at most
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    max: usize,
+    /// As many requests at a time in one process
+    #[arg(long, value_name = "COUNT", default_value_t = 16)]
+    concurrency: usize,
+    /// It is ready when it answers this path, instead of when it listens
+    #[arg(long, value_name = "PATH")]
+    ready: Option<String>,
+    /// Touching restart.txt in this folder restarts it
+    #[arg(long, value_name = "FOLDER", default_value = "tmp")]
+    restart_dir: std::path::PathBuf,
+    /// The command and its words
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// How often it is looked whether the application is ready.
+const LOOK: Duration = Duration::from_millis(20);
+/// Where the other commands find a server, if nobody else is there.
+const CONTROL: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 7433);
+
+pub(crate) fn run(words: &Run, manner: &Manner) -> Done {
+    let config = words.config()?;
+    start_log(config.log);
+    let runtime = threads(None)?;
+    let name = config.apps[0].name.clone();
+    let is_json = manner.json;
+    let served = runtime.block_on(async {
+        let source = Source::of(&config);
+        let daemon = Daemon::with(config, source).map_err(io::Error::other)?;
+        let printing = Arc::clone(&daemon);
+        let ready = move |addresses: &[String]| {
+            tokio::spawn(print(Arc::clone(&printing), name.clone()));
+            tokio::spawn(announce(printing, name, addresses.to_vec(), is_json));
+        };
+        run_daemon(daemon, ready).await
+    });
+    runtime.shutdown_background();
+    served?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Run {
+    fn config(&self) -> io::Result<Config> {
+        let program = self.command[0].rsplit('/').next();
+        let name = program.filter(|name| !name.is_empty()).unwrap_or("app");
+        let mut app = AppConfig::new(name, self.command.clone());
+        app.run.root = Some(std::env::current_dir()?);
+        app.run.env = std::env::vars().collect();
+        app.run.ready = match &self.ready {
+            Some(path) => AppReady::Http(path.clone()),
+            None => AppReady::Auto,
+        };
+        app.options.min = 1;
+        app.options.max = Some(self.max);
+        app.options.concurrency = self.concurrency;
+        app.restart_dir = Some(self.restart_dir.clone());
+        let mut config = Config::default();
+        config.server.listen = vec![Listen::Tcp(control())];
+        config.server.admin = None;
+        config.brokers.clear();
+        config.locks.clear();
+        config.front.listen = vec![self.listen];
+        config.front.error_pages = ErrorPages::Detailed;
+        config.front.limits.max = config.front.limits.max.max(self.max);
+        config.log = Log {
+            level: LogLevel::Warn,
+            ..config.log
+        };
+        config.apps = vec![app];
+        Ok(config)
+    }
+}
+
+/// The usual place for other commands, or any if somebody else is there.
+fn control() -> SocketAddr {
+    let usual = SocketAddr::from(CONTROL);
+    match TcpListener::bind(usual) {
+        Ok(_) => usual,
+        Err(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+    }
+}
+
+/// Say where it is served, once it is, and why it is not yet.
+async fn announce(daemon: Arc<Daemon>, name: String, addresses: Vec<String>, is_json: bool) {
+    let mut told = None;
+    while let Some(app) = daemon.apps.find(&name) {
+        if daemon
+            .apps
+            .shown(&app)
+            .is_some_and(|app| app.state() == "ready")
+        {
+            break;
+        }
+        let report = app.report();
+        let id = report.as_ref().map(|report| report.id.clone());
+        if let Some(report) = report.filter(|_| id != told) {
+            put(Stream::Error, &format!("rideau: {}", report.summary));
+            for advice in &report.advice {
+                put(Stream::Error, &format!("rideau: perhaps {advice}"));
+            }
+        }
+        told = id;
+        tokio::time::sleep(LOOK).await;
+    }
+    if is_json {
+        let text = serde_json::json!({ "listening": addresses }).to_string();
+        return put(Stream::Error, &text);
+    }
+    for address in addresses {
+        let what = match address.starts_with("http") {
+            true => "serves",
+            false => "is told what to do",
+        };
+        put(Stream::Error, &format!("rideau {what} at {address}"));
+    }
+}
+
+/// Print what the application writes, where it writes it.
+async fn print(daemon: Arc<Daemon>, name: String) {
+    let Some(app) = daemon.apps.find(&name) else {
+        return;
+    };
+    let mut lines = app.output.follow();
+    for line in app.output.last(usize::MAX) {
+        put(line.stream, &line.text);
+    }
+    loop {
+        match lines.recv().await {
+            Ok(line) => put(line.stream, &line.text),
+            Err(RecvError::Lagged(missed)) => {
+                put(Stream::Error, &format!("({missed} lines are not shown)"));
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+fn put(stream: Stream, text: &str) {
+    // Who does not read along does not stop the application.
+    let _ = match stream {
+        Stream::Output => writeln!(io::stdout(), "{text}"),
+        Stream::Error => writeln!(io::stderr(), "{text}"),
+    };
+}

@@ -1,0 +1,147 @@
+//! What a process sends, taken from it as fast as it comes, for a client that
+//! may be slower.
+//!
+//! The process is free when it has said all, however long the client takes.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use hyper::HeaderMap;
+use hyper::body::{Bytes, Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+
+use super::spool::Spool;
+use super::{Broken, Live};
+
+/// Bytes of an answer that are kept in memory.
+const MEMORY_MAX: usize = 1024 * 1024;
+/// Bytes of an answer that are kept in a file; then the process has to wait.
+const FILE_MAX: u64 = 128 * 1024 * 1024;
+
+/// What a process sent, as far as the client has not taken it.
+pub(in crate::front) struct Pumped {
+    basin: Arc<Mutex<Basin>>,
+    /// What the process says of the length.
+    hint: SizeHint,
+    pump: AbortHandle,
+}
+
+/// Where it waits.
+struct Basin {
+    spool: Spool,
+    end: End,
+    /// Who takes from it, and who gives to it, when they wait.
+    taker: Option<Waker>,
+    giver: Option<Waker>,
+}
+
+enum End {
+    /// More may come.
+    Open,
+    /// All came, and this after it.
+    Whole(Option<HeaderMap>),
+    Broken,
+    Told,
+}
+
+impl Pumped {
+    /// Take it from the process, from now on, after what came already.
+    pub(super) fn begin(live: Live, first: Option<Bytes>, hint: SizeHint) -> Self {
+        let mut spool = Spool::new(MEMORY_MAX);
+        let pushed = first.map_or(Ok(()), |first| spool.push(first));
+        let basin = Arc::new(Mutex::new(Basin {
+            spool,
+            end: pushed.map_or(End::Broken, |()| End::Open),
+            taker: None,
+            giver: None,
+        }));
+        let pump = tokio::spawn(pump(live, Arc::clone(&basin))).abort_handle();
+        Self { basin, hint, pump }
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        self.hint.clone()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        let basin = self.basin.lock();
+        basin.spool.len() == 0 && matches!(basin.end, End::Whole(None) | End::Told)
+    }
+
+    pub(super) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let mut basin = self.basin.lock();
+        let part = match basin.spool.pop() {
+            Ok(part) => part,
+            Err(_) => return Poll::Ready(Some(Err(Broken("its file cannot be read")))),
+        };
+        if let Some(part) = part {
+            if let Some(giver) = basin.giver.take() {
+                giver.wake();
+            }
+            return Poll::Ready(Some(Ok(Frame::data(part))));
+        }
+        match std::mem::replace(&mut basin.end, End::Told) {
+            End::Open => {
+                basin.end = End::Open;
+                basin.taker = Some(context.waker().clone());
+                Poll::Pending
+            }
+            End::Whole(Some(trailers)) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
+            End::Whole(None) | End::Told => Poll::Ready(None),
+            End::Broken => Poll::Ready(Some(Err(Broken("the app broke its answer off")))),
+        }
+    }
+}
+
+impl Drop for Pumped {
+    fn drop(&mut self) {
+        self.pump.abort();
+    }
+}
+
+async fn pump(mut live: Live, basin: Arc<Mutex<Basin>>) {
+    let mut trailers = None;
+    let end = loop {
+        let frame = poll_fn(|context| live.poll_frame(context)).await;
+        match frame {
+            None => break End::Whole(trailers),
+            Some(Err(_)) => break End::Broken,
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(part) => {
+                    let mut basin = basin.lock();
+                    if let Err(error) = basin.spool.push(part) {
+                        tracing::warn!("an answer cannot be kept in a file: {error}");
+                        break End::Broken;
+                    }
+                    basin.wake_taker();
+                }
+                Err(frame) => trailers = frame.into_trailers().ok(),
+            },
+        }
+        poll_fn(|context| basin.lock().poll_room(context)).await;
+    };
+    let mut basin = basin.lock();
+    basin.end = end;
+    basin.wake_taker();
+}
+
+impl Basin {
+    fn wake_taker(&mut self) {
+        if let Some(taker) = self.taker.take() {
+            taker.wake();
+        }
+    }
+
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.spool.in_file() < FILE_MAX {
+            return Poll::Ready(());
+        }
+        self.giver = Some(context.waker().clone());
+        Poll::Pending
+    }
+}

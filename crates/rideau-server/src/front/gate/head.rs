@@ -1,0 +1,332 @@
+//! Says whether the head of a request is sound, and what follows it.
+//!
+//! It is stricter than the standard wants where two that read the same bytes
+//! might disagree: about where lines end, how long a body is, or whom a request
+//! is for.
+
+use memchr::memchr;
+
+use crate::front::router::is_host;
+
+/// Empty lines before a request.
+const BLANKS_MAX: u8 = 4;
+
+/// How large the head of a request may be.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::front) struct Limits {
+    /// Bytes.
+    pub(in crate::front) bytes_max: usize,
+    /// Fields.
+    pub(in crate::front) fields_max: usize,
+}
+
+/// What is wrong with a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::front) enum Trouble {
+    /// It makes no sense, for this reason.
+    Bad(&'static str),
+    /// Its head is too large.
+    Large,
+    /// Its head took too long.
+    Slow,
+}
+
+/// What follows a head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Framing {
+    /// The next request.
+    Nothing,
+    /// As many bytes.
+    Length(u64),
+    /// Chunks.
+    Chunks,
+    /// Something else, if the answer says so.
+    Upgrade,
+}
+
+/// A head as far as it was read.
+#[derive(Default)]
+pub(super) struct Head {
+    /// Where the next line begins.
+    next: usize,
+    fields: usize,
+    blanks: u8,
+    version: Option<u8>,
+    has_host: bool,
+    length: Option<u64>,
+    is_chunked: bool,
+    is_upgrade: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            bytes_max: 64 << 10,
+            fields_max: 100,
+        }
+    }
+}
+
+impl Head {
+    /// Go over the bytes of a head, from its first; says how many it has if it is
+    /// complete.
+    pub(super) fn pass(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<usize>, Trouble> {
+        while let Some(len) = memchr(b'\n', &bytes[self.next..]) {
+            let end = self.next + len;
+            if end > limits.bytes_max {
+                return Err(Trouble::Large);
+            }
+            let line = &bytes[self.next..end];
+            let Some(line) = line.strip_suffix(b"\r") else {
+                return Err(Trouble::Bad("a line ends without a carriage return"));
+            };
+            self.next = end + 1;
+            if line.is_empty() && self.version.is_some() {
+                self.finish()?;
+                return Ok(Some(self.next));
+            }
+            self.line(line, limits)?;
+        }
+        if bytes.len() > limits.bytes_max {
+            return Err(Trouble::Large);
+        }
+        Ok(None)
+    }
+
+    pub(super) fn framing(&self) -> Framing {
+        match self.length {
+            _ if self.is_chunked => Framing::Chunks,
+            Some(len) if len > 0 => Framing::Length(len),
+            _ if self.is_upgrade && self.version == Some(1) => Framing::Upgrade,
+            _ => Framing::Nothing,
+        }
+    }
+
+    fn line(&mut self, line: &[u8], limits: &Limits) -> Result<(), Trouble> {
+        if self.version.is_some() {
+            self.fields += 1;
+            if self.fields > limits.fields_max {
+                return Err(Trouble::Large);
+            }
+            return self.field(line);
+        }
+        if line.is_empty() {
+            self.blanks += 1;
+            if self.blanks > BLANKS_MAX {
+                return Err(Trouble::Bad("there are only empty lines"));
+            }
+            return Ok(());
+        }
+        self.version = Some(request_line(line)?);
+        Ok(())
+    }
+
+    fn field(&mut self, line: &[u8]) -> Result<(), Trouble> {
+        let bad = |why| Err(Trouble::Bad(why));
+        let Some(colon) = memchr(b':', line) else {
+            return bad("a field has no colon");
+        };
+        let (name, value) = (&line[..colon], &line[colon + 1..]);
+        if !is_token(name) {
+            return bad("the name of a field is no name");
+        }
+        if !is_text(value) {
+            return bad("the value of a field has control characters");
+        }
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        match name.len() {
+            4 if is(b"host") => {
+                if self.has_host {
+                    return bad("it says twice whom it is for");
+                }
+                self.has_host = true;
+                if !is_host(value.trim_ascii()) {
+                    return bad("whom it is for is no host");
+                }
+            }
+            7 if is(b"upgrade") => self.is_upgrade = true,
+            14 if is(b"content-length") => {
+                if self.length.is_some() || self.is_chunked {
+                    return bad("it says twice how long it is");
+                }
+                self.length = Some(length(value).ok_or(Trouble::Bad("its length is no number"))?);
+            }
+            17 if is(b"transfer-encoding") => {
+                if self.length.is_some() || self.is_chunked {
+                    return bad("it says twice how long it is");
+                }
+                if !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+                    return bad("its encoding is not understood");
+                }
+                self.is_chunked = true;
+            }
+            _ => (),
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<(), Trouble> {
+        match self.version {
+            Some(1) if !self.has_host => Err(Trouble::Bad("it does not say whom it is for")),
+            Some(0) if self.is_chunked => Err(Trouble::Bad("HTTP/1.0 has no chunks")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Check the first line; says which HTTP/1 it speaks.
+fn request_line(line: &[u8]) -> Result<u8, Trouble> {
+    let bad = Trouble::Bad("it does not begin as a request does");
+    let mut words = line.split(|byte| *byte == b' ');
+    let (method, target) = (words.next().ok_or(bad)?, words.next().ok_or(bad)?);
+    let version = words.next().ok_or(bad)?;
+    let is_whole = words.next().is_none() && is_token(method) && !target.is_empty();
+    let is_visible = target
+        .iter()
+        .fold(true, |all, byte| all & (*byte > b' ') & (*byte != 0x7f));
+    if !is_whole || !is_visible {
+        return Err(bad);
+    }
+    match version {
+        b"HTTP/1.1" => Ok(1),
+        b"HTTP/1.0" => Ok(0),
+        _ => Err(Trouble::Bad("its version of HTTP is not spoken here")),
+    }
+}
+
+fn length(value: &[u8]) -> Option<u64> {
+    let digits = value.trim_ascii();
+    let is_number = (1..=18).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
+    let add = |sum: u64, digit: &u8| sum * 10 + u64::from(digit - b'0');
+    is_number.then(|| digits.iter().fold(0, add))
+}
+
+fn is_token(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|byte| TOKEN[usize::from(*byte)])
+}
+
+/// Without a way out in the middle, this is many bytes at a time.
+fn is_text(value: &[u8]) -> bool {
+    value.iter().fold(true, |all, byte| {
+        all & ((*byte >= b' ') | (*byte == b'\t')) & (*byte != 0x7f)
+    })
+}
+
+const TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < 256 {
+        let byte = at as u8;
+        table[at] = byte.is_ascii_alphanumeric()
+            || matches!(
+                byte,
+                b'!' | b'#'
+                    | b'$'
+                    | b'%'
+                    | b'&'
+                    | b'\''
+                    | b'*'
+                    | b'+'
+                    | b'-'
+                    | b'.'
+                    | b'^'
+                    | b'_'
+                    | b'`'
+                    | b'|'
+                    | b'~'
+            );
+        at += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::{Framing, Head, Limits, Trouble};
+
+    fn pass(text: &str) -> Result<Option<usize>, Trouble> {
+        Head::default().pass(text.as_bytes(), &Limits::default())
+    }
+
+    #[test]
+    fn a_sound_head_passes_however_it_comes() {
+        let text = "\r\nPOST /a?b=c HTTP/1.1\r\nHost: a.example:80\r\nContent-Length: 12\r\n\r\n";
+        assert_eq!(pass(text), Ok(Some(text.len())));
+        let mut head = Head::default();
+        for len in 0..text.len() {
+            let passed = head.pass(&text.as_bytes()[..len], &Limits::default());
+            assert_eq!(passed, Ok(None));
+        }
+        let passed = head.pass(text.as_bytes(), &Limits::default());
+        assert_eq!(passed, Ok(Some(text.len())));
+        assert_eq!(head.framing(), Framing::Length(12));
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_does_not_pass() {
+        let host = "Host: a\r\n";
+        let fields = [
+            "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n",
+            "Content-Length: 1\r\nContent-Length: 1\r\n",
+            "Content-Length: 1\r\nContent-Length: 2\r\n",
+            "Content-Length: 1, 1\r\n",
+            "Content-Length: +1\r\n",
+            "Content-Length: -1\r\n",
+            "Content-Length: 0x1\r\n",
+            "Content-Length: \r\n",
+            "Content-Length: 99999999999999999999\r\n",
+            "Content-Length : 1\r\n",
+            "Transfer-Encoding : chunked\r\n",
+            "Transfer-Encoding: gzip, chunked\r\n",
+            "Transfer-Encoding: chunked, identity\r\n",
+            "Transfer-Encoding: xchunked\r\n",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding:\u{b}chunked\r\n",
+            "X: a\r\n b\r\n",
+            " X: a\r\n",
+            "X: a\r\n\tb\r\n",
+            "X\r\n",
+            ": a\r\n",
+            "X: a\n",
+            "X: a\rb\r\n",
+            "X: a\0b\r\n",
+            "X y: a\r\n",
+            "Host: b\r\n",
+        ];
+        for fields in fields {
+            let text = format!("POST / HTTP/1.1\r\n{host}{fields}\r\n");
+            assert!(pass(&text).is_err(), "{text:?} passed");
+        }
+        let texts = [
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: u@a\r\n\r\n",
+            "GET / HTTP/1.1\nHost: a\n\n",
+            "GET  / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1 \r\nHost: a\r\n\r\n",
+            "GET /\r\n\r\n",
+            "GET / HTTP/0.9\r\n\r\n",
+            "GET / HTTP/1.2\r\nHost: a\r\n\r\n",
+            "GET /a\tb HTTP/1.1\r\nHost: a\r\n\r\n",
+            "G(T / HTTP/1.1\r\nHost: a\r\n\r\n",
+            "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "\r\n\r\n\r\n\r\n\r\n\r\n",
+        ];
+        for text in texts {
+            assert!(pass(text).is_err(), "{text:?} passed");
+        }
+    }
+
+    #[test]
+    fn a_head_has_an_end() {
+        let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(64 << 10));
+        assert_eq!(pass(&long), Err(Trouble::Large));
+        let many = format!(
+            "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
+            "X: y\r\n".repeat(100)
+        );
+        assert_eq!(pass(&many), Err(Trouble::Large));
+    }
+}

@@ -1,0 +1,226 @@
+//! Which app a request is for, by its host and the path that it begins with.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::config::AppConfig;
+
+/// Hosts below this are named after the app itself.
+const LOCAL: &str = ".localhost";
+
+/// Which app a request is for.
+#[derive(Clone, Default, Debug)]
+pub struct Router {
+    /// By the whole name.
+    exact: HashMap<String, Routes>,
+    /// By what follows the first star, longest first.
+    wild: Vec<(String, Routes)>,
+    /// For hosts that nobody has.
+    any: Routes,
+    /// By the name of the app.
+    named: HashMap<String, Routes>,
+}
+
+/// Where paths of one host lead, longest first.
+type Routes = Vec<Arc<Route>>;
+
+/// Where a path leads.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The name of the app.
+    pub app: String,
+    /// How the path begins, without a slash at its end.
+    pub prefix: String,
+    /// The app does not see that.
+    pub strips: bool,
+}
+
+impl Router {
+    /// The ways to these apps.
+    pub fn new<'a>(apps: impl IntoIterator<Item = &'a AppConfig>) -> Self {
+        let mut router = Self::default();
+        for app in apps {
+            router.add(app);
+        }
+        router.wild.sort_by_key(|(end, _)| usize::MAX - end.len());
+        let exact = router.exact.values_mut();
+        let wild = router.wild.iter_mut().map(|(_, routes)| routes);
+        let all = exact.chain(wild).chain(router.named.values_mut());
+        for routes in all.chain([&mut router.any]) {
+            // Who came first keeps its place among equals.
+            routes.sort_by_key(|route| usize::MAX - route.prefix.len());
+        }
+        router
+    }
+
+    /// The way for this host, which may have a port, and this path.
+    pub fn find(&self, host: &str, path: &str) -> Option<&Arc<Route>> {
+        let host = without_port(host).trim_end_matches('.');
+        let lower;
+        let host = if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            lower = host.to_ascii_lowercase();
+            &lower
+        } else {
+            host
+        };
+        let exact = self.exact.get(host);
+        let wild = || {
+            let wild = self.wild.iter().find(|(end, _)| {
+                // A star stands for something.
+                host.len() > end.len() && host.ends_with(end.as_str())
+            });
+            wild.map(|(_, routes)| routes)
+        };
+        let named = || self.named.get(host.strip_suffix(LOCAL)?);
+        let routes = exact.or_else(wild).or_else(named);
+        let in_routes = |routes: &'_ Routes| {
+            let at = routes.iter().position(|route| leads(&route.prefix, path));
+            at
+        };
+        match routes {
+            Some(routes) => in_routes(routes).map(|at| &routes[at]),
+            None => in_routes(&self.any).map(|at| &self.any[at]),
+        }
+    }
+
+    fn add(&mut self, app: &AppConfig) {
+        let prefixes = app.paths.iter().map(|path| path.trim_end_matches('/'));
+        let routes: Routes = prefixes
+            .map(|prefix| {
+                Arc::new(Route {
+                    app: app.name.clone(),
+                    prefix: prefix.to_owned(),
+                    strips: app.strips_path,
+                })
+            })
+            .collect();
+        let own = self.named.entry(app.name.to_ascii_lowercase());
+        own.or_default().extend(routes.iter().cloned());
+        if app.hosts.is_empty() {
+            self.any.extend(routes.iter().cloned());
+        }
+        for host in &app.hosts {
+            let host = host.to_ascii_lowercase();
+            let known = match host.strip_prefix('*') {
+                Some("") => &mut self.any,
+                Some(end) => match self.wild.iter().position(|(known, _)| known == end) {
+                    Some(at) => &mut self.wild[at].1,
+                    None => {
+                        self.wild.push((end.to_owned(), Vec::new()));
+                        &mut self.wild.last_mut().expect("it was just pushed").1
+                    }
+                },
+                None => self.exact.entry(host).or_default(),
+            };
+            known.extend(routes.iter().cloned());
+        }
+    }
+}
+
+/// A prefix leads a path if the path goes on at a slash, or not at all.
+fn leads(prefix: &str, path: &str) -> bool {
+    path.strip_prefix(prefix)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        || prefix.is_empty()
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rfind(':') {
+        // Colons within brackets are part of the address.
+        Some(colon) if !host[colon..].contains(']') => &host[..colon],
+        _ => host,
+    }
+}
+
+/// Could this be a host, with a port or not?
+pub(super) fn is_host(host: &[u8]) -> bool {
+    let (name, port) = match host {
+        [b'[', rest @ ..] => {
+            let Some(end) = rest.iter().position(|byte| *byte == b']') else {
+                return false;
+            };
+            let is_address = rest[..end]
+                .iter()
+                .all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'));
+            if end == 0 || !is_address {
+                return false;
+            }
+            (&b"ipv6"[..], &rest[end + 1..])
+        }
+        _ => {
+            let colon = host.iter().position(|byte| *byte == b':');
+            host.split_at(colon.unwrap_or(host.len()))
+        }
+    };
+    let is_name = name
+        .iter()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'~'));
+    let is_port = match port {
+        [] => true,
+        [b':', digits @ ..] => digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    is_name && is_port && !name.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Router, is_host};
+    use crate::config::AppConfig;
+
+    fn app(name: &str, hosts: &[&str], paths: &[&str]) -> AppConfig {
+        let mut app = AppConfig::new(name, vec!["true".into()]);
+        app.hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
+        app.paths = paths.iter().map(|path| (*path).to_owned()).collect();
+        app
+    }
+
+    #[test]
+    fn a_request_goes_where_its_host_and_the_longest_path_lead() {
+        let apps = [
+            app("shop", &["shop.example", "*.shop.example"], &["/"]),
+            app("cart", &["shop.example"], &["/cart/"]),
+            app("beta", &["*.beta.shop.example"], &["/"]),
+            app("rest", &[], &["/"]),
+            app("api", &[], &["/api"]),
+            app("Upper", &["Only.Example"], &["/"]),
+        ];
+        let router = Router::new(&apps);
+        let leads = |host: &str, path: &str| router.find(host, path).map(|to| to.app.as_str());
+        assert_eq!(leads("shop.example", "/"), Some("shop"));
+        assert_eq!(leads("SHOP.example.:8080", "/x"), Some("shop"));
+        assert_eq!(leads("shop.example", "/cart"), Some("cart"));
+        assert_eq!(leads("shop.example", "/cart/1"), Some("cart"));
+        assert_eq!(leads("shop.example", "/carts"), Some("shop"));
+        assert_eq!(leads("a.shop.example", "/cart"), Some("shop"));
+        assert_eq!(leads("a.beta.shop.example", "/"), Some("beta"));
+        assert_eq!(leads(".shop.example", "/"), Some("rest"));
+        assert_eq!(leads("other.example", "/"), Some("rest"));
+        assert_eq!(leads("other.example", "/api/1"), Some("api"));
+        assert_eq!(leads("[::1]:3000", "/api"), Some("api"));
+        assert_eq!(leads("cart.localhost:3000", "/cart"), Some("cart"));
+        assert_eq!(leads("upper.localhost", "/"), Some("Upper"));
+        assert_eq!(leads("nobody.localhost", "/"), Some("rest"));
+        assert_eq!(Router::new(&apps[..3]).find("else", "/"), None);
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address_with_a_port_or_not() {
+        for host in [
+            "a",
+            "a.b:80",
+            "127.0.0.1:1",
+            "[::1]",
+            "[::1]:65535",
+            "a_b",
+            "a:",
+        ] {
+            assert!(is_host(host.as_bytes()), "{host}");
+        }
+        for host in [
+            "", ":80", "a b", "a/b", "u@a", "a:b", "[::1", "[]", "[::1]x", "a:123456",
+        ] {
+            assert!(!is_host(host.as_bytes()), "{host}");
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Listens for HTTP, and serves whoever comes.
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+use super::body::Answer;
+use super::gate::{Gate, Limits, Patience};
+use super::seat::Seat;
+use super::{Front, Phase};
+
+/// What HTTP/2 begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0";
+/// How HTTP/2 is called within TLS.
+const ALPN_H2: &[u8] = b"h2";
+const ALPN_HTTP: &[u8] = b"http/1.1";
+/// Requests at a time on one connection of HTTP/2.
+const STREAMS_MAX: u32 = 128;
+/// A client that is silent is asked whether it is there.
+const ASK_AFTER: Duration = Duration::from_secs(60);
+/// Fields that hyper counts without being told to.
+const FIELDS_USUAL: usize = 100;
+
+/// Where HTTP comes in.
+#[derive(Default)]
+pub struct FrontListener(Vec<Door>);
+
+/// One of these places.
+struct Door {
+    listener: TcpListener,
+    tls: Option<Tls>,
+}
+
+/// What takes connections within TLS in; changed while it is used.
+#[derive(Clone)]
+pub struct Tls(Arc<ArcSwap<TlsAcceptor>>);
+
+impl Tls {
+    /// Take connections in with this.
+    pub fn new(acceptor: &TlsAcceptor) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(speaking(acceptor))))
+    }
+
+    /// And new ones with this.
+    pub fn renew(&self, acceptor: &TlsAcceptor) {
+        self.0.store(Arc::new(speaking(acceptor)));
+    }
+}
+
+/// The same, saying which HTTP we speak.
+fn speaking(acceptor: &TlsAcceptor) -> TlsAcceptor {
+    let mut config = (**acceptor.config()).clone();
+    config.alpn_protocols = vec![ALPN_H2.to_vec(), ALPN_HTTP.to_vec()];
+    TlsAcceptor::from(Arc::new(config))
+}
+
+impl FrontListener {
+    /// Listen here as well, within TLS or not. Says where that is, the port
+    /// chosen by the system included.
+    ///
+    /// # Errors
+    ///
+    /// If somebody else does, or it may not be.
+    pub async fn listen(
+        &mut self,
+        address: SocketAddr,
+        tls: Option<Tls>,
+    ) -> io::Result<SocketAddr> {
+        self.add(TcpListener::bind(address).await?, tls)
+    }
+
+    /// The same where somebody listens for us already.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not say where that is.
+    pub fn add(&mut self, listener: TcpListener, tls: Option<Tls>) -> io::Result<SocketAddr> {
+        let address = listener.local_addr()?;
+        self.0.push(Door { listener, tls });
+        Ok(address)
+    }
+
+    /// Serve whoever comes until the front finishes or is cut. All connections
+    /// are over when this returns.
+    pub async fn serve(self, front: Arc<Front>) {
+        let seats_max = front.config.load().connections_max;
+        let seats_max = u32::try_from(seats_max)
+            .unwrap_or(u32::MAX)
+            .clamp(1, 1 << 24);
+        let seats = Arc::new(Semaphore::new(seats_max as usize));
+        let doors = self.0.into_iter();
+        let doors = doors.map(|door| door.serve(Arc::clone(&front), Arc::clone(&seats)));
+        futures_util::future::join_all(doors).await;
+        let within = front.config.load().shutdown_timeout;
+        let empty = seats.acquire_many(seats_max);
+        if tokio::time::timeout(within, empty).await.is_err() {
+            front.cut();
+            // Those that are cut are gone as soon as they run.
+            let _ =
+                tokio::time::timeout(Duration::from_secs(1), seats.acquire_many(seats_max)).await;
+        }
+    }
+}
+
+impl Door {
+    /// Let whoever comes in, until nobody new is served.
+    async fn serve(self, front: Arc<Front>, seats: Arc<Semaphore>) {
+        let mut phase = front.phase.subscribe();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                _ = phase.wait_for(|phase| *phase > Phase::Open) => return,
+            };
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let Ok(permit) = Arc::clone(&seats).try_acquire_owned() else {
+                if self.tls.is_none() {
+                    tokio::spawn(turn_away(stream));
+                }
+                continue;
+            };
+            let guest = Guest {
+                front: Arc::clone(&front),
+                peer,
+                phase: front.phase.subscribe(),
+                _permit: permit,
+            };
+            match &self.tls {
+                None => tokio::spawn(guest.serve(stream)),
+                Some(tls) => tokio::spawn(guest.serve_tls(stream, tls.0.load_full())),
+            };
+        }
+    }
+}
+
+/// A connection that was let in.
+struct Guest {
+    front: Arc<Front>,
+    peer: SocketAddr,
+    phase: watch::Receiver<Phase>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Guest {
+    async fn serve(self, stream: TcpStream) {
+        let seat = self.seat(&stream, false);
+        let patience = self.patience();
+        match tokio::time::timeout(patience.idle, is_http2(&stream)).await {
+            Ok(Ok(true)) => self.serve_http2(stream, seat).await,
+            Ok(Ok(false)) => self.serve_http1(stream, seat).await,
+            Ok(Err(_)) | Err(_) => (),
+        }
+    }
+
+    async fn serve_tls(self, stream: TcpStream, tls: Arc<TlsAcceptor>) {
+        let seat = self.seat(&stream, true);
+        let shaken = tokio::time::timeout(self.patience().head, tls.accept(stream)).await;
+        let stream = match shaken {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::debug!("no TLS for HTTP: {error}"),
+            Err(_) => return tracing::debug!("no TLS for HTTP in time"),
+        };
+        match stream.get_ref().1.alpn_protocol() {
+            Some(ALPN_H2) => self.serve_http2(stream, seat).await,
+            _ => self.serve_http1(stream, seat).await,
+        }
+    }
+
+    async fn serve_http1<S>(self, stream: S, seat: Arc<Seat>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let config = self.front.config.load_full();
+        let bytes_max = usize::try_from(config.header_max).unwrap_or(usize::MAX);
+        let limits = Limits {
+            bytes_max,
+            fields_max: config.headers_max,
+        };
+        let gate = Gate::new(stream, Arc::clone(&seat), limits, self.patience());
+        let mut http = hyper::server::conn::http1::Builder::new();
+        http.header_read_timeout(None);
+        if config.headers_max > FIELDS_USUAL {
+            http.max_headers(config.headers_max);
+        }
+        let served = http.serve_connection(TokioIo::new(gate), self.service(seat));
+        self.run(served.with_upgrades(), |served| served.graceful_shutdown())
+            .await;
+    }
+
+    async fn serve_http2<S>(self, stream: S, seat: Arc<Seat>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let config = self.front.config.load_full();
+        let gate = Gate::open(stream, Arc::clone(&seat), self.patience());
+        let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS_MAX)
+            .max_header_list_size(u32::try_from(config.header_max).unwrap_or(u32::MAX))
+            .keep_alive_interval(ASK_AFTER)
+            .serve_connection(TokioIo::new(gate), self.service(seat));
+        self.run(served, |served| served.graceful_shutdown()).await;
+    }
+
+    fn service(
+        &self,
+        seat: Arc<Seat>,
+    ) -> impl hyper::service::Service<
+        Request<Incoming>,
+        Response = Response<Answer>,
+        Error = Infallible,
+        Future = impl Future<Output = Result<Response<Answer>, Infallible>> + Send + use<>,
+    > + use<> {
+        let front = Arc::clone(&self.front);
+        service_fn(move |request| {
+            let (front, seat) = (Arc::clone(&front), Arc::clone(&seat));
+            async move { Ok(front.answer(&seat, request).await) }
+        })
+    }
+
+    /// Serve a connection to its end, or to the end of what it is asking for if
+    /// the front finishes.
+    async fn run<C>(mut self, served: C, finish: impl Fn(Pin<&mut C>))
+    where
+        C: Future<Output = hyper::Result<()>>,
+    {
+        let mut served = pin!(served);
+        let told = AtomicBool::new(false);
+        let front = Arc::clone(&self.front);
+        let mut changed = pin!(async {
+            let _ = self.phase.wait_for(|phase| *phase > Phase::Open).await;
+            told.store(true, Ordering::Relaxed);
+            let _ = self.phase.wait_for(|phase| *phase > Phase::Finishing).await;
+        });
+        let mut is_heard = false;
+        let mut known = Phase::Open;
+        poll_fn(|context| {
+            // It is the same task each time, so that one poll has it woken.
+            if !is_heard || *front.phase.borrow() != known {
+                is_heard = true;
+                if changed.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(());
+                }
+                if told.load(Ordering::Relaxed) && known == Phase::Open {
+                    known = Phase::Finishing;
+                    finish(served.as_mut());
+                }
+            }
+            served.as_mut().poll(context).map(|ended| {
+                if let Err(error) = ended {
+                    tracing::debug!("a connection ended: {error}");
+                }
+            })
+        })
+        .await;
+    }
+
+    fn seat(&self, stream: &TcpStream, is_tls: bool) -> Arc<Seat> {
+        let _ = stream.set_nodelay(true);
+        // Who vanished without a word is noticed at last.
+        let asked = TcpKeepalive::new()
+            .with_time(ASK_AFTER)
+            .with_interval(ASK_AFTER / 4);
+        let _ = SockRef::from(stream).set_tcp_keepalive(&asked);
+        let port = stream.local_addr().map_or(0, |local| local.port());
+        let config = self.front.config.load();
+        let is_trusted = config
+            .trust
+            .iter()
+            .any(|network| network.has(self.peer.ip()));
+        Arc::new(Seat::new(self.peer, port, is_tls, is_trusted))
+    }
+
+    fn patience(&self) -> Patience {
+        let config = self.front.config.load();
+        Patience {
+            head: config.header_timeout,
+            idle: config.idle_timeout,
+        }
+    }
+}
+
+/// Does a client begin with HTTP/2, without having asked whether it may?
+async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
+    let mut first = [0; PREFACE.len()];
+    loop {
+        let len = stream.peek(&mut first).await?;
+        if len == 0 || first[..len] != PREFACE[..len] {
+            return Ok(false);
+        }
+        if len == PREFACE.len() {
+            return Ok(true);
+        }
+        // The rest is on its way.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Say no to one too many, and let it read that before the end.
+async fn turn_away(mut stream: TcpStream) {
+    const BODY: &str = "There are as many connections as there may be. Please try again soon.\n";
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: \
+         1\r\nX-Rideau-Error: connections_max\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        BODY.len()
+    );
+    let told = async {
+        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(BODY.as_bytes()).await?;
+        stream.shutdown().await?;
+        let mut rest = [0; 1024];
+        while stream.read(&mut rest).await? > 0 {}
+        io::Result::Ok(())
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
+}

@@ -1,0 +1,16 @@
+//! Applications as their users and operators meet them: the real program, real
+//! processes, and whatever they do wrong.
+//!
+//! Every test ends with nothing left: no process of ours, no socket, no place
+//! taken.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[path = "apps/faults.rs"]
+mod faults;
+#[path = "apps/house.rs"]
+mod house;
+#[path = "apps/restarts.rs"]
+mod restarts;
+#[path = "apps/serving.rs"]
+mod serving;

@@ -1,0 +1,235 @@
+//! What applications do wrong, and what becomes of those who asked.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::house::{House, folder, processes_of, signal, until};
+
+/// Scenario 17.
+#[test]
+fn killing_processes_under_reads_fails_no_request() {
+    let folder = folder();
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nmin = 2\nmax = 2\nuptime_min = \"0s\"\nconcurrency = 16\n",
+    );
+    assert_eq!(house.get("/").status, 200);
+    let until_then = Instant::now() + Duration::from_secs(5);
+    let failed = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                while Instant::now() < until_then {
+                    match house.ask("GET", "test", "/pid", b"") {
+                        Ok(answer) if answer.status == 200 => (),
+                        other => failed.lock().unwrap().push(format!("{other:?}")),
+                    }
+                }
+            });
+        }
+        while Instant::now() + Duration::from_secs(1) < until_then {
+            thread::sleep(Duration::from_millis(700));
+            // Not the last that serves: a request is tried twice and not for ever.
+            let mut pids = BTreeSet::new();
+            until("two serve", || {
+                pids.insert(house.get("/pid").body);
+                pids.len() > 1
+            });
+            let pid = pids.first().unwrap().parse().unwrap();
+            // The set may remember one that was killed before.
+            if processes_of(&folder).contains(&pid) {
+                signal(pid, "KILL");
+            }
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(
+        failed.is_empty(),
+        "{} failed: {:?}",
+        failed.len(),
+        failed.first()
+    );
+    house.end();
+}
+
+/// Scenario 18.
+#[test]
+fn a_write_that_broke_is_not_sent_twice() {
+    let folder = folder();
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nmin = 1\nuptime_min = \"0s\"\nenv = { COUNT_POSTS = \"FOLDER/posts\" }\n",
+    );
+    let pid: i32 = house.get("/pid").body.parse().unwrap();
+    let front = house.front;
+    let asked =
+        thread::spawn(move || crate::house::ask(front, "POST", "test", "/count/2000", b"pay"));
+    until("it is being served", || folder.join("posts").exists());
+    signal(pid, "KILL");
+    let answer = asked.join().unwrap().unwrap();
+    assert_eq!(answer.status, 502, "{answer:?}");
+    assert!(answer.field("X-Rideau-Error").is_some(), "{answer:?}");
+    assert_eq!(house.get("/").status, 200);
+    assert_eq!(fs::read_to_string(folder.join("posts")).unwrap(), "x");
+    house.end();
+}
+
+/// Scenario 19.
+#[test]
+fn a_process_that_hangs_is_replaced_and_its_requests_time_out() {
+    let folder = folder();
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nmax = 1\nconcurrency = 4\nrequest_timeout = \"500ms\"\n\
+         drain_timeout = \"500ms\"\nstop_timeout = \"500ms\"\nuptime_min = \"0s\"\n",
+    );
+    let pid: i32 = house.get("/pid").body.parse().unwrap();
+    signal(pid, "STOP");
+    for _ in 0..3 {
+        let answer = house.get("/");
+        assert_eq!(answer.status, 504, "{answer:?}");
+        assert_eq!(answer.field("X-Rideau-Error"), Some("request_timeout"));
+    }
+    until("another serves", || house.get("/pid").status == 200);
+    until("the hung one is gone", || {
+        !processes_of(&folder).contains(&pid)
+    });
+    house.end();
+}
+
+/// Scenario 20.
+#[test]
+fn an_application_that_does_not_start_is_tried_seldom_and_refused_fast() {
+    let folder = folder();
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nenv = { CRASH = \"3\", COUNT_STARTS = \"FOLDER/starts\" }\n\
+         [app.other]\nexec = APP\nhosts = [\"other.test\"]\n",
+    );
+    let other = house.ask("GET", "other.test", "/pid", b"").unwrap().body;
+    let until_then = Instant::now() + Duration::from_secs(5);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while Instant::now() < until_then {
+                    let answer = house.get("/");
+                    assert_eq!(answer.status, 503, "{answer:?}");
+                    assert_eq!(answer.field("X-Rideau-Error"), Some("app_failing"));
+                    assert!(answer.field("Retry-After").is_some(), "{answer:?}");
+                    assert!(answer.field("X-Request-Id").is_some(), "{answer:?}");
+                    thread::sleep(Duration::from_millis(20));
+                }
+            });
+        }
+    });
+    let starts = fs::read_to_string(folder.join("starts")).unwrap();
+    assert!(starts.lines().count() <= 4, "{starts}");
+    assert!(starts.lines().count() >= 2, "it was tried again: {starts}");
+    let after = house.ask("GET", "other.test", "/pid", b"").unwrap().body;
+    assert_eq!(after, other, "others are not disturbed");
+    house.end();
+}
+
+/// Scenario 22.
+#[test]
+fn an_application_that_never_listens_is_given_up_in_time() {
+    let folder = folder();
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nstart_timeout = \"1s\"\nenv = { NEVER_LISTEN = \"1\" }\n",
+    );
+    let answer = house.get("/");
+    assert_eq!(answer.status, 503, "{answer:?}");
+    until("its process is gone", || processes_of(&folder).is_empty());
+    house.end();
+}
+
+/// Scenarios 21 and 23: what is wrong is said.
+#[test]
+fn developers_are_told_what_is_wrong() {
+    let cases = [
+        ("exec = [\"/no/such/program\"]", "No such file"),
+        ("exec = APP\nroot = \"/no/such/folder\"", "/no/such/folder"),
+        ("exec = APP\nuser = \"nobody-at-all\"", "nobody-at-all"),
+        (
+            "exec = APP\nstart_timeout = \"5s\"\nenv = { WRONG_PORT = \"29765\" }",
+            "29765",
+        ),
+        (
+            "exec = APP\nenv = { CRASH = \"7\" }",
+            "cannot start: CRASH is set",
+        ),
+    ];
+    for (app, word) in cases {
+        let folder = folder();
+        let front = "error_pages = \"detailed\"";
+        let house = House::with_front(&folder, front, &format!("[app.shop]\n{app}\n"));
+        let answer = house.get("/");
+        assert_eq!(answer.status, 503, "{app}: {answer:?}");
+        assert!(answer.body.contains(word), "{app}: {}", answer.body);
+        house.end();
+        let folder = crate::house::folder();
+        let house = House::new(&folder, &format!("[app.shop]\n{app}\n"));
+        let answer = house.get("/");
+        assert!(!answer.body.contains(word), "{app}: {}", answer.body);
+        house.end();
+    }
+}
+
+/// Scenario 25.
+#[test]
+fn a_flood_of_output_does_not_grow_the_server() {
+    let folder = folder();
+    let house = House::new(
+        &folder,
+        "[log]\nlevel = \"warn\"\n[app.shop]\nexec = APP\nenv = { FLOOD = \"16\" }\n",
+    );
+    // What it costs to begin with is not what is measured.
+    assert_eq!(house.get("/flood/160").status, 200);
+    let used = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", house.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kib = line
+            .and_then(|line| line.split_whitespace().nth(1))
+            .unwrap();
+        kib.parse::<u64>().unwrap()
+    };
+    let before = used();
+    assert_eq!(house.get("/flood/1600").status, 200);
+    let after = used();
+    assert!(after < before + 2048, "{before} KiB became {after} KiB");
+    house.end();
+}
+
+/// Scenario 26.
+#[test]
+fn an_application_that_closes_its_output_serves_on() {
+    let folder = folder();
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nenv = { CLOSE_OUTPUT = \"1\" }\n",
+    );
+    let pid = house.get("/pid").body;
+    thread::sleep(Duration::from_millis(1500));
+    assert_eq!(house.get("/pid").body, pid);
+    house.end();
+}
+
+/// Scenario 37.
+#[test]
+fn a_process_that_uses_too_much_memory_is_replaced() {
+    let folder = folder();
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nmin = 1\nmemory_soft = \"100MiB\"\nuptime_min = \"0s\"\n",
+    );
+    let pid = house.get("/pid").body;
+    assert_eq!(house.get("/hog/150").status, 200);
+    until("it is replaced", || house.get("/pid").body != pid);
+    until("one is left", || processes_of(&folder).len() == 1);
+    assert!(house.log().contains("memory_soft"), "{}", house.log());
+    house.end();
+}
