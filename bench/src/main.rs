@@ -5,6 +5,8 @@
 
 mod broker;
 mod daemon;
+mod eviction;
+mod front;
 mod locks;
 mod measure;
 mod pool;
@@ -24,6 +26,8 @@ type Bench = fn(&Plan, Format);
 const BENCHES: &[(&str, Bench)] = &[
     ("broker", broker::run),
     ("daemon", daemon::run),
+    ("eviction", eviction::run),
+    ("front", front::run),
     ("locks", locks::run),
     ("pool", pool::run),
     ("ranges", ranges::run),
@@ -48,6 +52,11 @@ fn main() -> ExitCode {
     {
         println!("{}", weigh(subject, what));
         return ExitCode::SUCCESS;
+    }
+    if let [word, words @ ..] = &args[..]
+        && word == front::APP
+    {
+        front::serve_app(words);
     }
     match parse(args.into_iter()) {
         Ok((bench, plan, format)) => {

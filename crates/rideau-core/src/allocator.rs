@@ -10,12 +10,14 @@
 //! when an answer may be given, is left to others; [`Effects::wait`] tells.
 
 mod ask;
+mod asked;
 mod bytes;
 mod change;
 mod effects;
 mod entry;
 mod fields;
 mod free;
+mod freed;
 mod hold;
 mod interval;
 mod known;
@@ -33,6 +35,7 @@ mod span;
 mod stock;
 mod untils;
 mod value;
+mod waiters;
 mod wheel;
 
 use std::collections::BTreeMap;
@@ -41,6 +44,7 @@ use std::time::Duration;
 use crate::rng::Rng;
 use crate::time::Instant;
 use entry::Reserved;
+use freed::Freed;
 use range::Range;
 use records::{Body, Head, KeyRef, Records, Slot, State};
 use reserve::Taken;
@@ -54,7 +58,7 @@ pub use entry::{BadEntry, Clock, Entry};
 pub use fields::{DATA_LEN_MAX, FIELD_LEN_MAX, Field, Fields};
 pub use hold::{Held, Released};
 pub use interval::Interval;
-pub use look::{Bytes, Filter, Seen, Standing};
+pub use look::{Bytes, Count, Filter, Seen, Standing};
 pub use range::{
     Class, OnExpire, Order, RangeError, RangeId, RangeOptions, RangeStats, Start, TIME_MAX,
 };
@@ -64,6 +68,9 @@ pub use size::Size;
 pub use snapshot::SnapshotAt;
 pub use span::{Span, SpanError};
 pub use value::{Kind, Shown, ValueError, parse_value};
+pub use waiters::{Told, Waiters};
+
+pub use crate::waiting::Tally;
 
 /// What marks an asker's id among the keys. No other key begins like this.
 const ID_MARK: u8 = 0;
@@ -140,6 +147,9 @@ pub struct Allocator {
     apart: usize,
     rng: Rng,
     taken: Vec<Taken>,
+    /// What became free and nobody was asked whether it wants it, while anybody
+    /// waits.
+    freed: Freed,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -168,6 +178,7 @@ impl Allocator {
             apart: 0,
             rng: Rng::new(options.seed),
             taken: Vec::new(),
+            freed: Freed::default(),
         }
     }
 

@@ -304,12 +304,18 @@ impl<R: Reply> Machine for Apps<R> {
     }
 
     fn advance(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
-        while let Some((due, timer)) = self.timers.pop_due(now) {
-            if self.is_alive(due, timer) {
-                self.ring(timer, now, effects);
+        loop {
+            while let Some((due, timer)) = self.timers.pop_due(now) {
+                if self.is_alive(due, timer) {
+                    self.ring(timer, now, effects);
+                }
+            }
+            self.finish_all(now, effects);
+            // What has no time at all is due with what brought it about.
+            if self.timers.first() > now {
+                return;
             }
         }
-        self.finish_all(now, effects);
     }
 }
 

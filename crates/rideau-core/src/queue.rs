@@ -263,6 +263,16 @@ impl Queue {
         waited
     }
 
+    /// Take one out of turn because it is served. The ticket stays open. False
+    /// if it does not wait.
+    pub(crate) fn pick<R>(&mut self, ticket: Ticket, ledger: &mut Ledger<R>, now: Instant) -> bool {
+        let waited = self.withdraw(ticket, ledger, now);
+        if waited {
+            self.pace.serve(now);
+        }
+        waited
+    }
+
     /// Shed whom deadlines and the law want gone by now.
     pub fn advance<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
         self.expire(ledger, now, shed);

@@ -147,6 +147,11 @@ impl<R: Reply> Waiting<R> {
         self.ledger.newest(tag)
     }
 
+    /// The reply of one who waits.
+    pub(crate) fn reply(&self, ticket: Ticket) -> Option<&R> {
+        self.ledger.reply(ticket)
+    }
+
     pub(crate) fn reply_mut(&mut self, ticket: Ticket) -> Option<&mut R> {
         self.ledger.reply_mut(ticket)
     }
@@ -239,6 +244,16 @@ impl<R: Reply> Waiting<R> {
         let sent = self.ledger.sent(ticket);
         let reply = self.ledger.close(ticket).expect("who waits has a reply");
         Some((ticket, sent, reply))
+    }
+
+    /// Serve one who waits although it may not be its turn, and forget it.
+    pub(crate) fn pick(&mut self, ticket: Ticket, now: Instant) -> Option<R> {
+        if !self.queue.pick(ticket, &mut self.ledger, now) {
+            return None;
+        }
+        let sent = self.ledger.sent(ticket);
+        self.count_served(sent, now);
+        self.ledger.close(ticket)
     }
 
     /// Take the one whose turn it is and who is still there; it holds its

@@ -98,6 +98,7 @@ impl Worth {
         }
         self.latest = now;
         let moment = self.moment(now);
+        let start_time = start_time.as_secs_f64();
         let slot = self.remember(app, start_time, &moment);
 
         let (own, sized) = self.shadows.split_at_mut(Estimate::ALL.len());
@@ -125,7 +126,7 @@ impl Worth {
         self.slots.get(&app).map_or(0.0, |slot| {
             let moment = self.moment(now);
             let hazard = self.chosen.hazard(&self.histories[*slot], &moment);
-            moment.cost(start_time) * hazard
+            moment.cost(start_time.as_secs_f64()) * hazard
         })
     }
 
@@ -210,7 +211,7 @@ impl Worth {
     }
 
     /// Write an ask down; returns the slot of the app's history.
-    fn remember(&mut self, app: u32, start_time: Duration, moment: &Moment) -> usize {
+    fn remember(&mut self, app: u32, start_time: f64, moment: &Moment) -> usize {
         if let Some(slot) = self.slots.get(&app) {
             self.histories[*slot].asked(start_time, moment);
             return *slot;

@@ -14,6 +14,7 @@ use crate::config::{Config, User};
 use crate::counts::{ForeignReleases, Reclaims};
 use crate::drops::Drops;
 use crate::events::Events;
+use crate::front::Front;
 use crate::grant::Grant;
 use crate::holdings::{Card, Gone, HolderId, Holdings, Row, Thing, Why};
 use crate::log;
@@ -61,6 +62,8 @@ pub struct Daemon {
     pub settings: Settings,
     /// The applications.
     pub apps: Apps,
+    /// HTTP in front of them.
+    pub front: Arc<Front>,
 }
 
 /// What was counted since the start.
@@ -172,6 +175,7 @@ impl Daemon {
             Arc::clone(&workshop),
             Arc::clone(&events),
         );
+        let front = Front::new(apps.clone(), config.front.clone());
         let mut places = Places::new(&config, workshop)?;
         let values = Values::open(&config)?;
         places.ranges = Arc::new(values.places(&config, &RangePlaces::default()));
@@ -192,6 +196,7 @@ impl Daemon {
             locks,
             values,
             apps,
+            front,
             holdings: Holdings::default(),
             clients: Clients::default(),
             sessions: Sessions::default(),
@@ -227,6 +232,7 @@ impl Daemon {
         log::set_level(config.log.level);
         self.places.store(Arc::new(places));
         self.apps.follow(&config);
+        self.front.follow(config.front.clone());
         self.config.store(Arc::new(config));
         self.password_checks.set_max(checks);
         self.counts.changes.fetch_add(1, Ordering::Relaxed);

@@ -13,6 +13,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use crate::admin::AdminListener;
@@ -21,6 +22,7 @@ use crate::clients::ClientCard;
 use crate::config::{Config, DeadPeer, Listen, Server};
 use crate::connection;
 use crate::daemon::Daemon;
+use crate::front::{FrontListener, Tls};
 use crate::held_back::HeldBack;
 use crate::holdings::{Card, Why};
 use crate::login::Proof;
@@ -35,6 +37,8 @@ use crate::watcher;
 
 /// So long a client has to say within TLS who it is.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked whether the files of TLS were read again.
+const RENEW: Duration = Duration::from_secs(1);
 /// How often sessions are looked at whose time may be up.
 const SESSIONS: Duration = Duration::from_millis(20);
 
@@ -440,10 +444,14 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> i
             tokio::spawn(listener.serve(Arc::clone(&daemon)));
         }
     }
-    let (admin, places) = listen_http(server, acceptor).await?;
+    let (admin, places) = listen_http(server, acceptor.clone()).await?;
     addresses.extend(places);
     tokio::spawn(admin.serve(Arc::clone(&daemon)));
+    let (front, places) = listen_front(&daemon, &config, acceptor).await?;
+    addresses.extend(places);
     daemon.apps.begin(&config);
+    daemon.front.follow_apps();
+    let front = tokio::spawn(front.serve(Arc::clone(&daemon.front)));
     tokio::spawn(keep_sessions(Arc::clone(&daemon)));
     tokio::spawn(daemon.values.ranges.ferry());
     tokio::spawn(watcher::keep(Arc::clone(&daemon)));
@@ -455,8 +463,63 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> i
     supervisor::tell("READY=1");
     stop.asked().await;
     supervisor::tell("STOPPING=1");
-    drain(&daemon).await;
-    Ok(())
+    let (finished, ()) = tokio::join!(finish(&daemon, front), drain(&daemon));
+    finished
+}
+
+/// Stop the front and the applications: what is served is finished.
+async fn finish(daemon: &Daemon, front: JoinHandle<()>) -> io::Result<()> {
+    let within = daemon.config.load().front.shutdown_timeout;
+    let end = tokio::time::Instant::now() + within;
+    daemon.front.finish();
+    let served = front.await;
+    let left = end.saturating_duration_since(tokio::time::Instant::now());
+    daemon.apps.close(left).await;
+    served.map_err(io::Error::other)
+}
+
+/// Listen for those who want applications. Says where that is.
+async fn listen_front(
+    daemon: &Arc<Daemon>,
+    config: &Config,
+    acceptor: Option<TlsAcceptor>,
+) -> io::Result<(FrontListener, Vec<String>)> {
+    let mut front = FrontListener::default();
+    let mut places = Vec::new();
+    for address in &config.front.listen {
+        let bound = front.listen(*address, None).await.map_err(|error| {
+            let text = format!("cannot listen at {address} (front.listen): {error}");
+            io::Error::new(error.kind(), text)
+        })?;
+        places.push(format!("http://{bound}"));
+    }
+    if let Some(acceptor) = acceptor {
+        let tls = Tls::new(&acceptor);
+        for address in &config.front.tls_listen {
+            let bound = front.listen(*address, Some(tls.clone())).await;
+            let bound = bound.map_err(|error| {
+                let text = format!("cannot listen at {address} (front.tls_listen): {error}");
+                io::Error::new(error.kind(), text)
+            })?;
+            places.push(format!("https://{bound}"));
+        }
+        tokio::spawn(renew(tls, Arc::clone(daemon)));
+    }
+    Ok((front, places))
+}
+
+/// Have the front use the files of TLS as they are now, whenever the config was
+/// read.
+async fn renew(tls: Tls, daemon: Arc<Daemon>) {
+    let mut generation = daemon.settings.generation();
+    let mut ticks = tokio::time::interval(RENEW);
+    loop {
+        ticks.tick().await;
+        if generation != daemon.settings.generation() {
+            generation = daemon.settings.generation();
+            renewed(&daemon).inspect(|acceptor| tls.renew(acceptor));
+        }
+    }
 }
 
 /// Listen for HTTP where the config says. Says where that is.

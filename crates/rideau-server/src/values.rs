@@ -12,13 +12,12 @@ mod watch;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use rideau::allocator::{Options, RangeError};
+use rideau::allocator::{Options, RangeError, RangeId};
 use rideau::store::StoreError;
 use rideau::{OpenError, Ranges, RangesOptions};
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::config::{Config, RangeConfig, StoreKind};
@@ -40,8 +39,8 @@ pub struct Values {
     folder: Option<Folder>,
     /// The tickets of values that go with a connection or a session.
     held: Mutex<HashMap<u128, Ticket>>,
-    /// Something may be free that was not.
-    freed: Notify,
+    /// How many end within an hour, by range, and when that was counted.
+    ending: Mutex<Option<(Instant, HashMap<RangeId, u64>)>>,
     /// Logs what happens, for a while.
     debug: Mutex<Option<AbortHandle>>,
 }
@@ -125,6 +124,8 @@ impl Values {
             RangesOptions {
                 ranges: ranges_of(config),
                 machine: machine_of(config),
+                // limits.waiters_max counts all who wait, and can be changed.
+                waiters_max: u32::MAX,
                 ..RangesOptions::default()
             },
         )?;
@@ -136,7 +137,7 @@ impl Values {
             secret,
             folder,
             held: Mutex::default(),
-            freed: Notify::new(),
+            ending: Mutex::default(),
             debug: Mutex::default(),
         })
     }
@@ -153,6 +154,26 @@ impl Values {
         if let Some(folder) = &self.folder {
             folder.close();
         }
+    }
+
+    /// How many values of each range end within an hour unless they are
+    /// prolonged, as it was some seconds ago. None if there are too many to count.
+    pub fn ending(&self) -> Option<HashMap<RangeId, u64>> {
+        const OLD: Duration = Duration::from_secs(5);
+        const HOUR: Duration = Duration::from_secs(3_600);
+        const MANY: usize = 2_000_000;
+        if self.ranges.bytes().records_len > MANY {
+            return None;
+        }
+        let mut ending = self.ending.lock();
+        if let Some((at, counted)) = &*ending
+            && at.elapsed() < OLD
+        {
+            return Some(counted.clone());
+        }
+        let counted = self.ranges.ending_within(HOUR);
+        *ending = Some((Instant::now(), counted.clone()));
+        Some(counted)
     }
 
     /// The ticket of a value that is held for a time.
@@ -185,18 +206,6 @@ impl Values {
         if held.get(&value) == Some(&ticket) {
             held.remove(&value);
         }
-    }
-
-    /// Something was given back.
-    pub fn tell_freed(&self) {
-        self.freed.notify_waiters();
-    }
-
-    /// Wait until something may be free that was not. What runs out is seen
-    /// only by looking again.
-    pub async fn wait_freed(&self) {
-        const LOOK: Duration = Duration::from_millis(50);
-        let _ = tokio::time::timeout(LOOK, self.freed.notified()).await;
     }
 }
 

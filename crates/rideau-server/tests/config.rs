@@ -16,13 +16,21 @@ use rideau_server::config::{Buckets, Config, Level, Listen, Live, Member, Now, P
 use rideau_server::process::{Ready, Signal};
 use toml_edit::{DocumentMut, Item, Key, Value};
 
+#[path = "config/apps.rs"]
+mod apps;
+
 /// Bad files, and what is said about each.
 const FAULTS: &str = include_str!("config/faults.txt");
 
 #[test]
 fn every_fault_is_said_with_its_place_and_a_suggestion() {
-    let cases: Vec<_> = FAULTS.split("\n== ").collect();
-    assert!(cases.len() >= 40, "{} cases", cases.len());
+    check_faults(FAULTS, 40);
+}
+
+#[track_caller]
+fn check_faults(faults: &str, least: usize) {
+    let cases: Vec<_> = faults.split("\n== ").collect();
+    assert!(cases.len() >= least, "{} cases", cases.len());
     for case in cases {
         let (name, body) = case.split_once('\n').unwrap();
         let (text, said) = body.split_once("\n--\n").unwrap();
@@ -92,7 +100,7 @@ fn every_example_can_be_used() {
         names.push(file);
     }
     names.sort();
-    assert_eq!(names, ["minimal.toml", "rideau.toml"]);
+    assert_eq!(names, ["apps.toml", "minimal.toml", "rideau.toml"]);
 }
 
 #[test]
@@ -523,20 +531,21 @@ fn the_same_config_in_other_words_is_no_change() {
 #[test]
 fn rows_put_together_are_the_config_again() {
     let config = read(ALL_KINDS);
-    let text: String = config
-        .rows()
-        .iter()
-        .fold(String::new(), |text, (key, value)| {
-            text + &format!("{key} = {value}\n")
-        });
-    let again = Config::parse(&text, "rows.toml", &env);
-    assert_eq!(again.as_ref(), Ok(&config), "{text}");
+    assert_eq!(through_rows(&config), config);
     assert_eq!(config.value("pool.a.max").as_deref(), Some("6"));
     assert_eq!(
         config.value("lock.\"t/*\".buckets").as_deref(),
         Some("\"client\"")
     );
     assert_eq!(config.value("pool.z.max"), None);
+}
+
+/// What is read from the rows of a config.
+#[track_caller]
+fn through_rows(config: &Config) -> Config {
+    let rows = config.rows();
+    let lines = rows.iter().map(|(key, value)| format!("{key} = {value}\n"));
+    read(&lines.collect::<String>())
 }
 
 const ALL_KINDS: &str = r#"

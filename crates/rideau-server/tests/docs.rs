@@ -3,12 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+use std::collections::BTreeSet;
+
 use rideau_core::{OptionError, Settings, meter, queue, valve};
+use rideau_server::config::{Config, keys};
 
 const README: &str = include_str!("../../../README.md");
 const QUEUES: &str = include_str!("../../../docs/queues.md");
 const BROKER: &str = include_str!("../../../docs/broker.md");
 const REGULATOR: &str = include_str!("../../../docs/regulator.md");
+const APPS: &str = include_str!("../../../docs/apps.md");
 
 #[test]
 fn every_option_that_is_shown_can_be_parsed() {
@@ -41,6 +45,54 @@ fn the_defaults_in_the_tables_are_the_defaults() {
                        min=0 max=65_536 overflow=newest";
     let default = parse(queue::Options::parse, spelled_out);
     assert_eq!(default, Ok(queue::Options::default()));
+}
+
+#[test]
+fn the_options_of_apps_are_all_there_with_their_defaults() {
+    let app = "[app.a]\nexec = [\"x\"]\n";
+    for (section, part, head) in [
+        ("## Options of `[front]`", "front.", "[front]\n"),
+        ("## Options of `[app.NAME]`", "app.*.", app),
+    ] {
+        let rows = options(APPS, section);
+        let shown: BTreeSet<_> = rows.iter().map(|(key, _)| (*key).to_owned()).collect();
+        let known = keys::all().into_iter().filter_map(|(path, _)| {
+            let key = path.strip_prefix(part)?;
+            (!key.contains('.')).then(|| key.to_owned())
+        });
+        assert_eq!(shown, known.collect(), "{section}");
+
+        let told = rows.iter().filter_map(|(key, default)| {
+            let default = (*default)?;
+            Some(format!("{key} = {default}\n"))
+        });
+        let told = format!("{head}{}", told.collect::<String>());
+        let parse = |text| Config::parse(text, "docs/apps.md", &|_| None);
+        assert_eq!(parse(&told), parse(head), "{told}");
+    }
+}
+
+#[test]
+fn the_files_in_the_page_of_apps_can_be_used() {
+    let files: Vec<_> = APPS.split("```toml\n").skip(1).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let (text, _) = file.split_once("```").unwrap();
+        let (config, faults) = Config::check(text, "docs/apps.md", &|_| None);
+        assert!(config.is_some() && faults.is_empty(), "{faults}");
+    }
+}
+
+/// The keys of the table in a section, each with its default if it names one.
+fn options<'a>(document: &'a str, section: &str) -> Vec<(&'a str, Option<&'a str>)> {
+    let (_, after) = document.split_once(section).unwrap();
+    let table = after.split("\n## ").next().unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| {
+        let cells: Vec<_> = row.split('|').collect();
+        (code(cells[1])[0], code(cells[2]).first().copied())
+    })
+    .collect()
 }
 
 /// The kinds whose row names defaults; each must be the same as the bare kind.

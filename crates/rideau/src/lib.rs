@@ -153,7 +153,7 @@ pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take, W
 #[cfg(any(test, feature = "test-util"))]
 pub use ranges::Dial;
 pub use ranges::{
-    Answer, Answering, Failed, Leased, OpenError, Ranges, RangesOptions, Reached, Until,
+    Answer, Answering, Failed, Leased, OpenError, Ranges, RangesOptions, Reached, Reserving, Until,
 };
 pub use registry::{AddError, NoSuchPool, Registry};
 pub use regulator::{Leasing, Regulator};

@@ -9,31 +9,37 @@ mod clocks;
 mod commit;
 mod gather;
 mod leased;
+mod reserving;
 mod safe;
 mod shared;
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use rideau_core::Instant;
+use parking_lot::MutexGuard;
 use rideau_core::allocator::{
-    Allocator, Ask, Bytes, Change, Effects, Event, Filter, Held, Options, RangeError, RangeId,
-    RangeOptions, RangeStats, Refused, Released, Reservation, Restore, Seen, Standing, Which,
+    Allocator, Ask, Bytes, Change, Count, Effects, Event, Filter, Held, Interval, Options,
+    RangeError, RangeId, RangeOptions, RangeStats, Refused, Released, Reservation, Restore, Seen,
+    Standing, Tally, Which,
 };
+use rideau_core::{Instant, Ticket};
 use tokio::sync::broadcast;
 
 use crate::store::{Loaded, Piece, Store, StoreError};
 use clocks::{Continued, Source};
 use commit::Committer;
+use reserving::Cell;
 use shared::{Handle, Inner, Shared};
 
 pub use answer::{Answer, Answering, Reached, Until};
 #[cfg(any(test, feature = "test-util"))]
 pub use clocks::Dial;
 pub use leased::Leased;
+pub use reserving::Reserving;
 
 /// As many events are kept for who watches slowly.
 const EVENTS_KEPT: usize = 4_096;
@@ -50,6 +56,8 @@ pub struct RangesOptions {
     pub ranges: Vec<(String, RangeOptions)>,
     /// What the machine is told.
     pub machine: Options,
+    /// As many may wait for values.
+    pub waiters_max: u32,
     /// No snapshot is taken before the log has more bytes than this, nor before
     /// it has twice those of the last snapshot.
     pub log_bytes_min: u64,
@@ -60,6 +68,7 @@ impl Default for RangesOptions {
         Self {
             ranges: Vec::new(),
             machine: Options::default(),
+            waiters_max: 100_000,
             log_bytes_min: 64 * 1024 * 1024,
         }
     }
@@ -179,7 +188,9 @@ impl Ranges {
         let mut effects = Effects::new();
         let machine = restore.finish(clock.now(), &mut effects);
         let events = broadcast::Sender::new(EVENTS_KEPT);
-        let shared = Arc::new(Shared::new(machine, effects, clock, events.downgrade()));
+        let weak = events.downgrade();
+        let shared = Shared::new(machine, effects, clock, weak, options.waiters_max);
+        let shared = Arc::new(shared);
         let snapshot_bytes = loaded.bytes.saturating_sub(store.log_bytes());
         let committer = Committer::new(Arc::clone(&shared), store, events)
             .snapshots_after(options.log_bytes_min, snapshot_bytes);
@@ -192,16 +203,57 @@ impl Ranges {
 
     /// Give out values: as many as were asked for, or none.
     pub fn reserve(&self, ask: &Ask<'_>) -> Answer<Vec<Reservation>> {
-        self.step(|machine, now, effects| {
-            let mut granted = Vec::with_capacity(1);
-            machine.reserve(ask, now, effects, &mut granted)?;
-            Ok(granted)
-        })
+        let mut granted = Vec::with_capacity(1);
+        self.reserve_into(ask, &mut granted).map(|()| granted)
     }
 
     /// As [`reserve`](Self::reserve), pushed to a list of the caller's.
     pub fn reserve_into(&self, ask: &Ask<'_>, granted: &mut Vec<Reservation>) -> Answer<()> {
-        self.step(|machine, now, effects| machine.reserve(ask, now, effects, granted))
+        let shared = &*self.0.shared;
+        let mut inner = shared.inner.lock();
+        if let Some(failed) = inner.why_not() {
+            return Answer::new(Err(failed), 0, &shared.safe);
+        }
+        let now = shared.clock.now();
+        let decision = inner.reserve(ask, now, granted);
+        self.answer(inner, decision, now)
+    }
+
+    /// As [`reserve`](Self::reserve), but wait for so long if there are not as
+    /// many values. Who waits is served in turn: nobody who came later gets a
+    /// value that it waits for. Who wants several at once keeps those that are
+    /// free until it has all of them.
+    ///
+    /// # Errors
+    ///
+    /// None at once: what it is awaited for tells.
+    pub fn reserve_within(&self, ask: &Ask<'_>, wait: Duration) -> Reserving {
+        let shared = &*self.0.shared;
+        let mut inner = shared.inner.lock();
+        if let Some(failed) = inner.why_not() {
+            let until = Until::new(0, &shared.safe);
+            return Reserving::answered(self.clone(), Err(failed), until);
+        }
+        let now = shared.clock.now();
+        let mut granted = Vec::new();
+        let mut decision = inner.reserve(ask, now, &mut granted);
+        if matches!(decision, Err(Refused::Exhausted { .. })) {
+            let cell = Cell::default();
+            let deadline = now.after(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));
+            let Inner {
+                waiters, machine, ..
+            } = &mut *inner;
+            match waiters.wait(machine, ask, deadline, cell.clone(), now) {
+                Ok(ticket) => {
+                    shared.finish(inner, now);
+                    return Reserving::waits(self.clone(), cell, ticket);
+                }
+                Err(refused) => decision = Err(refused),
+            }
+        }
+        let answer = self.answer(inner, decision, now).map(|()| granted);
+        let (decision, until) = answer.into_parts();
+        Reserving::answered(self.clone(), decision, until)
     }
 
     /// Give out one value, and take it back when the guard is dropped, or this
@@ -258,14 +310,14 @@ impl Ranges {
         self.step(|machine, now, effects| machine.release(value, fence, now, effects))
     }
 
-    /// Give back all that match, in small steps that let others in between.
-    /// Says how many there were.
-    pub fn release_all(&self, filter: &Filter) -> Answer<u64> {
+    /// Give back all that match, of one range or of all, in small steps that let
+    /// others in between. Says how many there were.
+    pub fn release_all(&self, filter: &Filter, range: Option<RangeId>) -> Answer<u64> {
         let mut cursor = 0;
         let mut released = 0;
         loop {
             let answer = self.step(|machine, now, effects| {
-                Ok(machine.release_some(filter, &mut cursor, STEP, now, effects))
+                Ok(machine.release_some(filter, range, &mut cursor, STEP, now, effects))
             });
             let (decision, until) = answer.into_parts();
             match decision {
@@ -315,7 +367,31 @@ impl Ranges {
     ///
     /// If there is no such range.
     pub fn remove_range(&self, range: RangeId) -> Result<bool, Refused> {
-        self.look(|machine, _, effects| machine.remove_range(range, effects))
+        let shared = &*self.0.shared;
+        let mut inner = shared.inner.lock();
+        let now = shared.clock.now();
+        let Inner {
+            machine,
+            effects,
+            waiters,
+            told,
+            ..
+        } = &mut *inner;
+        let removed = machine.remove_range(range, effects);
+        if removed.is_ok() {
+            waiters.let_range_go(range, machine, now, told);
+            inner.tell(now, &shared.safe);
+        }
+        shared.finish(inner, now);
+        removed
+    }
+
+    /// How far the log has to be safe for all that was decided until now, also
+    /// about ranges.
+    pub fn logged(&self) -> Until {
+        let shared = &self.0.shared;
+        let position = shared.inner.lock().effects.position();
+        Until::new(position, &shared.safe)
     }
 
     /// The range of this name.
@@ -339,6 +415,11 @@ impl Ranges {
         self.0.shared.inner.lock().machine.stats(range)
     }
 
+    /// How many of these values are in which state, in whatever ranges they are.
+    pub fn count(&self, within: Interval) -> Count {
+        self.0.shared.inner.lock().machine.count(within)
+    }
+
     /// All ranges in numbers, by name.
     pub fn all_stats(&self) -> Vec<RangeStats> {
         let inner = self.0.shared.inner.lock();
@@ -356,6 +437,24 @@ impl Ranges {
     /// Some reservations, from where the cursor is.
     pub fn page(&self, cursor: &mut u32, most: usize) -> Vec<Seen> {
         self.0.shared.inner.lock().machine.page(cursor, most)
+    }
+
+    /// How many values of each range end within so long unless they are
+    /// prolonged. Looks at all of them, in small steps that let others in
+    /// between.
+    pub fn ending_within(&self, span: Duration) -> HashMap<RangeId, u64> {
+        let until = self.now() + span;
+        let (mut cursor, mut counts) = (0, HashMap::new());
+        loop {
+            let inner = self.0.shared.inner.lock();
+            if !inner
+                .machine
+                .count_ending(until, &mut cursor, STEP, &mut counts)
+            {
+                return counts;
+            }
+            MutexGuard::unlock_fair(inner);
+        }
     }
 
     /// What the clock of the values shows.
@@ -402,14 +501,39 @@ impl Ranges {
         self.0.close();
     }
 
+    /// How many wait for values, and since when the oldest of them does.
+    pub fn waiting(&self) -> (usize, Option<Instant>) {
+        let inner = self.0.shared.inner.lock();
+        (inner.waiters.len(), inner.waiters.oldest())
+    }
+
+    /// What became of those who waited for values.
+    pub fn waits(&self) -> Tally {
+        self.0.shared.inner.lock().waiters.tally().clone()
+    }
+
+    fn leave_line(&self, ticket: Ticket) {
+        let shared = &*self.0.shared;
+        let mut inner = shared.inner.lock();
+        let now = shared.clock.now();
+        let Inner {
+            waiters, machine, ..
+        } = &mut *inner;
+        let left = waiters.cancel(ticket, machine, now);
+        shared.finish(inner, now);
+        // Whom it was to wake is nobody's business under the lock.
+        drop(left);
+    }
+
     fn look<T>(&self, decide: impl FnOnce(&mut Allocator, Instant, &mut Effects) -> T) -> T {
         let shared = &*self.0.shared;
         let mut inner = shared.inner.lock();
         let Inner {
             machine, effects, ..
         } = &mut *inner;
-        let decision = decide(machine, shared.clock.now(), effects);
-        shared.wake(&mut inner);
+        let now = shared.clock.now();
+        let decision = decide(machine, now, effects);
+        shared.finish(inner, now);
         decision
     }
 
@@ -426,15 +550,27 @@ impl Ranges {
             machine, effects, ..
         } = &mut *inner;
         effects.wait = false;
-        let decision = decide(machine, shared.clock.now(), effects);
+        let now = shared.clock.now();
+        let decision = decide(machine, now, effects);
+        self.answer(inner, decision, now)
+    }
+
+    /// What was just decided, to be told when it is safe.
+    fn answer<T>(
+        &self,
+        mut inner: MutexGuard<'_, Inner>,
+        decision: Result<T, Refused>,
+        now: Instant,
+    ) -> Answer<T> {
+        let shared = &*self.0.shared;
+        let effects = &inner.effects;
         let must_wait = match &decision {
             Ok(_) => effects.wait || effects.log.len() > LOG_BYTES_MAX,
             Err(refused) => refused.tells_of_others(),
         };
         let position = if must_wait { effects.position() } else { 0 };
         inner.waiting += u64::from(must_wait);
-        shared.wake(&mut inner);
-        drop(inner);
+        shared.finish(inner, now);
         Answer::new(decision.map_err(Failed::Refused), position, &shared.safe)
     }
 }

@@ -18,6 +18,8 @@ mod start;
 mod time;
 #[path = "ranges/told.rs"]
 mod told;
+#[path = "ranges/wait.rs"]
+mod wait;
 
 // What needs a disk. The stage is that of the store's own tests.
 #[cfg(feature = "store")]

@@ -36,10 +36,29 @@ impl Allocator {
         options.check()?;
         let known = self.names.get(name).copied();
         self.check_overlaps(&options, known)?;
-        match known {
-            Some(id) => self.change_range(id, options, now, effects).map(|()| id),
-            None => self.add_range(name, options, now, effects),
+        let id = match known {
+            Some(id) => {
+                self.change_range(id, options, now, effects)?;
+                id
+            }
+            None => self.add_range(name, options, now, effects)?,
+        };
+        self.log_promise(id, effects);
+        Ok(id)
+    }
+
+    /// For how long values may be told before it is written down is written down
+    /// before that is done.
+    pub(super) fn log_promise(&mut self, id: RangeId, effects: &mut Effects) {
+        let options = &self.at(id).options;
+        if options.class != Class::Claimed {
+            return;
         }
+        let span = options.promise();
+        for interval in intervals(options) {
+            effects.log(&Entry::Promised { interval, span });
+        }
+        self.at_mut(id).stock.wait_for(effects.position());
     }
 
     /// Take a range away: at once if nobody holds any of its values, and else
@@ -231,6 +250,7 @@ impl Allocator {
                 effects.log(&Entry::Known { interval });
             }
             self.take_in(id, interval, now, effects);
+            self.freed.note(interval);
         }
         if self.at(id).options.start == Start::Quarantine {
             let until = end(now, self.at(id).options.quarantine);
@@ -251,11 +271,13 @@ impl Allocator {
         if until <= now || values.is_empty() {
             return;
         }
-        let range = self.at_mut(id);
+        let range = self.ranges[id.index()].as_mut();
+        let range = range.expect("a range with values is there");
         let is_over = |held: &mut Quarantine| held.until <= now || held.values.count().is_zero();
         if let Some(held) = range.quarantine.take_if(is_over) {
             for interval in held.values.intervals() {
                 range.free.insert_all(interval);
+                self.freed.note(interval);
             }
         }
         let mut held = range.quarantine.take().unwrap_or_else(|| Quarantine {

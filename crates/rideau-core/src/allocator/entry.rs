@@ -24,6 +24,7 @@ const STOPPED: u8 = 10;
 const LAPSED: u8 = 11;
 const KNOWN: u8 = 12;
 const UNKNOWN: u8 = 13;
+const PROMISED: u8 = 14;
 
 const NANOS_IN_MILLI: u64 = 1_000_000;
 
@@ -92,6 +93,14 @@ pub enum Entry<'a> {
     Claimed {
         /// Which values.
         interval: Interval,
+    },
+    /// None of these values is given away or prolonged for longer than this
+    /// before it is written down.
+    Promised {
+        /// Which values.
+        interval: Interval,
+        /// How long at most, in whole milliseconds.
+        span: Duration,
     },
     /// No later fence is smaller or equal.
     Fence {
@@ -172,6 +181,10 @@ impl<'a> Entry<'a> {
             Self::Known { interval } => put_values(KNOWN, *interval, into),
             Self::Unknown { interval } => put_values(UNKNOWN, *interval, into),
             Self::Claimed { interval } => put_values(CLAIMED, *interval, into),
+            Self::Promised { interval, span } => {
+                put_values(PROMISED, *interval, into);
+                put_small(span.as_millis() as u64, into);
+            }
             Self::Fence { last } => {
                 into.push(FENCE);
                 put_small(*last, into);
@@ -245,6 +258,10 @@ impl<'a> Entry<'a> {
             },
             CLAIMED => Self::Claimed {
                 interval: interval(reader)?,
+            },
+            PROMISED => Self::Promised {
+                interval: interval(reader)?,
+                span: Duration::from_millis(reader.small()?),
             },
             FENCE => Self::Fence {
                 last: reader.small()?,
@@ -415,6 +432,10 @@ mod tests {
             Entry::Known { interval },
             Entry::Unknown { interval },
             Entry::Claimed { interval },
+            Entry::Promised {
+                interval,
+                span: Duration::from_millis(3_600_001),
+            },
             Entry::Fence { last: u64::MAX },
             Entry::Clock(Clock {
                 now: until,

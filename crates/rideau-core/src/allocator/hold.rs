@@ -7,6 +7,7 @@ use super::ask::{Change, Which, check_data, check_key};
 use super::effects::{Effects, What};
 use super::entry::Entry;
 use super::fields::{self, Fields};
+use super::interval::Interval;
 use super::look::Standing;
 use super::range::{Class, RangeId};
 use super::records::{Body, Head, Slot, State};
@@ -430,6 +431,7 @@ impl Allocator {
         }
         self.unfree(value, id);
         self.at_mut(id).free.insert(value);
+        self.freed.note(Interval::of(value));
         let entry = Entry::Freed { value, fence: 0 };
         effects.wait |= self.must_wait(id.0, 0);
         if self.class(id.0) != Class::Memory {
@@ -501,7 +503,7 @@ impl Allocator {
     /// is lost?
     fn is_long(&self, slot: Slot, ttl: Option<Duration>) -> bool {
         let range = RangeId(self.records.head(slot).range);
-        ttl.is_some_and(|ttl| ttl > self.at(range).options.ttl)
+        ttl.is_some_and(|ttl| ttl > self.at(range).options.promise())
     }
 
     fn end_for(&self, slot: Slot, ttl: Option<Duration>, now: Instant) -> Result<Instant, Refused> {

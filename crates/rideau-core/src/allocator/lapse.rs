@@ -53,6 +53,7 @@ impl Allocator {
                 match quarantine.values.pop_interval() {
                     Some(interval) => {
                         range.free.insert_all(interval);
+                        self.freed.note(interval);
                     }
                     None => range.quarantine = None,
                 }

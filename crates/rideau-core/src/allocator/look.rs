@@ -1,10 +1,14 @@
 //! Looking: at one value, at all of a range, at what it costs.
 
+use std::collections::HashMap;
+
 use super::ask::Which;
 use super::effects::Effects;
 use super::fields::{self, Field, Fields};
+use super::interval::Interval;
 use super::range::{RangeId, RangeStats};
 use super::records::{Slot, State};
+use super::size::Size;
 use super::value::Kind;
 use super::{Allocator, ID_MARK, STRAY};
 use crate::time::Instant;
@@ -84,6 +88,19 @@ pub enum Filter {
     Field(Vec<u8>, Vec<u8>),
 }
 
+/// How many of certain values are in which state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Count {
+    /// How many of them belong to ranges.
+    pub size: Size,
+    /// Can be given out.
+    pub free: Size,
+    /// May have a holder.
+    pub quarantined: Size,
+    /// Have a holder, or had one and rest.
+    pub held: Size,
+}
+
 /// What an allocator costs in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Bytes {
@@ -138,6 +155,34 @@ impl Allocator {
         Some(range.stats())
     }
 
+    /// How many of these values are in which state, in whatever ranges they are.
+    /// It costs as much as there are pieces of free values, and not as there are
+    /// values. Who has run out and was not noticed is held; values of ranges that
+    /// are being taken away do not count.
+    pub fn count(&self, within: Interval) -> Count {
+        let mut count = Count {
+            size: Size::ZERO,
+            free: Size::ZERO,
+            quarantined: Size::ZERO,
+            held: Size::ZERO,
+        };
+        for (id, piece) in self.pieces_in(within) {
+            let range = self.at(id);
+            if range.is_draining {
+                continue;
+            }
+            let quarantine = range.quarantine.as_ref();
+            let quarantined = quarantine.map_or(Size::ZERO, |held| held.values.count_in(piece));
+            let free = range.free.count_in(piece) + range.stock.count_in(piece);
+            count.size = count.size.saturating_add(piece.size());
+            count.free = count.free.saturating_add(free);
+            count.quarantined = count.quarantined.saturating_add(quarantined);
+            let held = piece.size() - free - quarantined;
+            count.held = count.held.saturating_add(held);
+        }
+        count
+    }
+
     /// All ranges, by name.
     pub fn ranges(&self) -> impl Iterator<Item = (&str, RangeId)> + '_ {
         self.names.iter().map(|(name, id)| (name.as_str(), *id))
@@ -177,12 +222,35 @@ impl Allocator {
         seen
     }
 
-    /// Give many values back, some at a call: looks at `most` records from
-    /// where the cursor is, and says how many of them went. Gives nothing when
-    /// there are no more.
+    /// Count by range which reservations end by `until`, looking at `most`
+    /// records from where the cursor is. Says whether there may be more.
+    pub fn count_ending(
+        &self,
+        until: Instant,
+        cursor: &mut u32,
+        most: usize,
+        counts: &mut HashMap<RangeId, u64>,
+    ) -> bool {
+        for _ in 0..most {
+            let Some(slot) = self.records.next_from(cursor) else {
+                return false;
+            };
+            let head = self.records.head(slot);
+            let is_held = head.state == State::Reserved && head.range != STRAY;
+            if is_held && head.until <= until {
+                *counts.entry(RangeId(head.range)).or_default() += 1;
+            }
+        }
+        true
+    }
+
+    /// Give many values back, of one range or of all, some at a call: looks at
+    /// `most` records from where the cursor is, and says how many of them went.
+    /// Gives nothing when there are no more.
     pub fn release_some(
         &mut self,
         filter: &Filter,
+        range: Option<RangeId>,
         cursor: &mut u32,
         most: usize,
         now: Instant,
@@ -195,7 +263,8 @@ impl Allocator {
             };
             let head = self.records.head(slot);
             let is_held = head.state == State::Reserved && head.until > now;
-            if is_held && self.matches(slot, filter) {
+            let is_there = range.is_none_or(|range| range.0 == head.range);
+            if is_held && is_there && self.matches(slot, filter) {
                 self.let_go(slot, now, effects);
                 released += 1;
             }

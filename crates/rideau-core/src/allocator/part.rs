@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::effects::{Effects, What};
 use super::entry::Entry;
+use super::interval::Interval;
 use super::range::{OnExpire, RangeId};
 use super::records::{Body, Head, Slot, State};
 use super::size::Size;
@@ -109,6 +110,7 @@ impl Allocator {
             self.end_draining(id);
         } else {
             self.at_mut(id).free.insert(value);
+            self.freed.note(Interval::of(value));
         }
     }
 

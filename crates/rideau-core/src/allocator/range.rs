@@ -127,6 +127,13 @@ impl RangeOptions {
         }
     }
 
+    /// Values of class `claimed` are given away and prolonged for so long before
+    /// it is written down; whoever wants more waits. In whole milliseconds.
+    pub(super) fn promise(&self) -> Duration {
+        let millis = self.ttl.max(self.offer_ttl).as_nanos().div_ceil(1_000_000);
+        Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
+    }
+
     pub(super) fn check(&self) -> Result<(), RangeError> {
         if super::change::intervals(self).is_empty() {
             return Err(RangeError::Empty);

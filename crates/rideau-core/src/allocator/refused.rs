@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::ask::{COUNT_MAX, KEY_LEN_MAX, KEYS_MAX, PLACES_MAX, TIERS_MAX};
 use super::fields::DATA_LEN_MAX;
 use super::size::Size;
+use crate::refusal::Refusal;
 
 /// Why nothing happened. Nothing did, whichever it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,6 +76,8 @@ pub enum Refused {
         /// That many.
         reservations_max: usize,
     },
+    /// As many wait for values as may.
+    Crowded(Refusal),
 }
 
 impl Refused {
@@ -137,6 +140,7 @@ impl fmt::Display for Refused {
             Self::Full { reservations_max } => {
                 write!(f, "{reservations_max} values have holders, as many as may")
             }
+            Self::Crowded(refusal) => refusal.fmt(f),
         }
     }
 }

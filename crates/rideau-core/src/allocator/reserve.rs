@@ -12,12 +12,12 @@ use super::{Allocator, Keys, Reservation, body, end, id_key, span};
 use crate::time::Instant;
 
 /// As many records are looked at before an ask, so that who asks also tidies up.
-const TIDY: usize = 16;
+pub(super) const TIDY: usize = 16;
 /// And as many at a time when no value is free,
-const LAPSES: usize = 256;
+pub(super) const LAPSES: usize = 256;
 /// this often: so that an asker in a full range is not held up when a million
 /// end in another. What is left ends soon without it.
-const TURNS: usize = 64;
+pub(super) const TURNS: usize = 64;
 
 /// A value on its way from the free ones to its holder.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,15 @@ pub(super) struct Taken {
     tier: u8,
     /// It was claimed before, so nobody has to wait.
     is_stock: bool,
+}
+
+/// What an asker can have while others wait.
+#[derive(Clone, Debug)]
+pub(super) struct Share {
+    /// Only values of these,
+    pub(super) within: Interval,
+    /// and none of those.
+    pub(super) but: Vec<Interval>,
 }
 
 impl Allocator {
@@ -48,9 +57,59 @@ impl Allocator {
         if self.was_granted(ask, now, effects, granted)? {
             return Ok(());
         }
-        let count = self.room(ask, now, effects)?;
+        let reservations_max = self.reservations_max;
+        let lacks_room = |all: &mut Self| {
+            let room = reservations_max.saturating_sub(all.records.len());
+            room < ask.count as usize
+        };
+        self.lapse_while(now, effects, lacks_room);
+        let count = self.room(ask)?;
         let mut taken = std::mem::take(&mut self.taken);
         self.take(ask, count, now, effects, &mut taken);
+        self.settle(ask, count, taken, now, effects, granted)
+    }
+
+    /// As [`reserve`](Self::reserve), but of a share only. Nothing is ended for
+    /// it: what ends goes to who waited for it.
+    pub(super) fn reserve_share(
+        &mut self,
+        ask: &Ask<'_>,
+        share: &Share,
+        now: Instant,
+        effects: &mut Effects,
+        granted: &mut Vec<Reservation>,
+    ) -> Result<(), Refused> {
+        ask.check()?;
+        self.check_places(ask)?;
+        if self.was_granted(ask, now, effects, granted)? {
+            return Ok(());
+        }
+        let count = self.room(ask)?;
+        let mut taken = std::mem::take(&mut self.taken);
+        for tier in tiers(ask) {
+            for prefer in ask.prefer.iter().filter(|prefer| prefer.tier == tier) {
+                for (range, piece) in self.share_of(prefer.place, share) {
+                    while taken.len() < count
+                        && let Some(value) = self.take_from(range, piece, tier)
+                    {
+                        taken.push(value);
+                    }
+                }
+            }
+        }
+        self.settle(ask, count, taken, now, effects, granted)
+    }
+
+    /// Give out what was taken, if it is enough, and else put it back.
+    fn settle(
+        &mut self,
+        ask: &Ask<'_>,
+        count: usize,
+        mut taken: Vec<Taken>,
+        now: Instant,
+        effects: &mut Effects,
+        granted: &mut Vec<Reservation>,
+    ) -> Result<(), Refused> {
         let result = if taken.len() == count || (ask.partial && !taken.is_empty()) {
             self.grant(ask, &taken, now, effects, granted);
             Ok(())
@@ -65,17 +124,11 @@ impl Allocator {
     }
 
     /// As many values as the asker can have, if there are any.
-    fn room(
-        &mut self,
-        ask: &Ask<'_>,
-        now: Instant,
-        effects: &mut Effects,
-    ) -> Result<usize, Refused> {
+    fn room(&self, ask: &Ask<'_>) -> Result<usize, Refused> {
         let count = ask.count as usize;
         let reservations_max = self.reservations_max;
-        let room = |records: usize| reservations_max.saturating_sub(records).min(count);
-        self.lapse_while(now, effects, |all| room(all.records.len()) < count);
-        let room = room(self.records.len());
+        let room = reservations_max.saturating_sub(self.records.len());
+        let room = room.min(count);
         if room == count || (ask.partial && room > 0) {
             Ok(room)
         } else {
@@ -132,8 +185,7 @@ impl Allocator {
         effects: &mut Effects,
         taken: &mut Vec<Taken>,
     ) {
-        let tiers = ask.prefer.iter().fold(0_u8, |set, p| set | 1 << p.tier);
-        for tier in (0..TIERS_MAX).filter(|tier| tiers & 1 << tier != 0) {
+        for tier in tiers(ask) {
             self.lapse_while(now, effects, |all| {
                 all.take_tier(ask, tier, count, taken);
                 taken.len() < count
@@ -169,6 +221,27 @@ impl Allocator {
                 None
             }
         }
+    }
+
+    /// Which values of a place belong to a share.
+    fn share_of(&self, place: Place, share: &Share) -> Vec<(RangeId, Interval)> {
+        let mut pieces: Vec<(RangeId, Interval)> = match place {
+            Place::Range(id) => {
+                let values = super::change::intervals(&self.at(id).options);
+                values.into_iter().map(|values| (id, values)).collect()
+            }
+            Place::Within(within) => self.pieces_in(within).collect(),
+        };
+        pieces.retain_mut(|(_, piece)| {
+            let part = piece.intersect(share.within);
+            *piece = part.unwrap_or(*piece);
+            part.is_some()
+        });
+        let without = |(id, piece)| {
+            let left = super::change::minus(&[piece], &share.but);
+            left.into_iter().map(move |left| (id, left))
+        };
+        pieces.into_iter().flat_map(without).collect()
     }
 
     fn take_from(&mut self, id: RangeId, within: Interval, tier: u8) -> Option<Taken> {
@@ -229,11 +302,12 @@ impl Allocator {
             let range = self.at_mut(id_of_range);
             range.tiers[usize::from(tier)] += 1;
             let ttl = span(range, ask.ttl, range.options.offer_ttl).expect("it was checked before");
+            let is_long = ttl > range.options.promise();
             let until = end(now, ttl);
             let keys = Keys::new(ask.keys, id);
             let body = body(&data, &keys, now);
             let fence = self.begin(value, id_of_range, until, body, now, effects);
-            if !is_stock {
+            if !is_stock || is_long {
                 self.wait_for(id_of_range, effects);
             }
             self.restock(id_of_range, effects);
@@ -263,7 +337,7 @@ impl Allocator {
 
     /// Free values and all values in these places. One that is in two places
     /// counts twice.
-    fn counts(&self, prefer: &[Prefer]) -> (Size, Size) {
+    pub(super) fn counts(&self, prefer: &[Prefer]) -> (Size, Size) {
         let (mut free, mut size) = (Size::ZERO, Size::ZERO);
         for prefer in prefer {
             match prefer.place {
@@ -284,4 +358,10 @@ impl Allocator {
         }
         (free, size)
     }
+}
+
+/// The tiers that an ask names, the best first.
+fn tiers(ask: &Ask<'_>) -> impl Iterator<Item = u8> + use<> {
+    let named = ask.prefer.iter().fold(0_u8, |set, p| set | 1 << p.tier);
+    (0..TIERS_MAX).filter(move |tier| named & 1 << tier != 0)
 }

@@ -25,6 +25,8 @@ pub struct Restore {
     known: Free,
     claimed: Free,
     quarantined: Untils,
+    /// For how long these may have been told, counted from the start.
+    promised: Untils,
     clock: Option<Clock>,
     /// The clock of the batch before the last: all that is lost came later.
     clock_before: Instant,
@@ -57,6 +59,7 @@ impl Restore {
             known: Free::new(),
             claimed: Free::new(),
             quarantined: Untils::default(),
+            promised: Untils::default(),
             clock: None,
             clock_before: Instant::START,
             was_stopped: false,
@@ -159,6 +162,9 @@ impl Restore {
             Entry::Unknown { interval } => {
                 self.clear(interval);
                 self.known.remove_all(interval);
+            }
+            Entry::Promised { interval, span } => {
+                self.promised.set(interval, end(Instant::START, span));
             }
             Entry::Fence { last } => self.saw(last),
             Entry::Clock(clock) => {
@@ -300,8 +306,15 @@ impl Restore {
         for (interval, end) in self.quarantined.iter() {
             put(change::both(vec![interval], values.to_vec()), end);
         }
-        let claimed = self.claimed.intervals().collect();
-        put(change::both(claimed, values.to_vec()), ttl_max);
+        let claimed: Vec<Interval> = self.claimed.intervals().collect();
+        let mut claimed = change::both(claimed, values.to_vec());
+        for (interval, span) in self.promised.iter() {
+            let until = end(now, span.since(Instant::START));
+            put(change::both(vec![interval], claimed.clone()), until);
+            claimed = change::minus(&claimed, &[interval]);
+        }
+        // Of these nobody knows.
+        put(claimed, ttl_max);
         let known: Vec<Interval> = self.known.intervals().collect();
         let new = change::minus(values, &known);
         for interval in new.iter().copied() {
@@ -316,7 +329,36 @@ impl Restore {
         });
         self.machine.quarantine(id, &aside, until, now, effects);
         if is_claimed && !self.was_stopped {
-            self.machine.extend_all(id, self.clock_before, now, effects);
+            self.extend_all(id, now, effects);
+        }
+    }
+}
+
+impl Restore {
+    /// The last sign of life of each holder may be lost: as if it had just
+    /// come. Nothing is lost that came before the batch before the last.
+    fn extend_all(&mut self, id: RangeId, now: Instant, effects: &mut Effects) {
+        let (machine, since) = (&mut self.machine, self.clock_before);
+        let usual = end(Instant::START, machine.at(id).options.promise());
+        let mut cursor = 0;
+        while let Some(slot) = machine.records.next_from(&mut cursor) {
+            let head = machine.records.head(slot);
+            if head.range != id.0 || head.state != State::Reserved {
+                continue;
+            }
+            let (value, fence) = (machine.records.value(slot), head.fence);
+            // It may have been promised when the range was another.
+            let promised = self.promised.of(value).unwrap_or(usual);
+            let until = end(now, promised.since(Instant::START));
+            if since <= head.until && head.until < until && !machine.is_followed(slot) {
+                machine.records.set_until(slot, until);
+                machine.records.watch(slot, &mut machine.wheel);
+                effects.log(&Entry::Prolonged {
+                    value,
+                    fence,
+                    until,
+                });
+            }
         }
     }
 }
@@ -350,34 +392,9 @@ impl Allocator {
     /// Whoever reads the log must see that it was not the stop before that
     /// came last, so nothing is told at once until something is written.
     fn begin_claims(&mut self, effects: &mut Effects) {
-        let ranges = self.ranges.iter_mut().flatten();
-        let mut claimed = ranges
-            .filter(|range| range.options.class == Class::Claimed)
-            .peekable();
-        if claimed.peek().is_some() {
-            effects.log(&Entry::Fence { last: self.fence });
-            claimed.for_each(|range| range.stock.wait_for(effects.position()));
-        }
-    }
-
-    /// The last sign of life of each holder may be lost: as if it had just
-    /// come. Nothing is lost that came before `since`.
-    fn extend_all(&mut self, id: RangeId, since: Instant, now: Instant, effects: &mut Effects) {
-        let until = end(now, self.at(id).options.ttl);
-        let mut cursor = 0;
-        while let Some(slot) = self.records.next_from(&mut cursor) {
-            let head = self.records.head(slot);
-            let is_held = head.range == id.0 && head.state == State::Reserved;
-            if is_held && since <= head.until && head.until < until && !self.is_followed(slot) {
-                let (value, fence) = (self.records.value(slot), head.fence);
-                self.records.set_until(slot, until);
-                self.records.watch(slot, &mut self.wheel);
-                effects.log(&Entry::Prolonged {
-                    value,
-                    fence,
-                    until,
-                });
-            }
+        let ids: Vec<RangeId> = self.names.values().copied().collect();
+        for id in ids {
+            self.log_promise(id, effects);
         }
     }
 

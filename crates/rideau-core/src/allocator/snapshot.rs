@@ -41,6 +41,12 @@ impl Allocator {
                     Entry::Known { interval }.put(into);
                 }
             }
+            if range.options.class == Class::Claimed {
+                let span = range.options.promise();
+                for interval in change::intervals(&range.options) {
+                    Entry::Promised { interval, span }.put(into);
+                }
+            }
             for interval in range.stock.intervals() {
                 Entry::Claimed { interval }.put(into);
             }

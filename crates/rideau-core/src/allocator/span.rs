@@ -18,12 +18,15 @@ pub struct Span {
 
 impl Span {
     /// A network (`10.0.0.0/8`), a first and a last value (`10.0.0.1-10.0.0.9`,
-    /// both included) or a single value.
+    /// both included), a first value and one past the last (`0,10000`, see
+    /// [`between`](Self::between)) or a single value.
     ///
     /// A network has all addresses that begin like the one written, so
     /// `10.1.2.3/8` is `10.0.0.0/8`.
     pub fn parse(text: &str) -> Result<Self, SpanError> {
-        if let Some((address, prefix)) = text.split_once('/') {
+        if let Some((first, end)) = text.split_once(',') {
+            Self::between(first.trim(), end.trim())
+        } else if let Some((address, prefix)) = text.split_once('/') {
             network(address, prefix)
         } else if let Some((first, last)) = text.split_once('-') {
             inclusive(first.trim(), last.trim())
@@ -164,6 +167,26 @@ mod tests {
             span.interval.first(),
             span.interval.end().to_string(),
         )
+    }
+
+    #[test]
+    fn a_pair_with_a_comma_leaves_its_end_out() {
+        let pairs = [
+            ("0,10000", "0-9999"),
+            ("10.0.0.0, 11.0.0.0", "10.0.0.0/8"),
+            ("2001:db8::,2001:db9::", "2001:db8::/32"),
+            (
+                "0,340282366920938463463374607431768211456",
+                "0-340282366920938463463374607431768211455",
+            ),
+        ];
+        for (pair, same) in pairs {
+            assert_eq!(Span::parse(pair), Span::parse(same), "{pair}");
+        }
+        assert_eq!(Span::parse("7,7"), Err(SpanError::Empty));
+        assert_eq!(Span::parse("9,3"), Err(SpanError::Reversed));
+        assert!(Span::parse("10.0.0.0,::1").is_err());
+        assert!(Span::parse("1,2,3").is_err());
     }
 
     #[test]

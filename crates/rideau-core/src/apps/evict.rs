@@ -18,6 +18,8 @@ const SURPLUS: f64 = 1.0 / 50.0;
 const COLD: Duration = Duration::from_secs(60);
 /// if it is worth so many times less than its own.
 const LESS: f64 = 10.0;
+/// Who starves and cannot be helped is not looked at again sooner than this.
+const STARVE_AGAIN: Duration = Duration::from_secs(1);
 
 impl<R: Reply> Apps<R> {
     /// The idle process of another app that is worth least, if this one may
@@ -32,9 +34,10 @@ impl<R: Reply> Apps<R> {
             let is_cold = || process.used + COLD < now && self.value(process.app, now) * LESS < own;
             want == Want::First || app.counts.ready > 1 || is_cold()
         };
-        let others = self.processes.all().filter(|(_, process)| {
+        let others = self.processes.all().filter(|(slot, process)| {
             let app = self.app(process.app);
-            process.app != at && process.is_idle() && app.counts.ready > app.options.min
+            let is_spare = app.counts.ready > app.options.min && !self.is_replaced(*slot);
+            process.app != at && process.is_idle() && is_spare
         });
         let takeable = others.filter(|(_, process)| may_take(process));
         self.least_worth(takeable, now)
@@ -42,7 +45,7 @@ impl<R: Reply> Apps<R> {
 
     /// An app has waited too long for room: it gets that of the app with most.
     pub(super) fn starve(&mut self, at: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
-        let due = now + self.starve_limit(at);
+        let due = now + self.starve_limit(at).max(STARVE_AGAIN);
         let app = self.app_mut(at);
         app.due.starve = due;
         self.timers.push(due, Timer::Starve(at));
@@ -91,11 +94,19 @@ impl<R: Reply> Apps<R> {
         })?;
         debug_assert_ne!(other, at);
         let slots = app.slots.iter().copied();
-        let ready = slots.filter(|slot| self.processes.at(*slot).is_ready());
-        ready.min_by_key(|slot| {
+        let takeable =
+            slots.filter(|slot| self.processes.at(*slot).is_ready() && !self.is_replaced(*slot));
+        takeable.min_by_key(|slot| {
             let process = self.processes.at(*slot);
             (process.sessions + process.upgrades, process.id)
         })
+    }
+
+    /// Another starts in its stead already, and will take its room.
+    fn is_replaced(&self, slot: u32) -> bool {
+        let at = self.processes.at(slot).app;
+        let outgoing = || self.next_outgoing(at).is_some_and(|(next, _)| next == slot);
+        self.app(at).counts.replacing > 0 && outgoing()
     }
 
     /// Let go of what is over the limits: idle ones that are worth least, then

@@ -77,6 +77,10 @@ impl<R: Reply> Apps<R> {
         if app.options.one_each {
             return starting < app.waiting.len().min(2);
         }
+        if app.waiting.len() <= starting * app.options.places() {
+            // Those that start have a place for everybody.
+            return false;
+        }
         let (wait, start) = (app.expected_wait(now), app.pace.start_nanos());
         match starting {
             0 => wait > start || self.slow_until(at).is_some_and(|until| until <= now),

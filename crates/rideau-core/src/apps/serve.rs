@@ -172,7 +172,8 @@ impl<R: Reply> Apps<R> {
                 return;
             }
             let Some((_, sent, reply)) = app.waiting.serve(now) else {
-                return;
+                // All were let go; perhaps it is the turn of one set aside.
+                continue;
             };
             app.waiting.count_served(sent, now);
             let session = self.open(at, slot, sent, now);

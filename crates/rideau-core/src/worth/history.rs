@@ -1,7 +1,5 @@
 //! What is remembered of one app's asks.
 
-use std::time::Duration;
-
 use super::gaps::Gaps;
 use super::rates::{Decay, Rates};
 use crate::time::Instant;
@@ -14,8 +12,8 @@ pub(super) struct History {
     pub(super) shadows: u8,
     /// When it was last asked for.
     pub(super) last: Instant,
-    /// How long its start was last expected to take.
-    pub(super) start_time: Duration,
+    /// How many seconds its start was last expected to take.
+    pub(super) start_time: f64,
     pub(super) rates: Rates,
     pub(super) gaps: Gaps,
 }
@@ -35,7 +33,7 @@ const START_TIME_MIN: f64 = 1e-3;
 
 impl History {
     /// Somebody asks for an app of which nothing is known.
-    pub(super) fn first(app: u32, start_time: Duration, moment: &Moment) -> Self {
+    pub(super) fn first(app: u32, start_time: f64, moment: &Moment) -> Self {
         let mut rates = Rates::ZERO;
         rates.count(1.0, &moment.decay);
         Self {
@@ -49,10 +47,11 @@ impl History {
     }
 
     /// Somebody asks for it again.
-    pub(super) fn asked(&mut self, start_time: Duration, moment: &Moment) {
+    pub(super) fn asked(&mut self, start_time: f64, moment: &Moment) {
         let gap = self.age(moment);
-        self.gaps.learn(gap);
-        self.rates.count((gap / VISIT_GAP).min(1.0), &moment.decay);
+        let weight = (gap / VISIT_GAP).min(1.0);
+        self.gaps.learn(gap, weight);
+        self.rates.count(weight, &moment.decay);
         self.last = moment.now;
         self.start_time = start_time;
     }
@@ -64,12 +63,12 @@ impl History {
 }
 
 impl Moment {
-    /// What a start costs that takes so long.
-    pub(super) fn cost(&self, start_time: Duration) -> f64 {
+    /// What a start costs that takes so many seconds.
+    pub(super) const fn cost(&self, start_time: f64) -> f64 {
         if self.counts_only {
             1.0
         } else {
-            start_time.as_secs_f64().max(START_TIME_MIN)
+            start_time.max(START_TIME_MIN)
         }
     }
 }

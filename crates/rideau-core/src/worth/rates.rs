@@ -3,6 +3,7 @@
 //! Counts are kept relative to a landmark that all apps share. So the powers
 //! that decay needs are taken once for each moment and not for each app.
 
+use std::array;
 use std::f64::consts::LN_2;
 use std::time::Duration;
 
@@ -15,14 +16,18 @@ const SCALES: usize = HALF_LIVES.len();
 pub(super) struct Rates([f64; SCALES]);
 
 /// What is left of a count after some time, for each half-life.
-pub(super) struct Decay([f64; SCALES]);
+pub(super) struct Decay {
+    left: [f64; SCALES],
+    /// Asks a second for each that was counted.
+    rates: [f64; SCALES],
+}
 
 impl Rates {
     pub(super) const ZERO: Self = Self([0.0; SCALES]);
 
     /// Count an ask for so much, so long after the landmark.
     pub(super) fn count(&mut self, weight: f64, decay: &Decay) {
-        for (count, left) in self.0.iter_mut().zip(decay.0) {
+        for (count, left) in self.0.iter_mut().zip(decay.left) {
             *count += weight / left;
         }
     }
@@ -39,20 +44,22 @@ impl Rates {
 
     /// Take a landmark so much later.
     pub(super) fn rebase(&mut self, decay: &Decay) {
-        for (count, left) in self.0.iter_mut().zip(decay.0) {
+        for (count, left) in self.0.iter_mut().zip(decay.left) {
             *count *= left;
         }
     }
 
     fn rate(&self, at: usize, decay: &Decay) -> f64 {
-        self.0[at] * decay.0[at] * (LN_2 / HALF_LIVES[at])
+        self.0[at] * decay.rates[at]
     }
 }
 
 impl Decay {
     pub(super) fn over(span: Duration) -> Self {
         let seconds = span.as_secs_f64();
-        Self(HALF_LIVES.map(|half_life| (-seconds / half_life).exp2()))
+        let left = HALF_LIVES.map(|half_life| (-seconds / half_life).exp2());
+        let rates = array::from_fn(|at| left[at] * (LN_2 / HALF_LIVES[at]));
+        Self { left, rates }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Laws that hold for every input, checked against slow and obvious models.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod apps;
 mod broker;
 mod codel;
 mod fair;
@@ -15,6 +16,7 @@ mod protector;
 mod queues;
 mod regulator;
 mod valves;
+mod worth;
 
 use proptest::test_runner::Config;
 

@@ -1,9 +1,9 @@
 //! What must hold after every step.
 
-use rideau_core::allocator::{Class, Seen, Size, Standing, Start, Which};
+use rideau_core::allocator::{Class, Interval, Seen, Size, Standing, Start, Which};
 
 use crate::model::{Model, Record, State, VALUES, end};
-use crate::world::{World, map};
+use crate::world::{TTL_LONGEST, World, map};
 
 impl World {
     /// All values of every range are in one state each, and as many as there
@@ -42,8 +42,35 @@ impl World {
         }
     }
 
+    /// Whichever values one looks at, they are counted as they stand.
+    fn check_view(&mut self) {
+        let first = u128::from(self.below(VALUES as u64));
+        let last = first + u128::from(self.below((VALUES - first) as u64));
+        let mut stand = [0_u128; 3];
+        for value in first..=last {
+            match self.machine.stands(value, self.now, &mut self.effects) {
+                Standing::Free => stand[0] += 1,
+                Standing::Quarantined => stand[1] += 1,
+                Standing::Outside => (),
+                // One that was taken away from its range keeps its holder.
+                _ => {
+                    let home = self.model.home(value);
+                    stand[2] += u128::from(home.is_some_and(|(_, range)| !range.is_draining));
+                }
+            }
+        }
+        if self.lags() {
+            return;
+        }
+        let count = self.machine.count(Interval::new(first, last).unwrap());
+        let counted = [count.free, count.quarantined, count.held];
+        assert_eq!(counted, stand.map(Size::new), "{first}-{last}");
+        assert_eq!(count.size, Size::new(stand.iter().sum()));
+    }
+
     /// Every value is as it should be, with all that stands beside it.
     pub(crate) fn check_values(&mut self) {
+        self.check_view();
         for value in 0..VALUES {
             let standing = self.machine.stands(value, self.now, &mut self.effects);
             assert_eq!(standing, self.model.standing(value), "{value}");
@@ -113,7 +140,8 @@ impl World {
         let claimed: Vec<_> = claimed.map(|(n, r)| (n.clone(), r.clone())).collect();
         for (name, range) in claimed {
             let id = self.machine.range(&name).unwrap();
-            let until = self.machine.stats(id).unwrap().quarantined_until;
+            let stats = self.machine.stats(id).unwrap();
+            let until = stats.quarantined_until;
             let is_claimed = range.options.class == Class::Claimed;
             for value in range.values {
                 let standing = self.machine.stands(value, self.now, &mut self.effects);
@@ -189,8 +217,7 @@ impl World {
         let seen = self.seen(value).unwrap();
         let record = self.past[&seen.fence].clone();
         let name = self.model.home(value).unwrap().0.clone();
-        let ttl = self.model.ranges[&name].options.ttl;
-        let longest = record.until.max(end(self.now, ttl));
+        let longest = record.until.max(end(self.now, TTL_LONGEST));
         assert!(seen.until <= longest, "{value} is kept for too long");
         let known = self.model.records.get(&value);
         let known = known.filter(|known| known.fence == seen.fence);

@@ -13,4 +13,5 @@ mod laws;
 mod model;
 mod start;
 mod steps;
+mod waiting;
 mod world;

@@ -141,3 +141,35 @@ fn both_tiers_of_the_seed_are_given_out_in_order_and_all_come_back() {
     bench.sweep();
     assert_eq!(numbers(&bench), initial);
 }
+
+#[test]
+fn values_claimed_before_a_crash_are_kept_apart_for_as_long_as_they_may_be_held() {
+    let claimed = RangeOptions {
+        class: Class::Claimed,
+        ..options("0-99999")
+    };
+    let mut bench = Bench::new(&[]);
+    bench.add("many", claimed.clone());
+    bench.one("many").unwrap();
+    let position = bench.effects.position();
+    bench.machine.durable(position);
+    let prefer = [bench.prefer("many", 0)];
+    let hours = |hours: u64| Ask {
+        ttl: Some(Duration::from_secs(hours * 3_600)),
+        ..Ask::new(&prefer)
+    };
+    bench.reserve(&hours(1)).unwrap();
+    assert!(!bench.effects.wait, "it is told at once");
+    bench.reserve(&hours(2)).unwrap();
+    assert!(bench.effects.wait, "it is told when it is written down");
+    // Whoever changes the ttl while the server is down shortens nothing.
+    let shorter = RangeOptions {
+        ttl: Duration::from_secs(60),
+        ..claimed
+    };
+    let again = bench.again(&[("many", shorter)]);
+    let stats = again.stats("many");
+    assert_eq!(stats.quarantined.to_u128(), Some(4_096 - 2));
+    let hour = bench.now + Duration::from_secs(3_600);
+    assert_eq!(stats.quarantined_until, Some(hour));
+}

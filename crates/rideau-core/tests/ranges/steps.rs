@@ -328,19 +328,27 @@ impl World {
             true => Filter::KeyPrefix(vec![b'k', letter]),
             false => Filter::Field(name.clone(), text.clone()),
         };
+        let range = self.machine.ranges().map(|(_, id)| id).next();
+        let range = if self.rng.below(3) == 0 { range } else { None };
+        let name_of_range = range.map(|id| self.names[&id].clone());
         let is_meant = |record: &Record| {
             let has_key = record.keys.contains_key([b'k', letter].as_slice());
             let has_field = record.data.get(&name) == Some(&text);
-            record.state == State::Reserved && if by_key { has_key } else { has_field }
+            let is_there = range.is_none() || record.range == name_of_range;
+            record.state == State::Reserved && is_there && if by_key { has_key } else { has_field }
         };
         let meant = self.model.records.iter().filter(|(_, r)| is_meant(r));
         let meant: Vec<u128> = meant.map(|(value, _)| *value).collect();
         let (mut cursor, mut released) = (0, 0);
         let most = 1 + self.below(50) as usize;
-        while let Some(some) =
-            self.machine
-                .release_some(&filter, &mut cursor, most, self.now, &mut self.effects)
-        {
+        while let Some(some) = self.machine.release_some(
+            &filter,
+            range,
+            &mut cursor,
+            most,
+            self.now,
+            &mut self.effects,
+        ) {
             released += some;
         }
         assert_eq!(released, meant.len());

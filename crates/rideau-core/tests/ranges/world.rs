@@ -12,6 +12,8 @@ use rideau_core::{Instant, Rng};
 use crate::disk::Disk;
 use crate::model::{Model, Record, VALUES, values};
 
+/// No range has a longer usual time.
+pub(crate) const TTL_LONGEST: Duration = Duration::from_secs(16);
 pub(crate) const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// What a holder was told.
@@ -274,6 +276,10 @@ impl World {
         }
     }
 
+    fn usual_ttl(&mut self) -> Duration {
+        [TTL_LONGEST / 2, Duration::from_secs(10), TTL_LONGEST][self.below(3) as usize]
+    }
+
     /// Some of the values around those that are usual for this name.
     fn options(&mut self, name: &'static str) -> RangeOptions {
         let mut options = self.styles[name].clone();
@@ -283,6 +289,7 @@ impl World {
         if self.chance(10) {
             options.class = class(&mut self.rng);
         }
+        options.ttl = self.usual_ttl();
         let home = 24 * NAMES.iter().position(|n| *n == name).unwrap() as u64;
         let first = (home + self.below(8)).saturating_sub(4);
         let last = first + 1 + self.below(24);
@@ -315,9 +322,14 @@ impl World {
         let down = if self.chance(70) { 0 } else { down };
         self.now = self.now.after(down);
         let mut config = Vec::new();
+        let ttl = self.usual_ttl();
         for (name, range) in &self.model.ranges {
             if !range.is_draining && self.rng.below(20) > 0 {
-                config.push((name.clone(), range.options.clone()));
+                let mut options = range.options.clone();
+                if self.rng.below(4) == 0 {
+                    options.ttl = ttl;
+                }
+                config.push((name.clone(), options));
             }
         }
         let in_memory = |value: &u128| {

@@ -13,6 +13,7 @@ use crate::config::keys::Change;
 use crate::config::{Faults, Level, Plan};
 use crate::daemon::Daemon;
 use crate::settings::Unchanged;
+use crate::values::unsafe_text;
 
 /// How faults call the body of a request.
 const FILE: &str = "config";
@@ -65,7 +66,17 @@ pub(super) async fn plan(visit: Visit) -> Answer {
 /// Make the config in the body count.
 pub(super) async fn apply(visit: Visit) -> Answer {
     let applied = with_text(&visit, |daemon, text, by| daemon.apply(text, by)).await?;
+    written(visit.daemon(), &applied).await?;
     changed(applied)
+}
+
+/// What ranges were told is told when it is written down.
+async fn written(daemon: &Daemon, plan: &Result<Plan, Unchanged>) -> Result<(), No> {
+    if plan.as_ref().is_ok_and(Plan::is_about_ranges) {
+        let safe = daemon.values.ranges.logged().await;
+        safe.map_err(|failed| No::of_command(&unsafe_text(&failed)))?;
+    }
+    Ok(())
 }
 
 /// Go back to a version of the history, or to the one before this.
@@ -73,7 +84,9 @@ pub(super) async fn rollback(visit: Visit) -> Answer {
     let said: Rollback = visit.json()?;
     let daemon = Arc::clone(visit.daemon());
     let by = visit.by().to_owned();
-    changed(away(move || daemon.rollback(said.version, &by)).await?)
+    let back = away(move || daemon.rollback(said.version, &by)).await?;
+    written(visit.daemon(), &back).await?;
+    changed(back)
 }
 
 /// What a change came to.

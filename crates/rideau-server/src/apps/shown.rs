@@ -22,6 +22,8 @@ pub struct AppShown {
     pub processes: Vec<ProcessShown>,
     /// Why its last start failed, unless one went well since.
     pub report: Option<Arc<StartReport>>,
+    /// As many processes it may have, if that is limited for it alone.
+    pub max: Option<usize>,
 }
 
 /// One process.
@@ -107,6 +109,7 @@ impl Inner {
             name: Arc::clone(&app.name),
             processes: processes.collect(),
             report: app.report(),
+            max: app.config.load().options.max,
             stats,
         })
     }

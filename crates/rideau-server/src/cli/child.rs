@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, Interval, interval_at};
 
-use super::wire::Wire;
+use super::wire::{Server, Wire, WireFault};
 
 /// What to do when the server is gone, and with it what we hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,11 +31,45 @@ pub(crate) struct Ended {
 }
 
 /// What to say again and again so that something stays ours.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone)]
 pub(crate) struct Keep {
     pub(crate) every: Duration,
     pub(crate) request: Vec<String>,
+    /// It stays ours for so long without a word, so that a lost connection can be
+    /// replaced by another.
+    pub(crate) within: Duration,
+    /// To which server.
+    pub(crate) server: Server,
+    pub(crate) name: String,
 }
+
+/// Keeps what a command holds, over several connections if need be.
+struct Watch<'a> {
+    wire: &'a mut Wire,
+    keep: Option<&'a Keep>,
+    ticks: Option<Interval>,
+    unanswered: u32,
+    link: Link,
+    /// When it was said last that it is ours.
+    held: Instant,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Link {
+    Up,
+    /// There is no connection, and there may be time for another.
+    Down,
+    Lost,
+}
+
+enum Event {
+    Heard(Result<Value, WireFault>),
+    Tick,
+    Connected(Result<Wire, WireFault>),
+}
+
+/// How long to wait before another connection is tried.
+const TRY_AGAIN: Duration = Duration::from_millis(500);
 
 /// The shell's codes for what cannot be found, and what cannot be run.
 const NOT_FOUND: u8 = 127;
@@ -75,46 +109,112 @@ pub(crate) async fn run_keeping(
             });
         }
     };
-    let mut is_lost = false;
-    let mut unanswered = 0_u32;
-    let mut ticks = keep.map(|keep| interval_at(Instant::now() + keep.every, keep.every));
+    let mut watch = Watch::new(wire, keep);
     loop {
         tokio::select! {
             status = child.wait() => {
-                // What is said next has an answer of its own.
-                while unanswered > 0 && !is_lost {
-                    is_lost = wire.answer().await.is_err();
-                    unanswered -= 1;
-                }
+                let is_lost = watch.end().await;
                 return Ok(Ended { code: code(status?), is_lost });
             }
-            heard = wire.next(), if !is_lost => {
-                let why = match heard {
-                    Err(fault) => fault.to_string(),
-                    Ok(Value::Error(text)) if unanswered > 0 => text,
-                    Ok(Value::Push(_)) => continue,
-                    Ok(_) => {
-                        unanswered = unanswered.saturating_sub(1);
-                        continue;
-                    }
-                };
-                is_lost = true;
+            event = watch.event() => if let Some(why) = watch.follow(event).await {
                 eprintln!("rideau: {why}; others may get what this command holds");
                 if on_loss == OnLoss::Terminate {
                     pass(&child, Signal::TERM);
                 }
-            }
-            () = next(&mut ticks), if !is_lost => if let Some(keep) = keep {
-                wire.put(&keep.request);
-                unanswered += 1;
-                // If it is lost, so is the answer.
-                let _ = wire.flush().await;
             },
             _ = term.recv() => pass(&child, Signal::TERM),
             _ = hangup.recv() => pass(&child, Signal::HUP),
             _ = interrupt.recv() => (),
             _ = quit.recv() => (),
         }
+    }
+}
+
+impl<'a> Watch<'a> {
+    fn new(wire: &'a mut Wire, keep: Option<&'a Keep>) -> Self {
+        Self {
+            wire,
+            keep,
+            ticks: keep.map(|keep| interval_at(Instant::now() + keep.every, keep.every)),
+            unanswered: 0,
+            link: Link::Up,
+            held: Instant::now(),
+        }
+    }
+
+    /// The next thing that happens. Nothing is lost if nobody waits for it.
+    async fn event(&mut self) -> Event {
+        match (self.link, self.keep) {
+            (Link::Up, _) => tokio::select! {
+                heard = self.wire.next() => Event::Heard(heard),
+                () = next(&mut self.ticks) => Event::Tick,
+            },
+            (Link::Down, Some(keep)) => {
+                tokio::time::sleep(TRY_AGAIN).await;
+                Event::Connected(Wire::connect(&keep.server, &keep.name).await)
+            }
+            (Link::Down | Link::Lost, _) => std::future::pending().await,
+        }
+    }
+
+    /// Says why what was held is lost, if it is.
+    async fn follow(&mut self, event: Event) -> Option<String> {
+        match event {
+            Event::Tick => self.say().await,
+            Event::Connected(Ok(wire)) => {
+                eprintln!("rideau: connected again");
+                *self.wire = wire;
+                self.link = Link::Up;
+                self.unanswered = 0;
+                self.say().await;
+            }
+            Event::Heard(Ok(Value::Error(text))) if self.unanswered > 0 => {
+                self.link = Link::Lost;
+                return Some(text);
+            }
+            Event::Heard(Ok(Value::Push(_))) => (),
+            Event::Heard(Ok(_)) => {
+                self.unanswered = self.unanswered.saturating_sub(1);
+                self.held = Instant::now();
+            }
+            Event::Heard(Err(fault)) | Event::Connected(Err(fault)) => return self.cut(&fault),
+        }
+        None
+    }
+
+    async fn say(&mut self) {
+        if let Some(keep) = self.keep {
+            self.wire.put(&keep.request);
+            self.unanswered += 1;
+            // If it is lost, so is the answer.
+            let _ = self.wire.flush().await;
+        }
+    }
+
+    /// There is no connection.
+    fn cut(&mut self, fault: &WireFault) -> Option<String> {
+        let within = self.keep.map_or(Duration::ZERO, |keep| keep.within);
+        if self.held.elapsed() >= within {
+            self.link = Link::Lost;
+            return Some(fault.to_string());
+        }
+        if self.link == Link::Up {
+            eprintln!("rideau: {fault}; trying again");
+        }
+        self.link = Link::Down;
+        None
+    }
+
+    /// The command is over. Says whether the connection is.
+    async fn end(&mut self) -> bool {
+        // What is said next has an answer of its own.
+        while self.unanswered > 0 && self.link == Link::Up {
+            if self.wire.answer().await.is_err() {
+                self.link = Link::Lost;
+            }
+            self.unanswered -= 1;
+        }
+        self.link != Link::Up
     }
 }
 

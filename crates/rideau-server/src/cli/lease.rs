@@ -18,7 +18,8 @@ use super::{Done, Manner, show, span};
 ///
 /// The command finds the value in RIDEAU_VALUE and wherever its words have {value}, the ticket in
 /// RIDEAU_TICKET, and in RIDEAU_FENCE a number that grows with each holder. The value is renewed
-/// at half time while the command runs, and given back at its end. Ends with the code of the
+/// at half time while the command runs, over a new connection if the server was started again
+/// in time, and given back at its end. Ends with the code of the
 /// command, or with 3 if no value was free. Without a command the value is printed, and held
 /// until its time runs out.
 #[derive(Args, Debug)]
@@ -95,6 +96,9 @@ pub(crate) async fn lease(words: &Lease, manner: &Manner) -> Done {
             "TTL".to_owned(),
             span::millis(words.ttl),
         ],
+        within: words.ttl,
+        server: manner.server.clone(),
+        name: program_name(),
     };
     let on_loss = if words.kill_on_loss {
         OnLoss::Terminate
@@ -102,7 +106,12 @@ pub(crate) async fn lease(words: &Lease, manner: &Manner) -> Done {
         OnLoss::GoOn
     };
     let ended = child::run_keeping(&command, &variables, &mut wire, on_loss, Some(&keep)).await?;
-    if !ended.is_lost {
+    if ended.is_lost {
+        // It may be ours all the same, if the server is there again.
+        if let Ok(mut wire) = Wire::connect(&manner.server, &program_name()).await {
+            let _ = wire.ask(&["RELEASE", &ticket]).await;
+        }
+    } else {
         match wire.ask(&["RELEASE", &ticket]).await {
             Ok(Value::Error(text)) => eprintln!("rideau: {text}"),
             Ok(_) => wire.quit().await,

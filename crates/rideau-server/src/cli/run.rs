@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use rideau_server::config::{AppConfig, AppReady, Config, ErrorPages, Listen, Log, LogLevel};
@@ -44,6 +45,8 @@ pub(crate) struct Run {
     command: Vec<String>,
 }
 
+/// How often it is looked whether the application is ready.
+const LOOK: Duration = Duration::from_millis(20);
 /// Where the other commands find a server, if nobody else is there.
 const CONTROL: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 7433);
 
@@ -58,8 +61,8 @@ pub(crate) fn run(words: &Run, manner: &Manner) -> Done {
         let daemon = Daemon::with(config, source).map_err(io::Error::other)?;
         let printing = Arc::clone(&daemon);
         let ready = move |addresses: &[String]| {
-            tokio::spawn(print(printing, name));
-            announce(addresses, is_json);
+            tokio::spawn(print(Arc::clone(&printing), name.clone()));
+            tokio::spawn(announce(printing, name, addresses.to_vec(), is_json));
         };
         run_daemon(daemon, ready).await
     });
@@ -109,19 +112,38 @@ fn control() -> SocketAddr {
     }
 }
 
-fn announce(addresses: &[String], is_json: bool) {
-    let mut out = io::stderr().lock();
-    // Who closed our standard error does not want to know.
+/// Say where it is served, once it is, and why it is not yet.
+async fn announce(daemon: Arc<Daemon>, name: String, addresses: Vec<String>, is_json: bool) {
+    let mut told = None;
+    while let Some(app) = daemon.apps.find(&name) {
+        if daemon
+            .apps
+            .shown(&app)
+            .is_some_and(|app| app.state() == "ready")
+        {
+            break;
+        }
+        let report = app.report();
+        let id = report.as_ref().map(|report| report.id.clone());
+        if let Some(report) = report.filter(|_| id != told) {
+            put(Stream::Error, &format!("rideau: {}", report.summary));
+            for advice in &report.advice {
+                put(Stream::Error, &format!("rideau: perhaps {advice}"));
+            }
+        }
+        told = id;
+        tokio::time::sleep(LOOK).await;
+    }
     if is_json {
-        let _ = writeln!(out, "{}", serde_json::json!({ "listening": addresses }));
-        return;
+        let text = serde_json::json!({ "listening": addresses }).to_string();
+        return put(Stream::Error, &text);
     }
     for address in addresses {
         let what = match address.starts_with("http") {
-            true => "serves at",
-            false => "is controlled at",
+            true => "serves",
+            false => "is told what to do",
         };
-        let _ = writeln!(out, "rideau {what} {address}");
+        put(Stream::Error, &format!("rideau {what} at {address}"));
     }
 }
 

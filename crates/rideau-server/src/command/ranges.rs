@@ -1,29 +1,29 @@
 //! Values of ranges: asked for, claimed, and told.
 
 mod hold;
+mod later;
 mod manage;
 mod no;
 mod words;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use rideau::allocator::{Change, Place, Prefer, Refused, Reservation};
-use rideau::{Failed, Until};
-use tokio::time::{Instant, timeout_at};
+use rideau::{Failed, Reserving, Until};
 
 use crate::client::{Client, Finish, Step, Tail, Wait, Wrong};
-use crate::daemon::Daemon;
 use crate::grant::{Grant, HeldValue};
 use crate::holdings::Why;
 use crate::resp::{Quoted, Reply, Request};
 use crate::ticket::Kind;
 use crate::values::ValueTicket;
-use words::{Asked, Beside, Words};
+use words::{Beside, Words};
 
 pub(super) use hold::{cancel, is_value, lookup, refresh, release, update, write};
-pub(super) use manage::{add, bulk_release, debug, drain, list, memory, remove, set, stat, watch};
+pub(super) use manage::{
+    add, bulk_release, count as count_values, debug, drain, list, memory, remove, set, stat, watch,
+};
 
 /// How much a value was preferred, in a word.
 const TIERS: [&str; 8] = [
@@ -40,20 +40,25 @@ const TIERS: [&str; 8] = [
 pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     client.held_back.begin();
     let words = Words::parse(client, request)?;
-    let answer = client.daemon.values.ranges.reserve(&words.ask());
-    let (decision, until) = answer.into_parts();
-    match decision {
-        Err(Failed::Refused(Refused::Exhausted { .. })) if words.wait.is_some() => {
+    if words.is_async() {
+        return later::reserve(client, &words);
+    }
+    let Some(limit) = words.wait else {
+        let answer = client.daemon.values.ranges.reserve(&words.ask());
+        let (decision, until) = answer.into_parts();
+        settle(client, decision, until, &words.how(), words.prefer())?;
+        return Ok(Step::Done);
+    };
+    let ranges = &client.daemon.values.ranges;
+    match ranges.reserve_within(&words.ask(), limit).into_parts() {
+        Ok((decision, until)) => settle(client, decision, until, &words.how(), words.prefer())?,
+        Err(reserving) => {
             client.may_wait()?;
-            let asked = Asked::of(&words);
-            let limit = words.wait.unwrap_or_default();
-            let daemon = Arc::clone(&client.daemon);
             return Ok(Step::Wait(Wait {
                 name: "RESERVE".into(),
-                answer: Box::pin(reserve_within(daemon, asked, limit)),
+                answer: Box::pin(wait(reserving, words.how(), words.prefer().to_vec())),
             }));
         }
-        decision => settle(client, decision, until, &words.how(), words.prefer())?,
     }
     Ok(Step::Done)
 }
@@ -65,28 +70,19 @@ struct How {
     tail: Tail,
 }
 
-/// Ask again whenever something may be free.
-async fn reserve_within(daemon: Arc<Daemon>, asked: Asked, limit: Duration) -> Finish {
-    let deadline = Instant::now() + limit;
-    loop {
-        let is_over = timeout_at(deadline, daemon.values.wait_freed())
-            .await
-            .is_err();
-        let answer = asked.with(|ask| daemon.values.ranges.reserve(ask));
-        let (decision, until) = answer.into_parts();
-        let is_none = matches!(decision, Err(Failed::Refused(Refused::Exhausted { .. })));
-        if is_none && !is_over {
-            continue;
+/// Wait in line. What is given is given back if nobody is there to take it.
+async fn wait(mut reserving: Reserving, how: How, prefer: Vec<Prefer>) -> Finish {
+    reserving.decided().await;
+    Box::new(move |client| {
+        let Ok((decision, until)) = reserving.into_parts() else {
+            unreachable!("it was just decided");
+        };
+        let before = client.out.len();
+        if let Err(Wrong(text)) = settle(client, decision, until, &how, &prefer) {
+            client.out.truncate(before);
+            client.reply().error(text);
         }
-        return Box::new(move |client| {
-            let before = client.out.len();
-            let settled = settle(client, decision, until, &asked.how, asked.prefer());
-            if let Err(Wrong(text)) = settled {
-                client.out.truncate(before);
-                client.reply().error(text);
-            }
-        });
-    }
+    })
 }
 
 /// Answer a reserve.
@@ -195,6 +191,7 @@ fn keep(client: &mut Client, reservation: &Reservation, tail: &Tail) -> Result<V
         value,
         kind: reservation.kind,
         fence,
+        is_lease: false,
     });
     let ticket = client.keep(Kind::Value, held, tail)?;
     values.hold(value, ticket, &client.daemon.holdings);

@@ -110,6 +110,10 @@ fn set(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong>
 /// Answer a change: `OK` is what clients of Redis expect, and more is said only
 /// if there is more to know.
 pub(super) fn done(client: &mut Client, plan: &Plan) {
+    // What a range was told about its values is told when it is written down.
+    if plan.is_about_ranges() {
+        client.held_back.until(client.daemon.values.ranges.logged());
+    }
     let needs = |step: &&crate::config::Step| step.change == Change::Restart;
     let restarts: Vec<_> = plan
         .steps

@@ -56,6 +56,14 @@ fn mail(grant: &Grant) -> Option<Arc<Mail>> {
     }
 }
 
+/// The value that is held by this.
+fn value(grant: &Grant) -> Option<u128> {
+    match grant {
+        Grant::Value(held) => Some(held.value),
+        _ => None,
+    }
+}
+
 /// Let a command wait for its answer.
 pub(super) fn blocked(
     kind: Kind,
@@ -125,7 +133,7 @@ pub(super) fn later(
         let later = told.upgrade();
         match thing {
             Some(grant) => {
-                let mail = mail(&grant);
+                let (mail, value) = (mail(&grant), value(&grant));
                 let thing = if is_pushed {
                     Thing::Held(grant)
                 } else {
@@ -139,6 +147,9 @@ pub(super) fn later(
                 }
                 if let Some(mail) = mail {
                     mail.begin(ticket, &outbox);
+                }
+                if let Some(value) = value {
+                    daemon.values.hold(value, ticket, &daemon.holdings);
                 }
             }
             None if is_pushed => {
@@ -281,17 +292,17 @@ pub(super) fn held(client: &mut Client, _request: Request<'_>) -> Result<Step, W
 pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
     let word = arguments.word("CANCEL", "a ticket or a value")?;
-    if ranges::is_value(word) {
+    let waits = Ticket::parse(word).is_some_and(|ticket| {
+        let waits =
+            |thing: &mut Thing| matches!(thing, Thing::Asked(later) if later.answered().is_none());
+        let holdings = &client.daemon.holdings;
+        holdings.look(ticket, client.scope(), waits) == Ok(true)
+    });
+    if !waits && ranges::is_value(word) {
         return ranges::cancel(client, request);
     }
     let ticket = parse(word)?;
-    let scope = client.scope();
-    let waits = client.daemon.holdings.look(
-        ticket,
-        scope,
-        |thing| matches!(thing, Thing::Asked(later) if later.answered().is_none()),
-    );
-    let cancelled = waits == Ok(true)
+    let cancelled = waits
         && client
             .daemon
             .release(ticket, client.scope(), Why::Cancelled)

@@ -193,6 +193,7 @@ pub(super) const RANGE: &[Key] = &[
     live("cool"),
     live("on_expire"),
     live("start"),
+    live("restore_all_free"),
     live("fence"),
 ];
 

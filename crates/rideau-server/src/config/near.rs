@@ -5,22 +5,43 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("ask", "asks"),
     ("ask_r", "offers"),
     ("bind", "listen"),
+    ("cmd", "exec"),
+    ("command", "exec"),
     ("cull_after", "idle_age_max"),
+    ("cwd", "root"),
     ("destroy", "replace"),
+    ("dir", "root"),
     ("discard", "replace"),
     ("drop", "timeout"),
+    ("global_queue", "queue"),
     ("idle_timeout", "idle_age_max"),
+    ("idle_timeout", "idle_after"),
     ("keepalive", "dead_peer"),
     ("max_age", "life_max"),
+    ("max_apps", "max"),
     ("max_clients", "connections_max"),
+    ("max_instances", "max"),
     ("max_lifetime", "life_max"),
+    ("max_pool_size", "max"),
+    ("max_queue", "queue"),
+    ("max_request_time", "request_timeout"),
     ("maxclients", "connections_max"),
+    ("memory_limit", "memory_soft"),
+    ("min_instances", "min"),
+    ("nofile", "files_max"),
+    ("nproc", "processes_max"),
     ("offer", "offers"),
     ("order", "reuse"),
+    ("pool_idle_time", "idle_after"),
+    ("probe", "ready"),
     ("return", "reuse"),
+    ("sessions_per", "concurrency"),
     ("size", "max"),
+    ("spawn_timeout", "start_timeout"),
     ("start", "started"),
+    ("trust_header", "trust"),
     ("ttl", "life_max"),
+    ("websockets", "upgrades"),
 ];
 
 /// The one of `known` that is nearest to `word`, if any is near.
@@ -28,8 +49,8 @@ pub(super) fn near<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> 
     let lower = word.to_lowercase().replace('-', "_");
     let known: Vec<&str> = known.into_iter().collect();
     let named = |name: &str| known.iter().copied().find(|known| *known == name);
-    let synonym = SYNONYMS.iter().find(|(other, _)| *other == lower);
-    if let Some(found) = synonym.and_then(|(_, ours)| named(ours)) {
+    let mut synonyms = SYNONYMS.iter().filter(|(other, _)| *other == lower);
+    if let Some(found) = synonyms.find_map(|(_, ours)| named(ours)) {
         return Some(found);
     }
     let parts = sorted_parts(&lower);

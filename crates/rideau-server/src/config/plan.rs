@@ -1,5 +1,7 @@
 //! What a new config would change, and what that means to who waits and holds.
 
+mod apps;
+
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
@@ -15,6 +17,14 @@ pub struct Plan {
     /// One step for each key that changes, and for each thing that comes or
     /// goes.
     pub steps: Vec<Step>,
+}
+
+impl Plan {
+    /// Ranges come, change or go.
+    pub fn is_about_ranges(&self) -> bool {
+        let mut paths = self.steps.iter().map(|step| &step.path);
+        paths.any(|path| path.starts_with("range."))
+    }
 }
 
 /// One thing that changes.
@@ -60,6 +70,7 @@ const NAMED: &[&str] = &[
     "regulator",
     "lock",
     "range",
+    "app",
 ];
 /// Shown instead of what must not be.
 const HIDDEN: &str = "(hidden)";
@@ -73,7 +84,7 @@ const VALUE_MAX: usize = 40;
 pub fn plan(old: &Config, new: &Config, now: Option<&Now>) -> Plan {
     let (before, after) = (Rows::of(old), Rows::of(new));
     let mut steps = Vec::new();
-    for part in ["server", "limits", "tls", "log", "store"] {
+    for part in ["server", "limits", "tls", "log", "store", "front"] {
         changes(&before, &after, &[part], now, &mut steps);
     }
     for kind in NAMED {
@@ -209,6 +220,7 @@ impl Rows {
                     .map(|one| one.name.clone())
                     .collect(),
                 "range" => config.ranges.iter().map(|one| one.name.clone()).collect(),
+                "app" => config.apps.iter().map(|app| app.name.clone()).collect(),
                 _ => config
                     .locks
                     .iter()
@@ -319,13 +331,14 @@ fn meaning(
         ["pool", _, "group"] => {
             at_once("Who waits keeps their place; the next ask sees the group.")
         }
-        ["pool" | "regulator" | "lock", _, "queue", "max"]
+        ["pool" | "regulator" | "lock" | "app", _, "queue", "max"]
         | ["broker", _, "asks" | "offers", "max"]
             if is_less =>
         {
             less_room(to, around.queue())
         }
-        ["pool" | "regulator" | "lock", _, "queue", ..] | ["broker", _, "asks" | "offers", ..] => {
+        ["pool" | "regulator" | "lock" | "app", _, "queue", ..]
+        | ["broker", _, "asks" | "offers", ..] => {
             let waiting = around.queue().map(|live| live.waiting);
             let who = waiting.map_or("Who waits keeps".into(), |waiting| match waiting {
                 1 => "The 1 who waits keeps".into(),
@@ -338,6 +351,8 @@ fn meaning(
             at_once("Who holds more keeps it; nobody is granted until there is room.")
         }
         ["range", _, key] => (range_meaning(key, around.thing()), 0),
+        ["app", _, key, ..] => at_once(apps::meaning(key, is_less)),
+        ["front", key] => at_once(apps::front_meaning(key, is_less)),
         ["limits", ..] if is_less => at_once("What is over it stays; nothing is added to it."),
         ["tls", ..] | ["server", "dead_peer", ..] => at_once("For new connections."),
         ["user", ..] => at_once("From the next command on."),
@@ -412,6 +427,7 @@ fn arrive(kind: &str, name: &str, new: &Config) -> Step {
         }
         Some((Member::List(list), _)) => format!("{} at once.", count(list.len(), "member")),
         _ if kind == "range" => "Its values can be given out at once.".into(),
+        _ if kind == "app" => apps::arrival(name, new),
         _ => "There at once.".into(),
     };
     Step {
@@ -431,6 +447,7 @@ fn leave(kind: &str, name: &str, now: Option<&Now>) -> Step {
     let meaning = match (kind, live) {
         ("user", _) => "Nobody can be this user any more.".into(),
         ("group", _) => "The next ask of the group is refused.".into(),
+        ("app", live) => apps::departure(live.copied()),
         ("range", Some(_)) => {
             format!("It gives out nothing more; {held} held until given back, and then it is gone.")
         }
@@ -465,6 +482,15 @@ fn hidden(old: &Config, new: &Config, steps: &mut Vec<Step>) {
             push(
                 format!("user.{}.password", quoted_key(&user.name)),
                 "From the next login on.",
+            );
+        }
+    }
+    for app in &new.apps {
+        let before = old.apps.iter().find(|other| other.name == app.name);
+        if before.is_some_and(|before| before.run.env != app.run.env) {
+            push(
+                format!("app.{}.env", quoted_key(&app.name)),
+                apps::meaning("env", false),
             );
         }
     }

@@ -162,8 +162,7 @@ impl RangeConfig {
             Class::Memory => Start::Quarantine,
             Class::Sync | Class::Claimed => Start::Free,
         };
-        let start = section.word("start", STARTS);
-        options.start = start.map_or(usual, |at| [Start::Free, Start::Quarantine][at]);
+        options.start = read_start(section).unwrap_or(usual);
         if let Some(at) = section.word("fence", FENCES) {
             options.needs_fence = at == 0;
         }
@@ -208,6 +207,34 @@ impl RangeConfig {
             }
         }
     }
+}
+
+/// What a range is of which nothing is known, in the words of `start` or as the
+/// answer to `restore_all_free`.
+fn read_start(section: &Section<'_>) -> Option<Start> {
+    const KEY: &str = "restore_all_free";
+    let start = section.word("start", STARTS);
+    let start = start.map(|at| [Start::Free, Start::Quarantine][at]);
+    let Some(entry) = section.entry(KEY) else {
+        return start;
+    };
+    let Some(is_free) = entry.item.as_bool() else {
+        let message = format!("`{KEY}` is true or false");
+        let hint = "or write start = \"free\"";
+        section.notes.error(section.at(KEY), message, hint);
+        return start;
+    };
+    let meant = match is_free {
+        true => Start::Free,
+        false => Start::Quarantine,
+    };
+    if start.is_some_and(|start| start != meant) {
+        let message = format!("`{KEY}` and `start` contradict each other");
+        section
+            .notes
+            .error(section.at(KEY), message, "keep one of them");
+    }
+    start.or(Some(meant))
 }
 
 /// Words of a range as they are written.

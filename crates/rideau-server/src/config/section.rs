@@ -319,12 +319,17 @@ impl<'a> Section<'a> {
 
     /// Yes or no.
     pub(super) fn answer(&self, key: &str) -> Option<bool> {
+        self.answer_or(key, "")
+    }
+
+    /// Yes or no, where `or` says what else could stand there.
+    pub(super) fn answer_or(&self, key: &str, or: &str) -> Option<bool> {
         let entry = self.entry(key)?;
         let answer = entry.item.as_bool();
         if answer.is_none() {
             let kind = kind_of(entry.item);
             let message = format!("`{key}` is {kind}, and has to be yes or no");
-            let hint = "write true or false, without quotes";
+            let hint = format!("write true or false without quotes{or}");
             self.notes.error(entry.at(), message, hint);
         }
         answer

@@ -42,6 +42,14 @@ pub enum Gone {
 }
 
 impl Why {
+    /// Somebody wanted it to end, and not its holder only to go.
+    pub const fn is_wanted(self) -> bool {
+        matches!(
+            self,
+            Self::Released | Self::Failed | Self::Cancelled | Self::Revoked
+        )
+    }
+
     /// Every reason.
     pub const ALL: [Self; 9] = [
         Self::Released,

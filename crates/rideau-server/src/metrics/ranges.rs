@@ -7,6 +7,9 @@ use super::page::{Labels, Page};
 use crate::places::Places;
 use crate::values::Values;
 
+/// The bounds of how many nodes are asked.
+const HOPS: [f64; 5] = [0.0, 1.0, 2.0, 3.0, f64::INFINITY];
+
 pub(super) fn ranges(page: &mut Page<'_, '_>, places: &Places, values: &Values) -> fmt::Result {
     let all = values.ranges.all_stats();
     let rows = all.iter().flat_map(|stats| {
@@ -39,6 +42,24 @@ pub(super) fn ranges(page: &mut Page<'_, '_>, places: &Places, values: &Values) 
         "What became of those who asked for a value",
         given.chain(none),
     )?;
+    let hops = all.iter().flat_map(|stats| {
+        let tiers = stats.tiers.iter().enumerate();
+        let tiers = tiers.filter(|(tier, given)| *tier < 2 || **given > 0);
+        tiers.map(|(tier, given)| {
+            // There is one node, and nobody else is asked.
+            let columns = HOPS.map(|hops| (hops, if hops == 0.0 { *given } else { 0 }));
+            (
+                labels(&stats.name, &tier.to_string(), "go"),
+                0.0,
+                columns.to_vec(),
+            )
+        })
+    });
+    page.columns(
+        "rideau_range_hops",
+        "How many other nodes were asked before a value was given out",
+        hops,
+    )?;
     let took: Vec<_> = places
         .iter()
         .map(|place| (place.name.to_string(), place.counts.took.lock().clone()))
@@ -51,6 +72,11 @@ pub(super) fn ranges(page: &mut Page<'_, '_>, places: &Places, values: &Values) 
         "rideau_range_reserve_seconds",
         "How long it took to give a value out, until that was safe",
         took,
+    )?;
+    page.gauge(
+        "rideau_range_waiting",
+        "How many wait for a value of any range",
+        values.ranges.waiting().0 as f64,
     )?;
     page.gauge(
         "rideau_range_store_failed",

@@ -23,6 +23,8 @@ pub(super) fn ranges(daemon: &Daemon) -> Table {
         "cooling",
         "size",
         "given",
+        "leases_s",
+        "ending_1h",
         "none",
         "p99_us",
         "class",
@@ -37,14 +39,19 @@ pub(super) fn ranges(daemon: &Daemon) -> Table {
         .map(|place| (&*place.name, place))
         .collect();
     // Those that drain have no place any more, but are there.
+    let ending = daemon.values.ending();
     for stats in daemon.values.ranges.all_stats() {
         let place = known.get(stats.name.as_str()).copied();
-        table.rows.push(row(&stats, place));
+        let ending = ending.as_ref().map(|ending| {
+            let id = daemon.values.ranges.range(&stats.name);
+            id.and_then(|id| ending.get(&id).copied()).unwrap_or(0)
+        });
+        table.rows.push(row(&stats, place, ending));
     }
     table
 }
 
-fn row(stats: &RangeStats, place: Option<&Arc<RangePlace>>) -> Vec<Cell> {
+fn row(stats: &RangeStats, place: Option<&Arc<RangePlace>>, ending: Option<u64>) -> Vec<Cell> {
     let hold = place.map(|place| match place.config.hold {
         Hold::Lease => "lease",
         Hold::Connection => "connection",
@@ -68,6 +75,8 @@ fn row(stats: &RangeStats, place: Option<&Arc<RangePlace>>) -> Vec<Cell> {
         stats.cooling.into(),
         size(stats.size),
         stats.tiers.iter().sum::<u64>().into(),
+        counts.map(|counts| counts.rate().round() as u64).into(),
+        ending.into(),
         counts
             .map(|counts| counts.exhausted.load(Ordering::Relaxed))
             .into(),

@@ -1,9 +1,9 @@
 //! Ranges by their names, and by the values they have.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rideau::Histogram;
@@ -38,6 +38,15 @@ pub struct RangeCounts {
     pub exhausted: AtomicU64,
     /// How long it took to give one out, until that was safe.
     pub took: Mutex<Histogram>,
+    lately: Mutex<Lately>,
+}
+
+/// How many were given out in each of the last seconds.
+#[derive(Default)]
+struct Lately {
+    second: u64,
+    /// The newest last: that of `second`, which is not over.
+    counts: [u64; Self::SECONDS + 1],
 }
 
 impl RangePlaces {
@@ -105,9 +114,40 @@ impl RangePlace {
     }
 }
 
+impl Lately {
+    const SECONDS: usize = 10;
+
+    /// Time has gone on.
+    fn pass(&mut self, second: u64) {
+        let passed = usize::try_from(second.saturating_sub(self.second)).unwrap_or(usize::MAX);
+        let passed = passed.min(self.counts.len());
+        self.counts.rotate_left(passed);
+        let kept = self.counts.len() - passed;
+        self.counts[kept..].fill(0);
+        self.second = self.second.max(second);
+    }
+
+    /// How many a second, in those seconds that are over.
+    fn rate(&self) -> f64 {
+        let over = &self.counts[..Self::SECONDS];
+        over.iter().sum::<u64>() as f64 / Self::SECONDS as f64
+    }
+}
+
 impl RangeCounts {
+    /// How many were given out in a second lately.
+    pub fn rate(&self) -> f64 {
+        let mut lately = self.lately.lock();
+        lately.pass(second());
+        lately.rate()
+    }
+
     /// As many were given out after so long.
     pub fn give(&self, took: Duration, count: u64) {
+        let mut lately = self.lately.lock();
+        lately.pass(second());
+        lately.counts[Lately::SECONDS] += count;
+        drop(lately);
         let mut histogram = self.took.lock();
         for _ in 0..count {
             histogram.record(took);
@@ -117,5 +157,30 @@ impl RangeCounts {
     /// Nothing was free.
     pub fn exhaust(&self) {
         self.exhausted.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Seconds since this was first asked.
+fn second() -> u64 {
+    static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
+    FIRST.elapsed().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_of_the_last_ten_seconds() {
+        let mut lately = Lately::default();
+        for second in 100..115 {
+            lately.pass(second);
+            lately.counts[Lately::SECONDS] += 20;
+        }
+        assert!((lately.rate() - 20.0).abs() < 1e-9);
+        lately.pass(120);
+        assert!((lately.rate() - 10.0).abs() < 1e-9, "half of them are over");
+        lately.pass(1_000_000);
+        assert!(lately.rate().abs() < 1e-9);
     }
 }

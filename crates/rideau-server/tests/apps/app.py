@@ -17,12 +17,15 @@ def variable(name, default=""):
     return os.environ.get(name, default)
 
 
+def flood(blocks):
+    block = b"\x00\xff" + b"x" * 65534
+    for _ in range(blocks):
+        os.write(1, block)
+
+
 def before():
     """Everything that may go wrong while it starts."""
-    if variable("FLOOD"):
-        block = b"\x00\xff" + b"x" * 65534
-        for _ in range(int(variable("FLOOD"))):
-            os.write(1, block)
+    flood(int(variable("FLOOD", "0")))
     if variable("SAY"):
         print(variable("SAY"), flush=True)
     if variable("CRASH_IF") and os.path.exists(variable("CRASH_IF")):
@@ -122,6 +125,8 @@ async def turn(method, path, fields, reader, writer):
         await asyncio.sleep(int(words[1]) / 1000)
     elif words[0] == "exit":
         os._exit(int(words[1]))
+    elif words[0] == "flood":
+        flood(int(words[1]))
     elif words[0] == "hog":
         kept.append(bytearray(os.urandom(1024) * (int(words[1]) * 1024)))
     elif words[0] == "count" and variable("COUNT_POSTS"):

@@ -11,29 +11,29 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Nothing takes longer, unless it hangs.
-pub const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A server with applications.
-pub struct House {
-    pub folder: PathBuf,
+pub(crate) struct House {
+    pub(crate) folder: PathBuf,
     server: Option<Child>,
     /// Where HTTP is.
-    pub front: SocketAddr,
+    pub(crate) front: SocketAddr,
     /// Where commands are.
-    pub control: String,
+    pub(crate) control: String,
 }
 
 /// An answer of the front.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub head: String,
-    pub body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
     /// The value of a field of its head.
-    pub fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
             key.eq_ignore_ascii_case(name).then(|| value.trim())
@@ -42,7 +42,7 @@ impl Answer {
 }
 
 /// A folder for one test.
-pub fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("rideau-apps-{}-{number}", std::process::id());
@@ -53,7 +53,7 @@ pub fn folder() -> PathBuf {
 }
 
 /// The words that run the application for tests.
-pub fn command() -> String {
+pub(crate) fn command() -> String {
     let app = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/app.py");
     format!("[\"python3\", {:?}]", app.display().to_string())
 }
@@ -61,11 +61,11 @@ pub fn command() -> String {
 impl House {
     /// A server with these applications; in the text, APP stands for the words
     /// that run the one for tests and FOLDER for the folder.
-    pub fn new(folder: &Path, apps: &str) -> Self {
+    pub(crate) fn new(folder: &Path, apps: &str) -> Self {
         Self::with_front(folder, "", apps)
     }
 
-    pub fn with_front(folder: &Path, front: &str, apps: &str) -> Self {
+    pub(crate) fn with_front(folder: &Path, front: &str, apps: &str) -> Self {
         let text = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"none\"\nrun_dir = \"FOLDER/run\"\n\
              [front]\nlisten = [\"127.0.0.1:0\"]\n{front}\n{apps}\n"
@@ -77,14 +77,14 @@ impl House {
     }
 
     /// Start the server that the folder has the config of.
-    pub fn start(folder: &Path) -> Self {
-        let log = fs::OpenOptions::new().create(true).append(true);
-        let log = log.clone().open(folder.join("log")).unwrap();
+    pub(crate) fn start(folder: &Path) -> Self {
+        let mut log = fs::OpenOptions::new();
+        let log = log.create(true).append(true).open(folder.join("log"));
         let mut server = Command::new(env!("CARGO_BIN_EXE_rideau"))
             .args(["serve", "-c"])
             .arg(folder.join("rideau.toml"))
             .stdout(Stdio::piped())
-            .stderr(log)
+            .stderr(log.unwrap())
             .spawn()
             .unwrap();
         let mut said = BufReader::new(server.stdout.take().unwrap());
@@ -113,12 +113,12 @@ impl House {
         }
     }
 
-    pub fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Answer {
         self.ask("GET", "test", path, b"").unwrap()
     }
 
     /// One request on a connection of its own.
-    pub fn ask(
+    pub(crate) fn ask(
         &self,
         method: &str,
         host: &str,
@@ -129,7 +129,7 @@ impl House {
     }
 
     /// What a command of the command line says.
-    pub fn cli(&self, words: &[&str]) -> String {
+    pub(crate) fn cli(&self, words: &[&str]) -> String {
         let done = Command::new(env!("CARGO_BIN_EXE_rideau"))
             .args(["--server", &self.control])
             .args(words)
@@ -141,23 +141,23 @@ impl House {
         said
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.server.as_ref().unwrap().id()
     }
 
     /// Kill the server, and say nothing to anybody.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let mut server = self.server.take().unwrap();
         server.kill().unwrap();
         server.wait().unwrap();
     }
 
     /// Ask the server to stop, and wait for its end.
-    pub fn stop(&mut self) -> ExitStatus {
+    pub(crate) fn stop(&mut self) -> ExitStatus {
         let mut server = self.server.take().unwrap();
         signal(server.id() as i32, "TERM");
         let until = Instant::now() + LONG;
@@ -174,7 +174,7 @@ impl House {
     }
 
     /// Stop the server; nothing of it is left.
-    pub fn end(mut self) {
+    pub(crate) fn end(mut self) {
         let status = self.stop();
         assert!(status.success(), "{status}: {}", self.log());
         let log = self.log();
@@ -196,7 +196,7 @@ impl Drop for House {
 }
 
 /// No process, no socket.
-pub fn nothing_is_left(folder: &Path) {
+pub(crate) fn nothing_is_left(folder: &Path) {
     let left = processes_of(folder);
     assert!(left.is_empty(), "processes are left: {left:?}");
     let run = fs::read_dir(folder.join("run"));
@@ -211,7 +211,7 @@ pub fn nothing_is_left(folder: &Path) {
 
 /// The processes whose environment or command names the folder, servers not
 /// counted.
-pub fn processes_of(folder: &Path) -> Vec<i32> {
+pub(crate) fn processes_of(folder: &Path) -> Vec<i32> {
     let wanted = folder.display().to_string();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -233,7 +233,7 @@ pub fn processes_of(folder: &Path) -> Vec<i32> {
 }
 
 /// Wait until it is so, and fail if it never is.
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let limit = Instant::now() + LONG;
     while !is_so() {
         assert!(Instant::now() < limit, "it never came: {what}");
@@ -241,7 +241,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-pub fn signal(pid: i32, word: &str) {
+pub(crate) fn signal(pid: i32, word: &str) {
     let sent = Command::new("kill")
         .args([format!("-{word}"), pid.to_string()])
         .status()
@@ -249,7 +249,7 @@ pub fn signal(pid: i32, word: &str) {
     assert!(sent.success(), "kill -{word} {pid}");
 }
 
-pub fn ask(
+pub(crate) fn ask(
     front: SocketAddr,
     method: &str,
     host: &str,

@@ -1,5 +1,7 @@
 //! Values that are held while a command runs.
 
+use std::process::Stdio;
+
 use serde_json::Value;
 
 use crate::served::{Served, text};
@@ -71,4 +73,30 @@ fn without_a_command_the_value_is_printed_and_kept() {
         "{}",
         text(&status.stdout)
     );
+}
+
+#[test]
+fn a_connection_that_is_lost_is_replaced_and_the_value_stays() {
+    let served = Served::start();
+    let words = ["lease", "number", "--ttl", "20s", "--", "sleep", "2"];
+    let mut lease = served.rideau();
+    lease.args(words).stderr(Stdio::piped());
+    let lease = lease.spawn().unwrap();
+    let rows = |kind: &str| -> Value {
+        let output = served.run(&["--json", "status", kind]);
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    while rows("ranges")[0]["reserved"] == 0 {}
+    // All connections, of which only one lasts.
+    for client in rows("clients").as_array().unwrap() {
+        let id = client["id"].to_string();
+        served.run(&["kill", id.trim_matches('"')]);
+    }
+    let output = lease.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("trying again"), "{said}");
+    assert!(said.contains("connected again"), "{said}");
+    assert!(!said.contains("others may get"), "{said}");
+    assert_eq!(rows("ranges")[0]["reserved"], 0, "it was given back");
 }

@@ -11,6 +11,7 @@ mod pools;
 mod ranges;
 mod ranges_change;
 mod ranges_kept;
+mod ranges_wait;
 mod server;
 mod settings;
 mod sight;

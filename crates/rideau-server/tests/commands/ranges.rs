@@ -393,7 +393,7 @@ fn what_is_wrong_says_so_in_its_own_words_and_changes_nothing() {
 }
 
 /// Look again until something is so.
-fn until(mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..4_000 {
         if is_so() {
             return;

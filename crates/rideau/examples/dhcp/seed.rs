@@ -136,33 +136,29 @@ fn reserve_all(
 }
 
 /// With one value in a thousand free, give some back and take as many again.
+///
+/// The two tiers take turns, so that both are asked for on the same disk: that of
+/// a minute later may be twice as slow.
 pub(crate) fn run_nearly_full(ranges: &Ranges, plan: Plan) -> Result<NearlyFull, Failed> {
+    const ROUNDS: usize = 50;
     let (mut given, _) = reserve_all(ranges, plan, Duration::from_secs(3_600))?;
     let prefer = preferred(ranges);
-    // Half of what is free is free in the first tier when that is asked for.
-    let spare = (given.len() / 2_000).max(1);
     let mut times = Times::default();
-    for only in prefer {
-        let Place::Range(range) = only.place else {
-            continue;
-        };
-        let mut own = of_range(&mut given, range);
-        for one in own.drain(..spare) {
-            ranges.release(one.value, Some(one.fence)).wait()?;
+    for round in 0..ROUNDS {
+        for only in prefer {
+            let Place::Range(range) = only.place else {
+                continue;
+            };
+            let mut own = of_range(&mut given, range);
+            let turns = plan.turns.div_ceil(ROUNDS);
+            let begin = round * turns;
+            take_turns(ranges, &mut own, begin..begin + turns, &mut times)?;
+            // Full again, so that the next tier is asked for.
+            while let Ok(more) = ranges.reserve(&Ask::new(&[only])).wait() {
+                own.extend(more);
+            }
+            given.extend(own);
         }
-        for turn in 0..plan.turns {
-            let at = turn * 7_919 % own.len();
-            let begun = Instant::now();
-            let one = ranges.reserve(&Ask::new(&prefer)).wait()?[0];
-            times.record(one.tier, begun.elapsed());
-            let old = std::mem::replace(&mut own[at], one);
-            ranges.release(old.value, Some(old.fence)).wait()?;
-        }
-        // Full again, so that the next tier is asked for.
-        for _ in 0..spare {
-            own.push(ranges.reserve(&Ask::new(&[only])).wait()?[0]);
-        }
-        given.extend(own);
     }
     for one in given {
         let released = ranges.release(one.value, Some(one.fence));
@@ -170,6 +166,30 @@ pub(crate) fn run_nearly_full(ranges: &Ranges, plan: Plan) -> Result<NearlyFull,
     }
     ranges.lookup(Which::Value(0)).wait()?;
     Ok(NearlyFull(times))
+}
+
+/// Some of these are free, half of all that is; and one after the other another
+/// one is. The best tier that has any is asked for.
+fn take_turns(
+    ranges: &Ranges,
+    own: &mut Vec<Reservation>,
+    turns: std::ops::Range<usize>,
+    times: &mut Times,
+) -> Result<(), Failed> {
+    let prefer = preferred(ranges);
+    let spare = (own.len() / 1_000).max(1);
+    for one in own.drain(..spare) {
+        ranges.release(one.value, Some(one.fence)).wait()?;
+    }
+    for turn in turns {
+        let at = turn * 7_919 % own.len();
+        let begun = Instant::now();
+        let one = ranges.reserve(&Ask::new(&prefer)).wait()?[0];
+        times.record(one.tier, begun.elapsed());
+        let old = std::mem::replace(&mut own[at], one);
+        ranges.release(old.value, Some(old.fence)).wait()?;
+    }
+    Ok(())
 }
 
 fn of_range(given: &mut Vec<Reservation>, range: RangeId) -> Vec<Reservation> {

@@ -28,8 +28,7 @@ pub struct Until {
 
 impl<T> Answer<T> {
     pub(super) fn new(decision: Result<T, Failed>, position: u64, safe: &Arc<Safe>) -> Self {
-        let safe = Arc::clone(safe);
-        let until = Until { position, safe };
+        let until = Until::new(position, safe);
         Self { decision, until }
     }
 
@@ -43,6 +42,14 @@ impl<T> Answer<T> {
         self.decision
     }
 
+    /// The same when it is safe, and something else of it.
+    pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> Answer<U> {
+        Answer {
+            decision: self.decision.map(change),
+            until: self.until,
+        }
+    }
+
     /// The decision, and how far the log has to be safe before it may be told.
     /// For those who hold back many answers at once.
     pub fn into_parts(self) -> (Result<T, Failed>, Until) {
@@ -51,6 +58,11 @@ impl<T> Answer<T> {
 }
 
 impl Until {
+    pub(super) fn new(position: u64, safe: &Arc<Safe>) -> Self {
+        let safe = Arc::clone(safe);
+        Self { position, safe }
+    }
+
     /// Nobody has to wait any more.
     ///
     /// # Errors
@@ -111,6 +123,12 @@ pub struct Reached {
     until: Until,
     /// Who is woken then, so that it is left there once and not at every poll.
     waker: Option<Waker>,
+}
+
+impl Reached {
+    pub(super) fn into_until(self) -> Until {
+        self.until
+    }
 }
 
 impl Future for Reached {

@@ -6,7 +6,9 @@
 //! a piece of a snapshot when one is due, and ends what has run out, a bounded
 //! part of it each time.
 
+use std::mem;
 use std::sync::Arc;
+use std::task::Waker;
 use std::thread;
 use std::time::{self, Duration};
 
@@ -16,11 +18,14 @@ use rideau_core::allocator::{Entry, Event, SnapshotAt};
 use tokio::sync::broadcast::Sender;
 
 use super::gather::Gather;
+use super::safe::Safe;
 use super::shared::{Inner, Shared, Sleep};
 use crate::store::{Store, StoreError};
 
 /// How late the end of a hold may be noticed by those who only watch.
 const TICK: Duration = Duration::from_millis(100);
+/// No sleep is shorter.
+const MOMENT: Duration = Duration::from_millis(1);
 /// A piece of a snapshot has about as many bytes.
 const CHUNK: usize = 256 * 1024;
 /// A batch has at most about as many bytes, which every store takes. What is
@@ -119,17 +124,21 @@ impl Committer {
         let mut inner = shared.inner.lock();
         loop {
             let now = shared.clock.now();
-            let is_due = inner.advance(now);
+            let is_due = inner.advance(now, &shared.safe);
             let is_last = inner.stop_if_closing();
             if is_due || is_last || inner.has_news() || self.snapshot.is_some() {
                 let turn = self.take(&mut inner, is_last);
+                let woken = mem::take(&mut inner.woken);
                 // Who waits for the lock goes before the next step.
                 MutexGuard::unlock_fair(inner);
+                woken.into_iter().for_each(Waker::wake);
                 return turn;
             }
-            if inner.machine.deadline().is_some() {
-                inner.sleep = Sleep::Light;
-                shared.logged.wait_for(&mut inner, TICK);
+            if let Some(due) = inner.waiters.deadline(&inner.machine) {
+                let pause = inner.pause(due, now);
+                let until = now + pause;
+                inner.sleep = Sleep::Light { until };
+                shared.logged.wait_for(&mut inner, pause);
             } else {
                 inner.sleep = Sleep::Deep;
                 shared.logged.wait(&mut inner);
@@ -158,14 +167,14 @@ impl Committer {
 
     fn take(&mut self, inner: &mut Inner, is_last: bool) -> Turn {
         debug_assert!(self.taken.is_empty(), "what was taken has been written");
-        std::mem::swap(&mut self.taken, &mut inner.effects.log);
-        let events = inner.effects.events.as_mut().map(std::mem::take);
+        mem::swap(&mut self.taken, &mut inner.effects.log);
+        let events = inner.effects.events.as_mut().map(mem::take);
         if self.events.receiver_count() == 0 {
             inner.effects.events = None;
         }
         Turn {
             position: inner.effects.position(),
-            waiting: std::mem::take(&mut inner.waiting),
+            waiting: mem::take(&mut inner.waiting),
             events: events.unwrap_or_default(),
             is_last,
         }
@@ -272,13 +281,26 @@ impl Committer {
 
 impl Inner {
     /// Do a part of what is due. Says whether more is.
-    fn advance(&mut self, now: Instant) -> bool {
-        let is_due = |inner: &Self| inner.machine.deadline().is_some_and(|due| due <= now);
+    fn advance(&mut self, now: Instant, safe: &Arc<Safe>) -> bool {
+        let due = |inner: &Self| inner.waiters.deadline(&inner.machine);
+        let is_due = |inner: &Self| due(inner).is_some_and(|due| due <= now);
         if !is_due(self) {
             return false;
         }
-        self.machine.advance(now, &mut self.effects);
+        let (machine, effects) = (&mut self.machine, &mut self.effects);
+        self.waiters.advance(machine, now, effects, &mut self.told);
+        self.tell(now, safe);
         is_due(self)
+    }
+
+    /// How long to sleep until something is due: who waits for it is told at
+    /// once, and others soon enough.
+    fn pause(&self, due: Instant, now: Instant) -> Duration {
+        if self.waiters.is_empty() {
+            return TICK;
+        }
+        let left = due.as_nanos().saturating_sub(now.as_nanos());
+        Duration::from_nanos(left).clamp(MOMENT, TICK)
     }
 
     /// When all is written, the last word is that it stopped.
@@ -351,7 +373,7 @@ mod tests {
         }
         effects.events = Some(Vec::new());
         let events = Sender::new(16);
-        let shared = Arc::new(Shared::new(machine, effects, clock, events.downgrade()));
+        let shared = Arc::new(Shared::new(machine, effects, clock, events.downgrade(), 10));
         let mut store = Platter::new().open();
         store.load(&mut |_| Ok(())).unwrap();
         Committer::new(shared, Box::new(store), events)
@@ -438,5 +460,22 @@ mod tests {
             assert!(before - after <= STEP_MAX, "{before} to {after}");
             before = after;
         }
+    }
+
+    #[test]
+    fn events_are_collected_for_as_long_as_somebody_watches() {
+        let dial = Dial::new();
+        let mut committer = full(&dial);
+        let is_collecting = |committer: &Committer| {
+            let inner = committer.shared.inner.lock();
+            inner.effects.events.is_some()
+        };
+        dial.advance(Duration::from_secs(11));
+        let watcher = committer.events.subscribe();
+        committer.next_turn();
+        assert!(is_collecting(&committer));
+        drop(watcher);
+        committer.next_turn();
+        assert!(!is_collecting(&committer));
     }
 }

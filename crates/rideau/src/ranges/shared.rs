@@ -1,14 +1,19 @@
 //! What callers and the thread that writes have in common.
 
+use std::mem;
 use std::sync::Arc;
+use std::task::Waker;
 use std::thread::{self, JoinHandle, ThreadId};
 
-use parking_lot::{Condvar, Mutex};
-use rideau_core::allocator::{Allocator, Effects, Event};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rideau_core::Instant;
+use rideau_core::allocator::{Allocator, Ask, Effects, Event, Refused, Reservation, Told, Waiters};
 use tokio::sync::broadcast::WeakSender;
 
 use super::Failed;
+use super::answer::Until;
 use super::clocks::Continued;
+use super::reserving::Cell;
 use super::safe::Safe;
 use crate::store::{Loaded, StoreError};
 
@@ -33,6 +38,12 @@ pub(super) struct Shared {
 pub(super) struct Inner {
     pub(super) machine: Allocator,
     pub(super) effects: Effects,
+    /// Who waits for values,
+    pub(super) waiters: Waiters<Cell>,
+    /// what they are told,
+    pub(super) told: Vec<Told<Cell>>,
+    /// and who is to be woken once the lock is free.
+    pub(super) woken: Vec<Waker>,
     pub(super) failed: Option<Arc<StoreError>>,
     pub(super) is_closing: bool,
     /// That nothing more comes is written down.
@@ -46,8 +57,10 @@ pub(super) struct Inner {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sleep {
     Awake,
-    /// It looks at the clock now and then.
-    Light,
+    /// It looks at the clock then.
+    Light {
+        until: Instant,
+    },
     /// Nothing can come due.
     Deep,
     /// It waits until so many wait for it.
@@ -62,11 +75,15 @@ impl Shared {
         effects: Effects,
         clock: Continued,
         events: WeakSender<Event>,
+        waiters_max: u32,
     ) -> Self {
         Self {
             inner: Mutex::new(Inner {
                 machine,
                 effects,
+                waiters: Waiters::new(waiters_max),
+                told: Vec::new(),
+                woken: Vec::new(),
                 failed: None,
                 is_closing: false,
                 has_stopped: false,
@@ -84,7 +101,9 @@ impl Shared {
     pub(super) fn wake(&self, inner: &mut Inner) {
         let is_needed = match inner.sleep {
             Sleep::Awake => false,
-            Sleep::Light => inner.has_news() || inner.is_closing,
+            Sleep::Light { until } => {
+                inner.has_news() || inner.is_closing || inner.is_awaited_before(until)
+            }
             Sleep::Deep => true,
             Sleep::Gathers { target } => inner.waiting >= target || inner.is_closing,
         };
@@ -94,11 +113,28 @@ impl Shared {
         }
     }
 
+    /// Serve who waits for what was just done, wake whom it concerns, and let
+    /// the lock go.
+    pub(super) fn finish(&self, mut inner: MutexGuard<'_, Inner>, now: Instant) {
+        if !inner.waiters.is_empty() || !inner.told.is_empty() {
+            inner.serve(now, &self.safe);
+        }
+        self.wake(&mut inner);
+        let woken = mem::take(&mut inner.woken);
+        drop(inner);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
     /// Nothing more will be safe.
     pub(super) fn fail(&self, error: StoreError) {
         let error = Arc::new(error);
-        self.inner.lock().failed = Some(Arc::clone(&error));
+        let mut inner = self.inner.lock();
+        inner.failed = Some(Arc::clone(&error));
+        inner.let_waiters_go(self.clock.now(), &self.safe);
+        let woken = mem::take(&mut inner.woken);
+        drop(inner);
         self.safe.fail(error);
+        woken.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -113,7 +149,67 @@ impl Inner {
     /// Is there something to be written or told?
     pub(super) fn has_news(&self) -> bool {
         let events = self.effects.events.as_ref();
-        !self.effects.log.is_empty() || events.is_some_and(|events| !events.is_empty())
+        !self.effects.log.is_empty()
+            || !self.woken.is_empty()
+            || events.is_some_and(|events| !events.is_empty())
+    }
+
+    /// Give out values, but none that others wait for.
+    pub(super) fn reserve(
+        &mut self,
+        ask: &Ask<'_>,
+        now: Instant,
+        granted: &mut Vec<Reservation>,
+    ) -> Result<(), Refused> {
+        self.effects.wait = false;
+        let (machine, effects) = (&mut self.machine, &mut self.effects);
+        self.waiters
+            .reserve(machine, ask, now, effects, granted, &mut self.told)
+    }
+
+    /// Does somebody wait for what comes due before then?
+    fn is_awaited_before(&self, until: Instant) -> bool {
+        let due = self.waiters.deadline(&self.machine);
+        !self.waiters.is_empty() && due.is_some_and(|due| due < until)
+    }
+
+    /// Serve who waits, as far as can be.
+    fn serve(&mut self, now: Instant, safe: &Arc<Safe>) {
+        let (machine, effects) = (&mut self.machine, &mut self.effects);
+        self.waiters.serve(machine, now, effects, &mut self.told);
+        self.tell(now, safe);
+    }
+
+    /// Tell those who were served. What one of them got who is gone goes to the
+    /// next.
+    pub(super) fn tell(&mut self, now: Instant, safe: &Arc<Safe>) {
+        while !self.told.is_empty() {
+            let mut returned = Vec::new();
+            for told in self.told.drain(..) {
+                self.waiting += u64::from(told.position > 0);
+                let answer = told.answer.map_err(Failed::Refused);
+                match told.reply.tell(answer, Until::new(told.position, safe)) {
+                    Ok(waker) => self.woken.extend(waker),
+                    Err(granted) => returned.extend(granted),
+                }
+            }
+            for one in returned.into_iter().filter(|one| !one.is_known) {
+                let (machine, effects) = (&mut self.machine, &mut self.effects);
+                // It was given a moment ago.
+                let _ = machine.release(one.value, Some(one.fence), now, effects);
+            }
+            let (machine, effects) = (&mut self.machine, &mut self.effects);
+            self.waiters.serve(machine, now, effects, &mut self.told);
+        }
+    }
+
+    /// Nobody will be served any more.
+    fn let_waiters_go(&mut self, now: Instant, safe: &Arc<Safe>) {
+        for cell in self.waiters.close(&mut self.machine, now) {
+            let failed = self.why_not().unwrap_or(Failed::Closed);
+            let told = cell.tell(Err(failed), Until::new(0, safe));
+            self.woken.extend(told.ok().flatten());
+        }
     }
 }
 
@@ -130,8 +226,9 @@ impl Handle {
     pub(super) fn close(&self) {
         let mut inner = self.shared.inner.lock();
         inner.is_closing = true;
-        self.shared.wake(&mut inner);
-        drop(inner);
+        let now = self.shared.clock.now();
+        inner.let_waiters_go(now, &self.shared.safe);
+        self.shared.finish(inner, now);
         // Whom it wakes may drop the last handle. It cannot wait for itself,
         // and ends after this turn.
         if thread::current().id() == self.thread {

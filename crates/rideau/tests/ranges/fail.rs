@@ -82,7 +82,7 @@ fn after_a_failure_every_call_is_refused_in_words() {
         words(ranges.release(memory.value, Some(memory.fence)).wait()),
         words(ranges.cancel(which, fence).wait()),
         words(ranges.lookup(which).wait()),
-        words(ranges.release_all(&filter).wait()),
+        words(ranges.release_all(&filter, None).wait()),
     ];
     for words in refused {
         assert!(

@@ -8,7 +8,9 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use rideau::Failed;
-use rideau::allocator::{Ask, Change, Fields, Key, Refused, Released, Standing, Which};
+use rideau::allocator::{
+    Ask, Change, Fields, Key, RangeOptions, Refused, Released, Span, Standing, Start, Which,
+};
 use tokio::task::JoinSet;
 
 use crate::rig::{
@@ -272,4 +274,34 @@ fn who_asks_again_with_a_unique_key_waits_for_the_first_answer() {
     assert!(!until.is_reached().unwrap());
     drop(hold);
     until.wait().unwrap();
+}
+
+#[test]
+fn a_range_that_begins_in_quarantine_does_so_when_that_is_safe() {
+    let rig = Rig::new();
+    let ranges = rig.open();
+    ranges.logged().wait().unwrap();
+    let quarantined = RangeOptions {
+        start: Start::Quarantine,
+        ..RangeOptions::new(vec![Span::parse("600000-600009").unwrap()])
+    };
+    let hold = rig.platter.hold();
+    ranges.set_range("new", quarantined.clone()).unwrap();
+    let until = ranges.logged();
+    assert!(!until.is_reached().unwrap());
+    drop(hold);
+    until.wait().unwrap();
+    drop(ranges);
+    // It counts from when it was said.
+    rig.dial.advance(quarantined.quarantine / 2);
+    let mut rig = rig;
+    let free = RangeOptions {
+        start: Start::Free,
+        ..quarantined.clone()
+    };
+    rig.options.ranges.push(("new".into(), free));
+    let ranges = rig.open();
+    assert_eq!(ranges.stands(600_003), Standing::Quarantined);
+    rig.dial.advance(quarantined.quarantine / 2);
+    assert_eq!(ranges.stands(600_003), Standing::Free);
 }

@@ -246,7 +246,6 @@ pub(in crate::command) fn release(
     decision.map_err(|failed| no::failed(client, &failed, target.shown()))?;
     client.held_back.until(until);
     forget(client, value);
-    client.daemon.values.tell_freed();
     client.reply_ok();
     Ok(Step::Done)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rideau::Failed;
-use rideau::allocator::{Filter, RangeStats};
+use rideau::allocator::{Filter, RangeStats, Span};
 
 use super::no;
 use crate::client::{Client, Finish, Step, Wait, Wrong};
@@ -129,6 +129,35 @@ fn write_stats(reply: &mut Reply<'_>, stats: &RangeStats) {
     }
     // There is one node, and it answers.
     reply.bulk("lost_nodes").integer(0);
+}
+
+/// How many of certain values are in which state, whichever ranges they are of.
+pub(in crate::command) fn count(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.text("RANGE.COUNT", "values as 10.0.0.0/24")?;
+    arguments.end("RANGE.COUNT")?;
+    let span = Span::parse(word);
+    let span =
+        span.map_err(|error| Wrong(format!("ERR {word:?} stands for no values: {error}.")))?;
+    let places = client.daemon.places.load();
+    for place in places.ranges.within(span.interval) {
+        may_use(client, "range", &place.name)?;
+    }
+    let count = client.daemon.values.ranges.count(span.interval);
+    let rows = [
+        ("size", count.size),
+        ("free", count.free),
+        ("quarantined", count.quarantined),
+        ("held", count.held),
+    ];
+    let mut reply = client.reply();
+    reply.map(rows.len() + 1).bulk("base");
+    reply.bulk(span.kind.print(span.interval.first()));
+    for (name, size) in rows {
+        reply.bulk(name);
+        no::write_size(&mut reply, size);
+    }
+    Ok(Step::Done)
 }
 
 /// Some reservations, from where the cursor is.
@@ -261,13 +290,27 @@ pub(in crate::command) fn bulk_release(
         }
         _ => return Err(Mistake::wrong("RANGE.RELEASE", "KEYPREFIX or FIELD", word).into()),
     };
+    let within = match arguments.next() {
+        None => None,
+        Some(word) if word.eq_ignore_ascii_case(b"IN") => {
+            let name = arguments.text("IN", "a range")?;
+            Some(range(client, name)?)
+        }
+        Some(word) => return Err(Mistake::unknown("RANGE.RELEASE", word).into()),
+    };
     arguments.end("RANGE.RELEASE")?;
-    may_use(client, "range", "*")?;
+    may_use(
+        client,
+        "range",
+        within.as_ref().map_or("*", |place| &place.name),
+    )?;
+    let within = within.map(|place| place.id);
     let daemon = Arc::clone(&client.daemon);
     let released = async move {
         let ranges = daemon.values.ranges.clone();
         // All records are looked at, which takes a while if there are many.
-        let released = tokio::task::spawn_blocking(move || ranges.release_all(&filter)).await;
+        let released =
+            tokio::task::spawn_blocking(move || ranges.release_all(&filter, within)).await;
         let finish: Finish = Box::new(move |client| match released {
             Ok(answer) => {
                 let (decision, until) = answer.into_parts();
@@ -291,7 +334,6 @@ fn tell_released(client: &mut Client, decision: Result<u64, Failed>, until: ride
     match decision {
         Ok(count) => {
             client.held_back.until(until);
-            client.daemon.values.tell_freed();
             client.reply().integer(count as i64);
         }
         Err(failed) => {

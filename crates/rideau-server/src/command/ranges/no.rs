@@ -50,6 +50,13 @@ fn refused(client: &Client, no: &Refused, what: &dyn Display) -> Wrong {
                  allows: release some, or raise the limit."
             )
         }
+        Refused::Crowded(refusal) => {
+            count(&counts.waits_refused);
+            format!(
+                "BUSY {} wait for values, as many as may: ask again in {:.1?}.",
+                refusal.len, refusal.retry_after
+            )
+        }
         Refused::TooManyKeys => {
             count(&counts.range_keys_refused);
             format!("ERR {no}.")

@@ -45,18 +45,6 @@ pub(super) struct Beside<'a> {
     fields: usize,
 }
 
-/// What a `RESERVE` said that waits.
-pub(super) struct Asked {
-    prefer: Vec<Prefer>,
-    ttl: Option<Duration>,
-    data: Fields,
-    keys: Vec<(Vec<u8>, bool)>,
-    id: Option<Vec<u8>>,
-    count: u32,
-    partial: bool,
-    pub(super) how: How,
-}
-
 impl<'a> Words<'a> {
     pub(super) fn parse(client: &Client, request: Request<'a>) -> Result<Self, Wrong> {
         let mut arguments = request.arguments();
@@ -93,6 +81,7 @@ impl<'a> Words<'a> {
                     words.is_many = true;
                 }
                 b"PARTIAL" => words.partial = true,
+                b"ASYNC" => words.beside.tail.is_async = true,
                 b"ID" => words.id = Some(id(client, &mut arguments)?),
                 b"WAIT" | b"DEADLINE" => words.wait = Some(wait(client, &mut arguments)?),
                 b"HINT" => {
@@ -108,6 +97,11 @@ impl<'a> Words<'a> {
             }
         }
         words.beside.check(client)?;
+        if words.is_many && words.is_async() {
+            return Err(Wrong(
+                "ERR COUNT goes without ASYNC: ask several times, or wait for the answer.".into(),
+            ));
+        }
         if let Some(hint) = hint {
             words.hint(hint, ranges);
         }
@@ -140,6 +134,10 @@ impl<'a> Words<'a> {
         }
     }
 
+    pub(super) fn is_async(&self) -> bool {
+        self.beside.tail.is_async
+    }
+
     pub(super) fn prefer(&self) -> &[Prefer] {
         &self.prefer
     }
@@ -149,45 +147,6 @@ impl<'a> Words<'a> {
             is_many: self.is_many,
             tail: self.beside.tail.clone(),
         }
-    }
-}
-
-impl Asked {
-    pub(super) fn of(words: &Words<'_>) -> Self {
-        let keys = words.beside.keys.iter();
-        Self {
-            prefer: words.prefer.clone(),
-            ttl: words.beside.ttl,
-            data: words.beside.data.clone(),
-            keys: keys.map(|key| (key.bytes.to_vec(), key.unique)).collect(),
-            id: words.id.clone(),
-            count: words.count,
-            partial: words.partial,
-            how: words.how(),
-        }
-    }
-
-    pub(super) fn prefer(&self) -> &[Prefer] {
-        &self.prefer
-    }
-
-    pub(super) fn with<T>(&self, ask: impl FnOnce(&Ask<'_>) -> T) -> T {
-        let keys = self.keys.iter();
-        let keys: Vec<_> = keys
-            .map(|(bytes, unique)| Key {
-                bytes,
-                unique: *unique,
-            })
-            .collect();
-        ask(&Ask {
-            ttl: self.ttl,
-            data: &self.data,
-            keys: &keys,
-            id: self.id.as_deref(),
-            count: self.count,
-            partial: self.partial,
-            ..Ask::new(&self.prefer)
-        })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Hosts and paths that lead to an application.
 
+use std::net::Ipv6Addr;
+
 use crate::config::section::Section;
 use crate::config::server::{Made, note};
 
@@ -63,13 +65,9 @@ fn host(text: &str) -> Made<String> {
     if let Some((bare, _)) = text.split_once('/') {
         return named(format!("write {bare:?}, and the path in `paths`"));
     }
-    // An address of six bytes or more has colons, and no port behind them.
-    if host
-        .trim_matches(['[', ']'])
-        .parse::<std::net::Ipv6Addr>()
-        .is_ok()
-    {
-        return Ok(host.trim_matches(['[', ']']).into());
+    // As browsers write it.
+    if let Ok(address) = host.trim_matches(['[', ']']).parse::<Ipv6Addr>() {
+        return Ok(format!("[{address}]"));
     }
     if let Some((bare, _)) = text.split_once(':') {
         return named(format!("write {bare:?}: the port is no matter"));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{AppConfig, AppListen, AppReady, Health, Http, hosts};
 use crate::config::section::{Section, kind_of, suggest_word};
 use crate::config::server::{Made, address, note};
-use crate::config::words::show_size;
+use crate::config::words::{show_size, show_span};
 use crate::config::{exec, keys, options};
 
 /// Ways to listen that are a word.
@@ -149,9 +149,8 @@ impl AppConfig {
             *place = section.span_or_none(key).unwrap_or(*place);
         }
         if options.backoff_first > options.backoff_max {
-            let show = crate::config::words::show_span;
-            let first = ("backoff_first", show(options.backoff_first));
-            let most = ("backoff_max", show(options.backoff_max));
+            let first = ("backoff_first", show_span(options.backoff_first));
+            let most = ("backoff_max", show_span(options.backoff_max));
             note_over(section, first, most);
         }
     }
@@ -216,7 +215,7 @@ impl Http {
             let entry = section.entry(key)?;
             match entry.item.as_str() {
                 Some("auto") => None,
-                _ => section.answer(key),
+                _ => section.answer_or(key, ", or \"auto\""),
             }
         };
         self.buffers_requests = answer_or_auto("buffer_requests");

@@ -42,7 +42,7 @@ fn routes(app: &AppConfig) -> impl Iterator<Item = (Option<&str>, &str)> {
     hosts.flat_map(|host| app.paths.iter().map(move |path| (host, path.as_str())))
 }
 
-/// Two apps do not listen at one address.
+/// Nobody else listens where an app always does.
 fn check_places(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
     for (place, app) in config.apps.iter().enumerate() {
         let AppListen::Fixed(address) = app.run.listen else {
@@ -50,8 +50,16 @@ fn check_places(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
         };
         let mut others = config.apps[..place].iter();
         let other = others.find(|other| other.run.listen == app.run.listen);
-        if let (Some(other), Some(section)) = (other, section(sections, app)) {
-            let message = format!("app `{}` listens at {address} already", other.name);
+        let ours = super::addresses(sections).into_iter().find(|(_, ours, _)| {
+            let is_same = ours.ip() == address.ip() || ours.ip().is_unspecified();
+            ours.port() == address.port() && is_same
+        });
+        let message = match (other, ours) {
+            (Some(other), _) => format!("app `{}` listens at {address} already", other.name),
+            (None, Some((key, _, _))) => format!("{address} is taken by `{key}` already"),
+            (None, None) => continue,
+        };
+        if let Some(section) = section(sections, app) {
             notes.error(section.at("listen"), message, "give it another port");
         }
     }
@@ -69,7 +77,7 @@ fn check_min(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
             && let Some(section) = section(sections, app)
         {
             let message = format!("with `min` of app `{}` {sum} processes are kept", app.name);
-            let hint = format!("front.max is {max}: the last of them never start");
+            let hint = format!("front.max is {max}: not all of them fit");
             notes.warn(section.at("min"), message, hint);
         }
     }

@@ -1,0 +1,54 @@
+//! What became free while somebody waits.
+
+use std::collections::VecDeque;
+
+use super::interval::Interval;
+
+/// Values to be offered to those who wait, in the order in which they became
+/// free. Some may have found a holder since.
+#[derive(Debug, Default)]
+pub(super) struct Freed {
+    is_wanted: bool,
+    offers: VecDeque<Interval>,
+}
+
+impl Freed {
+    /// Somebody waits.
+    pub(super) fn begin(&mut self) {
+        self.is_wanted = true;
+    }
+
+    /// Nobody waits.
+    pub(super) fn end(&mut self) {
+        *self = Self::default();
+    }
+
+    /// These are free now.
+    pub(super) fn note(&mut self, values: Interval) {
+        if self.is_wanted {
+            self.offers.push_back(values);
+        }
+    }
+
+    /// The first that nobody was asked about.
+    pub(super) fn first(&self) -> Option<Interval> {
+        self.offers.front().copied()
+    }
+
+    /// Of the first only these are left to be offered.
+    pub(super) fn keep(&mut self, rest: Option<Interval>) {
+        match (rest, self.offers.front_mut()) {
+            (Some(rest), Some(first)) => *first = rest,
+            _ => drop(self.offers.pop_front()),
+        }
+    }
+
+    /// All of them, the first one first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Interval> + '_ {
+        self.offers.iter().copied()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.offers.is_empty()
+    }
+}

@@ -1,0 +1,490 @@
+//! Those who wait for values, in the order in which they came.
+//!
+//! Whatever becomes free is offered to the first who wants it, then to the
+//! next. Who wants several at once and lacks some keeps what there is to itself:
+//! whoever came later gets none of it. So nobody is overtaken, be it by one who
+//! waits or by one who comes just now.
+
+mod lines;
+
+use super::ask::{Ask, Place};
+use super::asked::Asked;
+use super::effects::Effects;
+use super::interval::Interval;
+use super::range::RangeId;
+use super::refused::Refused;
+use super::reserve::{LAPSES, Share, TIDY, TURNS};
+use super::size::Size;
+use super::{Allocator, Reservation, change};
+use crate::ids::Ticket;
+use crate::ledger::{Ledger, Reply};
+use crate::queue::{Options, Order, Overflow, Queue, Shedding, Terms};
+use crate::refusal::{Reason, Refusal};
+use crate::time::Instant;
+use crate::waiting::{End, Tally, Waiting};
+use lines::Lines;
+
+/// What waits has at most as many bytes in all.
+const BYTES_MAX: usize = 64 * 1024 * 1024;
+/// As many may wait for certain values, or for several at once: each offer is
+/// held against all of them.
+const COSTLY_MAX: usize = 1_024;
+/// As many offers are made when somebody comes, and as many when time passes.
+const SOME: usize = 64;
+const MANY: usize = 2_048;
+
+/// Those who wait for values of an allocator.
+///
+/// Invariant: no value is free that anybody waits for, unless it is to be
+/// offered yet, or kept for one who wants several.
+#[derive(Debug)]
+pub struct Waiters<R> {
+    waiting: Waiting<Waiter<R>>,
+    lines: Lines,
+    /// Up to whom the first offer was made.
+    offered: Option<Ticket>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Waiter<R> {
+    asked: Asked,
+    is_costly: bool,
+    reply: R,
+}
+
+/// What one who waited is told.
+#[derive(Debug)]
+pub struct Told<R> {
+    /// How.
+    pub reply: R,
+    /// What it got, or why nothing.
+    pub answer: Result<Vec<Reservation>, Refused>,
+    /// All entries of the log up to here have to be safe before; zero if none.
+    pub position: u64,
+}
+
+impl<R: Reply> Reply for Waiter<R> {
+    fn is_gone(&self) -> bool {
+        self.reply.is_gone()
+    }
+}
+
+impl<R: Reply> Waiters<R> {
+    /// Nobody waits, and so many may.
+    pub fn new(max: u32) -> Self {
+        let options = Options {
+            order: Order::Fifo,
+            shedding: Shedding::Never,
+            min: 0,
+            max: Some(max),
+            overflow: Overflow::Newest,
+            fair: None,
+        };
+        let queue = Queue::new(options, Instant::START);
+        let queue = queue.expect("a line that sheds nobody breaks no rule");
+        Self {
+            waiting: Waiting::new(queue, Ledger::default()),
+            lines: Lines::default(),
+            offered: None,
+            bytes: 0,
+        }
+    }
+
+    /// Give out values to one who comes just now, as [`Allocator::reserve`]
+    /// does, but none that others wait for.
+    ///
+    /// # Errors
+    ///
+    /// If the ask is wrong, or there are not as many values.
+    pub fn reserve(
+        &mut self,
+        machine: &mut Allocator,
+        ask: &Ask<'_>,
+        now: Instant,
+        effects: &mut Effects,
+        granted: &mut Vec<Reservation>,
+        told: &mut Vec<Told<R>>,
+    ) -> Result<(), Refused> {
+        if self.is_empty() {
+            return machine.reserve(ask, now, effects, granted);
+        }
+        machine.lapse(now, TIDY, effects);
+        let mut turns = 0;
+        loop {
+            self.offer_some(SOME, machine, now, effects, told);
+            let mut but = self.kept(None, machine);
+            but.extend(machine.freed.iter());
+            let within = Interval::ALL;
+            let share = Share { within, but };
+            let answer = machine.reserve_share(ask, &share, now, effects, granted);
+            let is_due = machine.deadline().is_some_and(|due| due <= now);
+            let is_none = matches!(
+                answer,
+                Err(Refused::Exhausted { .. } | Refused::Full { .. })
+            );
+            if !is_none || !is_due || turns == TURNS {
+                return answer;
+            }
+            turns += 1;
+            machine.lapse(now, LAPSES, effects);
+        }
+    }
+
+    /// Let an ask wait that was just refused because there are not as many
+    /// values.
+    ///
+    /// # Errors
+    ///
+    /// If it would wait in vain, or too many wait already. It is told at once.
+    pub fn wait(
+        &mut self,
+        machine: &mut Allocator,
+        ask: &Ask<'_>,
+        deadline: Instant,
+        reply: R,
+        now: Instant,
+    ) -> Result<Ticket, Refused> {
+        let (free, size) = machine.counts(ask.prefer);
+        if deadline <= now || size < Size::new(ask.count.into()) {
+            return Err(Refused::Exhausted { free, size });
+        }
+        let asked = Asked::of(ask);
+        let terms = Terms {
+            deadline: Some(deadline),
+            ..Terms::new(now)
+        };
+        let (bytes, is_costly) = (asked.bytes(), self.lines.is_costly(&asked, machine));
+        let is_crowded = is_costly && self.lines.costly() >= COSTLY_MAX;
+        if is_crowded || self.bytes + bytes > BYTES_MAX {
+            let (_, refusal) = self.waiting.refuse(&terms, Reason::Full, now);
+            return Err(Refused::Crowded(refusal));
+        }
+        let waiter = Waiter {
+            asked,
+            is_costly,
+            reply,
+        };
+        let ticket = self.waiting.join(&terms, waiter, now);
+        if let Some(End::Shed { refusal, .. }) = self.waiting.take_ended(ticket) {
+            return Err(Refused::Crowded(refusal));
+        }
+        self.bytes += bytes;
+        let waiter = self.waiting.reply(ticket).expect("it waits");
+        self.lines.join(ticket, &waiter.asked, is_costly, machine);
+        machine.freed.begin();
+        Ok(ticket)
+    }
+
+    /// One does not want to wait any more. Gives its reply back if it did.
+    pub fn cancel(
+        &mut self,
+        ticket: Ticket,
+        machine: &mut Allocator,
+        now: Instant,
+    ) -> Option<(R, Refusal)> {
+        let (waiter, refusal) = self.waiting.cancel(ticket, now)?;
+        let reply = self.left(waiter, machine);
+        Some((reply, refusal))
+    }
+
+    /// Something was done to the allocator: whoever can be served is, and
+    /// whoever waited long enough is told so; a part of them at least.
+    pub fn serve(
+        &mut self,
+        machine: &mut Allocator,
+        now: Instant,
+        effects: &mut Effects,
+        told: &mut Vec<Told<R>>,
+    ) {
+        if !self.is_empty() {
+            self.offer_some(SOME, machine, now, effects, told);
+        }
+    }
+
+    /// Do a part of what is due by `now`, for the allocator and for those who
+    /// wait; as long as more is, the deadline is not later.
+    pub fn advance(
+        &mut self,
+        machine: &mut Allocator,
+        now: Instant,
+        effects: &mut Effects,
+        told: &mut Vec<Told<R>>,
+    ) {
+        machine.advance(now, effects);
+        if !self.is_empty() {
+            self.offer_some(MANY, machine, now, effects, told);
+        }
+    }
+
+    /// When the two have to be advanced next.
+    pub fn deadline(&self, machine: &Allocator) -> Option<Instant> {
+        if !machine.freed.is_empty() {
+            return Some(Instant::START);
+        }
+        let dues = [machine.deadline(), self.waiting.deadline()];
+        dues.into_iter().flatten().min()
+    }
+
+    /// The range gives out nothing more: who waits for it is told.
+    pub fn let_range_go(
+        &mut self,
+        range: RangeId,
+        machine: &mut Allocator,
+        now: Instant,
+        told: &mut Vec<Told<R>>,
+    ) {
+        for ticket in self.lines.of_range(range) {
+            if let Some((reply, _)) = self.cancel(ticket, machine, now) {
+                let answer = Err(Refused::Draining);
+                told.push(Told {
+                    reply,
+                    answer,
+                    position: 0,
+                });
+            }
+        }
+    }
+
+    /// Nobody is served any more. Gives the replies of all who waited.
+    pub fn close(&mut self, machine: &mut Allocator, now: Instant) -> Vec<R> {
+        self.waiting.close(now);
+        let ended: Vec<_> = self.waiting.ended().collect();
+        let replies = ended.into_iter().map(|end| match end {
+            End::Shed { reply, .. } | End::Gone(reply) => reply.reply,
+        });
+        let replies = replies.collect();
+        self.forget(machine);
+        replies
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.len() == 0
+    }
+
+    /// Since when the oldest waits.
+    pub fn oldest(&self) -> Option<Instant> {
+        self.waiting.oldest()
+    }
+
+    /// What became of those who waited.
+    pub fn tally(&self) -> &Tally {
+        self.waiting.tally()
+    }
+
+    /// Tell those whose own deadline came, and make some offers.
+    fn offer_some(
+        &mut self,
+        most: usize,
+        machine: &mut Allocator,
+        now: Instant,
+        effects: &mut Effects,
+        told: &mut Vec<Told<R>>,
+    ) {
+        self.waiting.advance(now);
+        let late: Vec<_> = self.waiting.ended().collect();
+        for end in late {
+            let (End::Shed { reply: waiter, .. } | End::Gone(waiter)) = end;
+            let (answer, position) = last_answer(&waiter.asked, machine, now, effects);
+            let reply = self.left(waiter, machine);
+            told.push(Told {
+                reply,
+                answer,
+                position,
+            });
+        }
+        let mut left = most;
+        while left > 0
+            && !self.is_empty()
+            && let Some(values) = machine.freed.first()
+        {
+            left -= 1;
+            let Some((range, piece)) = machine.pieces_in(values).next() else {
+                self.offered = None;
+                machine.freed.keep(None);
+                continue;
+            };
+            if !self.offer(range, piece, machine, now, effects, told) {
+                self.offered = None;
+                machine.freed.keep(values.after(piece));
+            }
+        }
+        if self.is_empty() {
+            self.forget(machine);
+        }
+    }
+
+    /// Offer values of a range to the next who wants some. Says whether to go
+    /// on with them.
+    fn offer(
+        &mut self,
+        range: RangeId,
+        values: Interval,
+        machine: &mut Allocator,
+        now: Instant,
+        effects: &mut Effects,
+        told: &mut Vec<Told<R>>,
+    ) -> bool {
+        if machine.free_in(range, values).is_zero() {
+            return false;
+        }
+        let waiting = &self.waiting;
+        let asked = |ticket| waiting.reply(ticket).map(|waiter| &waiter.asked);
+        let next = self.lines.next(range, values, self.offered, asked);
+        let Some(ticket) = next else {
+            return false;
+        };
+        self.offered = Some(ticket);
+        let waiter = self.waiting.reply(ticket).expect("who is in line waits");
+        if waiter.is_gone() {
+            // Nobody is there to be told.
+            self.cancel(ticket, machine, now);
+            return true;
+        }
+        let (answer, position) = self.try_serve(ticket, values, machine, now, effects);
+        let waiter = self.waiting.reply(ticket).expect("who is in line waits");
+        if matches!(answer, Err(Refused::Exhausted { .. })) {
+            // One value that somebody keeps is nobody else's.
+            return values.first() != values.last() || !waiter.asked.is_several();
+        }
+        let waiter = self.waiting.pick(ticket, now).expect("it waited");
+        let reply = self.left(waiter, machine);
+        told.push(Told {
+            reply,
+            answer,
+            position,
+        });
+        true
+    }
+
+    /// Give one who waits what it wants, if these values and what was kept for
+    /// it are enough.
+    fn try_serve(
+        &self,
+        ticket: Ticket,
+        values: Interval,
+        machine: &mut Allocator,
+        now: Instant,
+        effects: &mut Effects,
+    ) -> (Result<Vec<Reservation>, Refused>, u64) {
+        let waiter = self.waiting.reply(ticket).expect("who is in line waits");
+        let asked = &waiter.asked;
+        let mut share = Share {
+            within: values,
+            but: self.kept(Some(ticket), machine),
+        };
+        if asked.is_several() {
+            let (free, size) = machine.counts(asked.prefer());
+            if free < Size::new(asked.count().into()) {
+                return (Err(Refused::Exhausted { free, size }), 0);
+            }
+            share.within = Interval::ALL;
+            // Others may be first for what is offered later.
+            share.but.extend(machine.freed.iter().skip(1));
+        }
+        told_at(effects, |effects| {
+            let mut granted = Vec::new();
+            let reserve =
+                |ask: &Ask<'_>| machine.reserve_share(ask, &share, now, effects, &mut granted);
+            asked.with(reserve).map(|()| granted)
+        })
+    }
+
+    /// What those keep to themselves who came before this one, or at all.
+    fn kept(&self, before: Option<Ticket>, machine: &Allocator) -> Vec<Interval> {
+        let several = self.lines.several();
+        let several = several.filter(|ticket| before.is_none_or(|before| *ticket < before));
+        let waiters = several.filter_map(|ticket| self.waiting.reply(ticket));
+        let there = waiters.filter(|waiter| !waiter.is_gone());
+        there
+            .flat_map(|waiter| machine.values_of(&waiter.asked))
+            .collect()
+    }
+
+    /// One who waited does so no longer. What it kept goes to others.
+    fn left(&mut self, waiter: Waiter<R>, machine: &mut Allocator) -> R {
+        let Waiter {
+            asked,
+            is_costly,
+            reply,
+        } = waiter;
+        self.bytes -= asked.bytes();
+        let waiting = &self.waiting;
+        let is_there = |ticket| waiting.reply(ticket).is_some();
+        self.lines.leave(is_costly, waiting.len(), is_there);
+        if asked.is_several() {
+            for values in machine.values_of(&asked) {
+                machine.freed.note(values);
+            }
+        }
+        reply
+    }
+
+    fn forget(&mut self, machine: &mut Allocator) {
+        machine.freed.end();
+        self.lines = Lines::default();
+        self.offered = None;
+        self.bytes = 0;
+    }
+}
+
+impl Allocator {
+    /// All values that an ask would have.
+    fn values_of(&self, asked: &Asked) -> Vec<Interval> {
+        let values = |place| match place {
+            Place::Range(id) => match self.options(id) {
+                Some(options) => change::intervals(options),
+                None => Vec::new(),
+            },
+            Place::Within(within) => vec![within],
+        };
+        asked.places().flat_map(values).collect()
+    }
+
+    fn free_in(&self, range: RangeId, values: Interval) -> Size {
+        let range = self.at(range);
+        range.free.count_in(values) + range.stock.count_in(values)
+    }
+}
+
+/// Nothing came in time, unless it has something already by another way.
+fn last_answer(
+    asked: &Asked,
+    machine: &mut Allocator,
+    now: Instant,
+    effects: &mut Effects,
+) -> (Result<Vec<Reservation>, Refused>, u64) {
+    told_at(effects, |effects| {
+        let mut granted = Vec::new();
+        let is_known = asked.has_names()
+            && asked.with(|ask| machine.was_granted(ask, now, effects, &mut granted))?;
+        if is_known {
+            return Ok(granted);
+        }
+        let (free, size) = machine.counts(asked.prefer());
+        Err(Refused::Exhausted { free, size })
+    })
+}
+
+/// An answer, and how far the log has to be safe before it is told. It is
+/// another's answer than that of the call.
+fn told_at<T>(
+    effects: &mut Effects,
+    decide: impl FnOnce(&mut Effects) -> Result<T, Refused>,
+) -> (Result<T, Refused>, u64) {
+    let before = std::mem::replace(&mut effects.wait, false);
+    let answer = decide(effects);
+    let must_wait = match &answer {
+        Ok(_) => effects.wait,
+        Err(refused) => refused.tells_of_others(),
+    };
+    effects.wait = before;
+    let position = if must_wait { effects.position() } else { 0 };
+    (answer, position)
+}
