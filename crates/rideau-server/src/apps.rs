@@ -5,6 +5,7 @@
 //! from before its start until nothing is left of it.
 
 mod app;
+mod counts;
 mod duty;
 mod follow;
 mod health;
@@ -29,8 +30,10 @@ use tokio::sync::{Notify, watch};
 use crate::config::Config;
 use crate::events::Events;
 use crate::member::Workshop;
+use crate::process::Signal;
 
 pub use app::App;
+pub use counts::{Answered, Counts};
 pub use output::{AppLine, Output};
 pub use running::{Request, Running};
 pub use session::{Refused, Session, Wanted};
@@ -163,19 +166,32 @@ impl Apps {
             .step(|state, now| state.machine.detach(process, now, &mut state.effects))
     }
 
-    /// The process with this number, ours or the system's.
-    pub fn process(&self, number: u64) -> Option<ProcessId> {
+    /// A process is stopped, whatever it serves.
+    pub fn kill(&self, process: ProcessId) -> bool {
         let state = self.0.state.lock();
-        let is = |running: &Arc<Running>| u64::try_from(running.pid()) == Ok(number);
-        let by_pid = state
+        let Some(running) = state
             .slots
-            .iter()
-            .find(|(_, slot)| slot.running.as_ref().is_some_and(is))
-            .map(|(id, _)| *id);
-        by_pid.or_else(|| {
-            let id = ProcessId(number);
-            state.slots.contains_key(&id).then_some(id)
-        })
+            .get(&process)
+            .and_then(|slot| slot.running.clone())
+        else {
+            return false;
+        };
+        drop(state);
+        // Its end is noticed as that of any process that ends by itself.
+        tokio::spawn(async move {
+            let at_once = running.process.stop_with(Signal::Kill, Duration::ZERO);
+            at_once.await
+        });
+        true
+    }
+
+    /// The process with this number, the system's or ours, and whose it is.
+    pub fn process(&self, number: u64) -> Option<(ProcessId, Arc<App>)> {
+        let all = self.0.running(|_| true);
+        let is_pid = |running: &&Arc<Running>| u64::try_from(running.pid()) == Ok(number);
+        let is_id = |running: &&Arc<Running>| running.id.0 == number;
+        let found = all.iter().find(is_pid).or_else(|| all.iter().find(is_id))?;
+        Some((found.id, Arc::clone(&found.app)))
     }
 
     /// Serve nobody new; what is served goes on. Everything is gone when this
@@ -320,7 +336,8 @@ impl Inner {
             } => (
                 app,
                 format!(
-                    "starts failed {failures} times in a row: the next is tried in {retry_after:.1?}"
+                    "starts failed {failures} times in a row: \
+                     the next is tried in {retry_after:.1?}"
                 ),
             ),
             Note::Deployed { app, generation } => {

@@ -4,6 +4,7 @@
 //! words that make no sense, 3 for a no. Who runs a command gets the command's
 //! own code.
 
+mod apps;
 mod bench;
 mod change;
 mod child;
@@ -124,7 +125,7 @@ enum Command {
     Rollback(change::Rollback),
     /// Change one value of the config: set pool.pg-1.max 20
     Set(change::Set),
-    /// Show how pools, brokers, regulators and locks do
+    /// Show how apps, pools, brokers, regulators, locks and ranges do
     Status(look::Status),
     /// Show who holds what
     Holders(look::Holders),
@@ -136,6 +137,18 @@ enum Command {
     Kill(look::Kill),
     /// Take one lease back from its holder
     Revoke(look::Revoke),
+    /// Replace the processes of an application by new ones
+    Restart(apps::Restart),
+    /// Have a process of an application finish what it serves, and go
+    Detach(apps::OneProcess),
+    /// Send a process of an application no more requests, and keep it
+    Disable(apps::OneProcess),
+    /// Send a process requests again
+    Enable(apps::OneProcess),
+    /// Start one more process of an application
+    Spawn(apps::OneApp),
+    /// Show what an application wrote
+    Logs(apps::Logs),
     /// Hold a member of a pool while a command runs
     Take(hold::Take),
     /// Hold units of a key while a command runs, as flock does
@@ -239,6 +252,12 @@ async fn with_server(command: Command, manner: &Manner) -> Done {
         Command::Tail(words) => look::tail(&words, manner).await,
         Command::Kill(words) => look::kill(&words, manner).await,
         Command::Revoke(words) => look::revoke(&words, manner).await,
+        Command::Restart(words) => apps::restart(&words, manner).await,
+        Command::Detach(words) => apps::to_process("APP.DETACH", &words, manner).await,
+        Command::Disable(words) => apps::to_process("APP.DISABLE", &words, manner).await,
+        Command::Enable(words) => apps::to_process("APP.ENABLE", &words, manner).await,
+        Command::Spawn(words) => apps::spawn(&words, manner).await,
+        Command::Logs(words) => apps::logs(&words, manner).await,
         Command::Take(words) => hold::take(&words, manner).await,
         Command::Lock(words) => hold::lock(&words, manner).await,
         Command::Lease(words) => lease::lease(&words, manner).await,

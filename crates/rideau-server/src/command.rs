@@ -3,6 +3,7 @@
 //! One table says what there is; it is what `COMMAND` shows and what rights are
 //! checked against. Each command parses its own words.
 
+mod apps;
 mod brokers;
 mod connection;
 mod locks;
@@ -177,6 +178,7 @@ pub(crate) fn has_right(user: &User, right: &str) -> bool {
         "@pool" => matches!(right, "take" | "release" | "offer" | "withdraw"),
         "@broker" => matches!(right, "ask" | "offer" | "done" | "renew" | "release"),
         "@lock" => matches!(right, "lock" | "unlock" | "release"),
+        "@app" => matches!(right, "get" | "release" | "app"),
         "@range" => matches!(
             right,
             "reserve" | "update" | "lookup" | "release" | "cancel"
@@ -203,7 +205,7 @@ fn is_subscriber(client: &Client) -> bool {
 }
 
 /// Not for everybody.
-const ADMIN: &[&str] = &["pool", "range", "config", "client", "monitor"];
+const ADMIN: &[&str] = &["pool", "range", "app", "config", "client", "monitor"];
 
 /// A user may use this thing.
 fn may_use(client: &Client, kind: &str, name: &str) -> Result<(), Wrong> {

@@ -16,7 +16,7 @@ const BEHIND_MAX: usize = 1024;
 
 /// What kinds there are.
 pub const KINDS: &[&str] = &[
-    "client", "session", "config", "pool", "range", "leak", "shed", "server",
+    "client", "session", "config", "pool", "range", "app", "leak", "shed", "server",
 ];
 
 /// What happened.

@@ -1,6 +1,7 @@
 //! Says in plain words what a ticket, a no, a place, a key or a connection is
 //! about: who holds it, why it waits or got nothing, what would help.
 
+mod apps;
 mod ranges;
 
 use std::fmt::Write;
@@ -33,7 +34,7 @@ const HOLDERS_MAX: usize = 5;
 
 /// What this is about. A name may say what it is the name of, as `pool:pg`;
 /// if it does not, the first that fits is meant: a no, a ticket, a connection,
-/// a pool, a group, a broker, a regulator, a range, a value, a key.
+/// a pool, a group, a broker, a regulator, an app, a range, a value, a key.
 ///
 /// None if nothing has this name.
 pub fn explain(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
@@ -43,6 +44,7 @@ pub fn explain(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explaine
             "broker" => broker(daemon, name, sight),
             "regulator" => regulator(daemon, name, sight),
             "lock" => key(daemon, name, sight),
+            "app" => apps::app(daemon, name, sight),
             "range" => ranges::range(daemon, name, sight),
             "value" => ranges::value(daemon, name, sight),
             "client" => connection(daemon, name, sight),
@@ -67,6 +69,7 @@ pub fn explain(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explaine
         .or_else(|| group(daemon, word, sight))
         .or_else(|| broker(daemon, word, sight))
         .or_else(|| regulator(daemon, word, sight))
+        .or_else(|| apps::app(daemon, word, sight))
         .or_else(|| ranges::range(daemon, word, sight))
         .or_else(|| ranges::value(daemon, word, sight))
         .or_else(|| key(daemon, word, sight))
@@ -176,6 +179,7 @@ fn held(daemon: &Daemon, row: &Row, sight: Sight<'_>) -> Explained {
         Kind::Lease => regulator(daemon, name, sight),
         Kind::Lock => key(daemon, name, sight),
         Kind::Value => ranges::value(daemon, &row.value, sight),
+        Kind::App => apps::app(daemon, name, sight),
         Kind::Session => None,
     };
     if let Some(place) = place {

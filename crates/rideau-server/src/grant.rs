@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use rideau::allocator::Kind;
 use rideau::{Fate, Held, Lease, Lock, Ranges};
+use rideau_core::apps::Ended;
 
+use crate::apps::Session;
 use crate::holdings::Why;
 use crate::meeting::Meeting;
 use crate::member::{Members, Offer};
@@ -39,6 +41,8 @@ pub enum Grant {
     },
     /// A value that goes with its holder.
     Value(HeldValue),
+    /// A place in a process of an app.
+    App(Session),
 }
 
 /// A value of a range that goes with its holder.
@@ -66,6 +70,7 @@ impl Grant {
             Self::Match(meeting) => meeting.broker.name.to_string(),
             Self::Lease { regulator, .. } => regulator.name.to_string(),
             Self::Value(held) => held.range.to_string(),
+            Self::App(session) => session.process().app.name.to_string(),
         }
     }
 
@@ -78,6 +83,7 @@ impl Grant {
             Self::Match(meeting) => String::from_utf8_lossy(&meeting.value).into_owned(),
             Self::Lease { .. } => String::new(),
             Self::Value(held) => held.kind.print(held.value),
+            Self::App(session) => session.process().address.to_string(),
         }
     }
 
@@ -108,6 +114,12 @@ impl Grant {
             Self::Value(held) if held.is_lease && !why.is_wanted() => (),
             // Who has lost it by now has nothing to give back.
             Self::Value(held) => drop(held.ranges.release(held.value, Some(held.fence))),
+            Self::App(session) => session.end(match why {
+                Why::Released | Why::Over => Ended::Answered,
+                Why::Failed => Ended::Broken,
+                Why::Expired => Ended::TimedOut,
+                _ => Ended::Left,
+            }),
         }
     }
 }

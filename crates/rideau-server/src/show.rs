@@ -4,6 +4,7 @@
 //! Times are whole microseconds (`_us`), ages seconds (`_s`), instants
 //! milliseconds since 1970 (`_ms`).
 
+mod apps;
 mod limits;
 mod past;
 mod people;
@@ -59,6 +60,12 @@ pub enum What {
     Locks,
     /// The ranges.
     Ranges,
+    /// The applications.
+    Apps,
+    /// Their processes.
+    Processes,
+    /// What those serve now.
+    Requests,
     /// The connections.
     Clients,
     /// The sessions.
@@ -111,13 +118,16 @@ impl Default for Wanted<'_> {
 
 impl What {
     /// All that there is to look at.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Pools,
         Self::Groups,
         Self::Brokers,
         Self::Regulators,
         Self::Locks,
         Self::Ranges,
+        Self::Apps,
+        Self::Processes,
+        Self::Requests,
         Self::Clients,
         Self::Sessions,
         Self::Holders,
@@ -136,6 +146,9 @@ impl What {
             Self::Regulators => "regulators",
             Self::Locks => "locks",
             Self::Ranges => "ranges",
+            Self::Apps => "apps",
+            Self::Processes => "processes",
+            Self::Requests => "requests",
             Self::Clients => "clients",
             Self::Sessions => "sessions",
             Self::Holders => "holders",
@@ -162,6 +175,9 @@ pub fn table(daemon: &Daemon, what: What, wanted: &Wanted<'_>) -> Table {
         What::Regulators => places::regulators(daemon),
         What::Locks => places::locks(daemon),
         What::Ranges => ranges::ranges(daemon),
+        What::Apps => apps::apps(daemon),
+        What::Processes => apps::processes(daemon),
+        What::Requests => apps::requests(daemon),
         What::Clients => people::clients(daemon),
         What::Sessions => people::sessions(daemon, wanted.sight),
         What::Holders => people::holders(daemon, wanted.sight),
@@ -218,6 +234,7 @@ impl Table {
                 What::Regulators => "regulator".into(),
                 What::Locks => "lock".into(),
                 What::Ranges => "range".into(),
+                What::Apps | What::Processes | What::Requests => "app".into(),
                 _ => text(row, kind).unwrap_or_default(),
             };
             if what == What::Events {

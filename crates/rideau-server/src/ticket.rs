@@ -24,11 +24,13 @@ pub enum Kind {
     Offer,
     /// A value that goes with a connection.
     Value,
+    /// A place in a process of an app.
+    App,
 }
 
 impl Kind {
     #[cfg(test)]
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Member,
         Self::Lock,
         Self::Match,
@@ -36,6 +38,7 @@ impl Kind {
         Self::Session,
         Self::Offer,
         Self::Value,
+        Self::App,
     ];
 
     const fn of(letter: u8) -> Option<Self> {
@@ -47,6 +50,7 @@ impl Kind {
             b's' => Self::Session,
             b'o' => Self::Offer,
             b'v' => Self::Value,
+            b'a' => Self::App,
             _ => return None,
         })
     }
@@ -60,6 +64,7 @@ impl Kind {
             Self::Session => b's',
             Self::Offer => b'o',
             Self::Value => b'v',
+            Self::App => b'a',
         }
     }
 
@@ -72,6 +77,7 @@ impl Kind {
             Self::Lease => "regulator",
             Self::Session => "session",
             Self::Value => "range",
+            Self::App => "app",
         }
     }
 }

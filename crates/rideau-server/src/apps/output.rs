@@ -6,6 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
@@ -26,11 +27,14 @@ pub struct Output {
     kept: Mutex<Kept>,
     followers: broadcast::Sender<Arc<AppLine>>,
     file: Mutex<Option<LogFile>>,
+    serial: AtomicU64,
 }
 
 /// A line of an application.
 #[derive(Clone, Debug)]
 pub struct AppLine {
+    /// Its number, one more than that of the line before.
+    pub serial: u64,
     /// When it was read.
     pub at: SystemTime,
     /// The process that wrote it.
@@ -59,6 +63,7 @@ impl Output {
             kept: Mutex::default(),
             followers: broadcast::channel(BEHIND_MAX).0,
             file: Mutex::new(log.map(LogFile::new)),
+            serial: AtomicU64::new(0),
         }
     }
 
@@ -71,6 +76,7 @@ impl Output {
     /// A process wrote a line.
     pub(super) fn add(&self, app: &str, process: ProcessId, line: &Line) {
         let line = Arc::new(AppLine {
+            serial: self.serial.fetch_add(1, Ordering::Relaxed) + 1,
             at: SystemTime::now(),
             process,
             stream: line.stream,
@@ -97,6 +103,16 @@ impl Output {
     /// Hear of all lines from now on.
     pub fn follow(&self) -> broadcast::Receiver<Arc<AppLine>> {
         self.followers.subscribe()
+    }
+}
+
+impl AppLine {
+    /// One word for the output it was written to.
+    pub const fn stream_word(&self) -> &'static str {
+        match self.stream {
+            Stream::Output => "out",
+            Stream::Error => "err",
+        }
     }
 }
 
@@ -127,10 +143,7 @@ impl LogFile {
     fn write(&mut self, app: &str, line: &AppLine) {
         let since = line.at.duration_since(SystemTime::UNIX_EPOCH);
         let since = since.unwrap_or_default();
-        let stream = match line.stream {
-            Stream::Output => "out",
-            Stream::Error => "err",
-        };
+        let stream = line.stream_word();
         let text = format!(
             "{}.{:03} {} {stream} {}\n",
             since.as_secs(),

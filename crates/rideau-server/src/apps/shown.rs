@@ -22,6 +22,8 @@ pub struct AppShown {
     pub processes: Vec<ProcessShown>,
     /// Why its last start failed, unless one went well since.
     pub report: Option<Arc<StartReport>>,
+    /// As many processes it may have, if that is limited for it alone.
+    pub max: Option<usize>,
 }
 
 /// One process.
@@ -70,7 +72,19 @@ impl Apps {
 
     /// Read anew what the processes of an application use of memory.
     pub async fn look_at_memory(&self, app: &App) {
-        let all = self.0.running(|running| running.app.id == app.id);
+        self.look(|running| running.app.id == app.id).await;
+    }
+
+    /// The same for all applications.
+    pub async fn look_at_all_memory(&self) {
+        self.look(|_| true).await;
+    }
+
+    async fn look(&self, wanted: impl Fn(&Running) -> bool) {
+        let all = self.0.running(wanted);
+        if all.is_empty() {
+            return;
+        }
         let used = tokio::task::spawn_blocking(move || {
             let census = Census::take();
             let used = |running: &Arc<Running>| (running.id, running.process.usage(&census).memory);
@@ -107,6 +121,7 @@ impl Inner {
             name: Arc::clone(&app.name),
             processes: processes.collect(),
             report: app.report(),
+            max: app.config.load().options.max,
             stats,
         })
     }

@@ -15,7 +15,7 @@ use super::{Done, Failure, Manner, show, span};
 
 #[derive(Args, Debug)]
 pub(crate) struct Status {
-    /// Only these: pools, brokers, regulators, locks, ranges, clients, sessions, config, …
+    /// Only these: apps, processes, requests, pools, brokers, regulators, locks, ranges, clients, …
     #[arg(value_name = "KIND")]
     kind: Option<String>,
     /// Only the one of this name
@@ -74,7 +74,7 @@ const HOLDERS_MAX: &str = "10000";
 const NAME: &str = "rideau-cli";
 /// What an overview shows: what is asked for, how one is called, and which
 /// columns there is room for.
-const OVERVIEW: [(&str, &str, &[&str]); 5] = [
+const OVERVIEW: [(&str, &str, &[&str]); 7] = [
     (
         "POOLS",
         "pool",
@@ -111,6 +111,39 @@ const OVERVIEW: [(&str, &str, &[&str]); 5] = [
         "LOCKS",
         "lock",
         &["name", "per", "buckets", "keys", "held", "waiting", "full"],
+    ),
+    (
+        "APPS",
+        "app",
+        &[
+            "name",
+            "state",
+            "ready",
+            "starting",
+            "sessions",
+            "waiting",
+            "oldest_wait_us",
+            "finished",
+            "refused",
+            "starts",
+            "starts_failed",
+            "why",
+        ],
+    ),
+    (
+        "PROCESSES",
+        "process of",
+        &[
+            "name",
+            "pid",
+            "state",
+            "generation",
+            "sessions",
+            "finished",
+            "age_us",
+            "unused_us",
+            "memory",
+        ],
     ),
     (
         "RANGES",

@@ -1,8 +1,8 @@
 //! Every command there is, with what it is for.
 
 use super::{
-    About, about, brokers, connection, locks, look, pools, ranges, regulators, sessions, settings,
-    tickets, watch,
+    About, about, apps, brokers, connection, locks, look, pools, ranges, regulators, sessions,
+    settings, tickets, watch,
 };
 
 /// Every command.
@@ -82,6 +82,87 @@ pub const ALL: &[About] = &[
         "pool|@group [WAIT ms] [ASYNC] [ID nonce] [NOTE text] [FLOW key]",
         "Take a member of a pool",
         pools::take,
+    ),
+    about(
+        "APP.GET",
+        2,
+        "get",
+        "app [WAIT ms] [ASYNC] [ID nonce] [NOTE text]",
+        "Have a place in a process of an app, for other fronts",
+        apps::get,
+    ),
+    about("APP.LS", 1, "show", "", "The apps", apps::list),
+    about(
+        "APP.STAT",
+        2,
+        "show",
+        "app",
+        "The processes of an app",
+        apps::stat,
+    ),
+    about(
+        "APP.LOG",
+        2,
+        "app",
+        "app [LINES n]",
+        "What its processes wrote last: number, process, output, line",
+        apps::log,
+    ),
+    about(
+        "APP.RESTART",
+        2,
+        "app",
+        "app [ROLLING | BLOCKING | NOW]",
+        "Replace its processes by new ones",
+        apps::restart,
+    ),
+    about(
+        "APP.SET",
+        2,
+        "app",
+        "app [MIN n] [MAX n]",
+        "Change how many processes it has",
+        apps::set,
+    ),
+    about(
+        "APP.SPAWN",
+        2,
+        "app",
+        "app",
+        "Start one process more",
+        apps::spawn,
+    ),
+    about(
+        "APP.DISABLE",
+        2,
+        "app",
+        "pid",
+        "Send a process no more requests, and keep it",
+        apps::disable,
+    ),
+    about(
+        "APP.ENABLE",
+        2,
+        "app",
+        "pid",
+        "Send a process requests again",
+        apps::enable,
+    ),
+    about(
+        "APP.DETACH",
+        2,
+        "app",
+        "pid",
+        "Have a process finish what it serves, and go",
+        apps::detach,
+    ),
+    about(
+        "APP.KILL",
+        2,
+        "app",
+        "pid",
+        "End a process at once",
+        apps::kill,
     ),
     about(
         "ASK",

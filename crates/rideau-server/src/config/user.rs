@@ -36,7 +36,7 @@ pub enum Password {
 /// What commands may be used on: a kind of thing, and a pattern of its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scope {
-    /// `pool`, `broker`, `regulator`, `lock` or `range`; none for all of them.
+    /// `pool`, `broker`, `regulator`, `lock`, `range` or `app`; none for all of them.
     pub kind: Option<&'static str>,
     /// The names, with `*` for any letters. Groups of pools begin with `@`.
     pub names: String,
@@ -51,7 +51,9 @@ pub const ALLOWED: &[&str] = &[
     "@broker",
     "@lock",
     "@range",
+    "@app",
     "take",
+    "get",
     "release",
     "offer",
     "withdraw",
@@ -75,11 +77,12 @@ pub const ALLOWED: &[&str] = &[
     "client",
     "pool",
     "range",
+    "app",
     "config",
 ];
 
 /// The kinds of things that have names.
-pub const KINDS: &[&str] = &["pool", "broker", "regulator", "lock", "range"];
+pub const KINDS: &[&str] = &["pool", "broker", "regulator", "lock", "range", "app"];
 
 impl User {
     /// Whether the user may use commands on this thing. A group of pools is a

@@ -95,14 +95,17 @@ impl Front {
         let (errand, route) = self.errand(seat, &mut parts, id)?;
         headers::to_process(&mut parts.headers, seat, id);
         rewrite(&mut parts, &route)?;
-        let (upload, fate) = errand.upload(&mut parts, incoming).await?;
+        let count = |no: &No| errand.app.counts.refused(no.word());
+        let uploaded = errand.upload(&mut parts, incoming).await;
+        let (upload, fate) = uploaded.inspect_err(count)?;
         let request = Request::from_parts(parts, upload);
-        match (wanted, client) {
+        let answer = match (wanted, client) {
             (Some(wanted), Some(client)) => {
                 upgrade::exchange(&errand, request, wanted, client).await
             }
             _ => errand.exchange(request, fate).await,
-        }
+        };
+        answer.inspect_err(count)
     }
 
     /// Find out whom a request is for.
@@ -156,13 +159,14 @@ impl Errand<'_> {
             fields.insert(header::CONTENT_LENGTH, HeaderValue::from(len));
             return Ok((upload, None));
         }
-        let is_chunked = len.is_none();
-        if is_chunked {
+        let is_checked = len.is_none() && parts.version < Version::HTTP_2;
+        let (upload, fate) = body::peek(incoming, http.body_max, is_checked).await?;
+        if upload.len() == Some(0) {
+            fields.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
+        } else if len.is_none() {
             let chunked = HeaderValue::from_static("chunked");
             fields.insert(header::TRANSFER_ENCODING, chunked);
         }
-        let is_checked = is_chunked && parts.version < Version::HTTP_2;
-        let (upload, fate) = body::peek(incoming, http.body_max, is_checked).await?;
         Ok((upload, Some(fate)))
     }
 
@@ -220,13 +224,15 @@ impl Errand<'_> {
                 session.end(Ended::Left);
                 return Err(no);
             }
+            // Who was dead already when it was asked does not count.
+            let tries_max = PROCESSES_MAX + u32::from(failed.is_unreachable);
             if failed.is_unreachable {
                 session.unreachable();
             } else {
                 session.end(Ended::Broken);
             }
             match failed.again {
-                Some(again) if tries < PROCESSES_MAX => request = again,
+                Some(again) if tries < tries_max => request = again,
                 _ => return Err(failed.no),
             }
             tries += 1;
@@ -253,7 +259,9 @@ impl Errand<'_> {
         // Who asked speaks another one, perhaps, and hyper knows which.
         parts.version = Version::HTTP_11;
         headers::to_client(&mut parts.headers);
-        self.sign(&mut parts.headers, &session, began.elapsed());
+        let took = began.elapsed();
+        self.app.counts.answered(parts.status, took);
+        self.sign(&mut parts.headers, &session, took);
         let http = &self.config.http;
         let is_buffered = http.buffers_responses.unwrap_or(self.has_few_places())
             && !headers::is_live(&parts.headers);

@@ -1,0 +1,115 @@
+//! What operators do to applications, and what these write.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use rideau_server::resp::Value;
+use serde_json::json;
+
+use super::wire::Wire;
+use super::{Done, Manner, show};
+
+#[derive(Args, Debug)]
+pub(crate) struct Restart {
+    /// The application
+    name: String,
+    /// Have the old processes finish before new ones start
+    #[arg(long, conflicts_with = "now")]
+    blocking: bool,
+    /// Stop the old processes at once, whatever they serve
+    #[arg(long)]
+    now: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct OneProcess {
+    /// The pid of a process, from `rideau status processes`
+    pid: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct OneApp {
+    /// The application
+    name: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Logs {
+    /// The application
+    name: String,
+    /// As many of the last lines
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 100)]
+    lines: u32,
+    /// Go on with what it writes from now on
+    #[arg(short, long)]
+    follow: bool,
+}
+
+/// How often new lines are looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(300);
+/// As many lines are looked at then.
+const LINES_MAX: &str = "1000";
+/// How the server calls us.
+const NAME: &str = "rideau-cli";
+
+pub(crate) async fn restart(words: &Restart, manner: &Manner) -> Done {
+    let how = match (words.blocking, words.now) {
+        (true, _) => "BLOCKING",
+        (_, true) => "NOW",
+        _ => "ROLLING",
+    };
+    told(&["APP.RESTART", &words.name, how], manner).await
+}
+
+pub(crate) async fn spawn(words: &OneApp, manner: &Manner) -> Done {
+    told(&["APP.SPAWN", &words.name], manner).await
+}
+
+pub(crate) async fn to_process(command: &str, words: &OneProcess, manner: &Manner) -> Done {
+    told(&[command, &words.pid.to_string()], manner).await
+}
+
+async fn told(request: &[&str], manner: &Manner) -> Done {
+    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    show::print(show::good(wire.ask(request).await?)?, manner)
+}
+
+pub(crate) async fn logs(words: &Logs, manner: &Manner) -> Done {
+    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    let count = words.lines.max(1).to_string();
+    let mut last = 0;
+    let mut asked = count.as_str();
+    loop {
+        let answer = wire.ask(&["APP.LOG", &words.name, "LINES", asked]).await?;
+        let answer = show::good(answer)?;
+        for line in show::elements(&answer) {
+            let parts = show::elements(line);
+            let [Value::Integer(serial), process, stream, text] = parts else {
+                continue;
+            };
+            if *serial > last {
+                last = *serial;
+                print(process, stream, text, manner)?;
+            }
+        }
+        if !words.follow {
+            return Ok(ExitCode::SUCCESS);
+        }
+        asked = LINES_MAX;
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+fn print(process: &Value, stream: &Value, text: &Value, manner: &Manner) -> io::Result<()> {
+    let (process, stream, text) = (show::text(process), show::text(stream), show::text(text));
+    let mut out = io::stdout();
+    if manner.json {
+        let line = json!({ "process": process, "stream": stream, "text": text });
+        writeln!(out, "{line}")?;
+    } else {
+        writeln!(out, "{process} {stream} {text}")?;
+    }
+    out.flush()
+}

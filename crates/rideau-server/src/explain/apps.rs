@@ -1,0 +1,60 @@
+//! What an application is about.
+
+use std::fmt::Write;
+
+use super::{Explained, span};
+use crate::daemon::Daemon;
+use crate::show::Sight;
+
+/// An application: how it is, why those who ask wait, and why it last failed.
+pub(super) fn app(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
+    sight.sees("app", name).then_some(())?;
+    let app = daemon.apps.find(name)?;
+    let shown = daemon.apps.shown(&app)?;
+    let stats = &shown.stats;
+    let mut text = format!(
+        "App {name} is {}: {} processes serve {} requests, {} wait.\n",
+        shown.state(),
+        stats.processes.len(),
+        stats.sessions,
+        stats.waiting,
+    );
+    for line in daemon.apps.explain(&app) {
+        let _ = writeln!(text, "{line}");
+    }
+    if let Some((failures, retry)) = stats.failing {
+        let _ = writeln!(
+            text,
+            "Its starts failed {failures} times in a row; the next is tried in {}.",
+            span(retry)
+        );
+    }
+    if let Some(report) = &shown.report {
+        let _ = writeln!(text, "The last start failed: {}", report.summary);
+        for advice in &report.advice {
+            let _ = writeln!(text, "Perhaps {advice}.");
+        }
+        for line in report.lines.iter().rev().take(LINES).rev() {
+            let _ = writeln!(text, "  | {}", line.text);
+        }
+    }
+    Some(Explained {
+        kind: "app",
+        name: name.into(),
+        text,
+        facts: vec![
+            ("state", shown.state().into()),
+            ("processes", stats.processes.len().into()),
+            ("sessions", stats.sessions.into()),
+            ("waiting", stats.waiting.into()),
+            ("generation", stats.generation.into()),
+            (
+                "report",
+                shown.report.map(|report| report.id.clone()).into(),
+            ),
+        ],
+    })
+}
+
+/// As many of the last lines are shown.
+const LINES: usize = 10;
