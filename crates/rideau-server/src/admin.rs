@@ -6,6 +6,7 @@
 //! that they are, so that both sides have the same rules and the same words.
 
 mod actions;
+mod apps;
 mod asks;
 mod config;
 mod explain;

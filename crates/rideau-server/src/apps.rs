@@ -5,6 +5,7 @@
 //! from before its start until nothing is left of it.
 
 mod app;
+mod counts;
 mod duty;
 mod follow;
 mod health;
@@ -32,6 +33,7 @@ use crate::member::Workshop;
 use crate::process::Signal;
 
 pub use app::App;
+pub use counts::{Answered, Counts};
 pub use output::{AppLine, Output};
 pub use running::{Request, Running};
 pub use session::{Refused, Session, Wanted};
@@ -334,7 +336,8 @@ impl Inner {
             } => (
                 app,
                 format!(
-                    "starts failed {failures} times in a row: the next is tried in {retry_after:.1?}"
+                    "starts failed {failures} times in a row: \
+                     the next is tried in {retry_after:.1?}"
                 ),
             ),
             Note::Deployed { app, generation } => {

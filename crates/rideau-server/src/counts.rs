@@ -15,7 +15,7 @@ use crate::ticket::Kind;
 pub struct Reclaims([[AtomicU64; Why::ALL.len()]; KINDS.len()]);
 
 /// What can be taken back.
-const KINDS: [&str; 5] = ["pool", "lock", "broker", "regulator", "range"];
+const KINDS: [&str; 6] = ["pool", "lock", "broker", "regulator", "range", "app"];
 
 /// Things released on another connection than they were taken on, by the user
 /// and the client library of who did.

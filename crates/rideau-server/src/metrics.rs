@@ -3,6 +3,7 @@
 //! Labels are names that the config has, never keys, tickets or addresses: how
 //! many series there are is known from the file.
 
+mod apps;
 mod page;
 mod places;
 mod process;
@@ -67,6 +68,7 @@ impl Collector for Numbers {
         places::regulators(&mut page, &places)?;
         places::locks(&mut page, &places, &self.daemon.locks)?;
         ranges::ranges(&mut page, &places, &self.daemon.values)?;
+        apps::apps(&mut page, &self.daemon.apps, &self.daemon.config.load())?;
         process::encode(&mut page, self.daemon.started)
     }
 }

@@ -29,6 +29,7 @@ impl<R: Reply> Apps<R> {
             active: processes.filter(|(_, it)| !it.is_unused()).count(),
             starved: self.room.len(),
             losses: self.worth.losses(),
+            what_if: self.worth.what_if(),
         }
     }
 

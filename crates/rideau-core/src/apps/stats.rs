@@ -23,6 +23,9 @@ pub struct Stats {
     /// What each way to choose whom to evict would have cost so far, with its
     /// name; the chosen one first.
     pub losses: Vec<(&'static str, f64)>,
+    /// What as many processes would have cost for each ask of late, in rising
+    /// order; `max` is one of them.
+    pub what_if: Vec<(usize, f64)>,
 }
 
 /// Numbers of one app.

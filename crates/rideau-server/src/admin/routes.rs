@@ -13,8 +13,8 @@ use axum::routing::{MethodFilter, on};
 
 use super::visit::{self, Answer, No, Visit};
 use super::{
-    Admin, actions, asks, config, explain, grants, guard, health, live, openapi, shown, status,
-    values,
+    Admin, actions, apps, asks, config, explain, grants, guard, health, live, openapi, shown,
+    status, values,
 };
 use Method::{Delete, Get, Post};
 use Needs::{Action, Nothing, Right, Session, User};
@@ -111,6 +111,13 @@ pub(super) static ALL: &[Route] = &[
         "", "200:Ranges", |visit| Box::pin(values::ranges(visit))),
     about(Get, "/api/v1/ranges/{name}", Right("show"), "One range, and what would help",
         "", "200:RangeMore 404:Error", |visit| Box::pin(values::one_range(visit))),
+    about(Get, "/api/v1/apps", Right("show"), "Every application, and what they share",
+        "", "200:Apps", |visit| Box::pin(apps::apps(visit))),
+    about(Get, "/api/v1/apps/{name}", Right("show"),
+        "One application, its processes, what they serve and why one waits",
+        "", "200:AppMore 404:Error", |visit| Box::pin(apps::one_app(visit))),
+    about(Get, "/api/v1/apps/{name}/logs", Right("app"), "What its processes wrote last",
+        "?lines", "200:AppLog 404:Error", |visit| Box::pin(apps::logs(visit))),
     about(Get, "/api/v1/clients", Right("show"), "The connections of the Redis protocol",
         "?count", "200:Clients", |visit| Box::pin(shown::clients(visit))),
     about(Get, "/api/v1/sessions", Right("show"), "The sessions",
@@ -142,6 +149,22 @@ pub(super) static ALL: &[Route] = &[
         "", "200:Ok 404:Error", |visit| Box::pin(actions::resume(visit))),
     about(Post, "/api/v1/pools/{name}/recycle", Action("pool"), "Replace all members over a time",
         "Recycle", "200:Ok 404:Error", |visit| Box::pin(actions::recycle(visit))),
+    about(Post, "/api/v1/apps/{name}/restart", Action("app"),
+        "Replace its processes by new ones; how is rolling, blocking or now",
+        "RestartApp", "200:Ok 404:Error", |visit| Box::pin(apps::restart(visit))),
+    about(Post, "/api/v1/apps/{name}/spawn", Action("app"), "Start one process more",
+        "", "200:Ok 404:Error 409:Error", |visit| Box::pin(apps::spawn(visit))),
+    about(Post, "/api/v1/processes/{pid}/disable", Action("app"),
+        "Send a process no more requests, and keep it",
+        "", "200:Ok 404:Error 409:Error", |visit| Box::pin(apps::disable(visit))),
+    about(Post, "/api/v1/processes/{pid}/enable", Action("app"), "Send it requests again",
+        "", "200:Ok 404:Error 409:Error", |visit| Box::pin(apps::enable(visit))),
+    about(Post, "/api/v1/processes/{pid}/detach", Action("app"),
+        "Have a process finish what it serves, and go",
+        "", "200:Ok 404:Error 409:Error", |visit| Box::pin(apps::detach(visit))),
+    about(Post, "/api/v1/processes/{pid}/kill", Action("app"),
+        "Stop a process, whatever it serves",
+        "", "200:Ok 404:Error 409:Error", |visit| Box::pin(apps::kill(visit))),
     about(Post, "/api/v1/clients/{id}/kill", Action("client"), "End a connection",
         "", "200:Ok 404:Error", |visit| Box::pin(actions::kill(visit))),
     about(Post, "/api/v1/grants/{ticket}/revoke", Action("client"), "Take something back",

@@ -15,7 +15,7 @@ const ALL: &[(&str, &str)] = &[
     ("State", "name:string version:string up_ms:integer is_draining:boolean clients:integer \
         sessions:integer waiting:integer keys:integer commands:integer refusals:integer \
         config_changes:integer pools:[Pool] brokers:[Broker] regulators:[Regulator] \
-        lock_rules:[Rule]"),
+        lock_rules:[Rule] apps:[App]"),
     ("Spans", "count:integer p50_us:integer p90_us:integer p99_us:integer longest_us:integer"),
     ("Tally", "came:integer served:integer cancelled:integer refused:{integer} wait:Spans"),
     ("Pools", "pools:[Pool] groups:[Group]"),
@@ -41,6 +41,24 @@ const ALL: &[(&str, &str)] = &[
     ("Key", "key:string held:integer waiting:integer rule:string|null"),
     ("Rule", "pattern:string per:integer go:integer full:integer shed:integer timeout:integer \
         keys_refused:integer"),
+    ("Apps", "apps:[App] processes:integer max:integer headroom:integer starved:integer \
+        policy:string|null losses:{number} what_if:[WhatIf]"),
+    ("WhatIf", "max:integer loss:number"),
+    ("App", "name:string state:string ready:integer disabled:integer starting:integer \
+        leaving:integer max:integer|null sessions:integer waiting:integer oldest_wait_us:integer \
+        ask:Tally answered:{integer} errors:{integer} finished:integer cold:integer \
+        starts:integer starts_failed:integer start:Spans left:{integer} generation:integer \
+        failing:Failing|null why:string|null"),
+    ("Failing", "failures:integer retry_after_us:integer"),
+    ("AppMore", "name:string state:string sessions:integer waiting:integer ask:Tally \
+        processes:[Process] explain:string report:any"),
+    ("Process", "id:integer pid:integer|null state:string why:string|null generation:integer \
+        sessions:integer upgrades:integer finished:integer age_us:integer unused_us:integer \
+        memory:integer address:string|null requests:[AppRequest]"),
+    ("AppRequest", "method:string path:string client:string|null age_ms:integer"),
+    ("AppLog", "lines:[AppLine]"),
+    ("AppLine", "serial:integer at_ms:integer process:integer stream:string text:string"),
+    ("RestartApp", "how?:string"),
     ("Clients", "clients:[Client] total:integer"),
     ("Client", "id:integer name:string user:string address:string age_ms:integer idle_ms:integer \
         last:string commands:integer held:integer is_waiting:boolean is_in_session:boolean \

@@ -7,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use rideau::{Circuit, Histogram, PoolStats, Reason, Retired, Tally};
 use serde_json::{Map, Value, json};
 
+use super::apps;
 use super::health::away;
 use super::visit::{Answer, No, Visit, ok};
 use crate::clients::ClientCard;
@@ -44,6 +45,7 @@ pub(super) async fn state(visit: Visit) -> Answer {
         "brokers": sorted(places.brokers.values().map(|place| broker(place))),
         "regulators": sorted(places.regulators.values().map(|place| regulator(place))),
         "lock_rules": rules(&places),
+        "apps": apps::all(&visit),
     }))
 }
 
@@ -396,7 +398,7 @@ fn rules(places: &Places) -> Vec<Value> {
 }
 
 /// What became of those who came.
-fn tally(tally: &Tally) -> Value {
+pub(super) fn tally(tally: &Tally) -> Value {
     let refused = Reason::ALL.into_iter();
     let refused = refused.map(|reason| (reason.word(), tally.shed[reason.index()]));
     let refused = refused.filter(|(_, count)| *count > 0);
@@ -412,7 +414,7 @@ fn tally(tally: &Tally) -> Value {
     })
 }
 
-fn spans(spans: &Histogram) -> Value {
+pub(super) fn spans(spans: &Histogram) -> Value {
     json!({
         "count": spans.len(),
         "p50_us": micros(spans.quantile(0.5)),
@@ -428,7 +430,7 @@ fn sorted(rows: impl Iterator<Item = Value>) -> Vec<Value> {
     rows
 }
 
-fn micros(span: Duration) -> u64 {
+pub(super) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 

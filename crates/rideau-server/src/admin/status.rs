@@ -63,6 +63,7 @@ fn write_page(out: &mut String, visit: &Visit) -> fmt::Result {
     write_regulators(out, &places)?;
     write_locks(out, daemon, &places)?;
     write_ranges(out, daemon)?;
+    write_apps(out, daemon, visit.sight())?;
     write_clients(out, daemon)?;
     write_events(out, daemon, visit.sight())?;
     write_next(out, &places)?;
@@ -177,6 +178,44 @@ fn write_ranges(out: &mut String, daemon: &Daemon) -> fmt::Result {
         "state",
     ];
     table(out, "Ranges", &heads, rows, all.len())
+}
+
+fn write_apps(out: &mut String, daemon: &Daemon, sight: Sight<'_>) -> fmt::Result {
+    let all = daemon.apps.all();
+    let seen: Vec<_> = all
+        .iter()
+        .filter(|app| sight.sees("app", &app.name))
+        .collect();
+    if seen.is_empty() {
+        return Ok(());
+    }
+    let rows = seen.iter().take(ROWS_MAX).filter_map(|app| {
+        let shown = daemon.apps.shown(app)?;
+        let stats = &shown.stats;
+        Some(vec![
+            shown.name.to_string(),
+            shown.state().into(),
+            stats.processes.len().to_string(),
+            stats.sessions.to_string(),
+            stats.waiting.to_string(),
+            span(stats.tally.waits.quantile(0.99)),
+            stats.finished.to_string(),
+            shown
+                .report
+                .map_or_else(String::new, |report| report.summary.clone()),
+        ])
+    });
+    let heads = [
+        "app",
+        "state",
+        "processes",
+        "serves",
+        "wait",
+        "wait p99",
+        "served",
+        "why",
+    ];
+    table(out, "Applications", &heads, rows, seen.len())
 }
 
 fn write_clients(out: &mut String, daemon: &Daemon) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! One application: what it is told, what it wrote, and why it last failed.
+//! One application: what it is told, what it wrote and answered, and why it last failed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use rideau_core::apps::AppId;
 use rideau_core::{Reason, Refusal};
 
+use super::counts::Counts;
 use super::output::Output;
 use crate::config::AppConfig;
 use crate::process::StartReport;
@@ -22,6 +23,8 @@ pub struct App {
     pub config: ArcSwap<AppConfig>,
     /// What its processes wrote last.
     pub output: Output,
+    /// What became of the requests for it.
+    pub counts: Counts,
     /// Why its last start failed, until one went well.
     pub(super) report: ArcSwapOption<StartReport>,
     /// A marker wants a process a request.
@@ -35,6 +38,7 @@ impl App {
             name: config.name.as_str().into(),
             config: ArcSwap::from_pointee(config.clone()),
             output: Output::new(config.run.log.as_deref()),
+            counts: Counts::default(),
             report: ArcSwapOption::empty(),
             is_always: AtomicBool::new(false),
         }

@@ -72,7 +72,19 @@ impl Apps {
 
     /// Read anew what the processes of an application use of memory.
     pub async fn look_at_memory(&self, app: &App) {
-        let all = self.0.running(|running| running.app.id == app.id);
+        self.look(|running| running.app.id == app.id).await;
+    }
+
+    /// The same for all applications.
+    pub async fn look_at_all_memory(&self) {
+        self.look(|_| true).await;
+    }
+
+    async fn look(&self, wanted: impl Fn(&Running) -> bool) {
+        let all = self.0.running(wanted);
+        if all.is_empty() {
+            return;
+        }
         let used = tokio::task::spawn_blocking(move || {
             let census = Census::take();
             let used = |running: &Arc<Running>| (running.id, running.process.usage(&census).memory);

@@ -162,11 +162,12 @@ fn to_process(
     let number = arguments.number(command, "the pid of a process", 1..=u64::MAX)?;
     arguments.end(command)?;
     let found = client.daemon.apps.process(number);
+    // Who may not use an app does not learn which processes it has.
+    let found = found.filter(|(_, app)| super::look::sight(client).sees("app", &app.name));
     let Some((process, app)) = found else {
         let help = "SHOW PROCESSES lists those there are.";
         return Err(Wrong::no_such("process", number, help));
     };
-    super::may_use(client, "app", &app.name)?;
     if !act(&client.daemon, process) {
         return Err(Wrong(format!(
             "ERR process {number} is not in a state for {command}: SHOW PROCESSES says in which."

@@ -95,14 +95,17 @@ impl Front {
         let (errand, route) = self.errand(seat, &mut parts, id)?;
         headers::to_process(&mut parts.headers, seat, id);
         rewrite(&mut parts, &route)?;
-        let (upload, fate) = errand.upload(&mut parts, incoming).await?;
+        let count = |no: &No| errand.app.counts.refused(no.word());
+        let uploaded = errand.upload(&mut parts, incoming).await;
+        let (upload, fate) = uploaded.inspect_err(count)?;
         let request = Request::from_parts(parts, upload);
-        match (wanted, client) {
+        let answer = match (wanted, client) {
             (Some(wanted), Some(client)) => {
                 upgrade::exchange(&errand, request, wanted, client).await
             }
             _ => errand.exchange(request, fate).await,
-        }
+        };
+        answer.inspect_err(count)
     }
 
     /// Find out whom a request is for.
@@ -256,7 +259,9 @@ impl Errand<'_> {
         // Who asked speaks another one, perhaps, and hyper knows which.
         parts.version = Version::HTTP_11;
         headers::to_client(&mut parts.headers);
-        self.sign(&mut parts.headers, &session, began.elapsed());
+        let took = began.elapsed();
+        self.app.counts.answered(parts.status, took);
+        self.sign(&mut parts.headers, &session, took);
         let http = &self.config.http;
         let is_buffered = http.buffers_responses.unwrap_or(self.has_few_places())
             && !headers::is_live(&parts.headers);

@@ -91,7 +91,9 @@ pub(super) async fn exchange(
     }
     let connection = HeaderValue::from_static("upgrade");
     parts.headers.insert(header::CONNECTION, connection);
-    errand.sign(&mut parts.headers, &session, began.elapsed());
+    let took = began.elapsed();
+    errand.app.counts.answered(parts.status, took);
+    errand.sign(&mut parts.headers, &session, took);
     errand.seat.turn(Turn::Tunnel);
     session.upgraded();
     let tunnel = Tunnel {

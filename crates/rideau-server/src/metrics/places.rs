@@ -348,7 +348,7 @@ fn held_by_rule(places: &Places, locks: &Locks<Vec<u8>>) -> Vec<HeldKeys> {
 }
 
 /// What became of those who came, by the word they were answered with.
-fn tally(tally: &Tally) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+pub(super) fn tally(tally: &Tally) -> impl Iterator<Item = (&'static str, u64)> + use<> {
     let mut noes = NOES.map(|word| (word, 0));
     for reason in Reason::ALL {
         let word = outcome::word(reason);

@@ -1,0 +1,285 @@
+//! Applications over HTTP: what they do, and what operators do to them.
+//!
+//! Every action leaves an event that says who did it.
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use axum::http::StatusCode;
+use rideau_core::apps::{Leaving, ProcessId, Restart, State};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::shown::{micros, spans, tally};
+use super::visit::{Answer, No, Visit, ok};
+use crate::apps::{App, AppLine, AppShown, Apps, ProcessShown};
+
+/// Lines of a log, unless one asks for fewer or more.
+const LINES: usize = 100;
+const LINES_MAX: usize = 1_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct How {
+    how: Option<String>,
+}
+
+/// Every application, and what they share.
+pub(super) async fn apps(visit: Visit) -> Answer {
+    let stats = visit.daemon().apps.stats();
+    let limits = visit.daemon().config.load().front.limits;
+    let losses = stats.losses.iter();
+    let losses: Map<_, _> = losses
+        .map(|(policy, loss)| ((*policy).to_owned(), (*loss).into()))
+        .collect();
+    let sizes = stats.what_if.iter();
+    let sizes: Vec<_> = sizes
+        .map(|(max, loss)| json!({ "max": max, "loss": loss }))
+        .collect();
+    ok(&json!({
+        "apps": all(&visit),
+        "processes": stats.live,
+        "max": limits.max,
+        "headroom": limits.headroom,
+        "starved": stats.starved,
+        "policy": stats.losses.first().map(|(policy, _)| policy),
+        "losses": losses,
+        "what_if": sizes,
+    }))
+}
+
+/// The applications that one may see.
+pub(super) fn all(visit: &Visit) -> Vec<Value> {
+    let (apps, sight) = (&visit.daemon().apps, visit.sight());
+    let all = apps.all();
+    let seen = all.iter().filter(|app| sight.sees("app", &app.name));
+    seen.filter_map(|app| Some(shown(app, &apps.shown(app)?)))
+        .collect()
+}
+
+/// One application with its processes, what they serve, and why one waits.
+pub(super) async fn one_app(visit: Visit) -> Answer {
+    let app = find(&visit)?;
+    let apps = &visit.daemon().apps;
+    apps.look_at_memory(&app).await;
+    let found = apps.shown(&app).ok_or_else(|| gone(&app.name))?;
+    let mut more = shown(&app, &found);
+    let processes: Vec<_> = found.processes.iter().map(process).collect();
+    more["processes"] = processes.into();
+    more["explain"] = apps.explain(&app).join("\n").into();
+    more["report"] = found
+        .report
+        .as_ref()
+        .map_or(Value::Null, |report| json!(**report));
+    ok(&more)
+}
+
+/// What the processes of an application wrote last.
+pub(super) async fn logs(visit: Visit) -> Answer {
+    let app = own(&visit)?;
+    let count = visit.number("lines", LINES, LINES_MAX)?;
+    let lines = app.output.last(count);
+    let lines: Vec<_> = lines.iter().map(|written| line(written)).collect();
+    ok(&json!({ "lines": lines }))
+}
+
+pub(super) async fn restart(visit: Visit) -> Answer {
+    let said: How = visit.json()?;
+    let app = own(&visit)?;
+    let how = match said.how.as_deref() {
+        None | Some("rolling") => Restart::Rolling,
+        Some("blocking") => Restart::Blocking,
+        Some("now") => Restart::Immediate,
+        Some(other) => {
+            return Err(No::wrong(format!(
+                "how wants \"rolling\", \"blocking\" or \"now\", not {other:?}."
+            )));
+        }
+    };
+    visit.daemon().apps.restart(&app, how, visit.by());
+    ok(&json!({ "outcome": "ok" }))
+}
+
+/// Start one process more.
+pub(super) async fn spawn(visit: Visit) -> Answer {
+    let app = own(&visit)?;
+    if !visit.daemon().apps.start_one(&app) {
+        return Err(No::new(
+            StatusCode::CONFLICT,
+            "BUSY",
+            format!(
+                "App {} has no room for one more process: raise its max, or front.max.",
+                app.name
+            ),
+        ));
+    }
+    note(&visit, &app, "one more process is started".into());
+    ok(&json!({ "outcome": "ok" }))
+}
+
+pub(super) async fn disable(visit: Visit) -> Answer {
+    to_process(&visit, "disabled", Apps::disable)
+}
+
+pub(super) async fn enable(visit: Visit) -> Answer {
+    to_process(&visit, "enabled", Apps::enable)
+}
+
+pub(super) async fn detach(visit: Visit) -> Answer {
+    to_process(&visit, "detached", Apps::detach)
+}
+
+pub(super) async fn kill(visit: Visit) -> Answer {
+    to_process(&visit, "killed", Apps::kill)
+}
+
+/// Do something to one process, by its number in the system or ours.
+fn to_process(visit: &Visit, done: &str, act: fn(&Apps, ProcessId) -> bool) -> Answer {
+    let number = visit.name("pid");
+    let apps = &visit.daemon().apps;
+    let found = number.parse().ok().and_then(|pid| apps.process(pid));
+    // Who may not use an app does not learn which processes it has.
+    let found = found.filter(|(_, app)| visit.sight().sees("app", &app.name));
+    let Some((process, app)) = found else {
+        let hint = "GET /api/v1/apps/NAME lists those there are.";
+        return Err(No::no_such("process", number, hint));
+    };
+    if !act(apps, process) {
+        return Err(No::new(
+            StatusCode::CONFLICT,
+            "ERR",
+            format!(
+                "Process {number} is in no state to be {done}: GET /api/v1/apps/{} says in \
+                     which.",
+                app.name
+            ),
+        ));
+    }
+    note(
+        visit,
+        &app,
+        format!("process {process} (pid {number}) was {done}"),
+    );
+    ok(&json!({ "outcome": "ok" }))
+}
+
+/// The application of the address, if one may see it.
+fn find(visit: &Visit) -> Result<Arc<App>, No> {
+    let name = visit.name("name");
+    let found = visit.daemon().apps.find(name);
+    let seen = found.filter(|app| visit.sight().sees("app", &app.name));
+    seen.ok_or_else(|| gone(name))
+}
+
+/// The application of the address, if the user may use it.
+fn own(visit: &Visit) -> Result<Arc<App>, No> {
+    let name = visit.name("name");
+    match &visit.user {
+        // Whether there is such an app or not.
+        Some(user) if !user.may_use("app", name) => Err(No::new(
+            StatusCode::FORBIDDEN,
+            "NOPERM",
+            format!(
+                "User {} may not use app {name}: add \"app:{name}\" to its on list.",
+                user.name
+            ),
+        )),
+        _ => find(visit),
+    }
+}
+
+fn gone(name: &str) -> No {
+    No::no_such("app", name, "GET /api/v1/apps lists those there are.")
+}
+
+fn note(visit: &Visit, app: &App, text: String) {
+    let by = Some(visit.by());
+    visit.daemon().events.add("app", &app.name, text, by);
+}
+
+fn shown(app: &App, found: &AppShown) -> Value {
+    let stats = &found.stats;
+    let count = |wanted: fn(State) -> bool| {
+        let states = stats.processes.iter().map(|process| process.state);
+        states.filter(|state| wanted(*state)).count()
+    };
+    let left = Leaving::ALL.into_iter();
+    let left: Map<_, _> = left
+        .map(|why| (why.word().to_owned(), stats.left[why.index()].into()))
+        .collect();
+    let answered: Map<_, _> = app
+        .counts
+        .classes()
+        .into_iter()
+        .map(|class| (class.code.to_owned(), class.count.into()))
+        .collect();
+    let errors = app.counts.refusals().filter(|(_, count)| *count > 0);
+    let errors: Map<_, _> = errors
+        .map(|(word, count)| (word.to_owned(), count.into()))
+        .collect();
+    let failing = stats
+        .failing
+        .map(|(count, wait)| json!({ "failures": count, "retry_after_us": micros(wait) }));
+    json!({
+        "name": *found.name,
+        "state": found.state(),
+        "ready": count(|state| state == State::Ready),
+        "disabled": count(|state| state == State::Disabled),
+        "starting": count(|state| state == State::Starting),
+        "leaving": count(|state| matches!(state, State::Draining(_) | State::Stopping(_))),
+        "max": found.max,
+        "sessions": stats.sessions,
+        "waiting": stats.waiting,
+        "oldest_wait_us": micros(stats.oldest),
+        "ask": tally(&stats.tally),
+        "answered": answered,
+        "errors": errors,
+        "finished": stats.finished,
+        "cold": stats.cold,
+        "starts": stats.starts,
+        "starts_failed": stats.start_failures,
+        "start": spans(&stats.start_times),
+        "left": left,
+        "generation": stats.generation,
+        "failing": failing,
+        "why": found.report.as_ref().map(|report| &report.summary),
+    })
+}
+
+fn process(process: &ProcessShown) -> Value {
+    let stats = &process.stats;
+    json!({
+        "id": stats.process.0,
+        "pid": process.pid,
+        "state": stats.state.word(),
+        "why": why(stats.state),
+        "generation": stats.generation,
+        "sessions": stats.sessions,
+        "upgrades": stats.upgrades,
+        "finished": stats.finished,
+        "age_us": micros(stats.age),
+        "unused_us": micros(stats.unused),
+        "memory": stats.memory,
+        "address": process.address,
+        "requests": process.requests,
+    })
+}
+
+/// Why it goes, if it does.
+const fn why(state: State) -> Option<&'static str> {
+    match state {
+        State::Draining(why) | State::Stopping(why) => Some(why.word()),
+        State::Starting | State::Ready | State::Disabled => None,
+    }
+}
+
+fn line(line: &AppLine) -> Value {
+    let at: Duration = line.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    json!({
+        "serial": line.serial,
+        "at_ms": u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
+        "process": line.process.0,
+        "stream": line.stream_word(),
+        "text": line.text,
+    })
+}
