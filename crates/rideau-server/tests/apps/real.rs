@@ -53,24 +53,17 @@ fn serves_all_the_time(folder: &Path, app: &str) {
     let asking = wrk(&house);
     thread::sleep(Duration::from_millis(500));
     house.cli(&["spawn", "shop"]);
-    until("a second process is ready", || ready(&house) == 2);
+    until("a second process is ready", || house.ready().len() == 2);
     house.cli(&["restart", "shop"]);
     until("all are new", || {
         let now = processes_of(folder);
-        ready(&house) == 2 && old.iter().all(|pid| !now.contains(pid))
+        house.ready().len() == 2 && old.iter().all(|pid| !now.contains(pid))
     });
     let asked = said(asking);
     assert!(asked.failed.is_empty(), "{:?}", asked.failed);
     assert!(asked.requests > 100, "only {} requests", asked.requests);
     assert_eq!(house.get("/").status, 200);
     house.end();
-}
-
-fn ready(house: &House) -> usize {
-    let said = house.cli(&["--json", "status", "processes"]);
-    let rows: serde_json::Value = serde_json::from_str(&said).unwrap();
-    let rows = rows.as_array().unwrap();
-    rows.iter().filter(|row| row["state"] == "ready").count()
 }
 
 #[test]
