@@ -10,6 +10,8 @@
 mod faults;
 #[path = "apps/house.rs"]
 mod house;
+#[path = "apps/real.rs"]
+mod real;
 #[path = "apps/restarts.rs"]
 mod restarts;
 #[path = "apps/serving.rs"]
