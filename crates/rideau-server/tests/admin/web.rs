@@ -1,7 +1,9 @@
 //! A server, and a client that speaks plain HTTP/1.1.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rideau_server::admin::AdminListener;
@@ -17,8 +19,10 @@ use tokio::task::JoinHandle;
 /// Nothing here takes so long unless it hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// Two members, one broker, one regulator, one unit of any key.
-pub(crate) const CONFIG: &str = r#"
+/// Two members, one broker, one regulator, one unit of any key, and an app that nobody
+/// asked for yet.
+pub(crate) const CONFIG: &str = concat!(
+    r#"
 [pool.pg]
 group = "db"
 member = { list = ["one", "two"] }
@@ -37,7 +41,11 @@ start = "free"
 values = ["1-2"]
 start = "free"
 hold = "connection"
-"#;
+"#,
+    "[app.shop]\nexec = [\"python3\", \"",
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/apps/app.py\"]\nidle_after = \"1h\"\n"
+);
 
 /// A running server.
 pub(crate) struct Server {
@@ -45,17 +53,24 @@ pub(crate) struct Server {
     pub(crate) http: SocketAddr,
     pub(crate) redis: u16,
     tasks: Vec<JoinHandle<()>>,
+    run_dir: PathBuf,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
+        let _ = std::fs::remove_dir_all(&self.run_dir);
     }
 }
 
 impl Server {
     pub(crate) async fn start(text: &str) -> Self {
-        let config = Config::parse(text, "test", &|_| None).unwrap();
+        static SERIAL: AtomicU32 = AtomicU32::new(0);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let name = format!("rideau-admin-{}-{serial}", std::process::id());
+        let run_dir = std::env::temp_dir().join(name);
+        let mut config = Config::parse(text, "test", &|_| None).unwrap();
+        config.server.run_dir = Some(run_dir.clone());
         let source = Source {
             text: text.into(),
             file: None,
@@ -64,6 +79,7 @@ impl Server {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         let redis = Listener::bind(&Listen::Tcp(free), 0o600).await.unwrap();
         let admin = AdminListener::bind(free).await.unwrap();
+        daemon.apps.begin(&daemon.config.load());
         Self {
             http: admin.address().unwrap(),
             redis: redis.port().unwrap(),
@@ -73,6 +89,7 @@ impl Server {
                 tokio::spawn(keep_sessions(Arc::clone(&daemon))),
             ],
             daemon,
+            run_dir,
         }
     }
 

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::peer::Peer;
+
 /// Nothing takes longer, unless it hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
@@ -21,6 +23,8 @@ pub(crate) struct House {
     pub(crate) front: SocketAddr,
     /// Where commands are.
     pub(crate) control: String,
+    /// Where operators look.
+    admin: SocketAddr,
 }
 
 /// An answer of the front.
@@ -67,7 +71,7 @@ impl House {
 
     pub(crate) fn with_front(folder: &Path, front: &str, apps: &str) -> Self {
         let text = format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"none\"\nrun_dir = \"FOLDER/run\"\n\
+            "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\nrun_dir = \"FOLDER/run\"\n\
              [front]\nlisten = [\"127.0.0.1:0\"]\n{front}\n{apps}\n"
         );
         let text = text.replace("APP", &command());
@@ -88,7 +92,7 @@ impl House {
             .spawn()
             .unwrap();
         let mut said = BufReader::new(server.stdout.take().unwrap());
-        let (mut front, mut control) = (None, None);
+        let (mut admin, mut front, mut control) = (None, None, None);
         while front.is_none() || control.is_none() {
             let mut line = String::new();
             if said.read_line(&mut line).unwrap() == 0 {
@@ -97,6 +101,7 @@ impl House {
             }
             let place = line.rsplit(' ').next().unwrap().trim().to_owned();
             match place.strip_prefix("http://") {
+                Some(address) if admin.is_none() => admin = Some(address.parse().unwrap()),
                 Some(address) => front = Some(address.parse().unwrap()),
                 None => control = Some(place),
             }
@@ -110,7 +115,20 @@ impl House {
             server: Some(server),
             front: front.unwrap(),
             control: control.unwrap(),
+            admin: admin.unwrap(),
         }
+    }
+
+    /// A connection of the Redis protocol.
+    pub(crate) fn peer(&self) -> Peer {
+        let (_, port) = self.control.rsplit_once(':').unwrap();
+        Peer::new(port.parse().unwrap())
+    }
+
+    /// What operators are answered over HTTP.
+    pub(crate) fn admin(&self, method: &str, path: &str, body: &str) -> Answer {
+        let fields = "Rideau-Csrf: 1\r\n";
+        ask_with(self.admin, method, path, fields, body.as_bytes()).unwrap()
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
@@ -256,14 +274,24 @@ pub(crate) fn ask(
     path: &str,
     body: &[u8],
 ) -> std::io::Result<Answer> {
-    let mut stream = TcpStream::connect(front)?;
+    ask_with(front, method, path, &format!("Host: {host}\r\n"), body)
+}
+
+/// The same with these lines in its head.
+fn ask_with(
+    place: SocketAddr,
+    method: &str,
+    path: &str,
+    fields: &str,
+    body: &[u8],
+) -> std::io::Result<Answer> {
+    let mut stream = TcpStream::connect(place)?;
     stream.set_read_timeout(Some(LONG))?;
     let length = match body.is_empty() {
         true => String::new(),
         false => format!("Content-Length: {}\r\n", body.len()),
     };
-    let head =
-        format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{length}\r\n");
+    let head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n{fields}{length}\r\n");
     stream.write_all(head.as_bytes())?;
     stream.write_all(body)?;
     let mut said = Vec::new();
