@@ -168,7 +168,8 @@ impl Case {
                 });
                 let (rate, failed) = (short(rate), answers.failed);
                 println!(
-                    "  {name:<8} {rate:<8} {failed:<8} {p99:<10} {longest:<10} {faults:<8} {started}"
+                    "  {name:<8} {rate:<8} {failed:<8} {p99:<10} {longest:<10} {faults:<8} \
+                     {started}"
                 );
                 println!("  goal: {verdict}");
             }

@@ -336,7 +336,8 @@ impl Inner {
             } => (
                 app,
                 format!(
-                    "starts failed {failures} times in a row: the next is tried in {retry_after:.1?}"
+                    "starts failed {failures} times in a row: \
+                     the next is tried in {retry_after:.1?}"
                 ),
             ),
             Note::Deployed { app, generation } => {

@@ -21,6 +21,7 @@ mod upgrade;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
@@ -41,6 +42,8 @@ pub struct Front {
     sticky: Sticky,
     ids: Ids,
     phase: watch::Sender<Phase>,
+    /// The same at a glance, for connections that are busy.
+    is_closed: AtomicBool,
 }
 
 /// Which app a request is for.
@@ -71,6 +74,7 @@ impl Front {
             sticky: Sticky::new(),
             ids: Ids::new(),
             phase: watch::Sender::new(Phase::Open),
+            is_closed: AtomicBool::new(false),
         };
         front.follow_apps();
         Arc::new(front)
@@ -94,8 +98,13 @@ impl Front {
         self.table.store(Arc::new(Table { router, apps }));
     }
 
+    fn is_open(&self) -> bool {
+        !self.is_closed.load(Ordering::Relaxed)
+    }
+
     /// Let nobody in any more, and finish what was begun.
     pub fn finish(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
         self.phase.send_if_modified(|phase| {
             let is_new = *phase < Phase::Finishing;
             *phase = (*phase).max(Phase::Finishing);
@@ -105,6 +114,7 @@ impl Front {
 
     /// End every connection at once.
     pub fn cut(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
         self.phase.send_replace(Phase::Cut);
     }
 }

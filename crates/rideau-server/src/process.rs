@@ -4,10 +4,9 @@
 //! A child is ready before anybody gets it, its end is noticed at once, and it
 //! is stopped together with everybody it has started, even those who went their
 //! own ways. It comes over a [`stage`], where it becomes the user that it
-//! should be, with the limits and the socket that it should have; and if the
-//! daemon is killed, it dies. Whom it leaves behind then, the next daemon ends
-//! that opens the same [`RunFolder`]. How many run, and when, is for others to
-//! say.
+//! should be, with the limits and the socket that it should have. If the daemon
+//! is killed, its children die, and a warden ends whom they leave. How many run,
+//! and when, is for others to say.
 //!
 //! Linux only: it reads `/proc`.
 
@@ -32,6 +31,7 @@ mod signal;
 mod spawner;
 mod stage;
 mod start_error;
+mod warden;
 
 use std::fmt;
 use std::io;

@@ -5,10 +5,16 @@
 #[path = "process/yard.rs"]
 mod yard;
 
+#[path = "process/apps.rs"]
+mod apps;
 #[path = "process/failures.rs"]
 mod failures;
+#[path = "process/output.rs"]
+mod output;
 #[path = "process/ready.rs"]
 mod ready;
+#[path = "process/stage.rs"]
+mod stage;
 #[path = "process/stop.rs"]
 mod stop;
 #[path = "process/surroundings.rs"]

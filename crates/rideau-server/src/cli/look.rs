@@ -15,7 +15,7 @@ use super::{Done, Failure, Manner, show, span};
 
 #[derive(Args, Debug)]
 pub(crate) struct Status {
-    /// Only these: apps, processes, requests, pools, brokers, regulators, locks, ranges, clients, sessions, config, …
+    /// Only these: apps, processes, requests, pools, brokers, regulators, locks, ranges, clients, …
     #[arg(value_name = "KIND")]
     kind: Option<String>,
     /// Only the one of this name

@@ -21,8 +21,8 @@ use super::{Done, Manner};
 /// Serve one application over HTTP
 ///
 /// The command is told where to listen: its port is in the variable PORT, and stands for $PORT and
-/// {port} in its words; with {socket} or $SOCKET it is a Unix socket. When it is ready, it is served;
-/// when it ends, it is started again.
+/// {port} in its words; with {socket} or $SOCKET it is a Unix socket. When it is ready, it is
+/// served; when it ends, it is started again.
 #[derive(Args, Debug)]
 pub(crate) struct Run {
     /// Where to serve it

@@ -22,6 +22,10 @@ pub(super) use self::line::Line;
 use self::stream::Stream;
 use crate::process::Address;
 
+/// A process that closes a connection sooner has another reason than that it
+/// was idle.
+const LEARN_MIN: Duration = Duration::from_millis(2);
+
 /// How connections to a process are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeepAlive {
@@ -201,6 +205,9 @@ impl Shared {
     /// The process closed a connection that was idle for so long: the next are
     /// closed before it does that.
     fn learn(&self, age: Duration) {
+        if age < LEARN_MIN {
+            return;
+        }
         let sooner = micros(age.mul_f32(0.8));
         self.idle_for.fetch_min(sooner, Ordering::Relaxed);
     }

@@ -159,13 +159,14 @@ impl Errand<'_> {
             fields.insert(header::CONTENT_LENGTH, HeaderValue::from(len));
             return Ok((upload, None));
         }
-        let is_chunked = len.is_none();
-        if is_chunked {
+        let is_checked = len.is_none() && parts.version < Version::HTTP_2;
+        let (upload, fate) = body::peek(incoming, http.body_max, is_checked).await?;
+        if upload.len() == Some(0) {
+            fields.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
+        } else if len.is_none() {
             let chunked = HeaderValue::from_static("chunked");
             fields.insert(header::TRANSFER_ENCODING, chunked);
         }
-        let is_checked = is_chunked && parts.version < Version::HTTP_2;
-        let (upload, fate) = body::peek(incoming, http.body_max, is_checked).await?;
         Ok((upload, Some(fate)))
     }
 
@@ -223,13 +224,15 @@ impl Errand<'_> {
                 session.end(Ended::Left);
                 return Err(no);
             }
+            // Who was dead already when it was asked does not count.
+            let tries_max = PROCESSES_MAX + u32::from(failed.is_unreachable);
             if failed.is_unreachable {
                 session.unreachable();
             } else {
                 session.end(Ended::Broken);
             }
             match failed.again {
-                Some(again) if tries < PROCESSES_MAX => request = again,
+                Some(again) if tries < tries_max => request = again,
                 _ => return Err(failed.no),
             }
             tries += 1;

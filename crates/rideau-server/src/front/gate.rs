@@ -27,6 +27,9 @@ use super::seat::{Seat, Turn};
 const REFUSED: &[u8] =
     b"GET / HTTP/1.1\r\nhost: refused\r\nx-rideau-refused: 1\r\nconnection: close\r\n\r\n";
 
+/// Who still sends when we have said our last is listened to for so long.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// How patient we are with a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
@@ -52,6 +55,7 @@ pub(super) struct Gate<S> {
     began: Instant,
     timer: Option<Pin<Box<Sleep>>>,
     stalled: Option<Pin<Box<Sleep>>>,
+    lingering: Option<Pin<Box<Sleep>>>,
 }
 
 enum Phase {
@@ -84,6 +88,7 @@ impl<S> Gate<S> {
             began: now,
             timer: None,
             stalled: None,
+            lingering: None,
         }
     }
 
@@ -283,6 +288,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gate<S> {
         loop {
             if matches!(gate.phase, Phase::Upgrading) {
                 gate.decide();
+                // Whoever decides reads again.
+                if gate.held.len() > gate.limits.bytes_max {
+                    return Poll::Pending;
+                }
             }
             if gate.hand_out(buffer) {
                 return Poll::Ready(Ok(()));
@@ -316,7 +325,32 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gate<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Gate<S> {
+impl<S: AsyncRead + Unpin> Gate<S> {
+    /// A client that is still sending would lose our last words if we were gone
+    /// at once: take what it sends for a while.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if matches!(self.phase, Phase::Head(_) | Phase::Upgrading | Phase::Open) {
+            return Poll::Ready(());
+        }
+        let lingering = self
+            .lingering
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
+        if lingering.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        let mut rest = [0; 4096];
+        loop {
+            let mut rest = ReadBuf::new(&mut rest);
+            match Pin::new(&mut self.stream).poll_read(context, &mut rest) {
+                Poll::Ready(Ok(())) if !rest.filled().is_empty() => (),
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -344,6 +378,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gate<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        if self.lingering.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+        }
+        self.poll_linger(context).map(Ok)
     }
 }

@@ -8,43 +8,38 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::seat::Seat;
 
-pub(super) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-pub(super) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-pub(super) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 pub(super) const FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
-pub(super) const FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
+const FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-pub(super) const REQUEST_START: HeaderName = HeaderName::from_static("x-request-start");
+const REQUEST_START: HeaderName = HeaderName::from_static("x-request-start");
 pub(super) const COLD: HeaderName = HeaderName::from_static("x-rideau-cold");
 pub(super) const ERROR: HeaderName = HeaderName::from_static("x-rideau-error");
 pub(super) const REFUSED: HeaderName = HeaderName::from_static("x-rideau-refused");
-pub(super) const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 pub(super) const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const PROXY: HeaderName = HeaderName::from_static("proxy");
-const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
 /// Of one connection only.
-const HOP_BY_HOP: [HeaderName; 7] = [
-    header::CONNECTION,
-    KEEP_ALIVE,
-    PROXY_CONNECTION,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::PROXY_AUTHORIZATION,
-];
+fn is_of_one_hop(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authorization"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+    )
+}
+
 /// Who only connects to us is not believed about these.
-const CLAIMS: [HeaderName; 7] = [
-    FORWARDED_FOR,
-    FORWARDED_PREFIX,
-    FORWARDED_PROTO,
-    FORWARDED_HOST,
-    FORWARDED_PORT,
-    header::FORWARDED,
-    REAL_IP,
-];
+fn is_claim(name: &str) -> bool {
+    matches!(name, "forwarded" | "x-real-ip") || name.starts_with("x-forwarded-")
+}
+
 /// What some apps take for the same with lines instead of dashes.
 const UNDERLINED: [&str; 8] = [
     "x-rideau-",
@@ -62,24 +57,14 @@ const OURS: &str = "x-rideau-";
 const ID_MAX: usize = 200;
 
 /// What a client said, on its way to a process.
-///
-/// The names are gone over once, and most requests have nothing to remove.
 pub(super) fn to_process(headers: &mut HeaderMap, seat: &Seat, id: &HeaderValue) {
-    strip_hop_by_hop(headers);
-    let is_unwanted = |name: &HeaderName| {
-        let is_claim = !seat.is_trusted && CLAIMS.contains(name);
-        is_claim || *name == PROXY || is_disguised(name.as_str())
-    };
-    let unwanted: Vec<HeaderName> = headers
-        .keys()
-        .filter(|name| is_unwanted(name))
-        .cloned()
-        .collect();
-    for name in &unwanted {
-        headers.remove(name);
-    }
-    // Hyper told the client to go on, and the process need not.
-    headers.remove(header::EXPECT);
+    let is_claim = |name: &str| !seat.is_trusted && is_claim(name);
+    // Hyper told the client to go on, and the process need not. What is called
+    // a proxy is taken for one by some.
+    let is_done = |name: &str| matches!(name, "expect" | "proxy");
+    strip(headers, |name| {
+        is_done(name) || is_claim(name) || is_disguised(name)
+    });
     forwarded(headers, seat);
     headers.insert(REQUEST_ID, id.clone());
     if !(seat.is_trusted && headers.contains_key(REQUEST_START)) {
@@ -89,11 +74,9 @@ pub(super) fn to_process(headers: &mut HeaderMap, seat: &Seat, id: &HeaderValue)
 
 /// What a process said, on its way to a client.
 pub(super) fn to_client(headers: &mut HeaderMap) {
-    if headers.contains_key(header::TRANSFER_ENCODING) {
-        // Chunks count, and we count them anew.
-        headers.remove(header::CONTENT_LENGTH);
-    }
-    strip_hop_by_hop(headers);
+    // Chunks count, and we count them anew.
+    let is_chunked = headers.contains_key(header::TRANSFER_ENCODING);
+    strip(headers, |name| is_chunked && name == "content-length");
 }
 
 /// The process wants each part of its answer to be sent as it comes.
@@ -143,22 +126,21 @@ pub(super) fn upgrade_of(headers: &HeaderMap) -> Option<HeaderValue> {
     (is_meant && !is_http).then(|| wanted.clone())
 }
 
-fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    if headers.contains_key(header::CONNECTION) {
-        let all = headers.get_all(header::CONNECTION).iter().cloned();
-        for names in all.collect::<Vec<_>>() {
-            for name in tokens(&names) {
-                if let Ok(name) = HeaderName::from_bytes(name)
-                    && name != header::HOST
-                    && name != header::CONTENT_LENGTH
-                    && name != header::TRANSFER_ENCODING
-                {
-                    headers.remove(name);
-                }
-            }
-        }
+/// Take out what is of one connection only, and what else is unwanted. The names
+/// are gone over once, and most have nothing to take out.
+fn strip(headers: &mut HeaderMap, is_unwanted: impl Fn(&str) -> bool) {
+    let is_out = |name: &str| is_of_one_hop(name) || is_unwanted(name);
+    let names = headers.keys().filter(|name| is_out(name.as_str()));
+    let mut out: Vec<HeaderName> = names.cloned().collect();
+    if out.contains(&header::CONNECTION) {
+        let named = headers.get_all(header::CONNECTION).iter().flat_map(tokens);
+        let named = named.filter_map(|name| HeaderName::from_bytes(name).ok());
+        // Those that say whom a message is for, and where it ends, are not for
+        // one who sends it to take out.
+        let is_kept = |name: &HeaderName| *name == header::HOST || *name == header::CONTENT_LENGTH;
+        out.extend(named.filter(|name| !is_kept(name)));
     }
-    for name in &HOP_BY_HOP {
+    for name in &out {
         headers.remove(name);
     }
 }

@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -167,25 +167,35 @@ struct Guest {
 impl Guest {
     async fn serve(self, stream: TcpStream) {
         let seat = self.seat(&stream, false);
-        let patience = self.patience();
-        match tokio::time::timeout(patience.idle, is_http2(&stream)).await {
-            Ok(Ok(true)) => self.serve_http2(stream, seat).await,
-            Ok(Ok(false)) => self.serve_http1(stream, seat).await,
-            Ok(Err(_)) | Err(_) => (),
+        let begun = self.while_open(self.patience().idle, is_http2(&stream));
+        match begun.await {
+            Some(Ok(true)) => self.serve_http2(stream, seat).await,
+            Some(Ok(false)) => self.serve_http1(stream, seat).await,
+            Some(Err(_)) | None => (),
         }
     }
 
     async fn serve_tls(self, stream: TcpStream, tls: Arc<TlsAcceptor>) {
         let seat = self.seat(&stream, true);
-        let shaken = tokio::time::timeout(self.patience().head, tls.accept(stream)).await;
-        let stream = match shaken {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return tracing::debug!("no TLS for HTTP: {error}"),
-            Err(_) => return tracing::debug!("no TLS for HTTP in time"),
+        let shaken = self.while_open(self.patience().head, tls.accept(stream));
+        let stream = match shaken.await {
+            Some(Ok(stream)) => stream,
+            Some(Err(error)) => return tracing::debug!("no TLS for HTTP: {error}"),
+            None => return tracing::debug!("no TLS for HTTP in time"),
         };
         match stream.get_ref().1.alpn_protocol() {
             Some(ALPN_H2) => self.serve_http2(stream, seat).await,
             _ => self.serve_http1(stream, seat).await,
+        }
+    }
+
+    /// What has to be done before the first request, in time and only as long as
+    /// somebody new is served.
+    async fn while_open<T>(&self, within: Duration, begun: impl Future<Output = T>) -> Option<T> {
+        let mut phase = self.phase.clone();
+        tokio::select! {
+            begun = tokio::time::timeout(within, begun) => begun.ok(),
+            _ = phase.wait_for(|phase| *phase > Phase::Open) => None,
         }
     }
 
@@ -217,10 +227,8 @@ impl Guest {
         let config = self.front.config.load_full();
         let gate = Gate::open(stream, Arc::clone(&seat), self.patience());
         let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS_MAX)
             .max_header_list_size(u32::try_from(config.header_max).unwrap_or(u32::MAX))
-            .keep_alive_interval(ASK_AFTER)
             .serve_connection(TokioIo::new(gate), self.service(seat));
         self.run(served, |served| served.graceful_shutdown()).await;
     }
@@ -256,16 +264,16 @@ impl Guest {
             let _ = self.phase.wait_for(|phase| *phase > Phase::Finishing).await;
         });
         let mut is_heard = false;
-        let mut known = Phase::Open;
+        let mut is_told = false;
         poll_fn(|context| {
             // It is the same task each time, so that one poll has it woken.
-            if !is_heard || *front.phase.borrow() != known {
+            if !is_heard || !front.is_open() {
                 is_heard = true;
                 if changed.as_mut().poll(context).is_ready() {
                     return Poll::Ready(());
                 }
-                if told.load(Ordering::Relaxed) && known == Phase::Open {
-                    known = Phase::Finishing;
+                if told.load(Ordering::Relaxed) && !is_told {
+                    is_told = true;
                     finish(served.as_mut());
                 }
             }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open,
     pidfd_send_signal, waitid,
@@ -146,7 +147,8 @@ impl Clearing {
         for (pid, since) in &self.known {
             let now = procfs::seen(*pid).filter(|seen| seen.since == *since);
             if let Some(seen) = now.filter(|seen| !seen.ended) {
-                kill(seen);
+                // Who may not be killed stays, and is told of.
+                let _ = kill(seen);
                 running.push(*pid);
             }
         }
@@ -161,15 +163,12 @@ impl Clearing {
 }
 
 /// Kill one that was seen, and not who has its number by now.
-fn kill(seen: Seen) {
-    let Some(pid) = Pid::from_raw(seen.pid) else {
-        return;
-    };
-    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else {
-        return;
-    };
-    if procfs::seen(seen.pid).is_some_and(|now| now.since == seen.since) {
-        let _ = pidfd_send_signal(handle, Signal::KILL);
+pub(super) fn kill(seen: Seen) -> rustix::io::Result<()> {
+    let pid = Pid::from_raw(seen.pid).filter(|pid| *pid != Pid::INIT);
+    let handle = pidfd_open(pid.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
+    match procfs::seen(seen.pid) {
+        Some(now) if now.since == seen.since => pidfd_send_signal(handle, Signal::KILL),
+        _ => Ok(()),
     }
 }
 

@@ -63,9 +63,9 @@ pub(super) fn prepare(
     }
     let path = env.iter().rev().find(|(name, _)| name == "PATH");
     let path = path.map_or_else(|| PATH.into(), |(_, path)| path.clone());
-    let file = find(word, &path, directory.as_deref())?;
+    let files = find(word, &path, directory.as_deref())?;
     Ok(Order {
-        file: file.into(),
+        files,
         word: word.clone(),
         words: words.to_vec(),
         env,
@@ -113,7 +113,7 @@ fn on_stage(stage: &Path, socket: UnixStream) -> Command {
 }
 
 fn at_once(order: &Order) -> Command {
-    let mut command = Command::new(&order.file);
+    let mut command = Command::new(order.file());
     command.arg0(&order.word).args(&order.words);
     let variables = order.env.iter().map(|(name, value)| (name, value));
     command.env_clear().envs(variables);
@@ -193,21 +193,29 @@ fn check_directory(directory: &Path) -> Result<(), StartError> {
     })
 }
 
-/// The program's file, looked for in the child's path and not in ours.
-fn find(word: &str, path: &OsString, directory: Option<&Path>) -> Result<PathBuf, StartError> {
+/// The files that the program could be, the first one first: looked for in the
+/// child's path and not in ours. Its user may not get at all of them.
+fn find(
+    word: &str,
+    path: &OsString,
+    directory: Option<&Path>,
+) -> Result<Vec<OsString>, StartError> {
     let there = |file: PathBuf| directory.map_or_else(|| file.clone(), |there| there.join(&file));
     if word.contains('/') {
-        return Ok(there(word.into()));
+        return Ok(vec![there(word.into()).into()]);
     }
     let folders = env::split_paths(path).filter(|folder| !folder.as_os_str().is_empty());
-    let mut closed = None;
+    let (mut found, mut closed) = (Vec::new(), None);
     for file in folders.map(|folder| there(folder.join(word))) {
         match fs::metadata(&file) {
             Ok(about) if !about.is_file() => (),
-            Ok(about) if about.permissions().mode() & 0o111 != 0 => return Ok(file),
+            Ok(about) if about.permissions().mode() & 0o111 != 0 => found.push(file.into()),
             Ok(_) => closed = closed.or(Some(file)),
             Err(_) => (),
         }
+    }
+    if !found.is_empty() {
+        return Ok(found);
     }
     Err(match closed {
         Some(file) => StartError::NotRun {
@@ -224,7 +232,7 @@ fn find(word: &str, path: &OsString, directory: Option<&Path>) -> Result<PathBuf
 pub(super) fn not_run(order: &Order, error: io::Error) -> StartError {
     let program = order.word.clone();
     match error.kind() {
-        ErrorKind::NotFound if Path::new(&order.file).exists() => StartError::NotRun {
+        ErrorKind::NotFound if order.file().exists() => StartError::NotRun {
             program,
             error: io::Error::new(error.kind(), "its interpreter was not found"),
         },

@@ -1,7 +1,6 @@
 //! What a child writes, in lines: a bounded number of bounded ones.
 
 use std::collections::VecDeque;
-use std::fmt::Write;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -131,12 +130,12 @@ impl Splitter {
         if !self.cut && self.begun.last() == Some(&b'\r') {
             self.begun.pop();
         }
-        let text = text(&self.begun);
+        let (text, cut) = text(&self.begun, self.line_bytes_max);
         self.begun.clear();
         Line {
             stream: self.stream,
             text,
-            cut: std::mem::take(&mut self.cut),
+            cut: std::mem::take(&mut self.cut) || cut,
         }
     }
 }
@@ -193,21 +192,31 @@ impl Pace {
     }
 }
 
-/// Bytes as text, whatever they are. Nothing in it ends a string elsewhere.
-fn text(bytes: &[u8]) -> String {
+/// Bytes as text, whatever they are, and whether they were too many for that.
+/// Nothing in it ends a string elsewhere.
+fn text(bytes: &[u8], len_max: usize) -> (String, bool) {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
+        let mut letter = [0; 4];
         for c in chunk.valid().chars() {
-            match c {
-                '\0' => text.push_str("\\x00"),
-                c => text.push(c),
+            let part = match c {
+                '\0' => "\\x00",
+                c => c.encode_utf8(&mut letter),
+            };
+            if text.len() + part.len() > len_max {
+                return (text, true);
             }
+            text.push_str(part);
         }
         for byte in chunk.invalid() {
-            let _ = write!(text, "\\x{byte:02x}");
+            let part = format!("\\x{byte:02x}");
+            if text.len() + part.len() > len_max {
+                return (text, true);
+            }
+            text.push_str(&part);
         }
     }
-    text
+    (text, false)
 }
 
 #[cfg(test)]
@@ -262,10 +271,12 @@ mod tests {
 
     #[test]
     fn what_is_no_text_is_written_in_numbers() {
-        assert_eq!(lines(&[b"a\xffb\0\n"]), [whole("a\\xffb\\x00")]);
+        assert_eq!(lines(&[b"\xffb\n"]), [whole("\\xffb")]);
+        assert_eq!(lines(&[b"a\0b\n"]), [whole("a\\x00b")]);
+        assert_eq!(lines(&[b"\0\0\n"]), [cut("\\x00")]);
         assert_eq!(lines(&["zü\x1bx\n".as_bytes()]), [whole("zü\x1bx")]);
         // A line may be cut in the middle of a letter.
-        assert_eq!(lines(&["12345é\n".as_bytes()]), [cut("12345\\xc3")]);
+        assert_eq!(lines(&["12345é\n".as_bytes()]), [cut("12345")]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use rustix::cmsg_space;
 use rustix::io::Errno;
@@ -30,8 +31,8 @@ const GREETING: &[u8] = b"r";
 /// What to become, and how.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Order {
-    /// The file of the program.
-    pub(super) file: OsString,
+    /// The files that the program could be, the first one first.
+    pub(super) files: Vec<OsString>,
     /// What it is called.
     pub(super) word: String,
     pub(super) words: Vec<String>,
@@ -43,6 +44,13 @@ pub(super) struct Order {
     pub(super) cgroup: Option<OsString>,
     /// The number of whoever gave this order.
     pub(super) parent: i32,
+}
+
+impl Order {
+    /// What the program is most likely.
+    pub(super) fn file(&self) -> &Path {
+        Path::new(self.files.first().map_or("".as_ref(), OsString::as_os_str))
+    }
 }
 
 /// Why it could not be.

@@ -1,15 +1,15 @@
 //! The daemon's private folder: its children's sockets, and a record of each
 //! child, so that the next daemon can end those that a killed one left behind.
 //!
-//! A child that came over a stage dies with us. Those that it has started
-//! itself, and children of a program without a stage, live until a daemon opens
-//! the same folder again, unless they notice by themselves that they are alone.
+//! A child that came over a stage dies with us, and a warden ends whoever it has
+//! started. Children of a program without a stage live until a daemon opens the
+//! same folder again, unless they notice by themselves that they are alone.
 //!
 //! Nobody is killed on the word of a number alone. The record has the instant at
 //! which the child started and the system's boot, and where those do not
 //! fit any more, only who was started with our variable is ended.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -17,18 +17,28 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, Signal, geteuid, kill_process_group};
+use rustix::process::geteuid;
 use tokio::net::UnixDatagram;
 
 use super::account::Account;
+use super::group::kill;
 use super::ports::Port;
 use super::procfs::{self, Seen};
 use super::program::{Listen, Program};
+use super::warden::Warden;
 use super::{cgroup, stage};
+
+/// How often, and how many times at most, who is left is looked for.
+const CLEANING_EVERY: Duration = Duration::from_millis(10);
+const CLEANING_TIMES: usize = 100;
+/// What a warden writes to the lock.
+const CLEANING: &[u8] = b"cleaning";
 
 /// The variable by which a child, and whoever it starts, is known as ours.
 pub(super) const MARK: &str = "RIDEAU_PROCESS";
@@ -51,6 +61,9 @@ struct Folder {
     _lock: File,
     ended: usize,
     next_id: AtomicU64,
+    /// Once there are children. None if nobody could be had, which is no reason
+    /// to have no children.
+    warden: OnceLock<Option<Warden>>,
 }
 
 impl RunFolder {
@@ -85,6 +98,7 @@ impl RunFolder {
             _lock: lock,
             ended,
             next_id: AtomicU64::new(1),
+            warden: OnceLock::new(),
         };
         let opened = Self {
             folder: Arc::new(folder),
@@ -137,6 +151,10 @@ impl RunFolder {
         if self.stage.is_none() && program.needs_stage() {
             let why = "what it wants needs a stage, and this program has none";
             return Err(io::Error::new(ErrorKind::Unsupported, why));
+        }
+        if let Some(stage) = &self.stage {
+            let start = || Warden::start(stage, &self.folder.path).ok();
+            self.folder.warden.get_or_init(start);
         }
         let id = self.claim()?;
         let mut place = Place {
@@ -325,66 +343,110 @@ fn refused(why: &str) -> io::Error {
 fn lock(folder: &str) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
-    let file = options.open(format!("{folder}/lock"))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::new(
-            ErrorKind::AddrInUse,
-            "another daemon has it open",
-        )),
-        Err(error) => Err(error.into()),
+    let file = options.open(lock_path(folder))?;
+    for _ in 0..CLEANING_TIMES {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                file.set_len(0)?;
+                return Ok(file);
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) if is_being_cleaned(folder) => {
+                thread::sleep(CLEANING_EVERY);
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => break,
+            Err(error) => return Err(error.into()),
+        }
     }
+    let taken = "another daemon has it open";
+    Err(io::Error::new(ErrorKind::AddrInUse, taken))
+}
+
+fn lock_path(folder: impl AsRef<Path>) -> PathBuf {
+    folder.as_ref().join("lock")
+}
+
+/// A warden is about to open the folder, and will not keep it.
+pub(super) fn announce_cleaning(folder: &Path) {
+    // Who does not read it looks for another folder, which does no harm.
+    let _ = fs::write(lock_path(folder), CLEANING);
+}
+
+fn is_being_cleaned(folder: &str) -> bool {
+    fs::read(lock_path(folder)).is_ok_and(|text| text == CLEANING)
 }
 
 /// End what an earlier daemon left, and say how many groups that were.
 fn clean(folder: &str) -> io::Result<usize> {
-    let mut ended = 0;
+    let records = records(folder)?;
+    let mut groups = HashSet::new();
+    let mut kept = HashSet::new();
+    for _ in 0..CLEANING_TIMES {
+        let mut left = left(folder, &records);
+        // Another user's by now: the record stays as a warning.
+        left.retain(|(id, _)| !kept.contains(id));
+        if left.is_empty() {
+            break;
+        }
+        for (id, seen) in left {
+            match kill(seen) {
+                Ok(()) | Err(rustix::io::Errno::SRCH) => _ = groups.insert(seen.group),
+                Err(_) => _ = kept.insert(id),
+            }
+        }
+        thread::sleep(CLEANING_EVERY);
+    }
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let ending = path.extension().and_then(|ending| ending.to_str());
-        let id = path
-            .file_stem()
-            .and_then(|stem| stem.to_str()?.parse().ok());
-        match (id, ending) {
-            (Some(id), Some("pid")) => {
-                let record = Record::read(&fs::read_to_string(&path)?);
-                let groups = left(record.as_ref(), &mark(folder, id));
-                if !groups.iter().all(|group| end(*group)) {
-                    // Another user's by now: the record stays as a warning.
-                    continue;
-                }
-                ended += groups.len();
-                fs::remove_file(path)?;
-            }
-            (Some(_), Some("sock" | "notify")) => fs::remove_file(path)?,
-            (Some(_), Some("d")) => fs::remove_dir_all(path)?,
+        match part(&path) {
+            Some((id, "pid")) if kept.contains(&id) => (),
+            Some((_, "sock" | "notify" | "pid")) => fs::remove_file(path)?,
+            Some((_, "d")) => fs::remove_dir_all(path)?,
             _ => (),
         }
     }
-    Ok(ended)
+    Ok(groups.len())
 }
 
-/// The process groups that are left of a child.
-fn left(record: Option<&Record>, mark: &str) -> HashSet<i32> {
+/// Whose a file in the folder is, and what.
+fn part(path: &Path) -> Option<(u64, &str)> {
+    let id = path.file_stem()?.to_str()?.parse().ok()?;
+    Some((id, path.extension()?.to_str()?))
+}
+
+/// Who was written down, and who may have been started and was not.
+fn records(folder: &str) -> io::Result<HashMap<u64, Option<Record>>> {
+    let mut records = HashMap::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if let Some((id, "pid")) = part(&path) {
+            records.insert(id, Record::read(&fs::read_to_string(&path)?));
+        }
+    }
+    Ok(records)
+}
+
+/// Who is left of the children: those written down, and all who were started
+/// with the variable of one of them, wherever they went.
+fn left(folder: &str, records: &HashMap<u64, Option<Record>>) -> Vec<(u64, Seen)> {
+    if records.is_empty() {
+        return Vec::new();
+    }
+    let named = |seen: &Seen| {
+        let mut named = records.iter();
+        let found = named.find(|(_, record)| {
+            let record = record.as_ref();
+            record.is_some_and(|record| record.names(*seen))
+        });
+        found.map(|(id, _)| *id)
+    };
+    let marked = |seen: &Seen| {
+        let mark = procfs::variable(seen.pid, MARK)?;
+        let id = mark.strip_prefix(folder)?.strip_prefix('/')?.parse().ok()?;
+        records.contains_key(&id).then_some(id)
+    };
     let all = procfs::all().into_iter().filter(|seen| !seen.ended);
-    let ours = all.filter(|seen| match record {
-        Some(record) if record.names(*seen) => true,
-        // The leader is gone, and others of its group may not be.
-        Some(record) => seen.group == record.pid && is_marked(*seen, mark),
-        // We died before we could write down whom we started.
-        None => seen.group == seen.pid && is_marked(*seen, mark),
-    });
-    ours.map(|seen| seen.group).collect()
-}
-
-fn is_marked(seen: Seen, mark: &str) -> bool {
-    procfs::variable(seen.pid, MARK).as_deref() == Some(mark)
-}
-
-fn end(group: i32) -> bool {
-    let group = Pid::from_raw(group).filter(|group| *group != Pid::INIT);
-    let ended = group.map(|group| kill_process_group(group, Signal::KILL));
-    matches!(ended, Some(Ok(()) | Err(rustix::io::Errno::SRCH)))
+    all.filter_map(|seen| Some((named(&seen).or_else(|| marked(&seen))?, seen)))
+        .collect()
 }
 
 #[cfg(test)]

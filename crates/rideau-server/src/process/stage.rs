@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::env::args_os;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Read, Write, stdin};
+use std::io::{self, ErrorKind, Read, Write, stdin};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -27,6 +27,7 @@ use super::account::Account;
 use super::order::{Complaint, Order, greeted};
 use super::program::ResourceLimits;
 use super::report::Step;
+use super::warden;
 
 /// The word that makes the program a stage.
 pub(super) const WORD: &str = "__exec";
@@ -49,13 +50,17 @@ static IS_STAGE: AtomicBool = AtomicBool::new(false);
 /// [`RunFolder`]: super::RunFolder
 pub fn stage() -> Option<ExitCode> {
     let mut words = args_os().skip(1);
-    if words.next().is_none_or(|word| word != WORD) {
-        IS_STAGE.store(true, Ordering::Relaxed);
-        return None;
+    let word = words.next();
+    if word.as_ref().is_some_and(|word| word == WORD) {
+        perform(words.next().is_some_and(|word| word == SWEPT));
+        return Some(ExitCode::FAILURE);
     }
-    let is_swept = words.next().is_some_and(|word| word == SWEPT);
-    perform(is_swept);
-    Some(ExitCode::FAILURE)
+    if word.is_some_and(|word| word == warden::WORD) {
+        warden::watch(words.next());
+        return Some(ExitCode::SUCCESS);
+    }
+    IS_STAGE.store(true, Ordering::Relaxed);
+    None
 }
 
 /// Is this program its own stage?
@@ -104,8 +109,35 @@ fn obey(socket: &mut UnixStream) -> Result<Infallible, Complaint> {
         umask(Mode::from_raw_mode(mask & 0o777));
     }
     check_listener(listener.as_ref())?;
-    let error = program(&order, listener.is_some()).exec();
-    Err(Complaint::new(Step::Exec, &order.word, &error))
+    heed_signals();
+    Err(run(&order, listener.is_some()))
+}
+
+/// Run the first file that can be run. What is told is why the first could not.
+fn run(order: &Order, has_listener: bool) -> Complaint {
+    let mut told = None;
+    for file in &order.files {
+        let error = match is_program(Path::new(file)) {
+            true => program(order, file, has_listener).exec(),
+            false => Errno::NOEXEC.into(),
+        };
+        told.get_or_insert(error);
+    }
+    let error = told.unwrap_or_else(|| Errno::NOENT.into());
+    Complaint::new(Step::Exec, &order.word, &error)
+}
+
+/// What is none would be given to a shell, whatever is in it.
+fn is_program(file: &Path) -> bool {
+    const KINDS: &str = "/proc/sys/fs/binfmt_misc";
+    let mut start = [0; 4];
+    let read = fs::File::open(file).and_then(|mut file| file.read_exact(&mut start));
+    match read {
+        Ok(()) if start.starts_with(b"#!") || start == *b"\x7fELF" => true,
+        Err(error) if error.kind() != ErrorKind::UnexpectedEof => true,
+        // The system may have been told of other kinds than these.
+        _ => fs::read_dir(KINDS).is_ok_and(|kinds| kinds.count() > 2),
+    }
 }
 
 /// Close what the daemon was started with and does not know of. It cannot be
@@ -193,15 +225,14 @@ fn check_listener(listener: Option<&OwnedFd>) -> Result<(), Complaint> {
     Err(failed(Step::Listener, "file 3", Errno::BUSY))
 }
 
-fn program(order: &Order, has_listener: bool) -> Command {
-    let mut command = Command::new(&order.file);
+fn program(order: &Order, file: &OsString, has_listener: bool) -> Command {
+    let mut command = Command::new(file);
     command.arg0(&order.word).args(&order.words);
     let variables = order.env.iter().map(|(name, value)| (name, value));
     command.env_clear().envs(variables);
     if has_listener {
         command.env("LISTEN_PID", id().to_string());
     }
-    heed_signals();
     command.stdin(Stdio::null());
     command
 }

@@ -61,7 +61,8 @@ fn a_write_that_broke_is_not_sent_twice() {
     let folder = folder();
     let house = House::new(
         &folder,
-        "[app.shop]\nexec = APP\nmin = 1\nuptime_min = \"0s\"\nenv = { COUNT_POSTS = \"FOLDER/posts\" }\n",
+        "[app.shop]\nexec = APP\nmin = 1\nuptime_min = \"0s\"\n\
+         env = { COUNT_POSTS = \"FOLDER/posts\" }\n",
     );
     let pid: i32 = house.get("/pid").body.parse().unwrap();
     let front = house.front;

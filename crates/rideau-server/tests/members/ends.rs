@@ -1,4 +1,4 @@
-//! What is left when the server ends: nothing, or what the next one ends.
+//! What is left when the server ends: nothing, however it ends.
 
 use crate::yard::{Program, Yard, files, number_in, runs, until};
 
@@ -38,16 +38,15 @@ async fn a_server_that_is_asked_to_stop_leaves_no_process() {
 }
 
 #[tokio::test]
-async fn what_a_killed_server_left_the_next_one_ends() {
+async fn a_server_that_is_killed_leaves_no_process_either() {
     let yard = Yard::new();
     let (server, pids) = start(&yard).await;
-    assert!(!server.end("KILL").await);
     assert!(pids.into_iter().all(runs));
-
-    // Nobody has to take a member for that.
-    let next = Program::start(&yard, &pool(&yard));
+    assert!(!server.end("KILL").await);
     until("they are gone", || !pids.into_iter().any(runs)).await;
+    let (next, pids) = start(&yard).await;
     assert!(next.end("TERM").await);
+    assert!(!pids.into_iter().any(runs));
     assert_eq!(files(&yard.run_dir()), [""; 0]);
 }
 
@@ -58,11 +57,10 @@ async fn two_servers_with_one_folder_leave_each_other_alone() {
     let (second, of_second) = start(&yard).await;
     assert!(of_first.into_iter().all(runs));
 
-    // The second is killed; the next has its place and ends what it left.
+    // The second is killed; what it left is ended, and the next has its place.
     assert!(!second.end("KILL").await);
-    assert!(of_second.into_iter().all(runs));
-    let (third, of_third) = start(&yard).await;
     until("they are gone", || !of_second.into_iter().any(runs)).await;
+    let (third, of_third) = start(&yard).await;
     assert!(of_first.into_iter().all(runs));
     assert!(third.end("TERM").await);
     assert!(first.end("TERM").await);
@@ -70,7 +68,7 @@ async fn two_servers_with_one_folder_leave_each_other_alone() {
 }
 
 #[tokio::test]
-async fn whoever_has_the_first_folder_also_ends_what_was_left_in_the_others() {
+async fn servers_that_are_killed_together_leave_no_process() {
     let yard = Yard::new();
     let (first, of_first) = start(&yard).await;
     let (second, of_second) = start(&yard).await;

@@ -10,7 +10,7 @@ use std::process::Command;
 use rideau_server::process::{Program, Ready, RunFolder};
 
 use crate::yard::{
-    ALONE, Yard, alone, exists, files, number_in, program, python, runs, shell, until,
+    ALONE, STAGE, Yard, alone, exists, files, number_in, program, python, runs, shell, until,
 };
 
 const SERVER: &str = "
@@ -48,7 +48,10 @@ async fn a_hundred_starts_and_stops_leave_nothing() {
         assert_eq!(yard.files(), [""; 0]);
     }
     until("all files closed", || open_files() == before).await;
-    until("the last child's burial", || children().is_empty()).await;
+    // The warden is one, and waits for as long as the folder is open.
+    until("the last child's burial", || children() == 1).await;
+    drop(yard);
+    assert_eq!(children(), 0);
 }
 
 /// Every program once; every third child is dropped and not stopped.
@@ -72,18 +75,45 @@ fn open_files() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Our children, zombies too.
-fn children() -> String {
+/// How many children we have, zombies too.
+fn children() -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
-    tasks
-        .map(|task| fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default())
-        .collect()
+    let lists = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("children")));
+    lists
+        .map(|list| list.unwrap_or_default().split_whitespace().count())
+        .sum()
+}
+
+#[tokio::test]
+async fn a_killed_daemon_leaves_nobody() {
+    if let Some(run) = std::env::var_os(ALONE) {
+        let folder = RunFolder::open(Path::new(&run)).unwrap();
+        return be_killed(folder.with_stage(Path::new(STAGE))).await;
+    }
+    let yard = Yard::new();
+    let run = yard.path().join("daemon");
+    let name = "traces::a_killed_daemon_leaves_nobody";
+    let mut daemon = alone(name, run.to_str().unwrap());
+    let server = number_in(&run.join("server")).await;
+    let outlived = number_in(&run.join("outlived")).await;
+    let leader = group(outlived);
+    assert!(runs(server) && runs(outlived) && runs(leader));
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    // Nobody opens the folder, and still they go.
+    until("everybody's end", || {
+        ![server, outlived, leader].into_iter().any(runs)
+    })
+    .await;
+    until("an empty folder", || files(&run) == ["outlived", "server"]).await;
+    let folder = RunFolder::open(&run).unwrap();
+    assert_eq!(folder.ended(), 0);
 }
 
 #[tokio::test]
 async fn what_a_killed_daemon_left_is_ended_by_the_next() {
     if let Some(run) = std::env::var_os(ALONE) {
-        return be_killed(Path::new(&run)).await;
+        return be_killed(RunFolder::open(Path::new(&run)).unwrap()).await;
     }
     let yard = Yard::new();
     let run = yard.path().join("daemon");
@@ -130,8 +160,8 @@ fn group(pid: i32) -> i32 {
 
 /// The daemon that is killed: one child of its listens, and of another only a
 /// child is left, which nobody has ended when the daemon dies.
-async fn be_killed(run: &Path) {
-    let folder = RunFolder::open(run).unwrap();
+async fn be_killed(folder: RunFolder) {
+    let run = folder.path();
     let start = async |program: &Program| {
         let process = rideau_server::process::Process::start(program, &folder, |_| ());
         process.await.unwrap()

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rideau_server::process::{Process, Program, Ready, RunFolder, StartError};
+use rideau_server::process::{Process, Program, Ready, RunFolder, StartError, StartReport};
 
 /// Longer than anything takes on a busy machine; it only catches what hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -24,9 +24,9 @@ pub(crate) struct Yard {
 impl Yard {
     /// A yard whose children come over a stage, as the program's do.
     pub(crate) fn new() -> Self {
-        let Self { path, folder } = Self::bare();
-        let folder = folder.with_stage(Path::new(STAGE));
-        Self { path, folder }
+        let mut yard = Self::bare();
+        yard.folder = yard.folder.clone().with_stage(Path::new(STAGE));
+        yard
     }
 
     /// A yard without a stage.
@@ -61,6 +61,14 @@ impl Yard {
 
     pub(crate) async fn start(&self, program: &Program) -> Result<Process, StartError> {
         let started = Process::start(program, &self.folder, |_| ());
+        tokio::time::timeout(LONG * 2, started).await.unwrap()
+    }
+
+    pub(crate) async fn start_reported(
+        &self,
+        program: &Program,
+    ) -> Result<Process, Box<StartReport>> {
+        let started = Process::start_reported(program, &self.folder, |_| ());
         tokio::time::timeout(LONG * 2, started).await.unwrap()
     }
 

@@ -39,17 +39,17 @@ pub(in crate::front) async fn peek(
     is_chunked: bool,
 ) -> Result<(Upload, Fate), No> {
     let mut left = body_max;
-    let first = if is_chunked {
-        part(&mut incoming).await?
-    } else {
-        None
-    };
-    if let Some(first) = &first {
-        left = left
-            .checked_sub(first.len() as u64)
-            .ok_or(No::BodyTooLarge)?;
-    }
     let fate = Fate::new();
+    let mut first = None;
+    if is_chunked {
+        let Some(part) = part(&mut incoming).await? else {
+            return Ok((Upload::Empty, fate));
+        };
+        left = left
+            .checked_sub(part.len() as u64)
+            .ok_or(No::BodyTooLarge)?;
+        first = Some(part);
+    }
     let passing = Passing {
         incoming,
         first,

@@ -1,0 +1,65 @@
+//! A process that outlives the daemon by a moment, to end whom it left.
+//!
+//! A child dies with the daemon, but whoever the child has started does not.
+//! The warden hears when the daemon is gone, and opens its folder as the next
+//! daemon would, which ends them all.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write, stdin};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::setsid;
+
+use super::run_folder::{self, RunFolder};
+
+/// The word that makes the program a warden.
+pub(super) const WORD: &str = "__watch";
+const FAREWELL: &[u8] = b".";
+
+/// A warden of ours. It goes when this is dropped.
+pub(super) struct Warden {
+    process: Child,
+    socket: UnixStream,
+}
+
+impl Warden {
+    /// Have somebody watch us, for the children in a folder.
+    pub(super) fn start(stage: &Path, folder: &str) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut command = Command::new(stage);
+        command.arg0("rideau").args([WORD, folder]);
+        command.env_clear().current_dir("/");
+        command.stdin(OwnedFd::from(theirs));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Self {
+            process: command.spawn()?,
+            socket: ours,
+        })
+    }
+}
+
+impl Drop for Warden {
+    fn drop(&mut self) {
+        // It may have been killed, and who is gone needs no farewell.
+        let _ = self.socket.write_all(FAREWELL);
+        let _ = self.process.wait();
+    }
+}
+
+/// Be the warden of whoever has the other end of our standard input.
+pub(super) fn watch(folder: Option<OsString>) {
+    // What is meant for the daemon's group, as Ctrl-C, is not meant for us.
+    let _ = setsid();
+    let mut said = Vec::new();
+    let _ = stdin().read_to_end(&mut said);
+    let Some(folder) = folder.filter(|_| said.is_empty()) else {
+        return;
+    };
+    run_folder::announce_cleaning(Path::new(&folder));
+    // If the next daemon has it, that has done the same.
+    let _ = RunFolder::open(Path::new(&folder));
+}

@@ -1,0 +1,24 @@
+//! The front, from outside: real sockets, apps that behave, and apps that do not.
+
+#[path = "front/answers.rs"]
+mod answers;
+#[path = "front/bodies.rs"]
+mod bodies;
+#[path = "front/http2.rs"]
+mod http2;
+#[path = "front/keep_alive.rs"]
+mod keep_alive;
+#[path = "front/limits.rs"]
+mod limits;
+#[path = "front/processes.rs"]
+mod processes;
+#[path = "front/program.rs"]
+mod program;
+#[path = "front/smuggling.rs"]
+mod smuggling;
+#[path = "front/stage.rs"]
+mod stage;
+#[path = "front/upgrades.rs"]
+mod upgrades;
+#[path = "front/wire.rs"]
+mod wire;

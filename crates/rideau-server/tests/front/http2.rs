@@ -1,0 +1,159 @@
+//! HTTP/2, agreed on within TLS or begun with.
+
+use std::sync::Arc;
+
+use hyper::Request;
+use hyper::body::{Body, Bytes, Frame, Incoming};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rideau_server::config::{AppListen, FrontConfig};
+use rideau_server::front::Tls;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::stage::{Stage, app};
+use super::wire::{Server, find, ok, within};
+
+/// A body that was there from the start.
+struct Whole(Option<Bytes>);
+
+impl Body for Whole {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        std::task::Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+async fn text(mut body: Incoming) -> String {
+    let mut all = Vec::new();
+    while let Some(frame) =
+        std::future::poll_fn(|context| std::pin::Pin::new(&mut body).poll_frame(context)).await
+    {
+        if let Ok(part) = frame.expect("a whole answer").into_data() {
+            all.extend_from_slice(&part);
+        }
+    }
+    String::from_utf8(all).expect("text")
+}
+
+async fn speaking<S>(stream: S) -> http2::SendRequest<Whole>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let io = TokioIo::new(stream);
+    let shaken = http2::handshake(TokioExecutor::new(), io).await;
+    let (sender, connection) = shaken.expect("HTTP/2 is spoken");
+    tokio::spawn(connection);
+    sender
+}
+
+async fn describing() -> Server {
+    Server::answering(|request| {
+        let (host, how) = (request.field("host"), request.field("x-forwarded-proto"));
+        let sent = String::from_utf8_lossy(&request.body);
+        ok(&format!("{} {host} {how} {sent}", request.first))
+    })
+    .await
+}
+
+async fn check(mut sender: http2::SendRequest<Whole>, how: &str) {
+    let asks = (0..50).map(|number| {
+        let uri = format!("http://app.example/{number}");
+        let body = (number % 2 == 1).then(|| Bytes::from(format!("body {number}")));
+        let method = if number % 2 == 1 { "POST" } else { "GET" };
+        let request = Request::builder().method(method).uri(uri);
+        let request = request.body(Whole(body)).expect("a request");
+        let asked = sender.send_request(request);
+        async move {
+            let answer = asked.await.expect("an answer");
+            assert_eq!(answer.status(), 200);
+            assert_eq!(answer.headers()["x-request-id"].len(), 32);
+            (number, method, text(answer.into_body()).await)
+        }
+    });
+    for (number, method, text) in futures_util::future::join_all(asks.collect::<Vec<_>>()).await {
+        let body = if number % 2 == 1 {
+            format!("body {number}")
+        } else {
+            String::new()
+        };
+        let expected = format!("{method} /{number} HTTP/1.1 app.example {how} {body}");
+        assert_eq!(text, expected);
+    }
+}
+
+#[tokio::test]
+async fn who_begins_with_it_is_understood() {
+    within(async {
+        let server = describing().await;
+        let stage = Stage::new(server.address).await;
+        let stream = TcpStream::connect(stage.address).await.expect("a front");
+        check(speaking(stream).await, "http").await;
+        stage.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn within_tls_it_is_agreed_on() {
+    use tokio_rustls::rustls::pki_types::ServerName;
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, crypto};
+
+    within(async {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("one");
+        let certificate = made.cert.der().clone();
+        let key = made.signing_key.serialize_der().try_into().expect("a key");
+        let provider = Arc::new(crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key)
+            .expect("a certificate");
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let server = describing().await;
+        let mut config = app();
+        config.run.listen = AppListen::Fixed(server.address);
+        let tls = Tls::new(&acceptor);
+        let stage = Stage::with(vec![config], FrontConfig::default(), Some(tls)).await;
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate).expect("a certificate");
+        for protocol in ["h2", "http/1.1"] {
+            let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+                .with_safe_default_protocol_versions()
+                .expect("versions")
+                .with_root_certificates(roots.clone())
+                .with_no_client_auth();
+            config.alpn_protocols = vec![protocol.into()];
+            let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+            let stream = TcpStream::connect(stage.address).await.expect("a front");
+            let name = ServerName::try_from("localhost").expect("a name");
+            let mut stream = connector.connect(name, stream).await.expect("TLS");
+            let agreed = stream.get_ref().1.alpn_protocol().map(<[u8]>::to_vec);
+            assert_eq!(agreed.as_deref(), Some(protocol.as_bytes()));
+            if protocol == "h2" {
+                check(speaking(stream).await, "https").await;
+                continue;
+            }
+            let text = "GET /1 HTTP/1.1\r\nHost: app.example\r\nConnection: close\r\n\r\n";
+            stream.write_all(text.as_bytes()).await.expect("it listens");
+            let mut answer = Vec::new();
+            let mut part = [0; 1024];
+            while let Ok(1..) = tokio::io::AsyncReadExt::read(&mut stream, &mut part)
+                .await
+                .map(|len| {
+                    answer.extend_from_slice(&part[..len]);
+                    len
+                })
+            {}
+            assert!(find(&answer, b"GET /1 HTTP/1.1 app.example https ").is_some());
+        }
+        stage.end().await;
+    })
+    .await;
+}

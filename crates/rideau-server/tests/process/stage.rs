@@ -1,0 +1,348 @@
+//! What is done to a child before its program runs, and what is said if that
+//! cannot be done.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use rideau_server::process::{
+    Address, Listen, Program, Ready, ResourceLimits, StartReport, Step, Whom,
+};
+
+use crate::yard::{ALONE, Yard, exists, program, python, runs, shell, texts, until};
+
+/// Says over HTTP who serves, at what it was given as file 3.
+const INHERITOR: &str = "
+import os, socket
+assert os.environ['LISTEN_FDS'] == '1' and os.environ['LISTEN_FDNAMES'] == 'rideau'
+assert os.environ['LISTEN_PID'] == str(os.getpid())
+s = socket.socket(fileno=3)
+while True:
+    c = s.accept()[0]
+    c.recv(9999)
+    c.sendall(b'HTTP/1.1 404 No\\r\\nConnection: close\\r\\n\\r\\n%d' % os.getpid())
+    c.close()
+";
+
+/// What is reported, and that nothing is left.
+async fn report(yard: &Yard, program: &Program) -> StartReport {
+    let report = yard.start_reported(program).await.unwrap_err();
+    assert_eq!(yard.files(), [""; 0], "{report:?}");
+    if let Some(pid) = report.pid {
+        until("the child's burial", || !exists(pid)).await;
+    }
+    *report
+}
+
+fn is_root() -> bool {
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !is_root {
+        eprintln!("skipped: only root may run programs as another user");
+    }
+    is_root
+}
+
+/// What a child that only writes has written.
+async fn written(yard: &Yard, program: &Program) -> Vec<String> {
+    let process = yard.start(program).await.unwrap();
+    assert!(process.exited().await.is_clean());
+    process.stop().await.unwrap();
+    texts(&process)
+}
+
+#[tokio::test]
+async fn whatever_cannot_be_is_told_with_its_step_and_the_systems_word() {
+    let yard = Yard::new();
+    let closed = yard.write("closed", "#!/bin/sh\n");
+    let mut wanted = BTreeMap::new();
+    let mut add = |program, step, errno, summary: &str| {
+        wanted.insert(summary.to_owned(), (program, step, errno));
+    };
+    let lost = Program {
+        directory: Some("/srv/none".into()),
+        ..program(&["sleep", "1"], Ready::Started)
+    };
+    let text = "chdir /srv/none: No such file or directory";
+    add(lost, Step::Chdir, Some(2), text);
+    let closed = program(&[&closed], Ready::Started);
+    let text = format!("exec {}: Permission denied", closed.argv[0]);
+    add(closed, Step::Exec, Some(13), &text);
+    let missing = program(&["/none/run"], Ready::Started);
+    let text = "exec /none/run: No such file or directory";
+    add(missing, Step::Exec, Some(2), text);
+    let missing = program(&["none-run"], Ready::Started);
+    let text = "exec none-run: No such file or directory";
+    add(missing, Step::Exec, Some(2), text);
+    let nobody = Program {
+        user: Some("nobody2".to_owned()),
+        ..program(&["sleep", "1"], Ready::Started)
+    };
+    add(nobody, Step::User, None, "user nobody2: unknown");
+    let nobody = Program {
+        group: Some("nobody2".to_owned()),
+        ..program(&["sleep", "1"], Ready::Started)
+    };
+    add(nobody, Step::Group, None, "group nobody2: unknown");
+    let greedy = Program {
+        limits: ResourceLimits {
+            files_max: Some(u64::MAX / 2),
+            ..ResourceLimits::default()
+        },
+        ..program(&["sleep", "1"], Ready::Started)
+    };
+    let text = format!("limit files {}: Operation not permitted", u64::MAX / 2);
+    add(greedy, Step::Limit, Some(1), &text);
+
+    for (summary, (program, step, errno)) in &wanted {
+        let report = report(&yard, program).await;
+        assert_eq!(&report.summary, summary);
+        assert_eq!((report.step, report.errno), (*step, *errno), "{summary}");
+        assert_eq!(report.app, "test");
+        assert_eq!(report.command, program.argv);
+    }
+}
+
+#[tokio::test]
+async fn what_another_user_may_not_do_is_told_too() {
+    if !is_root() {
+        return;
+    }
+    let yard = Yard::new();
+    let private = yard.path().join("private");
+    fs::create_dir(&private).unwrap();
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut other = program(&["sleep", "1"], Ready::Started);
+    other.user = Some("nobody".to_owned());
+    other.directory = Some(private.clone());
+    let told = report(&yard, &other).await;
+    let summary = format!("chdir {}: Permission denied", private.display());
+    assert_eq!((told.step, told.errno), (Step::Chdir, Some(13)));
+    assert_eq!(told.summary, summary);
+    assert_eq!(told.user.as_deref(), Some("nobody"));
+
+    let script = yard.script("private/run", "#!/bin/sh\n");
+    let mut other = program(&[&script], Ready::Started);
+    other.user = Some("nobody".to_owned());
+    let told = report(&yard, &other).await;
+    assert_eq!(told.summary, format!("exec {script}: Permission denied"));
+    assert!(told.pid.is_some(), "it came as far as a process");
+}
+
+#[tokio::test]
+async fn a_child_is_the_user_it_should_be_with_all_groups_and_no_more() {
+    if !is_root() {
+        return;
+    }
+    let yard = Yard::new();
+    let mut other = shell(
+        "id -u; id -g; id -G; echo $HOME $USER; umask",
+        Ready::Started,
+    );
+    other.user = Some("nobody".to_owned());
+    other.umask = Some(0o027);
+    let users = fs::read_to_string("/etc/passwd").unwrap();
+    let row = users.lines().find(|row| row.starts_with("nobody:"));
+    let row: Vec<&str> = row.unwrap().split(':').collect();
+    let home = format!("{} nobody", row[5]);
+    let lines = written(&yard, &other).await;
+    assert_eq!(lines, [row[2], row[3], row[3], &home, "0027"]);
+
+    // By number, without a name, in a group of its own choice.
+    other.user = Some("54321".to_owned());
+    other.group = Some("12345".to_owned());
+    let lines = written(&yard, &other).await;
+    assert_eq!(lines[..3], ["54321", "12345", "12345"]);
+}
+
+#[tokio::test]
+async fn another_user_has_a_socket_and_can_say_that_it_is_ready() {
+    if !is_root() {
+        return;
+    }
+    let yard = Yard::new();
+    fs::set_permissions(yard.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let script = "
+import os, socket
+s = socket.socket(socket.AF_UNIX)
+s.bind(os.environ['RIDEAU_SOCKET'])
+s.listen()
+n = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+n.connect(os.environ['NOTIFY_SOCKET'])
+n.send(b'READY=1')
+while True: s.accept()[0].sendall(b'%d' % os.getuid())
+";
+    let mut other = program(&["python3", "-c", script], Ready::Notify);
+    other.listen = Listen::Socket;
+    other.user = Some("nobody".to_owned());
+    let process = yard.start(&other).await.unwrap();
+    let Some(Address::Socket(path)) = process.address() else {
+        panic!("{process:?}");
+    };
+    let folder = fs::metadata(path.parent().unwrap()).unwrap();
+    assert_eq!(folder.mode() & 0o777, 0o700);
+    assert_ne!(folder.uid(), 0);
+    let mut text = String::new();
+    let mut stream = UnixStream::connect(path).unwrap();
+    stream.read_to_string(&mut text).unwrap();
+    assert_eq!(text, folder.uid().to_string());
+    drop(stream);
+    process.stop().await.unwrap();
+    assert_eq!(yard.files(), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_a_child_may_use_is_limited() {
+    let yard = Yard::new();
+    let mut limited = shell("ulimit -n; ulimit -c; ulimit -f; ulimit -v", Ready::Started);
+    limited.limits = ResourceLimits {
+        files_max: Some(64),
+        processes_max: None,
+        core_max: Some(0),
+        address_space_max: Some(512 << 20),
+        file_size_max: Some(1 << 20),
+    };
+    let lines = written(&yard, &limited).await;
+    // The shell counts files in halves of a kilobyte, and memory in kilobytes.
+    assert_eq!(lines, ["64", "0", "2048", "524288"]);
+}
+
+#[tokio::test]
+async fn a_child_leads_a_session_and_hears_every_signal() {
+    let yard = Yard::new();
+    let script = "cat /proc/self/stat; grep SigIgn /proc/self/status; ls /proc/self/fd";
+    let process = yard.start(&shell(script, Ready::Started)).await.unwrap();
+    assert!(process.exited().await.is_clean());
+    process.stop().await.unwrap();
+    let lines = texts(&process);
+    let (_, rest) = lines[0].rsplit_once(')').unwrap();
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let pid = process.pid().to_string();
+    assert_eq!(words[2..4], [&pid, &pid], "its group and its session");
+    assert_eq!(ignored(&lines[1]), 0);
+    assert_eq!(low(&lines[2..]), ["0", "1", "2", "3"]);
+}
+
+/// The ordinary signals that are ignored.
+fn ignored(row: &str) -> u64 {
+    let set = row.strip_prefix("SigIgn:\t").unwrap();
+    u64::from_str_radix(set, 16).unwrap() & 0x7fff_ffff
+}
+
+/// The files of a list that a shell could close; the last is the list itself.
+fn low(files: &[String]) -> Vec<&str> {
+    let files = files.iter().map(String::as_str);
+    files.filter(|file| file.len() == 1).collect()
+}
+
+#[tokio::test]
+async fn what_the_daemon_was_started_with_is_not_passed_on() {
+    if std::env::var_os(ALONE).is_none() {
+        let name = "stage::what_the_daemon_was_started_with_is_not_passed_on";
+        let exe = std::env::current_exe().unwrap();
+        let script = format!(
+            "trap '' HUP USR1; exec 3</dev/null 5</dev/zero; exec {} --exact {name}",
+            exe.display()
+        );
+        let mut again = std::process::Command::new("sh");
+        again.args(["-c", &script]).env(ALONE, "files");
+        assert!(again.status().unwrap().success());
+        return;
+    }
+    assert_eq!(
+        fs::read_link("/proc/self/fd/5").unwrap(),
+        Path::new("/dev/zero")
+    );
+    let yard = Yard::new();
+    let script = "grep SigIgn /proc/self/status; ls /proc/self/fd";
+    let lines = written(&yard, &shell(script, Ready::Started)).await;
+    assert_eq!(ignored(&lines[0]), 0);
+    assert_eq!(low(&lines[1..]), ["0", "1", "2", "3"]);
+    let mut inheritor = program(&["python3", "-c", INHERITOR], Ready::Auto);
+    inheritor.listen = Listen::InheritSocket;
+    let process = yard.start(&inheritor).await.unwrap();
+    process.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_child_is_given_the_socket_that_we_listen_at() {
+    let yard = Yard::new();
+    for listen in [Listen::InheritSocket, Listen::InheritPort] {
+        let mut inheritor = program(&["python3", "-c", INHERITOR], Ready::Auto);
+        inheritor.listen = listen.clone();
+        let process = yard.start(&inheritor).await.unwrap();
+        let mut answer = String::new();
+        let ask = b"GET / HTTP/1.1\r\n\r\n";
+        match process.address().unwrap() {
+            Address::Socket(path) => {
+                let mut stream = UnixStream::connect(path).unwrap();
+                stream.write_all(ask).unwrap();
+                stream.read_to_string(&mut answer).unwrap();
+            }
+            Address::Port(address) => {
+                let mut stream = std::net::TcpStream::connect(address).unwrap();
+                stream.write_all(ask).unwrap();
+                stream.read_to_string(&mut answer).unwrap();
+            }
+            Address::Said(_) => panic!("{process:?}"),
+        }
+        assert!(answer.ends_with(&process.pid().to_string()), "{answer}");
+        process.stop().await.unwrap();
+        assert_eq!(yard.files(), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn who_wants_what_needs_a_stage_is_told_where_there_is_none() {
+    let yard = Yard::bare();
+    let mut other = program(&["sleep", "1"], Ready::Started);
+    other.umask = Some(0o077);
+    let error = yard.start(&other).await.unwrap_err().to_string();
+    let why = "what it wants needs a stage, and this program has none";
+    assert_eq!(error, format!("cannot make room for a child: {why}"));
+    assert_eq!(yard.files(), [""; 0]);
+}
+
+#[tokio::test]
+async fn the_child_alone_is_asked_to_stop_if_its_program_says_so() {
+    let yard = Yard::new();
+    // Were the other one asked too, it would have written.
+    let script = "
+        sh -c 'trap \"echo asked >asked; exit\" TERM; echo up; while :; do sleep 0.01; done' &
+        trap 'sleep 0.2; exit 3' TERM; while :; do sleep 0.01; done";
+    let mut program = shell(script, Ready::Line("up".to_owned()));
+    program.directory = Some(yard.path().to_owned());
+    program.stop_whom = Whom::Child;
+    let process = yard.start(&program).await.unwrap();
+    let census = rideau_server::process::Census::take();
+    let usage = process.usage(&census);
+    assert!((2..=4).contains(&usage.processes), "{usage:?}");
+    assert!(usage.memory > 500_000, "{usage:?}");
+    let exit = process.stop().await.unwrap();
+    assert_eq!(exit, rideau_server::process::Exit::Code(3));
+    assert!(!yard.path().join("asked").exists());
+    assert!(!runs(process.pid()));
+    assert_eq!(process.usage(&census).processes, 0, "it is gone");
+}
+
+#[tokio::test]
+async fn a_program_is_told_of_its_address_in_every_way() {
+    let yard = Yard::new();
+    let words = ["echo", "$SOCKET", "{socket}", "$PORT", "$HOME"];
+    let mut told = program(&words, Ready::Started);
+    told.listen = Listen::Socket;
+    let lines = written(&yard, &told).await;
+    let socket = yard.folder.path().join("1.sock");
+    let socket = socket.display();
+    assert_eq!(lines, [format!("{socket} {socket} $PORT $HOME")]);
+
+    let mut told = python(
+        "import os,sys; print(os.environ['PORT'] == sys.argv[2], sys.argv[2].isdigit())",
+        Ready::Started,
+    );
+    told.argv[4] = "$PORT".to_owned();
+    told.listen = Listen::Port;
+    assert_eq!(written(&yard, &told).await, ["True True"]);
+}
