@@ -38,7 +38,9 @@ impl Call {
 
 #[tokio::test]
 async fn every_route_answers_as_documented() {
-    let server = Server::start(CONFIG).await;
+    let name = format!("rideau-document-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    let server = Server::start(&format!("[server]\nrun_dir = {folder:?}\n{CONFIG}")).await;
     let document = server.get("/api/openapi.json").await.json();
     assert_eq!(document["openapi"], "3.1.0");
     let mut redis = server.redis().await;
@@ -61,6 +63,7 @@ async fn every_route_answers_as_documented() {
     let missed: Vec<_> = documented.difference(&seen).collect();
     assert!(missed.is_empty(), "nobody called {missed:?}");
     server.daemon.apps.close_now().await;
+    let _ = std::fs::remove_dir_all(folder);
 }
 
 #[tokio::test]

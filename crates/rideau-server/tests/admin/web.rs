@@ -1,9 +1,7 @@
 //! A server, and a client that speaks plain HTTP/1.1.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rideau_server::admin::AdminListener;
@@ -53,24 +51,17 @@ pub(crate) struct Server {
     pub(crate) http: SocketAddr,
     pub(crate) redis: u16,
     tasks: Vec<JoinHandle<()>>,
-    run_dir: PathBuf,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
-        let _ = std::fs::remove_dir_all(&self.run_dir);
     }
 }
 
 impl Server {
     pub(crate) async fn start(text: &str) -> Self {
-        static SERIAL: AtomicU32 = AtomicU32::new(0);
-        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let name = format!("rideau-admin-{}-{serial}", std::process::id());
-        let run_dir = std::env::temp_dir().join(name);
-        let mut config = Config::parse(text, "test", &|_| None).unwrap();
-        config.server.run_dir = Some(run_dir.clone());
+        let config = Config::parse(text, "test", &|_| None).unwrap();
         let source = Source {
             text: text.into(),
             file: None,
@@ -89,7 +80,6 @@ impl Server {
                 tokio::spawn(keep_sessions(Arc::clone(&daemon))),
             ],
             daemon,
-            run_dir,
         }
     }
 

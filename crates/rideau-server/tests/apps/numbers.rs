@@ -28,7 +28,7 @@ fn requests_processes_and_errors_are_counted() {
     let house = House::with_front(
         &folder,
         "max = 4\n",
-        "[app.shop]\nexec = APP\nmax = 1\nbody_max = 10\nretry = false\n",
+        "[app.shop]\nexec = APP\nmax = 1\nbody_max = \"10B\"\nretry = false\n",
     );
     for _ in 0..3 {
         assert_eq!(house.get("/").status, 200);

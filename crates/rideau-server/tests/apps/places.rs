@@ -1,9 +1,12 @@
 //! Places in processes for other fronts, and who may do what.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use rideau_server::config::password::Hash;
 use rideau_server::resp::Value;
 
-use crate::house::{House, folder, until};
+use crate::house::{House, LONG, folder, until};
 use crate::peer::{Peer, cell, rows, text};
 
 /// One process, one request at a time.
@@ -11,13 +14,26 @@ const NARROW: &str = "[app.shop]\nexec = APP\nconcurrency = 1\nmax = 1\n";
 
 /// A ticket, an address and a pid.
 fn get(peer: &mut Peer, app: &str) -> (String, String, String) {
-    let said = peer.ask(&["APP.GET", app, "WAIT", "60000"]);
+    let said = peer.ask(&["APP.GET", app, "WAIT", "20000"]);
     let Value::Array(parts) = &said else {
         panic!("no place: {said:?}");
     };
     let parts: Vec<_> = parts.iter().map(text).collect();
     assert_eq!((parts[0].as_str(), parts.len()), ("go", 5), "{parts:?}");
     (parts[1].clone(), parts[2].clone(), parts[3].clone())
+}
+
+/// Ask a process itself who it is.
+fn pid_at(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream
+        .write_all(b"GET /pid HTTP/1.1\r\nHost: x\r\n\r\n")
+        .unwrap();
+    let mut said = [0; 1024];
+    let len = stream.read(&mut said).unwrap();
+    let said = String::from_utf8_lossy(&said[..len]);
+    said.rsplit("\r\n").next().unwrap().to_owned()
 }
 
 fn of_app(peer: &mut Peer, column: &str) -> String {
@@ -30,13 +46,12 @@ fn a_place_is_had_for_as_long_as_its_ticket() {
     let house = House::new(&folder, NARROW);
     let mut peer = house.peer();
     let (ticket, address, pid) = get(&mut peer, "shop");
-    let other = house.get("/pid");
-    assert_eq!(other.status, 503, "the only place is taken: {other:?}");
+    let other = house.peer().say("APP.GET shop WAIT 0");
+    assert!(other.starts_with("[full, "), "the only place: {other}");
     assert_eq!(of_app(&mut peer, "sessions"), "1");
     let held = peer.ask(&["HELD"]);
     assert!(text(&held).contains(&ticket), "{held:?}");
-    let answer = crate::house::ask(address.parse().unwrap(), "GET", "x", "/pid", b"").unwrap();
-    assert_eq!(answer.body, pid, "it is that process's address");
+    assert_eq!(pid_at(&address), pid, "it is that process's address");
 
     assert_eq!(peer.say(&format!("RELEASE {ticket}")), "+OK");
     assert_eq!(of_app(&mut peer, "sessions"), "0");
@@ -52,7 +67,7 @@ fn a_holder_that_vanishes_gives_its_place_to_who_waits() {
     let house = House::new(&folder, NARROW);
     let (mut first, mut second, mut ops) = (house.peer(), house.peer(), house.peer());
     let (_, _, pid) = get(&mut first, "shop");
-    second.send(&["APP.GET", "shop", "WAIT", "60000"]);
+    second.send(&["APP.GET", "shop", "WAIT", "20000"]);
     until("it waits", || of_app(&mut ops, "waiting") == "1");
     let why = ops.say("EXPLAIN shop");
     assert!(why.contains("1 wait"), "{why}");
@@ -79,7 +94,7 @@ fn who_does_not_want_to_wait_is_told_no() {
     assert!(late.starts_with("[timeout, "), "{late}");
     let nobody = second.say("APP.GET blog");
     assert!(nobody.starts_with("-NOSUCH"), "{nobody}");
-    let later = second.say("APP.GET shop WAIT 60000 ASYNC");
+    let later = second.say("APP.GET shop WAIT 20000 ASYNC");
     assert!(later.starts_with("[await, "), "{later}");
     let ticket = later.trim_matches(['[', ']']).split(", ").nth(1).unwrap();
     drop(first);
