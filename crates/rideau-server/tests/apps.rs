@@ -19,6 +19,8 @@ mod operators;
 mod peer;
 #[path = "apps/places.rs"]
 mod places;
+#[path = "apps/real.rs"]
+mod real;
 #[path = "apps/restarts.rs"]
 mod restarts;
 #[path = "apps/serving.rs"]

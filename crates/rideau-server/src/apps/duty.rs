@@ -290,13 +290,17 @@ fn program(config: &AppConfig, root: Option<PathBuf>) -> Program {
 
 impl Inner {
     /// The process is ready, unless nobody wants it any more.
-    fn attach(self: &Arc<Self>, start: &Start, process: Process) -> Result<Arc<Running>, Process> {
+    fn attach(
+        self: &Arc<Self>,
+        start: &Start,
+        process: Process,
+    ) -> Result<Arc<Running>, Box<Process>> {
         let mut state = self.state.lock();
         let Some(slot) = state.slots.get_mut(&start.process) else {
-            return Err(process);
+            return Err(Box::new(process));
         };
         let Some(address) = process.address().cloned() else {
-            return Err(process);
+            return Err(Box::new(process));
         };
         let config = start.app.config.load();
         let keep_alive = KeepAlive {

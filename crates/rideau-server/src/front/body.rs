@@ -59,7 +59,6 @@ pub(super) struct Answer {
     _visit: Option<Visit>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
 enum Source {
     /// A page of ours, until it is sent.
     Whole(Option<Bytes>),

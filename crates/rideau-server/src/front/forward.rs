@@ -120,8 +120,8 @@ impl Front {
         let host = host.map_or("", |host| host.to_str().unwrap_or(""));
         let table = self.table.load();
         let route = table.router.find(host, parts.uri.path());
-        let route = route.ok_or(No::NoSuchApp)?;
-        let app = table.apps.get(&route.app).ok_or(No::NoSuchApp)?;
+        let route = route.ok_or(No::UnknownApp)?;
+        let app = table.apps.get(&route.app).ok_or(No::UnknownApp)?;
         let config = app.config.load_full();
         let cookie = config.http.sticky.as_deref();
         let sticky = cookie.and_then(|cookie| self.sticky.find(&app.name, cookie, &parts.headers));

@@ -33,7 +33,7 @@ pub(super) enum No {
     /// It wants a tunnel to somewhere.
     Method,
     /// Nobody serves that host and path.
-    NoSuchApp,
+    UnknownApp,
     /// There is no place in a process.
     Refused(Refused),
     /// The process takes no connection.
@@ -73,7 +73,7 @@ impl No {
             Self::HeaderTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
-            Self::NoSuchApp => StatusCode::NOT_FOUND,
+            Self::UnknownApp => StatusCode::NOT_FOUND,
             Self::Refused(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreachable | Self::Closed | Self::BadAnswer => StatusCode::BAD_GATEWAY,
             Self::RequestTimeout => StatusCode::GATEWAY_TIMEOUT,
@@ -88,7 +88,7 @@ impl No {
             Self::HeaderTimeout => "header_timeout",
             Self::BodyTooLarge => "body_too_large",
             Self::Method => "method_not_allowed",
-            Self::NoSuchApp => "no_such_app",
+            Self::UnknownApp => "no_such_app",
             Self::Refused(refused) => word_of(&refused.refusal),
             Self::Unreachable => "app_unreachable",
             Self::Closed => "app_closed",
@@ -105,7 +105,7 @@ impl No {
             Self::HeaderTimeout => "The request took too long to come.",
             Self::BodyTooLarge => "The request has a body that is too large.",
             Self::Method => "There are no tunnels to anywhere from here.",
-            Self::NoSuchApp => "There is no application here.",
+            Self::UnknownApp => "There is no application here.",
             Self::Refused(refused) => match word_of(&refused.refusal) {
                 "queue_full" => "Too many are waiting already. Please try again soon.",
                 "queue_timeout" => "The application was too busy. Please try again soon.",
@@ -201,7 +201,7 @@ impl No {
     /// What only developers should know.
     fn details(&self, pages: ErrorPages) -> Option<String> {
         if let Self::Bad(why) = self {
-            return Some(format!("{why}"));
+            return Some((*why).to_owned());
         }
         if pages == ErrorPages::Short {
             return None;
@@ -358,7 +358,7 @@ mod tests {
             (No::HeaderTimeout, 408, "header_timeout"),
             (No::BodyTooLarge, 413, "body_too_large"),
             (No::Method, 405, "method_not_allowed"),
-            (No::NoSuchApp, 404, "no_such_app"),
+            (No::UnknownApp, 404, "no_such_app"),
             (refused(Reason::Full), 503, "queue_full"),
             (refused(Reason::Timeout), 503, "queue_timeout"),
             (refused(Reason::Deadline), 503, "queue_timeout"),

@@ -73,14 +73,8 @@ impl Router {
         };
         let named = || self.named.get(host.strip_suffix(LOCAL)?);
         let routes = exact.or_else(wild).or_else(named);
-        let in_routes = |routes: &'_ Routes| {
-            let at = routes.iter().position(|route| leads(&route.prefix, path));
-            at
-        };
-        match routes {
-            Some(routes) => in_routes(routes).map(|at| &routes[at]),
-            None => in_routes(&self.any).map(|at| &self.any[at]),
-        }
+        let mut routes = routes.unwrap_or(&self.any).iter();
+        routes.find(|route| leads(&route.prefix, path))
     }
 
     fn add(&mut self, app: &AppConfig) {

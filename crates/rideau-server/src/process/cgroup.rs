@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::getxattr;
 use rustix::process::geteuid;
 
+use super::procfs::{self, Seen};
 use super::run_folder::Place;
 
 /// A new cgroup for a child, if there can be one.
@@ -21,6 +22,13 @@ pub(super) fn make(place: &Place) -> Option<PathBuf> {
     let _ = fs::remove_dir(&cgroup);
     fs::create_dir(&cgroup).ok()?;
     Some(cgroup)
+}
+
+/// Who is in a cgroup and runs.
+pub(super) fn inside(cgroup: &Path) -> Vec<Seen> {
+    let list = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+    let numbers = list.lines().filter_map(|number| number.parse().ok());
+    numbers.filter_map(procfs::seen).collect()
 }
 
 /// Take away what an earlier daemon left in a cgroup, as far as it is empty.

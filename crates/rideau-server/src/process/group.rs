@@ -19,10 +19,9 @@ use rustix::process::{
     pidfd_send_signal, waitid,
 };
 
-use super::Exit;
 use super::census::{Census, Usage};
 use super::procfs::{self, Seen};
-use super::spawner;
+use super::{Exit, cgroup, spawner};
 
 /// How often, and how many times at most, those are killed whom nobody keeps.
 const CLEAR_EVERY: Duration = Duration::from_millis(20);
@@ -81,8 +80,7 @@ impl Group {
         if self.is_reaped() {
             return Vec::new();
         }
-        let tree = Census::take().tree(self.pid(), &self.mark);
-        let running = tree.into_iter().filter(|seen| !seen.ended);
+        let running = self.tree().into_iter().filter(|seen| !seen.ended);
         running.map(|seen| seen.pid).collect()
     }
 
@@ -106,6 +104,15 @@ impl Group {
                 let _ = fs::remove_dir(cgroup);
             }
         }
+    }
+
+    /// All who belong to the leader.
+    fn tree(&self) -> Vec<Seen> {
+        let mut tree = Census::take().tree(self.pid(), &self.mark);
+        tree.extend(self.cgroup.iter().flat_map(|cgroup| cgroup::inside(cgroup)));
+        tree.sort_unstable_by_key(|seen| seen.pid);
+        tree.dedup_by_key(|seen| seen.pid);
+        tree
     }
 
     fn is_reaped(&self) -> bool {
@@ -136,11 +143,11 @@ impl Clearing {
             return Vec::new();
         }
         let leader = self.group.pid();
+        self.group.signal(Signal::KILL);
+        let tree = self.group.tree();
         if let Some(cgroup) = &self.group.cgroup {
             let _ = fs::write(cgroup.join("cgroup.kill"), "1");
         }
-        self.group.signal(Signal::KILL);
-        let tree = Census::take().tree(leader, &self.group.mark);
         self.known
             .extend(tree.iter().map(|seen| (seen.pid, seen.since)));
         let mut running = Vec::new();

@@ -152,7 +152,7 @@ impl Diary {
     /// It came to nothing.
     pub(super) fn close(self, program: &Program, error: &StartError) -> StartReport {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let when_ms = now.map_or(0, |now| whole_ms(now));
+        let when_ms = now.map_or(0, whole_ms);
         StartReport {
             id: format!("{:016x}", getrandom::u64().unwrap_or(when_ms)),
             app: program.name.clone(),

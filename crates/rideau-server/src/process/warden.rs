@@ -54,9 +54,8 @@ impl Drop for Warden {
 pub(super) fn watch(folder: Option<OsString>) {
     // What is meant for the daemon's group, as Ctrl-C, is not meant for us.
     let _ = setsid();
-    let mut said = Vec::new();
-    let _ = stdin().read_to_end(&mut said);
-    let Some(folder) = folder.filter(|_| said.is_empty()) else {
+    let mut said = [0; FAREWELL.len()];
+    let Some(folder) = folder.filter(|_| stdin().read_exact(&mut said).is_err()) else {
         return;
     };
     run_folder::announce_cleaning(Path::new(&folder));

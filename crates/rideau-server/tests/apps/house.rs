@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -58,8 +59,17 @@ pub(crate) fn folder() -> PathBuf {
 
 /// The words that run the application for tests.
 pub(crate) fn command() -> String {
+    static PYTHON: OnceLock<String> = OnceLock::new();
+    // What is called so may be a script that takes its time to find the real one.
+    let python = PYTHON.get_or_init(|| {
+        let said = Command::new("python3")
+            .args(["-c", "import sys; print(sys.executable)"])
+            .output()
+            .expect("python3 is installed");
+        String::from_utf8(said.stdout).unwrap().trim().to_owned()
+    });
     let app = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/app.py");
-    format!("[\"python3\", {:?}]", app.display().to_string())
+    format!("[{python:?}, {:?}]", app.display().to_string())
 }
 
 impl House {
@@ -70,6 +80,12 @@ impl House {
     }
 
     pub(crate) fn with_front(folder: &Path, front: &str, apps: &str) -> Self {
+        Self::write(folder, front, apps);
+        Self::start(folder)
+    }
+
+    /// Write the config of a server.
+    pub(crate) fn write(folder: &Path, front: &str, apps: &str) {
         let text = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\nrun_dir = \"FOLDER/run\"\n\
              [front]\nlisten = [\"127.0.0.1:0\"]\n{front}\n{apps}\n"
@@ -77,14 +93,20 @@ impl House {
         let text = text.replace("APP", &command());
         let text = text.replace("FOLDER", &folder.display().to_string());
         fs::write(folder.join("rideau.toml"), text).unwrap();
-        Self::start(folder)
     }
 
     /// Start the server that the folder has the config of.
     pub(crate) fn start(folder: &Path) -> Self {
+        Self::start_limited(folder, "")
+    }
+
+    /// The same, in a shell that limits it first.
+    pub(crate) fn start_limited(folder: &Path, limit: &str) -> Self {
         let mut log = fs::OpenOptions::new();
         let log = log.create(true).append(true).open(folder.join("log"));
-        let mut server = Command::new(env!("CARGO_BIN_EXE_rideau"))
+        let mut server = Command::new("sh")
+            .args(["-c", &format!("{limit}\nexec \"$0\" \"$@\"")])
+            .arg(env!("CARGO_BIN_EXE_rideau"))
             .args(["serve", "-c"])
             .arg(folder.join("rideau.toml"))
             .stdout(Stdio::piped())
@@ -157,6 +179,16 @@ impl House {
         let errors = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{words:?}: {said}{errors}");
         said
+    }
+
+    /// The processes that are ready.
+    pub(crate) fn ready(&self) -> Vec<i32> {
+        let said = self.cli(&["--json", "status", "processes"]);
+        let rows: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let rows = rows.as_array().unwrap().iter();
+        let rows = rows.filter(|row| row["state"] == "ready");
+        rows.map(|row| row["pid"].as_i64().unwrap() as i32)
+            .collect()
     }
 
     pub(crate) fn log(&self) -> String {

@@ -8,7 +8,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rideau_server::config::{AppListen, FrontConfig};
 use rideau_server::front::Tls;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::stage::{Stage, app};
@@ -143,14 +143,8 @@ async fn within_tls_it_is_agreed_on() {
             let text = "GET /1 HTTP/1.1\r\nHost: app.example\r\nConnection: close\r\n\r\n";
             stream.write_all(text.as_bytes()).await.expect("it listens");
             let mut answer = Vec::new();
-            let mut part = [0; 1024];
-            while let Ok(1..) = tokio::io::AsyncReadExt::read(&mut stream, &mut part)
-                .await
-                .map(|len| {
-                    answer.extend_from_slice(&part[..len]);
-                    len
-                })
-            {}
+            let read = stream.read_to_end(&mut answer).await;
+            read.expect("an end that was said");
             assert!(find(&answer, b"GET /1 HTTP/1.1 app.example https ").is_some());
         }
         stage.end().await;

@@ -6,13 +6,13 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rideau_server::process::{
     Address, Listen, Program, Ready, ResourceLimits, StartReport, Step, Whom,
 };
 
-use crate::yard::{ALONE, Yard, exists, program, python, runs, shell, texts, until};
+use crate::yard::{ALONE, Yard, exists, number_in, program, python, runs, shell, texts, until};
 
 /// Says over HTTP who serves, at what it was given as file 3.
 const INHERITOR: &str = "
@@ -129,6 +129,15 @@ async fn what_another_user_may_not_do_is_told_too() {
     let told = report(&yard, &other).await;
     assert_eq!(told.summary, format!("exec {script}: Permission denied"));
     assert!(told.pid.is_some(), "it came as far as a process");
+
+    // The system counts the processes of a user when another becomes one.
+    let mut crowded = program(&["sleep", "1000"], Ready::Started);
+    crowded.user = Some("54322".to_owned());
+    let _other = yard.start(&crowded).await.unwrap();
+    crowded.limits.processes_max = Some(0);
+    let told = yard.start_reported(&crowded).await.unwrap_err();
+    let summary = "exec sleep: Resource temporarily unavailable";
+    assert_eq!((&*told.summary, told.errno), (summary, Some(11)));
 }
 
 #[tokio::test]
@@ -345,4 +354,32 @@ async fn a_program_is_told_of_its_address_in_every_way() {
     told.argv[4] = "$PORT".to_owned();
     told.listen = Listen::Port;
     assert_eq!(written(&yard, &told).await, ["True True"]);
+}
+
+#[tokio::test]
+async fn a_child_has_a_cgroup_of_its_own_where_there_is_one_to_divide() {
+    let Some(given) = std::env::var_os("RIDEAU_TEST_CGROUP") else {
+        eprintln!("skipped: RIDEAU_TEST_CGROUP names no cgroup that may be divided");
+        return;
+    };
+    let mut yard = Yard::new();
+    let given = PathBuf::from(given);
+    yard.folder = yard.folder.clone().with_cgroup(Some(given.clone()));
+    let folders = || {
+        let entries = fs::read_dir(&given).unwrap();
+        let folders = entries.filter(|entry| entry.as_ref().unwrap().path().is_dir());
+        folders.count()
+    };
+    let before = folders();
+    // Nothing but the cgroup says whose it is.
+    let script = "(env -i setsid sh -c 'echo $$ >outside; exec sleep 1000' &)
+        while ! test -s outside; do sleep 0.01; done; cat /proc/self/cgroup; echo up; wait";
+    let mut program = shell(script, Ready::Line("up".to_owned()));
+    program.directory = Some(yard.path().to_owned());
+    let process = yard.start(&program).await.unwrap();
+    let outside = number_in(&yard.path().join("outside")).await;
+    assert_eq!(folders(), before + 1);
+    process.stop().await.unwrap();
+    until("its end", || !runs(outside)).await;
+    assert_eq!(folders(), before);
 }

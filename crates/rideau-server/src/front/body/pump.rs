@@ -62,7 +62,7 @@ impl Pumped {
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {
-        self.hint.clone()
+        self.hint
     }
 
     pub(super) fn is_over(&self) -> bool {

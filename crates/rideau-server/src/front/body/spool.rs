@@ -118,10 +118,12 @@ mod tests {
         let mut spool = Spool::new(100);
         let mut sent = Vec::new();
         let mut taken = Vec::new();
+        let mut was_in_file = 0;
         for round in 0..200_u32 {
             let part: Vec<u8> = (0..round % 70).map(|byte| (byte * round) as u8).collect();
             sent.extend_from_slice(&part);
             spool.push(part.into()).expect("a file");
+            was_in_file += spool.in_file();
             if round % 3 == 0
                 && let Some(part) = spool.pop().expect("a file")
             {
@@ -129,7 +131,7 @@ mod tests {
             }
             assert_eq!(spool.len(), (sent.len() - taken.len()) as u64);
         }
-        assert!(spool.in_file() > 0);
+        assert!(was_in_file > 0);
         while let Some(part) = spool.pop().expect("a file") {
             taken.extend_from_slice(&part);
         }

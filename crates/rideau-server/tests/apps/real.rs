@@ -1,0 +1,121 @@
+//! Applications that nobody here wrote: each starts, scales, restarts and drains
+//! while wrk asks, and no request fails.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use crate::house::{House, folder, processes_of, until};
+
+/// How long wrk asks, in seconds.
+const ASKS_FOR: u64 = 8;
+
+/// What wrk says of its requests.
+struct Asked {
+    requests: u64,
+    failed: Vec<String>,
+}
+
+fn wrk(house: &House) -> std::process::Child {
+    Command::new("wrk")
+        .args(["-t1", "-c8", &format!("-d{ASKS_FOR}")])
+        .arg(format!("http://{}/", house.front))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("wrk is installed")
+}
+
+fn said(wrk: std::process::Child) -> Asked {
+    let done = wrk.wait_with_output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    let requests = text.lines().find_map(|line| {
+        let (count, _) = line.trim().split_once(" requests in ")?;
+        count.parse().ok()
+    });
+    let is_failure = |line: &&str| line.contains("Non-2xx") || line.contains("Socket errors");
+    Asked {
+        requests: requests.unwrap_or_else(|| panic!("no count in {text}")),
+        failed: text.lines().filter(is_failure).map(str::to_owned).collect(),
+    }
+}
+
+/// An application is asked all the time, gets a second process, all of them are
+/// replaced, and in the end it drains.
+fn serves_all_the_time(folder: &Path, app: &str) {
+    let text = format!("[app.shop]\n{app}\nmin = 1\nmax = 3\n");
+    let house = House::new(folder, &text);
+    let first = house.get("/");
+    assert_eq!(first.status, 200, "{first:?}");
+    let old = processes_of(folder);
+    let asking = wrk(&house);
+    thread::sleep(Duration::from_millis(500));
+    house.cli(&["spawn", "shop"]);
+    until("a second process is ready", || house.ready().len() == 2);
+    house.cli(&["restart", "shop"]);
+    until("all are new", || {
+        let now = processes_of(folder);
+        house.ready().len() == 2 && old.iter().all(|pid| !now.contains(pid))
+    });
+    let asked = said(asking);
+    assert!(asked.failed.is_empty(), "{:?}", asked.failed);
+    assert!(asked.requests > 100, "only {} requests", asked.requests);
+    assert_eq!(house.get("/").status, 200);
+    house.end();
+}
+
+#[test]
+fn gunicorn_serves_a_wsgi_application() {
+    let folder = folder();
+    let app = "def app(environ, start):\n    start('200 OK', [('Content-Length', '2')])\n    \
+               return [b'ok']\n";
+    fs::write(folder.join("wsgi.py"), app).unwrap();
+    serves_all_the_time(
+        &folder,
+        "root = \"FOLDER\"\nconcurrency = 1\nlisten = \"socket\"\n\
+         exec = [\"gunicorn\", \"--bind\", \"unix:{socket}\", \"--workers\", \"1\", \"wsgi:app\"]",
+    );
+}
+
+#[test]
+fn uvicorn_serves_an_asgi_application() {
+    let folder = folder();
+    let app = "async def app(scope, receive, send):\n    \
+               if scope['type'] != 'http':\n        return\n    \
+               await send({'type': 'http.response.start', 'status': 200,\n                \
+               'headers': [(b'content-length', b'2')]})\n    \
+               await send({'type': 'http.response.body', 'body': b'ok'})\n";
+    fs::write(folder.join("asgi.py"), app).unwrap();
+    serves_all_the_time(
+        &folder,
+        "root = \"FOLDER\"\nlisten = \"socket\"\n\
+         exec = [\"uvicorn\", \"--uds\", \"{socket}\", \"--no-access-log\", \"asgi:app\"]",
+    );
+}
+
+#[test]
+fn node_serves_at_its_port() {
+    let folder = folder();
+    let app = "require('http').createServer((request, response) => response.end('ok'))\n\
+               .listen(process.env.PORT, '127.0.0.1');\n";
+    fs::write(folder.join("app.js"), app).unwrap();
+    serves_all_the_time(
+        &folder,
+        "root = \"FOLDER\"\nlisten = \"port\"\nexec = [\"node\", \"app.js\"]",
+    );
+}
+
+#[test]
+fn puma_serves_a_rack_application() {
+    let folder = folder();
+    let app = "run proc { |env| [200, { 'Content-Type' => 'text/plain' }, ['ok']] }\n";
+    fs::write(folder.join("config.ru"), app).unwrap();
+    serves_all_the_time(
+        &folder,
+        "root = \"FOLDER\"\nconcurrency = 4\nlisten = \"socket\"\n\
+         exec = [\"puma\", \"-b\", \"unix://{socket}\", \"-t\", \"4:4\", \"-e\", \"production\", \
+         \"config.ru\"]",
+    );
+}
