@@ -87,8 +87,8 @@ impl House {
     /// Write the config of a server.
     pub(crate) fn write(folder: &Path, front: &str, apps: &str) {
         let text = format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\nrun_dir = \"FOLDER/run\"\n\
-             [front]\nlisten = [\"127.0.0.1:0\"]\n{front}\n{apps}\n"
+            "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\n\
+             run_dir = \"FOLDER/run\"\n[front]\nlisten = [\"127.0.0.1:0\"]\n{front}\n{apps}\n"
         );
         let text = text.replace("APP", &command());
         let text = text.replace("FOLDER", &folder.display().to_string());

@@ -92,7 +92,8 @@ fn applications_are_shown_and_steered_over_http() {
     let folder = folder();
     let house = House::new(
         &folder,
-        "[app.shop]\nexec = APP\nmax = 2\nidle_after = \"1h\"\nenv = { SAY = \"hello from shop\" }\n",
+        "[app.shop]\nexec = APP\nmax = 2\nidle_after = \"1h\"\n\
+         env = { SAY = \"hello from shop\" }\n",
     );
     let pid = house.get("/pid").body;
     let all = get(&house, "/api/v1/apps");

@@ -212,7 +212,8 @@ fn the_command_line_does_the_same() {
     let folder = folder();
     let house = House::new(
         &folder,
-        "[app.shop]\nexec = APP\nmax = 2\nidle_after = \"1h\"\nenv = { SAY = \"hello from shop\" }\n",
+        "[app.shop]\nexec = APP\nmax = 2\nidle_after = \"1h\"\n\
+         env = { SAY = \"hello from shop\" }\n",
     );
     let pid = house.get("/pid").body;
     let said = house.cli(&["status"]);
