@@ -10,6 +10,15 @@
 mod faults;
 #[path = "apps/house.rs"]
 mod house;
+#[path = "apps/numbers.rs"]
+mod numbers;
+#[path = "apps/operators.rs"]
+mod operators;
+#[path = "commands/peer.rs"]
+#[allow(dead_code, reason = "it has more than is needed here")]
+mod peer;
+#[path = "apps/places.rs"]
+mod places;
 #[path = "apps/real.rs"]
 mod real;
 #[path = "apps/restarts.rs"]

@@ -29,7 +29,7 @@ fn the_dashboard_shows_metrics_that_there_are() {
     collect(&dashboard, &mut texts);
     assert!(texts.len() > panels.len(), "each panel shows something");
     let used = check(&texts);
-    for part in ["pool", "broker", "regulator", "lock"] {
+    for part in ["pool", "broker", "regulator", "lock", "app"] {
         let prefix = format!("rideau_{part}_");
         assert!(used.iter().any(|name| name.starts_with(&prefix)), "{part}");
     }

@@ -43,7 +43,7 @@ pub(crate) struct Tail {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Stream {
-    /// What happened to pools, brokers, sessions and the config
+    /// What happened to apps, pools, brokers, sessions and the config
     Events,
     /// Asks that were refused
     Drops,
@@ -175,8 +175,12 @@ pub(crate) async fn status(words: &Status, manner: &Manner) -> Done {
 /// `pool` is asked for as `POOLS`.
 fn plural(kind: &str) -> String {
     let upper = kind.to_ascii_uppercase();
-    let is_plural = upper.ends_with('S') || upper == "CONFIG";
-    if is_plural { upper } else { upper + "S" }
+    match upper.as_str() {
+        "CONFIG" => upper,
+        "PROCESS" => "PROCESSES".into(),
+        _ if upper.ends_with('S') => upper,
+        _ => upper + "S",
+    }
 }
 
 async fn overview(mut wire: Wire, manner: &Manner) -> Done {

@@ -10,7 +10,7 @@ use crate::client::{Client, Step, Tail, Wrong, refused};
 use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::outcome::{Part, micros};
-use crate::resp::{Mistake, Quoted, Request, Upper};
+use crate::resp::{Mistake, Request, Upper};
 use crate::show::{self, What};
 use crate::ticket::Kind;
 
@@ -245,6 +245,6 @@ fn find(client: &Client, name: &str) -> Result<Arc<App>, Wrong> {
     super::may_use(client, "app", name)?;
     client.daemon.apps.find(name).ok_or_else(|| {
         let help = "APP.LS lists those there are; [app.NAME] in the config adds one.";
-        Wrong::no_such("app", Quoted(name.as_bytes()), help)
+        Wrong::no_such("app", name, help)
     })
 }

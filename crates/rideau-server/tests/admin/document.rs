@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use rideau_core::apps::State;
+use rideau_server::daemon::Daemon;
 use serde_json::Value;
 
 use crate::web::{CONFIG, Reply, Server};
@@ -36,7 +38,9 @@ impl Call {
 
 #[tokio::test]
 async fn every_route_answers_as_documented() {
-    let server = Server::start(CONFIG).await;
+    let name = format!("rideau-document-{}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    let server = Server::start(&format!("[server]\nrun_dir = {folder:?}\n{CONFIG}")).await;
     let document = server.get("/api/openapi.json").await.json();
     assert_eq!(document["openapi"], "3.1.0");
     let mut redis = server.redis().await;
@@ -58,6 +62,8 @@ async fn every_route_answers_as_documented() {
     let documented: BTreeSet<_> = documented(&document).collect();
     let missed: Vec<_> = documented.difference(&seen).collect();
     assert!(missed.is_empty(), "nobody called {missed:?}");
+    server.daemon.apps.close_now().await;
+    let _ = std::fs::remove_dir_all(folder);
 }
 
 #[tokio::test]
@@ -100,6 +106,7 @@ async fn calls(server: &Server) -> Vec<Call> {
     all.extend(actions(server).await);
     all.extend(asks(server).await);
     all.extend(values(server).await);
+    all.extend(apps(server).await);
     all
 }
 
@@ -118,6 +125,7 @@ fn looks() -> Vec<Call> {
         "/api/v1/regulators",
         "/api/v1/locks",
         "/api/v1/ranges",
+        "/api/v1/apps",
         "/api/v1/clients",
         "/api/v1/sessions",
         "/api/v1/holders",
@@ -342,6 +350,53 @@ async fn values(server: &Server) -> Vec<Call> {
         post("/v1/values/{value}/cancel", "/v1/values/2/cancel", "", 409),
         delete("/v1/grants/{ticket}", &format!("/v1/grants/{ticket}"), 200),
     ]
+}
+
+/// With one process that is there, and none of the others.
+async fn apps(server: &Server) -> Vec<Call> {
+    let app = server.daemon.apps.find("shop").unwrap();
+    assert!(server.daemon.apps.start_one(&app));
+    let pid = |daemon: &Daemon| {
+        let shown = daemon.apps.shown(&app)?;
+        let process = shown.processes.first()?;
+        process.pid.filter(|_| process.stats.state == State::Ready)
+    };
+    server.until(|daemon| pid(daemon).is_some()).await;
+    let pid = pid(&server.daemon).unwrap();
+    let mut all = vec![
+        call("GET", "/api/v1/apps/{name}", "/api/v1/apps/shop", "", 200),
+        call("GET", "/api/v1/apps/{name}", "/api/v1/apps/no", "", 404),
+    ];
+    let logs = "/api/v1/apps/{name}/logs";
+    for (used, status) in [
+        ("shop/logs?lines=1", 200),
+        ("shop/logs?lines=0", 400),
+        ("no/logs", 404),
+    ] {
+        let used = format!("/api/v1/apps/{used}");
+        all.push(call("GET", logs, &used, "", status));
+    }
+    let post = |path, used: &str, status| call("POST", path, used, "", status);
+    for (path, used, status) in [
+        ("/api/v1/processes/{pid}/disable", "PID/disable", 200),
+        ("/api/v1/processes/{pid}/disable", "PID/disable", 409),
+        ("/api/v1/processes/{pid}/enable", "PID/enable", 200),
+        ("/api/v1/processes/{pid}/enable", "PID/enable", 409),
+        ("/api/v1/processes/{pid}/detach", "PID/detach", 200),
+        ("/api/v1/processes/{pid}/detach", "0/detach", 404),
+        ("/api/v1/processes/{pid}/kill", "0/kill", 404),
+    ] {
+        let used = used.replace("PID", &pid.to_string());
+        all.push(post(path, &format!("/api/v1/processes/{used}"), status));
+    }
+    for (path, word) in [
+        ("/api/v1/apps/{name}/restart", "restart"),
+        ("/api/v1/apps/{name}/spawn", "spawn"),
+    ] {
+        all.push(post(path, &format!("/api/v1/apps/shop/{word}"), 200));
+        all.push(post(path, &format!("/api/v1/apps/no/{word}"), 404));
+    }
+    all
 }
 
 fn is_stream(document: &Value, call: &Call) -> bool {

@@ -17,8 +17,10 @@ use tokio::task::JoinHandle;
 /// Nothing here takes so long unless it hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// Two members, one broker, one regulator, one unit of any key.
-pub(crate) const CONFIG: &str = r#"
+/// Two members, one broker, one regulator, one unit of any key, and an app that nobody
+/// asked for yet.
+pub(crate) const CONFIG: &str = concat!(
+    r#"
 [pool.pg]
 group = "db"
 member = { list = ["one", "two"] }
@@ -37,7 +39,11 @@ start = "free"
 values = ["1-2"]
 start = "free"
 hold = "connection"
-"#;
+"#,
+    "[app.shop]\nexec = [\"python3\", \"",
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/apps/app.py\"]\nidle_after = \"1h\"\n"
+);
 
 /// A running server.
 pub(crate) struct Server {
@@ -64,6 +70,7 @@ impl Server {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         let redis = Listener::bind(&Listen::Tcp(free), 0o600).await.unwrap();
         let admin = AdminListener::bind(free).await.unwrap();
+        daemon.apps.begin(&daemon.config.load());
         Self {
             http: admin.address().unwrap(),
             redis: redis.port().unwrap(),

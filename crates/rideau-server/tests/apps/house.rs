@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::peer::Peer;
+
 /// Nothing takes longer, unless it hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
@@ -22,6 +24,8 @@ pub(crate) struct House {
     pub(crate) front: SocketAddr,
     /// Where commands are.
     pub(crate) control: String,
+    /// Where operators look.
+    admin: SocketAddr,
 }
 
 /// An answer of the front.
@@ -83,8 +87,8 @@ impl House {
     /// Write the config of a server.
     pub(crate) fn write(folder: &Path, front: &str, apps: &str) {
         let text = format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"none\"\nrun_dir = \"FOLDER/run\"\n\
-             [front]\nlisten = [\"127.0.0.1:0\"]\n{front}\n{apps}\n"
+            "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\n\
+             run_dir = \"FOLDER/run\"\n[front]\nlisten = [\"127.0.0.1:0\"]\n{front}\n{apps}\n"
         );
         let text = text.replace("APP", &command());
         let text = text.replace("FOLDER", &folder.display().to_string());
@@ -110,7 +114,7 @@ impl House {
             .spawn()
             .unwrap();
         let mut said = BufReader::new(server.stdout.take().unwrap());
-        let (mut front, mut control) = (None, None);
+        let (mut admin, mut front, mut control) = (None, None, None);
         while front.is_none() || control.is_none() {
             let mut line = String::new();
             if said.read_line(&mut line).unwrap() == 0 {
@@ -119,6 +123,7 @@ impl House {
             }
             let place = line.rsplit(' ').next().unwrap().trim().to_owned();
             match place.strip_prefix("http://") {
+                Some(address) if admin.is_none() => admin = Some(address.parse().unwrap()),
                 Some(address) => front = Some(address.parse().unwrap()),
                 None => control = Some(place),
             }
@@ -132,7 +137,20 @@ impl House {
             server: Some(server),
             front: front.unwrap(),
             control: control.unwrap(),
+            admin: admin.unwrap(),
         }
+    }
+
+    /// A connection of the Redis protocol.
+    pub(crate) fn peer(&self) -> Peer {
+        let (_, port) = self.control.rsplit_once(':').unwrap();
+        Peer::new(port.parse().unwrap())
+    }
+
+    /// What operators are answered over HTTP.
+    pub(crate) fn admin(&self, method: &str, path: &str, body: &str) -> Answer {
+        let fields = "Rideau-Csrf: 1\r\n";
+        ask_with(self.admin, method, path, fields, body.as_bytes()).unwrap()
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
@@ -288,14 +306,24 @@ pub(crate) fn ask(
     path: &str,
     body: &[u8],
 ) -> std::io::Result<Answer> {
-    let mut stream = TcpStream::connect(front)?;
+    ask_with(front, method, path, &format!("Host: {host}\r\n"), body)
+}
+
+/// The same with these lines in its head.
+fn ask_with(
+    place: SocketAddr,
+    method: &str,
+    path: &str,
+    fields: &str,
+    body: &[u8],
+) -> std::io::Result<Answer> {
+    let mut stream = TcpStream::connect(place)?;
     stream.set_read_timeout(Some(LONG))?;
     let length = match body.is_empty() {
         true => String::new(),
         false => format!("Content-Length: {}\r\n", body.len()),
     };
-    let head =
-        format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{length}\r\n");
+    let head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n{fields}{length}\r\n");
     stream.write_all(head.as_bytes())?;
     stream.write_all(body)?;
     let mut said = Vec::new();

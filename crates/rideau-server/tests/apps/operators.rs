@@ -1,0 +1,253 @@
+//! What operators see of applications and do to them, by commands and on the
+//! command line.
+
+use std::process::Command;
+use std::thread;
+
+use serde_json::Value as Json;
+
+use crate::house::{House, folder, processes_of, until};
+use crate::peer::{Peer, cell, rows};
+
+/// The only process there is.
+fn process(peer: &mut Peer, column: &str) -> String {
+    let shown = peer.ask(&["SHOW", "PROCESSES"]);
+    assert_eq!(rows(&shown).len(), 1, "{shown:?}");
+    cell(&shown, 0, column)
+}
+
+fn json(house: &House, words: &[&str]) -> Json {
+    let said = house.cli(&[words, &["--json"]].concat());
+    serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+/// A command of the command line that is to fail; what it says then.
+fn fails(house: &House, words: &[&str]) -> String {
+    let done = Command::new(env!("CARGO_BIN_EXE_rideau"))
+        .args(["--server", &house.control])
+        .args(words)
+        .output()
+        .unwrap();
+    assert_eq!(done.status.code(), Some(1), "{words:?}: {done:?}");
+    String::from_utf8_lossy(&done.stderr).into_owned()
+}
+
+/// Scenario 41.
+#[test]
+fn a_disabled_process_waits_an_enabled_one_serves_and_a_detached_one_goes() {
+    let folder = folder();
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nconcurrency = 4\nmax = 1\n",
+    );
+    let pid = house.get("/pid").body;
+    let mut ops = house.peer();
+    thread::scope(|scope| {
+        let served: Vec<_> = (0..2)
+            .map(|_| scope.spawn(|| house.get("/sleep/3000")))
+            .collect();
+        until("both are served", || process(&mut ops, "sessions") == "2");
+        assert_eq!(ops.say(&format!("APP.DISABLE {pid}")), "+OK");
+        assert_eq!(process(&mut ops, "state"), "disabled");
+        let late = ops.say("APP.GET shop WAIT 100");
+        assert!(late.starts_with("[timeout, "), "nobody new: {late}");
+        for answer in served {
+            assert_eq!(answer.join().unwrap().status, 200);
+        }
+    });
+    until("nobody is served", || process(&mut ops, "sessions") == "0");
+    assert_eq!(process(&mut ops, "state"), "disabled", "it is kept");
+    let twice = ops.say(&format!("APP.DISABLE {pid}"));
+    assert!(twice.starts_with("-ERR process"), "{twice}");
+
+    assert_eq!(ops.say(&format!("APP.ENABLE {pid}")), "+OK");
+    assert_eq!(house.get("/pid").body, pid, "it serves again");
+
+    thread::scope(|scope| {
+        let served = scope.spawn(|| house.get("/sleep/2000"));
+        until("it is served", || process(&mut ops, "sessions") == "1");
+        assert_eq!(ops.say(&format!("APP.DETACH {pid}")), "+OK");
+        let shown = ops.ask(&["SHOW", "PROCESSES"]);
+        assert_eq!(cell(&shown, 0, "state"), "draining", "{shown:?}");
+        assert_eq!(served.join().unwrap().status, 200);
+    });
+    assert_ne!(house.get("/pid").body, pid);
+    until("it is gone", || {
+        !processes_of(&folder).contains(&pid.parse().unwrap())
+    });
+    let events = rows(&ops.ask(&["SHOW", "EVENTS"])).join("\n");
+    for told in [
+        "APP.DISABLE of process",
+        "APP.ENABLE of",
+        "APP.DETACH of",
+        "detached",
+    ] {
+        assert!(events.contains(told), "{told}: {events}");
+    }
+    house.end();
+}
+
+#[test]
+fn processes_are_restarted_in_three_ways() {
+    let folder = folder();
+    let house = House::new(&folder, "[app.shop]\nexec = APP\nmin = 1\nmax = 1\n");
+    let mut ops = house.peer();
+    let mut pid = house.get("/pid").body;
+    for how in ["", " ROLLING", " blocking", " NOW"] {
+        assert_eq!(ops.say(&format!("APP.RESTART shop{how}")), "+OK");
+        until("another serves", || {
+            let now = house.get("/pid");
+            now.status == 200 && now.body != pid
+        });
+        pid = house.get("/pid").body;
+        until("the old one is gone", || processes_of(&folder).len() == 1);
+    }
+    assert!(ops.say("APP.RESTART shop SOON").starts_with("-ERR"));
+    assert!(ops.say("APP.RESTART blog").starts_with("-NOSUCH"));
+    until("it is settled", || {
+        cell(&ops.ask(&["APP.LS"]), 0, "state") == "ready"
+    });
+    house.end();
+}
+
+#[test]
+fn more_processes_are_started_up_to_the_limit_and_one_is_killed() {
+    let folder = folder();
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nmax = 2\nidle_after = \"1h\"\n",
+    );
+    let mut ops = house.peer();
+    for count in 1..=2 {
+        assert_eq!(ops.say("APP.SPAWN shop"), "+OK");
+        until("it is ready", || {
+            cell(&ops.ask(&["SHOW", "APPS"]), 0, "ready") == count.to_string()
+        });
+    }
+    let said = ops.say("APP.SPAWN shop");
+    assert!(said.starts_with("-BUSY app shop has no room"), "{said}");
+    assert_eq!(ops.say("APP.SET shop MAX 3"), "+OK");
+    assert_eq!(ops.say("APP.SPAWN shop"), "+OK");
+    until("all are there", || processes_of(&folder).len() == 3);
+
+    let pid = processes_of(&folder)[0];
+    until("it is ready", || {
+        cell(&ops.ask(&["SHOW", "APPS"]), 0, "ready") == "3"
+    });
+    assert_eq!(ops.say(&format!("APP.KILL {pid}")), "+OK");
+    until("it is gone", || !processes_of(&folder).contains(&pid));
+    let said = ops.say(&format!("APP.KILL {pid}"));
+    assert!(said.starts_with("-NOSUCH"), "{said}");
+    house.end();
+}
+
+#[test]
+fn what_an_app_does_and_writes_is_shown() {
+    let folder = folder();
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nmax = 1\nenv = { SAY = \"hello from shop\" }\n",
+    );
+    let mut ops = house.peer();
+    let pid = house.get("/pid").body;
+    let lines = ops.say("APP.LOG shop LINES 5");
+    assert_eq!(lines, "[[1, 1, out, hello from shop]]");
+
+    let shown = ops.ask(&["APP.STAT", "shop"]);
+    assert_eq!(cell(&shown, 0, "pid"), pid);
+    assert_eq!(cell(&shown, 0, "finished"), "1");
+    let memory: u64 = cell(&shown, 0, "memory").parse().unwrap();
+    assert!(memory > 1 << 20, "{memory}");
+    thread::scope(|scope| {
+        let served = scope.spawn(|| house.get("/sleep/2000?secret=1"));
+        until("it is served", || {
+            !rows(&ops.ask(&["SHOW", "REQUESTS"])).is_empty()
+        });
+        let shown = ops.ask(&["SHOW", "REQUESTS"]);
+        let of = |column| cell(&shown, 0, column);
+        assert_eq!((of("name"), of("pid")), ("shop".into(), pid.clone()));
+        assert_eq!(of("method"), "GET");
+        assert_eq!(of("path"), "/sleep/2000", "what follows may be secret");
+        assert_eq!(of("client"), "127.0.0.1");
+        assert_eq!(served.join().unwrap().status, 200);
+    });
+    until("nothing is served", || {
+        rows(&ops.ask(&["SHOW", "REQUESTS"])).is_empty()
+    });
+    let why = ops.say("EXPLAIN shop");
+    assert!(
+        why.contains("App shop is ready: 1 processes serve 0"),
+        "{why}"
+    );
+    assert!(ops.say("EXPLAIN app:shop").contains("App shop is ready"));
+    house.end();
+}
+
+#[test]
+fn an_app_that_does_not_start_is_explained() {
+    let folder = folder();
+    let house = House::new(&folder, "[app.shop]\nexec = APP\nenv = { CRASH = \"3\" }\n");
+    let mut ops = house.peer();
+    let refused = ops.say("APP.GET shop WAIT 20000");
+    assert!(refused.contains("3"), "{refused}");
+    let why = ops.say("EXPLAIN shop");
+    assert!(why.contains("App shop is failing"), "{why}");
+    assert!(why.contains("cannot start: CRASH is set"), "{why}");
+    let shown = house.admin("GET", "/api/v1/apps/shop", "").body;
+    let shown: Json = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["state"], "failing", "{shown}");
+    assert!(shown["failing"]["failures"].as_u64() >= Some(1), "{shown}");
+    let lines = shown["report"]["lines"].to_string();
+    assert!(lines.contains("CRASH is set"), "{shown}");
+    let numbers = house.admin("GET", "/metrics", "").body;
+    let failed = numbers.lines().find_map(|line| {
+        line.strip_prefix("rideau_app_spawns_total{app=\"shop\",outcome=\"failed\"} ")
+    });
+    assert!(failed.unwrap().parse::<f64>().unwrap() >= 1.0);
+    house.end();
+}
+
+#[test]
+fn the_command_line_does_the_same() {
+    let folder = folder();
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nmax = 2\nidle_after = \"1h\"\n\
+         env = { SAY = \"hello from shop\" }\n",
+    );
+    let pid = house.get("/pid").body;
+    let said = house.cli(&["status"]);
+    assert!(said.contains("shop") && said.contains("ready"), "{said}");
+    assert_eq!(json(&house, &["status", "apps"])[0]["state"], "ready");
+    for kind in ["processes", "process"] {
+        assert_eq!(json(&house, &["status", kind])[0]["pid"].to_string(), pid);
+    }
+    assert_eq!(house.cli(&["logs", "shop"]), "1 out hello from shop\n");
+    let line = json(&house, &["logs", "shop", "-n", "1"]);
+    assert_eq!(line["text"], "hello from shop");
+
+    house.cli(&["disable", &pid]);
+    assert_eq!(
+        json(&house, &["status", "processes"])[0]["state"],
+        "disabled"
+    );
+    house.cli(&["enable", &pid]);
+    assert_eq!(json(&house, &["status", "processes"])[0]["state"], "ready");
+    house.cli(&["spawn", "shop"]);
+    until("both are ready", || {
+        json(&house, &["status", "apps"])[0]["ready"] == 2
+    });
+    house.cli(&["detach", &pid]);
+    until("it is gone", || {
+        !processes_of(&folder).contains(&pid.parse().unwrap())
+    });
+    let other = house.get("/pid").body;
+    house.cli(&["restart", "shop"]);
+    until("another serves", || house.get("/pid").body != other);
+    assert!(house.cli(&["explain", "shop"]).contains("App shop is"));
+
+    assert!(fails(&house, &["restart", "blog"]).contains("app \"blog\""));
+    assert!(fails(&house, &["disable", "999999999"]).contains("process \"999999999\""));
+    assert!(fails(&house, &["logs", "blog"]).contains("app \"blog\""));
+    house.end();
+}

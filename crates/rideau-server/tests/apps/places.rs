@@ -1,0 +1,183 @@
+//! Places in processes for other fronts, and who may do what.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use rideau_server::config::password::Hash;
+use rideau_server::resp::Value;
+
+use crate::house::{House, LONG, folder, until};
+use crate::peer::{Peer, cell, rows, text};
+
+/// One process, one request at a time.
+const NARROW: &str = "[app.shop]\nexec = APP\nconcurrency = 1\nmax = 1\n";
+
+/// A ticket, an address and a pid.
+fn get(peer: &mut Peer, app: &str) -> (String, String, String) {
+    let said = peer.ask(&["APP.GET", app, "WAIT", "20000"]);
+    let Value::Array(parts) = &said else {
+        panic!("no place: {said:?}");
+    };
+    let parts: Vec<_> = parts.iter().map(text).collect();
+    assert_eq!((parts[0].as_str(), parts.len()), ("go", 5), "{parts:?}");
+    (parts[1].clone(), parts[2].clone(), parts[3].clone())
+}
+
+/// Ask a process itself who it is.
+fn pid_at(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream
+        .write_all(b"GET /pid HTTP/1.1\r\nHost: x\r\n\r\n")
+        .unwrap();
+    let mut said = [0; 1024];
+    let len = stream.read(&mut said).unwrap();
+    let said = String::from_utf8_lossy(&said[..len]);
+    said.rsplit("\r\n").next().unwrap().to_owned()
+}
+
+fn of_app(peer: &mut Peer, column: &str) -> String {
+    cell(&peer.ask(&["SHOW", "APPS"]), 0, column)
+}
+
+#[test]
+fn a_place_is_had_for_as_long_as_its_ticket() {
+    let folder = folder();
+    let house = House::new(&folder, NARROW);
+    let mut peer = house.peer();
+    let (ticket, address, pid) = get(&mut peer, "shop");
+    let other = house.peer().say("APP.GET shop WAIT 0");
+    assert!(other.starts_with("[full, "), "the only place: {other}");
+    assert_eq!(of_app(&mut peer, "sessions"), "1");
+    let held = peer.ask(&["HELD"]);
+    assert!(text(&held).contains(&ticket), "{held:?}");
+    assert_eq!(pid_at(&address), pid, "it is that process's address");
+
+    assert_eq!(peer.say(&format!("RELEASE {ticket}")), "+OK");
+    assert_eq!(of_app(&mut peer, "sessions"), "0");
+    assert_eq!(house.get("/pid").body, pid);
+    let again = peer.say(&format!("RELEASE {ticket}"));
+    assert!(again.starts_with("-STALE"), "{again}");
+    house.end();
+}
+
+#[test]
+fn a_holder_that_vanishes_gives_its_place_to_who_waits() {
+    let folder = folder();
+    let house = House::new(&folder, NARROW);
+    let (mut first, mut second, mut ops) = (house.peer(), house.peer(), house.peer());
+    let (_, _, pid) = get(&mut first, "shop");
+    second.send(&["APP.GET", "shop", "WAIT", "20000"]);
+    until("it waits", || of_app(&mut ops, "waiting") == "1");
+    let why = ops.say("EXPLAIN shop");
+    assert!(why.contains("1 wait"), "{why}");
+    drop(first);
+    let said = second.hear();
+    assert!(said.starts_with("[go, ") && said.contains(&pid), "{said}");
+    drop(second);
+    until("nobody has a place", || of_app(&mut ops, "sessions") == "0");
+    let numbers = house.admin("GET", "/metrics", "").body;
+    let back = "rideau_reclaims_total{kind=\"app\",cause=\"disconnect\"} 2";
+    assert!(numbers.contains(back), "{numbers}");
+    house.end();
+}
+
+#[test]
+fn who_does_not_want_to_wait_is_told_no() {
+    let folder = folder();
+    let house = House::new(&folder, NARROW);
+    let (mut first, mut second) = (house.peer(), house.peer());
+    get(&mut first, "shop");
+    let full = second.say("APP.GET shop WAIT 0");
+    assert!(full.starts_with("[full, "), "{full}");
+    let late = second.say("APP.GET shop WAIT 50");
+    assert!(late.starts_with("[timeout, "), "{late}");
+    let nobody = second.say("APP.GET blog");
+    assert!(nobody.starts_with("-NOSUCH"), "{nobody}");
+    let later = second.say("APP.GET shop WAIT 20000 ASYNC");
+    assert!(later.starts_with("[await, "), "{later}");
+    let ticket = later.trim_matches(['[', ']']).split(", ").nth(1).unwrap();
+    drop(first);
+    let granted = second.say(&format!("AWAIT {ticket}"));
+    assert!(granted.starts_with("[go, "), "{granted}");
+    house.end();
+}
+
+#[test]
+fn users_see_and_steer_the_apps_that_are_theirs() {
+    let folder = folder();
+    let hash = Hash::of(b"secret").unwrap();
+    let user = |name: &str, rest: &str| {
+        let hash = hash.as_str();
+        format!("[user.{name}]\npassword = '{hash}'\n{rest}\n")
+    };
+    let apps = "[app.shop]\nexec = APP\nhosts = [\"shop\"]\nmin = 1\n\
+                [app.blog]\nexec = APP\nhosts = [\"blog\"]\nmin = 1\n";
+    let text = [
+        user("ops", "allow = [\"@admin\"]"),
+        user("eyes", "allow = [\"@read\"]"),
+        user(
+            "anna",
+            "allow = [\"@app\", \"show\", \"explain\"]\non = [\"app:shop\"]",
+        ),
+    ];
+    let house = House::new(&folder, &format!("{apps}{}", text.concat()));
+    let login = |name: &str| {
+        let mut peer = house.peer();
+        assert_eq!(peer.say(&format!("AUTH {name} secret")), "+OK");
+        peer
+    };
+    let (mut ops, mut eyes, mut anna) = (login("ops"), login("eyes"), login("anna"));
+    until("both are there", || {
+        let all = rows(&ops.ask(&["SHOW", "PROCESSES"]));
+        all.iter().filter(|row| row.contains("ready")).count() == 2
+    });
+    let processes = ops.ask(&["SHOW", "PROCESSES"]);
+    let pid_of = |name: &str| {
+        let mut all = 0..2;
+        let at = all.find(|at| cell(&processes, *at, "name") == name);
+        cell(&processes, at.unwrap(), "pid")
+    };
+    let (shop, blog) = (pid_of("shop"), pid_of("blog"));
+
+    for what in ["APPS", "PROCESSES"] {
+        let seen = rows(&anna.ask(&["SHOW", what]));
+        assert!(seen.len() == 1 && seen[0].contains("shop"), "{seen:?}");
+    }
+    assert_eq!(rows(&anna.ask(&["APP.LS"])).len(), 1);
+    get(&mut anna, "shop");
+    for line in [
+        "APP.GET blog",
+        "APP.RESTART blog",
+        "APP.LOG blog",
+        "APP.STAT blog",
+    ] {
+        let said = anna.say(line);
+        assert!(
+            said.starts_with("-NOPERM user anna may not use app blog"),
+            "{said}"
+        );
+    }
+    // A pid that is none of its own is no pid at all.
+    let said = anna.say(&format!("APP.DISABLE {blog}"));
+    assert!(
+        said.starts_with("-NOSUCH") && !said.contains("app blog"),
+        "{said}"
+    );
+    assert_eq!(anna.say(&format!("APP.DISABLE {shop}")), "+OK");
+    assert!(anna.say("EXPLAIN blog").starts_with("-NOSUCH"));
+
+    assert_eq!(rows(&eyes.ask(&["APP.LS"])).len(), 2);
+    for line in [
+        format!("APP.ENABLE {shop}"),
+        "APP.RESTART shop".into(),
+        "APP.LOG shop".into(),
+    ] {
+        let said = eyes.say(&line);
+        assert!(said.contains("add \"app\" to its allow list"), "{said}");
+    }
+    let said = eyes.say("APP.GET shop");
+    assert!(said.contains("add \"get\" to its allow list"), "{said}");
+    assert_eq!(ops.say(&format!("APP.ENABLE {shop}")), "+OK");
+    house.end();
+}
