@@ -54,7 +54,9 @@ fn run(seed: u64) -> u64 {
 }
 
 fn step(world: &mut World) {
-    match world.below(200) {
+    let n = world.below(200);
+    eprintln!("step {n} now {:?} swept {} lately {:?}", world.now, world.is_swept, world.model.lately);
+    match n {
         0..70 => world.reserve(),
         70..78 => world.alter(Deed::Claim),
         78..90 => world.alter(Deed::Write),
