@@ -26,13 +26,6 @@ impl World {
                 own.filter(|(v, _)| self.model.standing(**v) == standing)
                     .count() as u64
             };
-            if stats.detached != count(Standing::Detached) {
-                let mut cursor = 0;
-                for seen in self.machine.page(&mut cursor, 1000) { eprintln!("machine {:?} {:?} {:?} until {:?} fence {} past {:?}", seen.value, seen.range.map(|r| &self.names[&r]), seen.standing, seen.until, seen.fence, self.past.get(&seen.fence)); }
-                for (v, r) in &self.model.records { eprintln!("model {v} {r:?}"); }
-                eprintln!("now {:?} quar {:?}", self.now, self.model.quarantined);
-                for (n, r) in &self.model.ranges { eprintln!("options {n} {:?}", r.options); }
-            }
             assert_eq!(stats.reserved, count(Standing::Reserved), "{name}");
             assert_eq!(stats.detached, count(Standing::Detached), "{name}");
             assert_eq!(stats.cooling, count(Standing::Cooling), "{name}");

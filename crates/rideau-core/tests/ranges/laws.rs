@@ -54,9 +54,7 @@ fn run(seed: u64) -> u64 {
 }
 
 fn step(world: &mut World) {
-    let n = world.below(200);
-    eprintln!("step {n} now {:?} swept {} lately {:?}", world.now, world.is_swept, world.model.lately);
-    match n {
+    match world.below(200) {
         0..70 => world.reserve(),
         70..78 => world.alter(Deed::Claim),
         78..90 => world.alter(Deed::Write),
