@@ -211,8 +211,9 @@ impl Process {
 
     /// Send it a signal, or its whole group as its program says, and kill whoever
     /// belongs to it and still runs when the time is over. Returns when nothing
-    /// is left, neither a process nor a socket; who has ended already stays so. A second call can shorten the
-    /// time and not prolong it. If the future is dropped, the stop goes on.
+    /// is left, neither a process nor a socket; who has ended already stays so.
+    /// A second call can shorten the time and not prolong it. If the future is
+    /// dropped, the stop goes on.
     ///
     /// None if the system keeps a process that it was told to kill, as happens
     /// while a disk does not answer. It is reaped when it ends.

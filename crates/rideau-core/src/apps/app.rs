@@ -14,6 +14,7 @@ use crate::waiting::Waiting;
 use super::effect::{Ended, Leaving};
 use super::failures::Failures;
 use super::options::Options;
+use super::plan::Want;
 use super::process::{Counts, Place};
 use super::stats::Deploy;
 
@@ -72,7 +73,7 @@ pub(super) struct Pace {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Room {
     Enough,
-    Wanted { since: Instant },
+    Wanted { want: Want, since: Instant },
 }
 
 /// When somebody has to look at something again.

@@ -182,7 +182,7 @@ impl<R: Reply> Apps<R> {
     pub(super) fn wants_room(&self, at: u32, now: Instant) -> Option<Duration> {
         match self.app(at).room {
             Room::Enough => None,
-            Room::Wanted { since } => Some(now.since(since)),
+            Room::Wanted { since, .. } => Some(now.since(since)),
         }
     }
 }

@@ -132,16 +132,22 @@ impl<R: Reply> Apps<R> {
             let is_slow = app.expected_wait(now) > nanos(target);
             app.pace.slow = app.pace.slow.or(Some(now)).filter(|_| is_slow);
         }
-        let wants = self.want(at, now).is_some();
+        let wanted = self.want(at, now);
         let app = self.app_mut(at);
-        match app.room {
-            Room::Enough if wants => {
-                app.room = Room::Wanted { since: now };
+        match (app.room, wanted) {
+            (Room::Wanted { .. }, None) => self.leave_room(at),
+            (Room::Enough, Some(want)) => {
+                app.room = Room::Wanted { want, since: now };
                 self.room.push_back(at);
                 self.is_roomier = true;
             }
-            Room::Wanted { .. } if !wants => self.leave_room(at),
-            Room::Enough | Room::Wanted { .. } => (),
+            // Who wants it for another reason may have what it could not before.
+            (Room::Wanted { want: before, .. }, Some(want)) if before != want => {
+                app.room = Room::Wanted { want, since: now };
+                app.due.starve = Instant::NEVER;
+                self.is_roomier = true;
+            }
+            (Room::Wanted { .. }, Some(_)) | (Room::Enough, None) => (),
         }
     }
 
@@ -249,7 +255,7 @@ impl<R: Reply> Apps<R> {
             let at = self.room[index];
             let limit = self.starve_limit(at);
             let app = self.app_mut(at);
-            let Room::Wanted { since } = app.room else {
+            let Room::Wanted { since, .. } = app.room else {
                 continue;
             };
             if app.due.starve == Instant::NEVER {

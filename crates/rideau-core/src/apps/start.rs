@@ -66,13 +66,14 @@ impl<R: Reply> Apps<R> {
         self.finish(at, now, effects);
     }
 
-    /// The health checks of a process failed: it is replaced.
+    /// The health checks of a process failed: it is replaced. If it was never
+    /// well for long, its start has failed.
     pub fn unwell(&mut self, process: ProcessId, now: Instant, effects: &mut Vec<Effect<R>>) {
         let Some((slot, at)) = self.find(process) else {
             return;
         };
         if self.processes.at(slot).is_ready() {
-            self.leave(slot, Leaving::Unwell, now, effects);
+            self.give_up(slot, Leaving::Unwell, now, effects);
         }
         self.finish(at, now, effects);
     }
@@ -84,12 +85,7 @@ impl<R: Reply> Apps<R> {
             return;
         };
         if self.processes.at(slot).is_there() {
-            let is_young = self.is_young(slot, now);
-            let generation = self.processes.at(slot).generation;
-            self.leave(slot, Leaving::Unreachable, now, effects);
-            if is_young {
-                self.fail(at, generation, now, effects);
-            }
+            self.give_up(slot, Leaving::Unreachable, now, effects);
         }
         self.finish(at, now, effects);
     }
@@ -109,9 +105,13 @@ impl<R: Reply> Apps<R> {
         let options = &self.app(at).options;
         let is_over = |limit: Option<u64>| limit.is_some_and(|limit| bytes > limit);
         let (hard, soft) = (is_over(options.memory_hard), is_over(options.memory_soft));
-        let doing = self.processes.at(slot).doing;
-        if hard && !matches!(doing, Doing::Stopping { .. }) {
+        let process = self.processes.at(slot);
+        let (generation, is_young) = (process.generation, self.is_young(slot, now));
+        if hard && !matches!(process.doing, Doing::Stopping { .. }) {
             self.stop(slot, Leaving::MemoryHard, true, now, effects);
+            if is_young {
+                self.fail(at, generation, now, effects);
+            }
         } else if soft {
             self.recycle(slot, Leaving::MemorySoft);
         }
@@ -181,11 +181,7 @@ impl<R: Reply> Apps<R> {
         match process.doing {
             Doing::Stopping { .. } => (),
             Doing::Draining { why, .. } => self.turn(slot, Doing::Stopping { why }),
-            Doing::Starting { .. } => {
-                self.retreat(slot, why, stopping, now);
-                self.fail(at, generation, now, effects);
-            }
-            Doing::Ready | Doing::Disabled => {
+            Doing::Starting { .. } | Doing::Ready | Doing::Disabled => {
                 let is_young = self.is_young(slot, now);
                 self.retreat(slot, why, stopping, now);
                 if is_young {
@@ -195,10 +191,25 @@ impl<R: Reply> Apps<R> {
         }
     }
 
+    /// A process is of no use: it gets no more sessions. If it has not run for
+    /// long, its start has failed.
+    fn give_up(&mut self, slot: u32, why: Leaving, now: Instant, effects: &mut Vec<Effect<R>>) {
+        let process = self.processes.at(slot);
+        let (at, generation) = (process.app, process.generation);
+        let is_young = self.is_young(slot, now);
+        self.leave(slot, why, now, effects);
+        if is_young {
+            self.fail(at, generation, now, effects);
+        }
+    }
+
     /// It has not run for so long that its start went well.
     fn is_young(&self, slot: u32, now: Instant) -> bool {
         let process = self.processes.at(slot);
-        now < process.since + self.app(process.app).options.uptime_min
+        if let Doing::Starting { .. } = process.doing {
+            return true;
+        }
+        process.is_there() && now < process.since + self.app(process.app).options.uptime_min
     }
 
     /// A start has failed.

@@ -124,6 +124,21 @@ fn one_that_could_never_be_reached_has_failed_to_start() {
     );
 }
 
+// The same for one that is killed while it starts.
+#[test]
+fn one_that_needs_too_much_memory_to_start_has_failed_to_start() {
+    check(
+        "",
+        &["hard=200 min=1"],
+        "
+           0 new          -> start A1 v1
+           1 memory 1 300 -> kill 1 memory_hard, failing A 1
+           2 started 1    -> no
+           3 gone 1                             | A.failing 1 starting 0
+        ",
+    );
+}
+
 // S19
 #[test]
 fn one_whose_requests_run_out_of_time_is_replaced() {

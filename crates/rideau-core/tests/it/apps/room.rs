@@ -242,6 +242,25 @@ fn lowering_the_limit_lets_go_of_idle_ones_at_once_and_of_others_as_they_end() {
     check("max=10 starts=2", &["", ""], &story);
 }
 
+// Too few of its own are no reason to take another's only process; somebody who
+// waits is.
+#[test]
+fn who_asks_for_an_app_that_has_too_few_does_not_wait_longer_for_that() {
+    check(
+        "max=1",
+        &["", "min=1"],
+        "
+           0 new          -> start B1 v1
+           0 ask A a                          | starved 1
+         100 failed 1     -> failing B 1, start A2 v1
+         200 started 2    -> a gets 2
+         300 answer a
+         400 change B min=1                   | B.wants_room true A.ready 1
+         500 ask B b      -> stop 2 evicted, start B3 v1
+        ",
+    );
+}
+
 // F14
 #[test]
 fn an_app_whose_starts_fail_takes_nobody_s_room() {
