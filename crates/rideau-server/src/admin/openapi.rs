@@ -24,8 +24,9 @@ fn document() -> Value {
             "title": "Rideau",
             "version": env!("CARGO_PKG_VERSION"),
             "description": "Pools, brokers, regulators, locks, ranges and applications. A no is an \
-                answer: asks say 200 for go, 409 for full, 408 for a wait that ended, 503 with Retry-After for \
-                shed. Mistakes have the body {\"error\": sentence, \"code\": word}.",
+                answer: asks say 200 for go, 409 for full, 408 for a wait that ended, 503 with \
+                Retry-After for shed. Mistakes have the body {\"error\": sentence, \
+                \"code\": word}.",
         },
         "paths": paths,
         "components": {
