@@ -22,6 +22,7 @@ impl<R: Reply> Apps<R> {
         let options = &app.expect("an app is there while it has processes").options;
         let fault = match ended {
             Ended::Answered => {
+                process.has_answered = true;
                 process.broken = Strikes::default();
                 None
             }

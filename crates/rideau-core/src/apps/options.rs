@@ -55,7 +55,8 @@ pub struct Options {
     pub memory_hard: Option<u64>,
     /// After so long a process that was to finish its sessions is stopped.
     pub drain_timeout: Duration,
-    /// One that ends sooner after it was ready has failed to start.
+    /// One that ends sooner after it was ready, without having answered
+    /// anybody, has failed to start.
     pub uptime_min: Duration,
     /// Also start one more when waits are expected to be longer than this,
     /// and have been for as long.

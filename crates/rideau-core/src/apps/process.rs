@@ -20,6 +20,8 @@ pub(super) struct Process {
     /// Sessions that became something else and take none.
     pub(super) upgrades: usize,
     pub(super) finished: u64,
+    /// It has answered somebody, so its code works.
+    pub(super) has_answered: bool,
     /// Since when it starts, then since when it is ready.
     pub(super) since: Instant,
     /// When it was last used.
@@ -110,6 +112,7 @@ impl Process {
             sessions: 0,
             upgrades: 0,
             finished: 0,
+            has_answered: false,
             since: now,
             used: now,
             lot: lot.cast_signed() % (2 * LOTS + 1) - LOTS,

@@ -203,13 +203,15 @@ impl<R: Reply> Apps<R> {
         }
     }
 
-    /// It has not run for so long that its start went well.
+    /// It has neither answered anybody nor run for so long that its start went
+    /// well.
     fn is_young(&self, slot: u32, now: Instant) -> bool {
         let process = self.processes.at(slot);
         if let Doing::Starting { .. } = process.doing {
             return true;
         }
-        process.is_there() && now < process.since + self.app(process.app).options.uptime_min
+        let uptime_min = self.app(process.app).options.uptime_min;
+        process.is_there() && !process.has_answered && now < process.since + uptime_min
     }
 
     /// A start has failed.

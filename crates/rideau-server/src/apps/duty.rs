@@ -26,6 +26,8 @@ pub(super) const KILLED_WAIT: Duration = Duration::from_secs(10);
 /// A path to warm up has so long.
 const WARM_UP_MAX: Duration = Duration::from_secs(10);
 
+/// As many idle connections to one process are enough.
+const IDLE_MAX: usize = 1024;
 /// A longer line of what a process writes is cut.
 const LINE_MAX: usize = 16 << 10;
 
@@ -305,10 +307,8 @@ impl Inner {
         let config = start.app.config.load();
         let keep_alive = KeepAlive {
             idle_for: config.http.keep_alive,
-            idle_max: config
-                .options
-                .concurrency
-                .min(KeepAlive::default().idle_max),
+            // As many as can be used at a time may be used again.
+            idle_max: config.options.concurrency.min(IDLE_MAX),
             ..KeepAlive::default()
         };
         let running = Arc::new(Running {

@@ -474,6 +474,8 @@ mod tests {
         let watcher = committer.events.subscribe();
         committer.next_turn();
         assert!(is_collecting(&committer));
+        // As if it was written.
+        committer.taken.clear();
         drop(watcher);
         committer.next_turn();
         assert!(!is_collecting(&committer));

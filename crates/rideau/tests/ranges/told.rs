@@ -302,6 +302,7 @@ fn a_range_that_begins_in_quarantine_does_so_when_that_is_safe() {
     rig.options.ranges.push(("new".into(), free));
     let ranges = rig.open();
     assert_eq!(ranges.stands(600_003), Standing::Quarantined);
-    rig.dial.advance(quarantined.quarantine / 2);
+    // Over a restart the clock may lose a little, and never gains.
+    rig.dial.advance(quarantined.quarantine * 2 / 3);
     assert_eq!(ranges.stands(600_003), Standing::Free);
 }
