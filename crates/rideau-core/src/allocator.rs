@@ -297,7 +297,9 @@ impl Allocator {
         let value = self.records.value(slot);
         let (fence, until) = (head.fence, head.until);
         let body = self.records.body(slot);
-        let mut keys = Vec::new();
+        // With as much room as they need, and two bytes for each length.
+        let size = body.keys().map(|key| key.bytes.len() + 3).sum();
+        let mut keys = Vec::with_capacity(size);
         for key in body.keys() {
             keys.push(u8::from(key.unique));
             bytes::put_text(key.bytes, &mut keys);

@@ -175,12 +175,20 @@ impl World {
             let was = before.and_then(|before| before.range.as_ref());
             let has_moved = before.is_some() && was != home.as_ref().map(|(name, _)| name);
             let is_live = after.is_some_and(|after| after.state == State::Reserved);
-            if !(is_unknown || has_moved) || is_live {
+            let stray = safe.strays.get(&value).copied();
+            let is_back = before.is_none() && home.is_some() && stray.is_some();
+            if !(is_unknown || has_moved || is_back) || is_live {
                 continue;
             }
             let seen = self.seen(value);
+            if is_back && !is_unknown && seen.as_ref().map(|seen| seen.fence) != stray {
+                continue;
+            }
             let fence = seen.as_ref().map(|seen| seen.fence);
             self.model.records.remove(&value);
+            if let (Some(before), None, None) = (before, &home, &seen) {
+                self.model.strays.insert(value, before.fence);
+            }
             if let Some(seen) = seen {
                 if seen.standing == Standing::Reserved {
                     // A crash may have lost that it was to be longer.

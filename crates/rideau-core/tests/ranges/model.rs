@@ -50,6 +50,10 @@ pub(crate) struct Model {
     pub(crate) known: BTreeSet<u128>,
     /// Values that became free by time, which may be noticed a tick late.
     pub(crate) lately: BTreeMap<u128, Instant>,
+    /// Whose time ran out while their values were in no range: the last fence of
+    /// each. That is not written down, so if a range has the value again, a
+    /// restart may let it rest by the rules of that range.
+    pub(crate) strays: BTreeMap<u128, u64>,
 }
 
 impl Model {
@@ -85,6 +89,9 @@ impl Model {
             },
             _ => None,
         };
+        if record.range.is_none() {
+            self.strays.insert(value, record.fence);
+        }
         let before = record.until;
         if let Some((state, rest)) = rest {
             record.until = end(before, rest);

@@ -23,14 +23,14 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
     let mut waiters = Vec::new();
     for count in 1..=3 {
         let mut waiter = server.connect();
-        waiter.send(&["RESERVE", "office", "WAIT", "50000"]);
+        waiter.send(&["RESERVE", "office", "WAIT", "25000"]);
         blocked(&mut peer, count);
         waiters.push(waiter);
     }
     // The second goes away, and nobody waits for it.
     drop(waiters.remove(1));
     blocked(&mut peer, 2);
-    assert_eq!(peer.say(&format!("RELEASE {}", held[4].1)), "OK");
+    assert_eq!(peer.say(&format!("RELEASE {}", held[4].1)), "+OK");
     let first = format!("[go, {}, ", held[4].0);
     assert!(waiters[0].hear().starts_with(&first));
     assert_eq!(ask(&mut peer, "RESERVE office"), ["none", "0", "7"]);
@@ -49,11 +49,11 @@ fn an_ask_that_is_answered_later_is_awaited_or_cancelled_by_its_ticket() {
     let mut peer = server.connect();
     let held = fill(&mut peer, "RESERVE office TTL 60000", 7);
     let mut asker = server.connect();
-    let [word, ticket] = &ask(&mut asker, "RESERVE office WAIT 50000 ASYNC TTL 40000")[..] else {
+    let [word, ticket] = &ask(&mut asker, "RESERVE office WAIT 25000 ASYNC TTL 40000")[..] else {
         panic!("no ticket");
     };
     assert_eq!(word, "await");
-    let [_, other] = &ask(&mut asker, "RESERVE office WAIT 50000 ASYNC")[..] else {
+    let [_, other] = &ask(&mut asker, "RESERVE office WAIT 25000 ASYNC")[..] else {
         panic!("no ticket");
     };
     assert_eq!(asker.say(&format!("CANCEL {other}")), "1");
@@ -71,7 +71,7 @@ fn an_ask_that_is_answered_later_is_awaited_or_cancelled_by_its_ticket() {
         peer.say(&format!("REFRESH {} TTL 1000", got[3]))
             .starts_with("[ok")
     );
-    assert_eq!(peer.say(&format!("RELEASE {}", got[3])), "OK");
+    assert_eq!(peer.say(&format!("RELEASE {}", got[3])), "+OK");
     let refused = peer.say("RESERVE office COUNT 2 ASYNC");
     assert!(refused.contains("COUNT goes without ASYNC"), "{refused}");
 }
@@ -82,7 +82,7 @@ fn a_value_that_goes_with_its_holder_does_so_when_it_was_told_later() {
     let mut peer = server.connect();
     let held = fill(&mut peer, "RESERVE number", 3);
     let mut asker = server.connect();
-    let ticket = ask(&mut asker, "RESERVE number WAIT 50000 ASYNC")[1].clone();
+    let ticket = ask(&mut asker, "RESERVE number WAIT 25000 ASYNC")[1].clone();
     peer.say(&format!("RELEASE {}", held[0].1));
     assert_eq!(ask(&mut asker, &format!("AWAIT {ticket} 20000"))[0], "go");
     assert_eq!(stat(&mut peer, "number", "free"), "0");
@@ -91,7 +91,7 @@ fn a_value_that_goes_with_its_holder_does_so_when_it_was_told_later() {
     let short = ask(&mut peer, "RESERVE office ASYNC");
     let got = ask(&mut peer, &format!("AWAIT {} 20000", short[1]));
     assert_eq!(got[2], "10.20.0.1");
-    assert_eq!(peer.say(&format!("RELEASE {}", short[1])), "OK");
+    assert_eq!(peer.say(&format!("RELEASE {}", short[1])), "+OK");
     assert_eq!(stat(&mut peer, "office", "reserved"), "0");
 }
 
