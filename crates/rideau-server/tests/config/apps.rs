@@ -302,6 +302,29 @@ fn a_plan_without_numbers_says_what_becomes_of_an_app() {
     );
 }
 
+#[test]
+fn how_a_process_is_watched_and_ended_changes_without_a_restart() {
+    let app = |words: &str| read(&format!("[app.a]\nexec = \"x\"\n{words}\n"));
+    for words in [
+        "start_timeout = \"1s\"",
+        "stop_timeout = \"1s\"",
+        "stop_signal = \"INT\"",
+        "warm_up = \"/\"",
+        "ready = \"notify\"",
+        "log = \"/var/log/a\"",
+        "umask = \"022\"",
+        "listen = \"inherit\"",
+    ] {
+        let (old, new) = (app(""), app(words));
+        let is_same = old.apps[0].run.is_same_program(&new.apps[0].run);
+        let said = match is_same {
+            true => "For processes that are started from then on.",
+            false => "New processes are started one after the other; requests go on.",
+        };
+        assert_eq!(plan(&old, &new, None).steps[0].meaning, said, "{words}");
+    }
+}
+
 const ALL: &str = r#"
 [front]
 listen = "127.0.0.1:3000"

@@ -8,8 +8,10 @@ use crate::config::fault::count;
 pub(super) fn meaning(key: &str, is_less: bool) -> &'static str {
     match key {
         "exec" | "root" | "env" | "user" | "group" | "umask" | "files_max" | "processes_max"
-        | "listen" | "ready" | "warm_up" | "log" | "start_timeout" | "stop_timeout"
-        | "stop_signal" => "New processes are started one after the other; requests go on.",
+        | "listen" => "New processes are started one after the other; requests go on.",
+        "ready" | "warm_up" | "log" | "start_timeout" | "stop_timeout" | "stop_signal" => {
+            "For processes that are started from then on."
+        }
         "min" if is_less => "Processes above it go when nobody used them for `idle_after`.",
         "min" => "What is missing is started at once.",
         "max" if is_less => {
