@@ -108,9 +108,15 @@ impl Wanted {
         if matches!(self.ready, Ready::Notify | Ready::Line(_) | Ready::Started) {
             return Vec::new();
         }
-        let group = Arc::clone(&self.group);
-        let found = spawn_blocking(move || procfs::listened(&group.running())).await;
-        let mut found = found.unwrap_or_default();
+        let look = || {
+            let group = Arc::clone(&self.group);
+            spawn_blocking(move || procfs::listened(&group.running()))
+        };
+        let mut found = look().await.unwrap_or_default();
+        // The system's tables are read in pieces, and may lack a row that moved.
+        if found.is_empty() {
+            found = look().await.unwrap_or_default();
+        }
         let told = self.told.as_ref().map(ToString::to_string);
         let port = self.port.map(|port| port.to_string());
         found.retain(|at| Some(at) != told.as_ref() && Some(at) != port.as_ref());
@@ -262,7 +268,10 @@ async fn reached(address: SocketAddr) {
 async fn knocked(port: u16) {
     let mut pause = LOOK_MIN;
     loop {
-        for at in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
+        for at in [
+            IpAddr::from(Ipv4Addr::LOCALHOST),
+            Ipv6Addr::LOCALHOST.into(),
+        ] {
             if TcpStream::connect((at, port)).await.is_ok() {
                 return;
             }
