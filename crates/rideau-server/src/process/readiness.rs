@@ -169,9 +169,6 @@ impl Wanted {
             (_, Some(Address::Port(address))) => {
                 let ip = address.ip();
                 if ip.is_loopback() || ip.is_unspecified() {
-                    // To look whose a port is costs milliseconds, to knock next to
-                    // nothing, and who speaks HTTP does not mind.
-                    knocked(address.port()).await;
                     return self.port(address.port()).await.map(Some);
                 }
                 reached(*address).await;
@@ -260,22 +257,6 @@ async fn rest(pause: &mut Duration, most: Duration) {
 async fn reached(address: SocketAddr) {
     let mut pause = LOOK_MIN;
     while TcpStream::connect(address).await.is_err() {
-        rest(&mut pause, LOOK_MAX).await;
-    }
-}
-
-/// Wait until somebody accepts at a port of the loopback, the old or the new.
-async fn knocked(port: u16) {
-    let mut pause = LOOK_MIN;
-    loop {
-        for at in [
-            IpAddr::from(Ipv4Addr::LOCALHOST),
-            Ipv6Addr::LOCALHOST.into(),
-        ] {
-            if TcpStream::connect((at, port)).await.is_ok() {
-                return;
-            }
-        }
         rest(&mut pause, LOOK_MAX).await;
     }
 }
