@@ -5,8 +5,11 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::net::IpAddr;
+
+/// Most tables are shorter.
+const TABLE: usize = 256 << 10;
 
 /// A process at some moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,7 +152,7 @@ struct Path {
 
 fn paths() -> Vec<Path> {
     const LISTENS: u32 = 1 << 16;
-    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let table = table("/proc/net/unix");
     let rows = table.lines().filter_map(|row| {
         let mut words = row.split_whitespace().skip(3);
         let flags = u32::from_str_radix(words.next()?, 16).ok()?;
@@ -163,6 +166,17 @@ fn paths() -> Vec<Path> {
     rows.collect()
 }
 
+/// A table of the system, read in as few pieces as can be: it looks for each
+/// piece from the beginning, through all that could be there.
+fn table(path: &str) -> String {
+    let mut text = Vec::with_capacity(TABLE);
+    let read = fs::File::open(path).and_then(|mut file| file.read_to_end(&mut text));
+    match read {
+        Ok(_) => String::from_utf8_lossy(&text).into_owned(),
+        Err(_) => String::new(),
+    }
+}
+
 struct Listener {
     address: IpAddr,
     port: u16,
@@ -172,7 +186,7 @@ struct Listener {
 /// Who can be reached through the loopback.
 fn listeners() -> impl Iterator<Item = Listener> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
-    let tables = tables.map(|table| fs::read_to_string(table).unwrap_or_default());
+    let tables = tables.map(table);
     tables.into_iter().flat_map(|table| {
         let rows = table.lines().skip(1).filter_map(listener);
         rows.collect::<Vec<_>>()
