@@ -21,6 +21,8 @@ struct Asked {
 fn wrk(house: &House) -> std::process::Child {
     Command::new("wrk")
         .args(["-t1", "-c8", &format!("-d{ASKS_FOR}")])
+        // Slow is no failure while other tests want the processor, too.
+        .args(["--timeout", "6s"])
         .arg(format!("http://{}/", house.front))
         .stdout(Stdio::piped())
         .spawn()
