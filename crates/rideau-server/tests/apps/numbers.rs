@@ -140,7 +140,7 @@ fn applications_are_shown_and_steered_over_http() {
     for (path, status) in [
         ("/api/v1/apps/blog/restart", 404),
         ("/api/v1/apps/blog/logs", 405),
-        ("/api/v1/processes/1/kill", 404),
+        ("/api/v1/processes/999999999/kill", 404),
         ("/api/v1/processes/x/kill", 404),
     ] {
         assert_eq!(house.admin("POST", path, "").status, status, "{path}");
