@@ -108,8 +108,16 @@ impl Manner {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Serve what a file says
+    ///
+    /// Without a file there are locks for every key and a broker named `default`, for those on this
+    /// machine. SIGHUP reads the file again, without the options. SIGTERM and SIGINT let
+    /// holders finish; a second one stops at once.
     Serve(serve::Serve),
     /// Serve one application over HTTP, without any config
+    ///
+    /// The command is told where to listen: its port is in the variable PORT, and stands for $PORT
+    /// and {port} in its words; with {socket} or $SOCKET it is a Unix socket. When it is ready, it
+    /// is served; when it ends, it is started again.
     Run(run::Run),
     /// Start a server with traffic, and say where to look and what to type
     Demo(demo::Demo),

@@ -20,8 +20,8 @@ pub struct Stats {
     pub active: usize,
     /// Apps that wait for room.
     pub starved: usize,
-    /// What each way to choose whom to evict would have cost so far, with its
-    /// name; the chosen one first.
+    /// What each way to choose whom to evict would have cost an ask on average,
+    /// lately, with its name; the chosen one first.
     pub losses: Vec<(&'static str, f64)>,
     /// What as many processes would have cost for each ask of late, in rising
     /// order; `max` is one of them.

@@ -68,11 +68,6 @@ impl Running {
             told.ok().and_then(|why| *why).unwrap_or(Leaving::Closed)
         }
     }
-
-    /// It gets no more requests.
-    pub fn is_draining(&self) -> bool {
-        self.draining.borrow().is_some()
-    }
 }
 
 impl Requests {

@@ -218,11 +218,6 @@ impl Session {
         self.ended = ended;
     }
 
-    /// If it is dropped from now on, it went so.
-    pub const fn will_end(&mut self, ended: Ended) {
-        self.ended = ended;
-    }
-
     /// The connection became something else.
     pub fn upgraded(&self) {
         self.inner

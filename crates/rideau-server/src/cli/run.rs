@@ -18,11 +18,6 @@ use tokio::sync::broadcast::error::RecvError;
 use super::serve::{start_log, threads};
 use super::{Done, Manner};
 
-/// Serve one application over HTTP
-///
-/// The command is told where to listen: its port is in the variable PORT, and stands for $PORT and
-/// {port} in its words; with {socket} or $SOCKET it is a Unix socket. When it is ready, it is
-/// served; when it ends, it is started again.
 #[derive(Args, Debug)]
 pub(crate) struct Run {
     /// Where to serve it

@@ -14,11 +14,6 @@ use tokio::sync::oneshot;
 
 use super::{Done, Failure, Manner, has_colours};
 
-/// Serve what a file says
-///
-/// Without a file there are locks for every key and a broker named `default`, for those on this
-/// machine. SIGHUP reads the file again, without the options. SIGTERM and SIGINT let
-/// holders finish; a second one stops at once.
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
     /// The config file; - is standard input
