@@ -6,17 +6,23 @@
 //! to [`apps`](crate::apps).
 
 mod body;
+mod chunks;
 mod connections;
+mod fields;
 mod forward;
-mod gate;
 mod headers;
+mod http1;
+mod http2;
 mod ids;
 mod refusals;
+mod reply;
 mod router;
 mod seat;
 mod serve;
 mod sticky;
+mod stream;
 mod upgrade;
+mod wire;
 
 use std::collections::HashMap;
 use std::fmt;
