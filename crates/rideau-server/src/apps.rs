@@ -16,7 +16,7 @@ mod running;
 mod session;
 mod shown;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -69,7 +69,7 @@ struct State {
     machine: core::Apps<Waiter>,
     effects: Vec<Effect<Waiter>>,
     /// Every process from its start to its end.
-    slots: HashMap<ProcessId, Slot>,
+    slots: BTreeMap<ProcessId, Slot>,
     by_id: HashMap<AppId, Arc<App>>,
     last: Instant,
     armed: Instant,
@@ -100,7 +100,7 @@ impl Apps {
             state: Mutex::new(State {
                 machine,
                 effects: Vec::new(),
-                slots: HashMap::new(),
+                slots: BTreeMap::new(),
                 by_id: HashMap::new(),
                 last: Instant::START,
                 armed: Instant::NEVER,

@@ -12,7 +12,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Waker};
+use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -160,7 +160,7 @@ impl Connections {
     }
 
     /// Keep one for the next request, if it is any good.
-    pub(super) fn give_back(&self, mut line: Box<Line>) {
+    pub(super) fn give_back(&self, line: Box<Line>) {
         let shared = &self.0;
         if shared.keep.idle_for.is_zero() {
             return;
@@ -169,13 +169,8 @@ impl Connections {
             return;
         }
         let mut stack = shared.here().lock();
-        let waker = match &stack.watch {
-            Watch::Task { waker, .. } => waker,
-            _ => Waker::noop(),
-        };
-        let is_open = line.poll_idle(&mut Context::from_waker(waker)).is_pending();
         let idle_max = shared.keep.idle_max.div_ceil(shared.stacks.len());
-        if !is_open || stack.is_closed || stack.idle.len() >= idle_max {
+        if stack.is_closed || stack.idle.len() >= idle_max {
             drop(stack);
             return;
         }
@@ -199,11 +194,7 @@ impl Connections {
 impl Idle {
     /// The line, if it is still any good.
     fn revive(mut self) -> Option<Box<Line>> {
-        // With nobody to wake: what the process sends now is no answer, and the
-        // task that looks after idle ones has no more to do with it.
-        let mut nobody = Context::from_waker(Waker::noop());
-        let is_good = self.line.poll_idle(&mut nobody).is_pending();
-        is_good.then_some(self.line)
+        self.line.is_silent().then_some(self.line)
     }
 }
 

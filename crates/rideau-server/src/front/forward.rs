@@ -3,8 +3,9 @@
 //! It all happens in the task of the client's connection: nothing is spawned
 //! for a request, and when the client goes everything goes with it.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Instant, SystemTime};
 
 use hyper::{Method, StatusCode};
 use rideau_core::apps::{Ended, ProcessId};
@@ -14,6 +15,7 @@ use super::body::{self, Answer, Fate, Live, Source, Upload};
 use super::connections::{Asked, Line, Said, is_bare};
 use super::fields::{Fields, put};
 use super::headers::{self, Toward};
+use super::ids::Id;
 use super::refusals::{No, Reader};
 use super::reply::Reply;
 use super::router::{Route, is_host};
@@ -40,7 +42,7 @@ pub(super) struct Heard<'a> {
 /// A request that was understood, or not.
 pub(super) struct Begun {
     /// What it is called.
-    pub(super) id: String,
+    pub(super) id: Id,
     reads_html: bool,
     pub(super) errand: Result<Errand, No>,
 }
@@ -49,6 +51,8 @@ pub(super) struct Begun {
 pub(super) struct Errand {
     pub(super) app: Arc<App>,
     pub(super) config: Arc<AppConfig>,
+    /// When it came, by both clocks.
+    pub(super) came: (Instant, SystemTime),
     pub(super) method: Method,
     path: Box<str>,
     /// The request as a process gets it, but for how long it is.
@@ -125,7 +129,7 @@ impl Front {
         }
     }
 
-    fn errand(&self, seat: &Seat, heard: &Heard<'_>, id: &str) -> Result<Errand, No> {
+    fn errand(&self, seat: &Seat, heard: &Heard<'_>, id: &Id) -> Result<Errand, No> {
         if *heard.method == Method::CONNECT {
             return Err(No::Method);
         }
@@ -141,19 +145,22 @@ impl Front {
         let path = whole.split_once('?').map_or(whole, |(path, _)| path);
         let table = self.table.load();
         let route = table.router.find(host, path).ok_or(No::UnknownApp)?;
-        let app = table.apps.get(&route.app).ok_or(No::UnknownApp)?;
+        let app = table.apps.get(route.place).ok_or(No::UnknownApp)?;
         let config = app.config.load_full();
         let cookie = config.http.sticky.as_deref();
         let sticky = cookie.and_then(|cookie| self.sticky.find(&app.name, cookie, heard.fields));
+        let came = (Instant::now(), SystemTime::now());
         let toward = Toward {
             seat,
             id,
+            came: came.1,
             host: authority.map(str::as_bytes),
             prefix: route.strips().then_some(&route.prefix),
         };
         Ok(Errand {
             app: Arc::clone(app),
             config,
+            came,
             method: heard.method.clone(),
             path: path.into(),
             head: head(heard, route.seen(whole), &toward),
@@ -219,18 +226,17 @@ impl Route {
 pub(super) struct Visit<'a> {
     pub(super) front: &'a Front,
     pub(super) seat: &'a Seat,
-    pub(super) id: &'a str,
+    pub(super) id: &'a Id,
 }
 
 impl Errand {
     async fn run(&self, visit: &Visit<'_>, sent: Option<Sent>) -> Result<Reply, No> {
-        match sent {
-            None => self.exchange(visit, Upload::Empty, None).await,
-            Some(sent) => {
-                let (upload, fate) = self.upload(sent).await?;
-                self.exchange(visit, upload, fate).await
-            }
-        }
+        let (upload, fate) = match sent {
+            None => (Upload::Empty, None),
+            // What few requests need is kept apart from what all of them carry.
+            Some(sent) => Box::pin(self.upload(sent)).await?,
+        };
+        self.exchange(visit, upload, fate).await
     }
 
     /// What the client sends: read as a whole, or passed on as it comes.
@@ -281,7 +287,7 @@ impl Errand {
                 method: self.method.clone(),
                 path: self.path.clone(),
                 client: Some(visit.seat.peer.ip()),
-                since: Instant::now(),
+                since: self.came.0,
             }),
             ..Wanted::default()
         };
@@ -299,8 +305,15 @@ impl Errand {
         let mut tries = 1;
         loop {
             let session = self.ask(visit, avoid).await?;
-            let began = Instant::now();
-            let failed = match self.within(self.try_on(&session, upload)).await {
+            let began = match tries {
+                1 => session.began(self.came.0),
+                _ => Instant::now(),
+            };
+            let tried = {
+                let tried = pin!(self.try_on(&session, upload));
+                self.within(tried).await
+            };
+            let failed = match tried {
                 Some(Ok((said, line))) => {
                     return Ok(self.hand_back(visit, session, said, line, began).await);
                 }
@@ -331,10 +344,10 @@ impl Errand {
     }
 
     /// As long as a request may take; none if it took longer.
-    pub(super) async fn within<T>(&self, done: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn within<T>(&self, done: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         match self.config.http.request_timeout {
             None => Some(done.await),
-            Some(within) => tokio::time::timeout(within, done).await.ok(),
+            Some(within) => Box::pin(tokio::time::timeout(within, done)).await.ok(),
         }
     }
 
@@ -347,15 +360,15 @@ impl Errand {
         line: Box<Line>,
         began: Instant,
     ) -> Reply {
-        let mut reply = self.signed(visit, &session, said.fields, said.status, began.elapsed());
-        reply.has_date = said.noted.has_date;
+        let mut reply = self.signed(visit, &session, said.fields, said.status, began);
+        reply.date.take_if(|_| said.noted.has_date);
         reply.length = said.noted.length;
         let http = &self.config.http;
         let is_buffered =
             http.buffers_responses.unwrap_or(self.has_few_places()) && !said.noted.is_live;
         let live = Live::new(line, session);
         reply.body = match is_buffered {
-            true => Answer::buffered(live).await,
+            true => Box::pin(Answer::buffered(live)).await,
             false => Answer::Live(live),
         };
         if let Answer::Whole(bytes) = &reply.body
@@ -374,13 +387,17 @@ impl Errand {
         session: &Session,
         fields: Vec<u8>,
         status: StatusCode,
-        took: Duration,
+        began: Instant,
     ) -> Reply {
+        let at = Instant::now();
+        let took = at.saturating_duration_since(began);
         self.app.counts.answered(status, took);
+        let (came, date) = self.came;
         let mut reply = Reply {
             status,
             fields,
-            has_date: false,
+            at,
+            date: Some(date + at.saturating_duration_since(came)),
             length: None,
             body: Answer::Whole(Default::default()),
             closes: false,
@@ -441,7 +458,7 @@ impl Errand {
             };
             spare = self.spare(&upload);
         }
-        let mut line = match connections.connect().await {
+        let mut line = match Box::pin(connections.connect()).await {
             Ok(line) => line,
             Err(error) => {
                 tracing::debug!("an app takes no connection: {error}");

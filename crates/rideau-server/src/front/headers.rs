@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::fields::{Fields, is, put, put_number, tokens};
 use super::http1::length;
+use super::ids::Id;
 use super::seat::Seat;
 
 pub(super) const REQUEST_ID: &str = "X-Request-Id";
@@ -60,7 +61,9 @@ const ID_MAX: usize = 200;
 /// What a process is told besides what the client said.
 pub(super) struct Toward<'a> {
     pub(super) seat: &'a Seat,
-    pub(super) id: &'a str,
+    pub(super) id: &'a Id,
+    /// When the request came.
+    pub(super) came: SystemTime,
     /// The host, if it is said elsewhere than in the fields.
     pub(super) host: Option<&'a [u8]>,
     /// How the path began that the process does not see.
@@ -116,20 +119,24 @@ pub(super) fn to_process(out: &mut Vec<u8>, fields: Fields<'_>, toward: &Toward<
         // Old clients do not say, and processes want to know.
         put(out, "Host", "localhost");
     }
-    whom.extend_from_slice(seat.peer_text.as_bytes());
-    put(out, "X-Forwarded-For", whom);
-    let protocol: &[u8] = if seat.is_tls { b"https" } else { b"http" };
-    let said = [
-        ("X-Forwarded-Proto", Some(protocol)),
-        ("X-Forwarded-Host", host),
-        ("X-Forwarded-Port", Some(seat.port.as_bytes())),
-    ];
-    for ((name, value), is_claimed) in said.into_iter().zip(claimed) {
-        // What a trusted one says is about the client, and we only see it.
-        if let Some(value) = value
-            && !is_claimed
-        {
-            put(out, name, value);
+    if seat.is_trusted {
+        whom.extend_from_slice(seat.peer_text.as_bytes());
+        put(out, "X-Forwarded-For", whom);
+        let said = [
+            ("X-Forwarded-Proto", seat.scheme().as_bytes()),
+            ("X-Forwarded-Host", host.unwrap_or_default()),
+            ("X-Forwarded-Port", seat.port.as_bytes()),
+        ];
+        for ((name, value), is_claimed) in said.into_iter().zip(claimed) {
+            // What it says is about the client, and we only see it.
+            if !is_claimed && !value.is_empty() {
+                put(out, name, value);
+            }
+        }
+    } else {
+        out.extend_from_slice(&seat.told);
+        if let Some(host) = host {
+            put(out, "X-Forwarded-Host", host);
         }
     }
     if let Some(prefix) = toward.prefix {
@@ -137,7 +144,7 @@ pub(super) fn to_process(out: &mut Vec<u8>, fields: Fields<'_>, toward: &Toward<
     }
     put(out, REQUEST_ID, toward.id);
     if !has_start {
-        put_start(out);
+        put_start(out, toward.came);
     }
 }
 
@@ -243,15 +250,14 @@ pub(super) fn timing(waited: Duration, took: Duration) -> String {
 }
 
 /// The id of a request: what a trusted client says, or a new one.
-pub(super) fn id_of(fields: Fields<'_>, seat: &Seat, make: impl FnOnce() -> String) -> String {
+pub(super) fn id_of(fields: Fields<'_>, seat: &Seat, make: impl FnOnce() -> Id) -> Id {
     if !seat.is_trusted {
         return make();
     }
     let is_good =
         |id: &&[u8]| (1..=ID_MAX).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic);
     let said = fields.get(REQUEST_ID).filter(is_good);
-    let said = said.and_then(|id| str::from_utf8(id).ok());
-    said.map_or_else(make, str::to_owned)
+    said.map_or_else(make, |id| Id::Theirs(id.into()))
 }
 
 /// The protocols that a client wants to go on with.
@@ -277,6 +283,15 @@ fn named<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
 }
 
 fn kind_of(name: &[u8]) -> Kind {
+    // Most begin with another letter, and have no line in them.
+    let first = name.first().map_or(0, u8::to_ascii_lowercase);
+    let may_be_known = matches!(
+        first,
+        b'h' | b'c' | b'k' | b'p' | b't' | b'u' | b'x' | b'e' | b'f'
+    );
+    if !may_be_known && !name.contains(&b'_') {
+        return Kind::Plain;
+    }
     let mut room = [0; NAME_MAX];
     let len = name.len().min(NAME_MAX);
     let lower = &mut room[..len];
@@ -321,8 +336,8 @@ fn kind_of(name: &[u8]) -> Kind {
 }
 
 /// When a request came, for those who measure queues.
-fn put_start(out: &mut Vec<u8>) {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+fn put_start(out: &mut Vec<u8>, came: SystemTime) {
+    let since = came.duration_since(UNIX_EPOCH);
     let micros = since.map_or(0, |since| {
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     });
@@ -384,7 +399,8 @@ mod tests {
         let mut out = Vec::new();
         let toward = Toward {
             seat: &seat(is_trusted),
-            id: "id-1",
+            id: &Id::Theirs(b"id-1".as_slice().into()),
+            came: SystemTime::now(),
             host: None,
             prefix: None,
         };
@@ -487,7 +503,8 @@ mod tests {
     fn only_a_trusted_id_is_kept() {
         let id = |fields: &[(&str, &str)], is_trusted| {
             with(fields, |fields| {
-                id_of(fields, &seat(is_trusted), || "made".to_owned())
+                let made = || Id::Theirs(b"made".as_slice().into());
+                id_of(fields, &seat(is_trusted), made).to_string()
             })
         };
         assert_eq!(id(&[("X-Request-Id", "theirs")], true), "theirs");

@@ -9,7 +9,7 @@ mod head;
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -22,6 +22,7 @@ pub(super) use self::client::{Client, Patience};
 pub(super) use self::head::{Limits, Trouble, length};
 use super::Front;
 use super::body::{Answer, Source};
+use super::connections::is_bare;
 use super::forward::{Begun, Heard, Sent};
 use super::refusals::No;
 use super::reply::Reply;
@@ -114,9 +115,9 @@ impl Connection<'_> {
         let (begun, manner, sent) = self.begin(len);
         let wants_upgrade = matches!(&begun.errand, Ok(errand) if errand.upgrade.is_some());
         if wants_upgrade {
-            let turned = upgrade::exchange(self.front, self.seat, &begun);
-            let turned = self.while_there(turned).await;
-            return match turned? {
+            // Seldom, and long: it would be room that every request takes.
+            let mut turned = Box::pin(upgrade::exchange(self.front, self.seat, &begun));
+            return match self.while_there(turned.as_mut()).await? {
                 Ok(turned) => Some(turned),
                 Err(reply) => {
                     self.send(reply, manner).await;
@@ -124,8 +125,8 @@ impl Connection<'_> {
                 }
             };
         }
-        let reply = self.front.answer(self.seat, &begun, sent);
-        let reply = self.while_there(reply).await?;
+        let answered = pin!(self.front.answer(self.seat, &begun, sent));
+        let reply = self.while_there(answered).await?;
         self.send(reply, manner).await;
         None
     }
@@ -159,8 +160,7 @@ impl Connection<'_> {
     }
 
     /// Wait for something as long as the client is there; none if it left.
-    async fn while_there<T>(&self, done: impl Future<Output = T>) -> Option<T> {
-        let mut done = pin!(done);
+    async fn while_there<T>(&self, mut done: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         let there = poll_fn(|context| {
             if let Poll::Ready(done) = done.as_mut().poll(context) {
                 return Poll::Ready(Some(done));
@@ -177,20 +177,23 @@ impl Connection<'_> {
     /// Send an answer, and know whether the connection goes on.
     async fn send(&self, mut reply: Reply, manner: Manner) {
         let keeps = manner.keeps && !reply.closes && self.front.is_open();
-        let is_over = {
+        let (is_short, end) = {
             let mut client = self.client.lock();
             let end = client.put_head(&reply, manner, keeps);
-            let has_body = !manner.wants_head && !super::connections::is_bare(reply.status);
-            let is_over = !has_body || end == End::Known && reply.body.pour(client.wire());
             if !keeps || end == End::Close {
                 client.close_after();
             }
-            (is_over, end)
+            let has_body = !manner.wants_head && !is_bare(reply.status);
+            let is_short = !has_body || end == End::Known && reply.body.pour(client.wire());
+            (is_short, end)
         };
-        let (mut is_over, end) = is_over;
+        let mut is_over = is_short;
         let sent = poll_fn(|context| self.poll_sent(&mut reply.body, &mut is_over, end, context));
-        if !sent.await {
-            self.client.lock().close();
+        let is_sent = sent.await;
+        let mut client = self.client.lock();
+        client.answered(is_short.then_some(reply.at));
+        if !is_sent {
+            client.close();
         }
     }
 

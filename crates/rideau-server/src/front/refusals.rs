@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
@@ -14,6 +14,7 @@ use rideau_core::{Reason, Refusal};
 use super::body::Answer;
 use super::headers::{ERROR, REQUEST_ID};
 use super::http1::Trouble;
+use super::ids::Id;
 use super::reply::Reply;
 use crate::apps::Refused;
 use crate::config::ErrorPages;
@@ -50,7 +51,7 @@ pub(super) enum No {
 pub(super) struct Reader<'a> {
     pub(super) pages: ErrorPages,
     /// What the request was called.
-    pub(super) id: &'a str,
+    pub(super) id: &'a Id,
     /// It said that it reads HTML.
     pub(super) reads_html: bool,
 }
@@ -142,7 +143,8 @@ impl No {
         let mut reply = Reply {
             status: self.status(),
             fields: Vec::new(),
-            has_date: false,
+            at: Instant::now(),
+            date: Some(SystemTime::now()),
             length: Some(body.len() as u64),
             body: Answer::Whole(Bytes::from(body)),
             closes: self.ends_connection(),
@@ -179,7 +181,7 @@ impl No {
 
     fn html(&self, reader: &Reader<'_>) -> String {
         let (status, word) = (self.status(), self.word());
-        let id = escaped(reader.id);
+        let id = escaped(&reader.id.to_string());
         let mut page = format!(
             "<!doctype html>\n<html lang=en><meta charset=utf-8>\n\
              <meta name=viewport content=\"width=device-width\">\n<title>{status}</title>\n\
@@ -329,7 +331,7 @@ mod tests {
     fn every_no_has_a_status_a_word_and_the_id() {
         let reader = Reader {
             pages: ErrorPages::Short,
-            id: "id-1",
+            id: &Id::Theirs(b"id-1".as_slice().into()),
             reads_html: false,
         };
         let refused = |reason| {

@@ -1,5 +1,7 @@
 //! An answer on its way to a client, whichever HTTP that speaks.
 
+use std::time::{Instant, SystemTime};
+
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 
@@ -11,7 +13,10 @@ pub(super) struct Reply {
     pub(super) status: StatusCode,
     /// As they are written, each with the end of its line.
     pub(super) fields: Vec<u8>,
-    pub(super) has_date: bool,
+    /// When it was given.
+    pub(super) at: Instant,
+    /// The same as dates are, if the fields do not say it.
+    pub(super) date: Option<SystemTime>,
     /// How long the body is, or would be if it were not left out.
     pub(super) length: Option<u64>,
     pub(super) body: Answer,

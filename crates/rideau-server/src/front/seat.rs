@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::fields::put;
+
 /// One client's connection.
 pub(super) struct Seat {
     pub(super) peer: SocketAddr,
@@ -13,20 +15,33 @@ pub(super) struct Seat {
     pub(super) is_tls: bool,
     /// The port it came to, in words.
     pub(super) port: String,
+    /// What processes are told of one who is not believed, as it is written.
+    pub(super) told: Vec<u8>,
     /// Requests that are being answered, where there may be several.
     in_flight: AtomicUsize,
 }
 
 impl Seat {
     pub(super) fn new(peer: SocketAddr, local_port: u16, is_tls: bool, is_trusted: bool) -> Self {
-        Self {
+        let mut seat = Self {
             peer,
             peer_text: peer.ip().to_canonical().to_string(),
             is_trusted,
             is_tls,
             port: local_port.to_string(),
+            told: Vec::new(),
             in_flight: AtomicUsize::new(0),
-        }
+        };
+        put(&mut seat.told, "X-Forwarded-For", &seat.peer_text);
+        let scheme = seat.scheme();
+        put(&mut seat.told, "X-Forwarded-Proto", scheme);
+        put(&mut seat.told, "X-Forwarded-Port", &seat.port);
+        seat
+    }
+
+    /// How it came.
+    pub(super) const fn scheme(&self) -> &'static str {
+        if self.is_tls { "https" } else { "http" }
     }
 
     pub(super) fn is_busy(&self) -> bool {

@@ -5,7 +5,7 @@
 //! go and the grace is over. The session lives as long.
 
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -80,9 +80,12 @@ async fn turn(errand: &Errand, visit: &Visit<'_>) -> Result<Result<Turned, Reply
             }
         }
     };
-    let began = std::time::Instant::now();
-    let sent = line.send(errand.asked(&head, true), Upload::Empty);
-    let said = match errand.within(sent).await {
+    let began = session.began(errand.came.0);
+    let said = {
+        let sent = pin!(line.send(errand.asked(&head, true), Upload::Empty));
+        errand.within(sent).await
+    };
+    let said = match said {
         Some(Ok(said)) => said,
         Some(Err(lost)) => {
             session.end(Ended::Broken);
@@ -101,9 +104,8 @@ async fn turn(errand: &Errand, visit: &Visit<'_>) -> Result<Result<Turned, Reply
         let reply = errand.hand_back(visit, session, said, line, began);
         return Ok(Err(reply.await));
     }
-    let took = began.elapsed();
-    let mut reply = errand.signed(visit, &session, said.fields, said.status, took);
-    reply.has_date = said.noted.has_date;
+    let mut reply = errand.signed(visit, &session, said.fields, said.status, began);
+    reply.date.take_if(|_| said.noted.has_date);
     reply.put("Connection", "upgrade");
     if let Some(became) = said.noted.upgrade {
         reply.put("Upgrade", became);

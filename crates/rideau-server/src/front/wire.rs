@@ -77,6 +77,17 @@ impl Wire {
         self.poll_fill(context, HEAD_PART)
     }
 
+    /// Nothing came that is known of. Nobody is woken if something does.
+    pub(super) fn is_silent(&mut self) -> bool {
+        let came = match &self.stream {
+            Stream::Tcp(stream) => stream.try_read_buf(&mut self.held),
+            Stream::Unix(stream) => stream.try_read_buf(&mut self.held),
+            // Nobody asks this of a client.
+            Stream::Tls(_) => return true,
+        };
+        matches!(came, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
     fn poll_fill(&mut self, context: &mut Context<'_>, part: usize) -> Poll<io::Result<usize>> {
         if self.held.capacity() - self.held.len() < part / 2 {
             self.held.drain(..self.at);

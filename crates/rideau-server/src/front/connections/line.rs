@@ -81,6 +81,12 @@ impl Line {
         is_sent && is_answered && self.keeps && self.wire.unread().is_empty()
     }
 
+    /// Nothing is under way, and the process neither closed it nor said what
+    /// nobody asked for, as far as is known.
+    pub(super) fn is_silent(&mut self) -> bool {
+        self.wire.is_silent()
+    }
+
     /// Nothing is under way: ready when the process closed it, or says what
     /// nobody asked for.
     pub(super) fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<()> {

@@ -223,8 +223,8 @@ impl Client {
         out.extend_from_slice(reason.as_bytes());
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(&reply.fields);
-        if !reply.has_date {
-            put_date(out);
+        if let Some(date) = reply.date {
+            put_date(out, date);
         }
         let end = match reply.length {
             Some(len) => {
@@ -283,6 +283,11 @@ impl Client {
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
         }
+    }
+
+    /// An answer was sent: the next request is waited for since then.
+    pub(super) fn answered(&mut self, at: Option<std::time::Instant>) {
+        self.since = at.map(Instant::from_std);
     }
 
     /// Whether another request can follow.
@@ -374,8 +379,7 @@ thread_local! {
 }
 
 /// Say when an answer was given that does not say so itself.
-fn put_date(out: &mut Vec<u8>) {
-    let now = SystemTime::now();
+fn put_date(out: &mut Vec<u8>, now: SystemTime) {
     let second = now
         .duration_since(UNIX_EPOCH)
         .map_or(0, |now| now.as_secs());
