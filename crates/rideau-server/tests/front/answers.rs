@@ -383,3 +383,68 @@ async fn nobody_is_told_more_than_needed_unless_for_developers() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn what_is_said_before_the_answer_is_not_taken_for_it() {
+    within(async {
+        let server = Server::answering(|_| {
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
+             HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+                .into()
+        })
+        .await;
+        let stage = Stage::new(server.address).await;
+        let mut client = stage.client().await;
+        for _ in 0..2 {
+            let answer = client.ask(get("/")).await;
+            assert_eq!((answer.status(), answer.text().as_str()), (200, "hello"));
+        }
+        stage.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_answer_says_when_it_was_given_unless_the_app_did() {
+    within(async {
+        let (_server, stage) = saying("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+        let answer = stage.client().await.ask(get("/")).await;
+        assert!(answer.field("date").ends_with(" GMT"), "{answer:?}");
+        stage.end().await;
+        let (_server, stage) =
+            saying("HTTP/1.1 200 OK\r\nDate: yesterday\r\nContent-Length: 0\r\n\r\n").await;
+        let answer = stage.client().await.ask(get("/")).await;
+        assert_eq!(answer.field("date"), "yesterday");
+        stage.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_long_answer_arrives_whole_however_its_end_is_told() {
+    within(async {
+        let server = Server::answering(|request| {
+            let body = "0123456789abcdef".repeat(40_000);
+            if request.first.contains("/chunks") {
+                let mut text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned();
+                for part in body.as_bytes().chunks(7001) {
+                    let part = std::str::from_utf8(part).expect("text");
+                    text.push_str(&format!("{:x}\r\n{part}\r\n", part.len()));
+                }
+                text + "0\r\n\r\n"
+            } else {
+                ok(&body)
+            }
+        })
+        .await;
+        let stage = Stage::new(server.address).await;
+        let mut client = stage.client().await;
+        for path in ["/length", "/chunks", "/length", "/chunks"] {
+            let answer = client.ask(get(path)).await;
+            assert_eq!(answer.body.len(), 640_000, "{path}");
+            assert!(answer.text() == "0123456789abcdef".repeat(40_000), "{path}");
+        }
+        stage.end().await;
+    })
+    .await;
+}
