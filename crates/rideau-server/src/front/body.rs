@@ -198,7 +198,7 @@ impl Answer {
             Poll::Ready(Some(Ok(part))) => Some(part),
             _ => None,
         };
-        if live.is_over() {
+        if live.is_over() && !live.has_trailers() {
             return Self::Whole(first.unwrap_or_default());
         }
         Self::Pumped(Pumped::begin(live, first))
@@ -216,11 +216,20 @@ impl Answer {
         }
     }
 
-    /// All of it was taken.
+    /// What follows it, as it is written; asked for when all was taken.
+    pub(super) fn take_trailers(&mut self) -> Vec<u8> {
+        match self {
+            Self::Whole(_) => Vec::new(),
+            Self::Live(live) => live.take_trailers(),
+            Self::Pumped(pumped) => pumped.take_trailers(),
+        }
+    }
+
+    /// All of it was taken, and nothing follows.
     pub(super) fn is_over(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_empty(),
-            Self::Live(live) => live.is_over(),
+            Self::Live(live) => live.is_over() && !live.has_trailers(),
             Self::Pumped(pumped) => pumped.is_over(),
         }
     }

@@ -12,6 +12,8 @@ pub(super) struct Chunks {
     size: u64,
     digits: u8,
     aside: u32,
+    /// What followed the last chunk, each line with its end.
+    trailers: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -71,6 +73,11 @@ impl Chunks {
         Some(Found::nothing(at, false))
     }
 
+    /// What followed the last chunk, when all came.
+    pub(super) fn into_trailers(self) -> Vec<u8> {
+        self.trailers
+    }
+
     /// Where a byte leads; none if it may not be there.
     fn lead(&mut self, byte: u8) -> Option<Place> {
         match (self.place, byte) {
@@ -96,8 +103,14 @@ impl Chunks {
             (Place::BytesEnd, b'\n') => Some(Place::Size),
             (Place::Line, b'\r') => Some(Place::LastEnd),
             (Place::Line, b' ' | b'\t' | b':') => None,
-            (Place::Trailer, b'\r') => Some(Place::TrailerEnd),
-            (Place::Line | Place::Trailer, _) => self.aside(byte).then_some(Place::Trailer),
+            (Place::Trailer, b'\r') => {
+                self.trailers.extend_from_slice(b"\r\n");
+                Some(Place::TrailerEnd)
+            }
+            (Place::Line | Place::Trailer, _) => {
+                self.trailers.push(byte);
+                self.aside(byte).then_some(Place::Trailer)
+            }
             (Place::TrailerEnd, b'\n') => Some(Place::Line),
             // Said by whoever called: it is over.
             (Place::LastEnd, b'\n') => Some(Place::Size),
@@ -152,6 +165,16 @@ mod tests {
             let found = whole(more.chunks(step));
             assert_eq!(found, Some((body.clone(), 6)), "in steps of {step}");
         }
+    }
+
+    #[test]
+    fn what_follows_the_last_chunk_is_kept() {
+        let mut chunks = Chunks::default();
+        let mut rest = &b"0\r\na: 1\r\nb: 2\r\n\r\n"[..];
+        while !rest.is_empty() {
+            rest = &rest[chunks.next(rest).expect("they are chunks").used..];
+        }
+        assert_eq!(chunks.into_trailers(), b"a: 1\r\nb: 2\r\n");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use rideau_core::apps::{Ended, ProcessId};
 
 use super::Front;
 use super::body::{self, Answer, Fate, Live, Source, Upload};
-use super::connections::{Asked, Line, Said, is_bare};
+use super::connections::{Asked, Early, Line, Said, is_bare};
 use super::fields::{Fields, put};
 use super::headers::{self, Toward};
 use super::ids::Id;
@@ -110,7 +110,15 @@ impl Front {
     }
 
     /// Answer a request, whatever becomes of it.
-    pub(super) async fn answer(&self, seat: &Seat, begun: &Begun, sent: Option<Sent>) -> Reply {
+    /// What a process says before its answer is told at once, where that is
+    /// possible.
+    pub(super) async fn answer(
+        &self,
+        seat: &Seat,
+        begun: &Begun,
+        sent: Option<Sent>,
+        early: Option<&Early<'_>>,
+    ) -> Reply {
         let errand = match &begun.errand {
             Ok(errand) => errand,
             Err(no) => return self.refuse(no, begun),
@@ -119,6 +127,7 @@ impl Front {
             front: self,
             seat,
             id: &begun.id,
+            early,
         };
         match errand.run(&visit, sent).await {
             Ok(reply) => reply,
@@ -227,6 +236,8 @@ pub(super) struct Visit<'a> {
     pub(super) front: &'a Front,
     pub(super) seat: &'a Seat,
     pub(super) id: &'a Id,
+    /// Tells the client what a process says before its answer.
+    pub(super) early: Option<&'a Early<'a>>,
 }
 
 impl Errand {
@@ -257,12 +268,13 @@ impl Errand {
         self.config.options.concurrency < BUFFERED_BELOW
     }
 
-    /// What a process is sent; `upgrade` if it may become something else.
-    pub(super) fn asked<'a>(&self, head: &'a [u8], wants_upgrade: bool) -> Asked<'a> {
+    /// What a process is sent.
+    pub(super) fn asked<'a>(&self, head: &'a [u8]) -> Asked<'a> {
         Asked {
             head,
             wants_head: self.method == Method::HEAD,
-            wants_upgrade,
+            wants_upgrade: false,
+            early: None,
         }
     }
 
@@ -310,7 +322,7 @@ impl Errand {
                 _ => Instant::now(),
             };
             let tried = {
-                let tried = pin!(self.try_on(&session, upload));
+                let tried = pin!(self.try_on(visit, &session, upload));
                 self.within(tried).await
             };
             let failed = match tried {
@@ -432,10 +444,14 @@ impl Errand {
     /// was closed meanwhile, on a new one.
     async fn try_on(
         &self,
+        visit: &Visit<'_>,
         session: &Session,
         mut upload: Upload,
     ) -> Result<(Said, Box<Line>), Failed> {
-        let asked = self.asked(&self.head, false);
+        let asked = Asked {
+            early: visit.early,
+            ..self.asked(&self.head)
+        };
         let connections = &session.process().connections;
         let mut spare = self.spare(&upload);
         let reused = match &spare {

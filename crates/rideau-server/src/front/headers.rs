@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::fields::{Fields, is, put, put_number, tokens};
-use super::http1::length;
+use super::http1::{is_text, is_token, length};
 use super::ids::Id;
 use super::seat::Seat;
 
@@ -238,6 +238,27 @@ impl Noted {
 }
 
 const EVENTS: &str = "text/event-stream";
+
+/// What follows an answer, as far as it makes sense there: what says whom a
+/// message is for, or where it ends, does not.
+pub(super) fn trailers(written: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for line in written.split(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some(colon) = memchr::memchr(b':', line) else {
+            continue;
+        };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        let is_sound = is_token(name) && is_text(value);
+        if is_sound && kind_of(name) == Kind::Plain && !is(name, "trailer") {
+            out.extend_from_slice(name);
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(value);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+    out
+}
 
 /// How long it waited for its place, and for its answer.
 pub(super) fn timing(waited: Duration, took: Duration) -> String {
@@ -546,6 +567,14 @@ mod tests {
         assert!(is_live("content-type", "Text/Event-Stream; charset=utf-8"));
         assert!(is_live("x-accel-buffering", "NO"));
         assert!(!is_live("content-type", "text/plain"));
+    }
+
+    #[test]
+    fn what_follows_an_answer_is_cleaned() {
+        let said = b"Digest: abc\r\nContent-Length: 3\r\nno field\r\nb\x01: 1\r\nX-Rideau-A: 1\r\n\
+            x:2\r\nTransfer-Encoding: chunked\r\n";
+        assert_eq!(trailers(said), b"Digest: abc\r\nx: 2\r\n");
+        assert!(trailers(b"").is_empty());
     }
 
     #[test]

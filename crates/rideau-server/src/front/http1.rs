@@ -19,10 +19,10 @@ use parking_lot::Mutex;
 
 use self::client::Came;
 pub(super) use self::client::{Client, Patience};
-pub(super) use self::head::{Limits, Trouble, length};
+pub(super) use self::head::{Limits, Trouble, is_text, is_token, length};
 use super::Front;
 use super::body::{Answer, Source};
-use super::connections::is_bare;
+use super::connections::{Early, is_bare};
 use super::forward::{Begun, Heard, Sent};
 use super::refusals::No;
 use super::reply::Reply;
@@ -49,6 +49,8 @@ struct Manner {
     is_recent: bool,
     /// The client would send more requests.
     keeps: bool,
+    /// It takes what follows a body in chunks.
+    takes_trailers: bool,
 }
 
 /// How the end of a body is told.
@@ -93,6 +95,7 @@ impl Connection<'_> {
                         wants_head: false,
                         is_recent: true,
                         keeps: false,
+                        takes_trailers: false,
                     };
                     self.send(reply, manner).await;
                     false
@@ -125,8 +128,16 @@ impl Connection<'_> {
                 }
             };
         }
-        let answered = pin!(self.front.answer(self.seat, &begun, sent));
-        let reply = self.while_there(answered).await?;
+        let early = |fields: &[u8]| self.client.lock().put_early(fields);
+        let early: Option<&Early<'_>> = manner.is_recent.then_some(&early);
+        let answered = pin!(self.front.answer(self.seat, &begun, sent, early));
+        let reply = self.while_there(answered).await;
+        let Some(reply) = reply else {
+            if let Ok(errand) = &begun.errand {
+                errand.app.counts.refused("client_gone");
+            }
+            return None;
+        };
         self.send(reply, manner).await;
         None
     }
@@ -147,6 +158,7 @@ impl Connection<'_> {
                 wants_head: *head.method() == Method::HEAD,
                 is_recent: head.is_recent(),
                 keeps: head.keeps_alive(),
+                takes_trailers: head.takes_trailers(),
             };
             (self.front.begin(self.seat, &heard), manner, head.length())
         };
@@ -165,7 +177,7 @@ impl Connection<'_> {
             if let Poll::Ready(done) = done.as_mut().poll(context) {
                 return Poll::Ready(Some(done));
             }
-            self.client.lock().poll_gone(context).map(|()| None)
+            self.client.lock().poll_away(context).map(|()| None)
         });
         let done = there.await;
         if done.is_none() {
@@ -188,7 +200,8 @@ impl Connection<'_> {
             (is_short, end)
         };
         let mut is_over = is_short;
-        let sent = poll_fn(|context| self.poll_sent(&mut reply.body, &mut is_over, end, context));
+        let sent =
+            poll_fn(|context| self.poll_sent(&mut reply.body, &mut is_over, end, manner, context));
         let is_sent = sent.await;
         let mut client = self.client.lock();
         client.answered(is_short.then_some(reply.at));
@@ -203,6 +216,7 @@ impl Connection<'_> {
         body: &mut Answer,
         is_over: &mut bool,
         end: End,
+        manner: Manner,
         context: &mut Context<'_>,
     ) -> Poll<bool> {
         loop {
@@ -215,7 +229,11 @@ impl Connection<'_> {
                     Poll::Ready(Some(Err(_))) => (*is_over, is_whole) = (true, false),
                     Poll::Ready(None) => {
                         *is_over = true;
-                        self.client.lock().put_end(end);
+                        let trailers = match manner.takes_trailers {
+                            true => body.take_trailers(),
+                            false => Vec::new(),
+                        };
+                        self.client.lock().put_end(end, &trailers);
                     }
                 }
             }

@@ -6,7 +6,7 @@ mod patient;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::http::request::Parts;
@@ -21,6 +21,7 @@ use super::fields::{Fields, Span};
 use super::forward::{Heard, Sent};
 use super::http1::length;
 use super::refusals::No;
+use super::reply::read;
 use super::router::is_host;
 use super::seat::Seat;
 use super::serve::Guest;
@@ -79,7 +80,7 @@ async fn answer(front: &Front, seat: Arc<Seat>, request: Request<Incoming>) -> R
                 len,
                 is_checked: false,
             });
-            front.answer(&seat, &begun, sent).await
+            front.answer(&seat, &begun, sent, None).await
         }
     };
     reply.into_response().map(|answer| Guarded {
@@ -130,8 +131,15 @@ impl Body for Guarded {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        let part = self.get_mut().answer.poll_part(context);
-        part.map(|part| part.map(|part| part.map(Frame::data)))
+        let guarded = self.get_mut();
+        match ready!(guarded.answer.poll_part(context)) {
+            Some(part) => Poll::Ready(Some(part.map(Frame::data))),
+            None => {
+                let trailers = guarded.answer.take_trailers();
+                let trailers = (!trailers.is_empty()).then(|| Frame::trailers(read(&trailers)));
+                Poll::Ready(trailers.map(Ok))
+            }
+        }
     }
 
     fn is_end_stream(&self) -> bool {

@@ -34,8 +34,8 @@ impl Reply {
     pub(super) fn into_response(self) -> Response<Answer> {
         let mut response = Response::new(self.body);
         *response.status_mut() = self.status;
+        *response.headers_mut() = read(&self.fields);
         let fields = response.headers_mut();
-        read(fields, &self.fields);
         if let Some(len) = self.length {
             fields.insert(hyper::header::CONTENT_LENGTH, HeaderValue::from(len));
         }
@@ -44,7 +44,8 @@ impl Reply {
 }
 
 /// What was written as fields.
-fn read(fields: &mut HeaderMap, written: &[u8]) {
+pub(super) fn read(written: &[u8]) -> HeaderMap {
+    let mut fields = HeaderMap::new();
     for line in written.split(|byte| *byte == b'\n') {
         let Some(colon) = memchr::memchr(b':', line) else {
             continue;
@@ -56,4 +57,5 @@ fn read(fields: &mut HeaderMap, written: &[u8]) {
             fields.append(name, value);
         }
     }
+    fields
 }

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::Front;
 use super::body::Upload;
+use super::connections::Asked;
 use super::forward::{Begun, Errand, Visit};
 use super::http1::Client;
 use super::refusals::No;
@@ -51,6 +52,7 @@ pub(super) async fn exchange(front: &Front, seat: &Seat, begun: &Begun) -> Resul
         front,
         seat,
         id: &begun.id,
+        early: None,
     };
     match turn(errand, &visit).await {
         Ok(turned) => turned,
@@ -82,7 +84,11 @@ async fn turn(errand: &Errand, visit: &Visit<'_>) -> Result<Result<Turned, Reply
     };
     let began = session.began(errand.came.0);
     let said = {
-        let sent = pin!(line.send(errand.asked(&head, true), Upload::Empty));
+        let asked = Asked {
+            wants_upgrade: true,
+            ..errand.asked(&head)
+        };
+        let sent = pin!(line.send(asked, Upload::Empty));
         errand.within(sent).await
     };
     let said = match said {

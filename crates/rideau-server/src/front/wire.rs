@@ -31,6 +31,8 @@ pub(super) struct Wire {
     out: Vec<u8>,
     sent: usize,
     tail: Bytes,
+    /// What followed the last body in chunks.
+    trailers: Vec<u8>,
 }
 
 /// What is still to come of a body.
@@ -52,6 +54,7 @@ impl Wire {
             out: Vec::new(),
             sent: 0,
             tail: Bytes::new(),
+            trailers: Vec::new(),
         }
     }
 
@@ -136,8 +139,8 @@ impl Wire {
                     None => return Err(io::ErrorKind::InvalidData.into()),
                 },
             };
-            if is_over {
-                *rest = Rest::Nothing;
+            if is_over && let Rest::Chunks(chunks) = std::mem::replace(rest, Rest::Nothing) {
+                self.trailers = chunks.into_trailers();
             }
             if data.is_empty() {
                 self.consume(used);
@@ -152,6 +155,11 @@ impl Wire {
             return Ok(Some(part));
         }
         Ok(None)
+    }
+
+    /// What followed a body in chunks, as it was written.
+    pub(super) fn take_trailers(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.trailers)
     }
 
     /// Hand on what came of a body, as far as it is of a known length. Says

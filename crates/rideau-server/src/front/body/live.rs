@@ -18,6 +18,7 @@ pub(in crate::front) struct Live {
     /// None when the process has said all that it will.
     using: Option<Using>,
     is_broken: bool,
+    trailers: Vec<u8>,
 }
 
 /// A process that is being used.
@@ -31,6 +32,7 @@ impl Live {
         let mut live = Self {
             using: Some(Using { line, session }),
             is_broken: false,
+            trailers: Vec::new(),
         };
         live.finish_if_answered();
         live
@@ -39,6 +41,15 @@ impl Live {
     /// The process has said all that there was to say.
     pub(super) fn is_over(&self) -> bool {
         self.using.is_none() && !self.is_broken
+    }
+
+    /// Something follows what the process said.
+    pub(super) fn has_trailers(&self) -> bool {
+        !self.trailers.is_empty()
+    }
+
+    pub(super) fn take_trailers(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.trailers)
     }
 
     pub(super) fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Part> {
@@ -73,7 +84,8 @@ impl Live {
 
     fn finish_if_answered(&mut self) {
         let answered = self.using.take_if(|using| using.line.is_answered());
-        if let Some(using) = answered {
+        if let Some(mut using) = answered {
+            self.trailers = using.line.take_trailers();
             using.session.process().connections.give_back(using.line);
             using.session.end(Ended::Answered);
         }

@@ -29,6 +29,8 @@ pub(in crate::front) struct Pumped {
 struct Basin {
     spool: Spool,
     end: End,
+    /// What follows when all came.
+    trailers: Vec<u8>,
     /// Who takes from it, and who gives to it, when they wait.
     taker: Option<Waker>,
     giver: Option<Waker>,
@@ -50,6 +52,7 @@ impl Pumped {
         let basin = Arc::new(Mutex::new(Basin {
             spool,
             end: pushed.map_or(End::Broken, |()| End::Open),
+            trailers: Vec::new(),
             taker: None,
             giver: None,
         }));
@@ -59,7 +62,12 @@ impl Pumped {
 
     pub(super) fn is_over(&self) -> bool {
         let basin = self.basin.lock();
-        basin.spool.len() == 0 && matches!(basin.end, End::Whole)
+        let is_whole = matches!(basin.end, End::Whole);
+        is_whole && basin.spool.len() == 0 && basin.trailers.is_empty()
+    }
+
+    pub(super) fn take_trailers(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.basin.lock().trailers)
     }
 
     pub(super) fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Part> {
@@ -109,6 +117,7 @@ async fn pump(mut live: Live, basin: Arc<Mutex<Basin>>) {
     };
     let mut basin = basin.lock();
     basin.end = end;
+    basin.trailers = live.take_trailers();
     basin.wake_taker();
 }
 

@@ -43,7 +43,12 @@ pub(in crate::front) struct Asked<'a> {
     pub(in crate::front) wants_head: bool,
     /// It asks to go on with something else.
     pub(in crate::front) wants_upgrade: bool,
+    /// Who is told what a process says before its answer.
+    pub(in crate::front) early: Option<&'a Early<'a>>,
 }
+
+/// Tells a client what a process says before its answer, as it is written.
+pub(in crate::front) type Early<'a> = dyn Fn(&[u8]) + Send + Sync + 'a;
 
 /// The head of an answer.
 pub(in crate::front) struct Said {
@@ -181,7 +186,7 @@ impl Line {
                 Poll::Ready(None) => {
                     self.upload = Upload::Empty;
                     if self.is_chunked {
-                        self.wire.out().extend_from_slice(LAST_CHUNK);
+                        put_last_chunk(&mut self.wire, &[]);
                     }
                 }
                 Poll::Ready(Some(Err(broken))) => {
@@ -217,6 +222,11 @@ impl Line {
             let noted = noted.ok_or_else(garbage)?;
             self.wire.consume(len);
             if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
+                if status == StatusCode::EARLY_HINTS
+                    && let Some(tell) = asked.early
+                {
+                    tell(&fields);
+                }
                 continue;
             }
             self.keeps = if is_recent {
@@ -256,6 +266,11 @@ impl Line {
         self.wire.poll_part(&mut self.rest, context)
     }
 
+    /// What followed the answer, if it came in chunks.
+    pub(in crate::front) fn take_trailers(&mut self) -> Vec<u8> {
+        headers::trailers(&self.wire.take_trailers())
+    }
+
     /// Hand on what came of an answer already, if it says how long that is.
     /// Says whether it was all.
     pub(in crate::front) fn pour(&mut self, into: &mut Wire) -> bool {
@@ -267,8 +282,6 @@ impl Line {
         self.wire
     }
 }
-
-const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// Send a part of a body as a chunk.
 pub(in crate::front) fn put_chunk(wire: &mut Wire, part: Bytes) {
@@ -282,9 +295,12 @@ pub(in crate::front) fn put_chunk(wire: &mut Wire, part: Bytes) {
     wire.out().extend_from_slice(b"\r\n");
 }
 
-/// Send the end of a body in chunks.
-pub(in crate::front) fn put_last_chunk(wire: &mut Wire) {
-    wire.out().extend_from_slice(LAST_CHUNK);
+/// Send the end of a body in chunks, and what follows it.
+pub(in crate::front) fn put_last_chunk(wire: &mut Wire, trailers: &[u8]) {
+    let out = wire.out();
+    out.extend_from_slice(b"0\r\n");
+    out.extend_from_slice(trailers);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// What follows the head of an answer; none if that makes no sense.

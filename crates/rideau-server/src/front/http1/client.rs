@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use hyper::StatusCode;
 use hyper::body::Bytes;
 use tokio::time::{Instant, Sleep};
 
@@ -206,6 +207,16 @@ impl Client {
         Poll::Pending
     }
 
+    /// The same, and send what is written meanwhile.
+    pub(super) fn poll_away(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.wire.is_flushed()
+            && let Poll::Ready(Err(_)) = self.poll_send(context)
+        {
+            return Poll::Ready(());
+        }
+        self.poll_gone(context)
+    }
+
     /// Write the head of an answer; says how the end of its body will be told.
     pub(super) fn put_head(&mut self, reply: &Reply, manner: Manner, keeps: bool) -> End {
         let out = self.wire.out();
@@ -227,16 +238,16 @@ impl Client {
             put_date(out, date);
         }
         let end = match reply.length {
-            Some(len) => {
+            Some(len) if reply.status != StatusCode::NO_CONTENT => {
                 headers::put_length(out, len);
                 End::Known
             }
-            None if is_bare(reply.status) || reply.status.is_informational() => End::Known,
-            None if manner.is_recent => {
+            _ if is_bare(reply.status) || reply.status.is_informational() => End::Known,
+            _ if manner.is_recent => {
                 put(out, "Transfer-Encoding", "chunked");
                 End::Chunks
             }
-            None => End::Close,
+            _ => End::Close,
         };
         if !keeps || end == End::Close {
             put(out, "Connection", "close");
@@ -253,6 +264,7 @@ impl Client {
             wants_head: false,
             is_recent: true,
             keeps: true,
+            takes_trailers: false,
         };
         self.put_head(reply, manner, true);
     }
@@ -265,10 +277,18 @@ impl Client {
         }
     }
 
-    pub(super) fn put_end(&mut self, end: End) {
+    pub(super) fn put_end(&mut self, end: End, trailers: &[u8]) {
         if end == End::Chunks {
-            put_last_chunk(&mut self.wire);
+            put_last_chunk(&mut self.wire, trailers);
         }
+    }
+
+    /// Write what a process says before its answer.
+    pub(super) fn put_early(&mut self, fields: &[u8]) {
+        let out = self.wire.out();
+        out.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n");
+        out.extend_from_slice(fields);
+        out.extend_from_slice(b"\r\n");
     }
 
     /// Send what is written, and mind the time while nothing is taken.

@@ -63,6 +63,8 @@ pub(in crate::front) struct Head {
     closes: bool,
     keeps: bool,
     upgrades: bool,
+    /// It takes what follows a body in chunks.
+    takes_trailers: bool,
     /// It waits to be told that it may send the body.
     expects: bool,
 }
@@ -151,6 +153,11 @@ impl Head {
         self.version == Some(1)
     }
 
+    /// It takes what follows a body in chunks.
+    pub(super) fn takes_trailers(&self) -> bool {
+        self.takes_trailers
+    }
+
     /// It waits to be told that it may send the body.
     pub(super) fn expects(&self) -> bool {
         self.expects && self.is_recent()
@@ -222,6 +229,10 @@ impl Head {
         });
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         match name.len() {
+            2 if is(b"te") => {
+                let mut words = tokens(value);
+                self.takes_trailers |= words.any(|word| word.eq_ignore_ascii_case(b"trailers"));
+            }
             4 if is(b"host") => {
                 if self.has_host {
                     return bad("it says twice whom it is for");
@@ -278,12 +289,14 @@ pub(in crate::front) fn length(value: &[u8]) -> Option<u64> {
     is_number.then(|| digits.iter().fold(0, add))
 }
 
-fn is_token(name: &[u8]) -> bool {
+/// Could it be the name of a field?
+pub(in crate::front) fn is_token(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| TOKEN[usize::from(*byte)])
 }
 
-/// Without a way out in the middle, this is many bytes at a time.
-fn is_text(value: &[u8]) -> bool {
+/// Could it be the value of a field? Without a way out in the middle, this is
+/// many bytes at a time.
+pub(in crate::front) fn is_text(value: &[u8]) -> bool {
     value.iter().fold(true, |all, byte| {
         all & ((*byte >= b' ') | (*byte == b'\t')) & (*byte != 0x7f)
     })
