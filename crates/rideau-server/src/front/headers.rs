@@ -119,6 +119,25 @@ pub(super) fn to_process(out: &mut Vec<u8>, fields: Fields<'_>, toward: &Toward<
         // Old clients do not say, and processes want to know.
         put(out, "Host", "localhost");
     }
+    put_forwarded(out, seat, whom, host, claimed);
+    if let Some(prefix) = toward.prefix {
+        put(out, "X-Forwarded-Prefix", prefix);
+    }
+    put(out, REQUEST_ID, toward.id);
+    if !has_start {
+        put_start(out, toward.came);
+    }
+}
+
+/// Write for whom a client speaks, by its own words if it is trusted: it has said
+/// `whom` and claimed the others, or not.
+fn put_forwarded(
+    out: &mut Vec<u8>,
+    seat: &Seat,
+    mut whom: Vec<u8>,
+    host: Option<&[u8]>,
+    claimed: [bool; 3],
+) {
     if seat.is_trusted {
         whom.extend_from_slice(seat.peer_text.as_bytes());
         put(out, "X-Forwarded-For", whom);
@@ -138,13 +157,6 @@ pub(super) fn to_process(out: &mut Vec<u8>, fields: Fields<'_>, toward: &Toward<
         if let Some(host) = host {
             put(out, "X-Forwarded-Host", host);
         }
-    }
-    if let Some(prefix) = toward.prefix {
-        put(out, "X-Forwarded-Prefix", prefix);
-    }
-    put(out, REQUEST_ID, toward.id);
-    if !has_start {
-        put_start(out, toward.came);
     }
 }
 

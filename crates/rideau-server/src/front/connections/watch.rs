@@ -1,8 +1,9 @@
 //! Looks after the idle connections of one lane to one process.
 //!
 //! It runs a few times in the span that one may be idle, and when the process
-//! closes one that it has seen idle before; when none is there it sleeps until somebody calls it, so that
-//! neither a busy process nor one that nobody uses costs anything.
+//! closes one that it has seen idle before; when none is there it sleeps until
+//! somebody calls it, so that neither a busy process nor one that nobody uses
+//! costs anything.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
