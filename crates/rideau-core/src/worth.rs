@@ -50,8 +50,6 @@ pub struct Worth {
     landmark: Instant,
     /// When somebody was last asked for.
     latest: Instant,
-    /// What was left at that time, for those who ask within a tick.
-    left: (u64, Decay),
 }
 
 /// Sizes that are tried beside the real one, in halves of it.
@@ -84,7 +82,6 @@ impl Worth {
             staked_resized: 0.0,
             landmark: Instant::START,
             latest: Instant::START,
-            left: (0, Decay::NONE),
         };
         worth.set_max(max);
         worth
@@ -100,15 +97,7 @@ impl Worth {
             self.set_landmark(now);
         }
         self.latest = now;
-        let tick = tick(now.since(self.landmark));
-        if self.left.0 != tick {
-            self.left = (tick, decay(tick));
-        }
-        let moment = Moment {
-            decay: self.left.1,
-            now,
-            counts_only: self.counts_only,
-        };
+        let moment = self.moment(now);
         let start_time = start_time.as_secs_f64();
         let slot = self.remember(app, start_time, &moment);
 
@@ -216,7 +205,7 @@ impl Worth {
     fn moment(&self, now: Instant) -> Moment {
         Moment {
             now,
-            decay: decay(tick(now.since(self.landmark))),
+            decay: Decay::over(now.since(self.landmark)),
             counts_only: self.counts_only,
         }
     }
@@ -255,14 +244,11 @@ impl Worth {
                 self.remove(slot);
             }
         }
-        // A landmark is at a tick, so that no rate changes by it.
-        let tick = tick(now.since(self.landmark));
-        let decay = decay(tick);
+        let decay = Decay::over(now.since(self.landmark));
         for history in &mut self.histories {
             history.rates.rebase(&decay);
         }
-        self.landmark = self.landmark + Duration::from_millis(tick);
-        self.left = (0, Decay::NONE);
+        self.landmark = now;
         self.histories.shrink_to(2 * self.histories.len());
         self.slots.shrink_to(2 * self.histories.len());
     }
@@ -289,17 +275,6 @@ impl Worth {
             }
         }
     }
-}
-
-/// How many ticks went by. Rates do not change within one, which is short beside
-/// every half-life: a busy app is asked for many times in it.
-fn tick(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// What is left after so many ticks.
-fn decay(ticks: u64) -> Decay {
-    Decay::over(ticks as f64 / 1000.0)
 }
 
 /// The estimate whose shadow has lost least; the first of equals.

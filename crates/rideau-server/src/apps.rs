@@ -251,11 +251,13 @@ impl Inner {
     /// Carry out what has to happen in the order of decisions, and note the
     /// rest for when the lock is released.
     fn settle(self: &Arc<Self>, state: &mut State, after: &mut After) {
-        let mut effects = std::mem::take(&mut state.effects);
-        for effect in effects.drain(..) {
-            self.perform(effect, state, after);
+        if !state.effects.is_empty() {
+            let mut effects = std::mem::take(&mut state.effects);
+            for effect in effects.drain(..) {
+                self.perform(effect, state, after);
+            }
+            state.effects = effects;
         }
-        state.effects = effects;
         if let Some(due) = state.machine.deadline()
             && due < state.armed
         {

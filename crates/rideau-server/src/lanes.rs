@@ -37,13 +37,15 @@ struct Lane {
 }
 
 impl Lanes {
-    /// As many lanes; none for one per core.
+    /// As many lanes; none for one per two cores, for those who ask, and
+    /// applications, run as well.
     ///
     /// # Errors
     ///
     /// If the system has no more threads or files.
     pub fn start(count: Option<usize>) -> io::Result<Self> {
-        let count = count.map_or_else(|| thread::available_parallelism().map(Into::into), Ok)?;
+        let usual = || thread::available_parallelism().map(|cores| cores.get().div_ceil(2));
+        let count = count.map_or_else(usual, Ok)?;
         let (stop, stopped) = watch::channel(false);
         let mut lanes = Self {
             all: Vec::with_capacity(count),
@@ -243,8 +245,8 @@ mod tests {
     }
 
     #[test]
-    fn by_default_there_is_one_for_each_core() {
+    fn by_default_there_is_one_for_two_cores() {
         let cores = thread::available_parallelism().unwrap().get();
-        assert_eq!(Lanes::start(None).unwrap().len(), cores);
+        assert_eq!(Lanes::start(None).unwrap().len(), cores.div_ceil(2));
     }
 }

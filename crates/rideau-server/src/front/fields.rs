@@ -22,13 +22,17 @@ impl<'a> Fields<'a> {
         Self { bytes, spans }
     }
 
-    /// All of them, with name and value.
+    /// One of them, with name and value.
+    pub(super) fn at(self, at: usize) -> (&'a [u8], &'a [u8]) {
+        let span = self.spans[at];
+        let name = &self.bytes[span.start as usize..span.colon as usize];
+        let value = &self.bytes[span.colon as usize + 1..span.end as usize];
+        (name, value.trim_ascii())
+    }
+
+    /// All of them.
     pub(super) fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        self.spans.iter().map(move |span| {
-            let name = &self.bytes[span.start as usize..span.colon as usize];
-            let value = &self.bytes[span.colon as usize + 1..span.end as usize];
-            (name, value.trim_ascii())
-        })
+        (0..self.spans.len()).map(move |at| self.at(at))
     }
 
     /// The values of those with this name.

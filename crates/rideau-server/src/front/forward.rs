@@ -33,6 +33,12 @@ pub(super) struct Heard<'a> {
     pub(super) method: &'a Method,
     pub(super) target: &'a [u8],
     pub(super) fields: Fields<'a>,
+    /// Whom it is for.
+    pub(super) host: Option<&'a [u8]>,
+    /// What the client reads.
+    pub(super) accept: Option<&'a [u8]>,
+    /// The connection names fields that are of it alone.
+    pub(super) names_fields: bool,
     /// How long its body is, by its own words.
     pub(super) length: Option<u64>,
     /// It would go on with something else.
@@ -85,7 +91,7 @@ impl Front {
     pub(super) fn begin(&self, seat: &Seat, heard: &Heard<'_>) -> Begun {
         let id = headers::id_of(heard.fields, seat, || self.ids.next());
         Begun {
-            reads_html: headers::reads_html(heard.fields),
+            reads_html: heard.accept.is_some_and(headers::reads_html),
             errand: self.errand(seat, heard, &id),
             id,
         }
@@ -147,7 +153,7 @@ impl Front {
         let host = match authority {
             Some(authority) => authority,
             None => {
-                let said = heard.fields.get("host").unwrap_or_default();
+                let said = heard.host.unwrap_or_default();
                 str::from_utf8(said).unwrap_or_default()
             }
         };
@@ -163,6 +169,7 @@ impl Front {
             seat,
             id,
             came: came.1,
+            names_fields: heard.names_fields,
             host: authority.map(str::as_bytes),
             prefix: route.strips().then_some(&route.prefix),
         };

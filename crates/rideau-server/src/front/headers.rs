@@ -64,6 +64,8 @@ pub(super) struct Toward<'a> {
     pub(super) id: &'a Id,
     /// When the request came.
     pub(super) came: SystemTime,
+    /// The connection names fields that are of it alone.
+    pub(super) names_fields: bool,
     /// The host, if it is said elsewhere than in the fields.
     pub(super) host: Option<&'a [u8]>,
     /// How the path began that the process does not see.
@@ -73,7 +75,10 @@ pub(super) struct Toward<'a> {
 /// Write what a client said as a process gets it, but for how long the body is.
 pub(super) fn to_process(out: &mut Vec<u8>, fields: Fields<'_>, toward: &Toward<'_>) {
     let seat = toward.seat;
-    let named = named(fields.all("connection"));
+    let named = match toward.names_fields {
+        true => named(fields.all("connection")),
+        false => Vec::new(),
+    };
     let mut whom = Vec::new();
     let mut host = toward.host;
     let mut claimed = [false; 3];
@@ -301,9 +306,8 @@ pub(super) fn upgrade_of(fields: Fields<'_>) -> Option<Vec<u8>> {
 }
 
 /// Does it read HTML?
-pub(super) fn reads_html(fields: Fields<'_>) -> bool {
-    let accepted = fields.get("accept");
-    accepted.is_some_and(|kinds| memchr::memmem::find(kinds, b"text/html").is_some())
+pub(super) fn reads_html(kinds: &[u8]) -> bool {
+    memchr::memmem::find(kinds, b"text/html").is_some()
 }
 
 /// What a connection says is of it alone, besides what always is.
@@ -434,6 +438,7 @@ mod tests {
             seat: &seat(is_trusted),
             id: &Id::Theirs(b"id-1".as_slice().into()),
             came: SystemTime::now(),
+            names_fields: true,
             host: None,
             prefix: None,
         };

@@ -151,6 +151,9 @@ impl Connection<'_> {
                 method: head.method(),
                 target: head.target(bytes),
                 fields: head.fields(bytes),
+                host: head.host(bytes),
+                accept: head.accept(bytes),
+                names_fields: head.names_fields(),
                 length: head.length(),
                 upgrades: head.upgrades(),
             };

@@ -71,6 +71,9 @@ async fn answer(front: &Front, seat: Arc<Seat>, request: Request<Incoming>) -> R
                 method: &parts.method,
                 target: whole.map_or("/", |whole| whole.as_str()).as_bytes(),
                 fields,
+                host: fields.get("host"),
+                accept: fields.get("accept"),
+                names_fields: true,
                 length: len,
                 upgrades: false,
             };

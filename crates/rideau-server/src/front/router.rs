@@ -149,9 +149,13 @@ pub(super) fn is_host(host: &[u8]) -> bool {
             host.split_at(colon.unwrap_or(host.len()))
         }
     };
-    let is_name = name
-        .iter()
-        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'~'));
+    // Without a way out in the middle, this is many bytes at a time.
+    let is_name = name.iter().fold(true, |all, byte| {
+        let lower = byte | 0x20;
+        all & (lower.is_ascii_lowercase()
+            | byte.is_ascii_digit()
+            | matches!(byte, b'.' | b'-' | b'_' | b'~'))
+    });
     let is_port = match port {
         [] => true,
         [b':', digits @ ..] => digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit),

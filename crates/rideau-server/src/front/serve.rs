@@ -17,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use super::http1::{self, Limits, Patience};
+use super::ids::Id;
 use super::seat::Seat;
 use super::stream::Stream;
 use super::{Front, Phase, http2};
@@ -140,7 +141,7 @@ impl Door {
             };
             let Ok(permit) = Arc::clone(&seats).try_acquire_owned() else {
                 if self.tls.is_none() {
-                    tokio::spawn(turn_away(stream));
+                    tokio::spawn(turn_away(stream, front.ids.next()));
                 }
                 continue;
             };
@@ -309,11 +310,12 @@ async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
 }
 
 /// Say no to one too many, and let it read that before the end.
-async fn turn_away(mut stream: TcpStream) {
+async fn turn_away(mut stream: TcpStream, id: Id) {
     const BODY: &str = "There are as many connections as there may be. Please try again soon.\n";
     let head = format!(
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: \
-         1\r\nX-Rideau-Error: connections_max\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 1\r\n\
+         X-Rideau-Error: connections_max\r\nX-Request-Id: {id}\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n",
         BODY.len()
     );
     let told = async {

@@ -126,6 +126,7 @@ async fn one_connection_too_many_is_turned_away() {
         let answer = stage.client().await.answer().await.expect("an answer");
         assert_eq!(answer.status(), 503);
         assert_eq!(answer.field("x-rideau-error"), "connections_max");
+        assert_eq!(answer.field("x-request-id").len(), 32);
         drop(one);
         loop {
             let mut next = stage.client().await;

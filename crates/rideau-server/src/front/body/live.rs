@@ -16,21 +16,16 @@ use crate::front::wire::Wire;
 /// has left, and the connection is closed.
 pub(in crate::front) struct Live {
     /// None when the process has said all that it will.
-    using: Option<Using>,
+    line: Option<Box<Line>>,
     is_broken: bool,
     trailers: Vec<u8>,
 }
 
-/// A process that is being used.
-struct Using {
-    line: Box<Line>,
-    session: Session,
-}
-
 impl Live {
-    pub(in crate::front) fn new(line: Box<Line>, session: Session) -> Self {
+    pub(in crate::front) fn new(mut line: Box<Line>, session: Session) -> Self {
+        line.use_for(session);
         let mut live = Self {
-            using: Some(Using { line, session }),
+            line: Some(line),
             is_broken: false,
             trailers: Vec::new(),
         };
@@ -40,7 +35,7 @@ impl Live {
 
     /// The process has said all that there was to say.
     pub(super) fn is_over(&self) -> bool {
-        self.using.is_none() && !self.is_broken
+        self.line.is_none() && !self.is_broken
     }
 
     /// Something follows what the process said.
@@ -53,20 +48,18 @@ impl Live {
     }
 
     pub(super) fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Part> {
-        let Some(using) = &mut self.using else {
+        let Some(line) = &mut self.line else {
             let broken = Broken("the app broke its answer off");
             return Poll::Ready(self.is_broken.then_some(Err(broken)));
         };
-        match ready!(using.line.poll_part(context)) {
+        match ready!(line.poll_part(context)) {
             Ok(part) => {
                 self.finish_if_answered();
                 Poll::Ready(part.map(Ok))
             }
             Err(error) => {
                 tracing::debug!("an app broke its answer off: {error}");
-                if let Some(using) = self.using.take() {
-                    using.session.end(Ended::Broken);
-                }
+                self.end(Ended::Broken);
                 self.is_broken = true;
                 Poll::Ready(Some(Err(Broken("the app broke its answer off"))))
             }
@@ -75,27 +68,34 @@ impl Live {
 
     /// Hand on what came already. Says whether that was all.
     pub(super) fn pour(&mut self, into: &mut Wire) -> bool {
-        if let Some(using) = &mut self.using {
-            using.line.pour(into);
+        if let Some(line) = &mut self.line {
+            line.pour(into);
             self.finish_if_answered();
         }
         self.is_over()
     }
 
     fn finish_if_answered(&mut self) {
-        let answered = self.using.take_if(|using| using.line.is_answered());
-        if let Some(mut using) = answered {
-            self.trailers = using.line.take_trailers();
-            using.session.process().connections.give_back(using.line);
-            using.session.end(Ended::Answered);
+        let answered = self.line.take_if(|line| line.is_answered());
+        if let Some(mut line) = answered {
+            self.trailers = line.take_trailers();
+            if let Some(session) = line.take_session() {
+                session.process().connections.give_back(line);
+                session.end(Ended::Answered);
+            }
+        }
+    }
+
+    fn end(&mut self, how: Ended) {
+        let session = self.line.take().and_then(|mut line| line.take_session());
+        if let Some(session) = session {
+            session.end(how);
         }
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        if let Some(using) = self.using.take() {
-            using.session.end(Ended::Left);
-        }
+        self.end(Ended::Left);
     }
 }

@@ -10,6 +10,7 @@ use hyper::StatusCode;
 use hyper::body::Bytes;
 
 use super::Stream;
+use crate::apps::Session;
 use crate::front::body::{Extent, Upload};
 use crate::front::chunks::Chunks;
 use crate::front::headers::{self, Noted};
@@ -32,6 +33,8 @@ pub(in crate::front) struct Line {
     rest: Rest,
     /// The process would take another one.
     keeps: bool,
+    /// Whose answer comes by it.
+    session: Option<Session>,
 }
 
 /// A request as it is sent.
@@ -76,6 +79,7 @@ impl Line {
             is_begun: false,
             rest: Rest::Nothing,
             keeps: true,
+            session: None,
         }
     }
 
@@ -244,6 +248,16 @@ impl Line {
                 noted,
             }));
         }
+    }
+
+    /// An answer comes by it, for this one.
+    pub(in crate::front) fn use_for(&mut self, session: Session) {
+        self.session = Some(session);
+    }
+
+    /// It is used for nobody any more.
+    pub(in crate::front) fn take_session(&mut self) -> Option<Session> {
+        self.session.take()
     }
 
     /// The process has said all of its answer.

@@ -56,13 +56,17 @@ pub(in crate::front) struct Head {
     method: Option<Method>,
     target: Range<usize>,
     spans: Vec<Span>,
-    has_host: bool,
+    /// Which of the fields say this.
+    host: Option<usize>,
+    accept: Option<usize>,
     length: Option<u64>,
     is_chunked: bool,
     /// What the client says of the connection.
     closes: bool,
     keeps: bool,
     upgrades: bool,
+    /// It names fields that are of it alone.
+    names_fields: bool,
     /// It takes what follows a body in chunks.
     takes_trailers: bool,
     /// It waits to be told that it may send the body.
@@ -138,6 +142,21 @@ impl Head {
 
     pub(in crate::front) fn fields<'a>(&'a self, bytes: &'a [u8]) -> Fields<'a> {
         Fields::new(bytes, &self.spans)
+    }
+
+    /// Whom it is for.
+    pub(in crate::front) fn host<'a>(&'a self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        self.host.map(|at| self.fields(bytes).at(at).1)
+    }
+
+    /// What the client reads.
+    pub(in crate::front) fn accept<'a>(&'a self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        self.accept.map(|at| self.fields(bytes).at(at).1)
+    }
+
+    /// The connection names fields that are of it alone.
+    pub(in crate::front) fn names_fields(&self) -> bool {
+        self.names_fields
     }
 
     /// The client would send more requests.
@@ -234,22 +253,26 @@ impl Head {
                 self.takes_trailers |= words.any(|word| word.eq_ignore_ascii_case(b"trailers"));
             }
             4 if is(b"host") => {
-                if self.has_host {
+                if self.host.is_some() {
                     return bad("it says twice whom it is for");
                 }
-                self.has_host = true;
+                self.host = Some(self.spans.len() - 1);
                 if !is_host(value.trim_ascii()) {
                     return bad("whom it is for is no host");
                 }
             }
+            6 if is(b"accept") => self.accept = self.accept.or(Some(self.spans.len() - 1)),
             6 if is(b"expect") => {
                 self.expects = value.trim_ascii().eq_ignore_ascii_case(b"100-continue");
             }
             10 if is(b"connection") => {
                 for word in tokens(value) {
-                    self.closes |= word.eq_ignore_ascii_case(b"close");
-                    self.keeps |= word.eq_ignore_ascii_case(b"keep-alive");
-                    self.upgrades |= word.eq_ignore_ascii_case(b"upgrade");
+                    match () {
+                        () if word.eq_ignore_ascii_case(b"close") => self.closes = true,
+                        () if word.eq_ignore_ascii_case(b"keep-alive") => self.keeps = true,
+                        () if word.eq_ignore_ascii_case(b"upgrade") => self.upgrades = true,
+                        () => self.names_fields = true,
+                    }
                 }
             }
             14 if is(b"content-length") => {
@@ -274,7 +297,7 @@ impl Head {
 
     fn finish(&self) -> Result<(), Trouble> {
         match self.version {
-            Some(1) if !self.has_host => Err(Trouble::Bad("it does not say whom it is for")),
+            Some(1) if self.host.is_none() => Err(Trouble::Bad("it does not say whom it is for")),
             Some(0) if self.is_chunked => Err(Trouble::Bad("HTTP/1.0 has no chunks")),
             _ => Ok(()),
         }
