@@ -2,18 +2,22 @@
 //!
 //! One operation is one match: both sides have received a number from the
 //! other. Nothing draws at random, so every run does the same.
+//!
+//! `BENCH_CASE=1+1` measures that case alone, and `BENCH_SUBJECT=rideau,actor`
+//! these subjects, for who looks with `perf`.
 
 mod actor;
 mod channel;
 mod mutex;
 mod ours;
+mod sketch;
 mod waiting;
 
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use crate::measure::{Pass, Plan, Sample, Stall, Stamps, Subject, compare, watch};
+use crate::measure::{Pass, Plan, Sample, Stall, Stamps, Subject, compare, is_wanted, watch};
 use crate::report::{Format, print};
 
 /// Brings clients and workers together.
@@ -39,6 +43,7 @@ const CONTESTANTS: &[Contestant] = &[
     Contestant::of::<actor::Actor>(),
     Contestant::of::<mutex::Queues>(),
     Contestant::of::<channel::Channel>(),
+    Contestant::of::<sketch::Sketch>(),
 ];
 
 /// What is measured of one matcher.
@@ -101,8 +106,12 @@ fn contest(
     format: Format,
     run: impl Fn(&Contestant) -> Result<Sample, Stall> + Copy,
 ) {
+    if !is_wanted("BENCH_CASE", case) {
+        return;
+    }
     let subjects: Vec<_> = CONTESTANTS
         .iter()
+        .filter(|contestant| is_wanted("BENCH_SUBJECT", contestant.name))
         .map(|contestant| Subject {
             name: contestant.name,
             run: Box::new(move || run(contestant)),
@@ -170,6 +179,7 @@ mod tests {
         check_cancel::<actor::Actor>();
         check_cancel::<mutex::Queues>();
         check_cancel::<channel::Channel>();
+        check_cancel::<sketch::Sketch>();
     }
 
     fn check_cancel<M: Matcher>() {

@@ -4,6 +4,9 @@
 //! are strings and threads come with a `&str`, as people do. All maps hash with
 //! foldhash, so that maps are compared and not hashers. Nothing draws at
 //! random, so every run does the same.
+//!
+//! `BENCH_CASE=1-8` measures one key and eight threads alone, `refusal` and
+//! `weight` those, and `BENCH_SUBJECT=rideau,cas` these subjects.
 
 mod cas;
 mod dashmap;
@@ -19,7 +22,9 @@ use std::hint::black_box;
 use std::iter;
 
 use self::goals::Goal;
-use crate::measure::{Plan, Row, Sample, Stall, Stamps, Subject, compare, watch_threads};
+use crate::measure::{
+    Plan, Row, Sample, Stall, Stamps, Subject, compare, is_wanted, watch_threads,
+};
 use crate::report::{Format, Verdict, print, print_lines};
 
 pub(crate) use self::weight::weigh;
@@ -121,6 +126,14 @@ const fn case(keys: usize, threads: usize, goals: &'static [Goal]) -> Case {
     Case { crowd, goals }
 }
 
+impl Case {
+    /// As in "1000-8".
+    fn name(&self) -> String {
+        let Crowd { keys, threads } = self.crowd;
+        format!("{keys}-{threads}")
+    }
+}
+
 /// So much that nobody is refused.
 const AMPLE: u64 = 1 << 20;
 
@@ -131,17 +144,24 @@ pub(crate) fn run(plan: &Plan, format: Format) {
         window: plan.window / 2,
         ..*plan
     };
-    for case in &CASES {
+    for case in CASES
+        .iter()
+        .filter(|case| is_wanted("BENCH_CASE", &case.name()))
+    {
         contest(case, &plan, format);
     }
-    refusal::run(&plan, format);
-    weight::run(&plan, format);
+    if is_wanted("BENCH_CASE", "refusal") {
+        refusal::run(&plan, format);
+    }
+    if is_wanted("BENCH_CASE", "weight") {
+        weight::run(&plan, format);
+    }
 }
 
 fn contest(case: &Case, plan: &Plan, format: Format) {
-    let Crowd { keys, threads } = case.crowd;
     let subjects: Vec<_> = CONTESTANTS
         .iter()
+        .filter(|contestant| is_wanted("BENCH_SUBJECT", contestant.name))
         .map(|contestant| Subject {
             name: contestant.name,
             run: Box::new(move || (contestant.count)(case.crowd, plan)),
@@ -149,6 +169,7 @@ fn contest(case: &Case, plan: &Plan, format: Format) {
         .collect();
     let rows = compare(&subjects, plan);
     let verdicts = case.goals.iter().filter_map(|goal| goal.judge(&rows));
+    let Crowd { keys, threads } = case.crowd;
     let [keys, threads] = [number(keys, "key"), number(threads, "thread")];
     publish(&format!("{keys}, {threads}"), &rows, verdicts, format);
 }

@@ -10,6 +10,7 @@ mod load;
 mod pass;
 mod scale;
 
+use std::env;
 use std::num::NonZeroUsize;
 use std::thread;
 use std::time::Duration;
@@ -148,6 +149,11 @@ impl Row {
         let found = self.spreads.iter().find(|(known, _)| *known == metric);
         found.map(|(_, spread)| *spread)
     }
+}
+
+/// Whether this variable of the environment names this, or nothing.
+pub(crate) fn is_wanted(variable: &str, name: &str) -> bool {
+    env::var(variable).map_or(true, |names| names.split(',').any(|known| known == name))
 }
 
 /// Runs every subject `plan.runs` times, in turn.

@@ -2,6 +2,9 @@
 //!
 //! One operation is one take and its return; latency is that of the take
 //! alone. Nothing draws at random, so every run does the same.
+//!
+//! `BENCH_CASE=64` measures that case alone, and `BENCH_SUBJECT=rideau,bb8`
+//! these subjects, for who looks with `perf`.
 
 mod asyncband;
 mod bb8;
@@ -12,6 +15,7 @@ mod mutex_vec;
 mod ours;
 mod r2d2;
 mod semaphore;
+mod sketch;
 
 use std::ops::DerefMut;
 use std::sync::Arc;
@@ -20,7 +24,7 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinSet, yield_now};
 
 use self::goals::Goal;
-use crate::measure::{Pass, Plan, Sample, Stall, Stamps, Subject, compare, watch};
+use crate::measure::{Pass, Plan, Sample, Stall, Stamps, Subject, compare, is_wanted, watch};
 use crate::report::{Format, print, print_lines};
 
 /// Members of every pool.
@@ -69,6 +73,7 @@ const CONTESTANTS: &[Contestant] = &[
         waits: false,
         ..Contestant::of::<mutex_vec::Locked>()
     },
+    Contestant::of::<sketch::Sketch>(),
 ];
 
 /// What is measured of one lender.
@@ -147,7 +152,10 @@ pub(crate) fn run(plan: &Plan, format: Format) {
         window: plan.window / 2,
         ..*plan
     };
-    for case in &CASES {
+    for case in CASES
+        .iter()
+        .filter(|case| is_wanted("BENCH_CASE", case.name))
+    {
         contest(case, &plan, format);
     }
 }
@@ -157,6 +165,7 @@ fn contest(case: &Case, plan: &Plan, format: Format) {
     let subjects: Vec<_> = CONTESTANTS
         .iter()
         .filter(|contestant| contestant.waits || crowd.tasks <= MEMBERS)
+        .filter(|contestant| is_wanted("BENCH_SUBJECT", contestant.name))
         .map(|contestant| Subject {
             name: contestant.name,
             run: Box::new(move || (contestant.lend)(crowd, plan)),
@@ -275,6 +284,7 @@ mod tests {
         check_ninth::<mobc::Mobc>();
         check_ninth::<asyncband::Asyncband>();
         check_ninth::<semaphore::Permits>();
+        check_ninth::<sketch::Sketch>();
     }
 
     fn check_ninth<L: Lender>() {

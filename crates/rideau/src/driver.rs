@@ -6,6 +6,8 @@
 
 use std::hint;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use rideau_core::{Instant, Machine};
 
@@ -205,7 +207,9 @@ impl<M: Machine, S> Driver<M, S> {
     /// Sections are short, but each moves the machine's memory from core to
     /// core. Who meets the other once has it soon. Where they meet again and
     /// again, whoever has the lock gets through many sections while the others
-    /// keep away: all get more done.
+    /// keep away: all get more done. They sleep meanwhile and are woken by the
+    /// clock, so that keeping away costs them nothing, and who has the lock need
+    /// not look for them.
     #[cold]
     fn wait_for_lock(&self, now: Instant) -> MutexGuard<'_, Inner<M>> {
         // Loom would follow each look, and none of them decides anything.
@@ -214,9 +218,11 @@ impl<M: Machine, S> Driver<M, S> {
         }
         let met = self.met.swap(now.as_nanos(), Ordering::Relaxed);
         let again = now.as_nanos().saturating_sub(met) < MEET_AGAIN;
-        let pauses = if again { PAUSES_LONG } else { PAUSES };
+        if again {
+            thread::sleep(NAP);
+        }
         for _ in 0..LOOKS {
-            for _ in 0..pauses {
+            for _ in 0..PAUSES {
                 hint::spin_loop();
             }
             if let Some(inner) = try_lock(&self.inner) {
@@ -229,12 +235,13 @@ impl<M: Machine, S> Driver<M, S> {
 
 /// Pauses between two looks for the lock: as long as some sections.
 const PAUSES: u32 = 64;
-/// As long as some hundred.
-const PAUSES_LONG: u32 = 4096;
+/// As short as there is: the system makes it some fifty microseconds, as long as
+/// a hundred sections.
+const NAP: Duration = Duration::from_micros(1);
 /// Looks for the lock before sleeping on it.
 const LOOKS: u32 = 16;
 /// Who met at most so many nanoseconds ago meet again and again.
-const MEET_AGAIN: u64 = 2_000_000;
+const MEET_AGAIN: u64 = 300_000;
 
 impl<M: Machine, S> Drop for Driver<M, S> {
     fn drop(&mut self) {

@@ -27,6 +27,8 @@
 //! so: `FAR`. Of the others the word is all, and nothing else is read of memory
 //! that others write at the same time.
 
+use std::hint;
+
 use rideau_core::locks::{Claim, Grant};
 
 use crate::sync::{AtomicU64, Ordering};
@@ -45,6 +47,9 @@ const RETIRED: u64 = FAR << 3;
 /// As many units of a key can be held, whatever its capacity.
 /// Claims are made with no larger one.
 pub(super) const UNITS_MAX: u64 = HELD >> FENCE_BITS;
+
+/// Pauses before another look at a word that others change: half a microsecond.
+const PAUSES: u32 = 32;
 
 /// In this order: who takes reads the first alone.
 #[repr(C)]
@@ -144,9 +149,20 @@ impl Word {
             }
             match self.exchange(word, claim, road)? {
                 Ok(grant) => return Ok(grant),
-                Err(newer) => word = newer,
+                Err(_) => word = self.look_later(),
             }
         }
+    }
+
+    /// Somebody else was faster: look again when it had time for a few more. As
+    /// long as the word stays with one core, a change is ten times cheaper.
+    #[cold]
+    fn look_later(&self) -> u64 {
+        // Loom would follow each pause, and none of them decides anything.
+        if !cfg!(rideau_loom) {
+            (0..PAUSES).for_each(|_| hint::spin_loop());
+        }
+        self.word.load(Ordering::Acquire)
     }
 
     /// Add the units to the word if it is still the same.

@@ -70,10 +70,15 @@ impl<M: Manager> Duty<M> {
         &mut self,
         member: M::Member,
         abort: Option<Abort>,
-    ) -> Result<(), Option<Box<Entry<M::Member>>>> {
+    ) -> Result<(), Option<Box<Entry<M>>>> {
         let slot = self.slot;
         let cell = NO_CELL;
-        let entry = Box::new(Entry { slot, cell, member });
+        let entry = Box::new(Entry {
+            slot,
+            cell,
+            owner: None,
+            member,
+        });
         let Some(driver) = self.driver.upgrade() else {
             return Err(Some(entry));
         };
@@ -117,7 +122,7 @@ impl<M: Manager> Duty<M> {
     }
 
     /// Give a checked member back. It is ended if it is not wanted any more.
-    fn return_checked(&mut self, member: Box<Entry<M::Member>>, is_good: bool) {
+    fn return_checked(&mut self, member: Box<Entry<M>>, is_good: bool) {
         let Some(driver) = self.driver.upgrade() else {
             return drop(member);
         };
@@ -168,7 +173,7 @@ impl<M: Manager> Drop for Duty<M> {
 /// A member and who sees to it. Also if nobody ever looks at the task that has
 /// them, the member is dropped first and the slot free then.
 struct Charge<M: Manager> {
-    member: Box<Entry<M::Member>>,
+    member: Box<Entry<M>>,
     duty: Duty<M>,
 }
 
@@ -212,7 +217,7 @@ pub(super) fn start<M: Manager>(duty: Duty<M>, manager: Arc<M>) {
 }
 
 /// Find out whether an idle member is still good.
-pub(super) fn check<M: Manager>(duty: Duty<M>, manager: Arc<M>, member: Box<Entry<M::Member>>) {
+pub(super) fn check<M: Manager>(duty: Duty<M>, manager: Arc<M>, member: Box<Entry<M>>) {
     let Some(driver) = duty.driver.upgrade() else {
         return drop(member);
     };
@@ -248,7 +253,7 @@ async fn is_good<M: Manager>(manager: &M, member: &mut M::Member, about: &About)
 pub(super) fn stop<M: Manager>(
     duty: Duty<M>,
     manager: Arc<M>,
-    member: Box<Entry<M::Member>>,
+    member: Box<Entry<M>>,
     why: Retired,
 ) {
     let Some(driver) = duty.driver.upgrade() else {

@@ -36,10 +36,11 @@ use crate::sync::lock;
 /// ```
 #[must_use = "dropping a member gives it back at once"]
 pub struct Held<'a, M: Manager> {
-    driver: Keep<'a, M>,
-    /// There until the end. All else is in the slot: a take that moves little
-    /// is fast.
-    entry: Option<Box<Entry<M::Member>>>,
+    /// None if the entry has the pool. Two words in all, and all else is in the
+    /// slot: a take that moves little is fast.
+    pool: Option<&'a Arc<PoolDriver<M>>>,
+    /// There until the end.
+    entry: Option<Box<Entry<M>>>,
 }
 
 /// A pool, borrowed or owned.
@@ -78,9 +79,16 @@ const BEHIND: u64 = 20_000_000;
 impl<'a, M: Manager> Held<'a, M> {
     /// A member that its slot knows to be held.
     #[inline]
-    pub(super) fn new(driver: Keep<'a, M>, entry: Box<Entry<M::Member>>) -> Self {
+    pub(super) fn new(driver: Keep<'a, M>, mut entry: Box<Entry<M>>) -> Self {
+        let pool = match driver {
+            Keep::Borrowed(driver) => Some(driver),
+            Keep::Owned(driver) => {
+                entry.owner = Some(driver);
+                None
+            }
+        };
         let entry = Some(entry);
-        Self { driver, entry }
+        Self { pool, entry }
     }
 
     /// Give the member back for the next taker. The same as dropping it.
@@ -102,12 +110,18 @@ impl<'a, M: Manager> Held<'a, M> {
     /// needed.
     pub fn detach(mut held: Self) -> M::Member {
         let entry = held.entry.take().expect(ALWAYS);
-        let Entry { slot, cell, member } = *entry;
-        let place = held.driver.shell().slot(slot);
-        place.rest(held.driver.clock().recent());
+        let Entry {
+            slot,
+            cell,
+            owner,
+            member,
+        } = *entry;
+        let driver = keeper(held.pool, owner.as_ref());
+        let place = driver.shell().slot(slot);
+        place.rest(driver.clock().recent());
         place.clear_side();
         place.forget(place.id());
-        held.driver.step(|step| {
+        driver.step(|step| {
             step.machine.free(cell);
             let pool = &mut step.machine.pool;
             pool.detach(slot, step.now, step.effects);
@@ -117,13 +131,13 @@ impl<'a, M: Manager> Held<'a, M> {
 
     /// The pool that the member belongs to.
     pub fn pool(held: &Self) -> Pool<M> {
-        let driver = Arc::clone(&held.driver);
+        let driver = Arc::clone(held.driver());
         Pool { driver }
     }
 
     /// What is known of the member.
     pub fn about(held: &Self) -> About {
-        let now = held.driver.clock().now();
+        let now = held.driver().clock().now();
         let idle = held.place().lead().reversed().waited();
         held.place().about(idle, now)
     }
@@ -182,9 +196,14 @@ impl<'a, M: Manager> Held<'a, M> {
         place.set_flag(flag::REPLACE, fate == Fate::Replace);
     }
 
-    fn place(&self) -> &Slot<M::Member> {
+    fn place(&self) -> &Slot<M> {
         let entry = self.entry.as_deref().expect(ALWAYS);
-        self.driver.shell().slot(entry.slot)
+        self.driver().shell().slot(entry.slot)
+    }
+
+    fn driver(&self) -> &Arc<PoolDriver<M>> {
+        let entry = self.entry.as_deref().expect(ALWAYS);
+        keeper(self.pool, entry.owner.as_ref())
     }
 
     /// How the use of the member went.
@@ -204,12 +223,12 @@ impl<'a, M: Manager> Held<'a, M> {
 
     /// Ask the machine what becomes of the member.
     #[cold]
-    fn end_slowly(&self, slot: u32, cell: u32, used: Use) {
-        let place = self.driver.shell().slot(slot);
+    fn end_slowly(driver: &PoolDriver<M>, slot: u32, cell: u32, used: Use) {
+        let place = driver.shell().slot(slot);
         let uses = place.uses();
         let since = place.held_since();
         place.clear_side();
-        self.driver.step(|step| {
+        driver.step(|step| {
             step.machine.free(cell);
             let since = since.unwrap_or(step.now).min(step.now);
             place.rest(step.now);
@@ -227,7 +246,13 @@ impl<M: Manager> Drop for Held<'_, M> {
             return;
         };
         let (slot, cell) = (entry.slot, entry.cell);
-        let stock = self.driver.shell();
+        // Else the pool would keep itself alive.
+        let owner = match self.pool {
+            Some(_) => None,
+            None => entry.owner.take(),
+        };
+        let driver = keeper(self.pool, owner.as_ref());
+        let stock = driver.shell();
         let place = stock.slot(slot);
         let flags = place.flags();
         let used = Self::judge(stock, flags, &mut entry.member);
@@ -238,23 +263,23 @@ impl<M: Manager> Drop for Held<'_, M> {
         }
         let home = stock.shelf.home();
         if !is_plain || home.is_closed() {
-            return self.end_slowly(slot, cell, used);
+            return Self::end_slowly(driver, slot, cell, used);
         }
-        let (now, until) = (self.driver.clock().recent(), place.until());
+        let (now, until) = (driver.clock().recent(), place.until());
         if until <= now.after(BEHIND) || stock.rules.is_used_up(place.uses()) {
-            return self.end_slowly(slot, cell, used);
+            return Self::end_slowly(driver, slot, cell, used);
         }
         if flags & flag::MEASURED != 0 {
-            measure(stock, place, self.driver.clock().now());
+            measure(stock, place, driver.clock().now());
         }
         let since = place.since();
         place.rest(now);
         if !home.put(&stock.slots, slot) {
             place.hold_again(since);
-            self.end_slowly(slot, cell, used);
+            Self::end_slowly(driver, slot, cell, used);
         } else if place.until() < until {
             // Its life was cut since we looked.
-            call_back(&self.driver);
+            call_back(driver);
         }
     }
 }
@@ -284,6 +309,17 @@ impl<M: Manager<Member: fmt::Debug>> fmt::Debug for Held<'_, M> {
     }
 }
 
+/// The pool of a member that is held.
+#[inline]
+fn keeper<'a, M: Manager>(
+    borrowed: Option<&'a Arc<PoolDriver<M>>>,
+    owned: Option<&'a Arc<PoolDriver<M>>>,
+) -> &'a Arc<PoolDriver<M>> {
+    borrowed
+        .or(owned)
+        .expect("who does not borrow the pool owns it")
+}
+
 /// Why a held member is there.
 const ALWAYS: &str = "a member is there until the end";
 
@@ -300,7 +336,7 @@ fn call_back<M: Manager>(driver: &Arc<PoolDriver<M>>) {
 }
 
 #[cold]
-fn measure<M: Manager>(stock: &Stock<M>, place: &Slot<M::Member>, now: rideau_core::Instant) {
+fn measure<M: Manager>(stock: &Stock<M>, place: &Slot<M>, now: rideau_core::Instant) {
     let since = place.since().min(now);
     lock(&stock.holds).record(now.since(since));
 }

@@ -1,5 +1,6 @@
 //! What the handle knows of one member beside the machine.
 
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -7,8 +8,9 @@ use rideau_core::pool::{Birth, MemberId};
 use rideau_core::{Instant, Lead};
 use tokio::task::AbortHandle;
 
-use super::manager::About;
+use super::manager::{About, Manager};
 use super::refused::Holder;
+use super::stock::PoolDriver;
 use crate::shelf::{Linked, Place};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
@@ -17,7 +19,7 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 /// Whoever has taken the slot's index, or has the machine's lock while the
 /// machine has it, is alone with the member.
 #[repr(C, align(128))]
-pub(super) struct Slot<T> {
+pub(super) struct Slot<M: Manager> {
     next: AtomicU32,
     flags: AtomicU32,
     /// Since when it is idle, or held if the highest bit is set.
@@ -29,7 +31,7 @@ pub(super) struct Slot<T> {
     lead: AtomicU64,
     waited: AtomicU64,
     // All that a take touches comes before this, on one line of memory.
-    pub(super) member: Place<Entry<T>>,
+    pub(super) member: Place<Entry<M>>,
     id: AtomicU64,
     born: AtomicU64,
     generation: AtomicU64,
@@ -38,11 +40,13 @@ pub(super) struct Slot<T> {
 }
 
 /// A member and the slot it belongs to, wherever it is.
-pub(super) struct Entry<T> {
+pub(super) struct Entry<M: Manager> {
     pub(super) slot: u32,
     /// The cell in which its holder waited for it, to be freed.
     pub(super) cell: u32,
-    pub(super) member: T,
+    /// The pool, while somebody holds the member who keeps the pool alive.
+    pub(super) owner: Option<Arc<PoolDriver<M>>>,
+    pub(super) member: M::Member,
 }
 
 /// Ends a member's work from outside.
@@ -87,7 +91,7 @@ pub(super) mod flag {
     pub(in super::super) const REPLACE: u32 = 16;
 }
 
-impl<T> Slot<T> {
+impl<M: Manager> Slot<M> {
     pub(super) fn new() -> Self {
         Self {
             next: AtomicU32::new(0),
@@ -274,7 +278,7 @@ impl<T> Slot<T> {
     }
 }
 
-impl<T> Linked for Slot<T> {
+impl<M: Manager> Linked for Slot<M> {
     #[inline]
     fn next(&self) -> &AtomicU32 {
         &self.next

@@ -65,7 +65,7 @@ pub(super) struct Seats {
 /// Members, cells, and how to start and stop what is in them.
 pub(crate) struct Stock<M: Manager> {
     pub(super) shelf: Shelf,
-    pub(super) slots: Slots<Slot<M::Member>>,
+    pub(super) slots: Slots<Slot<M>>,
     pub(super) cells: Slots<Cell>,
     pub(super) manager: Arc<M>,
     pub(super) rules: Rules,
@@ -174,12 +174,12 @@ impl<M: Manager> Stock<M> {
     }
 
     #[inline]
-    pub(super) fn slot(&self, slot: u32) -> &Slot<M::Member> {
+    pub(super) fn slot(&self, slot: u32) -> &Slot<M> {
         self.slots.get(slot)
     }
 
     /// All slots that ever had a member.
-    pub(super) fn each_slot(&self) -> impl Iterator<Item = &Slot<M::Member>> {
+    pub(super) fn each_slot(&self) -> impl Iterator<Item = &Slot<M>> {
         let len = self.slots_len.load(Ordering::Acquire);
         (0..len).map(|slot| self.slots.get(slot))
     }

@@ -21,7 +21,9 @@ use crate::terms::Terms;
 #[must_use = "a take does nothing until it is awaited"]
 pub struct Take<'a, M: Manager> {
     driver: Keep<'a, M>,
-    terms: Terms,
+    /// None for the usual ones: most takes are on these, and a take that moves
+    /// little is fast.
+    terms: Option<Box<Terms>>,
     /// When it first asked.
     sent: Option<Instant>,
     state: State<M>,
@@ -45,9 +47,10 @@ const MEASURED: u64 = 16;
 impl<'a, M: Manager> Take<'a, M> {
     #[inline]
     pub(super) fn new(driver: Keep<'a, M>, terms: Terms) -> Self {
+        let is_usual = terms == Terms::USUAL;
         Self {
             driver,
-            terms,
+            terms: (!is_usual).then(|| Box::new(terms)),
             sent: None,
             state: State::Fresh,
         }
@@ -89,6 +92,10 @@ impl<'a, M: Manager> Take<'a, M> {
         }
     }
 
+    fn terms(&self) -> &Terms {
+        self.terms.as_deref().unwrap_or(&Terms::USUAL)
+    }
+
     /// Nothing was asked of the machine yet.
     pub(crate) fn is_fresh(&self) -> bool {
         matches!(self.state, State::Fresh)
@@ -98,7 +105,8 @@ impl<'a, M: Manager> Take<'a, M> {
     /// be woken it does not wait.
     fn come(&mut self, unfit: Option<u32>, context: Option<&Context<'_>>) -> (Came, u32) {
         let stock = self.driver.shell();
-        let (terms, sent) = (&self.terms, &mut self.sent);
+        let terms = self.terms.as_deref().unwrap_or(&Terms::USUAL);
+        let sent = &mut self.sent;
         self.driver.step(|step| {
             if let Some(slot) = unfit {
                 let desk = &mut *step.machine;
@@ -287,7 +295,7 @@ impl<M: Manager> Take<'_, M> {
 impl<M: Manager> std::fmt::Debug for Take<'_, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Take")
-            .field("terms", &self.terms)
+            .field("terms", self.terms())
             .finish_non_exhaustive()
     }
 }
@@ -302,7 +310,7 @@ enum Shelved<M: Manager> {
 
 /// A member from the shelf.
 struct Found<M: Manager> {
-    entry: Box<Entry<M::Member>>,
+    entry: Box<Entry<M>>,
     /// It counts for the scheduler's budget.
     counts: bool,
 }

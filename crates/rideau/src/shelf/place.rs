@@ -1,6 +1,8 @@
 //! Where a member lies while nobody has it.
 
 use std::fmt;
+#[cfg(not(rideau_loom))]
+use std::mem::ManuallyDrop;
 
 #[cfg(not(rideau_loom))]
 use crossbeam_utils::atomic::AtomicCell;
@@ -11,8 +13,10 @@ use crate::sync::{Mutex, lock};
 /// A place for one boxed member. Whoever has its index from the shelf, or has
 /// the pool's lock, is alone with it; that it is atomic is for the compiler.
 pub(crate) struct Place<T> {
+    /// A cell whose content is never dropped is written to with a plain store,
+    /// where it would be an exchange else.
     #[cfg(not(rideau_loom))]
-    member: AtomicCell<Option<Box<T>>>,
+    member: AtomicCell<Option<ManuallyDrop<Box<T>>>>,
     #[cfg(rideau_loom)]
     member: Mutex<Option<Box<T>>>,
 }
@@ -29,20 +33,39 @@ impl<T> Place<T> {
     /// Lay a member down where none is.
     #[inline]
     pub(crate) fn put(&self, member: Box<T>) {
+        if cfg!(debug_assertions) {
+            let before = self.exchange(Some(member));
+            assert!(before.is_none(), "a place has room for one member");
+            return;
+        }
         #[cfg(not(rideau_loom))]
-        let before = self.member.swap(Some(member));
+        self.member.store(Some(ManuallyDrop::new(member)));
         #[cfg(rideau_loom)]
-        let before = lock(&self.member).replace(member);
-        debug_assert!(before.is_none(), "a place has room for one member");
+        self.exchange(Some(member));
     }
 
     /// Take the member away, if one is here.
     #[inline]
     pub(crate) fn take(&self) -> Option<Box<T>> {
-        #[cfg(not(rideau_loom))]
-        return self.member.take();
-        #[cfg(rideau_loom)]
-        return lock(&self.member).take();
+        self.exchange(None)
+    }
+
+    #[cfg(not(rideau_loom))]
+    #[inline]
+    fn exchange(&self, member: Option<Box<T>>) -> Option<Box<T>> {
+        let before = self.member.swap(member.map(ManuallyDrop::new));
+        before.map(ManuallyDrop::into_inner)
+    }
+
+    #[cfg(rideau_loom)]
+    fn exchange(&self, member: Option<Box<T>>) -> Option<Box<T>> {
+        std::mem::replace(&mut lock(&self.member), member)
+    }
+}
+
+impl<T> Drop for Place<T> {
+    fn drop(&mut self) {
+        drop(self.take());
     }
 }
 
@@ -60,8 +83,8 @@ mod tests {
 
     #[test]
     fn a_member_is_moved_without_a_lock() {
-        assert!(AtomicCell::<Option<Box<String>>>::is_lock_free());
-        assert!(AtomicCell::<Option<Box<[u8; 1000]>>>::is_lock_free());
+        assert!(AtomicCell::<Option<ManuallyDrop<Box<String>>>>::is_lock_free());
+        assert!(AtomicCell::<Option<ManuallyDrop<Box<[u8; 1000]>>>>::is_lock_free());
     }
 
     #[test]
