@@ -26,6 +26,7 @@ mod section;
 mod server;
 pub mod text;
 mod user;
+mod view;
 mod words;
 
 use rideau_core::{broker as core_broker, meter};
@@ -45,6 +46,7 @@ pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,
 };
 pub use user::{ALLOWED, KINDS, Password, Scope, User};
+pub use view::ViewConfig;
 
 use read::Look;
 
@@ -79,6 +81,8 @@ pub struct Config {
     pub locks: Vec<LockRule>,
     /// The ranges.
     pub ranges: Vec<RangeConfig>,
+    /// The views of ranges.
+    pub views: Vec<ViewConfig>,
     /// Where the reservations of ranges are kept.
     pub store: StoreConfig,
     /// The front of applications.
@@ -101,6 +105,7 @@ impl Default for Config {
             regulators: Vec::new(),
             locks: vec![LockRule::new("*")],
             ranges: Vec::new(),
+            views: Vec::new(),
             store: StoreConfig::default(),
             front: FrontConfig::default(),
             apps: Vec::new(),

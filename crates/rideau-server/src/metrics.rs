@@ -68,6 +68,7 @@ impl Collector for Numbers {
         places::regulators(&mut page, &places)?;
         places::locks(&mut page, &places, &self.daemon.locks)?;
         ranges::ranges(&mut page, &places, &self.daemon.values)?;
+        ranges::views(&mut page, &places, &self.daemon.values)?;
         apps::apps(&mut page, &self.daemon.apps, &self.daemon.config.load())?;
         process::encode(&mut page, self.daemon.started)
     }

@@ -19,7 +19,7 @@ use crate::meeting::Party;
 use crate::member::{Follow, Members, Workshop};
 use crate::outcome;
 use crate::show::Sight;
-use crate::values::RangePlaces;
+use crate::values::{RangePlaces, ViewPlaces};
 
 /// Longer than anybody waits.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -39,6 +39,8 @@ pub struct Places {
     pub rules: Arc<Vec<Arc<RulePlace>>>,
     /// Ranges.
     pub ranges: Arc<RangePlaces>,
+    /// Views of ranges.
+    pub views: Arc<ViewPlaces>,
     /// Where members that are processes are started.
     pub workshop: Arc<Workshop>,
 }
@@ -192,6 +194,7 @@ impl Places {
             regulators,
             rules: Arc::new(self.changed_rules(&config.locks)),
             ranges: Arc::clone(&self.ranges),
+            views: Arc::new(ViewPlaces::new(&config.views)),
             workshop: Arc::clone(&self.workshop),
         };
         Ok((places, left))

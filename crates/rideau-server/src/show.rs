@@ -60,6 +60,8 @@ pub enum What {
     Locks,
     /// The ranges.
     Ranges,
+    /// The views of ranges.
+    Views,
     /// The applications.
     Apps,
     /// Their processes.
@@ -118,13 +120,14 @@ impl Default for Wanted<'_> {
 
 impl What {
     /// All that there is to look at.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Pools,
         Self::Groups,
         Self::Brokers,
         Self::Regulators,
         Self::Locks,
         Self::Ranges,
+        Self::Views,
         Self::Apps,
         Self::Processes,
         Self::Requests,
@@ -146,6 +149,7 @@ impl What {
             Self::Regulators => "regulators",
             Self::Locks => "locks",
             Self::Ranges => "ranges",
+            Self::Views => "views",
             Self::Apps => "apps",
             Self::Processes => "processes",
             Self::Requests => "requests",
@@ -175,6 +179,7 @@ pub fn table(daemon: &Daemon, what: What, wanted: &Wanted<'_>) -> Table {
         What::Regulators => places::regulators(daemon),
         What::Locks => places::locks(daemon),
         What::Ranges => ranges::ranges(daemon),
+        What::Views => ranges::views(daemon, wanted.sight),
         What::Apps => apps::apps(daemon),
         What::Processes => apps::processes(daemon),
         What::Requests => apps::requests(daemon),

@@ -8,6 +8,7 @@ mod follow;
 mod place;
 mod secret;
 mod store;
+mod view;
 mod watch;
 
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ use store::Folder;
 pub use place::{RangeCounts, RangePlace, RangePlaces};
 pub use secret::ValueTicket;
 pub use store::folder;
+pub use view::{Counted, ViewPlace, ViewPlaces};
 pub use watch::Happened;
 
 /// All values of all ranges.

@@ -602,6 +602,12 @@ per = 5
 
 [lock.u]
 buckets = 3
+
+[range.r]
+values = ["1-9", "10.0.0.0/24"]
+
+[view.v]
+values = ["5-20", "1-6", "10.0.0.0/8"]
 "#;
 
 #[test]

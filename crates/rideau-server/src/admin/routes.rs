@@ -111,6 +111,8 @@ pub(super) static ALL: &[Route] = &[
         "", "200:Ranges", |visit| Box::pin(values::ranges(visit))),
     about(Get, "/api/v1/ranges/{name}", Right("show"), "One range, and what would help",
         "", "200:RangeMore 404:Error", |visit| Box::pin(values::one_range(visit))),
+    about(Get, "/api/v1/views", Right("show"), "Every view of ranges and what it counts",
+        "", "200:Views", |visit| Box::pin(values::views(visit))),
     about(Get, "/api/v1/apps", Right("show"), "Every application, and what they share",
         "", "200:Apps", |visit| Box::pin(apps::apps(visit))),
     about(Get, "/api/v1/apps/{name}", Right("show"),

@@ -106,6 +106,8 @@ const ALL: &[(&str, &str)] = &[
         p99_us:integer|null class:string|null hold:string|null state:string"),
     ("RangeMore", "name:string base:string used:string free:any reserved:integer \
         quarantined:any detached:integer cooling:integer size:any state:string explain:string"),
+    ("Views", "views:[View]"),
+    ("View", "name:string values:string size:any free:any quarantined:any held:any used:string"),
     ("Reserve", "prefer?:[string] ttl_ms?:integer keys?:[string] unique?:[string] data?:{any} \
         count?:integer partial?:boolean id?:string hint?:string wait_ms?:integer note?:string"),
     ("Given", "outcome:string value?:string ticket?:string expires_ms?:integer tier?:string \

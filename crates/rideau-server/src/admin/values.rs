@@ -201,6 +201,15 @@ pub(super) async fn ranges(visit: Visit) -> Answer {
     ok(&json!({ "ranges": table.json() }))
 }
 
+pub(super) async fn views(visit: Visit) -> Answer {
+    let wanted = Wanted {
+        sight: visit.sight(),
+        ..Wanted::default()
+    };
+    let table = show::table(visit.daemon(), What::Views, &wanted);
+    ok(&json!({ "views": table.json() }))
+}
+
 pub(super) async fn one_range(visit: Visit) -> Answer {
     let name = visit.name("name");
     let wanted = Wanted {

@@ -15,7 +15,7 @@ use super::{Done, Failure, Manner, show, span};
 
 #[derive(Args, Debug)]
 pub(crate) struct Status {
-    /// Only these: apps, processes, requests, pools, brokers, regulators, locks, ranges, clients, …
+    /// Only these: apps, processes, requests, pools, brokers, regulators, locks, ranges, views, …
     #[arg(value_name = "KIND")]
     kind: Option<String>,
     /// Only the one of this name
@@ -74,7 +74,7 @@ const HOLDERS_MAX: &str = "10000";
 const NAME: &str = "rideau-cli";
 /// What an overview shows: what is asked for, how one is called, and which
 /// columns there is room for.
-const OVERVIEW: [(&str, &str, &[&str]); 7] = [
+const OVERVIEW: [(&str, &str, &[&str]); 8] = [
     (
         "POOLS",
         "pool",
@@ -161,6 +161,7 @@ const OVERVIEW: [(&str, &str, &[&str]); 7] = [
             "state",
         ],
     ),
+    ("VIEWS", "view", &[]),
 ];
 
 pub(crate) async fn status(words: &Status, manner: &Manner) -> Done {

@@ -1,5 +1,6 @@
 //! Values of ranges: asked for, claimed, and told.
 
+mod count;
 mod hold;
 mod later;
 mod manage;
@@ -20,9 +21,10 @@ use crate::ticket::Kind;
 use crate::values::ValueTicket;
 use words::{Beside, Words};
 
+pub(super) use count::count as count_values;
 pub(super) use hold::{cancel, is_value, lookup, refresh, release, update, write};
 pub(super) use manage::{
-    add, bulk_release, count as count_values, debug, drain, list, memory, remove, set, stat, watch,
+    add, bulk_release, debug, drain, info, list, memory, remove, set, stat, watch,
 };
 
 /// How much a value was preferred, in a word.

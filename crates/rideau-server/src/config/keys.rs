@@ -92,6 +92,7 @@ pub(super) const LIMITS: &[Key] = &[
     live("ranges_max"),
     live("range_keys_max"),
     live("range_data_max"),
+    live("views_max"),
 ];
 
 pub(super) const TLS: &[Key] = &[live("cert"), live("key"), live("client_ca")];
@@ -196,6 +197,8 @@ pub(super) const RANGE: &[Key] = &[
     live("restore_all_free"),
     live("fence"),
 ];
+
+pub(super) const VIEW: &[Key] = &[live("values")];
 
 pub(super) const FRONT: &[Key] = &[
     restart("listen"),
@@ -344,6 +347,7 @@ pub(super) const PARTS: &[Part] = &[
     named("regulator", REGULATOR),
     named("lock", LOCK),
     named("range", RANGE),
+    named("view", VIEW),
     one("front", FRONT),
     named("app", APP),
 ];

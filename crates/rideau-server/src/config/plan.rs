@@ -70,10 +70,13 @@ const NAMED: &[&str] = &[
     "regulator",
     "lock",
     "range",
+    "view",
     "app",
 ];
 /// Shown instead of what must not be.
 const HIDDEN: &str = "(hidden)";
+/// What any change of a view means.
+const ONLY_COUNTS: &str = "It only counts: no value and no holder is affected.";
 /// Meanings are wrapped at this column.
 const WIDTH: usize = 100;
 /// Values longer than this are cut.
@@ -220,6 +223,7 @@ impl Rows {
                     .map(|one| one.name.clone())
                     .collect(),
                 "range" => config.ranges.iter().map(|one| one.name.clone()).collect(),
+                "view" => config.views.iter().map(|view| view.name.clone()).collect(),
                 "app" => config.apps.iter().map(|app| app.name.clone()).collect(),
                 _ => config
                     .locks
@@ -351,6 +355,7 @@ fn meaning(
             at_once("Who holds more keeps it; nobody is granted until there is room.")
         }
         ["range", _, key] => (range_meaning(key, around.thing()), 0),
+        ["view", ..] => at_once(ONLY_COUNTS),
         ["app", _, key, ..] => at_once(apps::meaning(key, is_less)),
         ["front", key] => at_once(apps::front_meaning(key, is_less)),
         ["limits", ..] if is_less => at_once("What is over it stays; nothing is added to it."),
@@ -427,6 +432,7 @@ fn arrive(kind: &str, name: &str, new: &Config) -> Step {
         }
         Some((Member::List(list), _)) => format!("{} at once.", count(list.len(), "member")),
         _ if kind == "range" => "Its values can be given out at once.".into(),
+        _ if kind == "view" => ONLY_COUNTS.into(),
         _ if kind == "app" => apps::arrival(name, new),
         _ => "There at once.".into(),
     };
@@ -447,6 +453,7 @@ fn leave(kind: &str, name: &str, now: Option<&Now>) -> Step {
     let meaning = match (kind, live) {
         ("user", _) => "Nobody can be this user any more.".into(),
         ("group", _) => "The next ask of the group is refused.".into(),
+        ("view", _) => ONLY_COUNTS.into(),
         ("app", live) => apps::departure(live.copied()),
         ("range", Some(_)) => {
             format!("It gives out nothing more; {held} held until given back, and then it is gone.")

@@ -110,9 +110,9 @@ impl RangeConfig {
     }
 
     pub(super) fn read(name: &str, section: &Section<'_>, store: StoreKind) -> Option<Self> {
-        check_name(name, section);
-        let values = spans(section, "values");
-        let skip = spans(section, "skip").unwrap_or_default();
+        check_name("range", name, section);
+        let values = once(section, "values");
+        let skip = once(section, "skip").unwrap_or_default();
         if !section.has("values") {
             let message = format!("range `{name}` has no values");
             let hint = "write values = [\"10.20.0.0/16\"], or numbers as [\"1-999\"]";
@@ -267,14 +267,14 @@ pub const fn class_word(class: Class) -> &'static str {
 }
 
 /// What a word of a command may mean instead is no name.
-fn check_name(name: &str, section: &Section<'_>) {
+pub(super) fn check_name(kind: &str, name: &str, section: &Section<'_>) {
     const LEN_MAX: usize = 64;
     let is_known = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let (message, hint) = if name.len() > LEN_MAX {
-        let message = format!("the name of a range has {LEN_MAX} bytes at most");
+        let message = format!("the name of a {kind} has {LEN_MAX} bytes at most");
         (message, "give it a shorter one")
     } else if !name.chars().all(is_known) {
-        let message = format!("the name {name:?} has letters that ranges cannot have");
+        let message = format!("the name {name:?} has letters that {kind}s cannot have");
         (message, "letters, digits, dots, dashes and underscores")
     } else if Span::parse(name).is_ok() {
         let message = format!("the name {name:?} reads like values");
@@ -286,14 +286,26 @@ fn check_name(name: &str, section: &Section<'_>) {
 }
 
 /// The texts of a list with what they mean; those that mean nothing are noted.
-fn spans(section: &Section<'_>, key: &str) -> Option<Vec<(String, Span)>> {
+pub(super) fn spans(section: &Section<'_>, key: &str) -> Option<Vec<(String, Span)>> {
+    let spans = spans_at(section, key)?.into_iter();
+    Some(spans.map(|(text, span, _)| (text, span)).collect())
+}
+
+/// The same; those that have values in common are noted, too.
+fn once(section: &Section<'_>, key: &str) -> Option<Vec<(String, Span)>> {
     let mut spans: Vec<(String, Span)> = Vec::new();
+    for (text, span, at) in spans_at(section, key)? {
+        check_double(section, &spans, &text, span, at);
+        spans.push((text, span));
+    }
+    Some(spans)
+}
+
+fn spans_at(section: &Section<'_>, key: &str) -> Option<Vec<(String, Span, At)>> {
+    let mut spans = Vec::new();
     for (text, at) in section.list(key)? {
         match Span::parse(&text) {
-            Ok(span) => {
-                check_double(section, &spans, &text, span, at);
-                spans.push((text, span));
-            }
+            Ok(span) => spans.push((text, span, at)),
             Err(error) => note(section, &text, &error, at),
         }
     }

@@ -18,6 +18,7 @@ use super::rules;
 use super::section::{At, Notes, Section, kind_of, suggest};
 use super::server::{Limits, Log, Server, Tls};
 use super::user::User;
+use super::view::ViewConfig;
 use super::{Config, Env};
 
 /// Whether files that the file names are looked for.
@@ -44,6 +45,7 @@ pub(super) struct Sections<'a> {
     pub(super) regulators: Named<'a>,
     pub(super) locks: Named<'a>,
     pub(super) ranges: Named<'a>,
+    pub(super) views: Named<'a>,
     pub(super) front: Option<Section<'a>>,
     pub(super) apps: Named<'a>,
 }
@@ -221,6 +223,7 @@ impl<'a> Sections<'a> {
             regulators: named("regulator", keys::REGULATOR),
             locks: named("lock", keys::LOCK),
             ranges: named("range", keys::RANGE),
+            views: named("view", keys::VIEW),
             front: one("front", keys::FRONT),
             apps: named("app", keys::APP),
         }
@@ -246,6 +249,7 @@ impl<'a> Sections<'a> {
         });
         Config {
             ranges: ranges.collect(),
+            views: all(&self.views, ViewConfig::read).flatten().collect(),
             store,
             front: self
                 .front

@@ -76,6 +76,12 @@ impl Config {
         );
         rows.named("lock", &self.locks, |lock| &lock.pattern, lock);
         rows.named("range", &self.ranges, |range| &range.name, range);
+        rows.named(
+            "view",
+            &self.views,
+            |view| &view.name,
+            |rows, view| rows.list("values", view.values.iter().cloned()),
+        );
         rows.below("front", |rows| apps::front(rows, &self.front));
         rows.named("app", &self.apps, |app| &app.name, apps::app);
         rows.rows
@@ -245,6 +251,7 @@ fn limits(rows: &mut Rows, limits: &Limits) {
     rows.number("ranges_max", limits.ranges_max);
     rows.number("range_keys_max", limits.range_keys_max);
     rows.text("range_data_max", &show_size(limits.range_data_max));
+    rows.number("views_max", limits.views_max);
 }
 
 fn user(rows: &mut Rows, user: &User) {

@@ -28,6 +28,7 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
     check_uids(notes, &sections.users, config);
     check_ways_in(notes, sections);
     check_ranges(notes, sections, config);
+    check_views(notes, sections, config);
     apps::check(notes, sections, config);
 }
 
@@ -234,6 +235,23 @@ fn check_ranges(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
                 let message = format!("{text:?} has values of range `{name}`, in {value:?}");
                 notes.error(at, message, "a value belongs to one range only");
             }
+        }
+    }
+}
+
+/// A name is that of a range or of a view, and there are not too many.
+fn check_views(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
+    let most = config.limits.views_max;
+    if let Some((_, section)) = sections.views.get(most) {
+        let message = format!("there are {} views", sections.views.len());
+        let hint = format!("limits.views_max is {most}");
+        notes.error(section.at.clone(), message, hint);
+    }
+    for (name, section) in &sections.views {
+        if sections.ranges.iter().any(|(range, _)| range == name) {
+            let message = format!("the view `{name}` has the name of a range");
+            let hint = "give one of them another name";
+            notes.error(section.at.clone(), message, hint);
         }
     }
 }

@@ -116,6 +116,8 @@ pub struct Limits {
     pub range_keys_max: usize,
     /// Bytes that stand beside one value.
     pub range_data_max: u64,
+    /// Views of ranges.
+    pub views_max: usize,
 }
 
 /// The files of TLS.
@@ -224,6 +226,7 @@ impl Default for Limits {
             ranges_max: 1_000,
             range_keys_max: allocator::KEYS_MAX,
             range_data_max: allocator::DATA_LEN_MAX as u64,
+            views_max: 256,
         }
     }
 }
@@ -367,6 +370,7 @@ impl Limits {
             range_data_max: section
                 .size("range_data_max", 1..=default.range_data_max)
                 .unwrap_or(default.range_data_max),
+            views_max: count("views_max", 4_095, default.views_max),
         }
     }
 }

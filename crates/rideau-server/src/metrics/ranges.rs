@@ -1,4 +1,4 @@
-//! The numbers of ranges.
+//! The numbers of ranges and of their views.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -83,6 +83,23 @@ pub(super) fn ranges(page: &mut Page<'_, '_>, places: &Places, values: &Values) 
         "Whether the store has failed and no range answers any more",
         f64::from(u8::from(values.ranges.failed().is_some())),
     )
+}
+
+pub(super) fn views(page: &mut Page<'_, '_>, places: &Places, values: &Values) -> fmt::Result {
+    let rows = places.views.all().flat_map(|view| {
+        let count = values.count(&view.counted);
+        let states = [
+            ("free", count.free),
+            ("quarantined", count.quarantined),
+            ("held", count.held),
+        ];
+        states.map(|(state, count)| {
+            let view = view.config.name.clone();
+            let labels: Labels = vec![("view", view), ("state", state.into())];
+            (labels, count.to_f64())
+        })
+    });
+    page.gauges("rideau_view_values", "Values that the view counts", rows)
 }
 
 fn labels(range: &str, tier: &str, outcome: &str) -> Labels {

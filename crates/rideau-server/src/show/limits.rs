@@ -94,7 +94,7 @@ fn of_server(daemon: &Daemon) -> Vec<Limit> {
     ]
 }
 
-fn of_ranges(daemon: &Daemon) -> [Limit; 4] {
+fn of_ranges(daemon: &Daemon) -> [Limit; 5] {
     let (config, counts) = (daemon.config.load(), &daemon.counts);
     let limits = &config.limits;
     let wide = |max: usize| max as u64;
@@ -123,6 +123,13 @@ fn of_ranges(daemon: &Daemon) -> [Limit; 4] {
             None,
             &counts.range_data_refused,
         ),
+        Limit {
+            name: "views_max",
+            max: wide(limits.views_max),
+            now: Some(wide(config.views.len())),
+            // They come with the config alone, which is not used if they are too many.
+            refused: 0,
+        },
     ]
 }
 

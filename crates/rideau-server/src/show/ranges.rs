@@ -1,4 +1,4 @@
-//! Ranges, as a table.
+//! Ranges and their views, as tables.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use rideau::allocator::{RangeStats, Size};
 
-use super::{Cell, Table};
+use super::{Cell, Sight, Table};
 use crate::config::{Hold, class_word};
 use crate::daemon::Daemon;
 use crate::values::RangePlace;
@@ -51,6 +51,37 @@ pub(super) fn ranges(daemon: &Daemon) -> Table {
     table
 }
 
+/// The views of which somebody may use all ranges.
+pub(super) fn views(daemon: &Daemon, sight: Sight<'_>) -> Table {
+    let mut table = Table::new(&[
+        "name",
+        "values",
+        "size",
+        "free",
+        "quarantined",
+        "held",
+        "used",
+    ]);
+    let places = daemon.places.load();
+    for view in places.views.all() {
+        let mut touched = view.counted.touched(&places.ranges);
+        if !touched.all(|range| sight.sees("range", &range.name)) {
+            continue;
+        }
+        let count = daemon.values.count(&view.counted);
+        table.rows.push(vec![
+            view.config.name.as_str().into(),
+            view.config.values.join(" ").into(),
+            size(count.size),
+            size(count.free),
+            size(count.quarantined),
+            size(count.held),
+            used(count.free, count.size).into(),
+        ]);
+    }
+    table
+}
+
 fn row(stats: &RangeStats, place: Option<&Arc<RangePlace>>, ending: Option<u64>) -> Vec<Cell> {
     let hold = place.map(|place| match place.config.hold {
         Hold::Lease => "lease",
@@ -67,7 +98,7 @@ fn row(stats: &RangeStats, place: Option<&Arc<RangePlace>>, ending: Option<u64>)
     vec![
         stats.name.as_str().into(),
         stats.kind.print(stats.first).into(),
-        used(stats).into(),
+        used(stats.free, stats.size).into(),
         size(stats.free),
         stats.reserved.into(),
         size(stats.quarantined),
@@ -89,9 +120,9 @@ fn row(stats: &RangeStats, place: Option<&Arc<RangePlace>>, ending: Option<u64>)
     ]
 }
 
-/// How many of its values are not free, in percent.
-fn used(stats: &RangeStats) -> String {
-    let (free, all) = (stats.free.to_f64(), stats.size.to_f64());
+/// How many of all values are not free, in percent.
+fn used(free: Size, all: Size) -> String {
+    let (free, all) = (free.to_f64(), all.to_f64());
     let part = if all > 0.0 { 1.0 - free / all } else { 0.0 };
     format!("{:.0} %", part * 100.0)
 }

@@ -125,6 +125,7 @@ fn looks() -> Vec<Call> {
         "/api/v1/regulators",
         "/api/v1/locks",
         "/api/v1/ranges",
+        "/api/v1/views",
         "/api/v1/apps",
         "/api/v1/clients",
         "/api/v1/sessions",

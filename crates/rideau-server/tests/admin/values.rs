@@ -109,3 +109,28 @@ async fn metrics_tell_how_full_ranges_are() {
         assert!(page.contains(line), "no {line} in {page}");
     }
 }
+
+#[tokio::test]
+async fn what_views_count_is_listed_and_measured() {
+    let server = Server::start(CONFIG).await;
+    let body = r#"{"count":3,"ttl_ms":60000}"#;
+    server.send("POST /v1/reserve/office", &[], body).await;
+    let wanted = json!({ "views": [{
+        "name": "both",
+        "values": "10.20.0.2-10.20.0.9 1",
+        "size": 3,
+        "free": 2,
+        "quarantined": 0,
+        "held": 1,
+        "used": "33 %",
+    }] });
+    assert_eq!(server.get("/api/v1/views").await.json(), wanted);
+    let page = server.get("/metrics").await.body;
+    for line in [
+        r#"rideau_view_values{view="both",state="free"} 2"#,
+        r#"rideau_view_values{view="both",state="quarantined"} 0"#,
+        r#"rideau_view_values{view="both",state="held"} 1"#,
+    ] {
+        assert!(page.contains(line), "no {line} in {page}");
+    }
+}

@@ -39,6 +39,8 @@ start = "free"
 values = ["1-2"]
 start = "free"
 hold = "connection"
+[view.both]
+values = ["10.20.0.2-10.20.0.9", "1"]
 "#,
     "[app.shop]\nexec = [\"python3\", \"",
     env!("CARGO_MANIFEST_DIR"),

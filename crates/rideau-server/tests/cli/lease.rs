@@ -68,11 +68,12 @@ fn without_a_command_the_value_is_printed_and_kept() {
     let output = served.run(&["explain", "1"]);
     assert!(text(&output.stdout).contains("1 of range number is reserved"));
     let status = served.run(&["status"]);
-    assert!(
-        text(&status.stdout).contains("RANGE"),
-        "{}",
-        text(&status.stdout)
-    );
+    let shown = text(&status.stdout);
+    let (ranges, views) = (shown.find("RANGE"), shown.find("VIEW"));
+    assert!(ranges.is_some() && ranges < views, "{shown}");
+    let views = served.run(&["--json", "status", "views", "low"]);
+    let views: Value = serde_json::from_slice(&views.stdout).unwrap();
+    assert_eq!(views[0]["held"], 1, "{views}");
 }
 
 #[test]

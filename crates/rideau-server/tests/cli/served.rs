@@ -28,6 +28,9 @@ kind = "memory"
 values = ["1-2"]
 start = "free"
 
+[view.low]
+values = ["1"]
+
 [lock."*"]
 "#;
 

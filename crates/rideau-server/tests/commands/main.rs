@@ -16,4 +16,5 @@ mod server;
 mod settings;
 mod sight;
 mod users;
+mod views;
 mod watch;

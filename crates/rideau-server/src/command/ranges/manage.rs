@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rideau::Failed;
-use rideau::allocator::{Filter, RangeStats, Span};
+use rideau::allocator::{Filter, RangeStats};
 
-use super::no;
+use super::{count, no};
 use crate::client::{Client, Finish, Step, Wait, Wrong};
 use crate::command::{may_use, settings, watch as channels};
 use crate::resp::{Mistake, Reply, Request, Upper};
@@ -15,13 +15,8 @@ use crate::values::RangePlace;
 /// The range of this name.
 fn range(client: &Client, name: &str) -> Result<Arc<RangePlace>, Wrong> {
     let places = client.daemon.places.load();
-    places.ranges.find(name).cloned().ok_or_else(|| {
-        Wrong::no_such(
-            "range",
-            name,
-            "SHOW RANGES lists those there are, RANGE.ADD adds one.",
-        )
-    })
+    let found = places.ranges.find(name).cloned();
+    found.ok_or_else(|| no::no_range(&places, name))
 }
 
 pub(in crate::command) fn add(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
@@ -80,6 +75,9 @@ pub(in crate::command) fn remove(client: &mut Client, request: Request<'_>) -> R
 
 fn take_away(client: &mut Client, name: &str) -> Result<Step, Wrong> {
     may_use(client, "range", name)?;
+    if client.daemon.places.load().views.find(name).is_some() {
+        return Err(no::only_counts(name));
+    }
     let by = client.user_name().to_owned();
     let plan = client.daemon.remove_range(name, &by)?;
     settings::done(client, &plan);
@@ -93,20 +91,32 @@ pub(in crate::command) fn stat(client: &mut Client, request: Request<'_>) -> Res
         _ => Some(arguments.text("RANGE.STAT", "a range")?),
     };
     arguments.end("RANGE.STAT")?;
-    let ranges = client.daemon.values.ranges.clone();
     if let Some(name) = name {
-        // One that drains has no place any more, but is there.
-        let stats = ranges.range(name).and_then(|id| ranges.stats(id));
-        match stats {
-            Some(stats) => write_stats(&mut client.reply(), &stats),
-            None => drop(range(client, name)?),
-        }
-        return Ok(Step::Done);
+        return one_stat(client, name);
     }
-    let all = ranges.all_stats();
+    let all = client.daemon.values.ranges.all_stats();
     let mut reply = client.reply();
     reply.array(all.len());
     all.iter().for_each(|stats| write_stats(&mut reply, stats));
+    Ok(Step::Done)
+}
+
+/// One range, as `RANGE.STAT` tells it, or one view.
+pub(in crate::command) fn info(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("RANGE.INFO", "a range or a view")?;
+    arguments.end("RANGE.INFO")?;
+    one_stat(client, name)
+}
+
+fn one_stat(client: &mut Client, name: &str) -> Result<Step, Wrong> {
+    let ranges = &client.daemon.values.ranges;
+    // One that drains has no place any more, but is there.
+    let stats = ranges.range(name).and_then(|id| ranges.stats(id));
+    match stats {
+        Some(stats) => write_stats(&mut client.reply(), &stats),
+        None => count::view(client, name)?,
+    }
     Ok(Step::Done)
 }
 
@@ -129,35 +139,6 @@ fn write_stats(reply: &mut Reply<'_>, stats: &RangeStats) {
     }
     // There is one node, and it answers.
     reply.bulk("lost_nodes").integer(0);
-}
-
-/// How many of certain values are in which state, whichever ranges they are of.
-pub(in crate::command) fn count(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
-    let mut arguments = request.arguments();
-    let word = arguments.text("RANGE.COUNT", "values as 10.0.0.0/24")?;
-    arguments.end("RANGE.COUNT")?;
-    let span = Span::parse(word);
-    let span =
-        span.map_err(|error| Wrong(format!("ERR {word:?} stands for no values: {error}.")))?;
-    let places = client.daemon.places.load();
-    for place in places.ranges.within(span.interval) {
-        may_use(client, "range", &place.name)?;
-    }
-    let count = client.daemon.values.ranges.count(span.interval);
-    let rows = [
-        ("size", count.size),
-        ("free", count.free),
-        ("quarantined", count.quarantined),
-        ("held", count.held),
-    ];
-    let mut reply = client.reply();
-    reply.map(rows.len() + 1).bulk("base");
-    reply.bulk(span.kind.print(span.interval.first()));
-    for (name, size) in rows {
-        reply.bulk(name);
-        no::write_size(&mut reply, size);
-    }
-    Ok(Step::Done)
 }
 
 /// Some reservations, from where the cursor is.

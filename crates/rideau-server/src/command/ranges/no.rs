@@ -8,6 +8,7 @@ use rideau::{Failed, Instant};
 
 use super::count;
 use crate::client::{Client, Wrong};
+use crate::places::Places;
 use crate::resp::Reply;
 use crate::values::unsafe_text;
 
@@ -67,6 +68,31 @@ fn refused(client: &Client, no: &Refused, what: &dyn Display) -> Wrong {
         }
         no => format!("ERR {no}."),
     })
+}
+
+/// There is no range of this name.
+pub(super) fn no_range(places: &Places, name: &str) -> Wrong {
+    match places.views.find(name) {
+        Some(_) => only_counts(name),
+        None => Wrong::no_such(
+            "range",
+            name,
+            "SHOW RANGES lists those there are, RANGE.ADD adds one.",
+        ),
+    }
+}
+
+/// Somebody wants of a view what only ranges have.
+pub(super) fn only_counts(name: &str) -> Wrong {
+    Wrong(format!(
+        "ERR {name} is a view, which only counts: name a range; SHOW RANGES lists them."
+    ))
+}
+
+/// A word that means nothing was rather meant as a name than as values.
+pub(super) fn is_name(word: &str) -> bool {
+    let is_name = word.starts_with(|c: char| c.is_ascii_alphabetic()) && !word.contains(':');
+    is_name || word.is_empty()
 }
 
 /// How many values: an integer where one can say it, and else a text.

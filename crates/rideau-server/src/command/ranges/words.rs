@@ -13,6 +13,7 @@ use crate::client::{Client, Tail, Wrong};
 use crate::command::may_use;
 use crate::grant::Grant;
 use crate::holdings::Thing;
+use crate::places::Places;
 use crate::resp::{Arguments, Mistake, Quoted, Request, Upper};
 use crate::ticket::{Kind as TicketKind, Ticket};
 use crate::values::RangePlaces;
@@ -49,7 +50,6 @@ impl<'a> Words<'a> {
     pub(super) fn parse(client: &Client, request: Request<'a>) -> Result<Self, Wrong> {
         let mut arguments = request.arguments();
         let places = client.daemon.places.load();
-        let ranges = &places.ranges;
         let mut words = Self {
             prefer: Vec::with_capacity(2),
             count: 1,
@@ -62,7 +62,7 @@ impl<'a> Words<'a> {
         let mut tier = 0;
         let mut hint = None;
         let word = arguments.text("RESERVE", "a range, or values as 10.0.0.0/24")?;
-        add_places(client, ranges, word, tier, &mut words.prefer)?;
+        add_places(client, &places, word, tier, &mut words.prefer)?;
         while let Some(option) = arguments.next() {
             match Upper::of(option).as_bytes() {
                 b"PREFER" | b"SECONDARY" => {
@@ -73,7 +73,7 @@ impl<'a> Words<'a> {
                         )));
                     }
                     let word = arguments.text("PREFER", "a range, or values as 10.0.0.0/24")?;
-                    add_places(client, ranges, word, tier, &mut words.prefer)?;
+                    add_places(client, &places, word, tier, &mut words.prefer)?;
                 }
                 b"COUNT" => {
                     let most = u64::from(COUNT_MAX);
@@ -103,7 +103,7 @@ impl<'a> Words<'a> {
             ));
         }
         if let Some(hint) = hint {
-            words.hint(hint, ranges);
+            words.hint(hint, &places.ranges);
         }
         Ok(words)
     }
@@ -279,11 +279,12 @@ pub(super) fn ttl(arguments: &mut Arguments<'_>) -> Result<Duration, Wrong> {
 /// The places in a word, as `office,10.9.0.0/24`.
 fn add_places(
     client: &Client,
-    ranges: &RangePlaces,
+    places: &Places,
     word: &str,
     tier: u8,
     prefer: &mut Vec<Prefer>,
 ) -> Result<(), Wrong> {
+    let ranges = &places.ranges;
     for part in word.split(',') {
         if let Some(range) = ranges.find(part) {
             may_use(client, "range", part)?;
@@ -291,13 +292,9 @@ fn add_places(
             prefer.push(Prefer { tier, place });
             continue;
         }
-        let is_name = part.starts_with(|c: char| c.is_ascii_alphabetic()) && !part.contains(':');
-        let span = Span::parse(part).map_err(|error| match is_name || part.is_empty() {
-            true => Wrong::no_such(
-                "range",
-                part,
-                "SHOW RANGES lists those there are, RANGE.ADD adds one.",
-            ),
+        let is_name = || no::is_name(part) || places.views.find(part).is_some();
+        let span = Span::parse(part).map_err(|error| match is_name() {
+            true => no::no_range(places, part),
             false => Wrong(format!("ERR {part:?} stands for no values: {error}.")),
         })?;
         let mut within = ranges.within(span.interval).peekable();

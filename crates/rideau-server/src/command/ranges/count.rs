@@ -1,0 +1,80 @@
+//! How many of certain values are in which state, whichever ranges they are of.
+
+use rideau::allocator::Span;
+
+use super::no;
+use crate::client::{Client, Step, Wrong};
+use crate::command::may_use;
+use crate::places::Places;
+use crate::resp::Request;
+use crate::values::Counted;
+
+/// Count the values of a view, of a range, or those that a word means.
+pub(in crate::command) fn count(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.text("RANGE.COUNT", "a view, a range, or values as 10.0.0.0/24")?;
+    arguments.end("RANGE.COUNT")?;
+    let places = client.daemon.places.load_full();
+    let counted = counted(&places, word)?;
+    tell(client, &places, &counted, None)?;
+    Ok(Step::Done)
+}
+
+/// Tell the numbers of a view, with its name.
+pub(super) fn view(client: &mut Client, name: &str) -> Result<(), Wrong> {
+    let places = client.daemon.places.load_full();
+    let Some(view) = places.views.find(name) else {
+        return Err(no::no_range(&places, name));
+    };
+    tell(client, &places, &view.counted, Some(name))
+}
+
+/// What a word means. No name reads like values.
+fn counted(places: &Places, word: &str) -> Result<Counted, Wrong> {
+    if let Some(view) = places.views.find(word) {
+        return Ok(view.counted.clone());
+    }
+    let nothing = || Wrong(format!("ERR {word:?} stands for no values."));
+    if let Some(range) = places.ranges.find(word) {
+        return Counted::new(&range.config.options.spans).ok_or_else(nothing);
+    }
+    let span = Span::parse(word).map_err(|error| match no::is_name(word) {
+        true => Wrong::no_such(
+            "range",
+            word,
+            "nor is it a view; SHOW RANGES and SHOW VIEWS list those there are.",
+        ),
+        false => Wrong(format!("ERR {word:?} stands for no values: {error}.")),
+    })?;
+    Counted::new(&[span]).ok_or_else(nothing)
+}
+
+/// Count, for who may use all the ranges that this is about.
+fn tell(
+    client: &mut Client,
+    places: &Places,
+    counted: &Counted,
+    name: Option<&str>,
+) -> Result<(), Wrong> {
+    for place in counted.touched(&places.ranges) {
+        may_use(client, "range", &place.name)?;
+    }
+    let count = client.daemon.values.count(counted);
+    let rows = [
+        ("size", count.size),
+        ("free", count.free),
+        ("quarantined", count.quarantined),
+        ("held", count.held),
+    ];
+    let mut reply = client.reply();
+    reply.map(rows.len() + 1 + usize::from(name.is_some()));
+    if let Some(name) = name {
+        reply.bulk("name").bulk(name);
+    }
+    reply.bulk("base").bulk(counted.base());
+    for (state, size) in rows {
+        reply.bulk(state);
+        no::write_size(&mut reply, size);
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! Views of the file: names for values that are only counted.
+
+use rideau_core::allocator::Span;
+
+use super::range::{check_name, spans};
+use super::section::Section;
+
+/// Some values, of whatever ranges, that are counted under one name. Nothing
+/// can be had of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ViewConfig {
+    /// The name.
+    pub name: String,
+    /// Its values, as they are written; they may have some in common.
+    pub values: Vec<String>,
+    /// What they mean.
+    pub spans: Vec<Span>,
+}
+
+impl ViewConfig {
+    /// None if it has no values that can be read; that is noted.
+    pub(super) fn read(name: &str, section: &Section<'_>) -> Option<Self> {
+        check_name("view", name, section);
+        let all = spans(section, "values");
+        let array = section.entry("values").map(|entry| entry.item.as_array());
+        if array.is_none() {
+            let message = format!("view `{name}` has no values");
+            let hint = "write values = [\"10.20.0.0/24\"], or numbers as [\"1-99\"]";
+            section.notes.error(section.at.clone(), message, hint);
+        } else if array.flatten().is_some_and(|array| array.is_empty()) {
+            let at = section.at("values");
+            let hint = "name at least one";
+            section.notes.error(at, "`values` is empty", hint);
+        }
+        let (values, spans): (Vec<_>, Vec<_>) = all?.into_iter().unzip();
+        let name = name.into();
+        (!spans.is_empty()).then_some(Self {
+            name,
+            values,
+            spans,
+        })
+    }
+}
