@@ -91,6 +91,16 @@ impl Wire {
         matches!(came, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
+    /// Wait until something may have come, without taking it.
+    pub(super) fn poll_stir(&self, context: &mut Context<'_>) -> Poll<()> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.poll_read_ready(context).map(drop),
+            Stream::Unix(stream) => stream.poll_read_ready(context).map(drop),
+            // What came within TLS may wait in it.
+            Stream::Tls(_) => Poll::Ready(()),
+        }
+    }
+
     fn poll_fill(&mut self, context: &mut Context<'_>, part: usize) -> Poll<io::Result<usize>> {
         if self.held.capacity() - self.held.len() < part / 2 {
             self.held.drain(..self.at);
