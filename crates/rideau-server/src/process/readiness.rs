@@ -1,6 +1,6 @@
 //! Waits until a child is ready, in the way its program says.
 //!
-//! Whether somebody listens is read from the system's tables. To connect would
+//! Whether somebody listens is known to the system. To connect would
 //! say no more, and would disturb: a child may open something costly for each
 //! connection, or accept only one. Only who is to answer is asked.
 
@@ -15,16 +15,22 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::Address;
+use super::diag::Diag;
 use super::group::Group;
 use super::http;
-use super::procfs::{self, Owner};
+use super::procfs::{self, Listener, Owner};
 use super::program::{Listen, Program, Ready};
 use super::run_folder::Place;
 use super::said::Said;
 
 /// How often to look whether somebody listens, at most and at least.
 const LOOK_MIN: Duration = Duration::from_millis(1);
-const LOOK_MAX: Duration = Duration::from_millis(25);
+const LOOK_MAX: Duration = Duration::from_millis(5);
+/// The same where a look disturbs.
+const REACH_MAX: Duration = Duration::from_millis(25);
+/// Who looks at one port sees it at the usual addresses; one look in so many is
+/// at all of them.
+const TABLES_EVERY: u32 = 50;
 /// Who answers that it is not ready is not asked all the time.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
@@ -228,23 +234,47 @@ impl Wanted {
                     return;
                 }
             }
-            rest(&mut pause, LOOK_MAX).await;
+            rest(&mut pause, REACH_MAX).await;
         }
     }
 
     async fn port(&self, port: u16) -> Result<Address, Taken> {
+        let diag = Diag::open().ok();
         let mut pause = LOOK_MIN;
+        let mut looks = 0_u32;
         loop {
-            let group = Arc::clone(&self.group);
-            match spawn_blocking(move || procfs::owner(port, || group.running())).await {
-                Ok(Owner::Tree(at)) => {
+            looks = looks.wrapping_add(1);
+            let seen = match &diag {
+                Some(diag) if !looks.is_multiple_of(TABLES_EVERY) => diag.listener(port).ok(),
+                _ => None,
+            };
+            match self.owner(port, seen).await {
+                Owner::Tree(at) => {
                     let address = (reachable(at, port).await, port);
                     return Ok(Address::Port(address.into()));
                 }
-                Ok(Owner::Stranger) => return Err(Taken),
-                Ok(Owner::Nobody) | Err(_) => rest(&mut pause, LOOK_MAX).await,
+                Owner::Stranger => return Err(Taken),
+                Owner::Nobody => rest(&mut pause, LOOK_MAX).await,
             }
         }
+    }
+
+    /// Who listens at a port, after a look at it alone if that was possible.
+    async fn owner(&self, port: u16, seen: Option<Option<Listener>>) -> Owner {
+        let found = match seen {
+            Some(None) => return Owner::Nobody,
+            Some(found) => found,
+            None => None,
+        };
+        let group = Arc::clone(&self.group);
+        let owner = spawn_blocking(move || match found {
+            // Mostly it is the child itself, and nobody else has to be looked at.
+            Some(found) if procfs::has_socket(group.pid(), found.inode) => {
+                Owner::Tree(found.address)
+            }
+            _ => procfs::owner(port, || group.running()),
+        });
+        owner.await.unwrap_or(Owner::Nobody)
     }
 }
 
@@ -257,7 +287,7 @@ async fn rest(pause: &mut Duration, most: Duration) {
 async fn reached(address: SocketAddr) {
     let mut pause = LOOK_MIN;
     while TcpStream::connect(address).await.is_err() {
-        rest(&mut pause, LOOK_MAX).await;
+        rest(&mut pause, REACH_MAX).await;
     }
 }
 
