@@ -183,7 +183,10 @@ impl Reader {
                 ("oldest_wait_us", stats.oldest.as_micros() as f64),
                 ("grants_per_s", grants),
                 ("refusals_per_s", self.refusal_rate(&of, &stats.tally)),
-                ("starts_per_s", self.rate(&format!("{of}.starts"), stats.starts)),
+                (
+                    "starts_per_s",
+                    self.rate(&format!("{of}.starts"), stats.starts),
+                ),
                 ("wait_p50_us", p50),
                 ("wait_p99_us", p99),
             ],

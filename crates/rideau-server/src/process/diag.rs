@@ -92,7 +92,10 @@ fn answer(bytes: &[u8]) -> io::Result<Option<Listener>> {
     match pair(4).map(u16::from_ne_bytes) {
         Some(BY_FAMILY) => (),
         Some(ERROR) => {
-            let errno = word(HEAD_LEN).ok_or_else(short)?.cast_signed().wrapping_neg();
+            let errno = word(HEAD_LEN)
+                .ok_or_else(short)?
+                .cast_signed()
+                .wrapping_neg();
             return match Errno::from_raw_os_error(errno) {
                 Errno::NOENT => Ok(None),
                 errno => Err(errno.into()),

@@ -111,6 +111,20 @@ pub(super) fn listens(path: &str) -> Option<bool> {
     there.map(|at| at.listens).max()
 }
 
+/// Does one of these listen there? None as for [`listens`].
+pub(super) fn listens_of(path: &str, tree: &[i32]) -> Option<bool> {
+    let there: Vec<_> = paths().into_iter().filter(|at| at.path == path).collect();
+    if there.is_empty() {
+        return None;
+    }
+    let sockets = sockets(tree);
+    let is_its = |at: &Path| {
+        let inodes = sockets.as_ref();
+        at.listens && inodes.is_none_or(|inodes| inodes.contains(&at.inode))
+    };
+    Some(there.iter().any(is_its))
+}
+
 /// The ports and the paths that these listen on, as far as we may look.
 pub(super) fn listened(pids: &[i32]) -> Vec<String> {
     let sockets = sockets(pids).unwrap_or_default();

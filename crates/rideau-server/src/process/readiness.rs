@@ -219,22 +219,24 @@ impl Wanted {
         }
     }
 
-    /// Wait until one of the child's own accepts at a path that anybody could
-    /// have taken.
+    /// Wait until one of the child's own listens at a path that anybody could
+    /// have taken. It is connected to only if the system does not know the path,
+    /// as when that was bound by another.
     async fn accepts(&self, path: &Path) {
         let mut pause = LOOK_MIN;
         loop {
-            let peer = UnixStream::connect(path).await;
-            let peer = peer.and_then(|stream| stream.peer_cred());
-            if let Ok(peer) = peer {
-                let group = Arc::clone(&self.group);
-                let running = spawn_blocking(move || group.running()).await;
-                let running = running.unwrap_or_default();
-                if peer.pid().is_none_or(|pid| running.contains(&pid)) {
-                    return;
-                }
+            let (text, group) = (path.to_string_lossy().into_owned(), Arc::clone(&self.group));
+            let looked = spawn_blocking(move || {
+                fs::exists(&text).unwrap_or(false).then(|| {
+                    let tree = group.running();
+                    (procfs::listens_of(&text, &tree), tree)
+                })
+            });
+            match looked.await.unwrap_or_default() {
+                Some((Some(true), _)) => return,
+                Some((None, tree)) if is_of(path, &tree).await => return,
+                _ => rest(&mut pause, REACH_MAX).await,
             }
-            rest(&mut pause, REACH_MAX).await;
         }
     }
 
@@ -281,6 +283,13 @@ impl Wanted {
 async fn rest(pause: &mut Duration, most: Duration) {
     sleep(*pause).await;
     *pause = (*pause * 2).min(most);
+}
+
+/// Does one of these accept at a path?
+async fn is_of(path: &Path, tree: &[i32]) -> bool {
+    let peer = UnixStream::connect(path).await;
+    let peer = peer.and_then(|stream| stream.peer_cred());
+    peer.is_ok_and(|peer| peer.pid().is_none_or(|pid| tree.contains(&pid)))
 }
 
 /// Wait until somebody accepts. Whose that is cannot be seen from here.
