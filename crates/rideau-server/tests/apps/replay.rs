@@ -84,7 +84,6 @@ fn a_hundred_applications_share_room_for_ten_processes() {
     took.sort_unstable();
     let took = Duration::from_micros(took[took.len() / 2]);
     let (starts, simulated) = (sum("starts"), Simulation::new(&requests, took).run());
-    eprintln!("took {took:?} {starts} {simulated}");
     assert!(
         starts.abs_diff(simulated) * 100 <= simulated * within,
         "{starts} starts, and the machine alone makes {simulated}"
