@@ -50,6 +50,8 @@ pub struct Worth {
     landmark: Instant,
     /// When somebody was last asked for.
     latest: Instant,
+    /// What was left at that time, for those who ask within a tick.
+    left: (u64, Decay),
 }
 
 /// Sizes that are tried beside the real one, in halves of it.
@@ -82,6 +84,7 @@ impl Worth {
             staked_resized: 0.0,
             landmark: Instant::START,
             latest: Instant::START,
+            left: (0, Decay::NONE),
         };
         worth.set_max(max);
         worth
@@ -97,7 +100,15 @@ impl Worth {
             self.set_landmark(now);
         }
         self.latest = now;
-        let moment = self.moment(now);
+        let tick = tick(now.since(self.landmark));
+        if self.left.0 != tick {
+            self.left = (tick, decay(tick));
+        }
+        let moment = Moment {
+            decay: self.left.1,
+            now,
+            counts_only: self.counts_only,
+        };
         let start_time = start_time.as_secs_f64();
         let slot = self.remember(app, start_time, &moment);
 
@@ -205,7 +216,7 @@ impl Worth {
     fn moment(&self, now: Instant) -> Moment {
         Moment {
             now,
-            decay: Decay::over(now.since(self.landmark)),
+            decay: decay(tick(now.since(self.landmark))),
             counts_only: self.counts_only,
         }
     }
@@ -244,11 +255,14 @@ impl Worth {
                 self.remove(slot);
             }
         }
-        let decay = Decay::over(now.since(self.landmark));
+        // A landmark is at a tick, so that no rate changes by it.
+        let tick = tick(now.since(self.landmark));
+        let decay = decay(tick);
         for history in &mut self.histories {
             history.rates.rebase(&decay);
         }
-        self.landmark = now;
+        self.landmark = self.landmark + Duration::from_millis(tick);
+        self.left = (0, Decay::NONE);
         self.histories.shrink_to(2 * self.histories.len());
         self.slots.shrink_to(2 * self.histories.len());
     }
@@ -275,6 +289,17 @@ impl Worth {
             }
         }
     }
+}
+
+/// How many ticks went by. Rates do not change within one, which is short beside
+/// every half-life: a busy app is asked for many times in it.
+fn tick(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What is left after so many ticks.
+fn decay(ticks: u64) -> Decay {
+    Decay::over(ticks as f64 / 1000.0)
 }
 
 /// The estimate whose shadow has lost least; the first of equals.

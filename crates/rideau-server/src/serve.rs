@@ -25,6 +25,7 @@ use crate::daemon::Daemon;
 use crate::front::{FrontListener, Tls};
 use crate::held_back::HeldBack;
 use crate::holdings::{Card, Why};
+use crate::lanes::Lanes;
 use crate::login::Proof;
 use crate::outbox::Outbox;
 use crate::resp::Protocol;
@@ -485,6 +486,7 @@ async fn listen_front(
     acceptor: Option<TlsAcceptor>,
 ) -> io::Result<(FrontListener, Vec<String>)> {
     let mut front = FrontListener::default();
+    front.use_lanes(Arc::new(Lanes::start(None)?));
     let mut places = Vec::new();
     for address in &config.front.listen {
         let bound = front.listen(*address, None).await.map_err(|error| {

@@ -95,7 +95,7 @@ mod tests {
     fn moment(second: u64) -> Moment {
         Moment {
             now: Instant::START + Duration::from_secs(second),
-            decay: Decay::over(Duration::from_secs(second)),
+            decay: Decay::over(second as f64),
             counts_only: true,
         }
     }

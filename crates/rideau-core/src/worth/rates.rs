@@ -5,7 +5,6 @@
 
 use std::array;
 use std::f64::consts::LN_2;
-use std::time::Duration;
 
 /// An ask counts half after so many seconds.
 const HALF_LIVES: [f64; 4] = [5.0, 30.0, 300.0, 3600.0];
@@ -16,6 +15,7 @@ const SCALES: usize = HALF_LIVES.len();
 pub(super) struct Rates([f64; SCALES]);
 
 /// What is left of a count after some time, for each half-life.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Decay {
     left: [f64; SCALES],
     /// Asks a second for each that was counted.
@@ -55,8 +55,18 @@ impl Rates {
 }
 
 impl Decay {
-    pub(super) fn over(span: Duration) -> Self {
-        let seconds = span.as_secs_f64();
+    /// After no time.
+    pub(super) const NONE: Self = Self {
+        left: [1.0; SCALES],
+        rates: [
+            LN_2 / HALF_LIVES[0],
+            LN_2 / HALF_LIVES[1],
+            LN_2 / HALF_LIVES[2],
+            LN_2 / HALF_LIVES[3],
+        ],
+    };
+
+    pub(super) fn over(seconds: f64) -> Self {
         let left = HALF_LIVES.map(|half_life| (-seconds / half_life).exp2());
         let rates = array::from_fn(|at| left[at] * (LN_2 / HALF_LIVES[at]));
         Self { left, rates }
@@ -107,6 +117,6 @@ mod tests {
     }
 
     fn decay(seconds: f64) -> Decay {
-        Decay::over(Duration::from_secs_f64(seconds))
+        Decay::over(seconds)
     }
 }

@@ -201,3 +201,23 @@ async fn what_takes_too_long_is_cut_at_last() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn one_who_stops_in_the_middle_of_its_body_is_told_so() {
+    within(async {
+        let server = Server::answering(|_| ok("hello")).await;
+        let front = FrontConfig {
+            idle_timeout: Duration::from_millis(100),
+            ..FrontConfig::default()
+        };
+        let stage = Stage::of(app(), server.address, front).await;
+        let mut client = stage.client().await;
+        let half = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf";
+        let answer = client.ask(half).await;
+        assert_eq!(answer.status(), 400);
+        assert_eq!(answer.field("connection"), "close");
+        stage.quiet().await;
+        stage.end().await;
+    })
+    .await;
+}
