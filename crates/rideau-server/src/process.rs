@@ -342,8 +342,9 @@ impl Process {
         let taken = wanted.port.filter(|port| match ready {
             Some(Err(Taken)) => true,
             // With the child gone, only somebody else can hold it: who came
-            // first if the child complains, and if not, whom it left there.
-            _ => !exit.is_clean() && !is_free(*port),
+            // first if the child complains, and if not, whom it left there. Who
+            // came first may be gone as well, and then the complaint has to do.
+            _ => !exit.is_clean() && (!is_free(*port) || lines.iter().any(complains_of_port)),
         });
         Err(match taken {
             Some(port) => StartError::PortTaken {
@@ -456,6 +457,13 @@ async fn load_untimed(
         diary.done(Step::Exec);
     }
     Ok((launched, place))
+}
+
+/// Does a child say that its port is somebody else's?
+fn complains_of_port(line: &Line) -> bool {
+    let text = line.text.to_ascii_lowercase();
+    let words = ["eaddrinuse", "address already in use", "address in use"];
+    words.iter().any(|word| text.contains(word))
 }
 
 fn after(wait: Duration) -> Instant {

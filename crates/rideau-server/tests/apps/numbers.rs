@@ -114,12 +114,11 @@ fn applications_are_shown_and_steered_over_http() {
         let names = names["names"].as_array().unwrap().clone();
         names.contains(&"app.shop.ready".into())
     });
-    let series = get(
-        &house,
-        "/api/v1/history?series=app.shop.ready,app.shop.processes",
-    );
-    let values = series["series"]["app.shop.ready"].as_array().unwrap();
-    assert_eq!(values.last().unwrap()[1], 1.0, "{series}");
+    until("the history has its process", || {
+        let series = get(&house, "/api/v1/history?series=app.shop.ready");
+        let values = series["series"]["app.shop.ready"].as_array().unwrap();
+        values.last().unwrap()[1] == 1.0
+    });
     let log = get(&house, "/api/v1/apps/shop/logs?lines=1");
     assert_eq!(log["lines"][0]["text"], "hello from shop", "{log}");
     let page = house.admin("GET", "/", "").body;

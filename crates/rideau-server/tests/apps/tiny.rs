@@ -24,7 +24,12 @@ pub(crate) fn serve_if_asked() {
         return;
     }
     let port = env::var("PORT").unwrap().parse().unwrap();
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    // Somebody else may have come first: then there is another port to try.
+    let listener = listener.unwrap_or_else(|error| {
+        eprintln!("{error}");
+        std::process::exit(1)
+    });
     for stream in listener.incoming().flatten() {
         thread::spawn(move || answer(stream));
     }

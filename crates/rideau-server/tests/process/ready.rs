@@ -141,6 +141,25 @@ async fn a_port_that_somebody_took_is_replaced_by_another() {
 }
 
 #[tokio::test]
+async fn a_child_that_complains_of_its_port_gets_another_though_it_is_free_again() {
+    let yard = Yard::new();
+    let script = format!(
+        "echo {{port}} >> ports
+         test -e seen || {{ touch seen; echo 'bind: Address already in use' >&2; exit 1; }}
+         exec python3 -c \"{PORT_SERVER}\" - {{port}}"
+    );
+    let mut program = shell(&script, Ready::Port);
+    program.directory = Some(yard.path().to_owned());
+    let process = yard.start(&program).await.unwrap();
+    let ports = std::fs::read_to_string(yard.path().join("ports")).unwrap();
+    let ports: Vec<_> = ports.lines().collect();
+    assert_eq!(ports.len(), 2, "{ports:?}");
+    assert_ne!(ports[0], ports[1]);
+    let address = process.address().unwrap().to_string();
+    assert!(address.ends_with(ports[1]), "{address} {ports:?}");
+}
+
+#[tokio::test]
 async fn who_says_so_is_ready_and_may_say_what_it_does() {
     let yard = Yard::new();
     let process = yard.start(&python(NOTIFIER, Ready::Notify)).await.unwrap();
