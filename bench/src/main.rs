@@ -3,6 +3,7 @@
 //! Nothing here asserts a time: the numbers are for people and for scripts
 //! that read `--json`.
 
+mod apps;
 mod broker;
 mod daemon;
 mod eviction;
@@ -24,6 +25,7 @@ type Bench = fn(&Plan, Format);
 
 /// Every benchmark by its name on the command line.
 const BENCHES: &[(&str, Bench)] = &[
+    ("apps", apps::run),
     ("broker", broker::run),
     ("daemon", daemon::run),
     ("eviction", eviction::run),

@@ -47,7 +47,7 @@ pub struct Sample {
 /// The numbers of one thing.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What it is: `server`, `pool`, `broker`, `regulator` or `lock`.
+    /// What it is: `server`, `pool`, `broker`, `regulator`, `lock` or `app`.
     pub kind: &'static str,
     /// Its name; the server has none.
     pub name: String,
@@ -165,7 +165,7 @@ impl Sample {
     pub fn json(&self, sight: Sight<'_>) -> Value {
         let mut all = Map::new();
         all.insert("at_ms".into(), json!(self.at_ms));
-        for kind in ["server", "pool", "broker", "regulator", "lock"] {
+        for kind in ["server", "pool", "broker", "regulator", "lock", "app"] {
             all.insert(kind.into(), Value::Object(Map::new()));
         }
         let seen = self.rows.iter();

@@ -31,6 +31,8 @@ pub mod places;
 pub mod process;
 pub mod report;
 pub mod resp;
+#[cfg(test)]
+mod scratch;
 pub mod serve;
 pub mod sessions;
 pub mod settings;

@@ -14,11 +14,13 @@ mod account;
 mod address;
 mod census;
 mod cgroup;
+mod diag;
 mod group;
 mod http;
 mod keeper;
 mod launch;
 mod lines;
+mod notes;
 mod order;
 mod ports;
 mod procfs;
@@ -164,6 +166,14 @@ impl Process {
         self.said.is_stopping()
     }
 
+    /// Resolves when it has given no sign of life for longer than it was told to,
+    /// or has said that it will, or says that it hangs. Who promised nothing may
+    /// be silent for ever. It does not keep the child alive.
+    pub fn silent(&self) -> impl Future<Output = ()> + Send + use<> {
+        let said = Arc::clone(&self.said);
+        async move { said.silent().await }
+    }
+
     /// What was done to start it, and when.
     pub fn steps(&self) -> &[StepTime] {
         &self.steps
@@ -263,7 +273,7 @@ impl Process {
         let account = Account::find(program.user.as_deref(), program.group.as_deref())?;
         let place = folder.place(program, account.as_ref());
         let place = place.map_err(unprepared("make room for a child"))?;
-        let notes = matches!(program.ready, Ready::Notify | Ready::Auto);
+        let notes = program.hears_notes();
         let notes = notes.then(|| place.listen_for_notes(account.as_ref()));
         let notes = notes.transpose().map_err(unprepared("listen for notes"))?;
         let children = unix::signal(SignalKind::child());
@@ -332,8 +342,9 @@ impl Process {
         let taken = wanted.port.filter(|port| match ready {
             Some(Err(Taken)) => true,
             // With the child gone, only somebody else can hold it: who came
-            // first if the child complains, and if not, whom it left there.
-            _ => !exit.is_clean() && !is_free(*port),
+            // first if the child complains, and if not, whom it left there. Who
+            // came first may be gone as well, and then the complaint has to do.
+            _ => !exit.is_clean() && (!is_free(*port) || lines.iter().any(complains_of_port)),
         });
         Err(match taken {
             Some(port) => StartError::PortTaken {
@@ -446,6 +457,13 @@ async fn load_untimed(
         diary.done(Step::Exec);
     }
     Ok((launched, place))
+}
+
+/// Does a child say that its port is somebody else's?
+fn complains_of_port(line: &Line) -> bool {
+    let text = line.text.to_ascii_lowercase();
+    let words = ["eaddrinuse", "address already in use", "address in use"];
+    words.iter().any(|word| text.contains(word))
 }
 
 fn after(wait: Duration) -> Instant {

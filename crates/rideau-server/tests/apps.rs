@@ -6,6 +6,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[path = "apps/bodies.rs"]
+mod bodies;
+#[path = "apps/crowd.rs"]
+mod crowd;
 #[path = "apps/faults.rs"]
 mod faults;
 #[path = "apps/house.rs"]
@@ -21,7 +25,13 @@ mod peer;
 mod places;
 #[path = "apps/real.rs"]
 mod real;
+#[path = "apps/replay.rs"]
+mod replay;
 #[path = "apps/restarts.rs"]
 mod restarts;
 #[path = "apps/serving.rs"]
 mod serving;
+#[path = "apps/shortage.rs"]
+mod shortage;
+#[path = "apps/tiny.rs"]
+mod tiny;

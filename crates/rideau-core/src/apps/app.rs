@@ -155,6 +155,11 @@ impl<R: Reply> App<R> {
         self.options.max.unwrap_or(all).min(all)
     }
 
+    /// One of its processes has to be gone before another can start.
+    pub(super) fn is_occupied(&self) -> bool {
+        self.options.alone && self.counts.live() > 0
+    }
+
     /// How long those who come now will wait, if all goes on as it does.
     pub(super) fn expected_wait(&self, now: Instant) -> u64 {
         let waiting = self.waiting.len() as u128;

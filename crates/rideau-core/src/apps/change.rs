@@ -201,7 +201,9 @@ impl<R: Reply> Apps<R> {
             return false;
         }
         let app = self.app(at);
-        let may_start = app.counts.starting == 0 && app.counts.taken() < app.max(self.limits.max);
+        let may_start = app.counts.starting == 0
+            && !app.is_occupied()
+            && app.counts.taken() < app.max(self.limits.max);
         let started = may_start && self.try_start(at, Want::More, now, effects) == Tried::Started;
         self.finish(at, now, effects);
         started

@@ -84,6 +84,9 @@ pub struct Options {
     pub upgrades_max: usize,
     /// Each process serves one request, for development.
     pub one_each: bool,
+    /// None starts before the one before it is gone, as where all of them
+    /// listen at the same address. Who asks meanwhile waits.
+    pub alone: bool,
 }
 
 impl Default for Limits {
@@ -138,6 +141,7 @@ impl Default for Options {
             upgrades_count: true,
             upgrades_max: 1000,
             one_each: false,
+            alone: false,
         }
     }
 }

@@ -43,7 +43,7 @@ impl<R: Reply> Apps<R> {
     /// What an app needs one more process for, if it does.
     pub(super) fn want(&self, at: u32, now: Instant) -> Option<Want> {
         let app = self.app(at);
-        if self.is_ending(at) || !app.failures.may_start(now) {
+        if self.is_ending(at) || !app.failures.may_start(now) || app.is_occupied() {
             return None;
         }
         let (counts, waiting) = (app.counts, app.waiting.len());
@@ -106,6 +106,7 @@ impl<R: Reply> Apps<R> {
             && counts.starting == 0
             && counts.taken() < app.max(self.limits.max)
             && !self.is_ending(at)
+            && !app.is_occupied()
             && app.failures.may_start(now)
             && app.deploy != Deploy::Failed;
         if !may_grow {

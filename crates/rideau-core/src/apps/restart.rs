@@ -10,7 +10,9 @@ use super::{Apps, Mode};
 
 impl<R: Reply> Apps<R> {
     /// An app has new code. What still starts with the old is stopped; a restart
-    /// during a restart only means yet newer code.
+    /// during a restart only means yet newer code. Processes that cannot be
+    /// beside each other are not replaced one after the other: the old finish
+    /// first.
     pub fn restart(
         &mut self,
         app: AppId,
@@ -23,6 +25,10 @@ impl<R: Reply> Apps<R> {
             return;
         }
         let app = self.app_mut(at);
+        let how = match how {
+            Restart::Rolling if app.options.alone => Restart::Blocking,
+            how => how,
+        };
         app.generation += 1;
         app.tries = 0;
         app.failures.end();

@@ -65,7 +65,11 @@ impl<R: Reply> Apps<R> {
 
     /// Processes that have to go, and need nobody in their stead, go.
     fn retire_outgoing(&mut self, at: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
-        while let Some((slot, why)) = self.marked(at)
+        let next = |apps: &Self| match apps.app(at).options.alone {
+            true => apps.next_outgoing(at),
+            false => apps.marked(at),
+        };
+        while let Some((slot, why)) = next(self)
             && !self.is_needed(at)
         {
             self.leave(slot, why, now, effects);
@@ -85,7 +89,8 @@ impl<R: Reply> Apps<R> {
     /// One process less would be too few.
     fn is_needed(&self, at: u32) -> bool {
         let app = self.app(at);
-        app.waiting.len() > 0 || app.counts.ready <= app.options.min
+        // Nobody can come before it is gone.
+        !app.options.alone && (app.waiting.len() > 0 || app.counts.ready <= app.options.min)
     }
 
     /// New code runs everywhere, perhaps.

@@ -126,6 +126,7 @@ impl<R: Reply> Apps<R> {
         now: Instant,
         effects: &mut Vec<Effect<R>>,
     ) {
+        debug_assert!(!self.app(at).is_occupied(), "it would not be alone");
         let id = self.processes.next_id();
         let generation = self.app(at).generation;
         let lot = self.rng.draw() >> 1;

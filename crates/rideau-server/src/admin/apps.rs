@@ -61,7 +61,7 @@ pub(super) fn all(visit: &Visit) -> Vec<Value> {
 pub(super) async fn one_app(visit: Visit) -> Answer {
     let app = find(&visit)?;
     let apps = &visit.daemon().apps;
-    apps.look_at_memory(&app).await;
+    apps.look_at_usage(&app).await;
     let found = apps.shown(&app).ok_or_else(|| gone(&app.name))?;
     let mut more = shown(&app, &found);
     let processes: Vec<_> = found.processes.iter().map(process).collect();
@@ -260,6 +260,7 @@ fn process(process: &ProcessShown) -> Value {
         "age_us": micros(stats.age),
         "unused_us": micros(stats.unused),
         "memory": stats.memory,
+        "cpu_us": micros(process.processor),
         "address": process.address,
         "requests": process.requests,
     })

@@ -28,7 +28,7 @@ fn word(status: StatusCode, word: &str) -> Response {
 pub(super) async fn metrics(visit: Visit) -> Answer {
     let counted = visit.admin.counted();
     let daemon = visit.daemon().clone();
-    daemon.apps.look_at_all_memory().await;
+    daemon.apps.look_at_all_usage().await;
     // With many keys it takes a while, and nobody else is to wait for that.
     let text = away(move || metrics::render(&daemon, counted)).await?;
     Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use rideau_core::apps::AppId;
@@ -25,6 +26,8 @@ pub struct App {
     pub output: Output,
     /// What became of the requests for it.
     pub counts: Counts,
+    /// The processor time that its processes were seen to use, in microseconds.
+    pub(super) processor: AtomicU64,
     /// Why its last start failed, until one went well.
     pub(super) report: ArcSwapOption<StartReport>,
     /// A marker wants a process a request.
@@ -39,9 +42,16 @@ impl App {
             config: ArcSwap::from_pointee(config.clone()),
             output: Output::new(config.run.log.as_deref()),
             counts: Counts::default(),
+            processor: AtomicU64::new(0),
             report: ArcSwapOption::empty(),
             is_always: AtomicBool::new(false),
         }
+    }
+
+    /// The processor time of all its processes, those that are gone included. What
+    /// one used after the last look at it is not in it.
+    pub fn processor(&self) -> Duration {
+        Duration::from_micros(self.processor.load(Ordering::Relaxed))
     }
 
     /// Why its last start failed, unless one went well since.

@@ -134,10 +134,10 @@ async fn serve(
     };
     start.app.report.store(None);
     inner.step(|state, now| state.machine.started(id, now, &mut state.effects));
-    let well = config.health.clone().map(|checks| {
+    let well = {
         let (inner, running) = (Arc::downgrade(inner), Arc::downgrade(&running));
-        tokio::spawn(health::watch(inner, running, checks))
-    });
+        tokio::spawn(health::watch(inner, running, config.health.clone()))
+    };
     let exited = running.process.exited();
     let stopping = tokio::select! {
         exit = exited => {
@@ -148,7 +148,7 @@ async fn serve(
         }
         stopping = stopped(stop) => Some(stopping),
     };
-    well.inspect(tokio::task::JoinHandle::abort);
+    well.abort();
     let ended = match stopping {
         Some(Stopping { why, at_once }) => {
             let text = format!(
@@ -270,6 +270,7 @@ fn program(config: &AppConfig, root: Option<PathBuf>) -> Program {
             AppReady::Notify => Ready::Notify,
             AppReady::Line(text) => Ready::Line(text.clone()),
         },
+        watchdog: run.watchdog,
         start_timeout: run.start_timeout,
         stop_timeout: run.stop_timeout,
         stop_signal: run.stop_signal,
@@ -318,6 +319,7 @@ impl Inner {
             connections: Connections::new(address.clone(), keep_alive),
             address,
             requests: Default::default(),
+            processor: Default::default(),
             process,
             draining: slot.draining.subscribe(),
         });

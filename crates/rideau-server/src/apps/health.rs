@@ -1,5 +1,7 @@
-//! Asks a process from time to time whether it is well.
+//! Asks a process from time to time whether it is well, and hears whether it says
+//! so itself.
 
+use std::future::pending;
 use std::sync::Weak;
 
 use tokio::time::timeout;
@@ -9,25 +11,44 @@ use super::running::Running;
 use crate::config::Health;
 use crate::process::http_status;
 
-/// Ask until the process is gone, or has failed too often in a row.
-pub(super) async fn watch(apps: Weak<Inner>, running: Weak<Running>, health: Health) {
+/// Wait until the process is gone, or is not well.
+pub(super) async fn watch(apps: Weak<Inner>, running: Weak<Running>, health: Option<Health>) {
+    let Some(silent) = running.upgrade().map(|running| running.process.silent()) else {
+        return;
+    };
+    let asked = async {
+        match &health {
+            Some(health) => ask(&running, health).await,
+            None => pending().await,
+        }
+    };
+    let why = tokio::select! {
+        why = asked => why,
+        () = silent => "it gave no sign of life within its watchdog's time".to_owned(),
+    };
+    let (Some(inner), Some(process)) = (apps.upgrade(), running.upgrade()) else {
+        return;
+    };
+    let id = process.id;
+    let text = format!("process {id} is unwell: {why}");
+    inner.tell(&process.app.name, text, None);
+    inner.step(|state, now| state.machine.unwell(id, now, &mut state.effects));
+}
+
+/// Ask until it has failed too often in a row, and say so.
+async fn ask(running: &Weak<Running>, health: &Health) -> String {
     let mut fails = 0;
     loop {
         tokio::time::sleep(health.every).await;
         let Some(process) = running.upgrade() else {
-            return;
+            return pending().await;
         };
         let answer = timeout(health.timeout, http_status(&process.address, &health.path)).await;
         let is_well = matches!(answer, Ok(Ok(status)) if status < 500);
         fails = if is_well { 0 } else { fails + 1 };
-        if fails < health.fails {
-            continue;
+        if fails >= health.fails {
+            let path = &health.path;
+            return format!("{path} failed {fails} times in a row");
         }
-        let Some(inner) = apps.upgrade() else { return };
-        let (id, path) = (process.id, &health.path);
-        let text = format!("process {id} is unwell: {path} failed {fails} times in a row");
-        inner.tell(&process.app.name, text, None);
-        inner.step(|state, now| state.machine.unwell(id, now, &mut state.effects));
-        return;
     }
 }

@@ -120,61 +120,43 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::Markers;
+    use crate::scratch::Scratch;
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::path::PathBuf;
-
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let name = format!("rideau-marker-{}-{name}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir(&path).expect("the temporary folder is there");
-            Self(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     #[test]
     fn a_marker_that_is_not_there_asks_for_nothing() {
-        let folder = Folder::new("none");
-        let before = Markers::look(&folder.0);
-        assert!(!Markers::look(&folder.0).asks(&before));
-        assert!(!Markers::look(&folder.0).is_always);
+        let folder = Scratch::new();
+        let before = Markers::look(folder.path());
+        assert!(!Markers::look(folder.path()).asks(&before));
+        assert!(!Markers::look(folder.path()).is_always);
     }
 
     #[test]
     fn a_marker_asks_when_it_comes_and_changes_and_not_when_it_goes() {
-        let folder = Folder::new("comes");
-        let none = Markers::look(&folder.0);
-        let path = folder.0.join("restart.txt");
+        let folder = Scratch::new();
+        let none = Markers::look(folder.path());
+        let path = folder.join("restart.txt");
         fs::write(&path, "").expect("the folder is ours");
-        let there = Markers::look(&folder.0);
+        let there = Markers::look(folder.path());
         assert!(there.asks(&none));
-        assert!(!Markers::look(&folder.0).asks(&there));
+        assert!(!Markers::look(folder.path()).asks(&there));
         fs::write(&path, "again").expect("the folder is ours");
-        assert!(Markers::look(&folder.0).asks(&there));
+        assert!(Markers::look(folder.path()).asks(&there));
         fs::remove_file(&path).expect("it is there");
-        assert!(!Markers::look(&folder.0).asks(&there));
+        assert!(!Markers::look(folder.path()).asks(&there));
     }
 
     #[test]
     fn another_release_behind_a_link_asks_though_its_marker_is_as_old() {
-        let folder = Folder::new("link");
+        let folder = Scratch::new();
         for release in ["one", "two"] {
-            let path = folder.0.join(release);
+            let path = folder.join(release);
             fs::create_dir(&path).expect("the folder is ours");
             let file = fs::File::create(path.join("restart.txt")).expect("so is this");
             file.set_modified(std::time::UNIX_EPOCH).expect("and this");
         }
-        let current = folder.0.join("current");
+        let current = folder.join("current");
         symlink("one", &current).expect("the folder is ours");
         let before = Markers::look(&current);
         fs::remove_file(&current).expect("it is there");

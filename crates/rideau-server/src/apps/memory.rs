@@ -1,5 +1,7 @@
-//! Looks at what processes use of memory, for applications that limit it.
+//! Looks at what processes use: for applications that limit their memory, and for
+//! those who want to see it.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -23,20 +25,7 @@ pub(super) async fn look(apps: Weak<Inner>) {
             let config = running.app.config.load();
             config.options.memory_soft.is_some() || config.options.memory_hard.is_some()
         });
-        if limited.is_empty() {
-            continue;
-        }
-        let used = spawn_blocking(move || {
-            let census = Census::take();
-            let used = |running: Arc<Running>| (running.id, running.process.usage(&census).memory);
-            limited.into_iter().map(used).collect::<Vec<_>>()
-        });
-        let Ok(used) = used.await else { return };
-        inner.step(|state, now| {
-            for (id, bytes) in used {
-                state.machine.memory(id, bytes, now, &mut state.effects);
-            }
-        });
+        inner.measure(limited).await;
     }
 }
 
@@ -46,5 +35,38 @@ impl Inner {
         let state = self.state.lock();
         let all = state.slots.values().filter_map(|slot| slot.running.clone());
         all.filter(|running| wanted(running)).collect()
+    }
+
+    /// Read anew what these use.
+    pub(super) async fn measure(self: &Arc<Self>, all: Vec<Arc<Running>>) {
+        if all.is_empty() {
+            return;
+        }
+        let used = spawn_blocking(move || {
+            let census = Census::take();
+            let used = |running: Arc<Running>| {
+                let usage = running.process.usage(&census);
+                running.spent(usage.processor);
+                (running.id, usage.memory)
+            };
+            all.into_iter().map(used).collect::<Vec<_>>()
+        });
+        let Ok(used) = used.await else { return };
+        self.step(|state, now| {
+            for (id, bytes) in used {
+                state.machine.memory(id, bytes, now, &mut state.effects);
+            }
+        });
+    }
+}
+
+impl Running {
+    /// It has used so much processor time by now. That may be less than before:
+    /// what one of its own used goes with that one.
+    fn spent(&self, time: Duration) {
+        let now = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let before = self.processor.swap(now, Ordering::Relaxed);
+        let more = now.saturating_sub(before);
+        self.app.processor.fetch_add(more, Ordering::Relaxed);
     }
 }

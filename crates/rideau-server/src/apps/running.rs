@@ -3,7 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rideau_core::apps::{Leaving, ProcessId};
@@ -27,6 +28,8 @@ pub struct Running {
     pub connections: Connections,
     /// What it serves now.
     pub requests: Requests,
+    /// The processor time it had used when somebody last looked, in microseconds.
+    pub(super) processor: AtomicU64,
     pub(super) process: Process,
     pub(super) draining: watch::Receiver<Option<Leaving>>,
 }
@@ -58,6 +61,12 @@ impl Running {
     /// Its number in the system.
     pub fn pid(&self) -> i32 {
         self.process.pid()
+    }
+
+    /// The processor time it had used when somebody last looked, with all it has
+    /// started.
+    pub fn processor(&self) -> Duration {
+        Duration::from_micros(self.processor.load(Ordering::Relaxed))
     }
 
     /// Resolves when it gets no more requests, with why.

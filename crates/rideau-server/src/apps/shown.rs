@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::app::App;
 use super::running::Running;
 use super::{Apps, Inner};
-use crate::process::{Census, StartReport};
+use crate::process::StartReport;
 
 /// One application.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub struct ProcessShown {
     pub stats: ProcessStats,
     /// Its number in the system, once it is ready.
     pub pid: Option<i32>,
+    /// The processor time it had used when somebody last looked.
+    pub processor: Duration,
     /// Where it is reached.
     pub address: Option<String>,
     /// What it serves now.
@@ -70,32 +72,15 @@ impl Apps {
         state.machine.explain(app.id, self.0.now().max(state.last))
     }
 
-    /// Read anew what the processes of an application use of memory.
-    pub async fn look_at_memory(&self, app: &App) {
-        self.look(|running| running.app.id == app.id).await;
+    /// Read anew what the processes of an application use.
+    pub async fn look_at_usage(&self, app: &App) {
+        let its = self.0.running(|running| running.app.id == app.id);
+        self.0.measure(its).await;
     }
 
     /// The same for all applications.
-    pub async fn look_at_all_memory(&self) {
-        self.look(|_| true).await;
-    }
-
-    async fn look(&self, wanted: impl Fn(&Running) -> bool) {
-        let all = self.0.running(wanted);
-        if all.is_empty() {
-            return;
-        }
-        let used = tokio::task::spawn_blocking(move || {
-            let census = Census::take();
-            let used = |running: &Arc<Running>| (running.id, running.process.usage(&census).memory);
-            all.iter().map(used).collect::<Vec<_>>()
-        });
-        let Ok(used) = used.await else { return };
-        self.0.step(|state, now| {
-            for (id, bytes) in used {
-                state.machine.memory(id, bytes, now, &mut state.effects);
-            }
-        });
+    pub async fn look_at_all_usage(&self) {
+        self.0.measure(self.0.running(|_| true)).await;
     }
 }
 
@@ -114,6 +99,9 @@ impl Inner {
         let processes = found.into_iter().map(|(stats, running)| ProcessShown {
             stats,
             pid: running.as_ref().map(|running| running.pid()),
+            processor: running
+                .as_ref()
+                .map_or(Duration::ZERO, |running| running.processor()),
             address: running.as_ref().map(|running| running.address.to_string()),
             requests: running.map_or_else(Vec::new, |running| requests(&running)),
         });

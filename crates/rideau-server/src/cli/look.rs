@@ -143,6 +143,7 @@ const OVERVIEW: [(&str, &str, &[&str]); 8] = [
             "age_us",
             "unused_us",
             "memory",
+            "cpu_us",
         ],
     ),
     (

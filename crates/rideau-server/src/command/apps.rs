@@ -199,7 +199,7 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     let app = find(client, name)?;
     let (daemon, name) = (Arc::clone(&client.daemon), name.to_owned());
     let finish = async move {
-        daemon.apps.look_at_memory(&app).await;
+        daemon.apps.look_at_usage(&app).await;
         let finish: crate::client::Finish = Box::new(move |client: &mut Client| {
             let wanted = show::Wanted {
                 name: Some(&app.name),

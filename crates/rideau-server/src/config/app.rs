@@ -60,6 +60,8 @@ pub struct Run {
     pub listen: AppListen,
     /// How to know that it is ready.
     pub ready: AppReady,
+    /// It gives a sign of life at least so often; none if it need not.
+    pub watchdog: Option<Duration>,
     /// Paths that are asked for once before anybody else is let in.
     pub warm_up: Vec<String>,
     /// It is ready by then, or it has failed.
@@ -162,6 +164,7 @@ impl AppConfig {
                 processes_max: None,
                 listen,
                 ready: AppReady::Auto,
+                watchdog: None,
                 warm_up: Vec::new(),
                 start_timeout: Duration::from_secs(30),
                 stop_timeout: Duration::from_secs(10),

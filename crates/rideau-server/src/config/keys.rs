@@ -234,6 +234,7 @@ pub(super) const APP: &[Key] = &[
     live("processes_max"),
     live("listen"),
     above("ready", APP_READY),
+    live("watchdog"),
     live("warm_up"),
     live("log"),
     live("min"),

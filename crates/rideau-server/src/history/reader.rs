@@ -5,8 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rideau::{Histogram, Tally};
+use rideau_core::apps::State;
 
 use super::Row;
+use crate::apps::AppShown;
 use crate::daemon::Daemon;
 use crate::places::{BrokerPlace, PoolPlace, RegulatorPlace, RulePlace};
 
@@ -43,6 +45,9 @@ impl Reader {
         let regulators = places.regulators.values();
         rows.extend(regulators.map(|place| self.regulator(place)));
         rows.extend(places.rules.iter().map(|place| self.rule(place)));
+        let apps = daemon.apps.all();
+        let shown = apps.iter().filter_map(|app| daemon.apps.shown(app));
+        rows.extend(shown.map(|app| self.app(&app)));
         rows.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
         rows.insert(0, self.server(daemon));
         // Names come and go: now and then all begin again.
@@ -153,6 +158,37 @@ impl Reader {
             values: vec![
                 ("grants_per_s", grants),
                 ("refusals_per_s", self.rate(&format!("{of}.full"), refused)),
+            ],
+        }
+    }
+
+    fn app(&mut self, app: &AppShown) -> Row {
+        let stats = &app.stats;
+        let of = format!("app.{}", app.name);
+        let grants = self.grant_rate(&of, stats.tally.served);
+        let (p50, p99) = self.quantiles(&of, &stats.tally.waits);
+        let count = |state: State| {
+            let all = stats.processes.iter();
+            all.filter(|process| process.state == state).count() as f64
+        };
+        Row {
+            kind: "app",
+            name: app.name.to_string(),
+            values: vec![
+                ("ready", count(State::Ready)),
+                ("starting", count(State::Starting)),
+                ("processes", stats.processes.len() as f64),
+                ("held", stats.sessions as f64),
+                ("waiting", stats.waiting as f64),
+                ("oldest_wait_us", stats.oldest.as_micros() as f64),
+                ("grants_per_s", grants),
+                ("refusals_per_s", self.refusal_rate(&of, &stats.tally)),
+                (
+                    "starts_per_s",
+                    self.rate(&format!("{of}.starts"), stats.starts),
+                ),
+                ("wait_p50_us", p50),
+                ("wait_p99_us", p99),
             ],
         }
     }

@@ -188,27 +188,10 @@ fn make_above(place: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::{beside, open, open_first, places};
+    use crate::scratch::Scratch;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
-    use std::path::{Path, PathBuf};
-
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let name = format!("rideau-workshop-{}-{name}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir(&path).expect("the temporary folder is there");
-            Self(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use std::path::Path;
 
     #[test]
     fn a_server_looks_for_its_folder_in_three_places() {
@@ -222,8 +205,8 @@ mod tests {
 
     #[test]
     fn each_daemon_has_a_folder_of_its_own() {
-        let folder = Folder::new("suffix");
-        let place = folder.0.join("a");
+        let folder = Scratch::new();
+        let place = folder.join("a");
         let (first, _) = open(&place).expect("nobody has it");
         let (second, _) = open(&place).expect("there is room beside it");
         let (third, _) = open(&place).expect("there is room beside it");
@@ -237,9 +220,9 @@ mod tests {
 
     #[test]
     fn the_next_place_is_taken_where_the_first_will_not_do() {
-        let folder = Folder::new("next");
-        fs::write(folder.0.join("file"), "").expect("the folder is ours");
-        let places = [folder.0.join("file/a"), folder.0.join("b")];
+        let folder = Scratch::new();
+        fs::write(folder.join("file"), "").expect("the folder is ours");
+        let places = [folder.join("file/a"), folder.join("b")];
         let (opened, ended) = open_first(&places).expect("the second will do");
         assert_eq!((opened.path(), ended), (&*places[1], 0));
         let error = open_first(&places[..1]).err().expect("a file is no folder");
@@ -248,10 +231,10 @@ mod tests {
 
     #[test]
     fn a_folder_that_others_may_change_has_no_room_for_ours() {
-        let folder = Folder::new("open");
-        fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777))
+        let folder = Scratch::new();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))
             .expect("the folder is ours");
-        let error = open(&folder.0.join("a")).err().expect("anybody may write");
+        let error = open(&folder.join("a")).err().expect("anybody may write");
         assert!(error.to_string().contains("others may change"), "{error}");
     }
 }

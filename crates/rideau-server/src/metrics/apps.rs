@@ -62,6 +62,12 @@ fn processes(page: &mut Page<'_, '_>, rows: &[Row]) -> fmt::Result {
         "rideau_app_memory_bytes",
         "What its processes use of memory, with all they have started",
         memory,
+    )?;
+    page.counters(
+        "rideau_app_cpu_seconds",
+        "Processor time that its processes used, with all they have started",
+        rows.iter()
+            .map(|row| (row.name(), row.app.processor().as_secs_f64())),
     )
 }
 

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, MetricEncoder, NoLabelSet,
+};
 use prometheus_client::metrics::MetricType;
 use rideau::Histogram;
 
@@ -77,11 +79,11 @@ impl<'a, 'e> Page<'a, 'e> {
     }
 
     /// Several counters of one name.
-    pub(super) fn counters(
+    pub(super) fn counters<N: EncodeCounterValue>(
         &mut self,
         name: &str,
         help: &str,
-        rows: impl IntoIterator<Item = (Labels, u64)>,
+        rows: impl IntoIterator<Item = (Labels, N)>,
     ) -> fmt::Result {
         let mut metric = self.family(name, help, MetricType::Counter)?;
         for (labels, value) in rows {

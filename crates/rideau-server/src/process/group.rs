@@ -84,6 +84,11 @@ impl Group {
         running.map(|seen| seen.pid).collect()
     }
 
+    /// Does the process with this number belong to the leader? This blocks.
+    pub(super) fn has(&self, pid: i32) -> bool {
+        !self.is_reaped() && self.tree().iter().any(|seen| seen.pid == pid)
+    }
+
     pub(super) fn usage(&self, census: &Census) -> Usage {
         if self.is_reaped() {
             return Usage::default();

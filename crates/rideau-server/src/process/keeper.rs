@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
-use tokio::net::UnixDatagram;
 use tokio::net::unix::pipe;
 use tokio::signal::unix;
 use tokio::sync::watch;
@@ -21,6 +20,7 @@ use super::Exit;
 use super::group::{Clearing, Custody, Group};
 use super::launch::Launched;
 use super::lines::{Splitter, Stream};
+use super::notes::{Note, Notes};
 use super::procfs;
 use super::program::Whom;
 use super::run_folder::Place;
@@ -31,8 +31,6 @@ const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 /// How often to look whether a group is empty, at most and at least.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_millis(50);
-/// A status that is longer is cut by the system.
-const NOTE_LEN_MAX: usize = 4096;
 const READ_LEN: usize = 8192;
 
 /// How far a child's life has come.
@@ -71,7 +69,7 @@ pub(super) struct Keeper {
     children: unix::Signal,
     output: pipe::Receiver,
     error: pipe::Receiver,
-    notes: Option<UnixDatagram>,
+    notes: Option<Notes>,
     said: Arc<Said>,
     watched: Watched,
 }
@@ -94,7 +92,7 @@ impl Keeper {
         launched: Launched,
         place: Place,
         children: unix::Signal,
-        notes: Option<UnixDatagram>,
+        notes: Option<Notes>,
         said: Arc<Said>,
         watched: Watched,
     ) -> io::Result<Self> {
@@ -137,7 +135,7 @@ impl Keeper {
                 read(error, Stream::Error, &said)
             );
         });
-        let mut notes = pin!(read_notes(notes, &said));
+        let mut notes = pin!(read_notes(notes, custody.group(), &said));
         let mut end = pin!(end(custody.group(), children, watched));
         let mut silent = false;
         let end = loop {
@@ -270,14 +268,29 @@ async fn read(mut pipe: pipe::Receiver, stream: Stream, said: &Said) {
 }
 
 /// Never ends: who is silent may speak later.
-async fn read_notes(notes: Option<UnixDatagram>, said: &Said) {
-    let mut bytes = vec![0; NOTE_LEN_MAX];
-    if let Some(notes) = notes {
-        while let Ok(len) = notes.recv(&mut bytes).await {
-            said.note(&String::from_utf8_lossy(&bytes[..len]));
+async fn read_notes(notes: Option<Notes>, group: &Arc<Group>, said: &Said) {
+    if let Some(mut notes) = notes {
+        while let Ok(note) = notes.hear().await {
+            if is_ours(&note, group).await {
+                said.note(&note.text);
+            }
         }
     }
     pending().await
+}
+
+/// Does a note come from the child or one of its own? Who has ended since cannot
+/// be told from others any more, and had the right to write there.
+async fn is_ours(note: &Note, group: &Arc<Group>) -> bool {
+    let Some(sender) = note.sender else {
+        return false;
+    };
+    if sender == group.pid() {
+        return true;
+    }
+    let group = Arc::clone(group);
+    let looked = spawn_blocking(move || group.has(sender) || procfs::seen(sender).is_none());
+    looked.await.unwrap_or(false)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -15,7 +15,7 @@ use super::account::Account;
 use super::cgroup;
 use super::group::Custody;
 use super::order::{Complaint, Order, greet};
-use super::program::{Listen, Own, Program, Ready};
+use super::program::{Listen, Own, Program};
 use super::report::Step;
 use super::run_folder::{MARK, Place};
 use super::stage;
@@ -157,8 +157,11 @@ fn variables(
         }
         _ => (),
     }
-    if matches!(program.ready, Ready::Notify | Ready::Auto) {
+    if program.hears_notes() {
         add("NOTIFY_SOCKET", place.notify().as_ref());
+    }
+    if let Some(watchdog) = program.watchdog {
+        add("WATCHDOG_USEC", watchdog.as_micros().to_string().as_ref());
     }
     variables
 }

@@ -99,11 +99,30 @@ pub(super) fn owner(port: u16, tree: impl FnOnce() -> Vec<i32>) -> Owner {
     ours.map_or(Owner::Stranger, |listener| Owner::Tree(listener.address))
 }
 
+/// Has this one the socket with this number, as far as we may look?
+pub(super) fn has_socket(pid: i32, inode: u64) -> bool {
+    sockets(&[pid]).is_some_and(|sockets| sockets.contains(&inode))
+}
+
 /// Does somebody listen at the path of a Unix socket? None if the system knows
 /// of no socket by this path, as when it was bound by another and renamed.
 pub(super) fn listens(path: &str) -> Option<bool> {
     let there = paths().into_iter().filter(|at| at.path == path);
     there.map(|at| at.listens).max()
+}
+
+/// Does one of these listen there? None as for [`listens`].
+pub(super) fn listens_of(path: &str, tree: &[i32]) -> Option<bool> {
+    let there: Vec<_> = paths().into_iter().filter(|at| at.path == path).collect();
+    if there.is_empty() {
+        return None;
+    }
+    let sockets = sockets(tree);
+    let is_its = |at: &Path| {
+        let inodes = sockets.as_ref();
+        at.listens && inodes.is_none_or(|inodes| inodes.contains(&at.inode))
+    };
+    Some(there.iter().any(is_its))
 }
 
 /// The ports and the paths that these listen on, as far as we may look.
@@ -177,10 +196,12 @@ fn table(path: &str) -> String {
     }
 }
 
-struct Listener {
-    address: IpAddr,
-    port: u16,
-    inode: u64,
+/// One that listens.
+pub(super) struct Listener {
+    pub(super) address: IpAddr,
+    pub(super) port: u16,
+    /// The number of its socket.
+    pub(super) inode: u64,
 }
 
 /// Who can be reached through the loopback.

@@ -41,6 +41,9 @@ pub struct Program {
     pub limits: ResourceLimits,
     /// How to know that it is ready.
     pub ready: Ready,
+    /// Once it is ready, it has to send `WATCHDOG=1` to the socket that
+    /// `NOTIFY_SOCKET` names at least so often, which is `WATCHDOG_USEC`.
+    pub watchdog: Option<Duration>,
     /// It is ready by then, or it has failed.
     pub start_timeout: Duration,
     /// After so long a child that was asked to stop is killed.
@@ -141,6 +144,7 @@ impl Default for Program {
             umask: None,
             limits: ResourceLimits::default(),
             ready: Ready::Started,
+            watchdog: None,
             start_timeout: Duration::from_secs(30),
             stop_timeout: Duration::from_secs(10),
             stop_signal: Signal::Term,
@@ -189,6 +193,11 @@ impl Program {
     /// Do we listen for it?
     pub(super) fn inherits(&self) -> bool {
         matches!(self.listen, Listen::InheritSocket | Listen::InheritPort)
+    }
+
+    /// Does it say of itself how it is?
+    pub(super) fn hears_notes(&self) -> bool {
+        matches!(self.ready, Ready::Notify | Ready::Auto) || self.watchdog.is_some()
     }
 
     /// Does it want what only a stage can do?

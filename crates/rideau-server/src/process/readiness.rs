@@ -1,6 +1,6 @@
 //! Waits until a child is ready, in the way its program says.
 //!
-//! Whether somebody listens is read from the system's tables. To connect would
+//! Whether somebody listens is known to the system. To connect would
 //! say no more, and would disturb: a child may open something costly for each
 //! connection, or accept only one. Only who is to answer is asked.
 
@@ -15,16 +15,22 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::Address;
+use super::diag::Diag;
 use super::group::Group;
 use super::http;
-use super::procfs::{self, Owner};
+use super::procfs::{self, Listener, Owner};
 use super::program::{Listen, Program, Ready};
 use super::run_folder::Place;
 use super::said::Said;
 
 /// How often to look whether somebody listens, at most and at least.
 const LOOK_MIN: Duration = Duration::from_millis(1);
-const LOOK_MAX: Duration = Duration::from_millis(25);
+const LOOK_MAX: Duration = Duration::from_millis(5);
+/// The same where a look disturbs.
+const REACH_MAX: Duration = Duration::from_millis(25);
+/// Who looks at one port sees it at the usual addresses; one look in so many is
+/// at all of them.
+const TABLES_EVERY: u32 = 50;
 /// Who answers that it is not ready is not asked all the time.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
@@ -213,38 +219,64 @@ impl Wanted {
         }
     }
 
-    /// Wait until one of the child's own accepts at a path that anybody could
-    /// have taken.
+    /// Wait until one of the child's own listens at a path that anybody could
+    /// have taken. It is connected to only if the system does not know the path,
+    /// as when that was bound by another.
     async fn accepts(&self, path: &Path) {
         let mut pause = LOOK_MIN;
         loop {
-            let peer = UnixStream::connect(path).await;
-            let peer = peer.and_then(|stream| stream.peer_cred());
-            if let Ok(peer) = peer {
-                let group = Arc::clone(&self.group);
-                let running = spawn_blocking(move || group.running()).await;
-                let running = running.unwrap_or_default();
-                if peer.pid().is_none_or(|pid| running.contains(&pid)) {
-                    return;
-                }
+            let (text, group) = (path.to_string_lossy().into_owned(), Arc::clone(&self.group));
+            let looked = spawn_blocking(move || {
+                fs::exists(&text).unwrap_or(false).then(|| {
+                    let tree = group.running();
+                    (procfs::listens_of(&text, &tree), tree)
+                })
+            });
+            match looked.await.unwrap_or_default() {
+                Some((Some(true), _)) => return,
+                Some((None, tree)) if is_of(path, &tree).await => return,
+                _ => rest(&mut pause, REACH_MAX).await,
             }
-            rest(&mut pause, LOOK_MAX).await;
         }
     }
 
     async fn port(&self, port: u16) -> Result<Address, Taken> {
+        let diag = Diag::open().ok();
         let mut pause = LOOK_MIN;
+        let mut looks = 0_u32;
         loop {
-            let group = Arc::clone(&self.group);
-            match spawn_blocking(move || procfs::owner(port, || group.running())).await {
-                Ok(Owner::Tree(at)) => {
+            looks = looks.wrapping_add(1);
+            let seen = match &diag {
+                Some(diag) if !looks.is_multiple_of(TABLES_EVERY) => diag.listener(port).ok(),
+                _ => None,
+            };
+            match self.owner(port, seen).await {
+                Owner::Tree(at) => {
                     let address = (reachable(at, port).await, port);
                     return Ok(Address::Port(address.into()));
                 }
-                Ok(Owner::Stranger) => return Err(Taken),
-                Ok(Owner::Nobody) | Err(_) => rest(&mut pause, LOOK_MAX).await,
+                Owner::Stranger => return Err(Taken),
+                Owner::Nobody => rest(&mut pause, LOOK_MAX).await,
             }
         }
+    }
+
+    /// Who listens at a port, after a look at it alone if that was possible.
+    async fn owner(&self, port: u16, seen: Option<Option<Listener>>) -> Owner {
+        let found = match seen {
+            Some(None) => return Owner::Nobody,
+            Some(found) => found,
+            None => None,
+        };
+        let group = Arc::clone(&self.group);
+        let owner = spawn_blocking(move || match found {
+            // Mostly it is the child itself, and nobody else has to be looked at.
+            Some(found) if procfs::has_socket(group.pid(), found.inode) => {
+                Owner::Tree(found.address)
+            }
+            _ => procfs::owner(port, || group.running()),
+        });
+        owner.await.unwrap_or(Owner::Nobody)
     }
 }
 
@@ -253,11 +285,18 @@ async fn rest(pause: &mut Duration, most: Duration) {
     *pause = (*pause * 2).min(most);
 }
 
+/// Does one of these accept at a path?
+async fn is_of(path: &Path, tree: &[i32]) -> bool {
+    let peer = UnixStream::connect(path).await;
+    let peer = peer.and_then(|stream| stream.peer_cred());
+    peer.is_ok_and(|peer| peer.pid().is_none_or(|pid| tree.contains(&pid)))
+}
+
 /// Wait until somebody accepts. Whose that is cannot be seen from here.
 async fn reached(address: SocketAddr) {
     let mut pause = LOOK_MIN;
     while TcpStream::connect(address).await.is_err() {
-        rest(&mut pause, LOOK_MAX).await;
+        rest(&mut pause, REACH_MAX).await;
     }
 }
 

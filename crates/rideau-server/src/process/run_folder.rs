@@ -24,10 +24,10 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
-use tokio::net::UnixDatagram;
 
 use super::account::Account;
 use super::group::kill;
+use super::notes::Notes;
 use super::ports::Port;
 use super::procfs::{self, Seen};
 use super::program::{Listen, Program};
@@ -237,12 +237,12 @@ impl Place {
     }
 
     /// Hear what the child says of itself.
-    pub(super) fn listen_for_notes(&self, account: Option<&Account>) -> io::Result<UnixDatagram> {
-        let socket = UnixDatagram::bind(self.notify())?;
+    pub(super) fn listen_for_notes(&self, account: Option<&Account>) -> io::Result<Notes> {
+        let notes = Notes::listen(&self.notify())?;
         if let Some(account) = account {
             chown(self.notify(), Some(account.uid), Some(account.gid))?;
         }
-        Ok(socket)
+        Ok(notes)
     }
 
     fn make_folder(&self, account: &Account) -> io::Result<String> {

@@ -1,5 +1,6 @@
 //! What a child has said so far, on its outputs and to whom it notifies.
 
+use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,9 @@ use super::program::{Program, Ready, heard};
 
 /// Nobody may put its deadline off for longer than this at a time.
 const EXTENSION_MAX: Duration = Duration::from_secs(3600);
+
+/// Who promises signs of life less often than this promises nothing.
+const WATCHDOG_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Who wants each line as it comes.
 pub(super) type OnLine = Arc<dyn Fn(&Line) + Send + Sync>;
@@ -40,6 +44,12 @@ struct Notes {
     is_stopping: bool,
     /// It wants to have time until then.
     deadline: Option<Instant>,
+    /// It gives a sign of life at least so often.
+    watchdog: Option<Duration>,
+    /// When it last did.
+    alive: Option<Instant>,
+    /// It says itself that it hangs.
+    hangs: bool,
 }
 
 impl Said {
@@ -52,7 +62,10 @@ impl Said {
                 last: LastLines::new(program.output),
                 pace: Pace::new(program.output),
             }),
-            notes: watch::Sender::default(),
+            notes: watch::Sender::new(Notes {
+                watchdog: program.watchdog,
+                ..Notes::default()
+            }),
         }
     }
 
@@ -93,6 +106,32 @@ impl Said {
         }
     }
 
+    /// Wait until it has given no sign of life for longer than it should.
+    pub(super) async fn silent(&self) {
+        let since = Instant::now();
+        let mut notes = self.notes.subscribe();
+        loop {
+            let due = {
+                let notes = notes.borrow_and_update();
+                if notes.hangs {
+                    return;
+                }
+                let alive = notes.alive.map_or(since, |alive| alive.max(since));
+                notes.watchdog.map(|often| alive + often)
+            };
+            let due = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = due => return,
+                _ = notes.changed() => (),
+            }
+        }
+    }
+
     /// A line came. Too many of them are counted and not told.
     pub(super) fn line(&self, line: Line) {
         if let Ready::Line(text) = &self.ready
@@ -128,6 +167,21 @@ impl Said {
                 }),
                 Some(("STOPPING", "1")) => {
                     self.notes.send_modify(|notes| notes.is_stopping = true);
+                }
+                Some(("WATCHDOG", "1")) => self.notes.send_modify(|notes| {
+                    notes.alive = Some(Instant::now());
+                }),
+                Some(("WATCHDOG", "trigger")) => {
+                    self.notes.send_modify(|notes| notes.hangs = true);
+                }
+                Some(("WATCHDOG_USEC", often)) => {
+                    let Ok(often) = often.parse().map(Duration::from_micros) else {
+                        continue;
+                    };
+                    self.notes.send_modify(|notes| {
+                        notes.alive = Some(Instant::now());
+                        notes.watchdog = Some(often.min(WATCHDOG_MAX));
+                    });
                 }
                 Some(("EXTEND_TIMEOUT_USEC", span)) => {
                     let span = span.parse().map(Duration::from_micros);

@@ -45,6 +45,7 @@ pub(super) fn processes(daemon: &Daemon) -> Table {
         "age_us",
         "unused_us",
         "memory",
+        "cpu_us",
         "address",
     ]);
     for app in shown(daemon) {
@@ -62,6 +63,7 @@ pub(super) fn processes(daemon: &Daemon) -> Table {
                 stats.age.into(),
                 stats.unused.into(),
                 stats.memory.into(),
+                process.processor.into(),
                 process.address.clone().into(),
             ]
         }));

@@ -102,9 +102,11 @@ def answer(text, more=""):
 
 async def serve(reader, writer):
     global busy, busiest, served
+    patience = None
     try:
         while True:
-            method, path, fields = await head(reader)
+            method, path, fields = await asyncio.wait_for(head(reader), patience)
+            patience = float(variable("IDLE_CLOSE", "0")) / 1000 or None
             busy += 1
             busiest = max(busiest, busy)
             try:
@@ -112,19 +114,58 @@ async def serve(reader, writer):
             finally:
                 busy -= 1
                 served += 1
-    except (asyncio.IncompleteReadError, ConnectionError, OSError):
+    except (asyncio.IncompleteReadError, asyncio.TimeoutError, ConnectionError, OSError):
         pass
     finally:
         writer.close()
 
 
+async def sink(reader, fields):
+    """Read without haste and keep nothing."""
+    left = total = int(fields["content-length"])
+    while left > 0:
+        left -= len(await reader.read(min(left, 1 << 16)))
+        await asyncio.sleep(0.001)
+    return total
+
+
+async def source(writer, mebibytes):
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {mebibytes << 20}\r\n\r\n"
+    writer.write(head.encode())
+    piece = b"x" * (1 << 16)
+    for _ in range(mebibytes * 16):
+        writer.write(piece)
+        await writer.drain()
+
+
+async def events(writer, count, pause):
+    head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    writer.write(head.encode())
+    for _ in range(count):
+        event = f"data: {time.time():.6f}\n\n"
+        writer.write(f"{len(event):x}\r\n{event}\r\n".encode())
+        await writer.drain()
+        await asyncio.sleep(pause)
+    writer.write(b"0\r\n\r\n")
+    await writer.drain()
+
+
 async def turn(method, path, fields, reader, writer):
     words = path.split("?")[0].strip("/").split("/")
+    if words[0] == "sink":
+        writer.write(answer(str(await sink(reader, fields))))
+        return await writer.drain()
+    if words[0] == "source":
+        return await source(writer, int(words[1]))
+    if words[0] == "events":
+        return await events(writer, int(words[1]), int(words[2]) / 1000)
     sent = await body(reader, fields)
     if words[0] == "sleep":
         await asyncio.sleep(int(words[1]) / 1000)
     elif words[0] == "exit":
         os._exit(int(words[1]))
+    elif words[0] == "say":
+        print(words[1], flush=True)
     elif words[0] == "flood":
         flood(int(words[1]))
     elif words[0] == "hog":
@@ -155,9 +196,21 @@ async def turn(method, path, fields, reader, writer):
     await writer.drain()
 
 
+async def beat(pause):
+    """Say again and again that all is well."""
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    line.connect(variable("NOTIFY_SOCKET"))
+    line.send(b"READY=1")
+    while True:
+        line.send(b"WATCHDOG=1")
+        await asyncio.sleep(pause)
+
+
 async def main():
     before()
     server = await asyncio.start_server(serve, sock=listener())
+    if variable("BEAT"):
+        kept.append(asyncio.create_task(beat(int(variable("BEAT")) / 1000)))
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     if not variable("IGNORE_TERM"):

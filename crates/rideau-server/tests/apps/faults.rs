@@ -184,17 +184,9 @@ fn a_flood_of_output_does_not_grow_the_server() {
     );
     // What it costs to begin with is not what is measured.
     assert_eq!(house.get("/flood/160").status, 200);
-    let used = || {
-        let status = fs::read_to_string(format!("/proc/{}/status", house.pid())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-        let kib = line
-            .and_then(|line| line.split_whitespace().nth(1))
-            .unwrap();
-        kib.parse::<u64>().unwrap()
-    };
-    let before = used();
+    let before = house.memory();
     assert_eq!(house.get("/flood/1600").status, 200);
-    let after = used();
+    let after = house.memory();
     assert!(after < before + 2048, "{before} KiB became {after} KiB");
     house.end();
 }
@@ -252,34 +244,25 @@ fn a_process_that_uses_far_too_much_memory_is_killed() {
     house.end();
 }
 
-/// Scenario 40: too few files, and then enough again.
 #[test]
-fn a_server_without_files_refuses_and_recovers() {
+fn a_process_that_gives_no_sign_of_life_is_replaced() {
     let folder = folder();
-    House::write(
+    let house = House::new(
         &folder,
-        "",
-        "[app.shop]\nexec = APP\nbackoff_max = \"500ms\"\n",
+        "[app.shop]\nexec = APP\nmin = 1\nwatchdog = \"500ms\"\nuptime_min = \"0s\"\n\
+         drain_timeout = \"1s\"\nstop_timeout = \"500ms\"\nenv = { BEAT = \"50\" }\n",
     );
-    let house = House::start_limited(&folder, "ulimit -n 72");
-    // Idle connections take what a start would need.
-    let idle: Vec<_> = (0..60)
-        .map_while(|_| std::net::TcpStream::connect(house.front).ok())
-        .collect();
-    thread::sleep(Duration::from_millis(300));
-    let timeout = Some(Duration::from_secs(2));
-    let mut stream = std::net::TcpStream::connect(house.front).unwrap();
-    stream.set_read_timeout(timeout).unwrap();
-    let request = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
-    std::io::Write::write_all(&mut stream, request).unwrap();
-    let mut said = String::new();
-    let _ = std::io::Read::read_to_string(&mut stream, &mut said);
-    // It waits to be let in, or is told that nothing can be started.
-    assert!(
-        said.is_empty() || said.starts_with("HTTP/1.1 503"),
-        "{said}"
-    );
-    drop((idle, stream));
-    until("it serves again", || house.get("/").status == 200);
+    let pid: i32 = house.get("/pid").body.parse().unwrap();
+    thread::sleep(Duration::from_millis(1500));
+    assert_eq!(house.get("/pid").body, pid.to_string(), "it is alive");
+    signal(pid, "STOP");
+    until("another serves", || {
+        let ready = house.ready();
+        ready.len() == 1 && ready[0] != pid
+    });
+    until("the silent one is gone", || {
+        !processes_of(&folder).contains(&pid)
+    });
+    assert!(house.log().contains("no sign of life"), "{}", house.log());
     house.end();
 }

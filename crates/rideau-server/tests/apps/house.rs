@@ -46,6 +46,11 @@ impl Answer {
     }
 }
 
+/// The tests may take much longer, and tell more.
+pub(crate) fn is_soak() -> bool {
+    std::env::var_os("RIDEAU_SOAK").is_some()
+}
+
 /// A folder for one test.
 pub(crate) fn folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -197,6 +202,27 @@ impl House {
 
     pub(crate) fn pid(&self) -> u32 {
         self.server.as_ref().unwrap().id()
+    }
+
+    /// What the server uses of memory, in KiB.
+    pub(crate) fn memory(&self) -> u64 {
+        self.status_of("VmRSS:")
+    }
+
+    /// What it used at most since that was forgotten, in KiB.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        self.status_of("VmHWM:")
+    }
+
+    pub(crate) fn forget_peak(&self) {
+        fs::write(format!("/proc/{}/clear_refs", self.pid()), "5").unwrap();
+    }
+
+    fn status_of(&self, key: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        let kib = line.and_then(|line| line.split_whitespace().next());
+        kib.unwrap().parse().unwrap()
     }
 
     /// Kill the server, and say nothing to anybody.

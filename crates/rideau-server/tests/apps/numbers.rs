@@ -64,6 +64,7 @@ fn requests_processes_and_errors_are_counted() {
         assert_eq!(value(&page, series), expected, "{series}");
     }
     assert!(value(&page, "rideau_app_memory_bytes{app=\"shop\"}") > 1e6);
+    assert!(value(&page, "rideau_app_cpu_seconds_total{app=\"shop\"}") > 0.0);
     assert!(value(&page, "rideau_app_spawn_seconds_sum{app=\"shop\"}") > 0.0);
     for policy in ["rates", "gaps", "recency", "hour"] {
         value(
@@ -107,6 +108,17 @@ fn applications_are_shown_and_steered_over_http() {
         one["processes"][0]["memory"].as_u64() > Some(1 << 20),
         "{one}"
     );
+    assert!(one["processes"][0]["cpu_us"].as_u64() > Some(0), "{one}");
+    until("it is in the history", || {
+        let names = get(&house, "/api/v1/history");
+        let names = names["names"].as_array().unwrap().clone();
+        names.contains(&"app.shop.ready".into())
+    });
+    until("the history has its process", || {
+        let series = get(&house, "/api/v1/history?series=app.shop.ready");
+        let values = series["series"]["app.shop.ready"].as_array().unwrap();
+        values.last().unwrap()[1] == 1.0
+    });
     let log = get(&house, "/api/v1/apps/shop/logs?lines=1");
     assert_eq!(log["lines"][0]["text"], "hello from shop", "{log}");
     let page = house.admin("GET", "/", "").body;

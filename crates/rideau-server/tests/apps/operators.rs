@@ -1,7 +1,8 @@
 //! What operators see of applications and do to them, by commands and on the
 //! command line.
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::thread;
 
 use serde_json::Value as Json;
@@ -250,5 +251,99 @@ fn the_command_line_does_the_same() {
     assert!(fails(&house, &["restart", "blog"]).contains("app \"blog\""));
     assert!(fails(&house, &["disable", "999999999"]).contains("process \"999999999\""));
     assert!(fails(&house, &["logs", "blog"]).contains("app \"blog\""));
+    house.end();
+}
+
+#[test]
+fn the_command_line_restarts_in_three_ways() {
+    let folder = folder();
+    let house = House::new(&folder, "[app.shop]\nexec = APP\nmin = 1\nmax = 1\n");
+    let mut pid = house.get("/pid").body;
+    for (words, cause) in [
+        (&["restart", "shop"][..], "one after the other"),
+        (&["restart", "shop", "--blocking"][..], "have finished"),
+        (
+            &["restart", "shop", "--now"][..],
+            "all processes are stopped",
+        ),
+    ] {
+        assert!(house.cli(words).contains("OK"), "{words:?}");
+        assert!(house.log().contains(cause), "{cause}: {}", house.log());
+        until("another serves", || {
+            let now = house.get("/pid");
+            now.status == 200 && now.body != pid
+        });
+        pid = house.get("/pid").body;
+        until("the old one is gone", || processes_of(&folder).len() == 1);
+    }
+    // A request that is being served is finished, or it is not.
+    for (word, status) in [("--blocking", 200), ("--now", 502)] {
+        let mut ops = house.peer();
+        thread::scope(|scope| {
+            let slow = scope.spawn(|| house.ask("POST", "test", "/sleep/2000", b"").unwrap());
+            until("it is served", || {
+                !rows(&ops.ask(&["SHOW", "REQUESTS"])).is_empty()
+            });
+            house.cli(&["restart", "shop", word]);
+            assert_eq!(slow.join().unwrap().status, status, "{word}");
+        });
+        until("another serves", || house.get("/pid").status == 200);
+    }
+    let both = Command::new(env!("CARGO_BIN_EXE_rideau"))
+        .args([
+            "--server",
+            &house.control,
+            "restart",
+            "shop",
+            "--now",
+            "--blocking",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(both.status.code(), Some(2), "{both:?}");
+    house.end();
+}
+
+#[test]
+fn what_an_application_writes_can_be_followed() {
+    let folder = folder();
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nmax = 1\nenv = { SAY = \"hello from shop\" }\n",
+    );
+    assert_eq!(house.get("/say/before").status, 200);
+    let mut following = Command::new(env!("CARGO_BIN_EXE_rideau"))
+        .args([
+            "--server",
+            &house.control,
+            "logs",
+            "shop",
+            "--follow",
+            "-n",
+            "1",
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    assert_eq!(
+        next(),
+        "1 out before",
+        "as many of the last as were asked for"
+    );
+    for word in ["one", "two"] {
+        assert_eq!(house.get(&format!("/say/{word}")).status, 200);
+        assert_eq!(next(), format!("1 out {word}"));
+    }
+    house.cli(&["restart", "shop"]);
+    assert_eq!(
+        next(),
+        "2 out hello from shop",
+        "it goes on with the next process"
+    );
+    assert!(following.try_wait().unwrap().is_none(), "it never ends");
+    following.kill().unwrap();
+    following.wait().unwrap();
     house.end();
 }

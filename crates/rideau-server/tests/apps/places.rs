@@ -63,6 +63,28 @@ fn a_place_is_had_for_as_long_as_its_ticket() {
 }
 
 #[test]
+fn an_ask_that_is_repeated_by_its_name_gets_the_same_place() {
+    let folder = folder();
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nconcurrency = 2\nmax = 1\n",
+    );
+    let (mut peer, mut other) = (house.peer(), house.peer());
+    let named = "APP.GET shop WAIT 20000 ID mine";
+    let said = peer.say(named);
+    assert!(said.starts_with("[go, "), "{said}");
+    let ticket = |said: &str| said.split(", ").nth(1).unwrap().to_owned();
+    assert_eq!(ticket(&peer.say(named)), ticket(&said));
+    assert_eq!(of_app(&mut peer, "sessions"), "1", "it is one place");
+    let others = other.say(named);
+    assert_ne!(ticket(&others), ticket(&said), "a name is its holder's own");
+    assert_eq!(of_app(&mut peer, "sessions"), "2");
+    assert_eq!(peer.say(&format!("RELEASE {}", ticket(&said))), "+OK");
+    assert_eq!(of_app(&mut peer, "sessions"), "1");
+    house.end();
+}
+
+#[test]
 fn a_holder_that_vanishes_gives_its_place_to_who_waits() {
     let folder = folder();
     let house = House::new(&folder, NARROW);

@@ -132,3 +132,32 @@ fn with_always_restart_each_process_serves_one_request() {
     assert_ne!(house.get("/pid").body, two);
     house.end();
 }
+
+#[test]
+fn an_application_with_an_address_of_its_own_is_restarted_there() {
+    let folder = folder();
+    let port = {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        free.local_addr().unwrap().port()
+    };
+    let house = House::new(
+        &folder,
+        &format!(
+            "[app.shop]\nexec = APP\nmin = 1\nlisten = \"127.0.0.1:{port}\"\n\
+             env = {{ WRONG_PORT = \"{port}\" }}\n"
+        ),
+    );
+    let before = house.get("/pid").body;
+    let asked = under_load(&house, || {
+        house.cli(&["restart", "shop"]);
+        until("another is there", || {
+            let now = processes_of(&folder);
+            now.len() == 1 && now[0].to_string() != before
+        });
+        until("it serves", || house.ready().len() == 1);
+    });
+    assert!(asked > 4, "{asked} requests");
+    assert_ne!(house.get("/pid").body, before);
+    assert!(!house.log().contains("did not start"), "{}", house.log());
+    house.end();
+}

@@ -1,6 +1,5 @@
 //! What happens when all goes well.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -67,43 +66,6 @@ fn a_burst_on_a_cold_application_starts_one_process() {
     });
     let starts = std::fs::read_to_string(folder.join("starts")).unwrap();
     assert_eq!(starts.lines().count(), 1, "{starts}");
-    house.end();
-}
-
-/// Scenario 38, in small: many applications share room for few processes.
-#[test]
-fn a_hundred_applications_share_room_for_ten_processes() {
-    let folder = folder();
-    let app = |n| format!("[app.a{n}]\nexec = APP\nhosts = [\"a{n}.test\"]\n");
-    let apps: String = (0..100).map(app).collect();
-    let house = House::with_front(&folder, "max = 10", &apps);
-    let (is_over, most) = (AtomicBool::new(false), AtomicUsize::new(0));
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Ordering::Relaxed) {
-                most.fetch_max(processes_of(&folder).len(), Ordering::Relaxed);
-                thread::sleep(Duration::from_millis(20));
-            }
-        });
-        let ask = |seed: u64| {
-            let mut rng = rideau_core::Rng::new(seed);
-            for _ in 0..60 {
-                // The reciprocal of a chance: a few are asked for often.
-                let n = 100 / (1 + rng.below(100)) - 1;
-                let host = format!("a{}.test", n.min(99));
-                let answer = house.ask("GET", &host, "/", b"").unwrap();
-                assert_eq!(answer.status, 200, "{host}: {answer:?}");
-            }
-        };
-        let clients: Vec<_> = (0..4).map(|seed| scope.spawn(move || ask(seed))).collect();
-        for client in clients {
-            client.join().unwrap();
-        }
-        is_over.store(true, Ordering::Relaxed);
-    });
-    let most = most.into_inner();
-    assert!(most <= 11, "there were {most} at a time");
-    assert!(most > 3, "there were only {most} at a time");
     house.end();
 }
 

@@ -38,6 +38,7 @@ fn an_app_is_read_with_all_that_it_says() {
     assert_eq!((run.files_max, run.processes_max), (Some(4096), Some(64)));
     assert_eq!(run.listen, AppListen::Inherit);
     assert_eq!(run.ready, AppReady::Http("/up".into()), "that of `health`");
+    assert_eq!(run.watchdog, Some(Duration::from_secs(20)));
     assert_eq!(run.warm_up, ["/", "/a?b=c"]);
     assert_eq!(run.stop_signal, Signal::Quit);
     assert_eq!(run.stop_timeout, Duration::ZERO);
@@ -64,6 +65,8 @@ fn an_app_is_read_with_all_that_it_says() {
     assert_eq!(http.sticky.as_deref(), Some("route"));
     assert_eq!(http.upgrade_grace, Duration::ZERO);
     assert!(!http.retries && http.tells_timing);
+    let alone = config.apps.iter().map(|app| app.options.alone);
+    assert_eq!(alone.collect::<Vec<_>>(), [false, false, true]);
     assert_eq!(shop.restart_dir, None);
 }
 
@@ -356,6 +359,7 @@ files_max = 4096
 processes_max = 64
 listen = "inherit"
 ready = "http"
+watchdog = "20s"
 warm_up = ["/", "/a?b=c"]
 log = "/var/log/a b.log"
 min = 2

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::{Arc, Mutex};
 
 use rideau_server::process::{Address, Process, Ready, Stream};
@@ -141,6 +141,25 @@ async fn a_port_that_somebody_took_is_replaced_by_another() {
 }
 
 #[tokio::test]
+async fn a_child_that_complains_of_its_port_gets_another_though_it_is_free_again() {
+    let yard = Yard::new();
+    let script = format!(
+        "echo {{port}} >> ports
+         test -e seen || {{ touch seen; echo 'bind: Address already in use' >&2; exit 1; }}
+         exec python3 -c \"{PORT_SERVER}\" - {{port}}"
+    );
+    let mut program = shell(&script, Ready::Port);
+    program.directory = Some(yard.path().to_owned());
+    let process = yard.start(&program).await.unwrap();
+    let ports = std::fs::read_to_string(yard.path().join("ports")).unwrap();
+    let ports: Vec<_> = ports.lines().collect();
+    assert_eq!(ports.len(), 2, "{ports:?}");
+    assert_ne!(ports[0], ports[1]);
+    let address = process.address().unwrap().to_string();
+    assert!(address.ends_with(ports[1]), "{address} {ports:?}");
+}
+
+#[tokio::test]
 async fn who_says_so_is_ready_and_may_say_what_it_does() {
     let yard = Yard::new();
     let process = yard.start(&python(NOTIFIER, Ready::Notify)).await.unwrap();
@@ -234,4 +253,76 @@ async fn much_output_without_an_end_of_line_stops_nobody() {
         .unwrap();
     let kept: usize = texts(&process).iter().map(String::len).sum();
     assert!(kept < 70_000, "{kept}");
+}
+
+/// Says so, then whatever it is told to.
+const SPEAKER: &str = "
+import os, socket, sys, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.connect(os.environ['NOTIFY_SOCKET'])
+s.send(b'READY=1')
+";
+
+#[tokio::test]
+async fn what_strangers_say_of_a_child_is_not_heard() {
+    let yard = Yard::new();
+    let script = format!(
+        "{SPEAKER}print(os.environ['NOTIFY_SOCKET'], flush=True)
+if os.fork() == 0:
+    s.send(b'STATUS=its own')
+    while not os.path.exists('go'): time.sleep(0.01)
+    s.send(b'STOPPING=1')
+time.sleep(1000)"
+    );
+    let mut program = python(&script, Ready::Notify);
+    program.directory = Some(yard.path().to_owned());
+    let process = yard.start(&program).await.unwrap();
+    until("a child of the child is heard", || {
+        process.status().as_deref() == Some("its own")
+    })
+    .await;
+    until("it says where", || !texts(&process).is_empty()).await;
+    let stranger = UnixDatagram::unbound().unwrap();
+    let place = texts(&process)[0].clone();
+    stranger.send_to(b"STATUS=a stranger", &place).unwrap();
+    // Notes are heard in order, so the next comes after that.
+    std::fs::write(yard.path().join("go"), "").unwrap();
+    until("the last note", || process.is_stopping()).await;
+    assert_eq!(process.status().as_deref(), Some("its own"));
+}
+
+#[tokio::test]
+async fn who_promises_signs_of_life_and_is_silent_is_noticed() {
+    let yard = Yard::new();
+    // Alive for a while, and then not.
+    let script = format!(
+        "{SPEAKER}assert os.environ['WATCHDOG_USEC'] == '300000'
+for _ in range(8):
+    s.send(b'WATCHDOG=1')
+    time.sleep(0.1)
+print('silent', flush=True)
+time.sleep(1000)"
+    );
+    let mut program = python(&script, Ready::Notify);
+    program.watchdog = Some(std::time::Duration::from_millis(300));
+    let process = yard.start(&program).await.unwrap();
+    tokio::time::timeout(LONG, process.silent()).await.unwrap();
+    assert!(process.is_alive());
+}
+
+#[tokio::test]
+async fn a_child_may_promise_signs_of_life_by_itself_or_say_that_it_hangs() {
+    let yard = Yard::new();
+    for note in ["WATCHDOG_USEC=100000", "WATCHDOG=trigger"] {
+        let script = format!("{SPEAKER}s.send(b'{note}')\ntime.sleep(1000)");
+        let process = yard.start(&python(&script, Ready::Notify)).await.unwrap();
+        tokio::time::timeout(LONG, process.silent()).await.unwrap();
+    }
+    let script = format!("{SPEAKER}s.send(b'WATCHDOG=1\\nSTATUS=on')\ntime.sleep(1000)");
+    let process = yard.start(&python(&script, Ready::Notify)).await.unwrap();
+    until("it has spoken", || process.status().is_some()).await;
+    let silent = process.silent();
+    let soon = std::time::Duration::from_millis(300);
+    let promised = tokio::time::timeout(soon, silent).await;
+    assert!(promised.is_err(), "it has promised nothing");
 }

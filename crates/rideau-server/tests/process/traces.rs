@@ -47,7 +47,8 @@ async fn a_hundred_starts_and_stops_leave_nothing() {
         round(&yard, &programs).await;
         assert_eq!(yard.files(), [""; 0]);
     }
-    until("all files closed", || open_files() == before).await;
+    // On a busy machine the first round may have been closing some of its own.
+    until("all files closed", || open_files() <= before).await;
     // The warden is one, and waits for as long as the folder is open.
     until("the last child's burial", || children() == 1).await;
     drop(yard);

@@ -246,3 +246,45 @@ fn an_app_that_is_removed_goes_with_its_last_process() {
         ",
     );
 }
+
+// Both would want the same address.
+#[test]
+fn processes_that_cannot_be_beside_each_other_are_replaced_when_they_are_gone() {
+    check(
+        "max=4 headroom=1",
+        &["min=1 max=1 alone=1"],
+        "
+           0 new          -> start A1 v1
+           1 started 1
+           2 ask A a      -> a gets 1
+           3 restart A rolling -> drain 1 restarted  | A.deploy settled live 1
+           4 ask A b                                 | A.waiting 1 live 1
+           5 spawn A                                 | live 1
+           6 answer a     -> stop 1 restarted        | live 1
+           7 gone 1       -> start A2 v2
+           8 started 2    -> b gets 2, deployed A v2 | live 1
+           9 answer b                                | next never
+        ",
+    );
+}
+
+#[test]
+fn a_process_that_must_be_alone_and_is_used_up_goes_before_the_next_comes() {
+    check(
+        "max=4 headroom=1",
+        &["min=1 max=1 requests=2 alone=1"],
+        "
+           0 new          -> start A1 v1
+           1 started 1
+           2 ask A a      -> a gets 1
+           3 answer a
+           4 ask A b      -> b gets 1
+           5 ask A c                                 | A.waiting 1
+           6 answer b     -> c gets 1, drain 1 used
+           7 ask A d                                 | A.waiting 1 live 1
+           8 answer c     -> stop 1 used             | A.waiting 1 live 1
+           9 gone 1       -> start A2 v1
+          10 started 2    -> d gets 2
+        ",
+    );
+}

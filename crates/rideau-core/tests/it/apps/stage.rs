@@ -392,6 +392,7 @@ fn change(mut options_of: Options, words: &str) -> Options {
                 it.upgrades_max = number();
             }
             "one_each" => it.one_each = true,
+            "alone" => it.alone = true,
             other => panic!("no such option: {other}"),
         }
     }

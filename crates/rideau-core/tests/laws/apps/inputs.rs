@@ -89,6 +89,7 @@ impl Dice {
             upgrades_count: self.chance(50),
             upgrades_max: self.one_of(&[0, 1, 9]),
             one_each: self.chance(10),
+            alone: self.chance(10),
             ..Options::default()
         };
         options.validate().unwrap();

@@ -85,9 +85,10 @@ impl AppConfig {
     fn read_counts(&mut self, section: &Section<'_>) {
         let options = &mut self.options;
         // Only one process can listen at an address.
-        let usual = match self.run.listen {
-            AppListen::Fixed(_) => Some(1),
-            _ => options.max,
+        options.alone = matches!(self.run.listen, AppListen::Fixed(_));
+        let usual = match options.alone {
+            true => Some(1),
+            false => options.max,
         };
         options.min = section
             .number("min", 0..=PROCESSES_MAX)
@@ -145,6 +146,7 @@ impl AppConfig {
             ("idle_after", &mut options.idle_after),
             ("life_max", &mut options.life_max),
             ("target_wait", &mut options.target_wait),
+            ("watchdog", &mut run.watchdog),
         ] {
             *place = section.span_or_none(key).unwrap_or(*place);
         }

@@ -80,6 +80,7 @@ fn run(rows: &mut Rows, run: &Run) {
         AppReady::Http(path) => rows.below("ready", |rows| rows.text("http", path)),
         AppReady::Line(line) => rows.below("ready", |rows| rows.text("line", line)),
     }
+    rows.span_or_none("watchdog", run.watchdog);
     rows.list("warm_up", run.warm_up.iter().cloned());
     match &run.log {
         Some(path) => rows.path_of("log", path),
