@@ -17,6 +17,7 @@ pub mod grant;
 pub mod held_back;
 pub mod history;
 pub mod holdings;
+pub mod lanes;
 pub mod later;
 pub mod log;
 pub mod login;

@@ -1,0 +1,250 @@
+//! Threads that serve connections, each with a runtime of its own.
+//!
+//! A connection is given to one lane when it comes and stays there. So nothing
+//! about it moves between threads, nobody looks for work at his neighbour's, and who
+//! is woken by somebody on the same lane is woken without the system.
+//!
+//! What belongs to nobody's connection, timers of machines, members, the dashboard,
+//! runs elsewhere: what is slow there keeps no connection waiting.
+
+use std::cell::Cell;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+
+use parking_lot::Mutex;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::watch;
+
+thread_local! {
+    static HERE: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// The lanes. When they are dropped all ends that runs on them.
+pub struct Lanes {
+    all: Vec<Lane>,
+    /// Where to look first for the lane with the fewest tasks.
+    next: AtomicUsize,
+    stop: watch::Sender<bool>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Lane {
+    runtime: Handle,
+    /// Tasks that were given to it and have not ended.
+    len: Arc<AtomicUsize>,
+}
+
+impl Lanes {
+    /// As many lanes; none for one per core.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no more threads or files.
+    pub fn start(count: Option<usize>) -> io::Result<Self> {
+        let count = count.map_or_else(|| thread::available_parallelism().map(Into::into), Ok)?;
+        let (stop, stopped) = watch::channel(false);
+        let mut lanes = Self {
+            all: Vec::with_capacity(count),
+            next: AtomicUsize::new(0),
+            stop,
+            threads: Mutex::default(),
+        };
+        for index in 0..count {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            lanes.all.push(Lane {
+                runtime: runtime.handle().clone(),
+                len: Arc::default(),
+            });
+            let stopped = stopped.clone();
+            let thread = thread::Builder::new()
+                .name(format!("lane-{index}"))
+                .spawn(move || run(index, runtime, stopped))?;
+            lanes.threads.get_mut().push(thread);
+        }
+        Ok(lanes)
+    }
+
+    /// Have the lane with the fewest tasks do this. The future is made there: a
+    /// socket that was accepted elsewhere is registered in it, or never moves on.
+    pub fn spawn<F>(&self, make: impl FnOnce() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let lane = self.emptiest();
+        let task = Task::begin(&lane.len);
+        lane.runtime.spawn(async move {
+            let _task = task;
+            make().await;
+        });
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// On which lane this runs, if on any.
+    pub fn here() -> Option<usize> {
+        HERE.get()
+    }
+
+    /// The runtime of each, for what every one of them needs.
+    pub fn runtimes(&self) -> impl Iterator<Item = &Handle> {
+        self.all.iter().map(|lane| &lane.runtime)
+    }
+
+    /// End them. What still runs there is dropped, and is gone when this returns.
+    /// Not to be called from a lane, which cannot wait for its own end.
+    pub async fn finish(&self) {
+        self.stop.send_replace(true);
+        let threads = std::mem::take(&mut *self.threads.lock());
+        let joined = tokio::task::spawn_blocking(move || {
+            threads.into_iter().map(JoinHandle::join).for_each(drop);
+        });
+        let _ = joined.await;
+    }
+
+    /// Among equals, each in turn.
+    fn emptiest(&self) -> &Lane {
+        let first = self.next.fetch_add(1, Ordering::Relaxed) % self.all.len();
+        let (before, from) = self.all.split_at(first);
+        let lanes = from.iter().chain(before);
+        lanes
+            .min_by_key(|lane| lane.len.load(Ordering::Relaxed))
+            .expect("there is a lane")
+    }
+}
+
+fn run(index: usize, runtime: Runtime, mut stopped: watch::Receiver<bool>) {
+    HERE.set(Some(index));
+    // An error says that the lanes were dropped.
+    let _ = runtime.block_on(stopped.wait_for(|is_stopped| *is_stopped));
+    // Whoever checks a password just now may finish by himself.
+    runtime.shutdown_background();
+}
+
+/// A task of a lane, until it ends in whatever way.
+struct Task(Arc<AtomicUsize>);
+
+impl Task {
+    fn begin(len: &Arc<AtomicUsize>) -> Self {
+        len.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(len))
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future;
+
+    use tokio::sync::{mpsc, oneshot};
+
+    use super::*;
+
+    /// On which lane the next task runs, which ends with the sender.
+    async fn next(lanes: &Lanes) -> (usize, oneshot::Sender<()>) {
+        let (end, ended) = oneshot::channel();
+        let (here, is_here) = oneshot::channel();
+        lanes.spawn(move || {
+            let made = Lanes::here();
+            async move {
+                assert_eq!(made, Lanes::here(), "it is made where it runs");
+                let _ = here.send(made.expect("it runs on a lane"));
+                let _ = ended.await;
+            }
+        });
+        (is_here.await.unwrap(), end)
+    }
+
+    async fn emptied(lanes: &Lanes, index: usize) {
+        while lanes.all[index].len.load(Ordering::Relaxed) > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn equal_lanes_are_served_in_turn() {
+        let lanes = Lanes::start(Some(3)).unwrap();
+        let mut ends = Vec::new();
+        let mut seen = [0; 3];
+        for _ in 0..6 {
+            let (lane, end) = next(&lanes).await;
+            seen[lane] += 1;
+            ends.push(end);
+        }
+        assert_eq!(seen, [2, 2, 2]);
+        assert_eq!((lanes.len(), Lanes::here()), (3, None));
+    }
+
+    #[tokio::test]
+    async fn the_lane_with_the_fewest_tasks_gets_the_next() {
+        let lanes = Lanes::start(Some(2)).unwrap();
+        let (first, first_end) = next(&lanes).await;
+        let (second, _second_end) = next(&lanes).await;
+        assert_ne!(first, second);
+        drop(first_end);
+        emptied(&lanes, first).await;
+        let (third, _third_end) = next(&lanes).await;
+        assert_eq!(third, first);
+    }
+
+    #[tokio::test]
+    async fn a_task_that_is_dropped_or_panics_leaves_its_lane() {
+        let lanes = Lanes::start(Some(1)).unwrap();
+        lanes.spawn(|| async { panic!("a test wants it") });
+        emptied(&lanes, 0).await;
+        let (lane, _end) = next(&lanes).await;
+        assert_eq!(lane, 0, "the lane goes on");
+    }
+
+    #[tokio::test]
+    async fn what_runs_is_dropped_when_lanes_finish() {
+        let lanes = Lanes::start(Some(2)).unwrap();
+        let (alive, mut dropped) = mpsc::channel::<()>(1);
+        for _ in 0..4 {
+            let alive = alive.clone();
+            lanes.spawn(move || async move {
+                let _alive = alive;
+                future::pending::<()>().await;
+            });
+        }
+        drop(alive);
+        lanes.finish().await;
+        assert_eq!(
+            dropped.try_recv(),
+            Err(mpsc::error::TryRecvError::Disconnected)
+        );
+        lanes.finish().await;
+    }
+
+    #[tokio::test]
+    async fn lanes_that_are_dropped_end_by_themselves() {
+        let lanes = Lanes::start(Some(1)).unwrap();
+        let (alive, mut dropped) = mpsc::channel::<()>(1);
+        lanes.spawn(move || async move {
+            let _alive = alive;
+            future::pending::<()>().await;
+        });
+        drop(lanes);
+        assert_eq!(dropped.recv().await, None);
+    }
+
+    #[test]
+    fn by_default_there_is_one_for_each_core() {
+        let cores = thread::available_parallelism().unwrap().get();
+        assert_eq!(Lanes::start(None).unwrap().len(), cores);
+    }
+}
