@@ -153,6 +153,8 @@ fn contestants(program: &Path, has_front: bool) -> Vec<Contestant> {
 fn ours_contestant(name: &'static str, program: &Path, listen: Listen) -> Contestant {
     let ours = ours::start(program, &ours::steady(listen));
     let ours = ours.unwrap_or_else(|why| panic!("{name}: {why}"));
+    // The others have an application that runs already: one who asks waits for it.
+    clients::ask_once(ours.address).expect("the application can be started");
     Contestant::new(name, ours.address, vec![ours.server])
 }
 

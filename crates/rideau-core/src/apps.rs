@@ -14,6 +14,7 @@ mod invariants;
 mod leave;
 mod look;
 mod options;
+mod places;
 mod plan;
 mod process;
 mod restart;
@@ -47,6 +48,10 @@ pub use self::effect::{
 };
 pub use self::options::{EvictFor, Limits, Options};
 pub use self::stats::{AppStats, Deploy, ProcessStats, State, Stats};
+
+/// Asks for an app that are so close to each other are one, as far as its worth
+/// goes.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// Who waits for which app, and what the processes of all are doing.
 ///
@@ -123,14 +128,25 @@ impl<R: Reply> Apps<R> {
         if self.mode != Mode::Running || !self.is_open(at) {
             return Came::Refused(self.turn_away(at, ask, Reason::Closed, now));
         }
-        let start = self.app(at).pace.start();
-        self.worth.asked(at, start, now);
+        self.note_ask(at, now);
         let came = match self.place_for(at, ask) {
             Some(slot) => Came::Granted(self.grant_at_once(at, slot, ask, now)),
             None => self.let_wait(at, ask, reply, now),
         };
         self.finish(at, now, effects);
         came
+    }
+
+    /// What is asked for again at once is worth no more by that: an ask counts by
+    /// the time since the one before, and theirs comes to the next.
+    fn note_ask(&mut self, at: u32, now: Instant) {
+        let app = self.app_mut(at);
+        if app.asked.is_some_and(|asked| now.since(asked) < MOMENT) {
+            return;
+        }
+        app.asked = Some(now);
+        let start = app.pace.start();
+        self.worth.asked(at, start, now);
     }
 
     /// One who waits for an app leaves. The refusal is for one that did not ask

@@ -16,15 +16,16 @@ mod running;
 mod session;
 mod shown;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rideau_core::apps::{self as core, AppId, Effect, Limits, Note, ProcessId, Restart};
 use rideau_core::{Instant, Machine};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
@@ -60,13 +61,15 @@ struct Inner {
     events: Arc<Events>,
     /// Everything was closed and is gone.
     closed: watch::Sender<bool>,
+    /// Where processes are looked after, wherever it is asked for them.
+    runtime: OnceLock<Handle>,
 }
 
 struct State {
     machine: core::Apps<Waiter>,
     effects: Vec<Effect<Waiter>>,
     /// Every process from its start to its end.
-    slots: HashMap<ProcessId, Slot>,
+    slots: BTreeMap<ProcessId, Slot>,
     by_id: HashMap<AppId, Arc<App>>,
     last: Instant,
     armed: Instant,
@@ -97,7 +100,7 @@ impl Apps {
             state: Mutex::new(State {
                 machine,
                 effects: Vec::new(),
-                slots: HashMap::new(),
+                slots: BTreeMap::new(),
                 by_id: HashMap::new(),
                 last: Instant::START,
                 armed: Instant::NEVER,
@@ -108,11 +111,13 @@ impl Apps {
             workshop,
             events,
             closed: watch::Sender::new(false),
+            runtime: OnceLock::new(),
         }))
     }
 
     /// Begin to serve what a config says. It must be called on a runtime, once.
     pub fn begin(&self, config: &Config) {
+        let _ = self.0.runtime.set(Handle::current());
         tokio::spawn(keep_time(Arc::downgrade(&self.0)));
         tokio::spawn(memory::look(Arc::downgrade(&self.0)));
         self.follow(config);
@@ -178,9 +183,9 @@ impl Apps {
         };
         drop(state);
         // Its end is noticed as that of any process that ends by itself.
-        tokio::spawn(async move {
+        self.0.spawn(async move {
             let at_once = running.process.stop_with(Signal::Kill, Duration::ZERO);
-            at_once.await
+            at_once.await;
         });
         true
     }
@@ -246,11 +251,13 @@ impl Inner {
     /// Carry out what has to happen in the order of decisions, and note the
     /// rest for when the lock is released.
     fn settle(self: &Arc<Self>, state: &mut State, after: &mut After) {
-        let mut effects = std::mem::take(&mut state.effects);
-        for effect in effects.drain(..) {
-            self.perform(effect, state, after);
+        if !state.effects.is_empty() {
+            let mut effects = std::mem::take(&mut state.effects);
+            for effect in effects.drain(..) {
+                self.perform(effect, state, after);
+            }
+            state.effects = effects;
         }
-        state.effects = effects;
         if let Some(due) = state.machine.deadline()
             && due < state.armed
         {
@@ -308,7 +315,7 @@ impl Inner {
     /// What could wait, wake or call back.
     fn finish(self: &Arc<Self>, after: After) {
         for (start, stop) in after.starts {
-            tokio::spawn(duty::run(Arc::clone(self), start, stop));
+            self.spawn(duty::run(Arc::clone(self), start, stop));
         }
         for answer in after.answers {
             answer.give();
@@ -321,6 +328,14 @@ impl Inner {
         }
         if after.is_closed {
             self.closed.send_replace(true);
+        }
+    }
+
+    /// Do something that outlives whoever wants it.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        match self.runtime.get() {
+            Some(runtime) => drop(runtime.spawn(task)),
+            None => drop(tokio::spawn(task)),
         }
     }
 

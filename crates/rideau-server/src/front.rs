@@ -6,19 +6,24 @@
 //! to [`apps`](crate::apps).
 
 mod body;
+mod chunks;
 mod connections;
+mod fields;
 mod forward;
-mod gate;
 mod headers;
+mod http1;
+mod http2;
 mod ids;
 mod refusals;
+mod reply;
 mod router;
 mod seat;
 mod serve;
 mod sticky;
+mod stream;
 mod upgrade;
+mod wire;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,7 +55,8 @@ pub struct Front {
 #[derive(Default)]
 struct Table {
     router: Router,
-    apps: HashMap<String, Arc<App>>,
+    /// In the order in which the router counts them.
+    apps: Arc<Vec<Arc<App>>>,
 }
 
 /// How much is still to be served.
@@ -88,13 +94,9 @@ impl Front {
 
     /// The apps are others now, or have other hosts and paths.
     pub fn follow_apps(&self) {
-        let all = self.apps.all();
-        let configs: Vec<_> = all.iter().map(|app| app.config.load_full()).collect();
+        let apps = self.apps.all();
+        let configs: Vec<_> = apps.iter().map(|app| app.config.load_full()).collect();
         let router = Router::new(configs.iter().map(|config| &**config));
-        let named = all
-            .iter()
-            .map(|app| (app.name.to_string(), Arc::clone(app)));
-        let apps = named.collect();
         self.table.store(Arc::new(Table { router, apps }));
     }
 

@@ -37,7 +37,8 @@ struct Lane {
 }
 
 impl Lanes {
-    /// As many lanes, and at least one; none for one per core.
+    /// As many lanes, and at least one; none for one per two cores, for those who
+    /// ask, and applications, run as well.
     ///
     /// # Errors
     ///
@@ -45,7 +46,7 @@ impl Lanes {
     pub fn start(count: Option<usize>) -> io::Result<Self> {
         let count = match count {
             Some(count) => count.max(1),
-            None => thread::available_parallelism()?.get(),
+            None => thread::available_parallelism()?.get().div_ceil(2),
         };
         let (stop, stopped) = watch::channel(false);
         let mut lanes = Self {
@@ -278,8 +279,8 @@ mod tests {
     }
 
     #[test]
-    fn by_default_there_is_one_for_each_core() {
+    fn by_default_there_is_one_for_two_cores() {
         let cores = thread::available_parallelism().unwrap().get();
-        assert_eq!(Lanes::start(None).unwrap().len(), cores);
+        assert_eq!(Lanes::start(None).unwrap().len(), cores.div_ceil(2));
     }
 }

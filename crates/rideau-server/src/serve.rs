@@ -145,7 +145,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> i
     let (admin, places) = listen_http(server, acceptor.clone()).await?;
     addresses.extend(places);
     tokio::spawn(admin.serve(Arc::clone(&daemon)));
-    let (front, places) = listen_front(&daemon, &config, acceptor).await?;
+    let (front, places) = listen_front(&daemon, &config, acceptor, Arc::clone(&lanes)).await?;
     addresses.extend(places);
     daemon.apps.begin(&config);
     daemon.front.follow_apps();
@@ -184,8 +184,10 @@ async fn listen_front(
     daemon: &Arc<Daemon>,
     config: &Config,
     acceptor: Option<TlsAcceptor>,
+    lanes: Arc<Lanes>,
 ) -> io::Result<(FrontListener, Vec<String>)> {
     let mut front = FrontListener::default();
+    front.use_lanes(lanes);
     let mut places = Vec::new();
     for address in &config.front.listen {
         let bound = front.listen(*address, None).await.map_err(|error| {

@@ -1,6 +1,6 @@
 //! One app: who waits for it, its processes, and what is known of its ways.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::histogram::Histogram;
@@ -14,8 +14,9 @@ use crate::waiting::Waiting;
 use super::effect::{Ended, Leaving};
 use super::failures::Failures;
 use super::options::Options;
+use super::places::Places;
 use super::plan::Want;
-use super::process::{Counts, Place};
+use super::process::Counts;
 use super::stats::Deploy;
 
 /// An app with those who wait for it.
@@ -23,7 +24,9 @@ use super::stats::Deploy;
 pub(super) struct App<R> {
     pub(super) waiting: Waiting<R>,
     /// Free places, the best first.
-    pub(super) places: BTreeSet<Place>,
+    pub(super) places: Places,
+    /// When it was asked for, as far as its worth goes.
+    pub(super) asked: Option<Instant>,
     pub(super) counts: Counts,
     pub(super) sessions: usize,
     pub(super) finished: u64,
@@ -105,7 +108,8 @@ impl<R: Reply> App<R> {
         let queue = Queue::new(options.queue.clone(), now)?;
         Ok(Self {
             waiting: Waiting::new(queue, Ledger::default()),
-            places: BTreeSet::new(),
+            places: Places::default(),
+            asked: None,
             counts: Counts::default(),
             sessions: 0,
             finished: 0,

@@ -71,6 +71,19 @@ pub(super) struct Place {
     pub(super) slot: u32,
 }
 
+#[cfg(test)]
+impl Place {
+    /// One that stands somewhere.
+    pub(super) fn new(age: u64, sessions: u64, slot: u32) -> Self {
+        Self {
+            age,
+            sessions: sessions as usize,
+            unused: 0,
+            slot,
+        }
+    }
+}
+
 /// What went wrong again and again.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Strikes {

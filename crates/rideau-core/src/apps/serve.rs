@@ -224,12 +224,8 @@ impl<R: Reply> Apps<R> {
         if place == process.place {
             return;
         }
-        if let Some(before) = std::mem::replace(&mut process.place, place) {
-            app.places.remove(&before);
-        }
-        if let Some(place) = place {
-            app.places.insert(place);
-        }
+        let before = std::mem::replace(&mut process.place, place);
+        app.places.move_to(before, place);
     }
 
     /// An app that closes has nothing to serve with, or nobody to serve.

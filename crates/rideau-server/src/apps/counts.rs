@@ -16,8 +16,9 @@ const BOUNDS: [u64; 15] = [
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
 /// The words for a no that is the front's and not the application's.
-const WORDS: [&str; 11] = [
+const WORDS: [&str; 12] = [
     "bad_request",
+    "client_gone",
     "body_too_large",
     "app_unreachable",
     "app_closed",

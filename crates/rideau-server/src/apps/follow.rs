@@ -70,7 +70,7 @@ impl Inner {
             Some(app)
         })?;
         let watched = marker::watch(Arc::downgrade(self), Arc::downgrade(&app));
-        tokio::spawn(watched);
+        self.spawn(watched);
         Some(app)
     }
 

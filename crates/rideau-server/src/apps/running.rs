@@ -37,7 +37,7 @@ pub struct Request {
     /// As `GET`.
     pub method: hyper::Method,
     /// What for.
-    pub path: hyper::Uri,
+    pub path: Box<str>,
     /// From whom.
     pub client: Option<IpAddr>,
     /// Since when.

@@ -208,6 +208,11 @@ impl Session {
         self.waited
     }
 
+    /// When it had its place, if it asked then.
+    pub fn began(&self, asked: std::time::Instant) -> std::time::Instant {
+        asked + self.waited
+    }
+
     /// It waited for a start.
     pub const fn is_cold(&self) -> bool {
         self.is_cold

@@ -14,17 +14,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 
-use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Bytes, Incoming};
 
 pub(super) use self::live::Live;
 use self::pump::Pumped;
 pub(super) use self::read::{peek, read};
 use self::spool::Spool;
-use super::seat::Seat;
+use super::http1;
+use super::wire::Wire;
 
 /// A body that came to its end too soon.
 #[derive(Debug)]
 pub(super) struct Broken(&'static str);
+
+/// A part of a body, or why there is none any more.
+type Part = Option<Result<Bytes, Broken>>;
+
+/// Where a body comes from.
+pub(super) enum Source {
+    Http1(http1::Body),
+    Http2(Incoming),
+}
 
 /// What a client sends, as a process gets it.
 pub(super) enum Upload {
@@ -38,11 +48,22 @@ pub(super) enum Upload {
     Passing(Passing),
 }
 
+/// How long an upload is, as a process is told it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Extent {
+    /// There is none.
+    Nothing,
+    Length(u64),
+    Unknown,
+}
+
 /// What a client sends while it is sent on.
 pub(super) struct Passing {
-    incoming: Incoming,
+    source: Source,
     /// What was read to see that it is sound.
     first: Option<Bytes>,
+    /// As many bytes as it says that it has.
+    len: Option<u64>,
     /// As many bytes may still come.
     left: u64,
     fate: Fate,
@@ -53,23 +74,39 @@ pub(super) struct Passing {
 pub(super) struct Fate(Arc<AtomicU8>);
 
 /// What a client is sent.
-pub(super) struct Answer {
-    source: Source,
-    /// The request is over when this is.
-    _visit: Option<Visit>,
-}
-
-enum Source {
-    /// A page of ours, until it is sent.
-    Whole(Option<Bytes>),
+pub(super) enum Answer {
+    /// All of it, until it is sent.
+    Whole(Bytes),
     /// What a process sends, as it comes.
     Live(Live),
     /// What a process sent, as far as the client has not taken it.
     Pumped(Pumped),
 }
 
-/// A request that is being answered.
-pub(super) struct Visit(Arc<Seat>);
+impl Source {
+    fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Part> {
+        match self {
+            Self::Http1(body) => body.poll_part(context).map(|part| {
+                let part = part.map_err(|_| Broken("the client broke it off"));
+                part.transpose()
+            }),
+            Self::Http2(incoming) => loop {
+                match ready!(Pin::new(&mut *incoming).poll_frame(context)) {
+                    None => return Poll::Ready(None),
+                    Some(Err(_)) => {
+                        return Poll::Ready(Some(Err(Broken("the client broke it off"))));
+                    }
+                    // What it says at its end is left out.
+                    Some(Ok(frame)) => {
+                        if let Ok(part) = frame.into_data() {
+                            return Poll::Ready(Some(Ok(part)));
+                        }
+                    }
+                }
+            },
+        }
+    }
+}
 
 impl Upload {
     /// The same once more, if it is still there as a whole.
@@ -81,76 +118,46 @@ impl Upload {
         }
     }
 
-    /// How many bytes it has, if all were read.
-    pub(super) fn len(&self) -> Option<u64> {
+    pub(super) fn extent(&self) -> Extent {
         match self {
-            Self::Empty => Some(0),
-            Self::Whole(bytes) => Some(bytes.len() as u64),
-            Self::Spooled(spool) => Some(spool.len()),
-            Self::Passing(_) => None,
+            Self::Empty => Extent::Nothing,
+            Self::Whole(bytes) => Extent::Length(bytes.len() as u64),
+            Self::Spooled(spool) => Extent::Length(spool.len()),
+            Self::Passing(passing) => passing.len.map_or(Extent::Unknown, Extent::Length),
         }
     }
-}
 
-impl Body for Upload {
-    type Data = Bytes;
-    type Error = Broken;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        let this = self.get_mut();
-        match this {
+    pub(super) fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Part> {
+        match self {
             Self::Empty => Poll::Ready(None),
             Self::Whole(bytes) => {
                 let bytes = std::mem::take(bytes);
-                *this = Self::Empty;
-                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+                *self = Self::Empty;
+                Poll::Ready((!bytes.is_empty()).then_some(Ok(bytes)))
             }
             Self::Spooled(spool) => {
                 let part = spool.pop().map_err(|_| Broken("its file cannot be read"));
-                Poll::Ready(part.transpose().map(|part| part.map(Frame::data)))
+                Poll::Ready(part.transpose())
             }
-            Self::Passing(passing) => passing.poll_frame(context),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Empty => true,
-            Self::Whole(bytes) => bytes.is_empty(),
-            Self::Spooled(spool) => spool.len() == 0,
-            Self::Passing(passing) => passing.first.is_none() && passing.incoming.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match self.len() {
-            Some(len) => SizeHint::with_exact(len),
-            None => SizeHint::default(),
+            Self::Passing(passing) => passing.poll_part(context),
         }
     }
 }
 
 impl Passing {
-    fn poll_frame(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Part> {
         if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(Frame::data(first))));
+            return Poll::Ready(Some(Ok(first)));
         }
-        match ready!(Pin::new(&mut self.incoming).poll_frame(context)) {
+        match ready!(self.source.poll_part(context)) {
             None => Poll::Ready(None),
-            Some(Ok(frame)) => {
-                let len = frame.data_ref().map_or(0, |part| part.len() as u64);
-                match self.left.checked_sub(len) {
-                    Some(left) => self.left = left,
-                    None => return self.fate.seal(Fate::LONG, "it is too long"),
+            Some(Ok(part)) => match self.left.checked_sub(part.len() as u64) {
+                Some(left) => {
+                    self.left = left;
+                    Poll::Ready(Some(Ok(part)))
                 }
-                Poll::Ready(Some(Ok(frame)))
-            }
+                None => self.fate.seal(Fate::LONG, "it is too long"),
+            },
             Some(Err(_)) => self.fate.seal(Fate::BROKEN, "the client broke it off"),
         }
     }
@@ -165,7 +172,7 @@ impl Fate {
         Self(Arc::new(AtomicU8::new(Self::GOOD)))
     }
 
-    fn seal(&self, fate: u8, why: &'static str) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    fn seal(&self, fate: u8, why: &'static str) -> Poll<Part> {
         self.0.store(fate, Ordering::Relaxed);
         Poll::Ready(Some(Err(Broken(why))))
     }
@@ -182,93 +189,62 @@ impl Fate {
 }
 
 impl Answer {
-    /// A page of ours.
-    pub(super) fn whole(bytes: Bytes) -> Self {
-        let bytes = (!bytes.is_empty()).then_some(bytes);
-        Self {
-            source: Source::Whole(bytes),
-            _visit: None,
-        }
-    }
-
-    /// What a process sends, as it comes.
-    pub(super) fn live(live: Live) -> Self {
-        Self {
-            source: Source::Live(live),
-            _visit: None,
-        }
-    }
-
     /// What a process sends, without making it wait for the client.
     ///
     /// Most answers are short and have come already, and need no pump.
     pub(super) async fn buffered(mut live: Live) -> Self {
-        let hint = live.size_hint();
-        let came = poll_fn(|context| Poll::Ready(live.poll_frame(context))).await;
+        let came = poll_fn(|context| Poll::Ready(live.poll_part(context))).await;
         let first = match came {
-            Poll::Ready(Some(Ok(frame))) => frame.into_data().ok(),
+            Poll::Ready(Some(Ok(part))) => Some(part),
             _ => None,
         };
-        if live.is_over() {
-            return Self::whole(first.unwrap_or_default());
+        if live.is_over() && !live.has_trailers() {
+            return Self::Whole(first.unwrap_or_default());
         }
-        Self {
-            source: Source::Pumped(Pumped::begin(live, first, hint)),
-            _visit: None,
-        }
+        Self::Pumped(Pumped::begin(live, first))
     }
 
-    /// The request is over when this is.
-    pub(super) fn with(mut self, visit: Visit) -> Self {
-        self._visit = Some(visit);
-        self
-    }
-}
-
-impl Body for Answer {
-    type Data = Bytes;
-    type Error = Broken;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        match &mut self.source {
-            Source::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Source::Live(live) => live.poll_frame(context),
-            Source::Pumped(pumped) => pumped.poll_frame(context),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match &self.source {
-            Source::Whole(bytes) => bytes.is_none(),
-            Source::Live(live) => live.is_over(),
-            Source::Pumped(pumped) => pumped.is_over(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.source {
-            Source::Whole(bytes) => {
-                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    /// The next part of it; none after its end.
+    pub(super) fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Part> {
+        match self {
+            Self::Whole(bytes) => {
+                let bytes = std::mem::take(bytes);
+                Poll::Ready((!bytes.is_empty()).then_some(Ok(bytes)))
             }
-            Source::Live(live) => live.size_hint(),
-            Source::Pumped(pumped) => pumped.size_hint(),
+            Self::Live(live) => live.poll_part(context),
+            Self::Pumped(pumped) => pumped.poll_part(context),
         }
     }
-}
 
-impl Visit {
-    pub(super) fn new(seat: &Arc<Seat>) -> Self {
-        seat.enter();
-        Self(Arc::clone(seat))
+    /// What follows it, as it is written; asked for when all was taken.
+    pub(super) fn take_trailers(&mut self) -> Vec<u8> {
+        match self {
+            Self::Whole(_) => Vec::new(),
+            Self::Live(live) => live.take_trailers(),
+            Self::Pumped(pumped) => pumped.take_trailers(),
+        }
     }
-}
 
-impl Drop for Visit {
-    fn drop(&mut self) {
-        self.0.leave();
+    /// All of it was taken, and nothing follows.
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_empty(),
+            Self::Live(live) => live.is_over() && !live.has_trailers(),
+            Self::Pumped(pumped) => pumped.is_over(),
+        }
+    }
+
+    /// Hand on what came of it already, if it is of a known length. Says whether
+    /// that was all.
+    pub(super) fn pour(&mut self, into: &mut Wire) -> bool {
+        match self {
+            Self::Whole(bytes) => {
+                into.push(std::mem::take(bytes));
+                true
+            }
+            Self::Live(live) => live.pour(into),
+            Self::Pumped(_) => false,
+        }
     }
 }
 

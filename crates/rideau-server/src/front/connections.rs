@@ -2,24 +2,25 @@
 //!
 //! Nobody owns a task for a connection: whoever uses a [`Line`] drives it, so
 //! that a request and its answer need no other task to run. While lines are
-//! idle one task per process looks after all of them, and notices which the
-//! process closed.
+//! idle one task per process and lane looks after all of them, and notices which
+//! the process closed.
 
 mod line;
-mod stream;
 mod watch;
 
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Waker};
+use std::task::Waker;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-pub(super) use self::line::Line;
-use self::stream::Stream;
+pub(super) use self::line::{Asked, Early, Line, Said, is_bare, put_chunk, put_last_chunk};
+use super::stream::Stream;
+use crate::lanes::Lanes;
 use crate::process::Address;
 
 /// A process that closes a connection sooner has another reason than that it
@@ -47,10 +48,12 @@ struct Shared {
     keep: KeepAlive,
     /// Microseconds that an idle connection lives, as learned.
     idle_for: AtomicU64,
-    inner: Mutex<Inner>,
+    /// One for each lane: a connection stays where it was opened.
+    stacks: Box<[Mutex<Stack>]>,
 }
 
-struct Inner {
+#[derive(Default)]
+struct Stack {
     /// Used last, used next: the others get old and are closed.
     idle: Vec<Idle>,
     /// None is kept any more.
@@ -64,8 +67,10 @@ struct Idle {
 }
 
 /// Who looks after those that are idle.
+#[derive(Default)]
 enum Watch {
     /// Nobody yet.
+    #[default]
     Nobody,
     /// A task that was begun and did not run yet.
     Begun,
@@ -86,31 +91,33 @@ impl Default for KeepAlive {
 impl Connections {
     /// Nothing is connected before somebody asks.
     pub fn new(address: Address, keep: KeepAlive) -> Self {
-        let inner = Inner {
-            idle: Vec::new(),
-            is_closed: false,
-            watch: Watch::Nobody,
-        };
+        let count = thread::available_parallelism().map_or(1, usize::from);
         Self(Arc::new(Shared {
             address,
             keep,
             idle_for: AtomicU64::new(micros(keep.idle_for)),
-            inner: Mutex::new(inner),
+            stacks: (0..count).map(|_| Mutex::default()).collect(),
         }))
     }
 
     /// Close those that are idle, and keep none from now on.
     pub fn close_idle(&self) {
-        let mut inner = self.0.inner.lock();
-        inner.is_closed = true;
-        let idle = std::mem::take(&mut inner.idle);
-        drop(inner);
-        drop(idle);
+        for stack in &self.0.stacks {
+            let mut stack = stack.lock();
+            stack.is_closed = true;
+            let idle = std::mem::take(&mut stack.idle);
+            drop(stack);
+            drop(idle);
+        }
     }
 
     /// How many are idle.
     pub fn idle(&self) -> usize {
-        self.0.inner.lock().idle.len()
+        self.0
+            .stacks
+            .iter()
+            .map(|stack| stack.lock().idle.len())
+            .sum()
     }
 
     /// How long an idle one is kept, by what was learned of the process.
@@ -121,7 +128,7 @@ impl Connections {
     /// One that is open and was used before.
     pub(super) fn reuse(&self) -> Option<Box<Line>> {
         loop {
-            let idle = self.0.inner.lock().idle.pop()?;
+            let idle = self.0.here().lock().idle.pop()?;
             if let Some(line) = idle.revive() {
                 return Some(line);
             }
@@ -131,10 +138,10 @@ impl Connections {
     /// The same, but one that the process will not just be closing.
     pub(super) fn reuse_fresh(&self) -> Option<Box<Line>> {
         let fresh = self.idle_for() / 2;
-        let mut inner = self.0.inner.lock();
+        let mut stack = self.0.here().lock();
         // The last is the freshest.
-        let idle = inner.idle.pop_if(|idle| idle.since.elapsed() < fresh)?;
-        drop(inner);
+        let idle = stack.idle.pop_if(|idle| idle.since.elapsed() < fresh)?;
+        drop(stack);
         idle.revive()
     }
 
@@ -149,33 +156,31 @@ impl Connections {
         let stream = connected
             .await
             .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        Line::open(stream).await
+        Ok(Box::new(Line::new(stream)))
     }
 
     /// Keep one for the next request, if it is any good.
-    pub(super) fn give_back(&self, mut line: Box<Line>) {
+    pub(super) fn give_back(&self, line: Box<Line>) {
         let shared = &self.0;
         if shared.keep.idle_for.is_zero() {
             return;
         }
-        let mut inner = shared.inner.lock();
-        let waker = match &inner.watch {
-            Watch::Task { waker, .. } => waker,
-            _ => Waker::noop(),
-        };
-        let is_open = line.poll(&mut Context::from_waker(waker)).is_pending();
-        let is_good = is_open && line.is_ready() && !inner.is_closed;
-        if !is_good || inner.idle.len() >= shared.keep.idle_max {
-            drop(inner);
+        if !line.is_ready() {
+            return;
+        }
+        let mut stack = shared.here().lock();
+        let idle_max = shared.keep.idle_max.div_ceil(shared.stacks.len());
+        if stack.is_closed || stack.idle.len() >= idle_max {
+            drop(stack);
             return;
         }
         let since = Instant::now();
-        inner.idle.push(Idle { line, since });
-        match &mut inner.watch {
+        stack.idle.push(Idle { line, since });
+        match &mut stack.watch {
             Watch::Nobody => {
-                inner.watch = Watch::Begun;
-                drop(inner);
-                tokio::spawn(watch::look_after(Arc::downgrade(shared)));
+                stack.watch = Watch::Begun;
+                drop(stack);
+                tokio::spawn(watch::look_after(Arc::downgrade(shared), shared.index()));
             }
             Watch::Task { waker, is_asleep } if *is_asleep => {
                 *is_asleep = false;
@@ -189,15 +194,20 @@ impl Connections {
 impl Idle {
     /// The line, if it is still any good.
     fn revive(mut self) -> Option<Box<Line>> {
-        // With nobody to wake: what the process sends now is no answer, and the
-        // task that looks after idle ones has no more to do with it.
-        let mut nobody = Context::from_waker(Waker::noop());
-        let is_good = self.line.poll(&mut nobody).is_pending() && self.line.is_ready();
-        is_good.then_some(self.line)
+        self.line.is_silent().then_some(self.line)
     }
 }
 
 impl Shared {
+    /// Which stack is that of this lane.
+    fn index(&self) -> usize {
+        Lanes::here().unwrap_or(0) % self.stacks.len()
+    }
+
+    fn here(&self) -> &Mutex<Stack> {
+        &self.stacks[self.index()]
+    }
+
     fn idle_for(&self) -> Duration {
         Duration::from_micros(self.idle_for.load(Ordering::Relaxed))
     }
@@ -215,8 +225,10 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Watch::Task { waker, .. } = &self.inner.get_mut().watch {
-            waker.wake_by_ref();
+        for stack in &mut self.stacks {
+            if let Watch::Task { waker, .. } = &stack.get_mut().watch {
+                waker.wake_by_ref();
+            }
         }
     }
 }

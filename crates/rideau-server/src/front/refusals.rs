@@ -5,16 +5,17 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
+use hyper::StatusCode;
 use hyper::body::Bytes;
-use hyper::header::{self, HeaderMap, HeaderValue};
-use hyper::{Response, StatusCode};
 use rideau_core::{Reason, Refusal};
 
 use super::body::Answer;
-use super::gate::Trouble;
 use super::headers::{ERROR, REQUEST_ID};
+use super::http1::Trouble;
+use super::ids::Id;
+use super::reply::Reply;
 use crate::apps::Refused;
 use crate::config::ErrorPages;
 use crate::process::StartReport;
@@ -50,7 +51,7 @@ pub(super) enum No {
 pub(super) struct Reader<'a> {
     pub(super) pages: ErrorPages,
     /// What the request was called.
-    pub(super) id: &'a HeaderValue,
+    pub(super) id: &'a Id,
     /// It said that it reads HTML.
     pub(super) reads_html: bool,
 }
@@ -134,31 +135,30 @@ impl No {
     }
 
     /// The answer that says so.
-    pub(super) fn answer(&self, reader: &Reader<'_>) -> Response<Answer> {
-        let body = match reader.reads_html {
-            true => self.html(reader),
-            false => self.text(reader),
+    pub(super) fn reply(&self, reader: &Reader<'_>) -> Reply {
+        let (body, kind) = match reader.reads_html {
+            true => (self.html(reader), "text/html; charset=utf-8"),
+            false => (self.text(reader), "text/plain; charset=utf-8"),
         };
-        let kind = match reader.reads_html {
-            true => "text/html; charset=utf-8",
-            false => "text/plain; charset=utf-8",
+        let mut reply = Reply {
+            status: self.status(),
+            fields: Vec::new(),
+            at: Instant::now(),
+            date: Some(SystemTime::now()),
+            length: Some(body.len() as u64),
+            body: Answer::Whole(Bytes::from(body)),
+            closes: self.ends_connection(),
         };
-        let mut response = Response::new(Answer::whole(Bytes::from(body)));
-        *response.status_mut() = self.status();
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        headers.insert(ERROR, HeaderValue::from_static(self.word()));
-        headers.insert(REQUEST_ID, reader.id.clone());
+        reply.put("Content-Type", kind);
+        reply.put("Cache-Control", "no-store");
+        reply.put(ERROR, self.word());
+        reply.put(REQUEST_ID, reader.id);
         if let Some(after) = self.retry_after() {
             // A whole number of seconds, and never at once.
             let seconds = after.as_secs_f64().ceil().max(1.0) as u64;
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            reply.put("Retry-After", seconds.to_string());
         }
-        if self.ends_connection() {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        response
+        reply
     }
 
     /// Where the next request begins is not known, or not of interest.
@@ -174,14 +174,14 @@ impl No {
         if let Some(details) = self.details(reader.pages) {
             let _ = write!(text, "\n{}\n", details.trim_end());
         }
-        let id = reader.id.to_str().unwrap_or("?");
-        let _ = writeln!(text, "\n{} {} ({id})", self.status().as_u16(), self.word());
+        let (code, word, id) = (self.status().as_u16(), self.word(), reader.id);
+        let _ = writeln!(text, "\n{code} {word} ({id})");
         text
     }
 
     fn html(&self, reader: &Reader<'_>) -> String {
         let (status, word) = (self.status(), self.word());
-        let id = escaped(reader.id.to_str().unwrap_or("?"));
+        let id = escaped(&reader.id.to_string());
         let mut page = format!(
             "<!doctype html>\n<html lang=en><meta charset=utf-8>\n\
              <meta name=viewport content=\"width=device-width\">\n<title>{status}</title>\n\
@@ -249,12 +249,6 @@ fn told(report: &StartReport) -> String {
     let _ = writeln!(text, "  {:>8.1?}  {failed} failed", report.took);
     let _ = writeln!(text, "\nreport {} of {}", report.id, report.app);
     text
-}
-
-/// Does it read HTML?
-pub(super) fn reads_html(headers: &HeaderMap) -> bool {
-    let accepted = headers.get(header::ACCEPT);
-    accepted.is_some_and(|kinds| memchr::memmem::find(kinds.as_bytes(), b"text/html").is_some())
 }
 
 fn word_of(refusal: &Refusal) -> &'static str {
@@ -335,10 +329,9 @@ mod tests {
 
     #[test]
     fn every_no_has_a_status_a_word_and_the_id() {
-        let id = HeaderValue::from_static("id-1");
         let reader = Reader {
             pages: ErrorPages::Short,
-            id: &id,
+            id: &Id::Theirs(b"id-1".as_slice().into()),
             reads_html: false,
         };
         let refused = |reason| {
@@ -370,11 +363,11 @@ mod tests {
             (No::RequestTimeout, 504, "request_timeout"),
         ];
         for (no, status, word) in all {
-            let answer = no.answer(&reader);
+            let answer = no.reply(&reader).into_response();
             assert_eq!(answer.status(), status);
             assert_eq!(answer.headers()[ERROR], word);
             assert_eq!(answer.headers()[REQUEST_ID], "id-1");
-            let after = answer.headers().get(header::RETRY_AFTER);
+            let after = answer.headers().get("retry-after");
             assert_eq!(after.is_some(), status == 503, "{word}");
             if let Some(after) = after {
                 assert_eq!(after, "2");

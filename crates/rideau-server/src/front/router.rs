@@ -33,14 +33,16 @@ pub struct Route {
     pub prefix: String,
     /// The app does not see that.
     pub strips: bool,
+    /// Which of the apps it is, in the order they were given.
+    pub place: usize,
 }
 
 impl Router {
     /// The ways to these apps.
     pub fn new<'a>(apps: impl IntoIterator<Item = &'a AppConfig>) -> Self {
         let mut router = Self::default();
-        for app in apps {
-            router.add(app);
+        for (place, app) in apps.into_iter().enumerate() {
+            router.add(app, place);
         }
         router.wild.sort_by_key(|(end, _)| usize::MAX - end.len());
         let exact = router.exact.values_mut();
@@ -77,7 +79,7 @@ impl Router {
         routes.find(|route| leads(&route.prefix, path))
     }
 
-    fn add(&mut self, app: &AppConfig) {
+    fn add(&mut self, app: &AppConfig, place: usize) {
         let prefixes = app.paths.iter().map(|path| path.trim_end_matches('/'));
         let routes: Routes = prefixes
             .map(|prefix| {
@@ -85,6 +87,7 @@ impl Router {
                     app: app.name.clone(),
                     prefix: prefix.to_owned(),
                     strips: app.strips_path,
+                    place,
                 })
             })
             .collect();
@@ -146,9 +149,13 @@ pub(super) fn is_host(host: &[u8]) -> bool {
             host.split_at(colon.unwrap_or(host.len()))
         }
     };
-    let is_name = name
-        .iter()
-        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'~'));
+    // Without a way out in the middle, this is many bytes at a time.
+    let is_name = name.iter().fold(true, |all, byte| {
+        let lower = byte | 0x20;
+        all & (lower.is_ascii_lowercase()
+            | byte.is_ascii_digit()
+            | matches!(byte, b'.' | b'-' | b'_' | b'~'))
+    });
     let is_port = match port {
         [] => true,
         [b':', digits @ ..] => digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit),

@@ -1,79 +1,51 @@
 //! One client's connection: who it is, and what all its requests share.
 
 use std::net::SocketAddr;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hyper::header::HeaderValue;
-
-use super::gate::Trouble;
+use super::fields::put;
 
 /// One client's connection.
 pub(super) struct Seat {
     pub(super) peer: SocketAddr,
     /// The address of the peer, as processes are told it.
-    pub(super) peer_text: HeaderValue,
+    pub(super) peer_text: String,
     /// Who the peer says it speaks for is believed.
     pub(super) is_trusted: bool,
     pub(super) is_tls: bool,
     /// The port it came to, in words.
-    pub(super) port: HeaderValue,
-    refused: OnceLock<Trouble>,
-    turn: AtomicU8,
-    /// Requests that are being answered.
+    pub(super) port: String,
+    /// What processes are told of one who is not believed, as it is written.
+    pub(super) told: Vec<u8>,
+    /// Requests that are being answered, where there may be several.
     in_flight: AtomicUsize,
-}
-
-/// What a connection turns into.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(super) enum Turn {
-    /// More requests follow.
-    Plain,
-    /// It is not known yet.
-    Undecided,
-    /// Something that is no HTTP.
-    Tunnel,
 }
 
 impl Seat {
     pub(super) fn new(peer: SocketAddr, local_port: u16, is_tls: bool, is_trusted: bool) -> Self {
-        let text = |text: String| HeaderValue::try_from(text).expect("addresses are plain text");
-        Self {
+        let mut seat = Self {
             peer,
-            peer_text: text(peer.ip().to_canonical().to_string()),
+            peer_text: peer.ip().to_canonical().to_string(),
             is_trusted,
             is_tls,
-            port: text(local_port.to_string()),
-            refused: OnceLock::new(),
-            turn: AtomicU8::new(Turn::Plain as u8),
+            port: local_port.to_string(),
+            told: Vec::new(),
             in_flight: AtomicUsize::new(0),
-        }
+        };
+        put(&mut seat.told, "X-Forwarded-For", &seat.peer_text);
+        let scheme = seat.scheme();
+        put(&mut seat.told, "X-Forwarded-Proto", scheme);
+        put(&mut seat.told, "X-Forwarded-Port", &seat.port);
+        seat
     }
 
-    pub(super) fn refuse(&self, trouble: Trouble) {
-        let _ = self.refused.set(trouble);
-    }
-
-    /// Why its last request was not let in.
-    pub(super) fn refused(&self) -> Option<Trouble> {
-        self.refused.get().copied()
-    }
-
-    pub(super) fn turn(&self, turn: Turn) {
-        self.turn.store(turn as u8, Ordering::Release);
-    }
-
-    pub(super) fn decision(&self) -> Turn {
-        match self.turn.load(Ordering::Acquire) {
-            0 => Turn::Plain,
-            1 => Turn::Undecided,
-            _ => Turn::Tunnel,
-        }
+    /// How it came.
+    pub(super) const fn scheme(&self) -> &'static str {
+        if self.is_tls { "https" } else { "http" }
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        self.in_flight.load(Ordering::Relaxed) > 0 || self.decision() == Turn::Tunnel
+        self.in_flight.load(Ordering::Relaxed) > 0
     }
 
     pub(super) fn enter(&self) {

@@ -1,6 +1,5 @@
 //! Listens for HTTP, and serves whoever comes.
 
-use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -11,36 +10,34 @@ use std::task::Poll;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper::{Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-use super::body::Answer;
-use super::gate::{Gate, Limits, Patience};
+use super::http1::{self, Limits, Patience};
+use super::ids::Id;
 use super::seat::Seat;
-use super::{Front, Phase};
+use super::stream::Stream;
+use super::{Front, Phase, http2};
+use crate::lanes::Lanes;
 
 /// What HTTP/2 begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 /// How HTTP/2 is called within TLS.
 const ALPN_H2: &[u8] = b"h2";
 const ALPN_HTTP: &[u8] = b"http/1.1";
-/// Requests at a time on one connection of HTTP/2.
-const STREAMS_MAX: u32 = 128;
 /// A client that is silent is asked whether it is there.
 const ASK_AFTER: Duration = Duration::from_secs(60);
-/// Fields that hyper counts without being told to.
-const FIELDS_USUAL: usize = 100;
 
 /// Where HTTP comes in.
 #[derive(Default)]
-pub struct FrontListener(Vec<Door>);
+pub struct FrontListener {
+    doors: Vec<Door>,
+    /// Where connections are served, if not here.
+    lanes: Option<Arc<Lanes>>,
+}
 
 /// One of these places.
 struct Door {
@@ -93,8 +90,13 @@ impl FrontListener {
     /// If the system does not say where that is.
     pub fn add(&mut self, listener: TcpListener, tls: Option<Tls>) -> io::Result<SocketAddr> {
         let address = listener.local_addr()?;
-        self.0.push(Door { listener, tls });
+        self.doors.push(Door { listener, tls });
         Ok(address)
+    }
+
+    /// Serve connections on these lanes.
+    pub fn use_lanes(&mut self, lanes: Arc<Lanes>) {
+        self.lanes = Some(lanes);
     }
 
     /// Serve whoever comes until the front finishes or is cut. All connections
@@ -105,8 +107,9 @@ impl FrontListener {
             .unwrap_or(u32::MAX)
             .clamp(1, 1 << 24);
         let seats = Arc::new(Semaphore::new(seats_max as usize));
-        let doors = self.0.into_iter();
-        let doors = doors.map(|door| door.serve(Arc::clone(&front), Arc::clone(&seats)));
+        let lanes = self.lanes.as_deref();
+        let doors = self.doors.into_iter();
+        let doors = doors.map(|door| door.serve(Arc::clone(&front), Arc::clone(&seats), lanes));
         futures_util::future::join_all(doors).await;
         let within = front.config.load().shutdown_timeout;
         let empty = seats.acquire_many(seats_max);
@@ -121,7 +124,7 @@ impl FrontListener {
 
 impl Door {
     /// Let whoever comes in, until nobody new is served.
-    async fn serve(self, front: Arc<Front>, seats: Arc<Semaphore>) {
+    async fn serve(self, front: Arc<Front>, seats: Arc<Semaphore>, lanes: Option<&Lanes>) {
         let mut phase = front.phase.subscribe();
         loop {
             let accepted = tokio::select! {
@@ -138,7 +141,7 @@ impl Door {
             };
             let Ok(permit) = Arc::clone(&seats).try_acquire_owned() else {
                 if self.tls.is_none() {
-                    tokio::spawn(turn_away(stream));
+                    tokio::spawn(turn_away(stream, front.ids.next()));
                 }
                 continue;
             };
@@ -148,35 +151,48 @@ impl Door {
                 phase: front.phase.subscribe(),
                 _permit: permit,
             };
-            match &self.tls {
-                None => tokio::spawn(guest.serve(stream)),
-                Some(tls) => tokio::spawn(guest.serve_tls(stream, tls.0.load_full())),
-            };
+            guest.begin(stream, self.tls.as_ref(), lanes);
         }
     }
 }
 
 /// A connection that was let in.
-struct Guest {
-    front: Arc<Front>,
+pub(super) struct Guest {
+    pub(super) front: Arc<Front>,
     peer: SocketAddr,
     phase: watch::Receiver<Phase>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Guest {
-    async fn serve(self, stream: TcpStream) {
-        let seat = self.seat(&stream, false);
-        let begun = self.while_open(self.patience().idle, is_http2(&stream));
-        match begun.await {
-            Some(Ok(true)) => self.serve_http2(stream, seat).await,
-            Some(Ok(false)) => self.serve_http1(stream, seat).await,
-            Some(Err(_)) | None => (),
+    /// Serve it, where that is done.
+    fn begin(self, stream: TcpStream, tls: Option<&Tls>, lanes: Option<&Lanes>) {
+        let tls = tls.map(|tls| tls.0.load_full());
+        let Some(lanes) = lanes else {
+            tokio::spawn(self.serve(stream, tls));
+            return;
+        };
+        match stream.into_std() {
+            Ok(stream) => lanes.spawn(|| async {
+                match TcpStream::from_std(stream) {
+                    Ok(stream) => self.serve(stream, tls).await,
+                    Err(error) => tracing::warn!("cannot serve a connection: {error}"),
+                }
+            }),
+            Err(error) => tracing::warn!("cannot serve a connection: {error}"),
         }
     }
 
-    async fn serve_tls(self, stream: TcpStream, tls: Arc<TlsAcceptor>) {
-        let seat = self.seat(&stream, true);
+    async fn serve(self, stream: TcpStream, tls: Option<Arc<TlsAcceptor>>) {
+        let seat = self.seat(&stream, tls.is_some());
+        let Some(tls) = tls else {
+            let begun = self.while_open(self.patience().idle, is_http2(&stream));
+            return match begun.await {
+                Some(Ok(true)) => http2::serve(self, seat, Stream::Tcp(stream)).await,
+                Some(Ok(false)) => self.serve_http1(seat, Stream::Tcp(stream)).await,
+                Some(Err(_)) | None => (),
+            };
+        };
         let shaken = self.while_open(self.patience().head, tls.accept(stream));
         let stream = match shaken.await {
             Some(Ok(stream)) => stream,
@@ -184,8 +200,8 @@ impl Guest {
             None => return tracing::debug!("no TLS for HTTP in time"),
         };
         match stream.get_ref().1.alpn_protocol() {
-            Some(ALPN_H2) => self.serve_http2(stream, seat).await,
-            _ => self.serve_http1(stream, seat).await,
+            Some(ALPN_H2) => http2::serve(self, seat, Stream::Tls(Box::new(stream))).await,
+            _ => self.serve_http1(seat, Stream::Tls(Box::new(stream))).await,
         }
     }
 
@@ -199,59 +215,25 @@ impl Guest {
         }
     }
 
-    async fn serve_http1<S>(self, stream: S, seat: Arc<Seat>)
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let config = self.front.config.load_full();
-        let bytes_max = usize::try_from(config.header_max).unwrap_or(usize::MAX);
+    async fn serve_http1(self, seat: Seat, stream: Stream) {
+        let front = Arc::clone(&self.front);
+        let config = front.config.load_full();
         let limits = Limits {
-            bytes_max,
+            bytes_max: usize::try_from(config.header_max).unwrap_or(usize::MAX),
             fields_max: config.headers_max,
         };
-        let gate = Gate::new(stream, Arc::clone(&seat), limits, self.patience());
-        let mut http = hyper::server::conn::http1::Builder::new();
-        http.header_read_timeout(None);
-        if config.headers_max > FIELDS_USUAL {
-            http.max_headers(config.headers_max);
-        }
-        let served = http.serve_connection(TokioIo::new(gate), self.service(seat));
-        self.run(served.with_upgrades(), |served| served.graceful_shutdown())
-            .await;
-    }
-
-    async fn serve_http2<S>(self, stream: S, seat: Arc<Seat>)
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let config = self.front.config.load_full();
-        let gate = Gate::open(stream, Arc::clone(&seat), self.patience());
-        let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-            .max_concurrent_streams(STREAMS_MAX)
-            .max_header_list_size(u32::try_from(config.header_max).unwrap_or(u32::MAX))
-            .serve_connection(TokioIo::new(gate), self.service(seat));
-        self.run(served, |served| served.graceful_shutdown()).await;
-    }
-
-    fn service(
-        &self,
-        seat: Arc<Seat>,
-    ) -> impl hyper::service::Service<
-        Request<Incoming>,
-        Response = Response<Answer>,
-        Error = Infallible,
-        Future = impl Future<Output = Result<Response<Answer>, Infallible>> + Send + use<>,
-    > + use<> {
-        let front = Arc::clone(&self.front);
-        service_fn(move |request| {
-            let (front, seat) = (Arc::clone(&front), Arc::clone(&seat));
-            async move { Ok(front.answer(&seat, request).await) }
-        })
+        let patience = self.patience();
+        let served = async {
+            http1::serve(&front, &seat, stream, limits, patience).await;
+            Ok(())
+        };
+        // It looks by itself whether it should finish.
+        self.run(served, |_| ()).await;
     }
 
     /// Serve a connection to its end, or to the end of what it is asking for if
     /// the front finishes.
-    async fn run<C>(mut self, served: C, finish: impl Fn(Pin<&mut C>))
+    pub(super) async fn run<C>(mut self, served: C, finish: impl Fn(Pin<&mut C>))
     where
         C: Future<Output = hyper::Result<()>>,
     {
@@ -286,7 +268,7 @@ impl Guest {
         .await;
     }
 
-    fn seat(&self, stream: &TcpStream, is_tls: bool) -> Arc<Seat> {
+    fn seat(&self, stream: &TcpStream, is_tls: bool) -> Seat {
         let _ = stream.set_nodelay(true);
         // Who vanished without a word is noticed at last.
         let asked = TcpKeepalive::new()
@@ -299,10 +281,10 @@ impl Guest {
             .trust
             .iter()
             .any(|network| network.has(self.peer.ip()));
-        Arc::new(Seat::new(self.peer, port, is_tls, is_trusted))
+        Seat::new(self.peer, port, is_tls, is_trusted)
     }
 
-    fn patience(&self) -> Patience {
+    pub(super) fn patience(&self) -> Patience {
         let config = self.front.config.load();
         Patience {
             head: config.header_timeout,
@@ -328,11 +310,12 @@ async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
 }
 
 /// Say no to one too many, and let it read that before the end.
-async fn turn_away(mut stream: TcpStream) {
+async fn turn_away(mut stream: TcpStream, id: Id) {
     const BODY: &str = "There are as many connections as there may be. Please try again soon.\n";
     let head = format!(
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: \
-         1\r\nX-Rideau-Error: connections_max\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 1\r\n\
+         X-Rideau-Error: connections_max\r\nX-Request-Id: {id}\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n",
         BODY.len()
     );
     let told = async {

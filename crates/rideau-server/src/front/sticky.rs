@@ -4,10 +4,10 @@
 //! so. A cookie that we did not make, or whose process is gone, is no harm: the
 //! request goes where any other would.
 
-use hyper::body::Bytes;
-use hyper::header::{self, HeaderMap, HeaderValue};
 use rideau_core::apps::ProcessId;
 use ring::hmac;
+
+use super::fields::Fields;
 
 /// What cookies follow from.
 pub(super) struct Sticky {
@@ -27,10 +27,10 @@ impl Sticky {
     }
 
     /// The process that a client was with.
-    pub(super) fn find(&self, app: &str, cookie: &str, headers: &HeaderMap) -> Option<ProcessId> {
-        let lines = headers.get_all(header::COOKIE).iter();
+    pub(super) fn find(&self, app: &str, cookie: &str, fields: Fields<'_>) -> Option<ProcessId> {
+        let lines = fields.all("cookie");
         let mut values = lines
-            .filter_map(|line| line.to_str().ok())
+            .filter_map(|line| str::from_utf8(line).ok())
             .flat_map(|line| line.split(';'))
             .filter_map(|pair| pair.trim().split_once('='))
             .filter(|(name, _)| *name == cookie)
@@ -46,11 +46,10 @@ impl Sticky {
         process: ProcessId,
         generation: u64,
         is_tls: bool,
-    ) -> Option<HeaderValue> {
+    ) -> String {
         let value = self.value(app, process, generation);
         let secure = if is_tls { "; Secure" } else { "" };
-        let text = format!("{cookie}={value}; Path=/; HttpOnly; SameSite=Lax{secure}");
-        HeaderValue::from_maybe_shared(Bytes::from(text)).ok()
+        format!("{cookie}={value}; Path=/; HttpOnly; SameSite=Lax{secure}")
     }
 
     fn value(&self, app: &str, process: ProcessId, generation: u64) -> String {
@@ -82,30 +81,30 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::front::fields::Span;
 
-    fn said(cookies: &str) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert(
-            header::COOKIE,
-            HeaderValue::from_str(cookies).expect("text"),
-        );
-        headers
+    /// The process that these cookies lead to.
+    fn led(sticky: &Sticky, app: &str, cookie: &str, cookies: &str) -> Option<ProcessId> {
+        let text = format!("cookie: {cookies}");
+        let span = Span {
+            start: 0,
+            colon: 6,
+            end: u32::try_from(text.len()).expect("it is short"),
+        };
+        sticky.find(app, cookie, Fields::new(text.as_bytes(), &[span]))
     }
 
     #[test]
     fn a_cookie_leads_back_to_its_process() {
         let sticky = Sticky::new();
-        let cookie = sticky
-            .cookie("shop", "seat", ProcessId(7), 3, true)
-            .expect("a cookie");
-        let cookie = cookie.to_str().expect("text");
+        let cookie = sticky.cookie("shop", "seat", ProcessId(7), 3, true);
         assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Lax; Secure"));
         let pair = cookie.split(';').next().expect("a pair");
-        let headers = said(&format!("other=1; {pair}; more=2"));
-        assert_eq!(sticky.find("shop", "seat", &headers), Some(ProcessId(7)));
-        assert_eq!(sticky.find("cart", "seat", &headers), None);
-        assert_eq!(sticky.find("shop", "other", &headers), None);
-        assert_eq!(Sticky::new().find("shop", "seat", &headers), None);
+        let said = format!("other=1; {pair}; more=2");
+        assert_eq!(led(&sticky, "shop", "seat", &said), Some(ProcessId(7)));
+        assert_eq!(led(&sticky, "cart", "seat", &said), None);
+        assert_eq!(led(&sticky, "shop", "other", &said), None);
+        assert_eq!(led(&Sticky::new(), "shop", "seat", &said), None);
     }
 
     #[test]
@@ -115,8 +114,8 @@ mod tests {
         let forged = good.replacen('7', "8", 1);
         let longer = format!("{good}0");
         for value in ["", "7", "7.3", "7.3.", "x.y.z", &forged, &longer] {
-            let headers = said(&format!("seat={value}"));
-            assert_eq!(sticky.find("shop", "seat", &headers), None, "{value}");
+            let said = format!("seat={value}");
+            assert_eq!(led(&sticky, "shop", "seat", &said), None, "{value}");
         }
     }
 }

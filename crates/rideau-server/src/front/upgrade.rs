@@ -4,53 +4,72 @@
 //! until one side ends, nothing was said for too long, or the process has to
 //! go and the grace is over. The session lives as long.
 
-use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::header::{self, HeaderValue};
-use hyper::upgrade::{OnUpgrade, Upgraded};
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper::StatusCode;
+use parking_lot::Mutex;
 use rideau_core::apps::Ended;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::body::{Answer, Upload};
-use super::connections::Line;
-use super::forward::Errand;
-use super::headers;
+use super::Front;
+use super::body::Upload;
+use super::connections::Asked;
+use super::forward::{Begun, Errand, Visit};
+use super::http1::Client;
 use super::refusals::No;
-use super::seat::Turn;
+use super::reply::Reply;
+use super::seat::Seat;
+use super::wire::Wire;
 use crate::apps::Session;
 
-/// A client and a process have so long to become something else when both have
-/// said that they will.
-const TURN_WITHIN: Duration = Duration::from_secs(10);
 /// When the client has said its last, the process has so long to do so.
 const LAST_WORDS: Duration = Duration::from_secs(60);
 /// Bytes that are carried at a time, each way.
 const PART: usize = 16 * 1024;
 
-/// Ask an app for something else, on a connection of its own.
-pub(super) async fn exchange(
-    errand: &Errand<'_>,
-    mut request: Request<Upload>,
-    wanted: HeaderValue,
-    client: OnUpgrade,
-) -> Result<Response<Answer>, No> {
-    let fields = request.headers_mut();
-    fields.insert(header::UPGRADE, wanted);
-    fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+/// A request whose process goes on with something else.
+pub(super) struct Turned {
+    reply: Reply,
+    process: Wire,
+    session: Session,
+    tunnel: Tunnel,
+}
+
+/// Ask an app for something else; what it answers if it declines.
+pub(super) async fn exchange(front: &Front, seat: &Seat, begun: &Begun) -> Result<Turned, Reply> {
+    let errand = match &begun.errand {
+        Ok(errand) => errand,
+        Err(no) => return Err(front.refuse(no, begun)),
+    };
+    let visit = Visit {
+        front,
+        seat,
+        id: &begun.id,
+        early: None,
+    };
+    match turn(errand, &visit).await {
+        Ok(turned) => turned,
+        Err(no) => {
+            errand.app.counts.refused(no.word());
+            Err(front.refuse(&no, begun))
+        }
+    }
+}
+
+/// Ask on a connection of its own.
+async fn turn(errand: &Errand, visit: &Visit<'_>) -> Result<Result<Turned, Reply>, No> {
+    let head = errand.head_for(errand.upgrade.as_deref().unwrap_or_default());
     let mut avoid = None;
     // A process that takes no connection has not seen the request.
     let (session, mut line) = loop {
-        let session = errand.ask(&request, avoid).await?;
+        let session = errand.ask(visit, avoid).await?;
         match session.process().connections.connect().await {
             Ok(line) => break (session, line),
             Err(error) => {
@@ -63,12 +82,20 @@ pub(super) async fn exchange(
             }
         }
     };
-    let began = std::time::Instant::now();
-    let mut answer = match errand.within(line.send(request)).await {
-        Some(Ok(answer)) => answer,
+    let began = session.began(errand.came.0);
+    let said = {
+        let asked = Asked {
+            wants_upgrade: true,
+            ..errand.asked(&head)
+        };
+        let sent = pin!(line.send(asked, Upload::Empty));
+        errand.within(sent).await
+    };
+    let said = match said {
+        Some(Ok(said)) => said,
         Some(Err(lost)) => {
             session.end(Ended::Broken);
-            tracing::debug!("an app gave no answer: {lost}");
+            tracing::debug!("an app gave no answer: {}", lost.error);
             return Err(match lost.is_garbage {
                 true => No::BadAnswer,
                 false => No::Closed,
@@ -79,32 +106,40 @@ pub(super) async fn exchange(
             return Err(No::RequestTimeout);
         }
     };
-    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
-        return Ok(errand.hand_back(session, answer, line, began).await);
+    if said.status != StatusCode::SWITCHING_PROTOCOLS {
+        let reply = errand.hand_back(visit, session, said, line, began);
+        return Ok(Err(reply.await));
     }
-    let process = hyper::upgrade::on(&mut answer);
-    let (mut parts, _) = answer.into_parts();
-    let became = parts.headers.remove(header::UPGRADE);
-    headers::to_client(&mut parts.headers);
-    if let Some(became) = became {
-        parts.headers.insert(header::UPGRADE, became);
+    let mut reply = errand.signed(visit, &session, said.fields, said.status, began);
+    reply.date.take_if(|_| said.noted.has_date);
+    reply.put("Connection", "upgrade");
+    if let Some(became) = said.noted.upgrade {
+        reply.put("Upgrade", became);
     }
-    let connection = HeaderValue::from_static("upgrade");
-    parts.headers.insert(header::CONNECTION, connection);
-    let took = began.elapsed();
-    errand.app.counts.answered(parts.status, took);
-    errand.sign(&mut parts.headers, &session, took);
-    errand.seat.turn(Turn::Tunnel);
     session.upgraded();
-    let tunnel = Tunnel {
-        grace: errand.config.http.upgrade_grace,
-        idle: errand.config.http.upgrade_idle,
-    };
-    tokio::spawn(tunnel.run(session, line, client, process));
-    Ok(Response::from_parts(
-        parts,
-        Answer::whole(Default::default()),
-    ))
+    Ok(Ok(Turned {
+        reply,
+        process: line.into_wire(),
+        session,
+        tunnel: Tunnel {
+            grace: errand.config.http.upgrade_grace,
+            idle: errand.config.http.upgrade_idle,
+        },
+    }))
+}
+
+impl Turned {
+    /// Tell the client, and carry bytes from now on.
+    pub(super) fn begin(self, client: Arc<Mutex<Client>>) {
+        let Some(client) = Arc::into_inner(client) else {
+            // Nobody reads a body: there is none.
+            return self.session.end(Ended::Left);
+        };
+        let mut client = client.into_inner();
+        client.put_turned(&self.reply);
+        let tunnel = self.tunnel;
+        tokio::spawn(tunnel.run(self.session, client.into_wire(), self.process));
+    }
 }
 
 /// How long a tunnel may go on.
@@ -116,31 +151,21 @@ struct Tunnel {
 }
 
 impl Tunnel {
-    async fn run(self, session: Session, line: Box<Line>, client: OnUpgrade, process: OnUpgrade) {
-        let turned = turn(line, client, process);
-        let (client, process) = match tokio::time::timeout(TURN_WITHIN, turned).await {
-            Ok(Ok(ends)) => ends,
-            Ok(Err(error)) => {
-                tracing::debug!("a connection did not become what it should: {error}");
-                return session.end(Ended::Left);
-            }
-            Err(_) => return session.end(Ended::Left),
-        };
+    async fn run(self, session: Session, client: Wire, mut process: Wire) {
         let heard = Arc::new(Heard::new());
-        let mut client = Ear(TokioIo::new(client), Arc::clone(&heard));
-        let mut process = TokioIo::new(process);
+        let mut client = Ear(client, Arc::clone(&heard));
         let drained = session.process().drained();
         let ended = async {
             drained.await;
             tokio::time::sleep(self.grace).await;
         };
+        let carried = async {
+            // What the client is told, though the process may say nothing yet.
+            tokio::io::AsyncWriteExt::flush(&mut client).await?;
+            tokio::io::copy_bidirectional_with_sizes(&mut client, &mut process, PART, PART).await
+        };
         tokio::select! {
-            carried = tokio::io::copy_bidirectional_with_sizes(
-                &mut client,
-                &mut process,
-                PART,
-                PART,
-            ) => if let Err(error) = carried {
+            carried = carried => if let Err(error) = carried {
                 tracing::debug!("a tunnel broke: {error}");
             },
             () = ended => tracing::debug!("a tunnel was closed, for its process has to go"),
@@ -149,20 +174,6 @@ impl Tunnel {
         }
         session.end(Ended::Answered);
     }
-}
-
-/// Both ends of a tunnel, when client and process have become what they said.
-async fn turn(
-    mut line: Box<Line>,
-    client: OnUpgrade,
-    mut process: OnUpgrade,
-) -> hyper::Result<(Upgraded, Upgraded)> {
-    let process = poll_fn(|context| {
-        let _ = line.poll(context);
-        Pin::new(&mut process).poll(context)
-    });
-    let process = process.await?;
-    Ok((client.await?, process))
 }
 
 /// When something was last said, in milliseconds since the start.

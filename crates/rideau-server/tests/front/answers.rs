@@ -383,3 +383,110 @@ async fn nobody_is_told_more_than_needed_unless_for_developers() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn what_is_said_before_the_answer_is_handed_on_and_not_taken_for_it() {
+    within(async {
+        let server = Server::start(|mut peer: Peer, _| async move {
+            while peer.request().await.is_some() {
+                peer.send("HTTP/1.1 100 Continue\r\n\r\n").await;
+                peer.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+                    .await;
+                // The client has it before the app has an answer.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                peer.send(ok("hello")).await;
+            }
+        })
+        .await;
+        let stage = Stage::new(server.address).await;
+        let mut client = stage.client().await;
+        for _ in 0..2 {
+            client.send(get("/")).await;
+            let early = client.head().await.expect("a head");
+            assert_eq!((early.status(), early.field("link")), (103, "</a>"));
+            let answer = client.answer().await.expect("an answer");
+            assert_eq!((answer.status(), answer.text().as_str()), (200, "hello"));
+        }
+        let mut old = stage.client().await;
+        let answer = old.ask("GET / HTTP/1.0\r\n\r\n").await;
+        assert_eq!(answer.status(), 200, "an old client knows no early words");
+        stage.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_follows_an_answer_is_handed_on_to_who_takes_it() {
+    within(async {
+        let server = Server::answering(|_| {
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\
+             Digest: abc\r\nContent-Length: 9\r\n\r\n"
+                .into()
+        })
+        .await;
+        // Passed on as it comes, and taken from the app before the client takes it.
+        for concurrency in [64, 1] {
+            let mut config = app();
+            config.options.concurrency = concurrency;
+            let stage = Stage::of(config, server.address, FrontConfig::default()).await;
+            let ask =
+                |te: &str| format!("GET / HTTP/1.1\r\nHost: a\r\n{te}Connection: close\r\n\r\n");
+            let mut client = stage.client().await;
+            client.send(ask("TE: trailers\r\n")).await;
+            let text = String::from_utf8(client.rest().await).expect("text");
+            assert!(
+                text.ends_with("hello\r\n0\r\nDigest: abc\r\n\r\n"),
+                "{text}"
+            );
+            let answer = stage.client().await.ask(ask("")).await;
+            assert_eq!(answer.text(), "hello");
+            stage.end().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_answer_says_when_it_was_given_unless_the_app_did() {
+    within(async {
+        let (_server, stage) = saying("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
+        let answer = stage.client().await.ask(get("/")).await;
+        assert!(answer.field("date").ends_with(" GMT"), "{answer:?}");
+        stage.end().await;
+        let (_server, stage) =
+            saying("HTTP/1.1 200 OK\r\nDate: yesterday\r\nContent-Length: 0\r\n\r\n").await;
+        let answer = stage.client().await.ask(get("/")).await;
+        assert_eq!(answer.field("date"), "yesterday");
+        stage.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_long_answer_arrives_whole_however_its_end_is_told() {
+    within(async {
+        let server = Server::answering(|request| {
+            let body = "0123456789abcdef".repeat(40_000);
+            if request.first.contains("/chunks") {
+                let mut text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned();
+                for part in body.as_bytes().chunks(7001) {
+                    let part = std::str::from_utf8(part).expect("text");
+                    text.push_str(&format!("{:x}\r\n{part}\r\n", part.len()));
+                }
+                text + "0\r\n\r\n"
+            } else {
+                ok(&body)
+            }
+        })
+        .await;
+        let stage = Stage::new(server.address).await;
+        let mut client = stage.client().await;
+        for path in ["/length", "/chunks", "/length", "/chunks"] {
+            let answer = client.ask(get(path)).await;
+            assert_eq!(answer.body.len(), 640_000, "{path}");
+            assert!(answer.text() == "0123456789abcdef".repeat(40_000), "{path}");
+        }
+        stage.end().await;
+    })
+    .await;
+}

@@ -95,3 +95,48 @@ async fn what_nobody_uses_is_closed() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn requests_that_come_at_once_are_answered_in_their_order() {
+    within(async {
+        let server = Server::answering(|request| ok(&request.first)).await;
+        let stage = Stage::new(server.address).await;
+        let mut client = stage.client().await;
+        let body = "x".repeat(3000);
+        let all: String = (0..50)
+            .map(|number| match number % 2 {
+                0 => get(&format!("/{number}")),
+                _ => post(&format!("/{number}"), &body),
+            })
+            .collect();
+        client.send(all).await;
+        for number in 0..50 {
+            let answer = client.answer().await.expect("an answer");
+            let word = format!("/{number} ");
+            assert!(answer.text().contains(&word), "{}", answer.text());
+        }
+        stage.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_old_client_may_ask_again_if_it_says_so() {
+    within(async {
+        let server = Server::answering(|_| ok("hello")).await;
+        let stage = Stage::new(server.address).await;
+        let mut client = stage.client().await;
+        for _ in 0..3 {
+            let answer = client
+                .ask("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+                .await;
+            assert_eq!(answer.text(), "hello");
+            assert_eq!(answer.field("connection"), "keep-alive");
+        }
+        let answer = client.ask("GET / HTTP/1.0\r\n\r\n").await;
+        assert_eq!(answer.field("connection"), "close");
+        assert!(client.rest().await.is_empty());
+        stage.end().await;
+    })
+    .await;
+}

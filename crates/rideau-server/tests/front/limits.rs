@@ -126,6 +126,7 @@ async fn one_connection_too_many_is_turned_away() {
         let answer = stage.client().await.answer().await.expect("an answer");
         assert_eq!(answer.status(), 503);
         assert_eq!(answer.field("x-rideau-error"), "connections_max");
+        assert_eq!(answer.field("x-request-id").len(), 32);
         drop(one);
         loop {
             let mut next = stage.client().await;
@@ -197,6 +198,26 @@ async fn what_takes_too_long_is_cut_at_last() {
         stage.front.finish();
         assert!(busy.rest().await.is_empty());
         (&mut stage.served).await.expect("it ends");
+        stage.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_who_stops_in_the_middle_of_its_body_is_told_so() {
+    within(async {
+        let server = Server::answering(|_| ok("hello")).await;
+        let front = FrontConfig {
+            idle_timeout: Duration::from_millis(100),
+            ..FrontConfig::default()
+        };
+        let stage = Stage::of(app(), server.address, front).await;
+        let mut client = stage.client().await;
+        let half = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf";
+        let answer = client.ask(half).await;
+        assert_eq!(answer.status(), 400);
+        assert_eq!(answer.field("connection"), "close");
+        stage.quiet().await;
         stage.end().await;
     })
     .await;

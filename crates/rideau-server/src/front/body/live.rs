@@ -1,14 +1,13 @@
 //! What a process sends, handed on as it comes.
 
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, ready};
 
-use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use rideau_core::apps::Ended;
 
-use super::Broken;
+use super::{Broken, Part};
 use crate::apps::Session;
 use crate::front::connections::Line;
+use crate::front::wire::Wire;
 
 /// What a process sends, and the place that it takes meanwhile.
 ///
@@ -16,93 +15,87 @@ use crate::front::connections::Line;
 /// connection is kept if it is any good; if this is dropped before, the client
 /// has left, and the connection is closed.
 pub(in crate::front) struct Live {
-    incoming: Incoming,
     /// None when the process has said all that it will.
-    using: Option<Using>,
+    line: Option<Box<Line>>,
     is_broken: bool,
-}
-
-/// A process that is being used.
-struct Using {
-    line: Box<Line>,
-    session: Session,
+    trailers: Vec<u8>,
 }
 
 impl Live {
-    pub(in crate::front) fn new(incoming: Incoming, line: Box<Line>, session: Session) -> Self {
+    pub(in crate::front) fn new(mut line: Box<Line>, session: Session) -> Self {
+        line.use_for(session);
         let mut live = Self {
-            incoming,
-            using: Some(Using { line, session }),
+            line: Some(line),
             is_broken: false,
+            trailers: Vec::new(),
         };
-        if live.incoming.is_end_stream() {
-            live.finish();
-        }
+        live.finish_if_answered();
         live
     }
 
     /// The process has said all that there was to say.
     pub(super) fn is_over(&self) -> bool {
-        self.using.is_none() && !self.is_broken
+        self.line.is_none() && !self.is_broken
     }
 
-    pub(super) fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+    /// Something follows what the process said.
+    pub(super) fn has_trailers(&self) -> bool {
+        !self.trailers.is_empty()
     }
 
-    pub(super) fn poll_frame(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        let Some(using) = &mut self.using else {
+    pub(super) fn take_trailers(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.trailers)
+    }
+
+    pub(super) fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Part> {
+        let Some(line) = &mut self.line else {
             let broken = Broken("the app broke its answer off");
             return Poll::Ready(self.is_broken.then_some(Err(broken)));
         };
-        // All that comes comes by the line, so nobody else need be woken.
-        let mut nobody = Context::from_waker(Waker::noop());
-        let incoming = &mut self.incoming;
-        let frame = match Pin::new(&mut *incoming).poll_frame(&mut nobody) {
-            Poll::Pending => {
-                let _ = using.line.poll(context);
-                Pin::new(incoming).poll_frame(&mut nobody)
+        match ready!(line.poll_part(context)) {
+            Ok(part) => {
+                self.finish_if_answered();
+                Poll::Ready(part.map(Ok))
             }
-            frame => frame,
-        };
-        match frame {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(None) => {
-                self.finish();
-                Poll::Ready(None)
-            }
-            Poll::Ready(Some(Ok(frame))) => {
-                if self.incoming.is_end_stream() {
-                    self.finish();
-                }
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Poll::Ready(Some(Err(error))) => {
+            Err(error) => {
                 tracing::debug!("an app broke its answer off: {error}");
-                if let Some(using) = self.using.take() {
-                    using.session.end(Ended::Broken);
-                }
+                self.end(Ended::Broken);
                 self.is_broken = true;
                 Poll::Ready(Some(Err(Broken("the app broke its answer off"))))
             }
         }
     }
 
-    fn finish(&mut self) {
-        if let Some(using) = self.using.take() {
-            using.session.process().connections.give_back(using.line);
-            using.session.end(Ended::Answered);
+    /// Hand on what came already. Says whether that was all.
+    pub(super) fn pour(&mut self, into: &mut Wire) -> bool {
+        if let Some(line) = &mut self.line {
+            line.pour(into);
+            self.finish_if_answered();
+        }
+        self.is_over()
+    }
+
+    fn finish_if_answered(&mut self) {
+        let answered = self.line.take_if(|line| line.is_answered());
+        if let Some(mut line) = answered {
+            self.trailers = line.take_trailers();
+            if let Some(session) = line.take_session() {
+                session.process().connections.give_back(line);
+                session.end(Ended::Answered);
+            }
+        }
+    }
+
+    fn end(&mut self, how: Ended) {
+        let session = self.line.take().and_then(|mut line| line.take_session());
+        if let Some(session) = session {
+            session.end(how);
         }
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        if let Some(using) = self.using.take() {
-            using.session.end(Ended::Left);
-        }
+        self.end(Ended::Left);
     }
 }

@@ -7,13 +7,12 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use hyper::HeaderMap;
-use hyper::body::{Bytes, Frame, SizeHint};
+use hyper::body::Bytes;
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 use super::spool::Spool;
-use super::{Broken, Live};
+use super::{Broken, Live, Part};
 
 /// Bytes of an answer that are kept in memory.
 const MEMORY_MAX: usize = 1024 * 1024;
@@ -23,8 +22,6 @@ const FILE_MAX: u64 = 128 * 1024 * 1024;
 /// What a process sent, as far as the client has not taken it.
 pub(in crate::front) struct Pumped {
     basin: Arc<Mutex<Basin>>,
-    /// What the process says of the length.
-    hint: SizeHint,
     pump: AbortHandle,
 }
 
@@ -32,6 +29,8 @@ pub(in crate::front) struct Pumped {
 struct Basin {
     spool: Spool,
     end: End,
+    /// What follows when all came.
+    trailers: Vec<u8>,
     /// Who takes from it, and who gives to it, when they wait.
     taker: Option<Waker>,
     giver: Option<Waker>,
@@ -40,40 +39,38 @@ struct Basin {
 enum End {
     /// More may come.
     Open,
-    /// All came, and this after it.
-    Whole(Option<HeaderMap>),
+    /// All came.
+    Whole,
     Broken,
-    Told,
 }
 
 impl Pumped {
     /// Take it from the process, from now on, after what came already.
-    pub(super) fn begin(live: Live, first: Option<Bytes>, hint: SizeHint) -> Self {
+    pub(super) fn begin(live: Live, first: Option<Bytes>) -> Self {
         let mut spool = Spool::new(MEMORY_MAX);
         let pushed = first.map_or(Ok(()), |first| spool.push(first));
         let basin = Arc::new(Mutex::new(Basin {
             spool,
             end: pushed.map_or(End::Broken, |()| End::Open),
+            trailers: Vec::new(),
             taker: None,
             giver: None,
         }));
         let pump = tokio::spawn(pump(live, Arc::clone(&basin))).abort_handle();
-        Self { basin, hint, pump }
-    }
-
-    pub(super) fn size_hint(&self) -> SizeHint {
-        self.hint
+        Self { basin, pump }
     }
 
     pub(super) fn is_over(&self) -> bool {
         let basin = self.basin.lock();
-        basin.spool.len() == 0 && matches!(basin.end, End::Whole(None) | End::Told)
+        let is_whole = matches!(basin.end, End::Whole);
+        is_whole && basin.spool.len() == 0 && basin.trailers.is_empty()
     }
 
-    pub(super) fn poll_frame(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    pub(super) fn take_trailers(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.basin.lock().trailers)
+    }
+
+    pub(super) fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Part> {
         let mut basin = self.basin.lock();
         let part = match basin.spool.pop() {
             Ok(part) => part,
@@ -83,16 +80,14 @@ impl Pumped {
             if let Some(giver) = basin.giver.take() {
                 giver.wake();
             }
-            return Poll::Ready(Some(Ok(Frame::data(part))));
+            return Poll::Ready(Some(Ok(part)));
         }
-        match std::mem::replace(&mut basin.end, End::Told) {
+        match basin.end {
             End::Open => {
-                basin.end = End::Open;
                 basin.taker = Some(context.waker().clone());
                 Poll::Pending
             }
-            End::Whole(Some(trailers)) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
-            End::Whole(None) | End::Told => Poll::Ready(None),
+            End::Whole => Poll::Ready(None),
             End::Broken => Poll::Ready(Some(Err(Broken("the app broke its answer off")))),
         }
     }
@@ -105,28 +100,24 @@ impl Drop for Pumped {
 }
 
 async fn pump(mut live: Live, basin: Arc<Mutex<Basin>>) {
-    let mut trailers = None;
     let end = loop {
-        let frame = poll_fn(|context| live.poll_frame(context)).await;
-        match frame {
-            None => break End::Whole(trailers),
+        match poll_fn(|context| live.poll_part(context)).await {
+            None => break End::Whole,
             Some(Err(_)) => break End::Broken,
-            Some(Ok(frame)) => match frame.into_data() {
-                Ok(part) => {
-                    let mut basin = basin.lock();
-                    if let Err(error) = basin.spool.push(part) {
-                        tracing::warn!("an answer cannot be kept in a file: {error}");
-                        break End::Broken;
-                    }
-                    basin.wake_taker();
+            Some(Ok(part)) => {
+                let mut basin = basin.lock();
+                if let Err(error) = basin.spool.push(part) {
+                    tracing::warn!("an answer cannot be kept in a file: {error}");
+                    break End::Broken;
                 }
-                Err(frame) => trailers = frame.into_trailers().ok(),
-            },
+                basin.wake_taker();
+            }
         }
         poll_fn(|context| basin.lock().poll_room(context)).await;
     };
     let mut basin = basin.lock();
     basin.end = end;
+    basin.trailers = live.take_trailers();
     basin.wake_taker();
 }
 

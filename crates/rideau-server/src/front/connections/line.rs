@@ -1,101 +1,343 @@
 //! One connection to a process, driven by whoever uses it.
 
-use std::fmt;
-use std::future::Future;
+use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::mem::MaybeUninit;
+use std::task::{Context, Poll, ready};
 
-use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
+use httparse::{ParserConfig, Status};
+use hyper::StatusCode;
+use hyper::body::Bytes;
 
 use super::Stream;
-use crate::front::body::Upload;
+use crate::apps::Session;
+use crate::front::body::{Extent, Upload};
+use crate::front::chunks::Chunks;
+use crate::front::headers::{self, Noted};
+use crate::front::wire::{Rest, Wire};
 
-/// Bytes of the head of an answer.
+/// Bytes of the head of an answer, and its fields.
 const HEAD_MAX: usize = 256 * 1024;
+const FIELDS_MAX: usize = 128;
 
 /// A connection to a process.
 pub(in crate::front) struct Line {
-    sender: SendRequest<Upload>,
-    /// Hyper does not name what drives a connection that may become another.
-    driver: Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>,
-    /// It came to its end, and must not be driven any more.
-    is_over: bool,
+    wire: Wire,
+    /// What is still to be sent of a request.
+    upload: Upload,
+    /// In chunks.
+    is_chunked: bool,
+    /// Something of the request was sent.
+    is_begun: bool,
+    /// What is still to come of its answer.
+    rest: Rest,
+    /// The process would take another one.
+    keeps: bool,
+    /// Whose answer comes by it.
+    session: Option<Session>,
+}
+
+/// A request as it is sent.
+#[derive(Clone, Copy)]
+pub(in crate::front) struct Asked<'a> {
+    /// Its first line and its fields, but for those that tell how long it is.
+    pub(in crate::front) head: &'a [u8],
+    /// It asks for a head alone.
+    pub(in crate::front) wants_head: bool,
+    /// It asks to go on with something else.
+    pub(in crate::front) wants_upgrade: bool,
+    /// Who is told what a process says before its answer.
+    pub(in crate::front) early: Option<&'a Early<'a>>,
+}
+
+/// Tells a client what a process says before its answer, as it is written.
+pub(in crate::front) type Early<'a> = dyn Fn(&[u8]) + Send + Sync + 'a;
+
+/// The head of an answer.
+pub(in crate::front) struct Said {
+    pub(in crate::front) status: StatusCode,
+    /// What is handed on, as it is written.
+    pub(in crate::front) fields: Vec<u8>,
+    pub(in crate::front) noted: Noted,
 }
 
 /// What became of a request that got no answer.
 pub(in crate::front) struct Lost {
-    /// The request, if nothing of it was sent.
-    pub(in crate::front) request: Option<Request<Upload>>,
+    /// What was to be sent with it, if nothing of it was sent.
+    pub(in crate::front) upload: Option<Upload>,
     /// The process said something that is no answer, rather than nothing.
     pub(in crate::front) is_garbage: bool,
-    pub(in crate::front) error: hyper::Error,
+    pub(in crate::front) error: io::Error,
 }
 
 impl Line {
-    pub(super) async fn open(stream: Stream) -> io::Result<Box<Self>> {
-        let opened = http1::Builder::new()
-            .max_header_size(HEAD_MAX)
-            .handshake(TokioIo::new(stream))
-            .await;
-        let (sender, driver) = opened.map_err(io::Error::other)?;
-        Ok(Box::new(Self {
-            sender,
-            driver: Box::pin(driver.with_upgrades()),
-            is_over: false,
-        }))
-    }
-
-    pub(super) fn is_ready(&self) -> bool {
-        self.sender.is_ready()
-    }
-
-    /// Move bytes; ready when there are no more to move.
-    pub(in crate::front) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if self.is_over {
-            return Poll::Ready(());
+    pub(super) fn new(stream: Stream) -> Self {
+        Self {
+            wire: Wire::new(stream),
+            upload: Upload::Empty,
+            is_chunked: false,
+            is_begun: false,
+            rest: Rest::Nothing,
+            keeps: true,
+            session: None,
         }
-        let driven = self.driver.as_mut().poll(context);
-        self.is_over = driven.is_ready();
-        driven.map(|_| ())
+    }
+
+    /// Nothing is under way, so that another request can be sent.
+    pub(super) fn is_ready(&self) -> bool {
+        let is_sent = matches!(self.upload, Upload::Empty) && self.wire.is_flushed();
+        let is_answered = matches!(self.rest, Rest::Nothing);
+        is_sent && is_answered && self.keeps && self.wire.unread().is_empty()
+    }
+
+    /// Nothing is under way, and the process neither closed it nor said what
+    /// nobody asked for, as far as is known.
+    pub(super) fn is_silent(&mut self) -> bool {
+        self.wire.is_silent()
+    }
+
+    /// Nothing is under way: ready when the process closed it, or says what
+    /// nobody asked for.
+    pub(super) fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.wire.poll_more(context).map(|_| ())
     }
 
     /// Send a request, and wait for the head of its answer.
     pub(in crate::front) async fn send(
         &mut self,
-        request: Request<Upload>,
-    ) -> Result<Response<Incoming>, Lost> {
-        // A new line says that it is ready when it is driven for the first time.
-        if !self.is_ready() {
-            let _ = self.poll(&mut Context::from_waker(Waker::noop()));
-        }
-        let mut sent = std::pin::pin!(self.sender.try_send_request(request));
-        let (driver, is_over) = (&mut self.driver, &mut self.is_over);
-        let answer = std::future::poll_fn(|context| {
-            if !*is_over {
-                *is_over = driver.as_mut().poll(context).is_ready();
-            }
-            // The answer comes from the driver, so nobody else need be woken.
-            sent.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-        });
-        answer.await.map_err(|mut lost| {
-            let request = lost.take_message();
-            let error = lost.into_error();
-            let is_garbage = error.is_parse() || error.is_parse_too_large();
+        asked: Asked<'_>,
+        upload: Upload,
+    ) -> Result<Said, Lost> {
+        self.begin(asked.head, upload);
+        let said = poll_fn(|context| self.poll_said(asked, context)).await;
+        said.map_err(|error| {
+            let upload = std::mem::replace(&mut self.upload, Upload::Empty);
             Lost {
-                request,
-                is_garbage,
+                upload: (!self.is_begun).then_some(upload),
+                is_garbage: error.kind() == io::ErrorKind::InvalidData,
                 error,
             }
         })
     }
+
+    fn begin(&mut self, head: &[u8], upload: Upload) {
+        self.is_begun = false;
+        let extent = upload.extent();
+        self.is_chunked = extent == Extent::Unknown;
+        let out = self.wire.out();
+        out.extend_from_slice(head);
+        match extent {
+            Extent::Nothing => (),
+            Extent::Length(len) => headers::put_length(out, len),
+            Extent::Unknown => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        }
+        out.extend_from_slice(b"\r\n");
+        self.upload = upload;
+    }
+
+    fn poll_said(&mut self, asked: Asked<'_>, context: &mut Context<'_>) -> Poll<io::Result<Said>> {
+        // One that answers before it heard all may close as well, and its
+        // answer counts.
+        let broken = match self.poll_upload(context) {
+            Poll::Ready(Err(error)) if !self.is_begun => return Poll::Ready(Err(error)),
+            Poll::Ready(Err(error)) => Some(error),
+            _ => None,
+        };
+        loop {
+            if let Some(said) = self.parse(asked)? {
+                return Poll::Ready(Ok(said));
+            }
+            match self.wire.poll_more(context) {
+                Poll::Ready(Ok(0)) => {
+                    let end = io::ErrorKind::UnexpectedEof.into();
+                    return Poll::Ready(Err(broken.unwrap_or(end)));
+                }
+                Poll::Ready(Ok(_)) => (),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => match broken {
+                    Some(error) => return Poll::Ready(Err(error)),
+                    None => return Poll::Pending,
+                },
+            }
+        }
+    }
+
+    /// Send what is to be sent; ready when that was all.
+    pub(in crate::front) fn poll_upload(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            let is_waiting = self.take_upload(context)?;
+            if self.wire.is_flushed() {
+                return match is_waiting {
+                    true => Poll::Pending,
+                    false => Poll::Ready(Ok(())),
+                };
+            }
+            let sent = ready!(self.wire.poll_send(context))?;
+            self.is_begun |= sent > 0;
+        }
+    }
+
+    /// Take as much of the upload as has room; says whether more is to come.
+    fn take_upload(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
+        while !matches!(self.upload, Upload::Empty) && self.wire.has_room() {
+            match self.upload.poll_part(context) {
+                Poll::Pending => return Ok(true),
+                Poll::Ready(Some(Ok(part))) if self.is_chunked => put_chunk(&mut self.wire, part),
+                Poll::Ready(Some(Ok(part))) => self.wire.push(part),
+                Poll::Ready(None) => {
+                    self.upload = Upload::Empty;
+                    if self.is_chunked {
+                        put_last_chunk(&mut self.wire, &[]);
+                    }
+                }
+                Poll::Ready(Some(Err(broken))) => {
+                    self.keeps = false;
+                    return Err(io::Error::other(broken));
+                }
+            }
+        }
+        Ok(!matches!(self.upload, Upload::Empty))
+    }
+
+    /// The head of the answer, if it is there. Those before the last are skipped.
+    fn parse(&mut self, asked: Asked<'_>) -> io::Result<Option<Said>> {
+        loop {
+            let unread = self.wire.unread();
+            if unread.is_empty() {
+                return Ok(None);
+            }
+            let mut room = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+            let mut answer = httparse::Response::new(&mut []);
+            let config = ParserConfig::default();
+            let parsed = config.parse_response_with_uninit_headers(&mut answer, unread, &mut room);
+            let len = match parsed.map_err(|_| garbage())? {
+                Status::Partial if unread.len() > HEAD_MAX => return Err(garbage()),
+                Status::Partial => return Ok(None),
+                Status::Complete(len) => len,
+            };
+            let status = answer.code.and_then(|code| StatusCode::from_u16(code).ok());
+            let status = status.ok_or_else(garbage)?;
+            let is_recent = answer.version == Some(1);
+            let mut fields = Vec::with_capacity(len + 128);
+            let noted = headers::to_client(&mut fields, answer.headers);
+            let noted = noted.ok_or_else(garbage)?;
+            self.wire.consume(len);
+            if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
+                if status == StatusCode::EARLY_HINTS
+                    && let Some(tell) = asked.early
+                {
+                    tell(&fields);
+                }
+                continue;
+            }
+            self.keeps = if is_recent {
+                !noted.closes
+            } else {
+                noted.keeps
+            };
+            self.rest = rest_of(status, &noted, asked).ok_or_else(garbage)?;
+            if matches!(self.rest, Rest::ToEnd) {
+                self.keeps = false;
+            }
+            return Ok(Some(Said {
+                status,
+                fields,
+                noted,
+            }));
+        }
+    }
+
+    /// An answer comes by it, for this one.
+    pub(in crate::front) fn use_for(&mut self, session: Session) {
+        self.session = Some(session);
+    }
+
+    /// It is used for nobody any more.
+    pub(in crate::front) fn take_session(&mut self) -> Option<Session> {
+        self.session.take()
+    }
+
+    /// The process has said all of its answer.
+    pub(in crate::front) fn is_answered(&self) -> bool {
+        matches!(self.rest, Rest::Nothing)
+    }
+
+    /// The next part of the answer; none after its end.
+    pub(in crate::front) fn poll_part(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<Bytes>>> {
+        if !matches!(self.upload, Upload::Empty) || !self.wire.is_flushed() {
+            // It need not hear the rest to say all that it wants to.
+            if let Poll::Ready(Err(_)) = self.poll_upload(context) {
+                self.upload = Upload::Empty;
+                self.keeps = false;
+            }
+        }
+        self.wire.poll_part(&mut self.rest, context)
+    }
+
+    /// What followed the answer, if it came in chunks.
+    pub(in crate::front) fn take_trailers(&mut self) -> Vec<u8> {
+        headers::trailers(&self.wire.take_trailers())
+    }
+
+    /// Hand on what came of an answer already, if it says how long that is.
+    /// Says whether it was all.
+    pub(in crate::front) fn pour(&mut self, into: &mut Wire) -> bool {
+        self.wire.pour(&mut self.rest, into)
+    }
+
+    /// What it is besides HTTP.
+    pub(in crate::front) fn into_wire(self) -> Wire {
+        self.wire
+    }
 }
 
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
+/// Send a part of a body as a chunk.
+pub(in crate::front) fn put_chunk(wire: &mut Wire, part: Bytes) {
+    use io::Write;
+    if part.is_empty() {
+        // That would be the end.
+        return;
     }
+    let _ = write!(wire.out(), "{:x}\r\n", part.len());
+    wire.push(part);
+    wire.out().extend_from_slice(b"\r\n");
+}
+
+/// Send the end of a body in chunks, and what follows it.
+pub(in crate::front) fn put_last_chunk(wire: &mut Wire, trailers: &[u8]) {
+    let out = wire.out();
+    out.extend_from_slice(b"0\r\n");
+    out.extend_from_slice(trailers);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// What follows the head of an answer; none if that makes no sense.
+fn rest_of(status: StatusCode, noted: &Noted, asked: Asked<'_>) -> Option<Rest> {
+    if status == StatusCode::SWITCHING_PROTOCOLS {
+        // Nobody goes on with what was not asked for.
+        return asked.wants_upgrade.then_some(Rest::Nothing);
+    }
+    let has_none = asked.wants_head || is_bare(status);
+    Some(match noted.length {
+        _ if has_none => Rest::Nothing,
+        _ if noted.is_chunked => Rest::Chunks(Chunks::default()),
+        Some(0) => Rest::Nothing,
+        Some(len) => Rest::Length(len),
+        None => Rest::ToEnd,
+    })
+}
+
+/// Answers with this status have no body.
+pub(in crate::front) fn is_bare(status: StatusCode) -> bool {
+    matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
+fn garbage() -> io::Error {
+    io::ErrorKind::InvalidData.into()
 }

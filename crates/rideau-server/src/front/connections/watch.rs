@@ -1,8 +1,9 @@
-//! Looks after the idle connections to one process.
+//! Looks after the idle connections of one lane to one process.
 //!
-//! It runs when the process closes one, and a few times in the span that one
-//! may be idle; when none is there it sleeps until somebody calls it, so that
-//! neither a busy process nor one that nobody uses costs anything.
+//! It runs a few times in the span that one may be idle, and when the process
+//! closes one that it has seen idle before; when none is there it sleeps until
+//! somebody calls it, so that neither a busy process nor one that nobody uses
+//! costs anything.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -19,38 +20,38 @@ const LOOK_MIN: Duration = Duration::from_millis(5);
 
 /// Close those that were idle for too long, and forget those that the process
 /// closed, until all connections are gone.
-pub(super) async fn look_after(shared: Weak<Shared>) {
+pub(super) async fn look_after(shared: Weak<Shared>, index: usize) {
     let mut next = Box::pin(tokio::time::sleep(Duration::ZERO));
     poll_fn(|context| match shared.upgrade() {
-        Some(shared) => shared.look(next.as_mut(), context),
+        Some(shared) => shared.look(index, next.as_mut(), context),
         None => Poll::Ready(()),
     })
     .await;
 }
 
 impl Shared {
-    fn look(&self, mut next: Pin<&mut Sleep>, context: &mut Context<'_>) -> Poll<()> {
+    fn look(&self, index: usize, mut next: Pin<&mut Sleep>, context: &mut Context<'_>) -> Poll<()> {
         let is_due = next.as_mut().poll(context).is_ready();
         let idle_for = self.idle_for();
         let now = Instant::now();
         let mut closed = Vec::new();
-        let mut inner = self.inner.lock();
-        if inner.is_closed {
-            inner.watch = Watch::Begun;
+        let mut stack = self.stacks[index].lock();
+        if stack.is_closed {
+            stack.watch = Watch::Begun;
             return Poll::Ready(());
         }
-        inner.idle.retain_mut(|idle| {
+        stack.idle.retain_mut(|idle| {
             let age = now.saturating_duration_since(idle.since);
-            let is_open = idle.line.poll(context).is_pending();
+            let is_open = idle.line.poll_idle(context).is_pending();
             if !is_open {
                 closed.push(age);
             }
             is_open && age < idle_for
         });
-        let is_asleep = is_due && inner.idle.is_empty();
+        let is_asleep = is_due && stack.idle.is_empty();
         let waker = context.waker().clone();
-        inner.watch = Watch::Task { waker, is_asleep };
-        drop(inner);
+        stack.watch = Watch::Task { waker, is_asleep };
+        drop(stack);
         if let Some(age) = closed.into_iter().min() {
             self.learn(age);
         }

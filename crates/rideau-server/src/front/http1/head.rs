@@ -4,8 +4,12 @@
 //! might disagree: about where lines end, how long a body is, or whom a request
 //! is for.
 
+use std::ops::Range;
+
+use hyper::Method;
 use memchr::memchr;
 
+use crate::front::fields::{Fields, Span, tokens};
 use crate::front::router::is_host;
 
 /// Empty lines before a request.
@@ -33,29 +37,40 @@ pub(in crate::front) enum Trouble {
 
 /// What follows a head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Framing {
+pub(in crate::front) enum Framing {
     /// The next request.
     Nothing,
     /// As many bytes.
     Length(u64),
     /// Chunks.
     Chunks,
-    /// Something else, if the answer says so.
-    Upgrade,
 }
 
-/// A head as far as it was read.
+/// A head as far as it was read. The bytes are with whoever read them.
 #[derive(Default)]
-pub(super) struct Head {
+pub(in crate::front) struct Head {
     /// Where the next line begins.
     next: usize,
-    fields: usize,
     blanks: u8,
     version: Option<u8>,
-    has_host: bool,
+    method: Option<Method>,
+    target: Range<usize>,
+    spans: Vec<Span>,
+    /// Which of the fields say this.
+    host: Option<usize>,
+    accept: Option<usize>,
     length: Option<u64>,
     is_chunked: bool,
-    is_upgrade: bool,
+    /// What the client says of the connection.
+    closes: bool,
+    keeps: bool,
+    upgrades: bool,
+    /// It names fields that are of it alone.
+    names_fields: bool,
+    /// It takes what follows a body in chunks.
+    takes_trailers: bool,
+    /// It waits to be told that it may send the body.
+    expects: bool,
 }
 
 impl Default for Limits {
@@ -76,8 +91,8 @@ impl Head {
             if end > limits.bytes_max {
                 return Err(Trouble::Large);
             }
-            let line = &bytes[self.next..end];
-            let Some(line) = line.strip_suffix(b"\r") else {
+            let start = self.next;
+            let Some(line) = bytes[start..end].strip_suffix(b"\r") else {
                 return Err(Trouble::Bad("a line ends without a carriage return"));
             };
             self.next = end + 1;
@@ -85,7 +100,7 @@ impl Head {
                 self.finish()?;
                 return Ok(Some(self.next));
             }
-            self.line(line, limits)?;
+            self.line(start, line, limits)?;
         }
         if bytes.len() > limits.bytes_max {
             return Err(Trouble::Large);
@@ -93,22 +108,91 @@ impl Head {
         Ok(None)
     }
 
-    pub(super) fn framing(&self) -> Framing {
+    /// Begin with the next.
+    pub(super) fn reset(&mut self) {
+        let mut spans = std::mem::take(&mut self.spans);
+        spans.clear();
+        *self = Self {
+            spans,
+            ..Self::default()
+        };
+    }
+
+    pub(in crate::front) fn framing(&self) -> Framing {
         match self.length {
             _ if self.is_chunked => Framing::Chunks,
             Some(len) if len > 0 => Framing::Length(len),
-            _ if self.is_upgrade && self.version == Some(1) => Framing::Upgrade,
             _ => Framing::Nothing,
         }
     }
 
-    fn line(&mut self, line: &[u8], limits: &Limits) -> Result<(), Trouble> {
+    /// How long the body is, by its own words.
+    pub(in crate::front) fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    pub(in crate::front) fn method(&self) -> &Method {
+        self.method.as_ref().unwrap_or(&Method::GET)
+    }
+
+    /// What it asks for, in these bytes.
+    pub(in crate::front) fn target<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.target.clone()]
+    }
+
+    pub(in crate::front) fn fields<'a>(&'a self, bytes: &'a [u8]) -> Fields<'a> {
+        Fields::new(bytes, &self.spans)
+    }
+
+    /// Whom it is for.
+    pub(in crate::front) fn host<'a>(&'a self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        self.host.map(|at| self.fields(bytes).at(at).1)
+    }
+
+    /// What the client reads.
+    pub(in crate::front) fn accept<'a>(&'a self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        self.accept.map(|at| self.fields(bytes).at(at).1)
+    }
+
+    /// The connection names fields that are of it alone.
+    pub(in crate::front) fn names_fields(&self) -> bool {
+        self.names_fields
+    }
+
+    /// The client would send more requests.
+    pub(super) fn keeps_alive(&self) -> bool {
+        match self.version {
+            Some(1) => !self.closes,
+            _ => self.keeps && !self.closes,
+        }
+    }
+
+    /// It speaks a version that knows chunks.
+    pub(super) fn is_recent(&self) -> bool {
+        self.version == Some(1)
+    }
+
+    /// It takes what follows a body in chunks.
+    pub(super) fn takes_trailers(&self) -> bool {
+        self.takes_trailers
+    }
+
+    /// It waits to be told that it may send the body.
+    pub(super) fn expects(&self) -> bool {
+        self.expects && self.is_recent()
+    }
+
+    /// It would go on with something else.
+    pub(in crate::front) fn upgrades(&self) -> bool {
+        self.upgrades && self.is_recent() && self.framing() == Framing::Nothing
+    }
+
+    fn line(&mut self, start: usize, line: &[u8], limits: &Limits) -> Result<(), Trouble> {
         if self.version.is_some() {
-            self.fields += 1;
-            if self.fields > limits.fields_max {
+            if self.spans.len() >= limits.fields_max {
                 return Err(Trouble::Large);
             }
-            return self.field(line);
+            return self.field(start, line);
         }
         if line.is_empty() {
             self.blanks += 1;
@@ -117,11 +201,34 @@ impl Head {
             }
             return Ok(());
         }
-        self.version = Some(request_line(line)?);
+        self.request_line(start, line)
+    }
+
+    /// Check the first line.
+    fn request_line(&mut self, start: usize, line: &[u8]) -> Result<(), Trouble> {
+        let bad = Trouble::Bad("it does not begin as a request does");
+        let mut words = line.split(|byte| *byte == b' ');
+        let (method, target) = (words.next().ok_or(bad)?, words.next().ok_or(bad)?);
+        let version = words.next().ok_or(bad)?;
+        let is_whole = words.next().is_none() && is_token(method) && !target.is_empty();
+        let is_visible = target
+            .iter()
+            .fold(true, |all, byte| all & (*byte > b' ') & (*byte != 0x7f));
+        if !is_whole || !is_visible {
+            return Err(bad);
+        }
+        let at = start + method.len() + 1;
+        self.target = at..at + target.len();
+        self.method = Some(Method::from_bytes(method).map_err(|_| bad)?);
+        self.version = match version {
+            b"HTTP/1.1" => Some(1),
+            b"HTTP/1.0" => Some(0),
+            _ => return Err(Trouble::Bad("its version of HTTP is not spoken here")),
+        };
         Ok(())
     }
 
-    fn field(&mut self, line: &[u8]) -> Result<(), Trouble> {
+    fn field(&mut self, start: usize, line: &[u8]) -> Result<(), Trouble> {
         let bad = |why| Err(Trouble::Bad(why));
         let Some(colon) = memchr(b':', line) else {
             return bad("a field has no colon");
@@ -133,18 +240,41 @@ impl Head {
         if !is_text(value) {
             return bad("the value of a field has control characters");
         }
+        let place = |at: usize| u32::try_from(at).map_err(|_| Trouble::Large);
+        self.spans.push(Span {
+            start: place(start)?,
+            colon: place(start + colon)?,
+            end: place(start + line.len())?,
+        });
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         match name.len() {
+            2 if is(b"te") => {
+                let mut words = tokens(value);
+                self.takes_trailers |= words.any(|word| word.eq_ignore_ascii_case(b"trailers"));
+            }
             4 if is(b"host") => {
-                if self.has_host {
+                if self.host.is_some() {
                     return bad("it says twice whom it is for");
                 }
-                self.has_host = true;
+                self.host = Some(self.spans.len() - 1);
                 if !is_host(value.trim_ascii()) {
                     return bad("whom it is for is no host");
                 }
             }
-            7 if is(b"upgrade") => self.is_upgrade = true,
+            6 if is(b"accept") => self.accept = self.accept.or(Some(self.spans.len() - 1)),
+            6 if is(b"expect") => {
+                self.expects = value.trim_ascii().eq_ignore_ascii_case(b"100-continue");
+            }
+            10 if is(b"connection") => {
+                for word in tokens(value) {
+                    match () {
+                        () if word.eq_ignore_ascii_case(b"close") => self.closes = true,
+                        () if word.eq_ignore_ascii_case(b"keep-alive") => self.keeps = true,
+                        () if word.eq_ignore_ascii_case(b"upgrade") => self.upgrades = true,
+                        () => self.names_fields = true,
+                    }
+                }
+            }
             14 if is(b"content-length") => {
                 if self.length.is_some() || self.is_chunked {
                     return bad("it says twice how long it is");
@@ -167,46 +297,29 @@ impl Head {
 
     fn finish(&self) -> Result<(), Trouble> {
         match self.version {
-            Some(1) if !self.has_host => Err(Trouble::Bad("it does not say whom it is for")),
+            Some(1) if self.host.is_none() => Err(Trouble::Bad("it does not say whom it is for")),
             Some(0) if self.is_chunked => Err(Trouble::Bad("HTTP/1.0 has no chunks")),
             _ => Ok(()),
         }
     }
 }
 
-/// Check the first line; says which HTTP/1 it speaks.
-fn request_line(line: &[u8]) -> Result<u8, Trouble> {
-    let bad = Trouble::Bad("it does not begin as a request does");
-    let mut words = line.split(|byte| *byte == b' ');
-    let (method, target) = (words.next().ok_or(bad)?, words.next().ok_or(bad)?);
-    let version = words.next().ok_or(bad)?;
-    let is_whole = words.next().is_none() && is_token(method) && !target.is_empty();
-    let is_visible = target
-        .iter()
-        .fold(true, |all, byte| all & (*byte > b' ') & (*byte != 0x7f));
-    if !is_whole || !is_visible {
-        return Err(bad);
-    }
-    match version {
-        b"HTTP/1.1" => Ok(1),
-        b"HTTP/1.0" => Ok(0),
-        _ => Err(Trouble::Bad("its version of HTTP is not spoken here")),
-    }
-}
-
-fn length(value: &[u8]) -> Option<u64> {
+/// A number that is nothing but one.
+pub(in crate::front) fn length(value: &[u8]) -> Option<u64> {
     let digits = value.trim_ascii();
     let is_number = (1..=18).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
     let add = |sum: u64, digit: &u8| sum * 10 + u64::from(digit - b'0');
     is_number.then(|| digits.iter().fold(0, add))
 }
 
-fn is_token(name: &[u8]) -> bool {
+/// Could it be the name of a field?
+pub(in crate::front) fn is_token(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| TOKEN[usize::from(*byte)])
 }
 
-/// Without a way out in the middle, this is many bytes at a time.
-fn is_text(value: &[u8]) -> bool {
+/// Could it be the value of a field? Without a way out in the middle, this is
+/// many bytes at a time.
+pub(in crate::front) fn is_text(value: &[u8]) -> bool {
     value.iter().fold(true, |all, byte| {
         all & ((*byte >= b' ') | (*byte == b'\t')) & (*byte != 0x7f)
     })
@@ -317,6 +430,37 @@ mod tests {
         for text in texts {
             assert!(pass(text).is_err(), "{text:?} passed");
         }
+    }
+
+    #[test]
+    fn an_upgrade_is_meant_if_the_connection_says_so() {
+        let upgrades = |version: &str, fields: &str| {
+            let text = format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
+            let mut head = Head::default();
+            let passed = head.pass(text.as_bytes(), &Limits::default());
+            assert_eq!(passed, Ok(Some(text.len())));
+            head.upgrades()
+        };
+        let asks = "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n";
+        assert!(upgrades("1.1", asks));
+        assert!(!upgrades("1.0", asks));
+        assert!(!upgrades("1.1", "Upgrade: websocket\r\n"));
+        assert!(!upgrades("1.1", &format!("{asks}Content-Length: 1\r\n")));
+    }
+
+    #[test]
+    fn a_head_says_what_becomes_of_the_connection() {
+        let keeps = |version: &str, fields: &str| {
+            let text = format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
+            let mut head = Head::default();
+            let passed = head.pass(text.as_bytes(), &Limits::default());
+            assert_eq!(passed, Ok(Some(text.len())));
+            head.keeps_alive()
+        };
+        assert!(keeps("1.1", ""));
+        assert!(!keeps("1.1", "Connection: x, Close\r\n"));
+        assert!(!keeps("1.0", ""));
+        assert!(keeps("1.0", "Connection: Keep-Alive\r\n"));
     }
 
     #[test]

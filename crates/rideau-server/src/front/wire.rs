@@ -1,0 +1,303 @@
+//! Messages of HTTP/1 as bytes: what a peer sent and was not looked at yet, and
+//! what it is still to be sent.
+
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+
+use hyper::body::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+
+use super::chunks::Chunks;
+use super::stream::Stream;
+
+/// Bytes that are read at a time where a head is expected, and where a body is.
+const HEAD_PART: usize = 4 * 1024;
+const BODY_PART: usize = 32 * 1024;
+/// What is longer is sent from where it is, and not copied.
+const COPY_MAX: usize = 4 * 1024;
+/// Bytes that may wait to be sent before no more are taken.
+const OUT_MAX: usize = 64 * 1024;
+/// Room for more than this is given back when it is empty.
+const ROOM_MAX: usize = 16 * 1024;
+
+/// A connection with a peer.
+pub(super) struct Wire {
+    stream: Stream,
+    /// What came, of which this much was looked at.
+    held: Vec<u8>,
+    at: usize,
+    /// What is to be sent, of which this much was, and what comes after it.
+    out: Vec<u8>,
+    sent: usize,
+    tail: Bytes,
+    /// What followed the last body in chunks.
+    trailers: Vec<u8>,
+}
+
+/// What is still to come of a body.
+pub(super) enum Rest {
+    Nothing,
+    /// So many bytes.
+    Length(u64),
+    Chunks(Chunks),
+    /// All until the peer closes.
+    ToEnd,
+}
+
+impl Wire {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self {
+            stream,
+            held: Vec::new(),
+            at: 0,
+            out: Vec::new(),
+            sent: 0,
+            tail: Bytes::new(),
+            trailers: Vec::new(),
+        }
+    }
+
+    /// What came and was not looked at.
+    pub(super) fn unread(&self) -> &[u8] {
+        &self.held[self.at..]
+    }
+
+    /// So much of it was looked at.
+    pub(super) fn consume(&mut self, len: usize) {
+        self.at += len;
+        if self.at == self.held.len() {
+            self.at = 0;
+            self.held.clear();
+            if self.held.capacity() > ROOM_MAX {
+                self.held = Vec::new();
+            }
+        }
+    }
+
+    /// Wait for more; says how much came, none if it was the end.
+    pub(super) fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.poll_fill(context, HEAD_PART)
+    }
+
+    /// Nothing came that is known of. Nobody is woken if something does.
+    pub(super) fn is_silent(&mut self) -> bool {
+        let came = match &self.stream {
+            Stream::Tcp(stream) => stream.try_read_buf(&mut self.held),
+            Stream::Unix(stream) => stream.try_read_buf(&mut self.held),
+            // Nobody asks this of a client.
+            Stream::Tls(_) => return true,
+        };
+        matches!(came, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    fn poll_fill(&mut self, context: &mut Context<'_>, part: usize) -> Poll<io::Result<usize>> {
+        if self.held.capacity() - self.held.len() < part / 2 {
+            self.held.drain(..self.at);
+            self.at = 0;
+            self.held.reserve(part);
+        }
+        pin!(self.stream.read_buf(&mut self.held)).poll(context)
+    }
+
+    /// The next part of a body; none after its end.
+    pub(super) fn poll_part(
+        &mut self,
+        rest: &mut Rest,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<Bytes>>> {
+        loop {
+            if let Some(part) = self.take_part(rest)? {
+                return Poll::Ready(Ok(Some(part)));
+            }
+            if matches!(rest, Rest::Nothing) {
+                return Poll::Ready(Ok(None));
+            }
+            if ready!(self.poll_fill(context, BODY_PART))? == 0 {
+                if !matches!(rest, Rest::ToEnd) {
+                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                }
+                *rest = Rest::Nothing;
+            }
+        }
+    }
+
+    /// What came of a body already.
+    fn take_part(&mut self, rest: &mut Rest) -> io::Result<Option<Bytes>> {
+        while self.at < self.held.len() {
+            let unread = &self.held[self.at..];
+            let (used, data, is_over) = match rest {
+                Rest::Nothing => return Ok(None),
+                Rest::ToEnd => (unread.len(), unread, false),
+                Rest::Length(left) => {
+                    let len = usize::try_from(*left).map_or(unread.len(), |n| n.min(unread.len()));
+                    *left -= len as u64;
+                    (len, &unread[..len], *left == 0)
+                }
+                Rest::Chunks(chunks) => match chunks.next(unread) {
+                    Some(found) => (found.used, found.data, found.is_over),
+                    None => return Err(io::ErrorKind::InvalidData.into()),
+                },
+            };
+            if is_over && let Rest::Chunks(chunks) = std::mem::replace(rest, Rest::Nothing) {
+                self.trailers = chunks.into_trailers();
+            }
+            if data.is_empty() {
+                self.consume(used);
+                continue;
+            }
+            if data.len() == self.held.len() && data.len() > COPY_MAX {
+                // All there is, and not worth a copy.
+                return Ok(Some(std::mem::take(&mut self.held).into()));
+            }
+            let part = Bytes::copy_from_slice(data);
+            self.consume(used);
+            return Ok(Some(part));
+        }
+        Ok(None)
+    }
+
+    /// What followed a body in chunks, as it was written.
+    pub(super) fn take_trailers(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.trailers)
+    }
+
+    /// Hand on what came of a body, as far as it is of a known length. Says
+    /// whether that was all of it.
+    pub(super) fn pour(&mut self, rest: &mut Rest, into: &mut Self) -> bool {
+        let Rest::Length(left) = rest else {
+            return matches!(rest, Rest::Nothing);
+        };
+        let unread = &self.held[self.at..];
+        let len = usize::try_from(*left).map_or(unread.len(), |n| n.min(unread.len()));
+        if len <= COPY_MAX {
+            into.out.extend_from_slice(&unread[..len]);
+            *left -= len as u64;
+            if *left == 0 {
+                *rest = Rest::Nothing;
+            }
+            self.consume(len);
+        }
+        matches!(rest, Rest::Nothing)
+    }
+
+    /// Where what is to be sent is written to, if nothing long waits before it.
+    pub(super) fn out(&mut self) -> &mut Vec<u8> {
+        if !self.tail.is_empty() {
+            self.out.extend_from_slice(&self.tail);
+            self.tail = Bytes::new();
+        }
+        &mut self.out
+    }
+
+    /// Send this as well.
+    pub(super) fn push(&mut self, part: Bytes) {
+        if part.len() <= COPY_MAX || !self.tail.is_empty() {
+            self.out().extend_from_slice(&part);
+        } else {
+            self.tail = part;
+        }
+    }
+
+    /// More may be pushed.
+    pub(super) fn has_room(&self) -> bool {
+        self.tail.is_empty() && self.out.len() < OUT_MAX
+    }
+
+    /// Nothing waits to be sent.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.out.is_empty() && self.tail.is_empty()
+    }
+
+    /// Send what waits to be sent; says how much was.
+    pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut all = 0;
+        while !self.is_flushed() {
+            let (stream, out) = (Pin::new(&mut self.stream), &self.out[self.sent..]);
+            let written = match (out.is_empty(), self.tail.is_empty()) {
+                (false, true) => stream.poll_write(context, out),
+                (true, false) => stream.poll_write(context, &self.tail),
+                _ => {
+                    let both = [IoSlice::new(out), IoSlice::new(&self.tail)];
+                    stream.poll_write_vectored(context, &both)
+                }
+            };
+            let len = match written {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(len)) => len,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending if all > 0 => return Poll::Ready(Ok(all)),
+                Poll::Pending => return Poll::Pending,
+            };
+            all += len;
+            self.forget(len);
+        }
+        // What is within TLS may wait there.
+        if matches!(self.stream, Stream::Tls(_)) {
+            ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        }
+        Poll::Ready(Ok(all))
+    }
+
+    /// So much was sent.
+    fn forget(&mut self, len: usize) {
+        let of_out = len.min(self.out.len() - self.sent);
+        self.sent += of_out;
+        self.tail.advance(len - of_out);
+        if self.sent == self.out.len() {
+            self.sent = 0;
+            self.out.clear();
+            if self.out.capacity() > OUT_MAX {
+                self.out = Vec::new();
+            }
+        }
+    }
+
+    /// Say that nothing more will be sent.
+    pub(super) fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// For who knows what the peers speak, which is no HTTP any more.
+impl AsyncRead for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let unread = self.unread();
+        if unread.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        let len = unread.len().min(buffer.remaining());
+        buffer.put_slice(&unread[..len]);
+        self.consume(len);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        while !self.is_flushed() {
+            ready!(self.poll_send(context))?;
+        }
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.is_flushed() {
+            ready!(self.poll_send(context))?;
+        }
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.as_mut().poll_flush(context))?;
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
