@@ -4,7 +4,8 @@
 //! One operation is one command that was answered, and its processor time is
 //! the server's alone. Latency is that of a turn: to ask and be answered, and
 //! to give back and be answered; pipelined, of as many as are sent at once.
-//! Every run starts its server from scratch, without anything on disk.
+//! The roof is a server that does nothing: nobody gets further beside the same
+//! clients. Every run starts its server from scratch, without anything on disk.
 //! `BENCH_CASE=lock-16` measures that case alone, for who looks with `perf`.
 
 mod dialogs;
@@ -41,6 +42,7 @@ struct Contestant {
 enum Program {
     Ours { threads: usize },
     Redis,
+    Roof,
 }
 
 struct Case {
@@ -55,12 +57,14 @@ const LOCK: &[Contestant] = &[
     ours("rideau-threads", ALL_THREADS, dialogs::lock),
     redis("redis-incr", dialogs::incr),
     redis("redis-lua", dialogs::lua),
+    ROOF,
 ];
 
 const TAKE: &[Contestant] = &[
     ours(OURS, 1, dialogs::take),
     ours("rideau-threads", ALL_THREADS, dialogs::take),
     redis("redis-blpop", dialogs::blpop),
+    ROOF,
 ];
 
 const MATCH: &[Contestant] = &[
@@ -68,6 +72,13 @@ const MATCH: &[Contestant] = &[
     ours("rideau-threads", ALL_THREADS, dialogs::meet),
     redis("redis-lists", dialogs::lists),
 ];
+
+/// How far a server gets that does nothing, with the same clients.
+const ROOF: Contestant = Contestant {
+    name: "roof",
+    program: Program::Roof,
+    dialogs: dialogs::incr,
+};
 
 const CASES: [Case; 7] = [
     lock("lock", 1, false, goals::LOCK),
@@ -174,6 +185,7 @@ impl Program {
                 Server::ours(ours, threads, &dialogs::config(), Folder::new())
             }
             Self::Redis => Server::redis(Folder::new()),
+            Self::Roof => Server::roof(Folder::new(), false),
         }
     }
 }

@@ -60,6 +60,11 @@ fn main() -> ExitCode {
     {
         front::serve_app(words);
     }
+    if let [word, words @ ..] = &args[..]
+        && word == talk::ROOF
+    {
+        talk::serve_roof(words);
+    }
     match parse(args.into_iter()) {
         Ok((bench, plan, format)) => {
             bench(&plan, format);

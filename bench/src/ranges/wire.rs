@@ -19,6 +19,7 @@ mod goals;
 mod ours;
 mod postgres;
 mod redis;
+mod roof;
 
 use std::env;
 use std::time::Instant;
@@ -42,6 +43,8 @@ const REDIS: &str = "redis";
 const EVERYSEC: &str = "redis-everysec";
 const ALWAYS: &str = "redis-always";
 const POSTGRES: &str = "postgres";
+/// What only writes.
+const ROOF: &str = "roof";
 
 /// Who talks to a server at a time.
 #[derive(Clone, Copy)]
@@ -103,7 +106,7 @@ fn contestants() -> Vec<Contestant> {
         disk.system
     );
     let only = env::var("BENCH_SUBJECT").ok();
-    let names = [OURS, MEMORY, REDIS, EVERYSEC, ALWAYS, POSTGRES];
+    let names = [OURS, MEMORY, REDIS, EVERYSEC, ALWAYS, POSTGRES, ROOF];
     let wanted = names.into_iter().filter(|name| {
         only.as_ref()
             .is_none_or(|only| only.split(',').any(|only| only == *name))
@@ -114,6 +117,7 @@ fn contestants() -> Vec<Contestant> {
             OURS => Some(ours::start(OURS, "sync", &program, &disk)),
             MEMORY => Some(ours::start(MEMORY, "memory", &program, &disk)),
             POSTGRES => postgres::start(&disk),
+            ROOF => Some(roof::start(&disk)),
             name => Some(redis::start(name, &disk)),
         };
         if contestant.is_some() {

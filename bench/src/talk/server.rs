@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::folder::Folder;
 use super::frames::{Form, Reply, Scan};
+use super::roof;
 use crate::measure::Family;
 
 /// A server that runs until this is dropped, even by a panic.
@@ -35,6 +36,17 @@ impl Server {
             .args(["--port", &address.port().to_string()])
             .arg("--dir")
             .arg(folder.path());
+        Self::start(&mut command, None, folder, address)
+    }
+
+    /// One that does nothing; if it `keeps`, it writes down what it was told.
+    pub(crate) fn roof(folder: Folder, keeps: bool) -> Self {
+        let address = free_address();
+        let mut command = Command::new(env::current_exe().expect("Linux knows what runs"));
+        command.arg(roof::WORD).arg(address.to_string());
+        if keeps {
+            command.arg(folder.path().join("log"));
+        }
         Self::start(&mut command, None, folder, address)
     }
 

@@ -3,8 +3,9 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use rideau::Refusal;
@@ -18,7 +19,7 @@ use crate::holdings::{Card, HolderId, Thing, Why};
 use crate::login::Proof;
 use crate::names::Named;
 use crate::outcome::{self, Outcome, Part};
-use crate::places::RulePlace;
+use crate::places::{PoolPlace, RulePlace};
 use crate::resp::{Mistake, Protocol, Reply};
 use crate::ticket::{Kind, Ticket};
 use crate::timing::Batch;
@@ -54,6 +55,10 @@ pub struct Client {
     pub config: Arc<Config>,
     /// Its rules for locks.
     pub rules: Arc<Vec<Arc<RulePlace>>>,
+    /// The pool that it last took from, as long as the config is the same.
+    pub pool: Weak<PoolPlace>,
+    /// What wakes it: one who has to wait is known by it from the beginning.
+    pub waker: Waker,
     /// When it was last heard, by the clock of the holdings: that is when all that
     /// it says at once is done.
     pub now: u64,
@@ -175,6 +180,14 @@ impl Client {
     pub fn read_config(&mut self) {
         self.config = self.daemon.config.load_full();
         self.rules = Arc::clone(&self.daemon.places.load().rules);
+        self.pool = Weak::new();
+    }
+
+    /// The same after a wait; its rights stay what they are until it says more.
+    pub fn read_new_config(&mut self) {
+        if self.generation != self.daemon.settings.generation() {
+            self.read_config();
+        }
     }
 
     /// Answer `OK`.

@@ -6,16 +6,16 @@
 
 use std::future;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
-use crate::client::{Client, Step, Wait};
+use crate::client::{Client, Finish, Step, Wait};
 use crate::command;
 use crate::holdings::Why;
 use crate::resp::{Fault, Limits, Protocol, RequestParser};
@@ -40,6 +40,18 @@ enum Over {
     Lost,
 }
 
+/// What ends the sleep of one that waits for an answer.
+enum Woken {
+    /// There it is.
+    Answered(Finish),
+    /// The other side said so many bytes.
+    Read(io::Result<usize>),
+    /// There is something to tell.
+    Bell,
+    /// It has waited for so long that it is told so.
+    Tick,
+}
+
 /// What a connection that has nothing to do may hear.
 enum Heard {
     /// The other side said so many bytes.
@@ -52,7 +64,7 @@ enum Heard {
 
 struct Connection<S> {
     stream: S,
-    client: Client,
+    client: Box<Client>,
     parser: RequestParser,
     buffer: Vec<u8>,
     /// Where in the buffer the next request begins.
@@ -65,7 +77,7 @@ struct Connection<S> {
 }
 
 /// Serve one connection until it ends, and give back all that it held.
-pub async fn serve<S>(stream: S, client: Client)
+pub async fn serve<S>(stream: S, client: Box<Client>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
@@ -80,6 +92,7 @@ where
         output_max: 0,
         generation: 0,
     };
+    connection.client.waker = future::poll_fn(|task| Poll::Ready(task.waker().clone())).await;
     connection.run().await;
     connection.client.end();
 }
@@ -205,8 +218,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
                 Step::Wait(wait) => {
                     let waits = self.client.batch.take_last();
-                    let begun = self.client.end_batch();
-                    self.wait(wait).await?;
+                    let begun = match self.client.batch.is_empty() {
+                        // Its turn came as soon as it was heard.
+                        true => self.client.now,
+                        false => self.client.end_batch(),
+                    };
+                    self.wait(wait, begun).await?;
                     self.count_wait(waits, begun);
                 }
             }
@@ -235,54 +252,83 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     /// Wait for the answer of a command; go on reading meanwhile.
-    async fn wait(&mut self, wait: Wait) -> Result<(), Over> {
+    async fn wait(&mut self, wait: Wait, begun: u64) -> Result<(), Over> {
         let Wait { mut answer, name } = wait;
         // Most of those who wait are answered soon; whoever was answered before
         // is not kept waiting.
         self.flush().await?;
         let _waits = Waits::begin(&self.client);
-        let since = Instant::now();
-        let mut tick = self.ticks();
-        let outbox = Arc::clone(&self.client.card.outbox);
+        let mut ticks = self.ticks();
         let finish = loop {
             let is_full = self.buffer.len() - self.at >= self.pipeline_max;
             self.buffer.reserve(READ);
-            tokio::select! {
-                biased;
-                finish = &mut answer => break finish,
-                read = self.stream.read_buf(&mut self.buffer) => match read {
-                    Ok(0) => return Err(Over::Lost),
-                    Err(error) => return Err(self.lost(&error)),
-                    Ok(_) if is_full => {
-                        let max = self.pipeline_max;
-                        let counts = &self.client.daemon.counts;
-                        counts.pipelines_refused.fetch_add(1, Ordering::Relaxed);
-                        self.client.reply().error(format_args!(
-                            "ERR pipeline too long: {max} bytes wait behind {name}, as many as \
-                             limits.pipeline_max allows."
-                        ));
-                        let _ = self.flush().await;
-                        return Err(Over::Closed);
-                    }
-                    Ok(_) => self.client.hear(),
-                },
-                () = outbox.rung() => {
+            match self.woken(&mut answer, &mut ticks).await {
+                Woken::Answered(finish) => break finish,
+                Woken::Read(Ok(0)) => return Err(Over::Lost),
+                Woken::Read(Err(error)) => return Err(self.lost(&error)),
+                Woken::Read(Ok(_)) if is_full => return Err(self.refuse_more(&name).await),
+                Woken::Read(Ok(_)) => self.client.hear(),
+                Woken::Bell => {
                     self.tell()?;
                     self.flush().await?;
                 }
-                () = next(&mut tick) => {
-                    let waited = since.elapsed().as_micros() as i64;
+                Woken::Tick => {
+                    let waited = self.client.daemon.holdings.now().saturating_sub(begun);
                     let mut reply = self.client.reply();
-                    reply.push(3).bulk("rideau:waiting").bulk(&name).integer(waited);
+                    reply.push(3).bulk("rideau:waiting").bulk(&name);
+                    reply.integer((waited / 1000) as i64);
                     self.flush().await?;
                 }
             }
         };
         // Who waits for an answer need not say anything.
         self.client.hear();
-        self.client.read_config();
+        self.client.read_new_config();
         finish(&mut self.client);
         Ok(())
+    }
+
+    /// What comes first; an answer before all else, but none to one who has to go.
+    /// Every wait passes here, so it is polled by hand.
+    async fn woken(
+        &mut self,
+        answer: &mut Pin<Box<dyn Future<Output = Finish> + Send>>,
+        ticks: &mut Option<Interval>,
+    ) -> Woken {
+        let outbox = &self.client.card.outbox;
+        let mut read = pin!(self.stream.read_buf(&mut self.buffer));
+        future::poll_fn(|task| {
+            if !outbox.is_killed()
+                && let Poll::Ready(finish) = answer.as_mut().poll(task)
+            {
+                return Poll::Ready(Woken::Answered(finish));
+            }
+            if let Poll::Ready(read) = read.as_mut().poll(task) {
+                return Poll::Ready(Woken::Read(read));
+            }
+            if outbox.poll_rung(task).is_ready() {
+                return Poll::Ready(Woken::Bell);
+            }
+            match ticks {
+                Some(ticks) => ticks.poll_tick(task).map(|_| Woken::Tick),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// It sends more and more behind a command that waits.
+    #[cold]
+    async fn refuse_more(&mut self, name: &str) -> Over {
+        let max = self.pipeline_max;
+        let counts = &self.client.daemon.counts;
+        counts.pipelines_refused.fetch_add(1, Ordering::Relaxed);
+        self.client.reply().error(format_args!(
+            "ERR pipeline too long: {max} bytes wait behind {name}, as many as \
+             limits.pipeline_max allows."
+        ));
+        let _ = self.flush().await;
+        Over::Closed
     }
 
     /// Only who speaks the third version can be told something in between.
@@ -383,13 +429,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 async fn silence(client: &Client, heartbeat: Duration) {
     let left = heartbeat.saturating_sub(client.card.silent());
     tokio::time::sleep(left).await;
-}
-
-async fn next(ticks: &mut Option<Interval>) {
-    match ticks {
-        Some(ticks) => drop(ticks.tick().await),
-        None => future::pending().await,
-    }
 }
 
 /// One command waits.

@@ -80,7 +80,7 @@ impl Grant {
             Self::Member { held, .. } => held.value().to_string(),
             Self::Offer { offer, .. } => offer.value().to_string(),
             Self::Lock(lock) => format!("{} units, fence {}", lock.units(), lock.fence()),
-            Self::Match(meeting) => String::from_utf8_lossy(&meeting.value).into_owned(),
+            Self::Match(meeting) => String::from_utf8_lossy(meeting.value()).into_owned(),
             Self::Lease { .. } => String::new(),
             Self::Value(held) => held.kind.print(held.value),
             Self::App(session) => session.process().address.to_string(),
@@ -127,12 +127,11 @@ impl Grant {
 impl PoolPlace {
     /// What becomes of a member when its holder ends so.
     fn fate(&self, why: Why) -> Fate {
-        let config = self.config.load();
         match why {
             Why::Released | Why::Cancelled | Why::Over => Fate::Reuse,
-            Why::Quit => config.on_quit,
+            Why::Quit => self.config.load().on_quit,
             Why::Failed => Fate::Replace,
-            Why::Lost | Why::Silent | Why::Expired | Why::Revoked => config.on_crash,
+            Why::Lost | Why::Silent | Why::Expired | Why::Revoked => self.config.load().on_crash,
         }
     }
 }

@@ -21,7 +21,7 @@ thread_local! {
     static HERE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The lanes. When they are dropped all ends that runs on them.
+/// The lanes. When they are dropped all is gone that ran on them.
 pub struct Lanes {
     all: Vec<Lane>,
     /// Where to look first for the lane with the fewest tasks.
@@ -37,15 +37,17 @@ struct Lane {
 }
 
 impl Lanes {
-    /// As many lanes; none for one per two cores, for those who ask, and
-    /// applications, run as well.
+    /// As many lanes, and at least one; none for one per two cores, for those who
+    /// ask, and applications, run as well.
     ///
     /// # Errors
     ///
     /// If the system has no more threads or files.
     pub fn start(count: Option<usize>) -> io::Result<Self> {
-        let usual = || thread::available_parallelism().map(|cores| cores.get().div_ceil(2));
-        let count = count.map_or_else(usual, Ok)?;
+        let count = match count {
+            Some(count) => count.max(1),
+            None => thread::available_parallelism()?.get().div_ceil(2),
+        };
         let (stop, stopped) = watch::channel(false);
         let mut lanes = Self {
             all: Vec::with_capacity(count),
@@ -105,12 +107,14 @@ impl Lanes {
     /// End them. What still runs there is dropped, and is gone when this returns.
     /// Not to be called from a lane, which cannot wait for its own end.
     pub async fn finish(&self) {
+        let threads = self.stop();
+        let _ = tokio::task::spawn_blocking(move || join(threads)).await;
+    }
+
+    /// Says for whom to wait.
+    fn stop(&self) -> Vec<JoinHandle<()>> {
         self.stop.send_replace(true);
-        let threads = std::mem::take(&mut *self.threads.lock());
-        let joined = tokio::task::spawn_blocking(move || {
-            threads.into_iter().map(JoinHandle::join).for_each(drop);
-        });
-        let _ = joined.await;
+        std::mem::take(&mut *self.threads.lock())
     }
 
     /// Among equals, each in turn.
@@ -122,6 +126,21 @@ impl Lanes {
             .min_by_key(|lane| lane.len.load(Ordering::Relaxed))
             .expect("there is a lane")
     }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        let threads = self.stop();
+        // What runs on a lane may be the last that has them.
+        if Self::here().is_none() {
+            join(threads);
+        }
+    }
+}
+
+fn join(threads: Vec<JoinHandle<()>>) {
+    // One that panicked has ended, too.
+    threads.into_iter().map(JoinHandle::join).for_each(drop);
 }
 
 fn run(index: usize, runtime: Runtime, mut stopped: watch::Receiver<bool>) {
@@ -152,6 +171,7 @@ impl Drop for Task {
 mod tests {
     use std::future;
 
+    use tokio::sync::mpsc::error::TryRecvError;
     use tokio::sync::{mpsc, oneshot};
 
     use super::*;
@@ -225,19 +245,33 @@ mod tests {
         }
         drop(alive);
         lanes.finish().await;
-        assert_eq!(
-            dropped.try_recv(),
-            Err(mpsc::error::TryRecvError::Disconnected)
-        );
+        assert_eq!(dropped.try_recv(), Err(TryRecvError::Disconnected));
         lanes.finish().await;
     }
 
     #[tokio::test]
-    async fn lanes_that_are_dropped_end_by_themselves() {
+    async fn nothing_runs_on_lanes_that_were_dropped() {
         let lanes = Lanes::start(Some(1)).unwrap();
         let (alive, mut dropped) = mpsc::channel::<()>(1);
         lanes.spawn(move || async move {
             let _alive = alive;
+            future::pending::<()>().await;
+        });
+        drop(lanes);
+        assert_eq!(dropped.try_recv(), Err(TryRecvError::Disconnected));
+    }
+
+    #[tokio::test]
+    async fn who_has_the_last_hand_on_its_own_lanes_ends_them() {
+        let lanes = Arc::new(Lanes::start(Some(2)).unwrap());
+        let (alive, mut dropped) = mpsc::channel::<()>(1);
+        let last = Arc::clone(&lanes);
+        lanes.spawn(move || async move {
+            let _alive = alive;
+            while Arc::strong_count(&last) > 1 {
+                tokio::task::yield_now().await;
+            }
+            drop(last);
             future::pending::<()>().await;
         });
         drop(lanes);

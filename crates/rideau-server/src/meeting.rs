@@ -15,7 +15,8 @@ use crate::outbox::{Outbox, Push};
 use crate::places::BrokerPlace;
 use crate::ticket::Ticket;
 
-/// What a client brings to a broker.
+/// What a client brings to a broker. Whoever has it and goes away without a word,
+/// perhaps before he knew of the match, is down.
 #[derive(Debug)]
 pub struct Party {
     /// For the other party.
@@ -51,10 +52,8 @@ pub enum End {
 pub struct Meeting {
     /// Where they met.
     pub broker: Arc<BrokerPlace>,
-    /// What the other brought.
-    pub value: Vec<u8>,
     own: Arc<Mail>,
-    other: Arc<Mail>,
+    other: Party,
     peer: Option<Peer>,
 }
 
@@ -65,6 +64,13 @@ impl Party {
             value: value.into(),
             mail: Arc::default(),
         }
+    }
+}
+
+impl Drop for Party {
+    fn drop(&mut self) {
+        // After a match, one of them has said something before.
+        self.mail.tell(End::Down("cancel"));
     }
 }
 
@@ -128,11 +134,15 @@ impl Meeting {
     pub fn new(broker: Arc<BrokerPlace>, own: Arc<Mail>, other: Party, peer: Peer) -> Self {
         Self {
             broker,
-            value: other.value,
             own,
-            other: other.mail,
+            other,
             peer: Some(peer),
         }
+    }
+
+    /// What the other brought.
+    pub fn value(&self) -> &[u8] {
+        &self.other.value
     }
 
     /// Where this party hears of the other.
@@ -143,7 +153,7 @@ impl Meeting {
     /// Tell the other that this party is done.
     pub fn done(mut self, payload: Option<Vec<u8>>) {
         self.own.leave();
-        self.other.tell(End::Done(payload));
+        self.other.mail.tell(End::Done(payload));
         if let Some(peer) = self.peer.take() {
             peer.done();
         }
@@ -151,7 +161,7 @@ impl Meeting {
 
     /// Tell the other why this party went away.
     pub fn down(self, why: &'static str) {
-        self.other.tell(End::Down(why));
+        self.other.mail.tell(End::Down(why));
     }
 }
 
@@ -159,7 +169,7 @@ impl Drop for Meeting {
     fn drop(&mut self) {
         self.own.leave();
         // Whoever said something before is not heard again.
-        self.other.tell(End::Down("gone"));
+        self.other.mail.tell(End::Down("gone"));
     }
 }
 

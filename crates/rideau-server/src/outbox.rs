@@ -1,6 +1,5 @@
 //! What a connection is told without having asked.
 
-use std::future;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -105,12 +104,8 @@ impl Outbox {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Wait until there is something. One connection waits, and no more.
-    pub async fn rung(&self) {
-        future::poll_fn(|context| self.poll_rung(context)).await;
-    }
-
-    /// The same, for those who wait for more than this: it costs next to nothing.
+    /// Wait until there is something. One connection waits, and no more. For one
+    /// who waits for more than this it costs next to nothing.
     pub fn poll_rung(&self, context: &mut Context<'_>) -> Poll<()> {
         self.bell.register(context.waker());
         // Looking costs less than writing, and nearly always nobody rang.

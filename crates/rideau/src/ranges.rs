@@ -487,9 +487,10 @@ impl Ranges {
         receiver
     }
 
-    /// Wakes those who wait for answers from within the runtime in which this is
-    /// spawned. Nothing needs it, but where hundreds wait in one runtime it
-    /// spares as many calls to the system. It never ends.
+    /// Wakes those who wait for answers from the thread on which this runs, if it
+    /// is theirs. Nothing needs it, but where hundreds wait in a runtime of one
+    /// thread it spares as many calls to the system. There may be one for each
+    /// such runtime. It never ends.
     pub fn ferry(&self) -> impl Future<Output = ()> + Send + use<> {
         Arc::clone(&self.0.shared.safe).ferry()
     }

@@ -47,7 +47,7 @@ fn form() -> Form {
 }
 
 /// The key is one that only one lease has at a time, as the others have it.
-fn reserve(device: &str) -> Vec<u8> {
+pub(super) fn reserve(device: &str) -> Vec<u8> {
     frame(&[
         "RESERVE", "pool", "TTL", TTL_MS, "UNIQUE", device, "DATA", DATA,
     ])

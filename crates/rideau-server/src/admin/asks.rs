@@ -4,8 +4,9 @@
 //! session for as long as it takes. Whoever hangs up while it waits gives its
 //! place up; whoever does not hear the answer asks again with the same `id`.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderValue, StatusCode, header};
@@ -370,6 +371,8 @@ fn client(
         generation: daemon.settings.generation(),
         config: daemon.config.load_full(),
         rules: Arc::clone(&daemon.places.load().rules),
+        pool: Weak::new(),
+        waker: Waker::noop().clone(),
         now: daemon.holdings.now(),
         batch: Batch::default(),
         heartbeat: None,

@@ -153,7 +153,7 @@ pub(crate) fn start_log(log: Log) {
     rideau_server::log::start(log, has_colours(&io::stderr()));
 }
 
-/// As many threads as the config says; one is this one.
+/// As many threads as the config says, for all that no lane does; one is this one.
 pub(super) fn threads(count: Option<usize>) -> io::Result<Runtime> {
     let mut builder = match count {
         Some(1) => Builder::new_current_thread(),

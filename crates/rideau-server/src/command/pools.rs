@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rideau::{Flow, Held, NotTaken, Terms};
@@ -56,16 +56,24 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     match target {
         Target::Pool(pool) => {
             let mut taking = pool.pool.take_owned(terms);
-            let mut context = Context::from_waker(Waker::noop());
+            let mut context = Context::from_waker(&client.waker);
             if let Poll::Ready(taken) = Pin::new(&mut taking).poll(&mut context) {
-                return taken_now(client, &pool, taken, &tail, note);
+                return settle(client, &pool, taken, &tail, note);
             }
-            let daemon = Arc::clone(&client.daemon);
+            if tail.is_async {
+                let daemon = Arc::clone(&client.daemon);
+                let answer = async move {
+                    let taken = taking.await;
+                    answer(&daemon, &pool.name, Some(&pool), taken, &note)
+                };
+                return waiting(client, name.to_owned(), tail, answer);
+            }
+            client.may_wait()?;
             let answer = async move {
                 let taken = taking.await;
-                answer(&daemon, &pool.name, Some(&pool), taken, &note)
+                move |client: &mut Client| settle(client, &pool, taken, &tail, note)
             };
-            waiting(client, name.to_owned(), tail, answer)
+            Ok(Step::Wait(tickets::blocked_until(name.to_owned(), answer)))
         }
         Target::Group(group) => {
             let daemon = Arc::clone(&client.daemon);
@@ -78,8 +86,8 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     }
 }
 
-/// Answer a take that was answered at once, without any detour.
-fn taken_now(
+/// Answer a take, without any detour.
+fn settle(
     client: &mut Client,
     pool: &Arc<PoolPlace>,
     taken: Result<Held<'static, Members>, NotTaken>,
@@ -168,16 +176,30 @@ fn note(client: &Client, tail: &Tail) -> Option<String> {
     Some(format!("{name} {note:?}"))
 }
 
-fn target(client: &Client, name: &str) -> Result<Target, Wrong> {
-    let places = client.daemon.places.load();
+fn target(client: &mut Client, name: &str) -> Result<Target, Wrong> {
     match name.strip_prefix('@') {
-        Some(group) => places
+        Some(group) => client
+            .daemon
+            .places
+            .load()
             .groups
             .get(group)
             .map(|group| Target::Group(Arc::clone(group)))
             .ok_or_else(|| Wrong::no_such("pool", name, "SHOW POOLS lists pools and groups.")),
-        None => pool(client, name).map(Target::Pool),
+        None => known_pool(client, name).map(Target::Pool),
     }
+}
+
+/// The pool of this name; most who take from a pool took from it before.
+fn known_pool(client: &mut Client, name: &str) -> Result<Arc<PoolPlace>, Wrong> {
+    if let Some(known) = client.pool.upgrade()
+        && *known.name == *name
+    {
+        return Ok(known);
+    }
+    let pool = pool(client, name)?;
+    client.pool = Arc::downgrade(&pool);
+    Ok(pool)
 }
 
 /// The pool of this name.

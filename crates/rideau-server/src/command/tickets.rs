@@ -71,11 +71,25 @@ pub(super) fn blocked(
     tail: Tail,
     answer: impl Future<Output = Answer> + Send + 'static,
 ) -> Wait {
+    blocked_until(name, async move {
+        let answer = answer.await;
+        move |client: &mut Client| settle(client, kind, answer, &tail)
+    })
+}
+
+/// Let a command wait until it can be answered in this way.
+pub(super) fn blocked_until<F>(
+    name: String,
+    answer: impl Future<Output = F> + Send + 'static,
+) -> Wait
+where
+    F: FnOnce(&mut Client) -> Result<Step, Wrong> + Send + 'static,
+{
     let answer = async move {
         let answer = answer.await;
         let finish: Finish = Box::new(move |client| {
             let before = client.out.len();
-            if let Err(Wrong(text)) = settle(client, kind, answer, &tail) {
+            if let Err(Wrong(text)) = answer(client) {
                 client.out.truncate(before);
                 client.reply().error(text);
             }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rideau_server::admin::AdminListener;
 use rideau_server::config::{Config, Listen};
 use rideau_server::daemon::Daemon;
+use rideau_server::lanes::Lanes;
 use rideau_server::serve::{Listener, keep_sessions};
 use rideau_server::settings::Source;
 use serde_json::Value;
@@ -72,12 +73,13 @@ impl Server {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         let redis = Listener::bind(&Listen::Tcp(free), 0o600).await.unwrap();
         let admin = AdminListener::bind(free).await.unwrap();
+        let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
         daemon.apps.begin(&daemon.config.load());
         Self {
             http: admin.address().unwrap(),
             redis: redis.port().unwrap(),
             tasks: vec![
-                tokio::spawn(redis.serve(Arc::clone(&daemon))),
+                tokio::spawn(redis.serve(Arc::clone(&daemon), lanes)),
                 tokio::spawn(admin.serve(Arc::clone(&daemon))),
                 tokio::spawn(keep_sessions(Arc::clone(&daemon))),
             ],

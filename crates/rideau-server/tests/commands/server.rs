@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rideau_server::config::{Config, Listen};
 use rideau_server::daemon::Daemon;
+use rideau_server::lanes::Lanes;
 use rideau_server::serve::{self, Listener};
 use rideau_server::settings::Source;
 use tokio::runtime::Runtime;
@@ -53,7 +54,8 @@ impl Server {
             let listen = Listen::Tcp("127.0.0.1:0".parse().unwrap());
             let listener = Listener::bind(&listen, 0).await.unwrap();
             let port = listener.port().unwrap();
-            tokio::spawn(listener.serve(Arc::clone(&daemon)));
+            let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
+            tokio::spawn(listener.serve(Arc::clone(&daemon), lanes));
             tokio::spawn(serve::keep_sessions(Arc::clone(&daemon)));
             (daemon, port)
         });

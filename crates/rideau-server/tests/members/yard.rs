@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rideau_server::config::Config;
 use rideau_server::daemon::Daemon;
+use rideau_server::lanes::Lanes;
 use rideau_server::serve::{self, Listener};
 
 use crate::peer::{LONG, Peer};
@@ -88,7 +89,8 @@ impl Server {
         let daemon = Daemon::new(config).unwrap();
         let listener = Listener::bind(&listen, 0o600).await.unwrap();
         let address = listener.address();
-        tokio::spawn(listener.serve(Arc::clone(&daemon)));
+        let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
+        tokio::spawn(listener.serve(Arc::clone(&daemon), lanes));
         Self {
             daemon,
             address,

@@ -4,6 +4,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rideau_server::lanes::Lanes;
 use rideau_server::serve::Listener;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -87,7 +88,8 @@ async fn tls_where_plain_text_is_spoken_is_cut() {
     let listen = rideau_server::config::Listen::Tcp("127.0.0.1:0".parse().unwrap());
     let listener = Listener::bind(&listen, 0).await.unwrap();
     let address = listener.address();
-    tokio::spawn(listener.serve(Arc::clone(&server.daemon)));
+    let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
+    tokio::spawn(listener.serve(Arc::clone(&server.daemon), lanes));
     let stream = TcpStream::connect(&address).await.unwrap();
     assert!(connect(stream, &server.signer, None).await.is_err());
     let mut plain = TcpStream::connect(&address).await.unwrap();

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rideau_server::config::{Config, Tls};
 use rideau_server::daemon::Daemon;
+use rideau_server::lanes::Lanes;
 use rideau_server::serve::Listener;
 use rideau_server::tls;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -131,7 +132,8 @@ impl Server {
             .await
             .unwrap();
         let port = listener.port().unwrap();
-        tokio::spawn(listener.serve(Arc::clone(&daemon)));
+        let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
+        tokio::spawn(listener.serve(Arc::clone(&daemon), lanes));
         Self {
             daemon,
             port,

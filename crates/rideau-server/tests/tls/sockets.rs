@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rideau_server::config::{Config, Listen};
 use rideau_server::daemon::Daemon;
+use rideau_server::lanes::Lanes;
 use rideau_server::serve::Listener;
 use tokio::net::UnixStream;
 
@@ -19,7 +20,8 @@ async fn start(folder: &Folder, uid: u32) -> Arc<Daemon> {
     let daemon = Daemon::new(config.unwrap_or_else(|faults| panic!("{faults}"))).unwrap();
     let listen = Listen::Unix(folder.0.join("s"));
     let listener = Listener::bind(&listen, 0o640).await.unwrap();
-    tokio::spawn(listener.serve(Arc::clone(&daemon)));
+    let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
+    tokio::spawn(listener.serve(Arc::clone(&daemon), lanes));
     daemon
 }
 

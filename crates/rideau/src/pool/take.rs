@@ -1,8 +1,9 @@
 //! A wait for a member: a future whose drop gives the place or the member up.
 
 use std::pin::Pin;
+use std::ptr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use rideau_core::pool::{Came, Circuit, Grant, Retired, Use};
@@ -34,10 +35,30 @@ enum State<M: Manager> {
     Waiting {
         ticket: Ticket,
         cell: u32,
+        mark: Mark,
     },
     /// It has its member, but others should run first.
     Yielding(Found<M>),
     Over,
+}
+
+/// Tells the waker that lies with the machine from others, without asking for it.
+///
+/// Only good until there is an answer. Until then that waker lives, and no other
+/// can be where it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Mark {
+    it: usize,
+    kind: usize,
+}
+
+impl Mark {
+    fn of(waker: &Waker) -> Self {
+        Self {
+            it: waker.data().addr(),
+            kind: ptr::from_ref(waker.vtable()).addr(),
+        }
+    }
 }
 
 /// One in so many takes from the shelf is measured, and counts for the
@@ -162,7 +183,7 @@ impl<'a, M: Manager> Take<'a, M> {
 
     /// Find the answer, or be woken when it is there.
     fn poll_answer(&mut self, context: &Context<'_>) -> Poll<Result<Grant, Refusal>> {
-        let State::Waiting { ticket, cell } = self.state else {
+        let State::Waiting { ticket, cell, mark } = self.state else {
             unreachable!("only who waits is answered");
         };
         let stock = self.driver.shell();
@@ -172,12 +193,17 @@ impl<'a, M: Manager> Take<'a, M> {
         }
         // Polled for another reason: it may be another task that waits now.
         let waker = context.waker();
+        if mark == Mark::of(waker) {
+            return Poll::Pending;
+        }
         let before = self.driver.step(|step| {
             let reply = step.machine.pool.reply_mut(ticket)?;
             let same = reply.waker.will_wake(waker);
             (!same).then(|| std::mem::replace(&mut reply.waker, waker.clone()))
         });
         drop(before);
+        let mark = Mark::of(waker);
+        self.state = State::Waiting { ticket, cell, mark };
         answer().map_or(Poll::Pending, Poll::Ready)
     }
 
@@ -206,7 +232,8 @@ impl<'a, M: Manager> Take<'a, M> {
                     (Came::Granted(grant), _) => (Ok(grant), NO_CELL),
                     (Came::Refused(refusal), _) => (Err(refusal), NO_CELL),
                     (Came::Waits(ticket), cell) => {
-                        self.state = State::Waiting { ticket, cell };
+                        let mark = Mark::of(context.waker());
+                        self.state = State::Waiting { ticket, cell, mark };
                         return Poll::Pending;
                     }
                 }
@@ -265,7 +292,7 @@ impl<M: Manager> Drop for Take<'_, M> {
     fn drop(&mut self) {
         match self.state {
             State::Fresh | State::Over => (),
-            State::Waiting { ticket, cell } => self.leave(ticket, cell),
+            State::Waiting { ticket, cell, .. } => self.leave(ticket, cell),
             State::Yielding(_) => drop(self.found().into_held(self.driver.again())),
         }
     }

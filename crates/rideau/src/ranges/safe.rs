@@ -4,6 +4,7 @@ use std::future;
 use std::mem;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::thread::{self, ThreadId};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -20,10 +21,28 @@ pub(super) struct Safe {
 struct Inner {
     position: u64,
     failed: Option<Arc<StoreError>>,
-    waiting: Vec<(u64, Waker)>,
-    /// Who wakes the others where they run, if anybody does.
-    ferry: Option<Waker>,
-    /// Those whom the ferry has to wake.
+    waiting: Vec<Waiter>,
+    ferries: Vec<Ferry>,
+    /// The number of the next ferry.
+    serial: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    position: u64,
+    waker: Waker,
+    /// Where it last ran, and will again if its runtime has one thread.
+    thread: ThreadId,
+}
+
+/// Wakes the others of its thread.
+#[derive(Debug)]
+struct Ferry {
+    serial: u64,
+    thread: ThreadId,
+    /// None if it was woken and has not come.
+    waker: Option<Waker>,
+    /// Those whom it has to wake.
     due: Vec<Waker>,
 }
 
@@ -43,7 +62,11 @@ impl Safe {
         let mut inner = self.inner.lock();
         let reached = inner.reached(position);
         if reached.is_none() {
-            inner.waiting.push((position, waker.clone()));
+            inner.waiting.push(Waiter {
+                position,
+                waker: waker.clone(),
+                thread: thread::current().id(),
+            });
         }
         reached
     }
@@ -62,25 +85,21 @@ impl Safe {
     pub(super) fn move_to(&self, position: u64) {
         let mut inner = self.inner.lock();
         inner.position = position;
-        let due = inner.waiting.extract_if(.., |(at, _)| *at <= position);
-        let wakers: Vec<Waker> = due.map(|(_, waker)| waker).collect();
-        let wakers = inner.leave_to_ferry(wakers);
+        let due = inner.waiting.extract_if(.., |one| one.position <= position);
+        let due: Vec<Waiter> = due.collect();
+        let wakers = inner.leave_to_ferries(due);
         drop(inner);
         self.moved.notify_all();
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Wake those who wait from within the runtime that this runs in. A runtime
-    /// is told of every waker that comes from another thread with a call to the
-    /// system; of this one alone it is cheaper.
+    /// Wake those who wait on the thread that this runs on. A runtime is told of
+    /// every waker that comes from another thread with a call to the system; of
+    /// this one alone it is cheaper.
     pub(super) async fn ferry(self: Arc<Self>) {
-        let gone = Gone(&self);
+        let gone = Gone(&self, self.inner.lock().next_serial());
         future::poll_fn(|task| {
-            let due = {
-                let mut inner = self.inner.lock();
-                inner.ferry = Some(task.waker().clone());
-                mem::take(&mut inner.due)
-            };
+            let due = self.inner.lock().moor(gone.1, task.waker());
             due.into_iter().for_each(Waker::wake);
             Poll::<()>::Pending
         })
@@ -95,33 +114,64 @@ impl Safe {
         let waiting = mem::take(&mut inner.waiting);
         drop(inner);
         self.moved.notify_all();
-        waiting.into_iter().for_each(|(_, waker)| waker.wake());
+        waiting.into_iter().for_each(|one| one.waker.wake());
     }
 }
 
-/// The ferry has ended, perhaps with its runtime: nobody is left behind.
-struct Gone<'a>(&'a Safe);
+/// The ferry of this number has ended, perhaps with its runtime: nobody is left
+/// behind.
+struct Gone<'a>(&'a Safe, u64);
 
 impl Drop for Gone<'_> {
     fn drop(&mut self) {
         let mut inner = self.0.inner.lock();
-        inner.ferry = None;
-        let due = mem::take(&mut inner.due);
+        let gone = inner.ferries.extract_if(.., |ferry| ferry.serial == self.1);
+        let due: Vec<Waker> = gone.flat_map(|ferry| ferry.due).collect();
         drop(inner);
         due.into_iter().for_each(Waker::wake);
     }
 }
 
 impl Inner {
-    /// Whom to wake now: the ferry in place of several, if there is one.
-    fn leave_to_ferry(&mut self, wakers: Vec<Waker>) -> Vec<Waker> {
-        match self.ferry.take_if(|_| wakers.len() > 1) {
-            Some(ferry) => {
-                self.due.extend(wakers);
-                vec![ferry]
+    const fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// A ferry is here and can be called. Says whom it has to wake.
+    fn moor(&mut self, serial: u64, waker: &Waker) -> Vec<Waker> {
+        let thread = thread::current().id();
+        let known = self.ferries.iter_mut().find(|one| one.serial == serial);
+        let Some(ferry) = known else {
+            self.ferries.push(Ferry {
+                serial,
+                thread,
+                waker: Some(waker.clone()),
+                due: Vec::new(),
+            });
+            return Vec::new();
+        };
+        ferry.thread = thread;
+        ferry.waker.get_or_insert_with(|| waker.clone());
+        mem::take(&mut ferry.due)
+    }
+
+    /// Whom to wake now: ferries in place of several, where there are any. One
+    /// that was woken and has not come yet takes these along.
+    fn leave_to_ferries(&mut self, mut due: Vec<Waiter>) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        for ferry in &mut self.ferries {
+            let is_here = |one: &Waiter| one.thread == ferry.thread;
+            let count = due.iter().filter(|one| is_here(one)).count();
+            if count < 2 && ferry.due.is_empty() {
+                continue;
             }
-            None => wakers,
+            let here = due.extract_if(.., |one| is_here(one));
+            ferry.due.extend(here.map(|one| one.waker));
+            wakers.extend(ferry.waker.take());
         }
+        wakers.extend(due.into_iter().map(|one| one.waker));
+        wakers
     }
 
     fn reached(&self, position: u64) -> Option<Result<(), Arc<StoreError>>> {
@@ -180,23 +230,47 @@ mod tests {
     }
 
     #[test]
+    fn a_ferry_wakes_only_those_of_its_thread() {
+        let safe = Arc::new(Safe::default());
+        let mut ferry = pin!(Arc::clone(&safe).ferry());
+        let mut task = Context::from_waker(Waker::noop());
+        let _ = ferry.as_mut().poll(&mut task);
+        let here = three_wait(&safe);
+        let there = thread::scope(|scope| scope.spawn(|| three_wait(&safe)).join().unwrap());
+        safe.move_to(3);
+        assert_eq!((here.times(), there.times()), (0, 3));
+        let _ = ferry.as_mut().poll(&mut task);
+        assert_eq!((here.times(), there.times()), (3, 3));
+    }
+
+    #[test]
+    fn one_alone_needs_no_ferry() {
+        let safe = Arc::new(Safe::default());
+        let mut ferry = pin!(Arc::clone(&safe).ferry());
+        let _ = ferry.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let count = three_wait(&safe);
+        safe.move_to(1);
+        assert_eq!(count.times(), 1);
+    }
+
+    #[test]
     fn a_ferry_that_is_slow_or_gone_leaves_nobody_behind() {
         let safe = Arc::new(Safe::default());
         let mut ferry = Box::pin(Arc::clone(&safe).ferry());
         let _ = ferry.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let count = three_wait(&safe);
         safe.move_to(2);
-        // It has not run since, so this one is woken as ever.
+        // It has not run since, and takes this one along.
         safe.move_to(3);
-        assert_eq!(count.times(), 1);
+        assert_eq!(count.times(), 0);
         drop(ferry);
         assert_eq!(count.times(), 3);
-        let count = three_wait_from(&safe, 4);
+        let count = two_wait_from(&safe, 4);
         safe.move_to(9);
         assert_eq!(count.times(), 2);
     }
 
-    fn three_wait_from(safe: &Safe, first: u64) -> Arc<Count> {
+    fn two_wait_from(safe: &Safe, first: u64) -> Arc<Count> {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         for position in [first, first + 1] {

@@ -3,7 +3,8 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use rideau::{Held, MemberId, Pool, PoolOptions, Reason, Terms, queue};
 use tokio::time::{sleep, timeout};
@@ -64,6 +65,34 @@ async fn a_holder_that_just_ends_leaves_its_member_to_the_next() {
     };
     let first = tokio::spawn(task).await.unwrap();
     assert_eq!(id(&pool), first);
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_polled_last_is_woken_however_often_it_polled() {
+    let rig = Rig::new(1);
+    let pool = rig.start(options(1, 1)).await;
+    let held = pool.try_take().unwrap();
+    let counts: [Arc<Count>; 3] = Default::default();
+    let mut take = pool.take();
+    for at in [0, 0, 1, 1, 0, 2, 2] {
+        let waker = Waker::from(Arc::clone(&counts[at]));
+        let polled = Pin::new(&mut take).poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+    }
+    drop(held);
+    let woken = counts.map(|count| count.0.load(Ordering::Relaxed));
+    assert_eq!(woken, [0, 0, 1]);
+    assert!(matches!(poll(&mut take), Poll::Ready(Ok(_))));
 }
 
 // S10, P5, P6: who is over the limit is refused at once.

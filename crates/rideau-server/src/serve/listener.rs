@@ -1,0 +1,359 @@
+//! Listens, and brings whoever comes to a lane.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_rustls::TlsAcceptor;
+
+use super::renewed;
+use crate::client::{Client, Replies};
+use crate::clients::ClientCard;
+use crate::config::{DeadPeer, Listen};
+use crate::connection;
+use crate::daemon::Daemon;
+use crate::held_back::HeldBack;
+use crate::holdings::Card;
+use crate::lanes::Lanes;
+use crate::login::Proof;
+use crate::outbox::Outbox;
+use crate::resp::Protocol;
+use crate::timing::Batch;
+use crate::tls;
+use crate::watch::Watch;
+
+/// A place where the server listens.
+pub enum Listener {
+    /// An address and a port.
+    Tcp(TcpListener),
+    /// An address and a port, within TLS, and how long a client has to get in.
+    Tls(TcpListener, TlsAcceptor, Duration),
+    /// A socket in the file system.
+    Unix(UnixListener, String),
+}
+
+impl Listener {
+    /// Listen at this address, within TLS. A client that has not said by then
+    /// who it is, is cut.
+    ///
+    /// # Errors
+    ///
+    /// If somebody else does, or it may not be.
+    pub async fn bind_tls(
+        address: SocketAddr,
+        acceptor: TlsAcceptor,
+        within: Duration,
+    ) -> io::Result<Self> {
+        Ok(Self::Tls(
+            TcpListener::bind(address).await?,
+            acceptor,
+            within,
+        ))
+    }
+
+    /// Listen at this place.
+    ///
+    /// # Errors
+    ///
+    /// If somebody else does, or it may not be.
+    pub async fn bind(listen: &Listen, mode: u32) -> io::Result<Self> {
+        match listen {
+            Listen::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
+            Listen::Unix(path) => bind_unix(path, mode).await,
+        }
+    }
+
+    /// Where it listens, the port chosen by the system included.
+    pub fn address(&self) -> String {
+        match self {
+            Self::Tcp(listener) | Self::Tls(listener, ..) => listener
+                .local_addr()
+                .map_or_else(|_| "?".into(), |address| address.to_string()),
+            Self::Unix(_, path) => format!("unix:{path}"),
+        }
+    }
+
+    /// The port, if there is one.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Tcp(listener) | Self::Tls(listener, ..) => {
+                listener.local_addr().ok().map(|address| address.port())
+            }
+            Self::Unix(..) => None,
+        }
+    }
+
+    /// Serve whoever comes on these lanes, for ever.
+    pub async fn serve(self, daemon: Arc<Daemon>, lanes: Arc<Lanes>) {
+        match self {
+            Self::Tcp(listener) => loop {
+                match listener.accept().await {
+                    Ok((stream, address)) => accept_tcp(&daemon, &lanes, stream, address),
+                    Err(error) => rest(&error).await,
+                }
+            },
+            Self::Tls(listener, acceptor, within) => {
+                serve_tls(&listener, acceptor, within, daemon, &lanes).await;
+            }
+            Self::Unix(listener, path) => loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => accept_unix(&daemon, &lanes, stream, &path),
+                    Err(error) => rest(&error).await,
+                }
+            },
+        }
+    }
+}
+
+/// Serve whoever comes within TLS. The files count for new connections as soon
+/// as they are read again.
+async fn serve_tls(
+    listener: &TcpListener,
+    mut acceptor: TlsAcceptor,
+    within: Duration,
+    daemon: Arc<Daemon>,
+    lanes: &Lanes,
+) {
+    let mut generation = daemon.settings.generation();
+    loop {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                if generation != daemon.settings.generation() {
+                    generation = daemon.settings.generation();
+                    acceptor = renewed(&daemon).unwrap_or(acceptor);
+                }
+                let (daemon, acceptor) = (Arc::clone(&daemon), acceptor.clone());
+                give_tcp(lanes, stream, move |stream| {
+                    accept_tls(daemon, acceptor, stream, address, within)
+                });
+            }
+            Err(error) => rest(&error).await,
+        }
+    }
+}
+
+/// Give a connection to a lane, whose own runtime says when there is more.
+fn give_tcp<F>(
+    lanes: &Lanes,
+    stream: TcpStream,
+    serve: impl FnOnce(TcpStream) -> F + Send + 'static,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    match stream.into_std() {
+        Ok(stream) => lanes.spawn(|| async move {
+            match TcpStream::from_std(stream) {
+                Ok(stream) => serve(stream).await,
+                Err(error) => not_given(&error),
+            }
+        }),
+        Err(error) => not_given(&error),
+    }
+}
+
+/// The same for a connection within the system.
+fn give_unix<F>(
+    lanes: &Lanes,
+    stream: UnixStream,
+    serve: impl FnOnce(UnixStream) -> F + Send + 'static,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    match stream.into_std() {
+        Ok(stream) => lanes.spawn(|| async move {
+            match UnixStream::from_std(stream) {
+                Ok(stream) => serve(stream).await,
+                Err(error) => not_given(&error),
+            }
+        }),
+        Err(error) => not_given(&error),
+    }
+}
+
+fn not_given(error: &io::Error) {
+    tracing::warn!("cannot serve a connection: {error}");
+}
+
+/// Out of files, most likely: whoever is there goes on, and those who come wait
+/// in the system's queue.
+async fn rest(error: &io::Error) {
+    tracing::warn!("cannot accept a connection: {error}");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+async fn bind_unix(path: &Path, mode: u32) -> io::Result<Listener> {
+    use std::os::unix::fs::PermissionsExt;
+    // A socket that nobody answers at was left by one that was killed.
+    if path.exists() && UnixStream::connect(path).await.is_err() {
+        fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    Ok(Listener::Unix(listener, path.display().to_string()))
+}
+
+fn accept_tcp(daemon: &Arc<Daemon>, lanes: &Lanes, stream: TcpStream, address: SocketAddr) {
+    let local = prepare(&stream, daemon);
+    let admitted = admit(daemon, address.to_string(), local, Proof::None);
+    give_tcp(lanes, stream, |stream| serve(stream, admitted));
+}
+
+/// Have the system send at once, and notice who is gone. Says where it came to.
+fn prepare(stream: &TcpStream, daemon: &Daemon) -> String {
+    let _ = stream.set_nodelay(true);
+    watch(stream, daemon.config.load().server.dead_peer);
+    stream
+        .local_addr()
+        .map_or_else(|_| String::new(), |local| local.to_string())
+}
+
+/// Whoever has a certificate is the user that it names.
+async fn accept_tls(
+    daemon: Arc<Daemon>,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    address: SocketAddr,
+    within: Duration,
+) {
+    let local = prepare(&stream, &daemon);
+    let shaken = tokio::time::timeout(within, acceptor.accept(stream)).await;
+    let stream = match shaken {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::info!(%address, "no TLS: {error}"),
+        Err(_) => return tracing::info!(%address, "no TLS within {within:?}"),
+    };
+    let certificates = stream.get_ref().1.peer_certificates();
+    let name = certificates.and_then(|all| tls::common_name(all.first()?));
+    let proof = name.map_or(Proof::None, Proof::Certificate);
+    let admitted = admit(&daemon, address.to_string(), local, proof);
+    serve(stream, admitted).await;
+}
+
+/// Notice a peer that went without a word, a cable that was pulled.
+fn watch(stream: &TcpStream, dead_peer: DeadPeer) {
+    let DeadPeer {
+        idle,
+        every,
+        probes,
+    } = dead_peer;
+    let keepalive = TcpKeepalive::new()
+        .with_time(idle)
+        .with_interval(every)
+        .with_retries(probes);
+    let socket = SockRef::from(stream);
+    let _ = socket.set_tcp_keepalive(&keepalive);
+    let _ = socket.set_tcp_user_timeout(Some(idle + every * probes));
+}
+
+fn accept_unix(daemon: &Arc<Daemon>, lanes: &Lanes, stream: UnixStream, path: &str) {
+    let peer = stream.peer_cred().ok();
+    let pid = peer.and_then(|peer| peer.pid()).unwrap_or(0);
+    let proof = peer.map_or(Proof::None, |peer| Proof::Uid(peer.uid()));
+    let address = format!("unix:{path} pid={pid}").replace(' ', ",");
+    let admitted = admit(daemon, address, path.into(), proof);
+    give_unix(lanes, stream, |stream| serve(stream, admitted));
+}
+
+/// Let a connection in, or say why not. What it is goes from hand to hand, and a
+/// future keeps room for each of them.
+fn admit(
+    daemon: &Arc<Daemon>,
+    address: String,
+    local: String,
+    proof: Proof,
+) -> Result<Box<Client>, String> {
+    let most = daemon.config.load().limits.connections_max;
+    let is_full = daemon.clients.len() >= most;
+    if !is_full && !daemon.is_draining() {
+        daemon.counts.connections.fetch_add(1, Ordering::Relaxed);
+        return Ok(Box::new(welcome(daemon, address, local, proof)));
+    }
+    daemon.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+    if is_full {
+        return Err(format!(
+            "-BUSY there are {most} connections, as many as limits.connections_max allows: \
+             come back later, or raise the limit.\r\n"
+        ));
+    }
+    Err("-READONLY the server is stopping: connect to another, or come back later.\r\n".into())
+}
+
+/// Serve a connection, or turn it away.
+async fn serve<S>(mut stream: S, admitted: Result<Box<Client>, String>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    match admitted {
+        Ok(client) => connection::serve(stream, client).await,
+        Err(text) => {
+            let write = stream.write_all(text.as_bytes());
+            let _ = tokio::time::timeout(Duration::from_secs(1), write).await;
+        }
+    }
+}
+
+fn welcome(daemon: &Arc<Daemon>, address: String, local: String, proof: Proof) -> Client {
+    let generation = daemon.settings.generation();
+    let config = daemon.config.load();
+    let id = daemon.clients.next_id();
+    let user = proof.user(daemon);
+    let name = user.as_ref().map_or("default", |user| user.name.as_str());
+    let card = Arc::new(Card {
+        name: Mutex::new(format!("conn-{id}")),
+        user: name.into(),
+        session: None,
+        connection: Some(id),
+    });
+    let holder = daemon.holdings.open(Arc::clone(&card));
+    let card = Arc::new(ClientCard {
+        id,
+        address,
+        local,
+        card: Mutex::new(card),
+        holder: Mutex::new(holder),
+        outbox: Arc::new(Outbox::new(config.limits.output_max as usize)),
+        since: Instant::now(),
+        heard_ms: AtomicU64::new(0),
+        library: Mutex::default(),
+        last: AtomicUsize::new(usize::MAX),
+        session: Mutex::new(None),
+        is_waiting: AtomicBool::new(false),
+        is_resp3: AtomicBool::new(false),
+        foreign_releases: AtomicU64::new(0),
+        commands: AtomicU64::new(0),
+    });
+    daemon.clients.add(&card);
+    Client {
+        daemon: Arc::clone(daemon),
+        card,
+        user,
+        holder,
+        session: None,
+        protocol: Protocol::Resp2,
+        out: Vec::new(),
+        held_back: HeldBack::default(),
+        watch: Watch::default(),
+        proof,
+        is_proven: true,
+        generation,
+        config: daemon.config.load_full(),
+        rules: Arc::clone(&daemon.places.load().rules),
+        pool: Weak::new(),
+        waker: Waker::noop().clone(),
+        now: daemon.holdings.now(),
+        batch: Batch::default(),
+        heartbeat: None,
+        ending: None,
+        replies: Replies::On,
+        retry_after: None,
+    }
+}
