@@ -298,8 +298,8 @@ fn what_cannot_be_shown_is_said() {
     assert_eq!(
         peer.say("SHOW TABLES"),
         "-ERR SHOW does not know \"TABLES\": it shows POOLS, GROUPS, BROKERS, REGULATORS, LOCKS, \
-         RANGES, APPS, PROCESSES, REQUESTS, CLIENTS, SESSIONS, HOLDERS, DROPS, EVENTS, CONFIG, \
-         LIMITS."
+         RANGES, VIEWS, APPS, PROCESSES, REQUESTS, CLIENTS, SESSIONS, HOLDERS, DROPS, EVENTS, \
+         CONFIG, LIMITS."
     );
     assert_eq!(
         peer.say("SHOW POOLS COUNT 0"),
