@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::net::{TcpStream, UnixStream};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
 use super::Address;
@@ -244,13 +244,21 @@ impl Wanted {
         let diag = Diag::open().ok();
         let mut pause = LOOK_MIN;
         let mut looks = 0_u32;
+        // Those take long where there are many sockets, and nobody waits for them.
+        let mut tables: Option<JoinHandle<Owner>> = None;
         loop {
             looks = looks.wrapping_add(1);
-            let seen = match &diag {
-                Some(diag) if !looks.is_multiple_of(TABLES_EVERY) => diag.listener(port).ok(),
-                _ => None,
-            };
-            match self.owner(port, seen).await {
+            let seen = diag.as_ref().and_then(|diag| diag.listener(port).ok());
+            let mut owner = self.owner(port, seen).await;
+            if owner == Owner::Nobody && looks.is_multiple_of(TABLES_EVERY) {
+                tables.get_or_insert_with(|| self.look_at_tables(port));
+            }
+            if owner == Owner::Nobody
+                && let Some(done) = tables.take_if(|tables| tables.is_finished())
+            {
+                owner = done.await.unwrap_or(Owner::Nobody);
+            }
+            match owner {
                 Owner::Tree(at) => {
                     let address = (reachable(at, port).await, port);
                     return Ok(Address::Port(address.into()));
@@ -259,6 +267,12 @@ impl Wanted {
                 Owner::Nobody => rest(&mut pause, LOOK_MAX).await,
             }
         }
+    }
+
+    /// Look at all addresses for who listens at a port.
+    fn look_at_tables(&self, port: u16) -> JoinHandle<Owner> {
+        let group = Arc::clone(&self.group);
+        spawn_blocking(move || procfs::owner(port, || group.running()))
     }
 
     /// Who listens at a port, after a look at it alone if that was possible.
