@@ -37,17 +37,14 @@ struct Lane {
 }
 
 impl Lanes {
-    /// As many lanes, and at least one; none for one per two cores, for those who
-    /// ask, and applications, run as well.
+    /// As many lanes, and at least one; none for one per core.
     ///
     /// # Errors
     ///
     /// If the system has no more threads or files.
     pub fn start(count: Option<usize>) -> io::Result<Self> {
-        let count = match count {
-            Some(count) => count.max(1),
-            None => thread::available_parallelism()?.get().div_ceil(2),
-        };
+        let usual = || thread::available_parallelism().map(Into::into);
+        let count = count.map_or_else(usual, Ok)?.max(1);
         let (stop, stopped) = watch::channel(false);
         let mut lanes = Self {
             all: Vec::with_capacity(count),
@@ -68,6 +65,16 @@ impl Lanes {
             lanes.threads.get_mut().push(thread);
         }
         Ok(lanes)
+    }
+
+    /// One for two cores, where those who are waited for run on the same machine.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no more threads or files.
+    pub fn start_few() -> io::Result<Self> {
+        let cores = thread::available_parallelism()?.get();
+        Self::start(Some(cores.div_ceil(2)))
     }
 
     /// Have the lane with the fewest tasks do this. The future is made there: a
@@ -279,8 +286,9 @@ mod tests {
     }
 
     #[test]
-    fn by_default_there_is_one_for_two_cores() {
+    fn by_default_there_is_one_for_each_core() {
         let cores = thread::available_parallelism().unwrap().get();
-        assert_eq!(Lanes::start(None).unwrap().len(), cores.div_ceil(2));
+        assert_eq!(Lanes::start(None).unwrap().len(), cores);
+        assert_eq!(Lanes::start_few().unwrap().len(), cores.div_ceil(2));
     }
 }

@@ -145,7 +145,13 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> i
     let (admin, places) = listen_http(server, acceptor.clone()).await?;
     addresses.extend(places);
     tokio::spawn(admin.serve(Arc::clone(&daemon)));
-    let (front, places) = listen_front(&daemon, &config, acceptor, Arc::clone(&lanes)).await?;
+    // Applications run on this machine: a front on every core would wait behind them.
+    let front_lanes = match server.threads {
+        Some(_) => Arc::clone(&lanes),
+        None => Arc::new(Lanes::start_few()?),
+    };
+    let (front, places) =
+        listen_front(&daemon, &config, acceptor, Arc::clone(&front_lanes)).await?;
     addresses.extend(places);
     daemon.apps.begin(&config);
     daemon.front.follow_apps();
@@ -164,6 +170,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> i
     stop.asked().await;
     supervisor::tell("STOPPING=1");
     let (finished, ()) = tokio::join!(finish(&daemon, front), drain(&daemon));
+    front_lanes.finish().await;
     lanes.finish().await;
     finished
 }
