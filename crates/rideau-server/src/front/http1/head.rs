@@ -267,12 +267,13 @@ impl Head {
             }
             10 if is(b"connection") => {
                 for word in tokens(value) {
-                    match () {
-                        () if word.eq_ignore_ascii_case(b"close") => self.closes = true,
-                        () if word.eq_ignore_ascii_case(b"keep-alive") => self.keeps = true,
-                        () if word.eq_ignore_ascii_case(b"upgrade") => self.upgrades = true,
-                        () => self.names_fields = true,
-                    }
+                    let noted = match word.len() {
+                        5 if word.eq_ignore_ascii_case(b"close") => &mut self.closes,
+                        10 if word.eq_ignore_ascii_case(b"keep-alive") => &mut self.keeps,
+                        7 if word.eq_ignore_ascii_case(b"upgrade") => &mut self.upgrades,
+                        _ => &mut self.names_fields,
+                    };
+                    *noted = true;
                 }
             }
             14 if is(b"content-length") => {
