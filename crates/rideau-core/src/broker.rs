@@ -380,15 +380,15 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     /// Count one who came at `sent` and found somebody. Most wait for nothing,
     /// and are counted where their own side need not be touched.
     #[inline]
-    fn count_prompt(&mut self, side: Side, sent: Instant, now: Instant) -> Duration {
+    fn count_prompt(&mut self, side: Side, sent: Instant, now: Instant) {
         if sent == now {
             self.prompt[side as usize] += 1;
-            return Duration::ZERO;
+            return;
         }
         match side {
             Side::Ask => self.asks.count_passed(sent, now),
             Side::Offer => self.offers.count_passed(sent, now),
-        }
+        };
     }
 
     /// Let the side that waits shed whom it must by now.
@@ -500,6 +500,10 @@ impl<A: Reply, O: Reply> Machine for Broker<A, O> {
             self.read(now, self.panel.unread_delay(), now, effects);
         }
         self.check();
+    }
+    #[inline]
+    fn waiting(&self) -> usize {
+        self.len(self.active)
     }
 }
 

@@ -12,4 +12,9 @@ pub trait Machine {
 
     /// Do what is due by `now`.
     fn advance(&mut self, now: Instant, effects: &mut Vec<Self::Effect>);
+
+    /// How many wait, as far as it says something of how long one waits here.
+    fn waiting(&self) -> usize {
+        0
+    }
 }

@@ -484,6 +484,11 @@ impl<R: Reply> Machine for Pool<R> {
         self.sweep();
         self.finish(now, effects);
     }
+
+    #[inline]
+    fn waiting(&self) -> usize {
+        self.lines.len()
+    }
 }
 
 /// The same no; who came too early for the line to know its pace gets our guess.

@@ -586,4 +586,9 @@ impl<R: Reply> Machine for Regulator<R> {
         }
         self.check();
     }
+
+    #[inline]
+    fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
 }

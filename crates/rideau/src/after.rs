@@ -8,8 +8,6 @@ use std::task::Waker;
 pub(crate) struct After {
     /// Nearly every step wakes at most one, and then needs no memory for it.
     first: Option<Waker>,
-    /// Whether the timer task has to look at the machine sooner.
-    pub(crate) rings: bool,
     more: Option<Box<Tasks>>,
 }
 
@@ -23,19 +21,22 @@ enum Task {
 }
 
 impl After {
+    #[inline]
     pub(crate) fn wake(&mut self, waker: Waker) {
         if self.first.is_none() {
             self.first = Some(waker);
         } else {
-            self.more.get_or_insert_default().0.push(Task::Wake(waker));
+            self.add(Task::Wake(waker));
         }
     }
 
     pub(crate) fn call(&mut self, call: impl FnOnce() + Send + 'static) {
-        self.more
-            .get_or_insert_default()
-            .0
-            .push(Task::Call(Box::new(call)));
+        self.add(Task::Call(Box::new(call)));
+    }
+
+    #[cold]
+    fn add(&mut self, task: Task) {
+        self.more.get_or_insert_default().0.push(task);
     }
 
     #[inline]

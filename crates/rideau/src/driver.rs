@@ -6,15 +6,17 @@
 
 use std::hint;
 use std::sync::Arc;
-use std::thread;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crossbeam_utils::CachePadded;
 use rideau_core::{Instant, Machine};
 
 use crate::after::After;
 use crate::bell::Bell;
 use crate::clock::Clock;
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock};
+use crate::nap::nap;
+use crate::sync::{Latch, LatchGuard, latch, try_latch};
 
 /// Carries a machine's effects out.
 pub(crate) trait Shell<M: Machine>: Send + Sync + 'static {
@@ -37,12 +39,21 @@ pub(crate) trait Shell<M: Machine>: Send + Sync + 'static {
 
 /// A machine, its shell, and the time that moves it on.
 pub(crate) struct Driver<M: Machine, S> {
-    inner: Mutex<Inner<M>>,
+    inner: Latch<Inner<M>>,
     shell: S,
     clock: Clock,
-    /// When somebody last found the lock taken.
-    met: AtomicU64,
+    crush: CachePadded<Crush>,
     bell: Arc<Bell>,
+}
+
+/// What those look at who find the lock taken. It decides nothing but how long
+/// they sleep, and so no model needs to know of it.
+#[derive(Default)]
+struct Crush {
+    /// When somebody last did.
+    met: AtomicU64,
+    /// How many waited for what the machine gives when the lock was released.
+    waiting: AtomicU32,
 }
 
 #[repr(C)]
@@ -65,6 +76,14 @@ pub(crate) struct Step<'a, M: Machine> {
     pub(crate) now: Instant,
 }
 
+/// The lock is held, and somebody decides.
+pub(crate) struct Section<'a, M: Machine, S> {
+    driver: &'a Driver<M, S>,
+    inner: LatchGuard<'a, Inner<M>>,
+    sent: Instant,
+    after: After,
+}
+
 impl<M, S> Driver<M, S>
 where
     M: Machine<Effect: Send> + Send + 'static,
@@ -73,7 +92,7 @@ where
     /// Run a machine; the first effects are those of its start.
     pub(crate) fn start(machine: M, effects: Vec<M::Effect>, shell: S, clock: Clock) -> Arc<Self> {
         let driver = Arc::new(Self {
-            inner: Mutex::new(Inner {
+            inner: Latch::new(Inner {
                 last: Instant::START,
                 armed: Instant::NEVER,
                 effects,
@@ -81,7 +100,7 @@ where
             }),
             shell,
             clock,
-            met: AtomicU64::new(0),
+            crush: CachePadded::default(),
             bell: Arc::new(Bell::new()),
         });
         driver.step(|_| ());
@@ -100,40 +119,39 @@ where
     /// Let the machine decide something, and carry out what it decides.
     #[inline]
     pub(crate) fn step<T>(&self, decide: impl FnOnce(&mut Step<'_, M>) -> T) -> T {
-        self.step_and(decide, |result, _| result)
+        let mut section = self.section();
+        let decision = decide(&mut section.step());
+        section.leave().run();
+        decision
     }
 
-    /// As `step`, and hand the decision over before anybody is woken, but when
-    /// the lock is released already.
+    /// As `step`, for who has something to do between the decision and the
+    /// wakes, when the lock is released already.
     #[inline]
-    pub(crate) fn step_and<T, U>(
-        &self,
-        decide: impl FnOnce(&mut Step<'_, M>) -> T,
-        hand_over: impl FnOnce(T, &mut After) -> U,
-    ) -> U {
-        let mut after = After::default();
+    pub(crate) fn section(&self) -> Section<'_, M, S> {
         let (mut inner, sent) = self.enter();
-        let decision = self.decide(&mut inner, sent, &mut after, decide);
-        drop(inner);
-        let result = hand_over(decision, &mut after);
-        if after.rings {
-            self.bell.ring();
+        self.shell.begin(&mut inner.machine);
+        Section {
+            driver: self,
+            inner,
+            sent,
+            after: After::default(),
         }
-        after.run();
-        result
     }
 
     /// Do what is due, and say when to look again.
     pub(crate) fn advance(&self) -> Option<Instant> {
-        let mut after = After::default();
-        let (mut inner, sent) = self.enter();
+        let mut section = self.section();
         // Whatever is due then need not ring for the task that is here now.
-        inner.armed = Instant::START;
-        self.decide(&mut inner, sent, &mut after, |step| {
-            while step.machine.deadline().is_some_and(|due| due <= step.now) {
-                step.machine.advance(step.now, step.effects);
-            }
-        });
+        section.inner.armed = Instant::START;
+        let step = section.step();
+        while step.machine.deadline().is_some_and(|due| due <= step.now) {
+            step.machine.advance(step.now, step.effects);
+        }
+        section.carry_out();
+        let Section {
+            mut inner, after, ..
+        } = section;
         let due = inner.machine.deadline();
         inner.armed = due.unwrap_or(Instant::NEVER);
         drop(inner);
@@ -147,47 +165,11 @@ where
         look(&inner.machine, inner.last)
     }
 
-    #[inline]
-    fn decide<T>(
-        &self,
-        inner: &mut Inner<M>,
-        sent: Instant,
-        after: &mut After,
-        decide: impl FnOnce(&mut Step<'_, M>) -> T,
-    ) -> T {
-        let Inner {
-            machine,
-            effects,
-            last: now,
-            armed,
-        } = inner;
-        self.shell.begin(machine);
-        let result = decide(&mut Step {
-            machine,
-            effects,
-            after,
-            sent,
-            now: *now,
-        });
-        if !effects.is_empty() {
-            for effect in effects.drain(..) {
-                self.shell.perform(effect, after);
-            }
-        }
-        self.shell.end(machine);
-        let sooner = machine.deadline().filter(|due| due < armed);
-        if let Some(due) = sooner {
-            *armed = due;
-            after.rings = true;
-        }
-        result
-    }
-
     /// Take the lock and read the clock in it. One reading does if the lock was
     /// free: then the caller came now.
     #[inline]
-    fn enter(&self) -> (MutexGuard<'_, Inner<M>>, Instant) {
-        if let Some(mut inner) = try_lock(&self.inner) {
+    fn enter(&self) -> (LatchGuard<'_, Inner<M>>, Instant) {
+        if let Some(mut inner) = try_latch(&self.inner) {
             inner.last = self.clock.now().max(inner.last);
             let now = inner.last;
             return (inner, now);
@@ -201,44 +183,115 @@ where
     }
 }
 
+impl<M, S> Section<'_, M, S>
+where
+    M: Machine,
+    S: Shell<M>,
+{
+    #[inline]
+    pub(crate) fn step(&mut self) -> Step<'_, M> {
+        let Inner {
+            machine,
+            effects,
+            last,
+            ..
+        } = &mut *self.inner;
+        Step {
+            machine,
+            effects,
+            after: &mut self.after,
+            sent: self.sent,
+            now: *last,
+        }
+    }
+
+    /// Carry out what was decided, and release the lock. Whoever is owed a wake
+    /// gets it from what is returned.
+    #[inline]
+    pub(crate) fn leave(mut self) -> After {
+        self.carry_out();
+        let Self {
+            driver,
+            mut inner,
+            after,
+            ..
+        } = self;
+        let waiting = u32::try_from(inner.machine.waiting()).unwrap_or(u32::MAX);
+        driver.crush.waiting.store(waiting, Ordering::Relaxed);
+        let sooner = inner.machine.deadline().filter(|due| *due < inner.armed);
+        let Some(due) = sooner else {
+            return after;
+        };
+        inner.armed = due;
+        drop(inner);
+        driver.bell.ring();
+        after
+    }
+
+    /// Carry out what was decided; nothing more will be.
+    #[inline]
+    fn carry_out(&mut self) {
+        let Self {
+            driver,
+            inner,
+            after,
+            ..
+        } = self;
+        if !inner.effects.is_empty() {
+            for effect in inner.effects.drain(..) {
+                driver.shell.perform(effect, after);
+            }
+        }
+        driver.shell.end(&mut inner.machine);
+    }
+}
+
 impl<M: Machine, S> Driver<M, S> {
-    /// Look for the lock seldom, and sleep on it only after many looks.
+    /// Look for the lock seldom, and sleep between the looks.
     ///
     /// Sections are short, but each moves the machine's memory from core to
     /// core. Who meets the other once has it soon. Where they meet again and
     /// again, whoever has the lock gets through many sections while the others
-    /// keep away: all get more done. They sleep meanwhile and are woken by the
-    /// clock, so that keeping away costs them nothing, and who has the lock need
-    /// not look for them.
+    /// keep away: all get more done. They nap meanwhile and are woken by the
+    /// clock, so that who has the lock need not look for them; and for a part of
+    /// the time that those wait who wait for the machine, so that few notice.
     #[cold]
-    fn wait_for_lock(&self, now: Instant) -> MutexGuard<'_, Inner<M>> {
+    fn wait_for_lock(&self, now: Instant) -> LatchGuard<'_, Inner<M>> {
         // Loom would follow each look, and none of them decides anything.
         if cfg!(rideau_loom) {
-            return lock(&self.inner);
+            return latch(&self.inner);
         }
-        let met = self.met.swap(now.as_nanos(), Ordering::Relaxed);
-        let again = now.as_nanos().saturating_sub(met) < MEET_AGAIN;
-        if again {
-            thread::sleep(NAP);
-        }
-        for _ in 0..LOOKS {
-            for _ in 0..PAUSES {
-                hint::spin_loop();
+        let met = self.crush.met.swap(now.as_nanos(), Ordering::Relaxed);
+        let mut again = now.as_nanos().saturating_sub(met) < MEET_AGAIN;
+        loop {
+            if again {
+                let waiting = self.crush.waiting.load(Ordering::Relaxed);
+                let span = u64::from(waiting).saturating_mul(NAP_EACH);
+                nap(Duration::from_nanos(span.clamp(NAP_MIN, NAP_MAX)));
             }
-            if let Some(inner) = try_lock(&self.inner) {
-                return inner;
+            for _ in 0..LOOKS {
+                for _ in 0..PAUSES {
+                    hint::spin_loop();
+                }
+                if let Some(inner) = try_latch(&self.inner) {
+                    return inner;
+                }
             }
+            again = true;
         }
-        lock(&self.inner)
     }
 }
 
 /// Pauses between two looks for the lock: as long as some sections.
 const PAUSES: u32 = 64;
-/// As short as there is: the system makes it some fifty microseconds, as long as
-/// a hundred sections.
-const NAP: Duration = Duration::from_micros(1);
-/// Looks for the lock before sleeping on it.
+/// How long who keeps away does so for each who waits here for something else
+/// than the lock, in nanoseconds: a part of what all wait anyway.
+const NAP_EACH: u64 = 500;
+/// Shorter naps cost more than they save.
+const NAP_MIN: u64 = 7_000;
+/// As long as a hundred sections.
+const NAP_MAX: u64 = 50_000;
+/// Looks for the lock before a nap.
 const LOOKS: u32 = 16;
 /// Who met at most so many nanoseconds ago meet again and again.
 const MEET_AGAIN: u64 = 300_000;

@@ -126,6 +126,7 @@ mod group;
 mod keyed;
 mod lease;
 mod locks;
+mod nap;
 mod peer;
 mod pool;
 mod ranges;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,26 +30,40 @@ pub struct Match<V> {
 ///
 /// Dropping it without a word tells the other that this party went away.
 #[must_use = "dropping a peer tells it that this party went away"]
-pub struct Peer {
-    /// None once this party has said that it is done.
-    bond: Option<Arc<dyn Bond>>,
-    seat: Seat,
+pub struct Peer(Tie);
+
+/// What is left between the two.
+enum Tie {
+    Bound(Arc<dyn Bond>, Seat),
+    /// The other has ended the match and let go of the bond.
+    Ended(Ended),
+    /// This party has ended the match.
+    Cut,
 }
 
 impl Peer {
     pub(crate) fn new(bond: Arc<dyn Bond>, seat: Seat) -> Self {
-        let bond = Some(bond);
-        Self { bond, seat }
+        Self(Tie::Bound(bond, seat))
+    }
+
+    /// One who has ended the match already.
+    pub(crate) fn that_ended(how: Ended) -> Self {
+        Self(Tie::Ended(how))
     }
 
     /// Tell the other party that this one is done.
+    #[inline]
     pub fn done(mut self) {
         self.end(Ended::Done);
     }
 
     /// How the other party ended the match, if it did.
     pub fn has_ended(&self) -> Option<Ended> {
-        self.bond.as_ref()?.ended(self.seat)
+        match &self.0 {
+            Tie::Bound(bond, seat) => bond.ended(*seat),
+            Tie::Ended(how) => Some(*how),
+            Tie::Cut => None,
+        }
     }
 
     /// Wait until the other party ends the match.
@@ -57,27 +72,30 @@ impl Peer {
     ///
     /// Dropping the future loses nothing; ask again.
     pub async fn ended(&mut self) -> Ended {
-        let bond = self
-            .bond
-            .as_ref()
-            .expect("only `done` takes the bond, and itself with it");
-        future::poll_fn(|context| bond.poll_ended(self.seat, context)).await
+        match &self.0 {
+            Tie::Bound(bond, seat) => {
+                future::poll_fn(|context| bond.poll_ended(*seat, context)).await
+            }
+            Tie::Ended(how) => *how,
+            Tie::Cut => unreachable!("only `done` cuts the tie, and takes the peer with it"),
+        }
     }
 }
 
 impl Peer {
+    #[inline]
     fn end(&mut self, how: Ended) {
-        let Some(bond) = self.bond.take() else {
-            return;
-        };
         // Who is the last to hold the bond has nobody to tell.
-        if Arc::strong_count(&bond) > 1 {
-            bond.end(self.seat, how);
+        if let Tie::Bound(bond, seat) = mem::replace(&mut self.0, Tie::Cut)
+            && Arc::strong_count(&bond) > 1
+        {
+            bond.end(seat, how);
         }
     }
 }
 
 impl Drop for Peer {
+    #[inline]
     fn drop(&mut self) {
         self.end(Ended::Down);
     }

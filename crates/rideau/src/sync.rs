@@ -8,12 +8,17 @@ pub(crate) use loom::sync::{
 #[cfg(not(rideau_loom))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};
 
-/// A lock for a few moves of memory that two threads at most ever want: it is
-/// free again with a plain write.
+/// A lock that is free again with a plain write, for sections that are short:
+/// nobody can be told to wake up, so who waits has to look again.
 #[cfg(not(rideau_loom))]
 pub(crate) type Latch<T> = spin::mutex::SpinMutex<T, spin::Yield>;
 #[cfg(rideau_loom)]
 pub(crate) type Latch<T> = Mutex<T>;
+
+#[cfg(not(rideau_loom))]
+pub(crate) type LatchGuard<'a, T> = spin::mutex::SpinMutexGuard<'a, T, spin::Yield>;
+#[cfg(rideau_loom)]
+pub(crate) type LatchGuard<'a, T> = MutexGuard<'a, T>;
 #[cfg(not(rideau_loom))]
 pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering,
@@ -24,28 +29,40 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-#[cfg(not(rideau_loom))]
-pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    mutex.try_lock()
-}
-
 #[cfg(rideau_loom)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no model panics under a lock")
 }
 
-#[cfg(rideau_loom)]
-pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    mutex.try_lock().ok()
+#[cfg(not(rideau_loom))]
+#[inline]
+pub(crate) fn latch<T>(latch: &Latch<T>) -> LatchGuard<'_, T> {
+    latch.lock()
 }
 
 #[cfg(not(rideau_loom))]
 #[inline]
-pub(crate) fn latch<T>(latch: &Latch<T>) -> spin::mutex::SpinMutexGuard<'_, T, spin::Yield> {
-    latch.lock()
+pub(crate) fn try_latch<T>(latch: &Latch<T>) -> Option<LatchGuard<'_, T>> {
+    latch.try_lock()
 }
 
 #[cfg(rideau_loom)]
-pub(crate) fn latch<T>(latch: &Latch<T>) -> MutexGuard<'_, T> {
+pub(crate) fn latch<T>(latch: &Latch<T>) -> LatchGuard<'_, T> {
     lock(latch)
+}
+
+#[cfg(rideau_loom)]
+pub(crate) fn try_latch<T>(latch: &Latch<T>) -> Option<LatchGuard<'_, T>> {
+    latch.try_lock().ok()
+}
+
+#[cfg(not(rideau_loom))]
+#[inline]
+pub(crate) fn into_inner<T>(latch: Latch<T>) -> T {
+    latch.into_inner()
+}
+
+#[cfg(rideau_loom)]
+pub(crate) fn into_inner<T>(latch: Latch<T>) -> T {
+    latch.into_inner().expect("no model panics under a lock")
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::ids::Ticket;
 use crate::meter;
 use crate::refusal::Refusal;
-use crate::time::Lead;
+use crate::time::{Instant, Lead};
 use crate::waiting::End;
 
 /// What becomes of one who comes.
@@ -80,24 +80,39 @@ pub struct Found<R> {
     pub ticket: Ticket,
     /// How to answer the one that waited.
     pub reply: R,
-    /// How much earlier the one that came did so.
-    pub lead: Lead,
-    /// How long the one that came waited in all.
-    pub waited: Duration,
-    /// How long the one that was found waited in all.
-    pub found_waited: Duration,
+    /// When the one that came says it did.
+    pub sent: Instant,
+    /// When the one that was found says it came.
+    pub found_sent: Instant,
+    /// When they met.
+    pub now: Instant,
 }
 
 impl<R> Found<R> {
+    /// How much earlier the one that came did so.
+    pub fn lead(&self) -> Lead {
+        self.sent.lead_over(self.found_sent)
+    }
+
+    /// How long the one that came waited in all.
+    pub fn waited(&self) -> Duration {
+        self.now.since(self.sent)
+    }
+
+    /// How long the one that was found waited in all.
+    pub fn found_waited(&self) -> Duration {
+        self.now.since(self.found_sent)
+    }
+
     /// The match, for an ask that came.
     pub(super) fn into_match_for_ask<A>(self, ask: A) -> Effect<A, R> {
         Effect::Match {
             ticket: self.ticket,
             ask,
+            lead: self.lead(),
+            ask_waited: self.waited(),
+            offer_waited: self.found_waited(),
             offer: self.reply,
-            lead: self.lead,
-            ask_waited: self.waited,
-            offer_waited: self.found_waited,
         }
     }
 
@@ -105,11 +120,11 @@ impl<R> Found<R> {
     pub(super) fn into_match_for_offer<O>(self, offer: O) -> Effect<R, O> {
         Effect::Match {
             ticket: self.ticket,
-            ask: self.reply,
             offer,
-            lead: self.lead.reversed(),
-            ask_waited: self.found_waited,
-            offer_waited: self.waited,
+            lead: self.lead().reversed(),
+            ask_waited: self.found_waited(),
+            offer_waited: self.waited(),
+            ask: self.reply,
         }
     }
 }

@@ -20,13 +20,14 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         effects: &mut Vec<Effect<A, O>>,
     ) -> Option<Found<O>> {
         let (ticket, sent, reply) = self.offer_for(terms, now, effects)?;
-        let waited = self.count_prompt(Side::Ask, terms.sent, now);
+        self.count_prompt(Side::Ask, terms.sent, now);
+        self.offers.count_served(sent, now);
         let found = Found {
             ticket,
             reply,
-            lead: terms.sent.lead_over(sent),
-            waited,
-            found_waited: self.offers.count_served(sent, now),
+            sent: terms.sent,
+            found_sent: sent,
+            now,
         };
         self.finish(terms.sent, now, effects);
         Some(found)
@@ -42,13 +43,14 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         effects: &mut Vec<Effect<A, O>>,
     ) -> Option<Found<A>> {
         let (ticket, sent, reply) = self.ask_for(terms, now, effects)?;
-        let waited = self.count_prompt(Side::Offer, terms.sent, now);
+        self.count_prompt(Side::Offer, terms.sent, now);
+        self.asks.count_served(sent, now);
         let found = Found {
             ticket,
             reply,
-            lead: terms.sent.lead_over(sent),
-            waited,
-            found_waited: self.asks.count_served(sent, now),
+            sent: terms.sent,
+            found_sent: sent,
+            now,
         };
         self.finish(terms.sent, now, effects);
         Some(found)

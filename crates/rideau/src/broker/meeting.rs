@@ -7,13 +7,15 @@
 use std::mem;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use rideau_core::Lead;
+use rideau_core::{Lead, Ticket};
 
-use super::Refused;
+use super::{Answer, Refused};
 use crate::after::After;
 use crate::cell::{Bond, Ended, Seat};
-use crate::sync::{Latch, latch};
+use crate::peer::{Match, Peer};
+use crate::sync::{Latch, into_inner, latch};
 
 /// The wait of one who brought a `V` for one who brings a `W`.
 pub(crate) struct Meeting<V, W>(Latch<Stage<V, W>>);
@@ -84,6 +86,20 @@ impl Ends {
     }
 }
 
+impl<W> Met<W> {
+    /// The match with a peer.
+    #[inline(always)]
+    pub(super) fn into_match(self, ticket: Ticket, peer: Peer) -> Match<W> {
+        Match {
+            value: self.value,
+            lead: self.lead,
+            waited: Duration::from_nanos(self.waited_nanos),
+            ticket,
+            peer,
+        }
+    }
+}
+
 impl<V, W> Meeting<V, W> {
     /// Somebody waits, and wants to be woken so if it says how already.
     pub(super) fn new(waker: Option<Waker>) -> Self {
@@ -150,6 +166,34 @@ impl<V, W> Meeting<V, W> {
             drop(before);
         }
         Poll::Pending
+    }
+
+    /// The answer, for one who alone is left: whom it met has ended the match.
+    #[inline(always)]
+    pub(super) fn into_answer(self, ticket: Ticket) -> Answer<V, W> {
+        let (met, ends) = match into_inner(self.0) {
+            Stage::Met {
+                ends,
+                value,
+                lead,
+                waited_nanos,
+            } => {
+                let met = Met {
+                    value,
+                    lead,
+                    waited_nanos,
+                };
+                (met, ends)
+            }
+            Stage::Refused(refused) => return Err(*refused),
+            Stage::Watched(watched) => {
+                let met = watched.met.expect("it was not taken before");
+                (met, watched.ends)
+            }
+            Stage::Waits(_) | Stage::Taken { .. } => unreachable!("who is left was answered"),
+        };
+        let how = ends.of(Seat::Comer).expect("who lets go has ended");
+        Ok(met.into_match(ticket, Peer::that_ended(how)))
     }
 
     /// The waiter leaves: nobody should answer it any more while what is

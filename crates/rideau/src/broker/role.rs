@@ -163,23 +163,19 @@ where
     V: Send + 'static,
     W: Send + 'static,
 {
+    let (lead, waited) = (found.lead(), found.waited());
     let met = Met {
         value,
-        lead: found.lead.reversed(),
-        waited_nanos: nanos(found.found_waited),
+        lead: lead.reversed(),
+        waited_nanos: found.now.nanos_since(found.found_sent),
     };
     let Reply { value, meeting } = found.reply;
     meeting.meet(met, after);
     Match {
         value,
-        lead: found.lead,
-        waited: found.waited,
+        lead,
+        waited,
         ticket: found.ticket,
         peer: Peer::new(meeting, Seat::Comer),
     }
-}
-
-/// A wait in nanoseconds: it came from as many.
-fn nanos(waited: Duration) -> u64 {
-    u64::try_from(waited.as_nanos()).expect("the clock counts nanoseconds in 64 bits")
 }

@@ -5,17 +5,15 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
 
 use rideau_core::Ticket;
-use rideau_core::broker::Found;
 
 use super::meeting::{Meeting, Told};
-use super::role::{Reply, Role, introduce};
+use super::role::{Machine, Reply, Role, introduce};
 use super::{Answer, Asking, BrokerDriver, Offering, Refused};
 use crate::cell::Seat;
-use crate::driver::Step;
 use crate::peer::{Match, Peer};
+use crate::signals::Signals;
 use crate::streak;
 use crate::terms::Terms;
 
@@ -33,24 +31,32 @@ where
 
 /// Small, for a million of them may wait: what is rare lies behind a pointer.
 enum State<V, W> {
-    /// A future does nothing until it is polled.
-    Fresh {
-        value: V,
-        terms: Option<Box<Terms>>,
-    },
+    /// A future does nothing until it is polled. None once it has been.
+    Fresh(Option<V>),
+    /// The same, on terms of its own.
+    FreshOn(Option<Box<(V, Terms)>>),
     /// It has a place in the queue.
     Waiting {
         ticket: Ticket,
-        meeting: Arc<Meeting<V, W>>,
+        /// None once it has been taken out with its answer.
+        meeting: Option<Arc<Meeting<V, W>>>,
     },
     /// Nobody has taken the answer yet.
     Answered(Box<Answer<V, W>>),
     Over,
 }
 
+impl<V, W> State<V, W> {
+    fn waiting(ticket: Ticket, meeting: Arc<Meeting<V, W>>) -> Self {
+        let meeting = Some(meeting);
+        Self::Waiting { ticket, meeting }
+    }
+}
+
 /// What one who comes finds.
 pub(crate) enum Coming<V, W> {
-    Answered(Answer<V, W>),
+    Met(Match<W>),
+    Refused(Refused<V>),
     Waiting(Ticket, Arc<Meeting<V, W>>),
 }
 
@@ -58,19 +64,11 @@ impl<V, W> Coming<V, W> {
     /// The answer to one who did not want to wait.
     pub(super) fn at_once(self) -> Answer<V, W> {
         match self {
-            Self::Answered(answer) => answer,
+            Self::Met(met) => Ok(met),
+            Self::Refused(refused) => Err(refused),
             Self::Waiting(..) => unreachable!("who does not want to wait is answered at once"),
         }
     }
-}
-
-/// What the machine decides for one who comes. It has let go of whom it found,
-/// who is told when the lock is released: one memory less to bring along while
-/// others wait for the lock.
-enum Came<V, W> {
-    Found(V, Found<Reply<W, V>>),
-    Waits(Ticket, Arc<Meeting<V, W>>),
-    Refused(Refused<V>),
 }
 
 /// Come to the broker: meet somebody, be turned away, or take a place and be
@@ -93,42 +91,50 @@ where
     let _admitted = if signals.door().is_guarded() {
         match signals.admit(R::SIDE) {
             Ok(admitted) => Some(admitted),
-            Err(refusal) => return Coming::Answered(Err(Refused { refusal, value })),
+            Err(refusal) => return Coming::Refused(Refused { refusal, value }),
         }
     } else {
         None
     };
-    let decide = |step: &mut Step<'_, _>| {
-        let terms = terms.since(step.sent, wait);
-        let (machine, now) = (&mut *step.machine, step.now);
-        let came = match R::find(machine, &terms, now, step.effects) {
-            Some(found) => Came::Found(value, found),
-            None if machine.may_wait(&terms) => {
-                let meeting = Arc::new(Meeting::new(waker.cloned()));
-                let reply = Reply {
-                    value,
-                    meeting: Arc::clone(&meeting),
-                };
-                match R::queue(machine, &terms, reply, now, step.effects) {
-                    Ok(ticket) => Came::Waits(ticket, meeting),
-                    Err(refused) => Came::Refused(refused),
-                }
-            }
-            None => {
-                let (_, refusal) = machine.turn_away(R::SIDE, &terms, now, step.effects);
-                Came::Refused(Refused { refusal, value })
-            }
-        };
-        if signals.door().is_guarded() {
-            signals.door().set_len(machine.len(R::SIDE));
-        }
-        came
+    let mut section = driver.section();
+    let step = section.step();
+    let terms = terms.since(step.sent, wait);
+    let (machine, now) = (step.machine, step.now);
+    if let Some(found) = R::find(machine, &terms, now, step.effects) {
+        publish_len::<R, A, O>(signals, machine);
+        // The machine has let go of whom it found, who is told when the lock is
+        // released: one memory less to bring along while others wait for it.
+        let mut after = section.leave();
+        let met = introduce(value, found, &mut after);
+        after.run();
+        return Coming::Met(met);
+    }
+    if !machine.may_wait(&terms) {
+        let (_, refusal) = machine.turn_away(R::SIDE, &terms, now, step.effects);
+        publish_len::<R, A, O>(signals, machine);
+        section.leave().run();
+        return Coming::Refused(Refused { refusal, value });
+    }
+    let meeting = Arc::new(Meeting::new(waker.cloned()));
+    let reply = Reply {
+        value,
+        meeting: Arc::clone(&meeting),
     };
-    driver.step_and(decide, |came, after| match came {
-        Came::Found(value, found) => Coming::Answered(Ok(introduce(value, found, after))),
-        Came::Waits(ticket, meeting) => Coming::Waiting(ticket, meeting),
-        Came::Refused(refused) => Coming::Answered(Err(refused)),
-    })
+    let queued = R::queue(machine, &terms, reply, now, step.effects);
+    publish_len::<R, A, O>(signals, machine);
+    section.leave().run();
+    match queued {
+        Ok(ticket) => Coming::Waiting(ticket, meeting),
+        Err(refused) => Coming::Refused(refused),
+    }
+}
+
+/// Tell a guarded door how many wait behind it.
+#[inline]
+fn publish_len<R: Role<A, O>, A, O>(signals: &Signals, machine: &Machine<A, O>) {
+    if signals.door().is_guarded() {
+        signals.door().set_len(machine.len(R::SIDE));
+    }
 }
 
 impl<D, R, A, O> Wait<D, R, A, O>
@@ -140,16 +146,19 @@ where
 {
     /// A wait that begins when it is polled; without terms, on the usual ones.
     pub(super) fn new(driver: D, value: R::Brings, terms: Option<Terms>) -> Self {
-        let terms = terms.map(Box::new);
-        let state = State::Fresh { value, terms };
+        let state = match terms {
+            None => State::Fresh(Some(value)),
+            Some(terms) => State::FreshOn(Some(Box::new((value, terms)))),
+        };
         Self { driver, state }
     }
 
     /// A wait that begins now.
     pub(super) fn begin(driver: D, value: R::Brings, terms: &Terms) -> Self {
         let state = match come::<R, A, O>(&driver, value, terms, true, None) {
-            Coming::Answered(answer) => State::Answered(Box::new(answer)),
-            Coming::Waiting(ticket, meeting) => State::Waiting { ticket, meeting },
+            Coming::Met(met) => State::Answered(Box::new(Ok(met))),
+            Coming::Refused(refused) => State::Answered(Box::new(Err(refused))),
+            Coming::Waiting(ticket, meeting) => State::waiting(ticket, meeting),
         };
         Self { driver, state }
     }
@@ -158,7 +167,7 @@ where
         match &self.state {
             State::Waiting { ticket, .. } => Some(*ticket),
             State::Answered(answer) => answer.as_ref().as_ref().ok().map(|met| met.ticket),
-            State::Fresh { .. } | State::Over => None,
+            State::Fresh(_) | State::FreshOn(_) | State::Over => None,
         }
     }
 
@@ -172,31 +181,29 @@ where
             }
         }
     }
+
     /// Come at the first poll.
     #[inline]
-    fn begin_polled(&mut self, context: &Context<'_>) -> Poll<Answer<R::Brings, R::Gets>> {
-        let terms = match &mut self.state {
-            State::Fresh { terms, .. } => terms.take(),
-            _ => None,
-        };
-        let State::Fresh { value, .. } = mem::replace(&mut self.state, State::Over) else {
-            unreachable!("it was just seen");
-        };
-        let terms = terms.as_deref().unwrap_or(&Terms::USUAL);
+    fn begin_polled(
+        &mut self,
+        value: R::Brings,
+        terms: &Terms,
+        context: &Context<'_>,
+    ) -> Poll<Answer<R::Brings, R::Gets>> {
         let waker = Some(context.waker());
-        let answer = match come::<R, A, O>(&self.driver, value, terms, true, waker) {
-            Coming::Answered(answer) => answer,
+        match come::<R, A, O>(&self.driver, value, terms, true, waker) {
             Coming::Waiting(ticket, meeting) => {
                 streak::end();
-                self.state = State::Waiting { ticket, meeting };
-                return Poll::Pending;
+                self.state = State::waiting(ticket, meeting);
+                Poll::Pending
             }
-        };
-        if streak::is_enough(context) {
-            self.state = State::Answered(Box::new(answer));
-            return Poll::Pending;
+            Coming::Met(met) if streak::is_enough(context) => {
+                self.state = State::Answered(Box::new(Ok(met)));
+                Poll::Pending
+            }
+            Coming::Met(met) => Poll::Ready(Ok(met)),
+            Coming::Refused(refused) => Poll::Ready(Err(refused)),
         }
-        Poll::Ready(answer)
     }
 }
 
@@ -211,16 +218,26 @@ where
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        // Each is looked at before it is moved, for then little is.
-        if let State::Fresh { .. } = &this.state {
-            return this.begin_polled(context);
+        // Each part is taken out alone: a state that was just written is slow to
+        // move as a whole.
+        if let State::Fresh(value) = &mut this.state {
+            let value = value.take().expect("nobody polls after the answer");
+            return this.begin_polled(value, &Terms::USUAL, context);
         }
-        if let State::Waiting { meeting, .. } = &this.state {
-            let told = ready!(meeting.poll(context));
-            let State::Waiting { ticket, meeting } = mem::replace(&mut this.state, State::Over)
-            else {
-                unreachable!("it was just seen");
-            };
+        if let State::FreshOn(fresh) = &mut this.state {
+            let fresh = fresh.take().expect("nobody polls after the answer");
+            return this.begin_polled(fresh.0, &fresh.1, context);
+        }
+        if let State::Waiting { ticket, meeting } = &mut this.state {
+            let ticket = *ticket;
+            let known = meeting.as_ref().expect("nobody polls after the answer");
+            // Whom it met may have let go already, and then nobody else is left.
+            if Arc::strong_count(known) == 1 {
+                let meeting = meeting.take().expect("it was just seen");
+                return Poll::Ready(receive_last(ticket, meeting));
+            }
+            let told = ready!(known.poll(context));
+            let meeting = meeting.take().expect("it was just seen");
             return Poll::Ready(receive(told, ticket, meeting));
         }
         Poll::Ready(this.answered().expect("nobody polls after the answer"))
@@ -245,7 +262,11 @@ where
     O: Send + 'static,
 {
     fn drop(&mut self) {
-        let State::Waiting { ticket, meeting } = &self.state else {
+        let State::Waiting {
+            ticket,
+            meeting: Some(meeting),
+        } = &self.state
+        else {
             return;
         };
         let _left = meeting.leave();
@@ -267,15 +288,19 @@ fn receive<V: Send + 'static, W: Send + 'static>(
     meeting: Arc<Meeting<V, W>>,
 ) -> Answer<V, W> {
     match told {
-        Told::Met(met) => Ok(Match {
-            value: met.value,
-            lead: met.lead,
-            waited: Duration::from_nanos(met.waited_nanos),
-            ticket,
-            peer: Peer::new(meeting, Seat::Waiter),
-        }),
+        Told::Met(met) => Ok(met.into_match(ticket, Peer::new(meeting, Seat::Waiter))),
         Told::Refused(refused) => Err(*refused),
     }
+}
+
+/// The same for one who alone is left of all who knew the meeting.
+#[inline(always)]
+fn receive_last<V: Send + 'static, W: Send + 'static>(
+    ticket: Ticket,
+    meeting: Arc<Meeting<V, W>>,
+) -> Answer<V, W> {
+    let meeting = Arc::into_inner(meeting).expect("nobody else was left");
+    meeting.into_answer(ticket)
 }
 
 impl<A: Send + 'static, O: Send + 'static> Future for Asking<A, O> {

@@ -133,6 +133,11 @@ impl Machine for Desk {
     fn advance(&mut self, now: Instant, effects: &mut Vec<Self::Effect>) {
         self.pool.advance(now, effects);
     }
+
+    #[inline]
+    fn waiting(&self) -> usize {
+        self.pool.waiting()
+    }
 }
 
 impl<M: Manager> Stock<M> {

@@ -125,6 +125,11 @@ impl Platter {
         log.truncate(log.len().saturating_sub(count));
     }
 
+    /// How many chunks the last snapshot has that came to its end.
+    pub fn chunks(&self) -> usize {
+        self.0.disk.lock().snapshot.len()
+    }
+
     /// How many batches the next start would read.
     pub fn batches(&self) -> usize {
         self.0.disk.lock().log.len()
