@@ -15,6 +15,10 @@ pub(crate) type Latch<T> = spin::mutex::SpinMutex<T, spin::Yield>;
 #[cfg(rideau_loom)]
 pub(crate) type Latch<T> = Mutex<T>;
 #[cfg(not(rideau_loom))]
+pub(crate) type LatchGuard<'a, T> = spin::mutex::SpinMutexGuard<'a, T, spin::Yield>;
+#[cfg(rideau_loom)]
+pub(crate) type LatchGuard<'a, T> = MutexGuard<'a, T>;
+#[cfg(not(rideau_loom))]
 pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering,
 };
@@ -41,11 +45,22 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 
 #[cfg(not(rideau_loom))]
 #[inline]
-pub(crate) fn latch<T>(latch: &Latch<T>) -> spin::mutex::SpinMutexGuard<'_, T, spin::Yield> {
+pub(crate) fn latch<T>(latch: &Latch<T>) -> LatchGuard<'_, T> {
     latch.lock()
 }
 
 #[cfg(rideau_loom)]
-pub(crate) fn latch<T>(latch: &Latch<T>) -> MutexGuard<'_, T> {
+pub(crate) fn latch<T>(latch: &Latch<T>) -> LatchGuard<'_, T> {
     lock(latch)
+}
+
+#[cfg(not(rideau_loom))]
+#[inline]
+pub(crate) fn try_latch<T>(latch: &Latch<T>) -> Option<LatchGuard<'_, T>> {
+    latch.try_lock()
+}
+
+#[cfg(rideau_loom)]
+pub(crate) fn try_latch<T>(latch: &Latch<T>) -> Option<LatchGuard<'_, T>> {
+    try_lock(latch)
 }
