@@ -20,10 +20,10 @@
 //!
 //! # Why nobody waits for a latch for long
 //!
-//! A latch is held for a few moves of memory, never for a call. Should its
-//! thread lose its core just then, who wants it looks for a moment, goes on to
-//! the other shards, and to the pool's lock in the end. Nobody but who has that
-//! lock waits until a latch is free.
+//! A latch is held for a few moves of memory. Should its thread lose its core
+//! just then, who wants it looks for a moment, goes on to the other shards, and
+//! to the pool's lock in the end. Nobody but who has that lock waits until a
+//! latch is free.
 
 mod place;
 mod slots;

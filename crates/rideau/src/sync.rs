@@ -8,8 +8,8 @@ pub(crate) use loom::sync::{
 #[cfg(not(rideau_loom))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};
 
-/// A lock for a few moves of memory that two threads at most ever want: it is
-/// free again with a plain write.
+/// A lock for a few moves of memory that two threads at most ever wait for: it
+/// is free again with a plain write.
 #[cfg(not(rideau_loom))]
 pub(crate) type Latch<T> = spin::mutex::SpinMutex<T, spin::Yield>;
 #[cfg(rideau_loom)]

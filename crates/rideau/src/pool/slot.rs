@@ -16,8 +16,9 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
 /// A member and what is known of it.
 ///
-/// Whoever has taken the slot's index, or has the machine's lock while the
-/// machine has it, is alone with the member.
+/// Whoever has taken the member, or has the machine's lock while the machine has
+/// it, is alone with the slot. The member lies here only while the machine has
+/// it, or on its way between the two.
 #[repr(C, align(128))]
 pub(super) struct Slot<M: Manager> {
     flags: AtomicU32,
