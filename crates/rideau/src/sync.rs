@@ -45,17 +45,6 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 
 #[cfg(not(rideau_loom))]
 #[inline]
-pub(crate) fn latch<T>(latch: &Latch<T>) -> LatchGuard<'_, T> {
-    latch.lock()
-}
-
-#[cfg(rideau_loom)]
-pub(crate) fn latch<T>(latch: &Latch<T>) -> LatchGuard<'_, T> {
-    lock(latch)
-}
-
-#[cfg(not(rideau_loom))]
-#[inline]
 pub(crate) fn try_latch<T>(latch: &Latch<T>) -> Option<LatchGuard<'_, T>> {
     latch.try_lock()
 }
@@ -63,4 +52,15 @@ pub(crate) fn try_latch<T>(latch: &Latch<T>) -> Option<LatchGuard<'_, T>> {
 #[cfg(rideau_loom)]
 pub(crate) fn try_latch<T>(latch: &Latch<T>) -> Option<LatchGuard<'_, T>> {
     try_lock(latch)
+}
+
+#[cfg(not(rideau_loom))]
+#[inline]
+pub(crate) fn latch<T>(latch: &Latch<T>) -> LatchGuard<'_, T> {
+    latch.lock()
+}
+
+#[cfg(rideau_loom)]
+pub(crate) fn latch<T>(latch: &Latch<T>) -> LatchGuard<'_, T> {
+    lock(latch)
 }

@@ -171,11 +171,11 @@ fn a_close_waits_until_every_shard_is_free() {
 
 /// What all threads of a hammering share.
 struct Hammer {
-    shelf: Shelf<Box<Member>>,
+    shelf: Shelf<Member>,
     /// As often as each was used, with no order of its own.
     uses: [AtomicU64; Self::LEN],
     /// The pool's lock, and who lies there while the shelf is closed.
-    pool: Mutex<Vec<Box<Member>>>,
+    pool: Mutex<Vec<Member>>,
 }
 
 struct Member {
@@ -189,7 +189,7 @@ impl Hammer {
 
     fn new(shards: usize) -> Self {
         let shelf = Shelf::new(shards);
-        shelf.open(Self::LEN, |index| Box::new(Member { index, uses: 0 }));
+        shelf.open(Self::LEN, |index| Member { index, uses: 0 });
         Self {
             shelf,
             uses: [const { AtomicU64::new(0) }; Self::LEN],
