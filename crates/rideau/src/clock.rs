@@ -12,14 +12,23 @@ use rideau_core::Instant;
 pub(crate) struct Clock {
     clock: quanta::Clock,
     start: u64,
+    /// The same as the ticker counts, and never before it.
+    ticker_start: u64,
 }
 
 #[cfg(not(any(feature = "test-util", rideau_loom)))]
 impl Clock {
     pub(crate) fn start() -> Self {
         let clock = quanta::Clock::new();
+        let epoch = ticker::epoch(&clock);
         let start = clock.raw();
-        Self { clock, start }
+        // Both round down, so that a recent instant might else be ahead.
+        let ticker_start = clock.delta_as_nanos(epoch, start) + 1;
+        Self {
+            clock,
+            start,
+            ticker_start,
+        }
     }
 
     #[inline]
@@ -31,10 +40,7 @@ impl Clock {
     #[inline]
     pub(crate) fn recent(&self) -> Instant {
         match ticker::recent() {
-            Some(tick) => {
-                let tick = tick.max(self.start);
-                Instant::from_nanos(self.clock.delta_as_nanos(self.start, tick))
-            }
+            Some(tick) => Instant::from_nanos(tick.saturating_sub(self.ticker_start)),
             None => self.now(),
         }
     }

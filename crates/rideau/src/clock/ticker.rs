@@ -9,35 +9,51 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// What the processor's counter showed last; 0 while the thread sleeps.
-static TICK: AtomicU64 = AtomicU64::new(0);
-/// Somebody looked since the thread last wondered.
-static USED: AtomicBool = AtomicBool::new(false);
+/// What all look at, side by side.
+struct Ticker {
+    /// What the clock showed last, in nanoseconds; 0 while the thread sleeps.
+    tick: AtomicU64,
+    /// Somebody looked since the thread last wondered.
+    used: AtomicBool,
+}
+
+static TICKER: Ticker = Ticker {
+    tick: AtomicU64::new(0),
+    used: AtomicBool::new(false),
+};
 static THREAD: OnceLock<Thread> = OnceLock::new();
+/// From where ticks are counted, on the processor's own counter.
+static EPOCH: OnceLock<u64> = OnceLock::new();
 
 /// How old a reading is, if the system wakes the thread in time.
 const PERIOD: Duration = Duration::from_millis(2);
 /// The thread sleeps when nobody looked during so many periods.
 const UNUSED_MAX: u32 = 64;
 
-/// What the counter showed some milliseconds ago; none if nobody knows yet.
+/// From where ticks are counted: now, if that was not yet said.
+pub(super) fn epoch(clock: &quanta::Clock) -> u64 {
+    *EPOCH.get_or_init(|| clock.raw())
+}
+
+/// What the clock showed some milliseconds ago, in nanoseconds from the epoch;
+/// none if nobody knows yet.
 #[inline]
 pub(super) fn recent() -> Option<u64> {
-    let tick = TICK.load(Ordering::Relaxed);
+    let tick = TICKER.tick.load(Ordering::Relaxed);
     if tick == 0 {
         wake();
         return None;
     }
     // Written seldom, so that reading it costs nothing.
-    if !USED.load(Ordering::Relaxed) {
-        USED.store(true, Ordering::Relaxed);
+    if !TICKER.used.load(Ordering::Relaxed) {
+        TICKER.used.store(true, Ordering::Relaxed);
     }
     Some(tick)
 }
 
 #[cold]
 fn wake() {
-    USED.store(true, Ordering::Relaxed);
+    TICKER.used.store(true, Ordering::Relaxed);
     let thread = THREAD.get_or_init(|| {
         let started = thread::Builder::new()
             .name("rideau-clock".into())
@@ -52,13 +68,15 @@ fn wake() {
 
 fn tick() {
     let clock = quanta::Clock::new();
+    let epoch = epoch(&clock);
     loop {
         for _ in 0..UNUSED_MAX {
-            TICK.store(clock.raw(), Ordering::Relaxed);
+            let tick = clock.delta_as_nanos(epoch, clock.raw());
+            TICKER.tick.store(tick.max(1), Ordering::Relaxed);
             thread::sleep(PERIOD);
         }
-        if !USED.swap(false, Ordering::Relaxed) {
-            TICK.store(0, Ordering::Relaxed);
+        if !TICKER.used.swap(false, Ordering::Relaxed) {
+            TICKER.tick.store(0, Ordering::Relaxed);
             thread::park();
         }
     }
@@ -80,13 +98,14 @@ mod tests {
             if let Some(tick) = recent()
                 && seen.last() != Some(&tick)
             {
-                assert!(tick <= clock.raw(), "it is never ahead");
+                let now = clock.delta_as_nanos(epoch(&clock), clock.raw());
+                assert!(tick <= now, "it is never ahead");
                 assert!(seen.last().is_none_or(|last| *last < tick), "nor goes back");
                 seen.push(tick);
             }
         }
         // Nobody looks for a while.
-        while TICK.load(Ordering::Relaxed) != 0 {
+        while TICKER.tick.load(Ordering::Relaxed) != 0 {
             assert!(Instant::now() < limit, "it never rests");
             thread::sleep(PERIOD);
         }

@@ -209,7 +209,14 @@ impl<'a, M: Manager> Held<'a, M> {
     /// How the use of the member went.
     #[inline]
     fn judge(stock: &Stock<M>, flags: u32, member: &mut M::Member) -> Use {
+        let is_plain = flags & flag::DOUBTS == 0;
         let panics = thread::panicking() && flags & flag::PANICKING == 0;
+        if is_plain && !panics {
+            return match is_broken(&*stock.manager, member) {
+                false => Use::Fine,
+                true => Use::Over(Retired::Broken),
+            };
+        }
         if panics || flags & flag::REPLACE != 0 {
             Use::Over(Retired::Failed)
         } else if is_broken(&*stock.manager, member) {
@@ -223,8 +230,11 @@ impl<'a, M: Manager> Held<'a, M> {
 
     /// Ask the machine what becomes of the member.
     #[cold]
-    fn end_slowly(driver: &PoolDriver<M>, slot: u32, cell: u32, used: Use) {
+    fn end_slowly(driver: &PoolDriver<M>, mut entry: Box<Entry<M>>, used: Use) {
+        let slot = entry.slot;
+        let cell = std::mem::replace(&mut entry.cell, NO_CELL);
         let place = driver.shell().slot(slot);
+        place.member.put(entry);
         let uses = place.uses();
         let since = place.held_since();
         place.clear_side();
@@ -242,41 +252,48 @@ impl<'a, M: Manager> Held<'a, M> {
 impl<M: Manager> Drop for Held<'_, M> {
     #[inline]
     fn drop(&mut self) {
-        let Some(mut entry) = self.entry.take() else {
+        let Some(entry) = self.entry.take() else {
             return;
         };
-        let (slot, cell) = (entry.slot, entry.cell);
+        match self.pool {
+            Some(driver) => Self::give_back(driver, entry),
+            None => Self::give_back_owned(entry),
+        }
+    }
+}
+
+impl<M: Manager> Held<'_, M> {
+    #[inline(never)]
+    fn give_back_owned(mut entry: Box<Entry<M>>) {
         // Else the pool would keep itself alive.
-        let owner = match self.pool {
-            Some(_) => None,
-            None => entry.owner.take(),
-        };
-        let driver = keeper(self.pool, owner.as_ref());
+        let owner = entry.owner.take();
+        Self::give_back(keeper(None, owner.as_ref()), entry);
+    }
+
+    /// Lay a member on the shelf, or else bring it to the machine. A call, so
+    /// that little is left of a guard where it is dropped.
+    #[inline(never)]
+    fn give_back(driver: &PoolDriver<M>, mut entry: Box<Entry<M>>) {
         let stock = driver.shell();
-        let place = stock.slot(slot);
+        let place = stock.slot(entry.slot);
         let flags = place.flags();
         let used = Self::judge(stock, flags, &mut entry.member);
-        place.member.put(entry);
-        let is_plain = used == Use::Fine && cell == NO_CELL;
-        if is_plain && flags & flag::SIDED != 0 {
-            place.clear_side();
-        }
         let home = stock.shelf.home();
-        if !is_plain || home.is_closed() {
-            return Self::end_slowly(driver, slot, cell, used);
+        if used != Use::Fine || entry.cell != NO_CELL || home.is_closed() {
+            return Self::end_slowly(driver, entry, used);
         }
         let (now, until) = (driver.clock().recent(), place.until());
         if until <= now.after(BEHIND) || stock.rules.is_used_up(place.uses()) {
-            return Self::end_slowly(driver, slot, cell, used);
+            return Self::end_slowly(driver, entry, used);
         }
-        if flags & flag::MEASURED != 0 {
-            measure(stock, place, driver.clock().now());
+        if flags != 0 {
+            settle(driver, place, flags);
         }
         let since = place.since();
         place.rest(now);
-        if !home.put(&stock.slots, slot) {
+        if let Err(entry) = home.put(entry) {
             place.hold_again(since);
-            Self::end_slowly(driver, slot, cell, used);
+            Self::end_slowly(driver, entry, used);
         } else if place.until() < until {
             // Its life was cut since we looked.
             call_back(driver);
@@ -331,12 +348,17 @@ pub(super) fn is_broken<M: Manager>(manager: &M, member: &mut M::Member) -> bool
 
 /// Something lies on the shelf that must go.
 #[cold]
-fn call_back<M: Manager>(driver: &Arc<PoolDriver<M>>) {
+fn call_back<M: Manager>(driver: &PoolDriver<M>) {
     driver.step(|step| step.machine.advance(step.now, step.effects));
 }
 
+/// See to what most holders leave none of.
 #[cold]
-fn measure<M: Manager>(stock: &Stock<M>, place: &Slot<M>, now: rideau_core::Instant) {
-    let since = place.since().min(now);
-    lock(&stock.holds).record(now.since(since));
+fn settle<M: Manager>(driver: &PoolDriver<M>, place: &Slot<M>, flags: u32) {
+    place.clear_side();
+    if flags & flag::MEASURED != 0 {
+        let now = driver.clock().now();
+        let since = place.since().min(now);
+        lock(&driver.shell().holds).record(now.since(since));
+    }
 }

@@ -11,16 +11,16 @@ use tokio::task::AbortHandle;
 use super::manager::{About, Manager};
 use super::refused::Holder;
 use super::stock::PoolDriver;
-use crate::shelf::{Linked, Place};
+use crate::shelf::Place;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
 /// A member and what is known of it.
 ///
-/// Whoever has taken the slot's index, or has the machine's lock while the
-/// machine has it, is alone with the member.
+/// Whoever has taken the member, or has the machine's lock while the machine has
+/// it, is alone with the slot. The member lies here only while the machine has
+/// it, or on its way between the two.
 #[repr(C, align(128))]
 pub(super) struct Slot<M: Manager> {
-    next: AtomicU32,
     flags: AtomicU32,
     /// Since when it is idle, or held if the highest bit is set.
     since: AtomicU64,
@@ -42,7 +42,8 @@ pub(super) struct Slot<M: Manager> {
 /// A member and the slot it belongs to, wherever it is.
 pub(super) struct Entry<M: Manager> {
     pub(super) slot: u32,
-    /// The cell in which its holder waited for it, to be freed.
+    /// The cell in which its holder waited for it, to be freed; none while
+    /// nobody holds it.
     pub(super) cell: u32,
     /// The pool, while somebody holds the member who keeps the pool alive.
     pub(super) owner: Option<Arc<PoolDriver<M>>>,
@@ -89,12 +90,12 @@ pub(super) mod flag {
     /// If it says nothing else, the member is checked, or replaced.
     pub(in super::super) const CHECK: u32 = 8;
     pub(in super::super) const REPLACE: u32 = 16;
+    pub(in super::super) const DOUBTS: u32 = CHECK | REPLACE;
 }
 
 impl<M: Manager> Slot<M> {
     pub(super) fn new() -> Self {
         Self {
-            next: AtomicU32::new(0),
             flags: AtomicU32::new(0),
             since: AtomicU64::new(0),
             until: AtomicU64::new(0),
@@ -275,12 +276,5 @@ impl<M: Manager> Slot<M> {
             uses: self.uses(),
             generation: self.generation.load(Ordering::Relaxed),
         }
-    }
-}
-
-impl<M: Manager> Linked for Slot<M> {
-    #[inline]
-    fn next(&self) -> &AtomicU32 {
-        &self.next
     }
 }

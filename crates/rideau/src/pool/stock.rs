@@ -8,6 +8,7 @@ use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
+use std::time::Duration;
 
 use rideau_core::pool::{self as core, Fate, Grant, MemberId, Options};
 use rideau_core::{Histogram, Instant, Machine};
@@ -16,7 +17,7 @@ use tokio::sync::Notify;
 use super::cell::Cell;
 use super::duty;
 use super::manager::Manager;
-use super::slot::Slot;
+use super::slot::{Entry, Slot};
 use super::tasks::Tasks;
 use crate::after::After;
 use crate::driver::{Driver, Shell};
@@ -64,7 +65,7 @@ pub(super) struct Seats {
 
 /// Members, cells, and how to start and stop what is in them.
 pub(crate) struct Stock<M: Manager> {
-    pub(super) shelf: Shelf,
+    pub(super) shelf: Shelf<Box<Entry<M>>>,
     pub(super) slots: Slots<Slot<M>>,
     pub(super) cells: Slots<Cell>,
     pub(super) manager: Arc<M>,
@@ -88,7 +89,8 @@ pub(crate) struct Stock<M: Manager> {
 /// The options that are needed without the lock.
 pub(super) struct Rules {
     uses_max: AtomicU64,
-    check_after: AtomicU64,
+    /// A member that was idle for so long is checked first.
+    stale_from: AtomicU64,
     on_cancel: AtomicU8,
     on_error: AtomicU8,
 }
@@ -144,7 +146,7 @@ impl<M: Manager> Stock<M> {
     pub(super) fn new(manager: M, options: &Options, tasks: Tasks, shards: usize) -> Self {
         let rules = Rules {
             uses_max: AtomicU64::new(0),
-            check_after: AtomicU64::new(0),
+            stale_from: AtomicU64::new(0),
             on_cancel: AtomicU8::new(0),
             on_error: AtomicU8::new(0),
         };
@@ -320,7 +322,12 @@ impl<M: Manager> Shell<Desk> for Stock<M> {
         if self.shelf.is_closed() {
             return;
         }
-        self.shelf.close(&self.slots, &mut desk.moved);
+        let moved = &mut desk.moved;
+        self.shelf.close(|entry| {
+            let slot = entry.slot;
+            moved.push(slot);
+            self.slot(slot).member.put(entry);
+        });
         let takes = self.shelf.takes();
         if takes != desk.takes {
             desk.takes = takes;
@@ -338,7 +345,10 @@ impl<M: Manager> Shell<Desk> for Stock<M> {
     fn end(&self, desk: &mut Desk) {
         if desk.pool.may_lend() {
             desk.pool.lend(&mut desk.moved);
-            self.shelf.open(&self.slots, &desk.moved);
+            self.shelf.open(desk.moved.len(), |at| {
+                let member = self.slot(desk.moved[at]).member.take();
+                member.expect("an idle member lies in its place")
+            });
             desk.moved.clear();
         }
     }
@@ -359,10 +369,13 @@ impl Rules {
     pub(super) fn set(&self, options: &Options) {
         let uses_max = options.uses_max.unwrap_or(u64::MAX);
         self.uses_max.store(uses_max, Ordering::Relaxed);
-        let check_after = options.check_after.map_or(u64::MAX, |span| {
-            u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
-        });
-        self.check_after.store(check_after, Ordering::Relaxed);
+        let stale_from = match options.check_after {
+            None => u64::MAX,
+            Some(Duration::ZERO) => 0,
+            // After that, and not with it.
+            Some(span) => u64::try_from(span.as_nanos() + 1).unwrap_or(u64::MAX),
+        };
+        self.stale_from.store(stale_from, Ordering::Relaxed);
         let (on_cancel, on_error) = (options.on_cancel as u8, options.on_error as u8);
         self.on_cancel.store(on_cancel, Ordering::Relaxed);
         self.on_error.store(on_error, Ordering::Relaxed);
@@ -373,12 +386,10 @@ impl Rules {
         uses >= self.uses_max.load(Ordering::Relaxed)
     }
 
-    /// A member that was idle since then has to be checked.
+    /// A member that was idle for so many nanoseconds has to be checked.
     #[inline]
-    pub(super) fn is_stale(&self, idle: Instant, now: Instant) -> bool {
-        let check_after = self.check_after.load(Ordering::Relaxed);
-        let idle = now.as_nanos().saturating_sub(idle.as_nanos());
-        idle > check_after || check_after == 0
+    pub(super) fn is_stale(&self, idle: u64) -> bool {
+        idle >= self.stale_from.load(Ordering::Relaxed)
     }
 
     pub(super) fn on_cancel(&self) -> Fate {

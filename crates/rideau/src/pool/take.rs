@@ -7,14 +7,14 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 
 use rideau_core::pool::{Came, Circuit, Grant, Retired, Use};
-use rideau_core::{Instant, Machine, Reason, Refusal, Ticket};
+use rideau_core::{Instant, Lead, Machine, Reason, Refusal, Ticket};
 use tokio::task::coop;
 
 use super::held::{Held, Keep, is_broken};
 use super::manager::Manager;
 use super::refused::{Holder, NotTaken};
-use super::slot::{Entry, flag};
-use super::stock::{Desk, Fault, NO_CELL, PoolDriver, Reply};
+use super::slot::{Entry, Slot, flag};
+use super::stock::{Desk, Fault, NO_CELL, PoolDriver, Reply, Stock};
 use crate::terms::Terms;
 
 /// A take under way. Dropping it gives the place in line up, or the member if
@@ -27,18 +27,18 @@ pub struct Take<'a, M: Manager> {
     terms: Option<Box<Terms>>,
     /// When it first asked.
     sent: Option<Instant>,
-    state: State<M>,
+    state: State,
 }
 
-enum State<M: Manager> {
+enum State {
     Fresh,
     Waiting {
         ticket: Ticket,
         cell: u32,
         mark: Mark,
     },
-    /// It has its member, but others should run first.
-    Yielding(Found<M>),
+    /// It has this member, but others should run first.
+    Yielding(u32),
     Over,
 }
 
@@ -81,15 +81,17 @@ impl<'a, M: Manager> Take<'a, M> {
     pub(super) fn at_once(mut self) -> Result<Held<'a, M>, NotTaken> {
         loop {
             let unfit = match take_from_shelf(&self.driver) {
-                Shelved::Taken(found) => return Ok(found.into_held(self.driver.again())),
-                Shelved::Unfit(slot) => Some(slot),
+                Shelved::Taken(entry) | Shelved::Counted(entry) => {
+                    return Ok(Held::new(self.driver.again(), entry));
+                }
+                Shelved::Unfit(entry) => Some(lay_down(self.driver.shell(), entry)),
                 Shelved::None => None,
             };
             let (came, _) = self.come(unfit, None);
             match came {
                 Came::Granted(grant) => {
-                    if let Some(held) = self.collect(&grant, NO_CELL) {
-                        return Ok(held);
+                    if let Some(entry) = self.collect(&grant, NO_CELL) {
+                        return Ok(Held::new(self.driver.again(), entry));
                     }
                 }
                 Came::Refused(refusal) => return Err(not_taken(&self.driver, refusal)),
@@ -104,11 +106,14 @@ impl<'a, M: Manager> Take<'a, M> {
         context: &Context<'_>,
     ) -> Poll<Result<Held<'a, M>, NotTaken>> {
         match take_from_shelf(&self.driver) {
-            Shelved::Taken(found) => {
+            Shelved::Taken(entry) | Shelved::Counted(entry) => {
                 self.state = State::Over;
-                Poll::Ready(Ok(found.into_held(self.driver.again())))
+                Poll::Ready(Ok(Held::new(self.driver.again(), entry)))
             }
-            Shelved::Unfit(slot) => self.poll_slowly(Some(slot), context),
+            Shelved::Unfit(entry) => {
+                let slot = lay_down(self.driver.shell(), entry);
+                self.poll_held(Some(slot), context)
+            }
             Shelved::None => Poll::Pending,
         }
     }
@@ -157,7 +162,7 @@ impl<'a, M: Manager> Take<'a, M> {
 
     /// Take a granted member into our hands; none if it is broken.
     #[inline]
-    fn collect(&self, grant: &Grant, cell: u32) -> Option<Held<'a, M>> {
+    fn collect(&self, grant: &Grant, cell: u32) -> Option<Box<Entry<M>>> {
         let stock = self.driver.shell();
         let place = stock.slot(grant.slot);
         let mut entry = place.member.take().expect("a granted member is there");
@@ -170,15 +175,7 @@ impl<'a, M: Manager> Take<'a, M> {
         let now = self.driver.clock().recent();
         let waited = grant.waited.as_nanos() as u64;
         place.hold(now, grant.lead, waited, panicking());
-        Some(Held::new(self.driver.again(), entry))
-    }
-
-    /// What was found before others were let run.
-    fn found(&mut self) -> Found<M> {
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::Yielding(found) => found,
-            _ => unreachable!("only who yields has found something"),
-        }
+        Some(entry)
     }
 
     /// Find the answer, or be woken when it is there.
@@ -207,15 +204,28 @@ impl<'a, M: Manager> Take<'a, M> {
         answer().map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Ask until there is a member, a place to wait, or a no.
+    /// As `poll_slowly`, with a guard around the member.
+    #[inline]
+    fn poll_held(
+        &mut self,
+        unfit: Option<u32>,
+        context: &Context<'_>,
+    ) -> Poll<Result<Held<'a, M>, NotTaken>> {
+        let answer = self.poll_slowly(unfit, context);
+        answer.map_ok(|entry| Held::new(self.driver.again(), entry))
+    }
+
+    /// Ask until there is a member, a place to wait, or a no. What it answers
+    /// fits in registers.
     #[inline(never)]
     fn poll_slowly(
         &mut self,
         mut unfit: Option<u32>,
         context: &Context<'_>,
-    ) -> Poll<Result<Held<'a, M>, NotTaken>> {
-        if let State::Yielding(_) = self.state {
-            return Poll::Ready(Ok(self.found().into_held(self.driver.again())));
+    ) -> Poll<Result<Box<Entry<M>>, NotTaken>> {
+        if let State::Yielding(slot) = self.state {
+            self.state = State::Over;
+            return Poll::Ready(Ok(pick_up(self.driver.shell(), slot)));
         }
         loop {
             assert!(
@@ -241,8 +251,8 @@ impl<'a, M: Manager> Take<'a, M> {
             self.state = State::Over;
             match answer {
                 Ok(grant) => {
-                    if let Some(held) = self.collect(&grant, cell) {
-                        return Poll::Ready(Ok(held));
+                    if let Some(entry) = self.collect(&grant, cell) {
+                        return Poll::Ready(Ok(entry));
                     }
                     self.state = State::Fresh;
                 }
@@ -267,20 +277,21 @@ impl<'a, M: Manager> Future for Take<'a, M> {
             State::Fresh => match take_from_shelf(&this.driver) {
                 // The member is ours by now: a scheduler's budget is no refusal,
                 // it only lets others run first.
-                Shelved::Taken(found) if found.counts && !has_budget(context) => {
-                    this.state = State::Yielding(found);
+                Shelved::Counted(entry) if !has_budget(context) => {
+                    let slot = lay_down(this.driver.shell(), entry);
+                    this.state = State::Yielding(slot);
                     return Poll::Pending;
                 }
-                Shelved::Taken(found) => {
+                Shelved::Taken(entry) | Shelved::Counted(entry) => {
                     this.state = State::Over;
-                    return Poll::Ready(Ok(found.into_held(this.driver.again())));
+                    return Poll::Ready(Ok(Held::new(this.driver.again(), entry)));
                 }
-                Shelved::Unfit(slot) => Some(slot),
+                Shelved::Unfit(entry) => Some(lay_down(this.driver.shell(), entry)),
                 Shelved::None => None,
             },
             _ => None,
         };
-        this.poll_slowly(unfit, context)
+        this.poll_held(unfit, context)
     }
 }
 
@@ -290,17 +301,26 @@ impl<M: Manager> Unpin for Take<'_, M> {}
 impl<M: Manager> Drop for Take<'_, M> {
     #[inline]
     fn drop(&mut self) {
-        match self.state {
-            State::Fresh | State::Over => (),
-            State::Waiting { ticket, cell, .. } => self.leave(ticket, cell),
-            State::Yielding(_) => drop(self.found().into_held(self.driver.again())),
+        if !matches!(self.state, State::Fresh | State::Over) {
+            self.give_up();
         }
     }
 }
 
 impl<M: Manager> Take<'_, M> {
-    /// Give the place in line up, or the member if it was granted just then.
     #[cold]
+    fn give_up(&self) {
+        match self.state {
+            State::Fresh | State::Over => (),
+            State::Waiting { ticket, cell, .. } => self.leave(ticket, cell),
+            State::Yielding(slot) => {
+                let entry = pick_up(self.driver.shell(), slot);
+                drop(Held::new(self.driver.again(), entry));
+            }
+        }
+    }
+
+    /// Give the place in line up, or the member if it was granted just then.
     fn leave(&self, ticket: Ticket, cell: u32) {
         let stock = self.driver.shell();
         let gone = self.driver.step(|step| {
@@ -329,56 +349,65 @@ impl<M: Manager> std::fmt::Debug for Take<'_, M> {
 
 /// What the shelf has.
 enum Shelved<M: Manager> {
-    Taken(Found<M>),
+    Taken(Box<Entry<M>>),
+    /// It counts for the scheduler's budget.
+    Counted(Box<Entry<M>>),
     /// A member that nobody else can take now, but that has to be looked at.
-    Unfit(u32),
+    Unfit(Box<Entry<M>>),
     None,
 }
 
-/// A member from the shelf.
-struct Found<M: Manager> {
-    entry: Box<Entry<M>>,
-    /// It counts for the scheduler's budget.
-    counts: bool,
-}
-
-impl<M: Manager> Found<M> {
-    #[inline]
-    fn into_held(self, driver: Keep<'_, M>) -> Held<'_, M> {
-        Held::new(driver, self.entry)
-    }
-}
-
-/// Take an idle member without asking the machine.
-#[inline]
-fn take_from_shelf<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Shelved<M> {
+/// Take an idle member without asking the machine. A call, so that little is
+/// left of a take where it is awaited; what it answers fits in registers.
+#[inline(never)]
+fn take_from_shelf<M: Manager>(driver: &PoolDriver<M>) -> Shelved<M> {
     let stock = driver.shell();
     loop {
-        let Some((slot, pops)) = stock.shelf.take(&stock.slots) else {
+        let Some((mut entry, takes)) = stock.shelf.take() else {
             return Shelved::None;
         };
-        let place = stock.slot(slot);
-        let mut now = driver.clock().recent();
-        let idle = place.since();
-        if place.until() <= now || stock.rules.is_stale(idle, now) {
-            return Shelved::Unfit(slot);
+        let place = stock.slot(entry.slot);
+        let now = driver.clock().recent();
+        let idle = now.as_nanos().saturating_sub(place.since().as_nanos());
+        if place.until() <= now || stock.rules.is_stale(idle) {
+            return Shelved::Unfit(entry);
         }
-        let mut entry = place.member.take().expect("what is on the shelf is there");
         if is_broken(&*stock.manager, &mut entry.member) {
-            place.member.put(entry);
+            let slot = lay_down(stock, entry);
             discard(driver, slot, NO_CELL, |desk| desk.unfit += 1);
             continue;
         }
-        let mut flags = panicking();
-        let counts = pops % MEASURED == 0;
-        if counts {
-            now = driver.clock().now();
-            flags |= flag::MEASURED;
+        if takes % MEASURED == 0 {
+            hold_measured(driver, place);
+            return Shelved::Counted(entry);
         }
-        place.hold(now, now.max(idle).lead_over(idle), 0, flags);
-        entry.cell = NO_CELL;
-        return Shelved::Taken(Found { entry, counts });
+        let lead = Lead::from_nanos(-idle.cast_signed());
+        place.hold(now, lead, 0, panicking());
+        return Shelved::Taken(entry);
     }
+}
+
+/// Leave a member in its place that is still ours.
+#[cold]
+fn lay_down<M: Manager>(stock: &Stock<M>, entry: Box<Entry<M>>) -> u32 {
+    let slot = entry.slot;
+    stock.slot(slot).member.put(entry);
+    slot
+}
+
+/// Take a member that is ours out of its place.
+#[cold]
+fn pick_up<M: Manager>(stock: &Stock<M>, slot: u32) -> Box<Entry<M>> {
+    let entry = stock.slot(slot).member.take();
+    entry.expect("a member that is ours is there")
+}
+
+#[inline(never)]
+fn hold_measured<M: Manager>(driver: &PoolDriver<M>, place: &Slot<M>) {
+    let now = driver.clock().now();
+    let idle = place.since().min(now);
+    let flags = panicking() | flag::MEASURED;
+    place.hold(now, now.lead_over(idle), 0, flags);
 }
 
 /// The task may go on; else it is woken when others have run. Most takes need not
@@ -408,18 +437,17 @@ fn panicking() -> u32 {
 /// Take a member that the machine gave up, whatever its state.
 pub(super) fn seize<M: Manager>(driver: Keep<'_, M>, slot: u32) -> Held<'_, M> {
     let place = driver.shell().slot(slot);
-    let mut entry = place.member.take().expect("an idle member is there");
-    entry.cell = NO_CELL;
     let now = driver.clock().now();
     let idle = place.since().min(now);
     place.hold(now, now.lead_over(idle), 0, panicking());
+    let entry = pick_up(driver.shell(), slot);
     Held::new(driver, entry)
 }
 
 /// A member was found broken in our hands.
 #[cold]
 fn discard<M: Manager>(
-    driver: &Arc<PoolDriver<M>>,
+    driver: &PoolDriver<M>,
     slot: u32,
     cell: u32,
     count: impl FnOnce(&mut Desk),

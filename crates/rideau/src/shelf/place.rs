@@ -1,4 +1,4 @@
-//! Where a member lies while nobody has it.
+//! Where a member lies while the machine has it.
 
 use std::fmt;
 #[cfg(not(rideau_loom))]
@@ -10,8 +10,8 @@ use crossbeam_utils::atomic::AtomicCell;
 #[cfg(rideau_loom)]
 use crate::sync::{Mutex, lock};
 
-/// A place for one boxed member. Whoever has its index from the shelf, or has
-/// the pool's lock, is alone with it; that it is atomic is for the compiler.
+/// A place for one boxed member. Who was given it, or has the pool's lock while
+/// the machine has it, is alone with it; that it is atomic is for the compiler.
 pub(crate) struct Place<T> {
     /// A cell whose content is never dropped is written to with a plain store,
     /// where it would be an exchange else.

@@ -2,10 +2,7 @@
 
 use std::sync::OnceLock;
 
-use crate::sync::AtomicU32;
-
-/// So many slots there can be: a shelf's word has 19 bits for an index, and
-/// one of their values means none.
+/// So many slots there can be.
 pub(crate) const LEN_MAX: u32 = (1 << 19) - 1;
 
 /// The first chunk has so many slots, and each further one twice as many.
@@ -18,12 +15,6 @@ pub(crate) struct Slots<T> {
     first: Box<[T]>,
     chunks: [OnceLock<Box<[T]>>; CHUNKS],
     make: fn() -> T,
-}
-
-/// A slot that can lie on a shelf.
-pub(crate) trait Linked {
-    /// What lies under this slot. Only the shelf uses it.
-    fn next(&self) -> &AtomicU32;
 }
 
 impl<T> Slots<T> {
@@ -47,6 +38,7 @@ impl<T> Slots<T> {
         }
     }
 
+    #[inline(never)]
     fn far(&self, index: u32) -> &T {
         let (chunk, offset) = locate(index);
         let slots = self.chunks[chunk].get();
