@@ -32,8 +32,9 @@ use seize::Guard;
 
 use super::board::Spot;
 use super::rules::Mark;
+use super::stub::Stub;
 use super::table::Table;
-use super::word::{Left, No, Road, UNITS_MAX, Word};
+use super::word::{Left, No, Road, Word};
 use crate::sync::{AtomicPtr, AtomicU32, Mutex, MutexGuard, Ordering, lock};
 
 /// The memory of one key.
@@ -45,11 +46,9 @@ use crate::sync::{AtomicPtr, AtomicU32, Mutex, MutexGuard, Ordering, lock};
 pub(super) struct Node<K> {
     key: K,
     word: Word,
+    pub(super) mark: Mark,
     hash: u64,
     pins: AtomicU32,
-    /// Where its shard is among all.
-    shard: u32,
-    pub(super) mark: Mark,
 }
 
 /// Keys whose hashes begin alike.
@@ -100,14 +99,11 @@ pub(super) struct Units<K, H: Home> {
 #[must_use]
 pub(super) struct Loose<K> {
     node: NonNull<Node<K>>,
-    /// `[spot: 12][ordinal: 26][units: 26]`: what to give back, and whom to tell, is
-    /// known without a look at the node, which others may be busy with.
-    stub: u64,
+    /// What to give back, and whom to tell, is known without a look at the node,
+    /// which others may be busy with.
+    stub: Stub,
     fence: u64,
 }
-
-const COUNT_BITS: u32 = UNITS_MAX.count_ones();
-const _: () = assert!(Spot::BITS + 2 * COUNT_BITS <= u64::BITS);
 
 /// A key that is not forgotten as long as this exists.
 pub(super) struct Pinned<K> {
@@ -142,13 +138,15 @@ impl<K> Node<K> {
         &self.key
     }
 
+    /// Where its shard is among all.
     pub(super) fn shard(&self) -> u32 {
-        self.shard
+        self.spot().shard()
     }
 
     /// Where to mark that nobody holds it.
+    #[inline]
     pub(super) fn spot(&self) -> Spot {
-        Spot::new(self.shard, self.mark.rule())
+        self.mark.spot()
     }
 
     /// Its name while it is not forgotten.
@@ -162,40 +160,72 @@ impl<K> Node<K> {
 
     /// Take units of the key, exactly if they fit.
     pub(super) fn take(&self, claim: Claim, road: Road) -> Result<Loose<K>, No> {
-        self.take_at(self.spot(), claim, road)
+        let grant = self.word.take(claim, road)?;
+        Ok(Loose::new(self.into(), self.spot(), claim, grant))
     }
 
-    /// The same for one who knows the node's spot: beside the word nothing is
-    /// read here that is lost whenever others take.
+    /// The same in the usual case, for one who knows the node's spot: beside the
+    /// word nothing is read here that is lost whenever others take. None if it is
+    /// another, else how many are held: too many for this claim.
     #[inline(always)]
-    pub(super) fn take_at(&self, spot: Spot, claim: Claim, road: Road) -> Result<Loose<K>, No> {
-        let grant = self.word.take(claim, road)?;
-        let spot = spot.pack() << (2 * COUNT_BITS);
-        Ok(Loose {
-            node: NonNull::from(self),
-            stub: spot | (grant.ordinal << COUNT_BITS) | u64::from(grant.units),
-            fence: grant.fence,
-        })
+    pub(super) fn take_at_once(&self, spot: Spot, claim: Claim) -> Result<Loose<K>, Option<u64>> {
+        let grant = self.word.take_at_once(claim)?;
+        Ok(Loose::new(self.into(), spot, claim, grant))
+    }
+
+    /// The same in any other case.
+    pub(super) fn take_with_care(&self, claim: Claim) -> Result<Loose<K>, No> {
+        let grant = self.word.take_with_care(claim, Road::Open)?;
+        Ok(Loose::new(self.into(), self.spot(), claim, grant))
     }
 }
 
 impl<K> Loose<K> {
-    fn units(&self) -> u64 {
-        self.stub & UNITS_MAX
+    /// What the word of a node gave. Nobody else makes any.
+    #[inline(always)]
+    fn new(node: NonNull<Node<K>>, spot: Spot, claim: Claim, grant: Grant) -> Self {
+        debug_assert_eq!(claim.units, grant.units, "all that was claimed is granted");
+        Self {
+            node,
+            // The units of the claim, which is known where it was made.
+            stub: Stub::new(spot, grant.ordinal, claim.units),
+            fence: grant.fence,
+        }
     }
 
-    fn ordinal(&self) -> u64 {
-        (self.stub >> COUNT_BITS) & UNITS_MAX
+    /// What was given at once, or else by another: in any other case than the
+    /// usual one.
+    ///
+    /// Both are taken apart before they meet, so that the usual case stays in
+    /// registers, and gives back as many units as its claim says.
+    #[inline(always)]
+    pub(super) fn or_else<E>(
+        at_once: Result<Self, Option<u64>>,
+        claim: Claim,
+        full: impl FnOnce(u64) -> E,
+        other: impl FnOnce() -> Result<Self, E>,
+    ) -> Result<Self, E> {
+        let (node, spot, grant) = match at_once {
+            Ok(taken) => taken.apart(claim),
+            Err(Some(held)) => return Err(full(held)),
+            Err(None) => other()?.apart(claim),
+        };
+        Ok(Self::new(node, spot, claim, grant))
     }
 
-    fn spot(&self) -> Spot {
-        Spot::unpack(self.stub >> (2 * COUNT_BITS))
+    #[inline(always)]
+    fn apart(self, claim: Claim) -> (NonNull<Node<K>>, Spot, Grant) {
+        let grant = Grant {
+            units: claim.units,
+            ordinal: self.stub.ordinal(),
+            fence: self.fence,
+        };
+        (self.node, self.stub.spot(), grant)
     }
 
     /// Have another ordinal, when several were taken at once.
     pub(super) fn set_ordinal(&mut self, ordinal: u64) {
-        self.stub &= !(UNITS_MAX << COUNT_BITS);
-        self.stub |= ordinal << COUNT_BITS;
+        self.stub = Stub::new(self.stub.spot(), ordinal, self.stub.units());
     }
 
     /// Give them a home that hears when they come back.
@@ -295,12 +325,11 @@ impl<K: Eq + 'static> Locked<'_, K> {
     /// Add a key that is not there.
     pub(super) fn add(&mut self, hash: u64, shard: u32, rule: u32, key: K) -> Pinned<K> {
         let node = Box::into_raw(Box::new(Node {
+            key,
             word: Word::new(self.nodes.fence),
+            mark: Mark::new(shard, rule),
             hash,
             pins: AtomicU32::new(1),
-            shard,
-            mark: Mark::new(rule),
-            key,
         }));
         if self.is_crowded() {
             self.resize((self.cells() * 2).max(CELLS_MIN));
@@ -533,8 +562,8 @@ impl<K, H: Home> Units<K, H> {
     /// The numbers they were granted with.
     pub(super) fn grant(&self) -> Grant {
         Grant {
-            units: self.loose.units() as u32,
-            ordinal: self.loose.ordinal(),
+            units: self.loose.stub.units(),
+            ordinal: self.loose.stub.ordinal(),
             fence: self.loose.fence,
         }
     }
@@ -555,10 +584,10 @@ impl<K, H: Home> Units<K, H> {
 impl<K, H: Home> Drop for Units<K, H> {
     #[inline(always)]
     fn drop(&mut self) {
-        let (node, spot) = (self.node(), self.loose.spot());
+        let (node, spot) = (self.node(), self.loose.stub.spot());
         let address = node.address();
         // From here on the node may be gone.
-        let left = node.word.give_back(self.loose.units());
+        let left = node.word.give_back(self.loose.stub.units().into());
         // SAFETY: it is taken this once. By value, so that all of this can stay
         // in registers.
         let home = unsafe { ManuallyDrop::take(&mut self.home) };
