@@ -25,7 +25,8 @@ use super::board::Spot;
 use super::call::Farewell;
 use super::line::{Line, LineOf, Wait};
 use super::rules::{KeyRule, NoRoom, Rules};
-use super::shard::{Grave, Home, Locked, Loose, Node, Pin, Pinned, Shard, Units};
+use super::shard::{Grave, Locked, Loose, Node, Pin, Pinned, Shard, Units};
+use super::stub::Home;
 #[cfg(not(rideau_loom))]
 use super::sweeper;
 use super::word::{Left, No, Road};
@@ -171,7 +172,7 @@ impl<K: Key> Keys<K> {
         let pin = self.grave.pin();
         let at_once = match self.look_up(key, &pin) {
             // The spot before the word, with the key that is next to it.
-            Some(node) => node.take_at_once(node.spot(), claim),
+            Some(node) => node.take_at_once(node.mark.spot(), claim),
             None => Err(None),
         };
         drop(pin);
@@ -237,7 +238,7 @@ impl<K: Key> Keys<K> {
             return Err(claim.full(self.held_at(hash, key)).into());
         }
         let pinned = self.pin(hash, key).map_err(|NoRoom| Denied::Keys)?;
-        let taken = self.acquire_pinned(&pinned, pinned.node().spot(), claim);
+        let taken = self.acquire_pinned(&pinned, pinned.node().mark.spot(), claim);
         self.unpin(pinned);
         taken.map_err(Denied::Full)
     }
@@ -379,7 +380,7 @@ impl<K: Key> Keys<K> {
 
     /// The line of a key, made if there is none.
     pub(super) fn line_of(&self, pinned: &Pinned<K>) -> Line<K> {
-        let (shard, address) = (pinned.node().shard(), pinned.node().address());
+        let (shard, address) = (pinned.node().mark.spot().shard(), pinned.node().address());
         let mut lines = lock(&self.parts[shard as usize].lines);
         let line = lines.entry(address).or_insert_with(|| {
             let rule = pinned.node().mark.rule();
@@ -447,7 +448,7 @@ impl<K: Key> Keys<K> {
     /// Need a key no longer. Only then the sweeper is called: it passes over
     /// what is pinned, and does not come again for it.
     pub(super) fn unpin(&self, pinned: Pinned<K>) {
-        let spot = pinned.node().spot();
+        let spot = pinned.node().mark.spot();
         drop(pinned);
         self.unpinned(spot);
     }
@@ -505,7 +506,7 @@ impl<K: Key> Keys<K> {
 
     /// Do something with the lock of a key's shard.
     pub(super) fn under_lock<T>(&self, node: &Node<K>, then: impl FnOnce() -> T) -> T {
-        let _lock = self.lock(node.shard());
+        let _lock = self.lock(node.mark.spot().shard());
         then()
     }
 

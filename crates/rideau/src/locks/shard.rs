@@ -32,9 +32,9 @@ use seize::Guard;
 
 use super::board::Spot;
 use super::rules::Mark;
-use super::stub::Stub;
+use super::stub::{Home, Stub};
 use super::table::Table;
-use super::word::{Left, No, Road, Word};
+use super::word::{No, Road, Word};
 use crate::sync::{AtomicPtr, AtomicU32, Mutex, MutexGuard, Ordering, lock};
 
 /// The memory of one key.
@@ -110,13 +110,6 @@ pub(super) struct Pinned<K> {
     node: NonNull<Node<K>>,
 }
 
-/// Who is told that units came back.
-pub(super) trait Home {
-    /// Units of the key at this address came back. The spot is its own, or was
-    /// when they were granted.
-    fn hear(self, spot: Spot, address: usize, left: Left);
-}
-
 // SAFETY: a node is shared by all who hold units of it, whatever thread they are
 // on: it is reached by shared reference alone, and whoever is last drops the key.
 unsafe impl<K: Send + Sync> Send for Loose<K> {}
@@ -138,17 +131,6 @@ impl<K> Node<K> {
         &self.key
     }
 
-    /// Where its shard is among all.
-    pub(super) fn shard(&self) -> u32 {
-        self.spot().shard()
-    }
-
-    /// Where to mark that nobody holds it.
-    #[inline]
-    pub(super) fn spot(&self) -> Spot {
-        self.mark.spot()
-    }
-
     /// Its name while it is not forgotten.
     pub(super) fn address(&self) -> usize {
         ptr::from_ref(self).addr()
@@ -161,12 +143,11 @@ impl<K> Node<K> {
     /// Take units of the key, exactly if they fit.
     pub(super) fn take(&self, claim: Claim, road: Road) -> Result<Loose<K>, No> {
         let grant = self.word.take(claim, road)?;
-        Ok(Loose::new(self.into(), self.spot(), claim, grant))
+        Ok(Loose::new(self.into(), self.mark.spot(), claim, grant))
     }
 
-    /// The same in the usual case, for one who knows the node's spot: beside the
-    /// word nothing is read here that is lost whenever others take. None if it is
-    /// another, else how many are held: too many for this claim.
+    /// The same in the usual case, for one who knows the spot: beside the word
+    /// nothing is read that is lost whenever others take. None if it is another.
     #[inline(always)]
     pub(super) fn take_at_once(&self, spot: Spot, claim: Claim) -> Result<Loose<K>, Option<u64>> {
         let grant = self.word.take_at_once(claim)?;
@@ -176,7 +157,7 @@ impl<K> Node<K> {
     /// The same in any other case.
     pub(super) fn take_with_care(&self, claim: Claim) -> Result<Loose<K>, No> {
         let grant = self.word.take_with_care(claim, Road::Open)?;
-        Ok(Loose::new(self.into(), self.spot(), claim, grant))
+        Ok(Loose::new(self.into(), self.mark.spot(), claim, grant))
     }
 }
 
@@ -184,20 +165,16 @@ impl<K> Loose<K> {
     /// What the word of a node gave. Nobody else makes any.
     #[inline(always)]
     fn new(node: NonNull<Node<K>>, spot: Spot, claim: Claim, grant: Grant) -> Self {
-        debug_assert_eq!(claim.units, grant.units, "all that was claimed is granted");
         Self {
             node,
-            // The units of the claim, which is known where it was made.
+            // Of the claim, which is known where it was made.
             stub: Stub::new(spot, grant.ordinal, claim.units),
             fence: grant.fence,
         }
     }
 
-    /// What was given at once, or else by another: in any other case than the
-    /// usual one.
-    ///
-    /// Both are taken apart before they meet, so that the usual case stays in
-    /// registers, and gives back as many units as its claim says.
+    /// What was given at once, or in any other case by another. Both are taken
+    /// apart before they meet, so that the usual one stays in registers.
     #[inline(always)]
     pub(super) fn or_else<E>(
         at_once: Result<Self, Option<u64>>,
@@ -205,22 +182,25 @@ impl<K> Loose<K> {
         full: impl FnOnce(u64) -> E,
         other: impl FnOnce() -> Result<Self, E>,
     ) -> Result<Self, E> {
+        let apart = |taken: Self| {
+            assert_eq!(taken.stub.units(), claim.units, "all of it was granted");
+            (taken.node, taken.stub.spot(), taken.grant())
+        };
         let (node, spot, grant) = match at_once {
-            Ok(taken) => taken.apart(claim),
+            Ok(taken) => apart(taken),
             Err(Some(held)) => return Err(full(held)),
-            Err(None) => other()?.apart(claim),
+            Err(None) => apart(other()?),
         };
         Ok(Self::new(node, spot, claim, grant))
     }
 
     #[inline(always)]
-    fn apart(self, claim: Claim) -> (NonNull<Node<K>>, Spot, Grant) {
-        let grant = Grant {
-            units: claim.units,
+    fn grant(&self) -> Grant {
+        Grant {
+            units: self.stub.units(),
             ordinal: self.stub.ordinal(),
             fence: self.fence,
-        };
-        (self.node, self.stub.spot(), grant)
+        }
     }
 
     /// Have another ordinal, when several were taken at once.
@@ -561,11 +541,7 @@ impl<K, H: Home> Units<K, H> {
 
     /// The numbers they were granted with.
     pub(super) fn grant(&self) -> Grant {
-        Grant {
-            units: self.loose.stub.units(),
-            ordinal: self.loose.stub.ordinal(),
-            fence: self.loose.fence,
-        }
+        self.loose.grant()
     }
 
     /// Take them from their home.

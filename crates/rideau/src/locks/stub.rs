@@ -1,11 +1,19 @@
-//! What a guard remembers beside its node and its fence, in one number.
+//! What a guard remembers beside its node and its fence, in one number, and whom
+//! it tells.
 
 use super::board::Spot;
-use super::word::UNITS_MAX;
+use super::word::{Left, UNITS_MAX};
 
 /// `[spot: 12][ordinal: 26][units: 26]`.
 #[derive(Clone, Copy)]
 pub(super) struct Stub(u64);
+
+/// Who is told that units came back.
+pub(super) trait Home {
+    /// Units of the key at this address came back. The spot is its own, or was
+    /// when they were granted.
+    fn hear(self, spot: Spot, address: usize, left: Left);
+}
 
 const COUNT_BITS: u32 = UNITS_MAX.count_ones();
 const _: () = assert!(Spot::BITS + 2 * COUNT_BITS <= u64::BITS);
