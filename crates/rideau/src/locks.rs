@@ -17,6 +17,7 @@ mod rules;
 mod shard;
 #[cfg(all(test, not(rideau_loom)))]
 mod stress;
+mod stub;
 #[cfg(not(rideau_loom))]
 mod sweeper;
 mod table;

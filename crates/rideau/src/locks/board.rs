@@ -72,14 +72,14 @@ impl Spot {
 
     /// What was packed.
     #[inline]
-    pub(super) fn unpack(packed: u64) -> Self {
-        Self(packed as u32)
+    pub(super) fn unpack(packed: u32) -> Self {
+        Self(packed)
     }
 
     /// In its lowest bits.
     #[inline]
-    pub(super) fn pack(self) -> u64 {
-        u64::from(self.0)
+    pub(super) fn pack(self) -> u32 {
+        self.0
     }
 
     #[inline]
@@ -120,7 +120,7 @@ impl Boards {
         // Loom takes one order of all for less than it is, but knows fences.
         #[cfg(rideau_loom)]
         fence(Ordering::SeqCst);
-        self.0[spot.board()].load(Ordering::SeqCst) & spot.bit() != 0
+        (self.0[spot.board()].load(Ordering::SeqCst) >> spot.shard()) & 1 != 0
     }
 
     /// False if it was marked already.

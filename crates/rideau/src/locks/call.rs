@@ -24,7 +24,7 @@ impl<K: Key> Farewell<K> {
     pub(super) fn new(keys: &Arc<Keys<K>>, pinned: &Pinned<K>) -> Self {
         Self {
             keys: Arc::clone(keys),
-            spot: pinned.node().spot(),
+            spot: pinned.node().mark.spot(),
         }
     }
 
@@ -48,7 +48,7 @@ impl<K: Key> Drop for Farewell<K> {
 
 impl<K: Key> Call<K> {
     pub(super) fn new(keys: Weak<Keys<K>>, pinned: &Pinned<K>) -> Self {
-        let spot = pinned.node().spot();
+        let spot = pinned.node().mark.spot();
         Self { keys, spot }
     }
 

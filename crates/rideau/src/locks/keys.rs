@@ -25,7 +25,8 @@ use super::board::Spot;
 use super::call::Farewell;
 use super::line::{Line, LineOf, Wait};
 use super::rules::{KeyRule, NoRoom, Rules};
-use super::shard::{Grave, Home, Locked, Loose, Node, Pinned, Shard, Units};
+use super::shard::{Grave, Locked, Loose, Node, Pin, Pinned, Shard, Units};
+use super::stub::Home;
 #[cfg(not(rideau_loom))]
 use super::sweeper;
 use super::word::{Left, No, Road};
@@ -44,15 +45,15 @@ const SHARDS: usize = 64;
 const SHARDS: usize = 1;
 
 #[cfg(not(rideau_loom))]
-type Hasher = foldhash::quality::RandomState;
+type Hasher = foldhash::fast::RandomState;
 /// Loom repeats what it saw: a key has the same place each time.
 #[cfg(rideau_loom)]
-type Hasher = foldhash::quality::FixedState;
+type Hasher = foldhash::fast::FixedState;
 
 pub(super) struct Keys<K: Key> {
     me: Weak<Self>,
     hasher: Hasher,
-    parts: Box<[CachePadded<Part<K>>]>,
+    parts: Box<[CachePadded<Part<K>>; SHARDS]>,
     grave: Grave,
     #[cfg(not(rideau_loom))]
     start: Instant,
@@ -104,10 +105,10 @@ impl<K: Key> Origin<'_, K> {
     #[inline(never)]
     fn hear_news(self, spot: Spot, address: usize, left: Left) {
         let keys = self.keys();
-        if left.is_idle {
+        if left.is_idle() {
             keys.idle(spot);
         }
-        if left.is_waited {
+        if left.is_waited() {
             keys.wanted(spot.shard(), address);
         }
     }
@@ -142,7 +143,7 @@ impl<K: Key> Keys<K> {
                 lines: Mutex::new(HashMap::new()),
             })
         };
-        let parts = (0..SHARDS).map(|_| part()).collect();
+        let parts = Box::new(std::array::from_fn(|_| part()));
         let rules = Rules::new(&KeyRule {
             queue: options.queue,
             ..KeyRule::default()
@@ -168,23 +169,26 @@ impl<K: Key> Keys<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        let hash = self.hasher.hash_one(key);
         let pin = self.grave.pin();
-        let node = self.part(hash).shard.find(hash, key, &pin);
-        let taken = match node {
-            Some(node) => {
-                // Before the look at the word, with the key that is next to it.
-                let spot = Spot::new(Self::shard_of(hash), node.mark.rule());
-                node.take_at(spot, claim, Road::Open)
-            }
-            None => Err(No::Retired),
+        let at_once = match self.look_up(key, &pin) {
+            // The spot before the word, with the key that is next to it.
+            Some(node) => node.take_at_once(node.mark.spot(), claim),
+            None => Err(None),
         };
         drop(pin);
-        match taken {
-            Ok(taken) => Ok(taken),
-            Err(No::Full(held)) => Err(claim.full(held).into()),
-            Err(_) => self.acquire_slowly(hash, key, claim),
-        }
+        let full = |held| claim.full(held).into();
+        Loose::or_else(at_once, claim, full, || self.acquire_slowly(key, claim))
+    }
+
+    /// Look a key up. None is not final.
+    #[inline(always)]
+    fn look_up<'p, Q>(&'p self, key: &Q, pin: &'p Pin<'_>) -> Option<&'p Node<K>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let hash = self.hasher.hash_one(key);
+        self.part(hash).shard.find(hash, key, pin)
     }
 
     /// As [`acquire`](Self::acquire), but stand in line where others do.
@@ -213,38 +217,59 @@ impl<K: Key> Keys<K> {
     }
 
     #[cold]
-    fn acquire_slowly<Q>(&self, hash: u64, key: &Q, claim: Claim) -> Result<Loose<K>, Denied>
+    #[inline(never)]
+    fn acquire_slowly<Q>(&self, key: &Q, claim: Claim) -> Result<Loose<K>, Denied>
     where
         K: Borrow<Q>,
-        Q: Eq + ToOwned<Owned = K> + ?Sized,
+        Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
+        let pin = self.grave.pin();
+        if let Some(node) = self.look_up(key, &pin) {
+            match node.take_with_care(claim) {
+                Ok(taken) => return Ok(taken),
+                Err(No::Full(held)) => return Err(claim.full(held).into()),
+                Err(_) => {}
+            }
+        }
+        drop(pin);
+        let hash = self.hasher.hash_one(key);
         // What cannot be had of any key does not make one.
         if !claim.fits(0) {
             return Err(claim.full(self.held_at(hash, key)).into());
         }
         let pinned = self.pin(hash, key).map_err(|NoRoom| Denied::Keys)?;
-        let taken = self.acquire_pinned(&pinned, pinned.node().spot(), claim);
+        let taken = self.acquire_pinned(&pinned, pinned.node().mark.spot(), claim);
         self.unpin(pinned);
         taken.map_err(Denied::Full)
     }
 
     /// Take units of a key that is not forgotten meanwhile.
-    #[inline]
+    #[inline(always)]
     pub(super) fn acquire_pinned(
         &self,
         pinned: &Pinned<K>,
         spot: Spot,
         claim: Claim,
     ) -> Result<Loose<K>, Full> {
-        match pinned.node().take_at(spot, claim, Road::Open) {
-            Ok(taken) => Ok(taken),
-            Err(No::Full(held)) => Err(claim.full(held)),
-            Err(_) => self.acquire_with_care(pinned, claim),
-        }
+        let at_once = pinned.node().take_at_once(spot, claim);
+        let full = |held| claim.full(held);
+        Loose::or_else(at_once, claim, full, || {
+            self.acquire_with_care(pinned, claim)
+        })
     }
 
     #[cold]
+    #[inline(never)]
     fn acquire_with_care(&self, pinned: &Pinned<K>, claim: Claim) -> Result<Loose<K>, Full> {
+        let node = pinned.node();
+        match node.take_with_care(claim) {
+            Ok(taken) => Ok(taken),
+            Err(No::Full(held)) => Err(claim.full(held)),
+            Err(_) => self.acquire_with_lock(pinned, claim),
+        }
+    }
+
+    fn acquire_with_lock(&self, pinned: &Pinned<K>, claim: Claim) -> Result<Loose<K>, Full> {
         let node = pinned.node();
         match self.under_lock(node, || node.take(claim, Road::Lock)) {
             Ok(taken) => Ok(taken),
@@ -355,7 +380,7 @@ impl<K: Key> Keys<K> {
 
     /// The line of a key, made if there is none.
     pub(super) fn line_of(&self, pinned: &Pinned<K>) -> Line<K> {
-        let (shard, address) = (pinned.node().shard(), pinned.node().address());
+        let (shard, address) = (pinned.node().mark.spot().shard(), pinned.node().address());
         let mut lines = lock(&self.parts[shard as usize].lines);
         let line = lines.entry(address).or_insert_with(|| {
             let rule = pinned.node().mark.rule();
@@ -423,7 +448,7 @@ impl<K: Key> Keys<K> {
     /// Need a key no longer. Only then the sweeper is called: it passes over
     /// what is pinned, and does not come again for it.
     pub(super) fn unpin(&self, pinned: Pinned<K>) {
-        let spot = pinned.node().spot();
+        let spot = pinned.node().mark.spot();
         drop(pinned);
         self.unpinned(spot);
     }
@@ -437,8 +462,7 @@ impl<K: Key> Keys<K> {
     /// Nobody has to be told what is left of a key.
     #[inline]
     fn knows(&self, spot: Spot, left: Left) -> bool {
-        // Without a branch on what no processor foresees.
-        !(left.is_waited | (left.is_idle & !self.rules.boards().is_marked(spot)))
+        left.is_no_news(self.rules.boards().is_marked(spot))
     }
 
     /// A key may have become one that nobody holds.
@@ -482,7 +506,7 @@ impl<K: Key> Keys<K> {
 
     /// Do something with the lock of a key's shard.
     pub(super) fn under_lock<T>(&self, node: &Node<K>, then: impl FnOnce() -> T) -> T {
-        let _lock = self.lock(node.shard());
+        let _lock = self.lock(node.mark.spot().shard());
         then()
     }
 

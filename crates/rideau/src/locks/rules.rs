@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rideau_core::{OptionError, queue};
 
-use super::board::Boards;
+use super::board::{Boards, Spot};
 use crate::keyed::Key;
 use crate::shelf::Slots;
 use crate::sync::{Mutex, lock};
@@ -81,6 +81,8 @@ struct Quota {
 /// In this order: who takes by key reads the first alone, next to the word.
 #[repr(C)]
 pub(super) struct Mark {
+    /// That of the shard and the rule, or of one that the key had until just now.
+    spot: AtomicU32,
     rule: AtomicU32,
     /// What the word was when it was last seen idle, and since when it is.
     seen: AtomicU64,
@@ -160,15 +162,21 @@ impl Slot {
 }
 
 impl Mark {
-    pub(super) fn new(rule: u32) -> Self {
+    pub(super) fn new(shard: u32, rule: u32) -> Self {
         Self {
+            spot: AtomicU32::new(Spot::new(shard, rule).pack()),
             rule: AtomicU32::new(rule),
             seen: AtomicU64::new(u64::MAX),
             since: AtomicU64::new(0),
         }
     }
 
+    /// Where to mark that nobody holds the key.
     #[inline]
+    pub(super) fn spot(&self) -> Spot {
+        Spot::unpack(self.spot.load(Ordering::Relaxed))
+    }
+
     pub(super) fn rule(&self) -> u32 {
         self.rule.load(Ordering::Relaxed)
     }
@@ -277,6 +285,8 @@ impl<K> Rules<K> {
         let inherited = &self.slot(rule).inherited;
         inherited.fetch_or(boards, Ordering::AcqRel);
         mark.rule.store(rule, Ordering::Relaxed);
+        let spot = Spot::new(mark.spot().shard(), rule);
+        mark.spot.store(spot.pack(), Ordering::Relaxed);
         self.slot(old).keys.leave();
         self.slot(rule).keys.len.fetch_add(1, Ordering::Relaxed);
     }

@@ -32,8 +32,9 @@ use seize::Guard;
 
 use super::board::Spot;
 use super::rules::Mark;
+use super::stub::{Home, Stub};
 use super::table::Table;
-use super::word::{Left, No, Road, UNITS_MAX, Word};
+use super::word::{No, Road, Word};
 use crate::sync::{AtomicPtr, AtomicU32, Mutex, MutexGuard, Ordering, lock};
 
 /// The memory of one key.
@@ -45,11 +46,9 @@ use crate::sync::{AtomicPtr, AtomicU32, Mutex, MutexGuard, Ordering, lock};
 pub(super) struct Node<K> {
     key: K,
     word: Word,
+    pub(super) mark: Mark,
     hash: u64,
     pins: AtomicU32,
-    /// Where its shard is among all.
-    shard: u32,
-    pub(super) mark: Mark,
 }
 
 /// Keys whose hashes begin alike.
@@ -100,25 +99,15 @@ pub(super) struct Units<K, H: Home> {
 #[must_use]
 pub(super) struct Loose<K> {
     node: NonNull<Node<K>>,
-    /// `[spot: 12][ordinal: 26][units: 26]`: what to give back, and whom to tell, is
-    /// known without a look at the node, which others may be busy with.
-    stub: u64,
+    /// What to give back, and whom to tell, is known without a look at the node,
+    /// which others may be busy with.
+    stub: Stub,
     fence: u64,
 }
-
-const COUNT_BITS: u32 = UNITS_MAX.count_ones();
-const _: () = assert!(Spot::BITS + 2 * COUNT_BITS <= u64::BITS);
 
 /// A key that is not forgotten as long as this exists.
 pub(super) struct Pinned<K> {
     node: NonNull<Node<K>>,
-}
-
-/// Who is told that units came back.
-pub(super) trait Home {
-    /// Units of the key at this address came back. The spot is its own, or was
-    /// when they were granted.
-    fn hear(self, spot: Spot, address: usize, left: Left);
 }
 
 // SAFETY: a node is shared by all who hold units of it, whatever thread they are
@@ -142,15 +131,6 @@ impl<K> Node<K> {
         &self.key
     }
 
-    pub(super) fn shard(&self) -> u32 {
-        self.shard
-    }
-
-    /// Where to mark that nobody holds it.
-    pub(super) fn spot(&self) -> Spot {
-        Spot::new(self.shard, self.mark.rule())
-    }
-
     /// Its name while it is not forgotten.
     pub(super) fn address(&self) -> usize {
         ptr::from_ref(self).addr()
@@ -162,40 +142,70 @@ impl<K> Node<K> {
 
     /// Take units of the key, exactly if they fit.
     pub(super) fn take(&self, claim: Claim, road: Road) -> Result<Loose<K>, No> {
-        self.take_at(self.spot(), claim, road)
+        let grant = self.word.take(claim, road)?;
+        Ok(Loose::new(self.into(), self.mark.spot(), claim, grant))
     }
 
-    /// The same for one who knows the node's spot: beside the word nothing is
-    /// read here that is lost whenever others take.
+    /// The same in the usual case, for one who knows the spot: beside the word
+    /// nothing is read that is lost whenever others take. None if it is another.
     #[inline(always)]
-    pub(super) fn take_at(&self, spot: Spot, claim: Claim, road: Road) -> Result<Loose<K>, No> {
-        let grant = self.word.take(claim, road)?;
-        let spot = spot.pack() << (2 * COUNT_BITS);
-        Ok(Loose {
-            node: NonNull::from(self),
-            stub: spot | (grant.ordinal << COUNT_BITS) | u64::from(grant.units),
-            fence: grant.fence,
-        })
+    pub(super) fn take_at_once(&self, spot: Spot, claim: Claim) -> Result<Loose<K>, Option<u64>> {
+        let grant = self.word.take_at_once(claim)?;
+        Ok(Loose::new(self.into(), spot, claim, grant))
+    }
+
+    /// The same in any other case.
+    pub(super) fn take_with_care(&self, claim: Claim) -> Result<Loose<K>, No> {
+        let grant = self.word.take_with_care(claim, Road::Open)?;
+        Ok(Loose::new(self.into(), self.mark.spot(), claim, grant))
     }
 }
 
 impl<K> Loose<K> {
-    fn units(&self) -> u64 {
-        self.stub & UNITS_MAX
+    /// What the word of a node gave. Nobody else makes any.
+    #[inline(always)]
+    fn new(node: NonNull<Node<K>>, spot: Spot, claim: Claim, grant: Grant) -> Self {
+        Self {
+            node,
+            // Of the claim, which is known where it was made.
+            stub: Stub::new(spot, grant.ordinal, claim.units),
+            fence: grant.fence,
+        }
     }
 
-    fn ordinal(&self) -> u64 {
-        (self.stub >> COUNT_BITS) & UNITS_MAX
+    /// What was given at once, or in any other case by another. Both are taken
+    /// apart before they meet, so that the usual one stays in registers.
+    #[inline(always)]
+    pub(super) fn or_else<E>(
+        at_once: Result<Self, Option<u64>>,
+        claim: Claim,
+        full: impl FnOnce(u64) -> E,
+        other: impl FnOnce() -> Result<Self, E>,
+    ) -> Result<Self, E> {
+        let apart = |taken: Self| {
+            assert_eq!(taken.stub.units(), claim.units, "all of it was granted");
+            (taken.node, taken.stub.spot(), taken.grant())
+        };
+        let (node, spot, grant) = match at_once {
+            Ok(taken) => apart(taken),
+            Err(Some(held)) => return Err(full(held)),
+            Err(None) => apart(other()?),
+        };
+        Ok(Self::new(node, spot, claim, grant))
     }
 
-    fn spot(&self) -> Spot {
-        Spot::unpack(self.stub >> (2 * COUNT_BITS))
+    #[inline(always)]
+    fn grant(&self) -> Grant {
+        Grant {
+            units: self.stub.units(),
+            ordinal: self.stub.ordinal(),
+            fence: self.fence,
+        }
     }
 
     /// Have another ordinal, when several were taken at once.
     pub(super) fn set_ordinal(&mut self, ordinal: u64) {
-        self.stub &= !(UNITS_MAX << COUNT_BITS);
-        self.stub |= ordinal << COUNT_BITS;
+        self.stub = Stub::new(self.stub.spot(), ordinal, self.stub.units());
     }
 
     /// Give them a home that hears when they come back.
@@ -295,12 +305,11 @@ impl<K: Eq + 'static> Locked<'_, K> {
     /// Add a key that is not there.
     pub(super) fn add(&mut self, hash: u64, shard: u32, rule: u32, key: K) -> Pinned<K> {
         let node = Box::into_raw(Box::new(Node {
+            key,
             word: Word::new(self.nodes.fence),
+            mark: Mark::new(shard, rule),
             hash,
             pins: AtomicU32::new(1),
-            shard,
-            mark: Mark::new(rule),
-            key,
         }));
         if self.is_crowded() {
             self.resize((self.cells() * 2).max(CELLS_MIN));
@@ -532,11 +541,7 @@ impl<K, H: Home> Units<K, H> {
 
     /// The numbers they were granted with.
     pub(super) fn grant(&self) -> Grant {
-        Grant {
-            units: self.loose.units() as u32,
-            ordinal: self.loose.ordinal(),
-            fence: self.loose.fence,
-        }
+        self.loose.grant()
     }
 
     /// Take them from their home.
@@ -555,10 +560,10 @@ impl<K, H: Home> Units<K, H> {
 impl<K, H: Home> Drop for Units<K, H> {
     #[inline(always)]
     fn drop(&mut self) {
-        let (node, spot) = (self.node(), self.loose.spot());
+        let (node, spot) = (self.node(), self.loose.stub.spot());
         let address = node.address();
         // From here on the node may be gone.
-        let left = node.word.give_back(self.loose.units());
+        let left = node.word.give_back(self.loose.stub.units().into());
         // SAFETY: it is taken this once. By value, so that all of this can stay
         // in registers.
         let home = unsafe { ManuallyDrop::take(&mut self.home) };

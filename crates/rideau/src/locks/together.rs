@@ -78,7 +78,10 @@ impl<K: Key> Keys<K> {
         pins: &[Pinned<K>],
         waited: &[&Pinned<K>],
     ) -> Option<Result<Vec<Taken<'_, K>>, FullAt>> {
-        let mut shards: Vec<u32> = pins.iter().map(|pinned| pinned.node().shard()).collect();
+        let mut shards: Vec<u32> = pins
+            .iter()
+            .map(|pinned| pinned.node().mark.spot().shard())
+            .collect();
         shards.sort_unstable();
         shards.dedup();
         let _locks: Vec<Locked<'_, K>> = shards.into_iter().map(|at| self.lock(at)).collect();

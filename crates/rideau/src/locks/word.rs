@@ -72,13 +72,30 @@ pub(super) enum No {
     Locked,
 }
 
-/// What was left when units came back.
+/// What was left when units came back: how many are held, and whether somebody
+/// waits for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Left {
+pub(super) struct Left(u64);
+
+impl Left {
     /// Nobody holds any.
-    pub(super) is_idle: bool,
+    #[inline]
+    pub(super) fn is_idle(self) -> bool {
+        self.0 & HELD == 0
+    }
+
     /// Somebody waits for units.
-    pub(super) is_waited: bool,
+    #[inline]
+    pub(super) fn is_waited(self) -> bool {
+        self.0 & WAITED != 0
+    }
+
+    /// Nobody has to be told, if it is known whether it is idle.
+    #[inline]
+    pub(super) fn is_no_news(self, is_known: bool) -> bool {
+        // Neither nothing at all, nor the mark: one branch, and that foreseen.
+        (self.0 | u64::from(is_known)).wrapping_sub(1) < WAITED - 1
+    }
 }
 
 /// Who takes.
@@ -134,11 +151,42 @@ impl Word {
     }
 
     /// Take what is claimed, exactly if it fits.
-    #[inline]
     pub(super) fn take(&self, claim: Claim, road: Road) -> Result<Grant, No> {
+        self.take_at_once(claim).or_else(|no| match no {
+            Some(held) => Err(No::Full(held)),
+            None => self.take_with_care(claim, road),
+        })
+    }
+
+    /// The same in the usual case, which is the same on every road: there is no
+    /// mark, and nobody else is faster. None if it is another, else how many are
+    /// held: too many for this claim.
+    #[inline(always)]
+    pub(super) fn take_at_once(&self, claim: Claim) -> Result<Grant, Option<u64>> {
         // Who is told of one of several keys that were taken at once and then
         // comes to another sees at least its mark.
+        let word = self.word.load(Ordering::Acquire);
+        // Marks are above the count, so that with any of them it is too large for
+        // every claim: one comparison tells both.
+        if !claim.fits(word >> FENCE_BITS) {
+            return Err((word < FAR).then_some(word >> FENCE_BITS));
+        }
+        let next = word + 1 + (u64::from(claim.units) << FENCE_BITS);
+        if next & (HALF - 1) == 0 || self.exchange(word, next).is_err() {
+            return Err(None);
+        }
+        Ok(grant(claim, next, next & FENCE))
+    }
+
+    /// The same where there are marks, others are faster or the fence is long.
+    #[inline(never)]
+    pub(super) fn take_with_care(&self, claim: Claim, road: Road) -> Result<Grant, No> {
+        let units = u64::from(claim.units) << FENCE_BITS;
         let mut word = self.word.load(Ordering::Acquire);
+        // If there is no mark, somebody else was faster. Loom need not look twice.
+        if word < FAR && !cfg!(rideau_loom) {
+            word = self.look_later();
+        }
         loop {
             let stops = word & (road.stops() | RETIRED);
             if stops != 0 {
@@ -147,8 +195,14 @@ impl Word {
             if !claim.fits(held(word)) {
                 return Err(No::Full(held(word)));
             }
-            match self.exchange(word, claim, road)? {
-                Ok(grant) => return Ok(grant),
+            let fence = self.full_fence(word) + 1;
+            let next = if fence & (HALF - 1) == 0 {
+                self.enter_half(word, fence, road)? + units
+            } else {
+                word + 1 + units
+            };
+            match self.exchange(word, next) {
+                Ok(_) => return Ok(grant(claim, next, fence)),
                 Err(_) => word = self.look_later(),
             }
         }
@@ -156,7 +210,6 @@ impl Word {
 
     /// Somebody else was faster: look again when it had time for a few more. As
     /// long as the word stays with one core, a change is ten times cheaper.
-    #[cold]
     fn look_later(&self) -> u64 {
         // Loom would follow each pause, and none of them decides anything.
         if !cfg!(rideau_loom) {
@@ -165,24 +218,11 @@ impl Word {
         self.word.load(Ordering::Acquire)
     }
 
-    /// Add the units to the word if it is still the same.
+    /// Have another word if it is still the same.
     #[inline]
-    fn exchange(&self, word: u64, claim: Claim, road: Road) -> Result<Result<Grant, u64>, No> {
-        let units = u64::from(claim.units) << FENCE_BITS;
-        let fence = self.full_fence(word) + 1;
-        let next = if fence & (HALF - 1) == 0 {
-            self.enter_half(word, fence, road)? + units
-        } else {
-            word + 1 + units
-        };
-        let done = self
-            .word
-            .compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Acquire);
-        Ok(done.map(|_| Grant {
-            units: claim.units,
-            ordinal: held(next),
-            fence,
-        }))
+    fn exchange(&self, word: u64, next: u64) -> Result<u64, u64> {
+        self.word
+            .compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Acquire)
     }
 
     /// The word with a fence that begins the next half.
@@ -198,13 +238,11 @@ impl Word {
     /// Give units back that were taken.
     #[inline]
     pub(super) fn give_back(&self, units: u64) -> Left {
+        let units = units << FENCE_BITS;
         // In one order with what is said about idle keys afterwards.
-        let before = self.word.fetch_sub(units << FENCE_BITS, Ordering::SeqCst);
-        debug_assert!(held(before) >= units, "units come back that were taken");
-        Left {
-            is_idle: held(before) == units,
-            is_waited: before & WAITED != 0,
-        }
+        let before = self.word.fetch_sub(units, Ordering::SeqCst);
+        debug_assert!(before & HELD >= units, "units come back that were taken");
+        Left((before - units) & (HELD | WAITED))
     }
 
     /// Somebody waits, or nobody any more.
@@ -278,6 +316,15 @@ fn stopped(word: u64, stops: u64, claim: Claim) -> No {
     }
 }
 
+/// What was claimed, and made the word what it is now.
+const fn grant(claim: Claim, word: u64, fence: u64) -> Grant {
+    Grant {
+        units: claim.units,
+        ordinal: held(word),
+        fence,
+    }
+}
+
 /// The mark of a word with this fence.
 const fn far(fence: u64) -> u64 {
     if fence > FENCE { FAR } else { 0 }
@@ -306,8 +353,8 @@ mod tests {
         assert_eq!(word.take(claim(2, 3), Road::Open), Err(No::Full(2)));
         let second = word.take(claim(1, 3), Road::Open).expect("there is room");
         assert_eq!((second.ordinal, second.fence), (3, 2));
-        assert!(!word.give_back(2).is_idle);
-        assert!(word.give_back(1).is_idle);
+        assert!(!word.give_back(2).is_idle());
+        assert!(word.give_back(1).is_idle());
         assert_eq!(word.held(), 0);
     }
 
@@ -336,7 +383,7 @@ mod tests {
         word.take(most, Road::Open).expect("there is room");
         let more = claim(1, UNITS_MAX);
         assert_eq!(word.take(more, Road::Open), Err(No::Full(UNITS_MAX)));
-        assert!(word.give_back(UNITS_MAX).is_idle);
+        assert!(word.give_back(UNITS_MAX).is_idle());
     }
 
     #[test]
@@ -346,7 +393,7 @@ mod tests {
         assert_eq!(word.take(claim(1, 2), Road::Open), Err(No::Waited));
         assert!(word.take(claim(1, 2), Road::Line).is_ok());
         assert!(word.idle().is_none(), "one is held");
-        assert!(word.give_back(1).is_waited);
+        assert!(word.give_back(1).is_waited());
         assert!(word.idle().is_none(), "somebody waits");
         word.mark_waited(false);
         word.mark_busy(true);

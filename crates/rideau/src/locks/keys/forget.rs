@@ -196,7 +196,7 @@ impl<K: Key> Keys<K> {
 
     pub(super) fn lines(&self) -> Vec<(usize, Line<K>)> {
         let mut all = Vec::new();
-        for part in &self.parts {
+        for part in self.parts.iter() {
             let lines = lock(&part.lines);
             let lines = lines.iter();
             all.extend(lines.map(|(address, line)| (*address, Line::new(line.clone()))));
