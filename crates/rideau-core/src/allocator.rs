@@ -38,6 +38,7 @@ mod value;
 mod waiters;
 mod wheel;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ use crate::time::Instant;
 use entry::Reserved;
 use freed::Freed;
 use range::Range;
-use records::{Body, Head, KeyRef, Records, Slot, State};
+use records::{Body, Head, Records, Slot, State};
 use reserve::Taken;
 use wheel::Wheel;
 
@@ -67,7 +68,7 @@ pub use restore::Restore;
 pub use size::Size;
 pub use snapshot::SnapshotAt;
 pub use span::{Span, SpanError};
-pub use value::{Kind, Shown, ValueError, parse_value};
+pub use value::{Kind, Shown, Text, ValueError, parse_value};
 pub use waiters::{Told, Waiters};
 
 pub use crate::waiting::Tally;
@@ -242,7 +243,7 @@ impl Allocator {
         let slot = self.records.insert(value, head, body);
         self.records.watch(slot, &mut self.wheel);
         self.at_mut(range).reserved += 1;
-        self.log_reserved(slot, effects);
+        self.log_whole(slot, head, effects);
         self.tell(What::Reserved, slot, now, effects);
         head.fence
     }
@@ -284,9 +285,13 @@ impl Allocator {
 
     /// Write a whole record down, if its range does that.
     fn log_reserved(&self, slot: Slot, effects: &mut Effects) {
-        let Head { range, fence, .. } = self.records.head(slot);
-        effects.wait |= self.must_wait(range, fence);
-        if self.class(range) != Class::Memory {
+        self.log_whole(slot, self.records.head(slot), effects);
+    }
+
+    /// The same of one whose head is known.
+    fn log_whole(&self, slot: Slot, head: Head, effects: &mut Effects) {
+        effects.wait |= self.must_wait(head.range, head.fence);
+        if self.class(head.range) != Class::Memory {
             self.with_entry(slot, |entry| effects.log(&entry));
         }
     }
@@ -390,14 +395,15 @@ impl Allocator {
     }
 }
 
-/// The keys of a record, with the asker's id among them.
-struct Keys<'a> {
-    keys: [KeyRef<'a>; KEYS_MAX + 1],
-    len: usize,
-}
+/// The keys of a record, with the asker's id among them, each once.
+struct Keys<'a>(Cow<'a, [Key<'a>]>);
 
 impl<'a> Keys<'a> {
-    fn new(keys: &[Key<'a>], id: Option<&'a [u8]>) -> Self {
+    fn new(keys: &'a [Key<'a>], id: Option<&'a [u8]>) -> Self {
+        let differ = |at: usize| keys[..at].iter().all(|key| key.bytes != keys[at].bytes);
+        if id.is_none() && (0..keys.len()).all(differ) {
+            return Self(Cow::Borrowed(keys));
+        }
         let mut all = Self::none();
         for key in keys {
             all.add(key.bytes, key.unique);
@@ -409,32 +415,25 @@ impl<'a> Keys<'a> {
     }
 
     const fn none() -> Self {
-        const NONE: KeyRef<'_> = KeyRef {
-            unique: false,
-            bytes: &[],
-        };
-        Self {
-            keys: [NONE; KEYS_MAX + 1],
-            len: 0,
-        }
+        Self(Cow::Borrowed(&[]))
     }
 
     /// Add a key, unless it is there or there is no room.
     fn add(&mut self, bytes: &'a [u8], unique: bool) -> bool {
-        if let Some(known) = self.keys[..self.len].iter_mut().find(|k| k.bytes == bytes) {
+        let keys = self.0.to_mut();
+        if let Some(known) = keys.iter_mut().find(|key| key.bytes == bytes) {
             known.unique |= unique;
             return true;
         }
-        let has_room = self.len < self.keys.len();
+        let has_room = keys.len() <= KEYS_MAX;
         if has_room {
-            self.keys[self.len] = KeyRef { unique, bytes };
-            self.len += 1;
+            keys.push(Key { unique, bytes });
         }
         has_room
     }
 
-    fn as_slice(&self) -> &[KeyRef<'a>] {
-        &self.keys[..self.len]
+    fn as_slice(&self) -> &[Key<'a>] {
+        &self.0
     }
 }
 

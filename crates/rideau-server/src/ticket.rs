@@ -112,7 +112,7 @@ const fn digits(numbers: u64) -> u64 {
 }
 
 /// Eight digits, the first in the highest byte.
-const fn spread(bits: u32) -> u64 {
+pub(crate) const fn spread(bits: u32) -> u64 {
     let mut numbers = bits as u64;
     numbers = (numbers | numbers << 16) & 0x0000_ffff_0000_ffff;
     numbers = (numbers | numbers << 8) & 0x00ff_00ff_00ff_00ff;

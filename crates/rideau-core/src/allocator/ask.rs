@@ -160,6 +160,8 @@ fn check_keys(keys: &[Key<'_>]) -> Result<(), Refused> {
 }
 
 pub(super) fn check_data(data: &Fields) -> Result<(), Refused> {
-    let is_good = data.weight() <= super::fields::DATA_LEN_MAX;
-    is_good.then_some(()).ok_or(Refused::TooMuchData)
+    match data.weighs_over(super::fields::DATA_LEN_MAX) {
+        true => Err(Refused::TooMuchData),
+        false => Ok(()),
+    }
 }

@@ -1,11 +1,12 @@
 //! Ranges that come, change and go while values are held.
 
+use super::ask::Key;
 use super::effects::Effects;
 use super::entry::Entry;
 use super::free::Free;
 use super::interval::Interval;
 use super::range::{Class, Order, Quarantine, Range, RangeError, RangeId, RangeOptions, Start};
-use super::records::{Body, Head, KeyRef, Slot, State};
+use super::records::{Body, Head, Slot, State};
 use super::refused::Refused;
 use super::size::Size;
 use super::stock::Stock;
@@ -382,9 +383,9 @@ impl Allocator {
             .keys()
             .map(|key| (key.unique, key.bytes.to_vec()))
             .collect();
-        let keys: Vec<KeyRef<'_>> = keys
+        let keys: Vec<Key<'_>> = keys
             .iter()
-            .map(|(unique, bytes)| KeyRef {
+            .map(|(unique, bytes)| Key {
                 unique: *unique,
                 bytes,
             })

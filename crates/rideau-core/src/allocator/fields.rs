@@ -71,6 +71,12 @@ impl Fields {
             .sum()
     }
 
+    /// Do they weigh more than this? Most are so short that nobody has to look.
+    pub fn weighs_over(&self, most: usize) -> bool {
+        // A number of one byte counts as eight, and has a name and a kind.
+        self.0.len() > most / 4 && self.weight() > most
+    }
+
     /// Is there none?
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -110,6 +116,11 @@ impl Fields {
     }
 
     fn push(&mut self, name: &[u8], field: Field<'_>) {
+        // Room at once for the kind and two lengths, too.
+        const MORE: usize = 8;
+        if let Field::Bytes(bytes) = field {
+            self.0.reserve(name.len() + bytes.len() + MORE);
+        }
         put_text(name, &mut self.0);
         match field {
             Field::Bytes(bytes) => {

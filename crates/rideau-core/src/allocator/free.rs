@@ -108,6 +108,9 @@ impl Free {
 
     /// Take the lowest of `within`.
     pub(super) fn take_lowest(&mut self, within: Interval) -> Option<u128> {
+        if self.queue.is_none() && within == Interval::ALL {
+            return self.settled.pop_lowest();
+        }
         let settled = self.settled.lowest(within);
         let queue = self.queue.as_ref();
         let queued = queue.and_then(|queue| queue.lowest(within));

@@ -135,8 +135,8 @@ impl Allocator {
         effects: &mut Effects,
     ) -> Result<Held, Refused> {
         let slot = self.held(which, now, effects)?;
-        self.check_fence(slot, fence)?;
         let head = self.records.head(slot);
+        self.check_fence(head, fence)?;
         let value = self.records.value(slot);
         let old = Fields::kept(self.records.body(slot).data);
         self.tell(What::Cancelled, slot, now, effects);
@@ -187,13 +187,13 @@ impl Allocator {
                 effects.wait |= self.must_wait(head.range, head.fence);
                 return Ok(Released::Already);
             }
-            State::Reserved => self.check_fence(slot, fence)?,
+            State::Reserved => self.check_fence(head, fence)?,
             State::Detached if fence.is_some_and(|fence| fence != head.fence) => {
                 return Err(Refused::Conflict { fence: head.fence });
             }
             State::Detached => (),
         }
-        self.let_go(slot, now, effects);
+        self.let_go(slot, head, now, effects);
         Ok(Released::Now)
     }
 
@@ -216,7 +216,7 @@ impl Allocator {
                 None => return self.adopt(value, change, change.claim, now, effects),
             },
         };
-        self.check_fence(slot, change.fence)?;
+        self.check_fence(self.records.head(slot), change.fence)?;
         if mode == Mode::Keep && self.records.head(slot).state == State::Reserved {
             return self.prolong(slot, change.ttl, now, effects);
         }
@@ -471,8 +471,7 @@ impl Allocator {
         }
     }
 
-    fn check_fence(&self, slot: Slot, fence: Option<u64>) -> Result<(), Refused> {
-        let head = self.records.head(slot);
+    fn check_fence(&self, head: Head, fence: Option<u64>) -> Result<(), Refused> {
         let is_needed = head.state == State::Reserved
             && head.range != STRAY
             && self.at(RangeId(head.range)).options.needs_fence;

@@ -265,7 +265,7 @@ impl Allocator {
             let is_held = head.state == State::Reserved && head.until > now;
             let is_there = range.is_none_or(|range| range.0 == head.range);
             if is_held && is_there && self.matches(slot, filter) {
-                self.let_go(slot, now, effects);
+                self.let_go(slot, head, now, effects);
                 released += 1;
             }
         }

@@ -13,8 +13,7 @@ use crate::time::Instant;
 
 impl Allocator {
     /// Free a record's value, after a rest if its range wants one.
-    pub(super) fn let_go(&mut self, slot: Slot, now: Instant, effects: &mut Effects) {
-        let head = self.records.head(slot);
+    pub(super) fn let_go(&mut self, slot: Slot, head: Head, now: Instant, effects: &mut Effects) {
         self.tell(What::Released, slot, now, effects);
         let cool = match head.range {
             STRAY => Duration::ZERO,
@@ -90,20 +89,18 @@ impl Allocator {
 
     /// The record goes, and its value is free.
     pub(super) fn set_free(&mut self, slot: Slot, is_logged: bool, effects: &mut Effects) {
-        let head = self.records.head(slot);
-        let value = self.records.value(slot);
+        let (value, head) = self.records.remove(slot);
         if is_logged {
             let fence = head.fence;
             self.log(head, &Entry::Freed { value, fence }, effects);
         }
-        self.records.remove(slot);
         if head.range == STRAY {
             self.apart -= 1;
             return;
         }
         *self.counter(head.range, head.state) -= 1;
         let id = RangeId(head.range);
-        let is_apart = self.range_of(value) != Some(id);
+        let is_apart = self.apart > 0 && self.range_of(value) != Some(id);
         self.apart -= usize::from(is_apart);
         if is_apart || self.at(id).is_draining {
             self.at_mut(id).size -= Size::ONE;

@@ -130,8 +130,9 @@ impl RangeOptions {
     /// Values of class `claimed` are given away and prolonged for so long before
     /// it is written down; whoever wants more waits. In whole milliseconds.
     pub(super) fn promise(&self) -> Duration {
-        let millis = self.ttl.max(self.offer_ttl).as_nanos().div_ceil(1_000_000);
-        Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
+        let longest = self.ttl.max(self.offer_ttl);
+        let millis = u64::from(longest.subsec_nanos().div_ceil(1_000_000));
+        Duration::from_secs(longest.as_secs()).saturating_add(Duration::from_millis(millis))
     }
 
     pub(super) fn check(&self) -> Result<(), RangeError> {

@@ -14,12 +14,13 @@ mod tests;
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher};
 
+use super::ask::Key;
 use super::wheel::{Mark, Wheel};
 use crate::time::Instant;
 use arena::Arena;
 use index::Index;
+use layout::Layout;
 pub(super) use layout::View;
-use layout::{KEYS_MAX, Layout};
 use slab::Slab;
 pub(super) use slab::{Slot, State};
 
@@ -46,15 +47,9 @@ pub(super) struct Body<'a> {
     pub(super) updated: Instant,
     pub(super) updates: u32,
     pub(super) data: &'a [u8],
-    pub(super) keys: &'a [KeyRef<'a>],
-}
-
-/// A key of a record. That a unique one belongs to one record only is for
-/// the caller to see to: here both kinds are found alike.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct KeyRef<'a> {
-    pub(super) unique: bool,
-    pub(super) bytes: &'a [u8],
+    /// That a unique one belongs to one record only is for the caller to see
+    /// to: here both kinds are found alike.
+    pub(super) keys: &'a [Key<'a>],
 }
 
 #[derive(Debug)]
@@ -72,7 +67,11 @@ pub(super) struct Records {
     /// A hasher that has swallowed the seed, so that nobody can make up keys
     /// that meet.
     hasher: DefaultHasher,
+    /// What values are mixed with, of the same seed.
+    salt: [u64; 2],
     scratch: Vec<u8>,
+    /// The hashes of the keys that are being looked at.
+    hashes: Hashes,
 }
 
 /// The slots of records that share a key.
@@ -87,6 +86,11 @@ impl Records {
     pub(super) fn new(seed: u64) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(seed);
+        let salt = [1, 2].map(|which| {
+            let mut hasher = hasher.clone();
+            hasher.write_u8(which);
+            hasher.finish()
+        });
         Self {
             slab: Slab::new(),
             arena: Arena::new(),
@@ -97,7 +101,9 @@ impl Records {
             crowded: 0,
             origins: Vec::new(),
             hasher,
+            salt,
             scratch: Vec::new(),
+            hashes: Hashes::default(),
         }
     }
 
@@ -105,6 +111,9 @@ impl Records {
     pub(super) fn insert(&mut self, value: u128, head: Head, body: Body<'_>) -> Slot {
         let hash = self.hash_of_value(value);
         debug_assert!(self.find(value).is_none(), "a value is held once");
+        let mut keys = std::mem::take(&mut self.hashes);
+        self.hash_keys(body.keys.iter().copied(), &mut keys);
+        self.touch(hash, &keys);
         let near = self.write(value, &head, &body);
         let place = self.arena.insert(&self.scratch);
         let slot = self.slab.take();
@@ -112,12 +121,11 @@ impl Records {
         cell.set(head.until, head.state, head.range);
         cell.set_near(near);
         cell.set_place(place);
-        let keys = self.hashes_of(body.keys.iter().copied());
-        self.touch(hash, &keys);
         self.by_value.insert(hash, slot.0);
-        for (hash, key) in keys.iter().zip(keys.which()) {
-            self.index_key(slot, *hash, body.keys[key].bytes);
+        for hash in &keys.0 {
+            self.index_key(slot, hash.hash, body.keys[hash.of].bytes);
         }
+        self.hashes = keys;
         slot
     }
 
@@ -203,10 +211,11 @@ impl Records {
     /// be told.
     pub(super) fn replace(&mut self, slot: Slot, head: Head, body: Body<'_>) {
         let value = self.value(slot);
-        let had = self.hashes_of(self.layout(slot).keys());
-        let has = self.hashes_of(body.keys.iter().copied());
-        for hash in had.iter().filter(|hash| !has.contains(**hash)) {
-            self.unindex_key(slot, *hash);
+        let (mut had, mut has) = (Hashes::default(), Hashes::default());
+        self.hash_keys(self.layout(slot).keys(), &mut had);
+        self.hash_keys(body.keys.iter().copied(), &mut has);
+        for gone in had.0.iter().filter(|had| !has.contains(had.hash)) {
+            self.unindex_key(slot, gone.hash);
         }
         let near = self.write(value, &head, &body);
         let place = self.slab.cell(slot).place();
@@ -215,10 +224,8 @@ impl Records {
         cell.set(head.until, head.state, head.range);
         cell.set_near(near);
         cell.set_place(place);
-        for (hash, key) in has.iter().zip(has.which()) {
-            if !had.contains(*hash) {
-                self.index_key(slot, *hash, body.keys[key].bytes);
-            }
+        for new in has.0.iter().filter(|has| !had.contains(has.hash)) {
+            self.index_key(slot, new.hash, body.keys[new.of].bytes);
         }
     }
 
@@ -226,13 +233,15 @@ impl Records {
     pub(super) fn remove(&mut self, slot: Slot) -> (u128, Head) {
         let was = (self.value(slot), self.head(slot));
         let hash = self.hash_of_value(was.0);
-        let keys = self.hashes_of(self.layout(slot).keys());
+        let mut keys = std::mem::take(&mut self.hashes);
+        self.hash_keys(self.layout(slot).keys(), &mut keys);
         self.touch(hash, &keys);
         let found = self.by_value.remove(hash, slot.0);
         debug_assert!(found, "every record is in the index");
-        for hash in keys.iter() {
-            self.unindex_key(slot, *hash);
+        for hash in &keys.0 {
+            self.unindex_key(slot, hash.hash);
         }
+        self.hashes = keys;
         self.arena.remove(self.slab.cell(slot).place());
         self.slab.give_back(slot);
         was
@@ -296,6 +305,7 @@ impl Records {
             + self.crowded.div_ceil(NODE_SLOTS) * NODE_BYTES
             + self.origins.capacity() * size_of::<Option<u128>>()
             + self.scratch.capacity()
+            + self.hashes.0.capacity() * size_of::<KeyHash>()
     }
 
     fn layout(&self, slot: Slot) -> Layout<'_> {
@@ -323,8 +333,8 @@ impl Records {
     /// memory brings them at the same time and not one after the other.
     fn touch(&self, value: u64, keys: &Hashes) {
         let mut seen = self.by_value.touch(value);
-        for hash in keys.iter() {
-            seen ^= self.by_key.touch(*hash);
+        for key in &keys.0 {
+            seen ^= self.by_key.touch(key.hash);
         }
         std::hint::black_box(seen);
     }
@@ -389,23 +399,23 @@ impl Records {
         number | CROWD
     }
 
-    fn hashes_of<'a>(&self, keys: impl Iterator<Item = KeyRef<'a>>) -> Hashes {
-        let mut hashes = Hashes::default();
-        for (which, key) in keys.enumerate() {
+    /// The hashes of all keys, in place of what `hashes` held.
+    fn hash_keys<'a>(&self, keys: impl Iterator<Item = Key<'a>>, hashes: &mut Hashes) {
+        hashes.0.clear();
+        for (of, key) in keys.enumerate() {
             let hash = self.hash_of_key(key.bytes);
             if !hashes.contains(hash) {
-                hashes.list[hashes.len] = hash;
-                hashes.which[hashes.len] = which as u8;
-                hashes.len += 1;
+                hashes.0.push(KeyHash { hash, of });
             }
         }
-        hashes
     }
 
-    fn hash_of_value(&self, value: u128) -> u64 {
-        let mut hasher = self.hasher.clone();
-        hasher.write_u128(value);
-        hasher.finish()
+    /// Values are hashed more often than anything else, and are of one length:
+    /// two products with what nobody knows tell them apart well enough.
+    const fn hash_of_value(&self, value: u128) -> u64 {
+        let [one, two] = self.salt;
+        let mixed = product((value >> 64) as u64 ^ one, value as u64 ^ two);
+        product(mixed ^ one, two | 1)
     }
 
     fn hash_of_key(&self, key: &[u8]) -> u64 {
@@ -416,26 +426,26 @@ impl Records {
 }
 
 /// The hashes of a record's keys, each once.
-#[derive(Default)]
-struct Hashes {
-    list: [u64; KEYS_MAX],
-    /// Which of the keys has the hash.
-    which: [u8; KEYS_MAX],
-    len: usize,
+#[derive(Default, Debug)]
+struct Hashes(Vec<KeyHash>);
+
+#[derive(Clone, Copy, Debug)]
+struct KeyHash {
+    hash: u64,
+    /// Which of the keys has it.
+    of: usize,
 }
 
 impl Hashes {
     fn contains(&self, hash: u64) -> bool {
-        self.iter().any(|own| *own == hash)
+        self.0.iter().any(|own| own.hash == hash)
     }
+}
 
-    fn iter(&self) -> std::slice::Iter<'_, u64> {
-        self.list[..self.len].iter()
-    }
-
-    fn which(&self) -> impl Iterator<Item = usize> {
-        self.which[..self.len].iter().map(|key| usize::from(*key))
-    }
+/// Both halves of a product laid over each other.
+const fn product(one: u64, two: u64) -> u64 {
+    let product = one as u128 * two as u128;
+    (product >> 64) as u64 ^ product as u64
 }
 
 /// Small distances in either direction as small numbers.

@@ -362,6 +362,10 @@ impl Allocator {
 
 /// The tiers that an ask names, the best first.
 fn tiers(ask: &Ask<'_>) -> impl Iterator<Item = u8> + use<> {
-    let named = ask.prefer.iter().fold(0_u8, |set, p| set | 1 << p.tier);
-    (0..TIERS_MAX).filter(move |tier| named & 1 << tier != 0)
+    let mut named = ask.prefer.iter().fold(0_u8, |set, p| set | 1 << p.tier);
+    std::iter::from_fn(move || {
+        let tier = named.trailing_zeros() as u8;
+        named &= named.wrapping_sub(1);
+        (tier < TIERS_MAX).then_some(tier)
+    })
 }

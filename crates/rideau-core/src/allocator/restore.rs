@@ -1,5 +1,6 @@
 //! From the log back to what is true.
 
+use super::ask::Key;
 use super::bytes::Reader;
 use super::effects::Effects;
 use super::entry::{BadEntry, Clock, Entry, Reserved, entries};
@@ -7,7 +8,7 @@ use super::fields::Fields;
 use super::free::Free;
 use super::interval::Interval;
 use super::range::{Class, RangeError, RangeId, RangeOptions, Start};
-use super::records::{Body, Head, KeyRef, Slot, State};
+use super::records::{Body, Head, Slot, State};
 use super::untils::Untils;
 use super::{Allocator, KEYS_MAX, Options, STRAY, change, end};
 use crate::time::Instant;
@@ -185,7 +186,7 @@ impl Restore {
         while !reader.is_empty() {
             let unique = reader.byte().map_err(bad)? != 0;
             let bytes = reader.text().map_err(bad)?;
-            keys.push(KeyRef { unique, bytes });
+            keys.push(Key { unique, bytes });
         }
         Fields::from_bytes(reserved.data).map_err(bad)?;
         let body = Body {

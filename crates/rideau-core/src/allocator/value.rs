@@ -4,7 +4,7 @@
 //! the IPv6 address that it is mapped to, `::ffff:a.b.c.d`.
 
 use std::error::Error;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::interval::Interval;
@@ -39,6 +39,19 @@ impl Kind {
     /// The value as text.
     pub fn print(self, value: u128) -> String {
         self.show(value).to_string()
+    }
+
+    /// The value as text, without a place of its own in memory.
+    pub fn text(self, value: u128) -> Text {
+        let mut text = Text {
+            bytes: [0; Text::LEN_MAX],
+            len: 0,
+        };
+        match self {
+            Self::V4 if self.values().contains(value) => text.push_v4((value - MAPPED) as u32),
+            _ => write!(text, "{}", self.show(value)).expect("the longest address fits"),
+        }
+        text
     }
 
     /// The value as what can be put into a text.
@@ -116,6 +129,55 @@ impl fmt::Display for Shown {
             // No IPv4 address has this number, so the only address with it.
             Kind::V4 | Kind::V6 => Ipv6Addr::from_bits(value).fmt(f),
         }
+    }
+}
+
+/// A value as text.
+#[derive(Clone, Copy, Debug)]
+pub struct Text {
+    bytes: [u8; Self::LEN_MAX],
+    len: usize,
+}
+
+impl Text {
+    /// That of an IPv6 address with an IPv4 address at its end.
+    const LEN_MAX: usize = 45;
+
+    const fn push(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    /// Most values are such addresses, and are shown more often than anything
+    /// else.
+    fn push_v4(&mut self, address: u32) {
+        for (at, byte) in address.to_be_bytes().into_iter().enumerate() {
+            if at > 0 {
+                self.push(b'.');
+            }
+            if byte >= 100 {
+                self.push(b'0' + byte / 100);
+            }
+            if byte >= 10 {
+                self.push(b'0' + byte / 10 % 10);
+            }
+            self.push(b'0' + byte % 10);
+        }
+    }
+}
+
+impl AsRef<[u8]> for Text {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let rest = self.bytes[self.len..].get_mut(..text.len());
+        rest.ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.len += text.len();
+        Ok(())
     }
 }
 
@@ -199,6 +261,7 @@ mod tests {
         ];
         for (kind, value, text) in samples {
             assert_eq!(kind.print(value), text);
+            assert_eq!(kind.text(value).as_ref(), text.as_bytes());
             assert_eq!(kind.parse(text), Ok(value), "{text}");
             assert_eq!(parse_value(text), Ok((kind, value)), "{text}");
             assert!(kind.values().contains(value), "{text}");

@@ -38,6 +38,8 @@ impl Mark {
 pub(super) struct Wheel {
     /// Entries up to here are ready, those after it in their buckets.
     at: u64,
+    /// The tick that the first bucket with entries begins with.
+    next: u64,
     levels: [Level; LEVELS],
     /// What is due.
     ready: List,
@@ -74,6 +76,7 @@ impl Wheel {
         };
         Self {
             at: 0,
+            next: u64::MAX,
             levels: std::array::from_fn(|_| level()),
             ready: List { first: NONE },
             moving: List { first: NONE },
@@ -139,9 +142,10 @@ impl Wheel {
         if self.ready.first != NONE || self.moving.first != NONE {
             return Instant::from_nanos(self.at << TICK_BITS);
         }
-        self.next_bucket().map_or(Instant::NEVER, |(_, _, start)| {
-            Instant::from_nanos(start << TICK_BITS)
-        })
+        match self.next {
+            u64::MAX => Instant::NEVER,
+            next => Instant::from_nanos(next << TICK_BITS),
+        }
     }
 
     /// How many entries there are, stale ones included.
@@ -178,7 +182,9 @@ impl Wheel {
             return;
         }
         let level = ((tick ^ self.at).ilog2() / BUCKET_BITS) as usize;
-        let bucket = (tick >> (level as u32 * BUCKET_BITS)) as usize % BUCKETS;
+        let shift = level as u32 * BUCKET_BITS;
+        let bucket = (tick >> shift) as usize % BUCKETS;
+        self.next = self.next.min(tick >> shift << shift);
         let level = &mut self.levels[level];
         self.chunks.push(&mut level.lists[bucket], entry);
         level.occupied[bucket / 64] |= 1 << (bucket % 64);
@@ -186,17 +192,19 @@ impl Wheel {
 
     /// Go on to the next bucket that begins by `now`; false if none does.
     fn turn(&mut self, now: u64) -> bool {
-        let next = self.next_bucket().filter(|(_, _, start)| *start <= now);
-        let Some((level, bucket, start)) = next else {
-            // Every entry stays in the bucket where it would be put now.
+        // Every entry stays in the bucket where it would be put now.
+        if self.next > now {
             self.at = self.at.max(now);
             return false;
-        };
+        }
+        let next = self.next_bucket();
+        let (level, bucket, start) = next.expect("one of the buckets begins by now");
         self.at = start;
         let width = 1_u64 << (level as u32 * BUCKET_BITS);
         let level = &mut self.levels[level];
         let list = std::mem::replace(&mut level.lists[bucket], List { first: NONE });
         level.occupied[bucket / 64] &= !(1 << (bucket % 64));
+        self.next = self.next_bucket().map_or(u64::MAX, |(_, _, start)| start);
         if start + (width - 1) <= now {
             self.ready = list;
         } else {

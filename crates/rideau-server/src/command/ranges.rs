@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rideau::allocator::{Change, Place, Prefer, Refused, Reservation};
-use rideau::{Failed, Reserving, Until};
+use rideau::{Failed, Instant, Reserving, Until};
 
 use crate::client::{Client, Finish, Step, Tail, Wait, Wrong};
 use crate::grant::{Grant, HeldValue};
@@ -108,17 +108,20 @@ fn settle(
         Err(failed) => return Err(no::failed(client, &failed, "RESERVE")),
     };
     client.held_back.until(until);
+    let now = client.daemon.values.ranges.now();
+    if let ([one], false) = (&granted[..], how.is_many) {
+        let kept = keep(client, one, &how.tail);
+        let ticket = kept.inspect_err(|_| give_back(client, &granted))?;
+        let mut reply = client.reply();
+        reply.array(7).bulk("go");
+        write_granted(&mut reply, one, &ticket, now);
+        return Ok(());
+    }
     let mut tickets = Vec::with_capacity(granted.len());
     for reservation in &granted {
-        match keep(client, reservation, &how.tail) {
-            Ok(ticket) => tickets.push(ticket),
-            Err(wrong) => {
-                give_back(client, &granted);
-                return Err(wrong);
-            }
-        }
+        let kept = keep(client, reservation, &how.tail);
+        tickets.push(kept.inspect_err(|_| give_back(client, &granted))?);
     }
-    let now = client.daemon.values.ranges.now();
     let mut reply = client.reply();
     if how.is_many {
         reply.array(1 + granted.len()).bulk("go");
@@ -128,19 +131,22 @@ fn settle(
             true => reply.array(6),
             false => reply.array(7).bulk("go"),
         };
-        let left = no::millis(reservation.until, now);
-        let tier = TIERS[usize::from(reservation.tier) % TIERS.len()];
-        // Nobody is asked but this server.
-        const HOPS: i64 = 0;
-        reply
-            .bulk(reservation.kind.print(reservation.value))
-            .bulk(ticket)
-            .integer(left)
-            .bulk(tier)
-            .integer(HOPS)
-            .integer(reservation.fence as i64);
+        write_granted(&mut reply, reservation, ticket, now);
     }
     Ok(())
+}
+
+/// What is told of a value that was given out, behind the `go`.
+fn write_granted(reply: &mut Reply<'_>, one: &Reservation, ticket: &ValueTicket, now: Instant) {
+    // Nobody is asked but this server.
+    const HOPS: i64 = 0;
+    reply
+        .bulk(one.kind.text(one.value))
+        .bulk(ticket)
+        .integer(no::millis(one.until, now))
+        .bulk(TIERS[usize::from(one.tier) % TIERS.len()])
+        .integer(HOPS)
+        .integer(one.fence as i64);
 }
 
 /// Nothing is free: that is counted where it was wanted most.
@@ -158,8 +164,8 @@ fn exhaust(client: &Client, prefer: &[Prefer]) {
 fn keep(client: &mut Client, reservation: &Reservation, tail: &Tail) -> Result<ValueTicket, Wrong> {
     let Reservation { value, fence, .. } = *reservation;
     let places = client.daemon.places.load();
-    let place = places.ranges.of(value).map(|(place, _)| Arc::clone(place));
-    if let Some(place) = &place {
+    let place = places.ranges.of(value).map(|(place, _)| place);
+    if let Some(place) = place {
         client.held_back.give(&place.counts);
     }
     let values = &client.daemon.values;

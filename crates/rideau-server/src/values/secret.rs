@@ -12,7 +12,7 @@ use std::path::Path;
 
 use ring::hmac;
 
-use crate::ticket::Ticket;
+use crate::ticket::{Ticket, spread};
 
 /// What the tickets of one server follow from.
 pub(super) struct Secret {
@@ -91,36 +91,24 @@ impl Secret {
         ticket.push(b'-');
         ticket.push_number(fence.into());
         ticket.push(b'-');
-        for byte in self.proof(value, fence) {
-            ticket.push(DIGITS[usize::from(byte >> 4)]);
-            ticket.push(DIGITS[usize::from(byte & 15)]);
-        }
+        ticket.push_all(&shown(self.proof(value, fence)));
         ticket
     }
 
     pub(super) fn read(&self, text: &[u8]) -> Option<(u128, u64)> {
-        let text = std::str::from_utf8(text).ok()?.strip_prefix("v-")?;
-        let mut parts = text.split('-');
-        let (value, fence, proof) = (parts.next()?, parts.next()?, parts.next()?);
-        // One ticket is written in one way only.
-        let is_plain = |digits: &str| {
-            let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-            digits.bytes().all(is_digit) && (digits == "0" || !digits.starts_with('0'))
-        };
-        if parts.next().is_some() || !is_plain(value) || !is_plain(fence) {
+        let (text, proof) = text
+            .strip_prefix(b"v-")?
+            .split_last_chunk::<{ 2 * PROOF }>()?;
+        let mut parts = text.strip_suffix(b"-")?.split(|byte| *byte == b'-');
+        let value = number(parts.next()?)?;
+        let fence = u64::try_from(number(parts.next()?)?).ok()?;
+        if parts.next().is_some() {
             return None;
         }
-        let value = u128::from_str_radix(value, 16).ok()?;
-        let fence = u64::from_str_radix(fence, 16).ok()?;
-        let own = self.ticket(value, fence);
-        let own = own.as_ref();
-        let own = &own[own.len() - 2 * PROOF..];
+        let own: [u8; 2 * PROOF] = shown(self.proof(value, fence));
         // As long for a wrong one as for one that is nearly right.
-        let differs = own
-            .iter()
-            .zip(proof.as_bytes())
-            .fold(0, |d, (a, b)| d | (a ^ b));
-        (proof.len() == own.len() && differs == 0).then_some((value, fence))
+        let differs = own.iter().zip(proof).fold(0, |d, (a, b)| d | (a ^ b));
+        (differs == 0).then_some((value, fence))
     }
 
     fn proof(&self, value: u128, fence: u64) -> [u8; PROOF] {
@@ -133,7 +121,33 @@ impl Secret {
     }
 }
 
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
+/// The digits of a proof.
+fn shown(proof: [u8; PROOF]) -> [u8; 2 * PROOF] {
+    let mut digits = [0; 2 * PROOF];
+    let parts = proof.as_chunks().0.iter();
+    for (eight, part) in digits.as_chunks_mut().0.iter_mut().zip(parts) {
+        *eight = spread(u32::from_be_bytes(*part)).to_be_bytes();
+    }
+    digits
+}
+
+/// What hexadecimal digits stand for, if they are as we write them: one ticket
+/// is written in one way only.
+fn number(digits: &[u8]) -> Option<u128> {
+    let is_plain = digits.len() <= 32 && (digits == b"0" || *digits.first()? != b'0');
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(u64::from(byte - b'0')),
+        b'a'..=b'f' => Some(u64::from(byte - b'a') + 10),
+        _ => None,
+    };
+    let part = |part: &[u8]| {
+        let mut digits = part.iter();
+        digits.try_fold(0, |number, byte| Some(number << 4 | digit(*byte)?))
+    };
+    let (high, low) = digits.split_at(digits.len().saturating_sub(16));
+    let number = u128::from(part(high)?) << 64 | u128::from(part(low)?);
+    is_plain.then_some(number)
+}
 
 impl ValueTicket {
     fn push(&mut self, letter: u8) {
@@ -143,10 +157,18 @@ impl ValueTicket {
 
     /// Hexadecimal without zeros in front, but for zero itself.
     fn push_number(&mut self, number: u128) {
-        let digits = (128 - number.leading_zeros()).div_ceil(4).max(1);
-        for digit in (0..digits).rev() {
-            self.push(DIGITS[(number >> (4 * digit)) as usize & 15]);
+        let mut digits = [0; 32];
+        let parts = [number >> 96, number >> 64, number >> 32, number];
+        for (eight, part) in digits.as_chunks_mut().0.iter_mut().zip(parts) {
+            *eight = spread(part as u32).to_be_bytes();
         }
+        let zeros = number.leading_zeros() as usize / 4;
+        self.push_all(&digits[zeros.min(31)..]);
+    }
+
+    fn push_all(&mut self, text: &[u8]) {
+        self.text[self.len..][..text.len()].copy_from_slice(text);
+        self.len += text.len();
     }
 }
 

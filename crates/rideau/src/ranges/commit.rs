@@ -103,9 +103,7 @@ impl Committer {
             let since = time::Instant::now();
             self.commit(turn.is_last)?;
             let took = since.elapsed();
-            // Whoever is answered comes back in no time.
-            let others = self.shared.inner.lock().waiting;
-            self.publish(turn.position, turn.events);
+            let others = self.publish(turn.position, turn.events);
             if turn.is_last {
                 return Ok(());
             }
@@ -212,15 +210,26 @@ impl Committer {
         Ok(())
     }
 
-    fn publish(&self, position: u64, events: Vec<Event>) {
-        if position > self.shared.safe.position() {
-            self.shared.inner.lock().machine.durable(position);
+    /// Tell who waits for it that the log is safe so far, and how many wait for
+    /// more by then: whoever is answered comes back in no time. The lock is
+    /// wanted by everybody else meanwhile, so it is taken once.
+    fn publish(&self, position: u64, events: Vec<Event>) -> u64 {
+        let has_moved = position > self.shared.safe.position();
+        let others = {
+            let mut inner = self.shared.inner.lock();
+            if has_moved {
+                inner.machine.durable(position);
+            }
+            inner.waiting
+        };
+        if has_moved {
             self.shared.safe.move_to(position);
         }
         for event in events {
             // Nobody may be watching any more.
             let _ = self.events.send(event);
         }
+        others
     }
 
     /// Begin, go on with or end a snapshot, as is due.

@@ -169,8 +169,8 @@ impl Inner {
 
     /// Does somebody wait for what comes due before then?
     fn is_awaited_before(&self, until: Instant) -> bool {
-        let due = self.waiters.deadline(&self.machine);
-        !self.waiters.is_empty() && due.is_some_and(|due| due < until)
+        let due = || self.waiters.deadline(&self.machine);
+        !self.waiters.is_empty() && due().is_some_and(|due| due < until)
     }
 
     /// Serve who waits, as far as can be.

@@ -112,6 +112,33 @@ impl Pieces {
         None
     }
 
+    /// Take the lowest of all, which is what is mostly taken: it is found
+    /// without comparing anything.
+    pub(super) fn pop_lowest(&mut self) -> Option<u128> {
+        let mut entry = self.by_last.first_entry()?;
+        let last = *entry.key();
+        let value = match entry.get_mut() {
+            Piece::Chunk(chunk) => {
+                let place = chunk.next(0).expect("a chunk has free places");
+                chunk.remove(place);
+                let runs = chunk.runs();
+                self.dissolve_below_min(last, runs);
+                value_at(last, place)
+            }
+            Piece::Run(first) => {
+                let value = first.value();
+                if value < last {
+                    *first = First::new(value + 1);
+                } else {
+                    entry.remove();
+                }
+                value
+            }
+        };
+        self.count -= Size::ONE;
+        Some(value)
+    }
+
     /// Values next to each other, in order. A run that ends where a chunk
     /// begins is not joined with it.
     pub(super) fn runs(&self) -> impl Iterator<Item = Interval> {

@@ -4,13 +4,13 @@
 //! the keys, the times, the data; all numbers as short as they are small.
 
 use super::slab::{from_millis, to_millis};
-use super::{Body, KeyRef};
+use super::{Body, Key};
 use crate::time::Instant;
 
 /// The lower bits of the first byte count the keys, the upper say how many
 /// bytes the value takes.
 const KEYS_BITS: u32 = 5;
-pub(super) const KEYS_MAX: usize = (1 << KEYS_BITS) - 1;
+const KEYS_MAX: usize = (1 << KEYS_BITS) - 1;
 const VALUE_BYTES: [usize; 7] = [0, 6, 8, 10, 12, 14, 16];
 
 /// A record in the arena, with whatever lies behind it.
@@ -41,12 +41,12 @@ pub(in crate::allocator) struct Keys<'a> {
 }
 
 impl<'a> Iterator for Keys<'a> {
-    type Item = KeyRef<'a>;
+    type Item = Key<'a>;
 
-    fn next(&mut self) -> Option<KeyRef<'a>> {
+    fn next(&mut self) -> Option<Key<'a>> {
         self.left = self.left.checked_sub(1)?;
         let len = self.rest.number() as usize;
-        Some(KeyRef {
+        Some(Key {
             unique: len % 2 == 1,
             bytes: self.rest.take(len / 2),
         })

@@ -49,10 +49,10 @@ impl Plain {
     }
 
     fn with_body<T>(&self, call: impl FnOnce(Body<'_>) -> T) -> T {
-        let keys: Vec<KeyRef<'_>> = self
+        let keys: Vec<Key<'_>> = self
             .keys
             .iter()
-            .map(|(unique, bytes)| KeyRef {
+            .map(|(unique, bytes)| Key {
                 unique: *unique,
                 bytes,
             })
@@ -210,7 +210,7 @@ fn instants_are_rounded_up_to_milliseconds() {
 fn a_key_of_everybody_costs_no_more_than_one_of_one() {
     let mut records = Records::new(1);
     let (key, count) = (b"gateway/1", 100_000_u32);
-    let keys = [KeyRef {
+    let keys = [Key {
         unique: false,
         bytes: key,
     }];
@@ -328,7 +328,7 @@ fn a_fresh_reservation_costs_at_most_150_bytes_with_its_entry_in_the_wheel() {
     for n in 1..=1_000_000_u64 {
         let now = 40 * 86_400 * SECOND + n * 10_000;
         let (left, right) = (n.to_be_bytes(), (!n).to_be_bytes());
-        let keys = [true, false].map(|unique| KeyRef {
+        let keys = [true, false].map(|unique| Key {
             unique,
             bytes: if unique { &left } else { &right },
         });
@@ -362,7 +362,7 @@ fn head(until: u64) -> Head {
     }
 }
 
-const fn body<'a>(data: &'a [u8], keys: &'a [KeyRef<'a>]) -> Body<'a> {
+const fn body<'a>(data: &'a [u8], keys: &'a [Key<'a>]) -> Body<'a> {
     Body {
         created: Instant::from_nanos(1),
         updated: Instant::from_nanos(1),

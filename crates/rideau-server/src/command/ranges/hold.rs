@@ -299,9 +299,9 @@ pub(in crate::command) fn is_value(word: &[u8]) -> bool {
     match Ticket::parse(word) {
         Some(ticket) => ticket.kind == TicketKind::Value,
         None => {
-            let is_key = word.eq_ignore_ascii_case(b"KEY");
-            let text = std::str::from_utf8(word).unwrap_or_default();
-            is_key || word.starts_with(b"v-") || rideau::allocator::parse_value(text).is_ok()
+            let is_said = word.starts_with(b"v-") || word.eq_ignore_ascii_case(b"KEY");
+            let text = || std::str::from_utf8(word).unwrap_or_default();
+            is_said || rideau::allocator::parse_value(text()).is_ok()
         }
     }
 }

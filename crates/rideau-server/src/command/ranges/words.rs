@@ -1,6 +1,5 @@
 //! What commands say about values: where they are, and what stands beside them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use rideau::allocator::{
@@ -233,8 +232,9 @@ impl<'a> Beside<'a> {
                 self.keys.len()
             )));
         }
-        let weight = self.data.weight() as u64;
-        if weight > limits.range_data_max {
+        let most = usize::try_from(limits.range_data_max).unwrap_or(usize::MAX);
+        if self.data.weighs_over(most) {
+            let weight = self.data.weight();
             count(&counts.range_data_refused);
             return Err(Wrong(format!(
                 "ERR the data of a reservation has at most {} bytes, as limits.range_data_max \
@@ -285,6 +285,13 @@ fn add_places(
     prefer: &mut Vec<Prefer>,
 ) -> Result<(), Wrong> {
     let ranges = &places.ranges;
+    // No name has a comma, and mostly it is one.
+    if let Some(range) = ranges.find(word) {
+        may_use(client, "range", word)?;
+        let place = Place::Range(range.id);
+        prefer.push(Prefer { tier, place });
+        return Ok(());
+    }
     for part in word.split(',') {
         if let Some(range) = ranges.find(part) {
             may_use(client, "range", part)?;
@@ -413,11 +420,8 @@ fn ticket(client: &Client, word: &[u8]) -> Result<(u128, u64), Wrong> {
         ))
     })?;
     let places = client.daemon.places.load();
-    let name = places
-        .ranges
-        .of(value)
-        .map(|(place, _)| Arc::clone(&place.name));
-    may_use(client, "range", name.as_deref().unwrap_or("*"))?;
+    let name = places.ranges.of(value).map(|(place, _)| &*place.name);
+    may_use(client, "range", name.unwrap_or("*"))?;
     Ok((value, fence))
 }
 
