@@ -19,9 +19,9 @@ use crate::holdings::{Card, HolderId, Thing, Why};
 use crate::login::Proof;
 use crate::names::Named;
 use crate::outcome::{self, Outcome, Part};
-use crate::places::{PoolPlace, RulePlace};
+use crate::places::{BrokerPlace, PoolPlace, RulePlace};
 use crate::resp::{Mistake, Protocol, Reply};
-use crate::ticket::{Kind, Ticket};
+use crate::ticket::{Kind, Text, Ticket};
 use crate::timing::Batch;
 use crate::watch::Watch;
 
@@ -57,6 +57,8 @@ pub struct Client {
     pub rules: Arc<Vec<Arc<RulePlace>>>,
     /// The pool that it last took from, as long as the config is the same.
     pub pool: Weak<PoolPlace>,
+    /// The broker that it last came to, for as long.
+    pub broker: Weak<BrokerPlace>,
     /// What wakes it: one who has to wait is known by it from the beginning.
     pub waker: Waker,
     /// When it was last heard, by the clock of the holdings: that is when all that
@@ -148,16 +150,25 @@ impl Client {
     /// ticket. The others follow.
     pub fn reply_go(&mut self, len: u8, ticket: Ticket) -> Reply<'_> {
         debug_assert!(len < 10, "it is one digit");
-        let text = ticket.text();
-        debug_assert_eq!(text.as_ref().len(), 34, "as the head says");
         // Every grant begins so, and it is written in one piece instead of seven.
-        let mut head = *b"*0\r\n$2\r\ngo\r\n$34\r\n";
-        head[1] += len;
+        const HEAD: &[u8; 17] = b"*0\r\n$2\r\ngo\r\n$34\r\n";
+        const END: usize = HEAD.len() + Text::LEN;
+        let mut line = [0; END + 2];
+        line[..HEAD.len()].copy_from_slice(HEAD);
+        line[1] += len;
+        line[HEAD.len()..END].copy_from_slice(ticket.text().as_ref());
+        line[END..].copy_from_slice(b"\r\n");
         self.out.reserve(128);
-        self.out.extend_from_slice(&head);
-        self.out.extend_from_slice(text.as_ref());
-        self.out.extend_from_slice(b"\r\n");
+        self.out.extend_from_slice(&line);
         self.reply()
+    }
+
+    /// Speak this version of the protocol from now on.
+    pub fn speak(&mut self, protocol: Protocol) {
+        let is_resp3 = protocol == Protocol::Resp3;
+        self.protocol = protocol;
+        self.card.is_resp3.store(is_resp3, Ordering::Relaxed);
+        self.card.outbox.set_hears_pushes(is_resp3);
     }
 
     /// It said something just now, or was answered after a wait.
@@ -181,6 +192,7 @@ impl Client {
         self.config = self.daemon.config.load_full();
         self.rules = Arc::clone(&self.daemon.places.load().rules);
         self.pool = Weak::new();
+        self.broker = Weak::new();
     }
 
     /// The same after a wait; its rights stay what they are until it says more.
@@ -219,13 +231,18 @@ impl Client {
         let most = self.config.limits.held_max;
         let note = tail.note.clone();
         let (holdings, grant) = (&self.daemon.holdings, Thing::Held(grant));
-        let kept = holdings.keep(self.owner(), kind, grant, note, most, self.now);
-        kept.map_err(|thing| {
-            if let Thing::Held(grant) = thing {
-                grant.end(Why::Released);
-            }
-            self.not_kept(most)
-        })
+        match holdings.keep(self.owner(), kind, grant, note, most, self.now) {
+            Ok(ticket) => Ok(ticket),
+            Err(thing) => Err(self.give_back(*thing, most)),
+        }
+    }
+
+    #[cold]
+    fn give_back(&self, thing: Thing, most: usize) -> Wrong {
+        if let Thing::Held(grant) = thing {
+            grant.end(Why::Released);
+        }
+        self.not_kept(most)
     }
 
     /// Why something could not be kept: the session is over, or the holder has

@@ -365,8 +365,11 @@ fn rule_locks(locks: &Locks<Vec<u8>>, config: &Config) -> Result<(), OptionError
     })
 }
 
+#[inline]
 fn end(thing: Thing, why: Why) {
     match thing {
+        // Nothing else ends as often, and however it does, it is given back.
+        Thing::Held(Grant::Lock(lock)) => drop(lock),
         Thing::Held(grant) | Thing::Untold(grant, _) => grant.end(why),
         Thing::Asked(later) => later.cancel(why.words()),
         Thing::None => (),

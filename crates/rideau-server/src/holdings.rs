@@ -7,18 +7,17 @@
 
 mod ending;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::grant::Grant;
 use crate::later::Later;
 use crate::names::{Named, Names};
 use crate::outcome::Outcome;
-use crate::ticket::{Kind, Ticket};
+use crate::ticket::{self, Kind, Ticket};
 
 const SHARD_BITS: u32 = 6;
 const SHARDS: usize = 1 << SHARD_BITS;
@@ -44,8 +43,10 @@ struct Shard {
     free: u32,
     holders: Vec<HolderSlot>,
     free_holders: Vec<u32>,
-    /// The newest last.
-    ended: VecDeque<Ended>,
+    /// The last that ended, the oldest at `oldest_ended` once there are as many as
+    /// are remembered.
+    ended: Vec<Ended>,
+    oldest_ended: usize,
 }
 
 struct Slot {
@@ -146,7 +147,8 @@ impl Default for Holdings {
                 free: NONE,
                 holders: Vec::new(),
                 free_holders: Vec::new(),
-                ended: VecDeque::new(),
+                ended: Vec::new(),
+                oldest_ended: 0,
             })
         };
         Self {
@@ -202,31 +204,38 @@ impl Holdings {
         note: Option<Box<str>>,
         most: usize,
         since: u64,
-    ) -> Result<Ticket, Thing> {
-        let mut shard = self.shards[holder.shard as usize].lock();
-        match shard.holder(holder) {
-            Some(slot) if slot.len < most => (),
-            _ => return Err(thing),
-        }
-        let at = shard.take_slot();
-        let ticket = Ticket::new(kind, holder.shard << SLOT_BITS | at);
-        let owner = &mut shard.holders[holder.at as usize];
+    ) -> Result<Ticket, Box<Thing>> {
+        // Before others are kept from the shard: it may take a while.
+        let secret = ticket::secret();
+        let shard = &mut *self.shards[holder.shard as usize].lock();
+        let owner = match shard.holders.get_mut(holder.at as usize) {
+            Some(owner) if owner.is(holder) && owner.len < most => owner,
+            _ => return Err(Box::new(thing)),
+        };
+        let at = match shard.free {
+            NONE => push_slot(&mut shard.slots),
+            at => at,
+        };
         let next = std::mem::replace(&mut owner.first, at);
         owner.len += 1;
         if next != NONE {
             shard.slots[next as usize].prev = at;
         }
-        shard.slots[at as usize] = Slot {
-            secret: ticket.secret,
+        let slot = &mut shard.slots[at as usize];
+        shard.free = slot.next;
+        slot.secret = secret;
+        slot.kind = kind;
+        slot.holder = holder.at;
+        slot.prev = NONE;
+        slot.next = next;
+        slot.since = since;
+        slot.note = note;
+        slot.thing = thing;
+        Ok(Ticket {
             kind,
-            holder: holder.at,
-            prev: NONE,
-            next,
-            since,
-            note,
-            thing,
-        };
-        Ok(ticket)
+            place: holder.shard << SLOT_BITS | at,
+            secret,
+        })
     }
 
     /// Take out what a ticket stands for: it is over.
@@ -251,7 +260,9 @@ impl Holdings {
         now: u64,
     ) -> Result<Taken, Gone> {
         let (mut shard, at) = self.find(ticket)?;
-        shard.check_user(at, user)?;
+        if user.is_some() {
+            shard.check_user(at, user)?;
+        }
         let slot = &mut shard.slots[at as usize];
         let thing = std::mem::replace(&mut slot.thing, Thing::None);
         let owner = slot.holder;
@@ -428,19 +439,26 @@ impl Holdings {
         rows
     }
 
-    fn find(&self, ticket: Ticket) -> Result<(parking_lot::MutexGuard<'_, Shard>, u32), Gone> {
+    #[inline]
+    fn find(&self, ticket: Ticket) -> Result<(MutexGuard<'_, Shard>, u32), Gone> {
         let shard = self.shards[(ticket.place >> SLOT_BITS) as usize].lock();
         let at = ticket.place & ((1 << SLOT_BITS) - 1);
-        let slot = shard.slots.get(at as usize);
-        if slot.is_some_and(|slot| slot.secret == ticket.secret && slot.kind == ticket.kind) {
-            return Ok((shard, at));
+        match shard.slots.get(at as usize) {
+            Some(slot) if slot.secret == ticket.secret && slot.kind == ticket.kind => {
+                Ok((shard, at))
+            }
+            _ => Err(self.gone(&shard, ticket)),
         }
-        let ended = shard.ended.iter().rev();
-        let mut ended = ended.filter(|ended| ended.secret == ticket.secret);
-        Err(ended.next().map_or(Gone::Unknown, |ended| Gone::Stale {
+    }
+
+    #[cold]
+    fn gone(&self, shard: &Shard, ticket: Ticket) -> Gone {
+        let mut ended = shard.ended.iter();
+        let ended = ended.find(|ended| ended.secret == ticket.secret);
+        ended.map_or(Gone::Unknown, |ended| Gone::Stale {
             ago: Duration::from_nanos(self.now().saturating_sub(ended.at)),
             why: ended.why,
-        }))
+        })
     }
 
     /// The time by which holdings are kept, in nanoseconds since they began.
@@ -458,7 +476,7 @@ impl Holdings {
 impl Shard {
     fn holder(&self, holder: HolderId) -> Option<&HolderSlot> {
         let slot = self.holders.get(holder.at as usize)?;
-        (slot.turn == holder.turn && slot.card.is_some()).then_some(slot)
+        slot.is(holder).then_some(slot)
     }
 
     fn card_of(&self, at: u32) -> Option<Arc<Card>> {
@@ -486,27 +504,6 @@ impl Shard {
         }
     }
 
-    fn take_slot(&mut self) -> u32 {
-        if self.free != NONE {
-            let at = self.free;
-            self.free = self.slots[at as usize].next;
-            return at;
-        }
-        let at = self.slots.len() as u32;
-        assert!(at < 1 << SLOT_BITS, "a shard has places enough");
-        self.slots.push(Slot {
-            secret: 0,
-            kind: Kind::Lock,
-            holder: 0,
-            prev: NONE,
-            next: NONE,
-            since: 0,
-            note: None,
-            thing: Thing::None,
-        });
-        at
-    }
-
     /// Take a slot out of its holder's list and free it.
     fn free_slot(&mut self, at: u32, now: u64, why: Why) {
         let slot = &mut self.slots[at as usize];
@@ -530,10 +527,11 @@ impl Shard {
         } else {
             self.slots[prev as usize].next = next;
         }
-        if self.ended.len() == ENDED_MAX {
-            self.ended.pop_front();
+        match self.ended.get_mut(self.oldest_ended) {
+            Some(oldest) => *oldest = ended,
+            None => self.ended.push(ended),
         }
-        self.ended.push_back(ended);
+        self.oldest_ended = (self.oldest_ended + 1) % ENDED_MAX;
     }
 
     fn row(&self, shard: u32, at: u32, now: u64) -> Option<Row> {
@@ -554,4 +552,29 @@ impl Shard {
             is_waiting,
         })
     }
+}
+
+impl HolderSlot {
+    /// The place is still this holder's.
+    fn is(&self, holder: HolderId) -> bool {
+        self.turn == holder.turn && self.card.is_some()
+    }
+}
+
+/// One more free slot, the last of those that are free.
+#[cold]
+fn push_slot(slots: &mut Vec<Slot>) -> u32 {
+    let at = slots.len() as u32;
+    assert!(at < 1 << SLOT_BITS, "a shard has places enough");
+    slots.push(Slot {
+        secret: 0,
+        kind: Kind::Lock,
+        holder: 0,
+        prev: NONE,
+        next: NONE,
+        since: 0,
+        note: None,
+        thing: Thing::None,
+    });
+    at
 }

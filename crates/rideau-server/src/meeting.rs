@@ -20,7 +20,7 @@ use crate::ticket::Ticket;
 #[derive(Debug)]
 pub struct Party {
     /// For the other party.
-    pub value: Vec<u8>,
+    pub value: Arc<[u8]>,
     /// Where the other party leaves its last word.
     pub mail: Arc<Mail>,
 }
@@ -28,7 +28,7 @@ pub struct Party {
 /// Where one party of a match hears of the other's end.
 #[derive(Default)]
 pub struct Mail {
-    inner: Mutex<Box<Inner>>,
+    inner: Mutex<Inner>,
     bell: Notify,
 }
 

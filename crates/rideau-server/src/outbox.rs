@@ -21,6 +21,8 @@ pub struct Outbox {
     bell: AtomicWaker,
     bytes: AtomicUsize,
     bytes_max: AtomicUsize,
+    /// It speaks a protocol that has words for what nobody asked for.
+    hears_pushes: AtomicBool,
     /// It did not read for so long that it is given up.
     is_over: AtomicBool,
     killed: AtomicBool,
@@ -59,6 +61,7 @@ impl Outbox {
             bell: AtomicWaker::new(),
             bytes: AtomicUsize::new(0),
             bytes_max: AtomicUsize::new(bytes_max),
+            hears_pushes: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             killed: AtomicBool::new(false),
         }
@@ -69,6 +72,11 @@ impl Outbox {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
+    /// Whether it can be told what nobody asked for, from now on.
+    pub fn set_hears_pushes(&self, hears_pushes: bool) {
+        self.hears_pushes.store(hears_pushes, Ordering::Relaxed);
+    }
+
     /// Give the connection up: it does not read.
     pub fn give_up(&self) {
         self.is_over.store(true, Ordering::Release);
@@ -77,6 +85,10 @@ impl Outbox {
 
     /// Tell the connection something.
     pub fn push(&self, push: Push) {
+        // Who would not be told is not woken for it.
+        if push.needs_pushes() && !self.hears_pushes.load(Ordering::Relaxed) {
+            return;
+        }
         let bytes = push.len();
         if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
             > self.bytes_max.load(Ordering::Relaxed)
@@ -195,5 +207,28 @@ impl Push {
                 reply.simple(line);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::ticket::Kind;
+
+    #[test]
+    fn who_has_no_words_for_pushes_is_not_woken() {
+        let outbox = Outbox::new(1_000);
+        let mut context = Context::from_waker(Waker::noop());
+        let push = || Push::Down(Ticket::new(Kind::Match, 0), "gone");
+        outbox.push(push());
+        assert!(outbox.poll_rung(&mut context).is_pending());
+        assert!(outbox.take().is_empty());
+
+        outbox.set_hears_pushes(true);
+        outbox.push(push());
+        assert!(outbox.poll_rung(&mut context).is_ready());
+        assert_eq!(outbox.take().len(), 1);
     }
 }

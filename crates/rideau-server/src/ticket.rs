@@ -133,12 +133,7 @@ const fn gather(text: u64) -> (u32, bool) {
 impl Ticket {
     /// A ticket kept at this place.
     pub(crate) fn new(kind: Kind, place: u32) -> Self {
-        let secret = loop {
-            let secret = random() & SECRET;
-            if secret != 0 {
-                break secret;
-            }
-        };
+        let secret = secret();
         Self {
             kind,
             place,
@@ -173,6 +168,7 @@ impl Ticket {
     }
 
     /// As it is written.
+    #[inline]
     pub fn text(self) -> Text {
         let mut text = [0; LEN];
         text[0] = self.kind.letter();
@@ -190,7 +186,13 @@ impl Ticket {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Text([u8; LEN]);
 
+impl Text {
+    /// So many bytes, whatever it is for.
+    pub const LEN: usize = LEN;
+}
+
 impl AsRef<[u8]> for Text {
+    #[inline]
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
@@ -207,6 +209,16 @@ impl fmt::Display for Ticket {
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{:08x}…", self.kind.letter() as char, self.place)
+    }
+}
+
+/// What the next ticket is known by.
+pub(crate) fn secret() -> u128 {
+    loop {
+        let secret = random() & SECRET;
+        if secret != 0 {
+            return secret;
+        }
     }
 }
 

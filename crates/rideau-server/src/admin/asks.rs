@@ -372,6 +372,7 @@ fn client(
         config: daemon.config.load_full(),
         rules: Arc::clone(&daemon.places.load().rules),
         pool: Weak::new(),
+        broker: Weak::new(),
         waker: Waker::noop().clone(),
         now: daemon.holdings.now(),
         batch: Batch::default(),

@@ -1,6 +1,7 @@
 //! Those who ask and those who offer themselves.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rideau::{Flow, Lead, Match, Now, Refused, Side, Terms};
 
@@ -42,7 +43,7 @@ fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Step, W
     };
     let words = Words::parse(client, request, command)?;
     super::may_use(client, "broker", words.name)?;
-    let place = broker(client, words.name)?;
+    let place = known_broker(client, words.name)?;
     if let Some(step) = tickets::repeated(client, &words.tail) {
         return Ok(step);
     }
@@ -59,19 +60,51 @@ fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Step, W
     };
     let mut tail = words.tail;
     tail.is_async |= words.is_dynamic;
-    let name = words.name.to_owned();
-    let (daemon, at) = (Arc::clone(&client.daemon), Arc::clone(&place));
-    let answer = move |met| answer(&daemon, &at, own, met);
     match side {
         Side::Ask => match place.broker.ask_now(party, terms) {
-            Now::Answered(met) => tickets::settle(client, Kind::Match, answer(met), &tail),
-            Now::Waiting(wait) => waiting(client, name, tail, async move { answer(wait.await) }),
+            Now::Answered(met) => settle(client, &place, own, met, &tail),
+            Now::Waiting(met) => waiting(client, place, own, tail, met),
         },
         Side::Offer => match place.broker.offer_now(party, terms) {
-            Now::Answered(met) => tickets::settle(client, Kind::Match, answer(met), &tail),
-            Now::Waiting(wait) => waiting(client, name, tail, async move { answer(wait.await) }),
+            Now::Answered(met) => settle(client, &place, own, met, &tail),
+            Now::Waiting(met) => waiting(client, place, own, tail, met),
         },
     }
+}
+
+/// Answer one who came, without any detour.
+fn settle(
+    client: &mut Client,
+    place: &Arc<BrokerPlace>,
+    own: Arc<Mail>,
+    met: Met,
+    tail: &Tail,
+) -> Result<Step, Wrong> {
+    let Match {
+        value: other,
+        lead,
+        waited,
+        peer,
+        ..
+    } = match met {
+        Ok(met) => met,
+        Err(Refused { refusal, .. }) => {
+            client.tell_no(&no(&client.daemon, place, &refusal));
+            return Ok(Step::Done);
+        }
+    };
+    let value = Arc::clone(&other.value);
+    let meeting = Meeting::new(Arc::clone(place), Arc::clone(&own), other, peer);
+    let ticket = client.keep(Kind::Match, Grant::Match(meeting), tail)?;
+    client.remember(tail, ticket, || parts(&value, lead, waited));
+    let waited = i64::try_from(waited.as_micros()).unwrap_or(i64::MAX);
+    let mut reply = client.reply_go(5, ticket);
+    reply
+        .bulk(&value)
+        .integer(lead_micros(lead))
+        .integer(waited);
+    own.begin(ticket, &client.card.outbox);
+    Ok(Step::Done)
 }
 
 /// Meet somebody who is there, or nobody.
@@ -99,19 +132,23 @@ fn come_now(
 
 fn waiting(
     client: &mut Client,
-    name: String,
+    place: Arc<BrokerPlace>,
+    own: Arc<Mail>,
     tail: Tail,
-    answer: impl Future<Output = Answer> + Send + 'static,
+    met: impl Future<Output = Met> + Send + 'static,
 ) -> Result<Step, Wrong> {
+    let name = Arc::clone(&place.name);
     if tail.is_async {
+        let daemon = Arc::clone(&client.daemon);
+        let answer = async move { answer(&daemon, &place, own, met.await) };
         return tickets::later(client, Kind::Match, &name, &tail, answer);
     }
-    Ok(Step::Wait(tickets::blocked(
-        Kind::Match,
-        name,
-        tail,
-        answer,
-    )))
+    let answer = async move {
+        let met = met.await;
+        move |client: &mut Client| settle(client, &place, own, met, &tail)
+    };
+    let name = name.to_string();
+    Ok(Step::Wait(tickets::blocked_until(name, answer)))
 }
 
 type Met = Result<Match<Party>, Refused<Party>>;
@@ -126,13 +163,17 @@ fn met_or_no(
     met: Met,
 ) -> Result<(Vec<Part>, Grant), rideau::Refusal> {
     let met = met.map_err(|no| no.refusal)?;
-    let parts = vec![
-        Part::Text(met.value.value.clone()),
-        Part::Number(lead_micros(met.lead)),
-        micros(met.waited),
-    ];
+    let parts = parts(&met.value.value, met.lead, met.waited);
     let meeting = Meeting::new(Arc::clone(place), own, met.value, met.peer);
     Ok((parts, Grant::Match(meeting)))
+}
+
+fn parts(value: &[u8], lead: Lead, waited: Duration) -> Vec<Part> {
+    vec![
+        Part::Text(value.into()),
+        Part::Number(lead_micros(lead)),
+        micros(waited),
+    ]
 }
 
 fn lead_micros(lead: Lead) -> i64 {
@@ -144,6 +185,18 @@ fn no(daemon: &Daemon, place: &BrokerPlace, refusal: &rideau::Refusal) -> Outcom
     refused(daemon, "broker", &place.name, refusal, why, || {
         place.broker.explain()
     })
+}
+
+/// The broker of this name; most who come to one came to it before.
+fn known_broker(client: &mut Client, name: &str) -> Result<Arc<BrokerPlace>, Wrong> {
+    if let Some(known) = client.broker.upgrade()
+        && *known.name == *name
+    {
+        return Ok(known);
+    }
+    let place = broker(client, name)?;
+    client.broker = Arc::downgrade(&place);
+    Ok(place)
 }
 
 fn broker(client: &Client, name: &str) -> Result<Arc<BrokerPlace>, Wrong> {
@@ -184,17 +237,15 @@ pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
             Quoted(word)
         )));
     }
-    let taken = client
-        .daemon
-        .holdings
-        .take(ticket, client.scope(), Why::Released);
+    let holdings = &client.daemon.holdings;
+    let taken = holdings.take_at(ticket, client.scope(), Why::Released, client.now);
     let taken = taken.map_err(|gone| tickets::gone_text(word, gone))?;
     if let Thing::Held(Grant::Match(meeting)) | Thing::Untold(Grant::Match(meeting), _) =
         taken.thing
     {
         meeting.done(payload);
     }
-    client.reply().simple("OK");
+    client.reply_ok();
     Ok(Step::Done)
 }
 

@@ -76,11 +76,7 @@ pub(super) fn hello(client: &mut Client, request: Request<'_>) -> Result<Step, W
         }
     }
     let finish = move |client: &mut Client| {
-        client.protocol = protocol;
-        client
-            .card
-            .is_resp3
-            .store(protocol == Protocol::Resp3, Ordering::Relaxed);
+        client.speak(protocol);
         greet(client);
     };
     match who {
@@ -140,8 +136,7 @@ pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Step, 
     client.watch = Watch::default();
     client.heartbeat = None;
     client.replies = Replies::On;
-    client.protocol = Protocol::Resp2;
-    client.card.is_resp3.store(false, Ordering::Relaxed);
+    client.speak(Protocol::Resp2);
     let user = client.proof.user(&client.daemon);
     login::become_user(client, user);
     client.is_proven = true;

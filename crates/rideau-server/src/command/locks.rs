@@ -12,7 +12,7 @@ use crate::grant::Grant;
 use crate::holdings::Why;
 use crate::outcome::{Part, micros};
 use crate::places::RulePlace;
-use crate::resp::{Mistake, Quoted, Request, Upper};
+use crate::resp::{Arguments, Mistake, Quoted, Request, Upper};
 use crate::ticket::Kind;
 
 /// What `LOCK` says.
@@ -21,54 +21,85 @@ struct Words<'a> {
     per: Option<u64>,
     buckets: Option<u64>,
     units: u32,
-    tail: Tail,
 }
 
 /// As many units or buckets as anybody means.
 const MOST: u64 = 1 << 40;
 
+/// What those say besides the key who say nothing else.
+static NOTHING: Tail = Tail {
+    wait: None,
+    is_async: false,
+    nonce: None,
+    note: None,
+};
+
 pub(super) fn lock(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
-    let words = Words::parse(client, request)?;
-    let rules = Arc::clone(&client.rules);
-    let (rule, capacity) = rule(client, &rules, &words)?;
-    if let Some(step) = tickets::repeated(client, &words.tail) {
+    let mut arguments = request.arguments();
+    let mut words = Words {
+        key: arguments.word("LOCK", "a key")?,
+        per: None,
+        buckets: None,
+        units: 1,
+    };
+    if arguments.len() == 0 {
+        let rule = rule(client, &words)?;
+        return try_lock(client, &words, rule, &NOTHING);
+    }
+    let tail = words.parse(client, arguments)?;
+    let rule = rule(client, &words)?;
+    if let Some(step) = tickets::repeated(client, &tail) {
         return Ok(step);
     }
-    let locks = &client.daemon.locks;
-    if words.tail.wait.is_none() && !words.tail.is_async {
-        return match locks.try_acquire_owned(words.key, words.units, capacity) {
-            Ok(lock) => {
-                rule.counts.acquired.fetch_add(1, Ordering::Relaxed);
-                granted(client, lock, capacity, &words.tail)
-            }
-            Err(Denied::Keys) => Err(too_many_keys(client, rule)),
-            Err(Denied::Full(full)) => {
-                rule.counts.full.fetch_add(1, Ordering::Relaxed);
-                let (held, capacity) = (full.held as i64, full.capacity as i64);
-                client
-                    .reply()
-                    .array(3)
-                    .bulk("full")
-                    .integer(held)
-                    .integer(capacity);
-                Ok(Step::Done)
-            }
-        };
+    if tail.wait.is_none() && !tail.is_async {
+        return try_lock(client, &words, rule, &tail);
     }
-    let rule = Arc::clone(rule);
-    wait(client, &words, capacity, &rule)
+    let (at, capacity) = rule;
+    let rule = Arc::clone(&client.rules[at]);
+    wait(client, &words, tail, capacity, &rule)
+}
+
+/// Have units at once, or none.
+#[inline]
+fn try_lock(
+    client: &mut Client,
+    words: &Words<'_>,
+    (at, capacity): (usize, Capacity),
+    tail: &Tail,
+) -> Result<Step, Wrong> {
+    let rule = &client.rules[at];
+    let locks = &client.daemon.locks;
+    match locks.try_acquire_owned(words.key, words.units, capacity) {
+        Ok(lock) => {
+            rule.counts.acquired.fetch_add(1, Ordering::Relaxed);
+            granted(client, lock, capacity, tail)
+        }
+        Err(Denied::Keys) => Err(too_many_keys(client, rule)),
+        Err(Denied::Full(full)) => {
+            rule.counts.full.fetch_add(1, Ordering::Relaxed);
+            let (held, capacity) = (full.held as i64, full.capacity as i64);
+            client
+                .reply()
+                .array(3)
+                .bulk("full")
+                .integer(held)
+                .integer(capacity);
+            Ok(Step::Done)
+        }
+    }
 }
 
 /// Wait for units, here or in the background.
 fn wait(
     client: &mut Client,
     words: &Words<'_>,
+    tail: Tail,
     capacity: Capacity,
     rule: &RulePlace,
 ) -> Result<Step, Wrong> {
     client.may_wait()?;
     let terms = Terms {
-        wait_max: Some(client.wait_max(&words.tail)),
+        wait_max: Some(client.wait_max(&tail)),
         ..Terms::default()
     };
     let name = String::from_utf8_lossy(words.key).into_owned();
@@ -83,7 +114,7 @@ fn wait(
     {
         return Err(too_many_keys(client, rule));
     }
-    let (daemon, tail) = (Arc::clone(&client.daemon), words.tail.clone());
+    let daemon = Arc::clone(&client.daemon);
     let outcome = {
         let (name, counts) = (name.clone(), Arc::clone(&rule.counts));
         move |answer: Result<Lock<'static, Vec<u8>>, Refusal>| match answer {
@@ -142,30 +173,33 @@ fn granted(
     Ok(Step::Done)
 }
 
-/// The rule of a key, and how many units there may be.
-fn rule<'a>(
-    client: &Client,
-    rules: &'a [Arc<RulePlace>],
-    words: &Words<'_>,
-) -> Result<(&'a Arc<RulePlace>, Capacity), Wrong> {
+/// Which of the client's rules is that of a key, and how many units there may be.
+#[inline]
+fn rule(client: &Client, words: &Words<'_>) -> Result<(usize, Capacity), Wrong> {
     let key = words.key;
     check_key(client, key)?;
     if client.user.is_some() {
         super::may_use(client, "lock", &String::from_utf8_lossy(key))?;
     }
-    let Some(place) = rules.iter().find(|place| place.rule.fits(key)) else {
-        return Err(Wrong::no_such(
-            "lock",
-            String::from_utf8_lossy(key),
-            "no [lock] rule of the config fits this key; add one, or \"*\" for any key.",
-        ));
+    let mut rules = client.rules.iter().enumerate();
+    let Some((at, place)) = rules.find(|(_, place)| place.rule.fits(key)) else {
+        return Err(no_rule(key));
     };
     let per = words.per.unwrap_or(place.rule.per);
     let buckets = match place.rule.buckets {
         Buckets::Client => words.buckets.unwrap_or(1),
         Buckets::Fixed(buckets) => buckets,
     };
-    Ok((place, Capacity::new(per, buckets)))
+    Ok((at, Capacity::new(per, buckets)))
+}
+
+#[cold]
+fn no_rule(key: &[u8]) -> Wrong {
+    Wrong::no_such(
+        "lock",
+        String::from_utf8_lossy(key),
+        "no [lock] rule of the config fits this key; add one, or \"*\" for any key.",
+    )
 }
 
 /// All keys that there may be are wanted: says which limit it is.
@@ -212,35 +246,28 @@ fn check_key(client: &Client, key: &[u8]) -> Result<(), Wrong> {
     Err(Wrong(format!("ERR a key is text in UTF-8, not {key}.")))
 }
 
-impl<'a> Words<'a> {
-    fn parse(client: &Client, request: Request<'a>) -> Result<Self, Wrong> {
-        let mut arguments = request.arguments();
-        let mut words = Self {
-            key: arguments.word("LOCK", "a key")?,
-            per: None,
-            buckets: None,
-            units: 1,
-            tail: Tail::default(),
-        };
+impl Words<'_> {
+    /// What stands behind the key.
+    fn parse(&mut self, client: &Client, mut arguments: Arguments<'_>) -> Result<Tail, Wrong> {
+        let mut tail = Tail::default();
         while let Some(option) = arguments.next() {
-            let upper = Upper::of(option);
-            match upper.as_bytes() {
-                b"PER" => words.per = Some(arguments.number("PER", "units", 0..=MOST)?),
+            match Upper::of(option).as_bytes() {
+                b"PER" => self.per = Some(arguments.number("PER", "units", 0..=MOST)?),
                 b"BUCKETS" => {
-                    words.buckets = Some(arguments.number("BUCKETS", "buckets", 0..=MOST)?);
+                    self.buckets = Some(arguments.number("BUCKETS", "buckets", 0..=MOST)?);
                 }
                 b"UNITS" => {
                     let units = arguments.number("UNITS", "units", 1..=u32::MAX.into())?;
-                    words.units = units as u32;
+                    self.units = units as u32;
                 }
                 upper => {
-                    if !words.tail.option(upper, &mut arguments, client)? {
+                    if !tail.option(upper, &mut arguments, client)? {
                         return Err(Mistake::unknown("LOCK", option).into());
                     }
                 }
             }
         }
-        Ok(words)
+        Ok(tail)
     }
 }
 

@@ -219,17 +219,19 @@ pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step,
         _ if ranges::is_value(word) => return ranges::release(client, request),
         _ => parse(word)?,
     };
-    let mut why = Why::Released;
-    if let Some(how) = arguments.next() {
-        match Upper::of(how).as_bytes() {
-            b"OK" => (),
-            b"FAIL" => why = Why::Failed,
+    let why = match arguments.next() {
+        None => Why::Released,
+        Some(how) => match Upper::of(how).as_bytes() {
+            b"OK" => Why::Released,
+            b"FAIL" => Why::Failed,
             _ => return Err(Mistake::wrong("RELEASE", "OK or FAIL", how).into()),
-        }
-    }
+        },
+    };
     let daemon = &client.daemon;
-    let released = daemon.release_at(ticket, client.scope(), why, client.now);
-    let holder = released.map_err(|gone| gone_text(word, gone))?;
+    let holder = match daemon.release_at(ticket, client.scope(), why, client.now) {
+        Ok(holder) => holder,
+        Err(gone) => return Err(gone_text(word, gone)),
+    };
     if holder != client.owner() && client.session.is_none() {
         note_foreign(client);
     }
@@ -266,6 +268,7 @@ pub(super) fn parse(word: &[u8]) -> Result<Ticket, Wrong> {
 }
 
 /// What became of a ticket.
+#[cold]
 pub(super) fn gone_text(word: &[u8], gone: Gone) -> Wrong {
     let ticket = Quoted(word);
     Wrong(match gone {

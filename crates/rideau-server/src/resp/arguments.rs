@@ -48,9 +48,12 @@ impl<'a> Arguments<'a> {
     /// # Errors
     ///
     /// If there is none.
+    #[inline]
     pub fn word(&mut self, name: &'static str, wants: &'static str) -> Result<&'a [u8], Mistake> {
-        let missing = Problem::Missing { wants };
-        self.next().ok_or(Mistake::new(name, missing))
+        match self.next() {
+            Some(word) => Ok(word),
+            None => Err(Mistake::missing(name, wants)),
+        }
     }
 
     /// The same, as text.
@@ -115,6 +118,7 @@ impl<'a> Arguments<'a> {
 impl<'a> Iterator for Arguments<'a> {
     type Item = &'a [u8];
 
+    #[inline]
     fn next(&mut self) -> Option<&'a [u8]> {
         let word = self.request.word(self.next)?;
         self.next += 1;
@@ -160,6 +164,11 @@ enum Problem {
 }
 
 impl Mistake {
+    #[cold]
+    fn missing(name: &'static str, wants: &'static str) -> Self {
+        Self::new(name, Problem::Missing { wants })
+    }
+
     /// `name` takes no such word here.
     pub fn unknown(name: &'static str, word: &[u8]) -> Self {
         let found = Quoted(word).to_string();

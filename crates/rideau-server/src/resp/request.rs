@@ -11,6 +11,9 @@ use super::limits::Limits;
 use super::line::{self, Span};
 use super::number::{self, BadNumber};
 
+/// As many words as one digit says: most requests have fewer.
+const FEW: usize = 9;
+
 /// With more words a request is rare, and the room for them is given up.
 const SPANS_KEPT: usize = 64;
 
@@ -27,6 +30,8 @@ const TLS: u8 = 0x16;
 #[derive(Debug, Default)]
 pub struct RequestParser {
     phase: Phase,
+    /// The words of a short request that was there as a whole.
+    few: [Span; FEW],
     spans: Vec<Span>,
     /// The words of a line, which may be shorter than what was typed.
     text: Vec<u8>,
@@ -65,7 +70,27 @@ impl RequestParser {
     ///
     /// If a client sent what is no request. It is [told so](Fault::answer), and
     /// the connection closed: asked again, the parser says the same.
+    #[inline]
     pub fn next<'a>(
+        &'a mut self,
+        buffer: &'a [u8],
+        at: &mut usize,
+        limits: &Limits,
+    ) -> Result<Option<Request<'a>>, Fault> {
+        let bytes = buffer.get(*at..).unwrap_or_default();
+        if matches!(self.phase, Phase::Start)
+            && self.spans.capacity() <= SPANS_KEPT
+            && let Some((len, count)) = whole(bytes, limits, &mut self.few)
+        {
+            *at += len;
+            let spans = &self.few[..count];
+            return Ok(Some(Request { bytes, spans }));
+        }
+        self.next_of_any_kind(buffer, at, limits)
+    }
+
+    #[inline(never)]
+    fn next_of_any_kind<'a>(
         &'a mut self,
         buffer: &'a [u8],
         at: &mut usize,
@@ -73,13 +98,6 @@ impl RequestParser {
     ) -> Result<Option<Request<'a>>, Fault> {
         loop {
             let frame = buffer.get(*at..).unwrap_or_default();
-            if matches!(self.phase, Phase::Start)
-                && let Some(len) = self.whole(frame, limits)
-            {
-                *at += len;
-                let (bytes, spans) = (frame, &self.spans);
-                return Ok(Some(Request { bytes, spans }));
-            }
             let Some(len) = self.advance(frame, limits)? else {
                 return Ok(None);
             };
@@ -104,41 +122,6 @@ impl RequestParser {
             Phase::Line { seen } => seen + 1,
             Phase::Array(Rest { word, next, .. }) => word.map_or(next + 1, |(_, end)| end + 2),
         }
-    }
-
-    /// The length of the first request of `frame`, if all of it is there and it is
-    /// like most: a few short words, and nothing odd.
-    fn whole(&mut self, frame: &[u8], limits: &Limits) -> Option<usize> {
-        /// Two digits say how long a short word is.
-        const SHORT: usize = 99;
-        let &[b'*', count @ b'1'..=b'9', b'\r', b'\n', ..] = frame else {
-            return None;
-        };
-        let count = usize::from(count - b'0');
-        if count > limits.arguments_max
-            || SHORT > limits.bulk_max
-            || self.spans.capacity() > SPANS_KEPT
-        {
-            return None;
-        }
-        self.spans.clear();
-        let mut at = 4;
-        for _ in 0..count {
-            let (len, head) = match *frame.get(at..)? {
-                [b'$', one @ b'0'..=b'9', b'\r', b'\n', ..] => (usize::from(one - b'0'), 4),
-                [b'$', ten @ b'1'..=b'9', one @ b'0'..=b'9', b'\r', b'\n', ..] => {
-                    (usize::from(ten - b'0') * 10 + usize::from(one - b'0'), 5)
-                }
-                _ => return None,
-            };
-            let (start, end) = (at + head, at + head + len);
-            if frame.get(end..end + 2)? != b"\r\n" {
-                return None;
-            }
-            self.spans.push((start, end));
-            at = end + 2;
-        }
-        (at <= limits.frame_max).then_some(at)
     }
 
     /// Go on with the first request of `frame`, and say how long it is once it
@@ -249,11 +232,13 @@ pub struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// The command's name, as the client spelled it.
+    #[inline]
     pub fn name(&self) -> &'a [u8] {
         self.word(0).unwrap_or_default()
     }
 
     /// The word at this place; the name is at 0.
+    #[inline]
     pub fn word(&self, at: usize) -> Option<&'a [u8]> {
         let &(start, end) = self.spans.get(at)?;
         Some(&self.bytes[start..end])
@@ -268,6 +253,7 @@ impl<'a> Request<'a> {
     }
 
     /// What follows the name, to be taken one by one.
+    #[inline]
     pub fn arguments(&self) -> Arguments<'a> {
         Arguments::new(*self)
     }
@@ -277,6 +263,49 @@ impl<'a> Request<'a> {
     pub fn len(&self) -> usize {
         self.spans.len()
     }
+}
+
+/// The length of the first request of `frame` and how many words it has, if all of
+/// it is there and it is like most: a few short words, and nothing odd. Where they
+/// lie is in `spans` then.
+#[inline]
+fn whole(frame: &[u8], limits: &Limits, spans: &mut [Span; FEW]) -> Option<(usize, usize)> {
+    /// Two digits say how long a short word is.
+    const SHORT: usize = 99;
+    let [b'*', count @ b'1'..=b'9', b'\r', b'\n', rest @ ..] = frame else {
+        return None;
+    };
+    let count = usize::from(count - b'0');
+    if count > limits.arguments_max || SHORT > limits.bulk_max {
+        return None;
+    }
+    let mut rest = rest;
+    for span in &mut spans[..count] {
+        let (len, words) = match rest {
+            [b'$', one @ b'0'..=b'9', b'\r', b'\n', words @ ..] => (usize::from(one - b'0'), words),
+            [
+                b'$',
+                ten @ b'1'..=b'9',
+                one @ b'0'..=b'9',
+                b'\r',
+                b'\n',
+                words @ ..,
+            ] => (
+                usize::from(ten - b'0') * 10 + usize::from(one - b'0'),
+                words,
+            ),
+            _ => return None,
+        };
+        // What is left says where we are: so nothing is added up twice.
+        let start = frame.len() - words.len();
+        let [b'\r', b'\n', behind @ ..] = words.get(len..)? else {
+            return None;
+        };
+        *span = (start, start + len);
+        rest = behind;
+    }
+    let len = frame.len() - rest.len();
+    (len <= limits.frame_max).then_some((len, count))
 }
 
 /// Where the word lies whose length stands at `next`.

@@ -348,6 +348,7 @@ fn welcome(daemon: &Arc<Daemon>, address: String, local: String, proof: Proof) -
         config: daemon.config.load_full(),
         rules: Arc::clone(&daemon.places.load().rules),
         pool: Weak::new(),
+        broker: Weak::new(),
         waker: Waker::noop().clone(),
         now: daemon.holdings.now(),
         batch: Batch::default(),
