@@ -16,7 +16,7 @@ use crate::after::After;
 use crate::bell::Bell;
 use crate::clock::Clock;
 use crate::nap::nap;
-use crate::sync::{Latch, LatchGuard, latch, try_latch};
+use crate::sync::{Mutex, MutexGuard, lock, try_lock};
 
 /// Carries a machine's effects out.
 pub(crate) trait Shell<M: Machine>: Send + Sync + 'static {
@@ -43,7 +43,7 @@ pub(crate) trait Shell<M: Machine>: Send + Sync + 'static {
 
 /// A machine, its shell, and the time that moves it on.
 pub(crate) struct Driver<M: Machine, S> {
-    inner: Latch<Inner<M>>,
+    inner: Mutex<Inner<M>>,
     shell: S,
     clock: Clock,
     crush: CachePadded<Crush>,
@@ -83,7 +83,7 @@ pub(crate) struct Step<'a, M: Machine> {
 /// The lock is held, and somebody decides.
 pub(crate) struct Section<'a, M: Machine, S> {
     driver: &'a Driver<M, S>,
-    inner: LatchGuard<'a, Inner<M>>,
+    inner: MutexGuard<'a, Inner<M>>,
     sent: Instant,
     after: After,
 }
@@ -96,7 +96,7 @@ where
     /// Run a machine; the first effects are those of its start.
     pub(crate) fn start(machine: M, effects: Vec<M::Effect>, shell: S, clock: Clock) -> Arc<Self> {
         let driver = Arc::new(Self {
-            inner: Latch::new(Inner {
+            inner: Mutex::new(Inner {
                 last: Instant::START,
                 armed: Instant::NEVER,
                 effects,
@@ -172,8 +172,8 @@ where
     /// Take the lock and read the clock in it. One reading does if the lock was
     /// free: then the caller came now.
     #[inline]
-    fn enter(&self) -> (LatchGuard<'_, Inner<M>>, Instant) {
-        if let Some(mut inner) = try_latch(&self.inner) {
+    fn enter(&self) -> (MutexGuard<'_, Inner<M>>, Instant) {
+        if let Some(mut inner) = try_lock(&self.inner) {
             inner.last = self.clock.now().max(inner.last);
             let now = inner.last;
             return (inner, now);
@@ -251,7 +251,7 @@ where
 }
 
 impl<M: Machine, S: Shell<M>> Driver<M, S> {
-    /// Look for the lock seldom, and sleep between the looks.
+    /// Look for the lock seldom, and sleep on it only after many looks.
     ///
     /// Sections are short, but each moves the machine's memory from core to
     /// core. Who meets the other once has it soon. Where they meet again and
@@ -260,29 +260,26 @@ impl<M: Machine, S: Shell<M>> Driver<M, S> {
     /// clock, so that who has the lock need not look for them; and for a part of
     /// the time that those wait who wait for the machine, so that few notice.
     #[cold]
-    fn wait_for_lock(&self, now: Instant) -> LatchGuard<'_, Inner<M>> {
+    fn wait_for_lock(&self, now: Instant) -> MutexGuard<'_, Inner<M>> {
         // Loom would follow each look, and none of them decides anything.
         if cfg!(rideau_loom) {
-            return latch(&self.inner);
+            return lock(&self.inner);
         }
         let met = self.crush.met.swap(now.as_nanos(), Ordering::Relaxed);
-        let mut again = now.as_nanos().saturating_sub(met) < MEET_AGAIN;
-        loop {
-            if again {
-                let waiting = self.crush.waiting.load(Ordering::Relaxed);
-                let span = u64::from(waiting).saturating_mul(S::NAP_EACH);
-                nap(Duration::from_nanos(span.clamp(NAP_MIN, NAP_MAX)));
-            }
-            for _ in 0..LOOKS {
-                for _ in 0..PAUSES {
-                    hint::spin_loop();
-                }
-                if let Some(inner) = try_latch(&self.inner) {
-                    return inner;
-                }
-            }
-            again = true;
+        if now.as_nanos().saturating_sub(met) < MEET_AGAIN {
+            let waiting = self.crush.waiting.load(Ordering::Relaxed);
+            let span = u64::from(waiting).saturating_mul(S::NAP_EACH);
+            nap(Duration::from_nanos(span.clamp(NAP_MIN, NAP_MAX)));
         }
+        for _ in 0..LOOKS {
+            for _ in 0..PAUSES {
+                hint::spin_loop();
+            }
+            if let Some(inner) = try_lock(&self.inner) {
+                return inner;
+            }
+        }
+        lock(&self.inner)
     }
 }
 
@@ -292,7 +289,7 @@ const PAUSES: u32 = 64;
 const NAP_MIN: u64 = 7_000;
 /// As long as a hundred sections.
 const NAP_MAX: u64 = 50_000;
-/// Looks for the lock before a nap.
+/// Looks for the lock before sleeping on it.
 const LOOKS: u32 = 16;
 /// Who met at most so many nanoseconds ago meet again and again.
 const MEET_AGAIN: u64 = 300_000;

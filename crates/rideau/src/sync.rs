@@ -29,9 +29,19 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
+#[cfg(not(rideau_loom))]
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    mutex.try_lock()
+}
+
 #[cfg(rideau_loom)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no model panics under a lock")
+}
+
+#[cfg(rideau_loom)]
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    mutex.try_lock().ok()
 }
 
 #[cfg(not(rideau_loom))]
@@ -53,7 +63,7 @@ pub(crate) fn latch<T>(latch: &Latch<T>) -> LatchGuard<'_, T> {
 
 #[cfg(rideau_loom)]
 pub(crate) fn try_latch<T>(latch: &Latch<T>) -> Option<LatchGuard<'_, T>> {
-    latch.try_lock().ok()
+    try_lock(latch)
 }
 
 #[cfg(not(rideau_loom))]
