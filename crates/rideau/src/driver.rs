@@ -20,10 +20,6 @@ use crate::sync::{Mutex, MutexGuard, lock, try_lock};
 
 /// Carries a machine's effects out.
 pub(crate) trait Shell<M: Machine>: Send + Sync + 'static {
-    /// How long who finds the lock taken again and again keeps away for each who
-    /// waits at the machine, in nanoseconds: a part of what all wait anyway.
-    const NAP_EACH: u64 = 500;
-
     /// Carry one effect out. The driver's lock is held: what could wait, wake or
     /// call back goes into `after`.
     fn perform(&self, effect: M::Effect, after: &mut After);
@@ -250,7 +246,7 @@ where
     }
 }
 
-impl<M: Machine, S: Shell<M>> Driver<M, S> {
+impl<M: Machine, S> Driver<M, S> {
     /// Look for the lock seldom, and sleep on it only after many looks.
     ///
     /// Sections are short, but each moves the machine's memory from core to
@@ -268,7 +264,7 @@ impl<M: Machine, S: Shell<M>> Driver<M, S> {
         let met = self.crush.met.swap(now.as_nanos(), Ordering::Relaxed);
         if now.as_nanos().saturating_sub(met) < MEET_AGAIN {
             let waiting = self.crush.waiting.load(Ordering::Relaxed);
-            let span = u64::from(waiting).saturating_mul(S::NAP_EACH);
+            let span = u64::from(waiting).saturating_mul(NAP_EACH);
             nap(Duration::from_nanos(span.clamp(NAP_MIN, NAP_MAX)));
         }
         for _ in 0..LOOKS {
@@ -285,6 +281,10 @@ impl<M: Machine, S: Shell<M>> Driver<M, S> {
 
 /// Pauses between two looks for the lock: as long as some sections.
 const PAUSES: u32 = 64;
+/// How long who keeps away does so for each who waits at the machine, in
+/// nanoseconds: a part of what all wait anyway. Longer naps cost the last in
+/// line more, shorter ones everybody.
+const NAP_EACH: u64 = 300;
 /// Shorter naps cost more than they save.
 const NAP_MIN: u64 = 7_000;
 /// As long as a hundred sections.

@@ -286,9 +286,6 @@ impl<M: Manager> Stock<M> {
 }
 
 impl<M: Manager> Shell<Desk> for Stock<M> {
-    /// Members are held for a while, and who waits for one waits longer.
-    const NAP_EACH: u64 = 1_000;
-
     #[inline]
     fn perform(&self, effect: core::Effect<Reply>, after: &mut After) {
         match effect {
