@@ -165,10 +165,8 @@ impl Client {
 
     /// Speak this version of the protocol from now on.
     pub fn speak(&mut self, protocol: Protocol) {
-        let is_resp3 = protocol == Protocol::Resp3;
         self.protocol = protocol;
-        self.card.is_resp3.store(is_resp3, Ordering::Relaxed);
-        self.card.outbox.set_hears_pushes(is_resp3);
+        self.card.outbox.set_resp3(protocol == Protocol::Resp3);
     }
 
     /// It said something just now, or was answered after a wait.

@@ -47,8 +47,6 @@ pub struct ClientCard {
     pub session: Mutex<Option<String>>,
     /// A command of it waits.
     pub is_waiting: AtomicBool,
-    /// It speaks the third version of the protocol.
-    pub is_resp3: AtomicBool,
     /// How often it released what another connection had taken.
     pub foreign_releases: AtomicU64,
     /// Commands it sent.

@@ -21,8 +21,9 @@ pub struct Outbox {
     bell: AtomicWaker,
     bytes: AtomicUsize,
     bytes_max: AtomicUsize,
-    /// It speaks a protocol that has words for what nobody asked for.
-    hears_pushes: AtomicBool,
+    /// It speaks the third version of the protocol, which has words for what
+    /// nobody asked for.
+    is_resp3: AtomicBool,
     /// It did not read for so long that it is given up.
     is_over: AtomicBool,
     killed: AtomicBool,
@@ -61,7 +62,7 @@ impl Outbox {
             bell: AtomicWaker::new(),
             bytes: AtomicUsize::new(0),
             bytes_max: AtomicUsize::new(bytes_max),
-            hears_pushes: AtomicBool::new(false),
+            is_resp3: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             killed: AtomicBool::new(false),
         }
@@ -73,8 +74,13 @@ impl Outbox {
     }
 
     /// Whether it can be told what nobody asked for, from now on.
-    pub fn set_hears_pushes(&self, hears_pushes: bool) {
-        self.hears_pushes.store(hears_pushes, Ordering::Relaxed);
+    pub fn set_resp3(&self, is_resp3: bool) {
+        self.is_resp3.store(is_resp3, Ordering::Relaxed);
+    }
+
+    /// Whether it speaks the third version of the protocol.
+    pub fn is_resp3(&self) -> bool {
+        self.is_resp3.load(Ordering::Relaxed)
     }
 
     /// Give the connection up: it does not read.
@@ -86,7 +92,7 @@ impl Outbox {
     /// Tell the connection something.
     pub fn push(&self, push: Push) {
         // Who would not be told is not woken for it.
-        if push.needs_pushes() && !self.hears_pushes.load(Ordering::Relaxed) {
+        if push.needs_pushes() && !self.is_resp3() {
             return;
         }
         let bytes = push.len();
@@ -226,7 +232,7 @@ mod tests {
         assert!(outbox.poll_rung(&mut context).is_pending());
         assert!(outbox.take().is_empty());
 
-        outbox.set_hears_pushes(true);
+        outbox.set_resp3(true);
         outbox.push(push());
         assert!(outbox.poll_rung(&mut context).is_ready());
         assert_eq!(outbox.take().len(), 1);

@@ -167,7 +167,7 @@ fn client(daemon: &Daemon, card: &ClientCard) -> Value {
         "held": held,
         "is_waiting": card.is_waiting.load(Ordering::Relaxed),
         "is_in_session": card.session.lock().is_some(),
-        "protocol": if card.is_resp3.load(Ordering::Relaxed) { 3 } else { 2 },
+        "protocol": if card.outbox.is_resp3() { 3 } else { 2 },
         "library": format!("{library} {version}").trim(),
         "advice": advice,
     })

@@ -292,11 +292,7 @@ fn line(client: &Client, card: &ClientCard) -> String {
         age.as_secs(),
         idle.as_secs(),
         holder_card.user,
-        if card.is_resp3.load(Ordering::Relaxed) {
-            3
-        } else {
-            2
-        },
+        if card.outbox.is_resp3() { 3 } else { 2 },
         card.last().to_lowercase(),
         client.daemon.holdings.count(holder),
         u8::from(card.is_waiting.load(Ordering::Relaxed)),

@@ -15,20 +15,6 @@ pub enum Protocol {
     Resp3,
 }
 
-/// A letter, as many digits as a number has at most, and the end of the line.
-const HEAD_MAX: usize = 24;
-
-/// All numbers of two digits.
-static PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[b'0'; 2]; 100];
-    let mut at = 0;
-    while at < 100 {
-        pairs[at] = [b'0' + (at / 10) as u8, b'0' + (at % 10) as u8];
-        at += 1;
-    }
-    pairs
-};
-
 /// Appends one reply to what will be written.
 ///
 /// ```
@@ -64,26 +50,13 @@ impl<'a> Reply<'a> {
     /// A number.
     #[inline]
     pub fn integer(&mut self, number: i64) -> &mut Self {
-        if number < 0 {
-            self.negative(number);
-        } else {
-            self.head(b':', number as u64);
-        }
-        self
-    }
-
-    #[cold]
-    fn negative(&mut self, number: i64) {
-        let digits = number.to_string();
-        self.out.push(b':');
-        self.out.extend_from_slice(digits.as_bytes());
-        self.out.extend_from_slice(b"\r\n");
+        self.head(b':', number)
     }
 
     /// Bytes of any kind.
     pub fn bulk(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
         let bytes = bytes.as_ref();
-        self.count(b'$', bytes.len());
+        self.head(b'$', bytes.len());
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
         self
@@ -100,15 +73,15 @@ impl<'a> Reply<'a> {
 
     /// A list; its `len` elements follow.
     pub fn array(&mut self, len: usize) -> &mut Self {
-        self.count(b'*', len)
+        self.head(b'*', len)
     }
 
     /// A map; `len` times a key and its value follow. In the second version it
     /// is a list of twice as many.
     pub fn map(&mut self, len: usize) -> &mut Self {
         match self.protocol {
-            Protocol::Resp2 => self.count(b'*', 2 * len),
-            Protocol::Resp3 => self.count(b'%', len),
+            Protocol::Resp2 => self.head(b'*', 2 * len),
+            Protocol::Resp3 => self.head(b'%', len),
         }
     }
 
@@ -160,7 +133,7 @@ impl<'a> Reply<'a> {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text),
             Protocol::Resp3 => {
-                self.count(b'=', text.len() + 4);
+                self.head(b'=', text.len() + 4);
                 self.out.extend_from_slice(b"txt:");
                 self.out.extend_from_slice(text.as_bytes());
                 self.out.extend_from_slice(b"\r\n");
@@ -171,64 +144,23 @@ impl<'a> Reply<'a> {
 
     fn array_or(&mut self, kind: u8, len: usize) -> &mut Self {
         match self.protocol {
-            Protocol::Resp2 => self.count(b'*', len),
-            Protocol::Resp3 => self.count(kind, len),
+            Protocol::Resp2 => self.head(b'*', len),
+            Protocol::Resp3 => self.head(kind, len),
         }
     }
 
-    /// The first line of what has a length.
-    fn count(&mut self, kind: u8, number: usize) -> &mut Self {
-        self.head(kind, number as u64);
-        self
-    }
-
-    /// Every answer has some, so they are written in one piece, and short ones
-    /// without any loop.
-    #[inline]
-    fn head(&mut self, kind: u8, number: u64) {
-        match number {
-            0..10 => {
-                let digit = b'0' + number as u8;
-                self.out.extend_from_slice(&[kind, digit, b'\r', b'\n']);
+    fn head(&mut self, kind: u8, number: impl itoa::Integer) -> &mut Self {
+        let mut digits = itoa::Buffer::new();
+        match digits.format(number).as_bytes() {
+            // Most are small, and written in one piece.
+            &[digit] => self.out.extend_from_slice(&[kind, digit, b'\r', b'\n']),
+            digits => {
+                self.out.push(kind);
+                self.out.extend_from_slice(digits);
+                self.out.extend_from_slice(b"\r\n");
             }
-            _ => self.long_head(kind, number),
         }
-    }
-
-    fn long_head(&mut self, kind: u8, number: u64) {
-        // The digits are written from the last to the first. Then as many bytes are
-        // taken as there are at most, which costs less than to count them, and
-        // those behind the end are cut off.
-        let mut line = [0; 2 * HEAD_MAX];
-        let mut at = HEAD_MAX - 2;
-        line[at..at + 2].copy_from_slice(b"\r\n");
-        let mut left = number;
-        while left >= 10_000 {
-            let four = (left % 10_000) as usize;
-            left /= 10_000;
-            at -= 4;
-            let [[a, b], [c, d]] = [PAIRS[four / 100], PAIRS[four % 100]];
-            line[at..at + 4].copy_from_slice(&[a, b, c, d]);
-        }
-        if left >= 100 {
-            at -= 2;
-            line[at..at + 2].copy_from_slice(&PAIRS[(left % 100) as usize]);
-            left /= 100;
-        }
-        let [ten, one] = PAIRS[left as usize];
-        at -= 1;
-        line[at] = one;
-        if left >= 10 {
-            at -= 1;
-            line[at] = ten;
-        }
-        at -= 1;
-        line[at] = kind;
-        let end = self.out.len() + HEAD_MAX - at;
-        if let Some(line) = line[at..].first_chunk::<HEAD_MAX>() {
-            self.out.extend_from_slice(line);
-        }
-        self.out.truncate(end);
+        self
     }
 
     fn line(&mut self, kind: u8, text: impl fmt::Display) -> &mut Self {

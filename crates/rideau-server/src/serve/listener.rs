@@ -327,7 +327,6 @@ fn welcome(daemon: &Arc<Daemon>, address: String, local: String, proof: Proof) -
         last: AtomicUsize::new(usize::MAX),
         session: Mutex::new(None),
         is_waiting: AtomicBool::new(false),
-        is_resp3: AtomicBool::new(false),
         foreign_releases: AtomicU64::new(0),
         commands: AtomicU64::new(0),
     });

@@ -38,11 +38,7 @@ fn client(daemon: &Daemon, card: &ClientCard) -> Vec<Cell> {
     let is_pooled = card.foreign_releases.load(Ordering::Relaxed) > 0;
     let advice = "uses a pooled client: open a SESSION or a dedicated connection";
     let session = card.session.lock().clone();
-    let resp: usize = if card.is_resp3.load(Ordering::Relaxed) {
-        3
-    } else {
-        2
-    };
+    let resp: usize = if card.outbox.is_resp3() { 3 } else { 2 };
     vec![
         card.id.into(),
         who.name.lock().clone().into(),

@@ -30,6 +30,8 @@ pub struct ValueTicket {
 const LEN: usize = 32;
 /// As many bytes of the hash are told.
 const PROOF: usize = 12;
+// They are written four at a time.
+const _: () = assert!(PROOF.is_multiple_of(4));
 /// `v-`, a value, a fence and a proof with dashes between.
 const TEXT_LEN: usize = 2 + 32 + 1 + 16 + 1 + 2 * PROOF;
 
