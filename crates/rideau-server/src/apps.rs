@@ -229,41 +229,61 @@ impl fmt::Debug for Apps {
 
 impl Inner {
     fn now(&self) -> Instant {
-        let since = self.began.elapsed();
+        self.instant(tokio::time::Instant::now())
+    }
+
+    fn instant(&self, at: tokio::time::Instant) -> Instant {
+        let since = at.saturating_duration_since(self.began);
         Instant::START.after(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Let the machine decide something, and carry out what it decides.
     fn step<T>(self: &Arc<Self>, decide: impl FnOnce(&mut State, Instant) -> T) -> T {
-        let mut after = After::default();
-        let result = {
+        self.step_at(None, decide)
+    }
+
+    /// The same for who has just looked at a clock.
+    fn step_at<T>(
+        self: &Arc<Self>,
+        at: Option<tokio::time::Instant>,
+        decide: impl FnOnce(&mut State, Instant) -> T,
+    ) -> T {
+        let (result, after) = {
             let mut state = self.state.lock();
-            state.last = self.now().max(state.last);
+            let now = at.map_or_else(|| self.now(), |at| self.instant(at));
+            state.last = now.max(state.last);
             let now = state.last;
             let result = decide(&mut state, now);
-            self.settle(&mut state, &mut after);
-            result
+            (result, self.settle(&mut state))
         };
-        self.finish(after);
+        if let Some(after) = after {
+            self.finish(after);
+        }
         result
     }
 
     /// Carry out what has to happen in the order of decisions, and note the
-    /// rest for when the lock is released.
-    fn settle(self: &Arc<Self>, state: &mut State, after: &mut After) {
-        if !state.effects.is_empty() {
-            let mut effects = std::mem::take(&mut state.effects);
-            for effect in effects.drain(..) {
-                self.perform(effect, state, after);
-            }
-            state.effects = effects;
+    /// rest for when the lock is released. Mostly there is nothing.
+    fn settle(self: &Arc<Self>, state: &mut State) -> Option<After> {
+        let earlier = |state: &State| {
+            let due = state.machine.deadline();
+            due.filter(|due| *due < state.armed)
+        };
+        if state.effects.is_empty() && earlier(state).is_none() {
+            return None;
         }
-        if let Some(due) = state.machine.deadline()
-            && due < state.armed
-        {
+        let mut after = After::default();
+        let mut effects = std::mem::take(&mut state.effects);
+        for effect in effects.drain(..) {
+            self.perform(effect, state, &mut after);
+        }
+        state.effects = effects;
+        // What was carried out may have moved it.
+        if let Some(due) = earlier(state) {
             state.armed = due;
             after.rings = true;
         }
+        Some(after)
     }
 
     fn perform(self: &Arc<Self>, effect: Effect<Waiter>, state: &mut State, after: &mut After) {
@@ -385,8 +405,7 @@ impl Inner {
 
     /// Do what is due, and say when to look again.
     fn advance(self: &Arc<Self>) -> Option<Instant> {
-        let mut after = After::default();
-        let due = {
+        let (due, after) = {
             let mut state = self.state.lock();
             state.last = self.now().max(state.last);
             let now = state.last;
@@ -398,13 +417,15 @@ impl Inner {
             while machine.deadline().is_some_and(|due| due <= now) {
                 machine.advance(now, effects);
             }
-            self.settle(&mut state, &mut after);
+            let after = self.settle(&mut state);
             let due = state.machine.deadline();
             state.armed = due.unwrap_or(Instant::NEVER);
-            due
+            (due, after)
         };
-        after.rings = false;
-        self.finish(after);
+        if let Some(mut after) = after {
+            after.rings = false;
+            self.finish(after);
+        }
         due
     }
 }

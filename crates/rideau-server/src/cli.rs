@@ -6,6 +6,7 @@
 
 mod apps;
 mod bench;
+mod bound;
 mod change;
 mod child;
 mod hold;
@@ -19,15 +20,16 @@ mod serve;
 mod show;
 pub(crate) mod span;
 mod table;
+mod tame;
 pub(crate) mod wire;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use rideau_server::tls::Papers;
 
 use crate::demo;
@@ -51,41 +53,84 @@ pub(crate) struct Program {
     command: Command,
 }
 
+/// What the options about the server stand under.
+const SERVER: &str = "The server";
+/// The variable that names a server.
+const VARIABLE: &str = "RIDEAU_SERVER";
+/// The commands that have no server to do with.
+const ALONE: [&str; 7] = [
+    "serve",
+    "run",
+    "demo",
+    "check",
+    "hash",
+    "completions",
+    "man",
+];
+
 /// How to reach the server and how to answer, whatever the command.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Manner {
     /// Where the server is: HOST:PORT, unix:/PATH or redis://USER:PASSWORD@HOST:PORT
+    /// [env: RIDEAU_SERVER] [default: 127.0.0.1:7433]
     ///
     /// With rediss:// TLS is spoken, as with --tls.
     /// A password is better kept in the variable RIDEAU_PASSWORD.
+    // What clap itself takes from a variable, it calls required.
     #[arg(
-        long,
+        id = "server",
+        long = "server",
         global = true,
         value_name = "ADDRESS",
-        env = "RIDEAU_SERVER",
-        hide_env_values = true,
-        default_value = "127.0.0.1:7433"
+        help_heading = SERVER
     )]
+    named: Option<Server>,
+    /// The server that was named, or is meant by who names none.
+    #[arg(skip)]
     pub(crate) server: Server,
     /// Answer in JSON
-    #[arg(long, global = true)]
+    // After the options of a command.
+    #[arg(long, global = true, display_order = 900)]
     pub(crate) json: bool,
     /// Speak TLS with the server
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = SERVER)]
     tls: bool,
     /// Who may have signed its certificate, instead of those whom this system trusts
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = SERVER)]
     cacert: Option<PathBuf>,
     /// Our own certificate, for a server that wants one
-    #[arg(id = "own_cert", long = "cert", global = true, value_name = "FILE")]
+    #[arg(
+        id = "own_cert",
+        long = "cert",
+        global = true,
+        value_name = "FILE",
+        help_heading = SERVER
+    )]
     cert: Option<PathBuf>,
     /// The key of our own certificate
     // A command has an argument of this name.
-    #[arg(id = "own_key", long = "key", global = true, value_name = "FILE")]
+    #[arg(
+        id = "own_key",
+        long = "key",
+        global = true,
+        value_name = "FILE",
+        help_heading = SERVER
+    )]
     key: Option<PathBuf>,
 }
 
 impl Manner {
+    /// Find out which server is meant.
+    fn find(&mut self) -> Result<(), Failure> {
+        if let Some(named) = self.named.take() {
+            self.server = named;
+        } else if let Ok(text) = std::env::var(VARIABLE) {
+            let fault = |fault| Failure::Misuse(format!("the variable {VARIABLE}: {fault}"));
+            self.server = text.parse().map_err(fault)?;
+        }
+        Ok(())
+    }
+
     /// Have the server reached as the words about TLS say.
     fn secure(&mut self) -> Result<(), Failure> {
         let own = match (self.cert.clone(), self.key.clone()) {
@@ -195,12 +240,38 @@ pub(crate) type Done = Result<ExitCode, Failure>;
 pub(crate) const REFUSED: u8 = 3;
 const MISUSED: u8 = 2;
 
+/// The words that are known. Who needs no server is not shown how to reach one.
+fn known() -> clap::Command {
+    let program = Program::command();
+    let is_of_server = |arg: &&Arg| arg.get_help_heading() == Some(SERVER);
+    let arguments = program.get_arguments().filter(is_of_server).cloned();
+    let hidden: Vec<_> = arguments.map(|arg| arg.hide(true)).collect();
+    ALONE.into_iter().fold(program, |program, name| {
+        program.mut_subcommand(name, |command| command.args(hidden.clone()))
+    })
+}
+
+fn parsed(mut words: Vec<OsString>) -> Result<Program, clap::Error> {
+    // Help about the help is what there is help for.
+    let of_help = |word: &OsString| word == "--help" || word == "-h";
+    if words.get(1).is_some_and(|word| word == "help") && words.get(2).is_some_and(of_help) {
+        words.truncate(2);
+    }
+    let mut known = known();
+    let matches = known.try_get_matches_from_mut(words)?;
+    Program::from_arg_matches(&matches).map_err(|error| error.format(&mut known))
+}
+
 /// Do what the words say.
 pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    let words: Vec<_> = words.collect();
+    if let Some(code) = bound::stage(&words) {
+        return code;
+    }
     let Program {
         mut manner,
         command,
-    } = match Program::try_parse_from(words) {
+    } = match parsed(words) {
         Ok(program) => program,
         Err(error) => {
             let _ = error.print();
@@ -212,7 +283,8 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
             };
         }
     };
-    let done = manner.secure().and_then(|()| dispatch(command, &manner));
+    let found = manner.find().and_then(|()| manner.secure());
+    let done = found.and_then(|()| dispatch(command, &manner));
     match done {
         Ok(code) => code,
         // Who reads along has seen enough, as `head` does.
@@ -220,9 +292,9 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         Err(failure) => {
             if manner.json {
                 let answer = serde_json::json!({ "error": failure.to_string() });
-                let _ = writeln!(io::stdout(), "{answer}");
+                let _ = show::print_json(&answer);
             } else {
-                let _ = writeln!(io::stderr(), "rideau: {failure}");
+                show::complain(failure.to_string());
             }
             match failure {
                 Failure::Misuse(_) => MISUSED.into(),
@@ -312,20 +384,18 @@ impl From<WireFault> for Failure {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_words_do_not_contradict_each_other() {
-        Program::command().debug_assert();
+        known().debug_assert();
     }
 
     #[test]
     fn options_that_all_commands_know_stand_anywhere() {
         for words in ["--json status", "status --json", "status pool --json"] {
             let words = ["rideau"].into_iter().chain(words.split(' '));
-            let program = Program::try_parse_from(words).unwrap();
+            let program = parsed(words.map(Into::into).collect()).unwrap();
             assert!(program.manner.json);
         }
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rideau::Refusal;
 
 use crate::clients::ClientCard;
+use crate::command;
 use crate::config::{Config, User};
 use crate::daemon::Daemon;
 use crate::grant::Grant;
@@ -129,7 +130,11 @@ pub struct Tail {
 
 impl From<Mistake> for Wrong {
     fn from(mistake: Mistake) -> Self {
-        Self(format!("ERR {mistake}."))
+        let usage = mistake.unknown_to().and_then(command::usage);
+        Self(match usage {
+            Some(usage) => format!("ERR {mistake}. It takes {usage}."),
+            None => format!("ERR {mistake}."),
+        })
     }
 }
 

@@ -22,7 +22,7 @@ mod watch;
 use std::sync::atomic::Ordering;
 
 use crate::client::{Client, Replies, Step, Wrong};
-use crate::config::{User, edits};
+use crate::config::{User, edits, far};
 use crate::holdings::Why;
 use crate::login;
 use crate::resp::{Protocol, Quoted, Request, Upper};
@@ -261,13 +261,20 @@ pub(crate) fn leave_session(client: &mut Client, why: Why) {
     sessions::detach(client, why);
 }
 
+/// What a command takes, by its name or by the first word of what it is told.
+pub(crate) fn usage(name: &str) -> Option<&'static str> {
+    let first = name.split(' ').next()?;
+    let about = ALL.iter().find(|about| about.name == first)?;
+    Some(about.usage)
+}
+
 fn unknown(name: &[u8]) -> String {
     let upper = Upper::of(name);
     let text = String::from_utf8_lossy(upper.as_bytes()).into_owned();
     let near = ALL
         .iter()
         .map(|about| (edits(about.name, &text), about.name))
-        .filter(|(far, _)| *far <= 2)
+        .filter(|(edits, name)| *edits <= far(name, &text))
         .min();
     let hint = match near {
         Some((_, near)) => format!("did you mean {near}?"),
@@ -315,5 +322,20 @@ mod tests {
             }
         }
         assert!(find(b"LOCKS").is_none() && find(b"").is_none());
+    }
+
+    #[test]
+    fn the_usage_of_show_names_all_that_is_shown() {
+        let usage = usage("SHOW").expect("it is a command");
+        for what in crate::show::What::ALL {
+            assert!(usage.contains(&what.word().to_uppercase()), "{what:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_short_and_not_known_is_not_taken_for_something_else() {
+        assert!(unknown(b"LOK").ends_with("did you mean LOCK?"));
+        assert!(unknown(b"RESEVRE").ends_with("did you mean RESERVE?"));
+        assert!(unknown(b"SET").ends_with("COMMAND LIST shows what there is."));
     }
 }

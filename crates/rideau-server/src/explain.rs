@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::config::Buckets;
+use crate::config::{Buckets, count};
 use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::holdings::{Gone, Row};
@@ -289,7 +289,7 @@ fn connection(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained
 fn pool(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
     sight.sees("pool", name).then_some(())?;
     let place = daemon.places.load().pools.get(name).cloned()?;
-    let stats = place.pool.stats();
+    let stats = place.stats();
     let mut text = format!("Pool {name}:\n{}", place.pool.explain());
     let mut held = daemon.holdings.late(|grant, _| grant.is_member_of(&place));
     held.sort_unstable_by_key(|row| std::cmp::Reverse(row.held));
@@ -387,11 +387,24 @@ fn key(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
     let held = daemon.locks.held(name.as_bytes());
     let waiting = daemon.locks.waiting(name.as_bytes());
     let room = match rule.buckets {
-        Buckets::Fixed(buckets) => format!("{} units in {buckets} buckets", rule.per * buckets),
-        Buckets::Client => format!("{} units in each bucket the client asks for", rule.per),
+        Buckets::Fixed(buckets) => {
+            let all = usize::try_from(rule.per * buckets).unwrap_or(usize::MAX);
+            let buckets = usize::try_from(buckets).unwrap_or(usize::MAX);
+            format!("{} in {}", count(all, "unit"), count(buckets, "bucket"))
+        }
+        Buckets::Client => {
+            let per = usize::try_from(rule.per).unwrap_or(usize::MAX);
+            format!("{} in each bucket the client asks for", count(per, "unit"))
+        }
+    };
+    // Any text may be a key; who mistyped another name should notice.
+    let is_any = rule.pattern == "*" && held == 0 && waiting == 0;
+    let about = match is_any {
+        true => format!("Nothing there is called {name:?}. As a key of locks it has"),
+        false => format!("Key {name} has"),
     };
     let mut text = format!(
-        "Key {name} has the rule [lock.{:?}]: {room}. {held} are held, {waiting} wait.\n",
+        "{about} the rule [lock.{:?}]: {room}. {held} are held, {waiting} wait.\n",
         rule.pattern
     );
     let key = name.as_bytes();
@@ -462,7 +475,7 @@ fn sentence(text: &str) -> String {
 }
 
 /// A time that a person reads.
-fn span(span: Duration) -> String {
+pub(crate) fn span(span: Duration) -> String {
     match span.as_secs() {
         0..60 => format!("{span:.1?}"),
         secs @ 60..3600 => format!("{} min {} s", secs / 60, secs % 60),

@@ -7,7 +7,9 @@
 
 mod body;
 mod chunks;
+mod complaints;
 mod connections;
+mod errand;
 mod fields;
 mod forward;
 mod headers;
@@ -21,6 +23,7 @@ mod seat;
 mod serve;
 mod sticky;
 mod stream;
+mod tries;
 mod upgrade;
 mod wire;
 
@@ -31,6 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+pub use self::complaints::Pace;
 pub use self::connections::{Connections, KeepAlive};
 pub use self::router::{Route, Router};
 pub use self::serve::{FrontListener, Tls};

@@ -7,6 +7,7 @@ use rideau::{Fate, Held, Lease, Lock, Ranges};
 use rideau_core::apps::Ended;
 
 use crate::apps::Session;
+use crate::config::count;
 use crate::holdings::Why;
 use crate::meeting::Meeting;
 use crate::member::{Members, Offer};
@@ -79,7 +80,10 @@ impl Grant {
         match self {
             Self::Member { held, .. } => held.value().to_string(),
             Self::Offer { offer, .. } => offer.value().to_string(),
-            Self::Lock(lock) => format!("{} units, fence {}", lock.units(), lock.fence()),
+            Self::Lock(lock) => {
+                let units = count(lock.units() as usize, "unit");
+                format!("{units}, fence {}", lock.fence())
+            }
             Self::Match(meeting) => String::from_utf8_lossy(meeting.value()).into_owned(),
             Self::Lease { .. } => String::new(),
             Self::Value(held) => held.kind.print(held.value),

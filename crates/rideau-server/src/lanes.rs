@@ -53,7 +53,10 @@ impl Lanes {
             threads: Mutex::default(),
         };
         for index in 0..count {
-            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let runtime = Builder::new_current_thread()
+                .enable_all()
+                .on_thread_park(rideau::rest)
+                .build()?;
             lanes.all.push(Lane {
                 runtime: runtime.handle().clone(),
                 len: Arc::default(),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use rideau::{Broker, Group, OptionError, Pool, PoolOptions, Reason, Regulator};
+use rideau::{Broker, Group, OptionError, Pool, PoolOptions, PoolStats, Reason, Regulator};
 
 use crate::config::{
     BrokerConfig, Config, GroupConfig, LockRule, Member, PoolConfig, RegulatorConfig,
@@ -331,6 +331,16 @@ impl PoolPlace {
             name,
             config: ArcSwap::from_pointee(config.clone()),
         })
+    }
+
+    /// The pool's numbers. A place that waits for somebody to bring a member
+    /// starts nothing.
+    pub fn stats(&self) -> PoolStats {
+        let mut stats = self.pool.stats();
+        if self.config.load().member == Member::Offered {
+            stats.members.starting = 0;
+        }
+        stats
     }
 
     /// Follow a changed config; false if that needs another pool.

@@ -130,6 +130,11 @@ impl Process {
         self.group.pid()
     }
 
+    /// Whether it has begun to end, which is so before anybody is told of it.
+    pub fn is_ending(&self) -> bool {
+        procfs::is_ending(self.pid())
+    }
+
     /// Where it can be reached, if it said so or was told.
     pub const fn address(&self) -> Option<&Address> {
         self.address.as_ref()

@@ -9,7 +9,7 @@ use crate::holdings::Why;
 use crate::show::{self, Cell, Sight, Table, Wanted, What};
 
 /// Every section, in order.
-pub const SECTIONS: [&str; 11] = [
+pub const SECTIONS: [&str; 12] = [
     "server",
     "clients",
     "stats",
@@ -18,6 +18,7 @@ pub const SECTIONS: [&str; 11] = [
     "regulators",
     "locks",
     "ranges",
+    "apps",
     "sessions",
     "config",
     "limits",
@@ -62,6 +63,7 @@ pub fn section(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<String> 
         "regulators" => page.table("regulator", &of(What::Regulators), 1),
         "locks" => locks(daemon, &mut page, &of(What::Locks)),
         "ranges" => ranges(daemon, &mut page, &of(What::Ranges)),
+        "apps" => page.table("app", &of(What::Apps), 1),
         "sessions" => sessions(daemon, &mut page),
         "config" => config(daemon, &mut page),
         "limits" => limits(daemon, &mut page),

@@ -4,6 +4,7 @@
 
 mod listener;
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 
 pub use self::listener::Listener;
 use crate::admin::AdminListener;
-use crate::config::{Config, Server};
+use crate::config::{self, Config, Server};
 use crate::daemon::Daemon;
 use crate::front::{FrontListener, Tls};
 use crate::holdings::Why;
@@ -49,7 +50,8 @@ pub async fn keep_sessions(daemon: Arc<Daemon>) {
                 Why::Expired => "expired",
                 _ => "lost its last connection",
             };
-            let text = format!("{name} {how} and gave {count} leases back");
+            let leases = config::count(count, "lease");
+            let text = format!("{name} {how} and gave {leases} back");
             daemon.events.add("session", &name, text, None);
         }
     }
@@ -128,16 +130,17 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> i
     let mut addresses = Vec::new();
     for listen in &server.listen {
         let listener = Listener::bind(listen, server.socket_mode).await;
-        let listener = listener.map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot listen at {listen}: {error}"))
-        })?;
+        let listener =
+            listener.map_err(|error| unheard(listen, "server.listen or --listen", &error))?;
         addresses.push(listener.address());
         tokio::spawn(listener.serve(Arc::clone(&daemon), Arc::clone(&lanes)));
     }
     let acceptor = tls.as_ref().map(tls::acceptor).transpose()?;
     if let Some(acceptor) = &acceptor {
         for address in &server.tls_listen {
-            let listener = Listener::bind_tls(*address, acceptor.clone(), HANDSHAKE_MAX).await?;
+            let listener = Listener::bind_tls(*address, acceptor.clone(), HANDSHAKE_MAX).await;
+            let listener =
+                listener.map_err(|error| unheard(address, "server.tls_listen", &error))?;
             addresses.push(format!("tls:{}", listener.address()));
             tokio::spawn(listener.serve(Arc::clone(&daemon), Arc::clone(&lanes)));
         }
@@ -163,6 +166,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> i
     tokio::spawn(watcher::keep(Arc::clone(&daemon)));
     let hangup = signal(SignalKind::hangup())?;
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
+    daemon.values.warn_of_quarantine();
     // Whoever hears that we are ready may ask us to stop at once.
     let mut stop = StopAsked::listen()?;
     ready(&addresses);
@@ -186,6 +190,18 @@ async fn finish(daemon: &Daemon, front: JoinHandle<()>) -> io::Result<()> {
     served.map_err(io::Error::other)
 }
 
+/// Why nobody can be heard there, and what to do about it.
+fn unheard(place: impl fmt::Display, key: &str, error: &io::Error) -> io::Error {
+    let advice = match error.kind() {
+        io::ErrorKind::AddrInUse => "another program is there: stop it, or name another place with",
+        io::ErrorKind::AddrNotAvailable => "this machine has no such address: name another with",
+        io::ErrorKind::PermissionDenied => "we may not: get the right, or name another place with",
+        _ => "name another place with",
+    };
+    let text = format!("cannot listen at {place}: {error}; {advice} {key}");
+    io::Error::new(error.kind(), text)
+}
+
 /// Listen for those who want applications. Says where that is.
 async fn listen_front(
     daemon: &Arc<Daemon>,
@@ -197,20 +213,15 @@ async fn listen_front(
     front.use_lanes(lanes);
     let mut places = Vec::new();
     for address in &config.front.listen {
-        let bound = front.listen(*address, None).await.map_err(|error| {
-            let text = format!("cannot listen at {address} (front.listen): {error}");
-            io::Error::new(error.kind(), text)
-        })?;
+        let bound = front.listen(*address, None).await;
+        let bound = bound.map_err(|error| unheard(address, "front.listen", &error))?;
         places.push(format!("http://{bound}"));
     }
     if let Some(acceptor) = acceptor {
         let tls = Tls::new(&acceptor);
         for address in &config.front.tls_listen {
             let bound = front.listen(*address, Some(tls.clone())).await;
-            let bound = bound.map_err(|error| {
-                let text = format!("cannot listen at {address} (front.tls_listen): {error}");
-                io::Error::new(error.kind(), text)
-            })?;
+            let bound = bound.map_err(|error| unheard(address, "front.tls_listen", &error))?;
             places.push(format!("https://{bound}"));
         }
         tokio::spawn(renew(tls, Arc::clone(daemon)));
@@ -240,15 +251,16 @@ async fn listen_http(
     let mut admin = AdminListener::default();
     let mut places = Vec::new();
     let secure = server.tls_admin.filter(|_| tls.is_some());
-    for (key, address, tls) in [("admin", server.admin, None), ("tls_admin", secure, tls)] {
+    for (key, address, tls) in [
+        ("server.admin or --admin", server.admin, None),
+        ("server.tls_admin", secure, tls),
+    ] {
         let Some(address) = address else {
             continue;
         };
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let bound = admin.listen(address, tls).await.map_err(|error| {
-            let text = format!("cannot listen at {address} (server.{key}): {error}");
-            io::Error::new(error.kind(), text)
-        })?;
+        let bound = admin.listen(address, tls).await;
+        let bound = bound.map_err(|error| unheard(address, key, &error))?;
         places.push(format!("{scheme}://{bound}"));
     }
     Ok((admin, places))

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -13,6 +14,9 @@ use crate::ticket::{Kind, Ticket};
 #[derive(Default)]
 pub struct Sessions {
     all: Mutex<HashMap<u128, Session>>,
+    /// How many there have been. It is the part of a session's name that all may
+    /// see, so that they can tell one from another.
+    opened: AtomicU32,
 }
 
 struct Session {
@@ -56,7 +60,8 @@ impl Sessions {
         if all.len() >= most {
             return None;
         }
-        let ticket = Ticket::new(Kind::Session, 0);
+        let serial = self.opened.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let ticket = Ticket::new(Kind::Session, serial);
         let (holder, card) = holder(ticket);
         let session = Session {
             ticket,

@@ -69,6 +69,8 @@ struct Way<'a> {
     within: Option<Duration>,
     /// The new text is the file's.
     is_of_file: bool,
+    /// The new text is ours, with what somebody wants in it.
+    is_ours: bool,
 }
 
 impl<'a> Way<'a> {
@@ -78,6 +80,14 @@ impl<'a> Way<'a> {
             by,
             within: None,
             is_of_file: false,
+            is_ours: false,
+        }
+    }
+
+    const fn with_ours(how: &'static str, by: &'a str) -> Self {
+        Self {
+            is_ours: true,
+            ..Self::new(how, by)
         }
     }
 }
@@ -249,8 +259,7 @@ impl Daemon {
     /// All that is wrong with it.
     pub fn plan(&self, text: &str) -> Result<Plan, Unchanged> {
         let (new, _) = self.check(text)?;
-        let old = self.config.load();
-        Ok(config::plan(&old, &new, Some(&self.now(&old, &new))))
+        Ok(self.plan_from(&self.config.load(), &new))
     }
 
     /// Do from now on what a text says. Says what that changed.
@@ -288,14 +297,18 @@ impl Daemon {
     }
 
     /// Change some values, all at once, each a path and what is to stand there.
+    /// They are values of what there is: a name with a typing error would make
+    /// something new.
     ///
     /// # Errors
     ///
     /// If something is wrong with one; then nothing has changed.
     pub fn set(self: &Arc<Self>, values: &[(String, String)], by: &str) -> Result<Plan, Unchanged> {
-        self.change(&Way::new("set", by), |inner| {
+        self.change(&Way::with_ours("set", by), |inner| {
             let mut changed = inner.newest().text.to_string();
+            let config = self.config.load();
             for (path, value) in values {
+                text::find(&config, path).map_err(Unchanged::Path)?;
                 changed = text::set(&changed, path, value).map_err(Unchanged::Path)?;
             }
             Ok(changed)
@@ -319,7 +332,7 @@ impl Daemon {
         let env = |name: &str| std::env::var(name).ok();
         let pool = config.parse_pool(name, keys, &env);
         pool.map_err(Unchanged::Faults)?;
-        self.change(&Way::new("pool.add", by), |inner| {
+        self.change(&Way::with_ours("pool.add", by), |inner| {
             if self.places.load().pools.contains_key(name) {
                 return Err(Unchanged::PoolThere { name: name.into() });
             }
@@ -341,7 +354,7 @@ impl Daemon {
     ) -> Result<Plan, Unchanged> {
         let way = Way {
             within,
-            ..Way::new("pool.del", by)
+            ..Way::with_ours("pool.del", by)
         };
         self.change(&way, |inner| {
             let text = edit::remove("pool", &inner.newest().text, name)?;
@@ -371,7 +384,7 @@ impl Daemon {
         let env = |name: &str| std::env::var(name).ok();
         let range = config.parse_range(name, keys, &env);
         range.map_err(Unchanged::Faults)?;
-        self.change(&Way::new("range.add", by), |inner| {
+        self.change(&Way::with_ours("range.add", by), |inner| {
             if self.places.load().ranges.find(name).is_some() {
                 return Err(Unchanged::RangeThere { name: name.into() });
             }
@@ -386,7 +399,7 @@ impl Daemon {
     ///
     /// If there is none; then nothing has changed.
     pub fn remove_range(self: &Arc<Self>, name: &str, by: &str) -> Result<Plan, Unchanged> {
-        self.change(&Way::new("range.drain", by), |inner| {
+        self.change(&Way::with_ours("range.drain", by), |inner| {
             let text = edit::remove("range", &inner.newest().text, name)?;
             text.ok_or_else(|| Unchanged::NoRange { name: name.into() })
         })
@@ -447,9 +460,12 @@ impl Daemon {
     ) -> Result<Plan, Unchanged> {
         let mut inner = self.settings.inner.lock();
         let text = make(&inner)?;
-        let (new, _) = self.check(&text)?;
+        let (new, _) = self.check(&text).map_err(|why| match way.is_ours {
+            true => why.by_table(&text),
+            false => why,
+        })?;
         let old = self.config.load_full();
-        let plan = config::plan(&old, &new, Some(&self.now(&old, &new)));
+        let plan = self.plan_from(&old, &new);
         let is_new = *text != *inner.newest().text;
         let summary = format!("{}: {}", way.how, summary(&plan));
         if is_new {
@@ -469,6 +485,23 @@ impl Daemon {
             self.end_users(&old);
         }
         Ok(plan)
+    }
+
+    /// What changes. What goes back to what the server was started with needs no
+    /// other start.
+    fn plan_from(&self, old: &Config, new: &Config) -> Plan {
+        let mut plan = config::plan(old, new, Some(&self.now(old, new)));
+        if plan.restarts() > 0 {
+            let pending = self.settings.pending(new);
+            let steps = plan.steps.iter_mut();
+            for step in steps.filter(|step| step.change == Change::Restart) {
+                if !pending.contains(&step.path) {
+                    step.change = Change::Live;
+                    step.meaning = "The server was started with it, so it counts.".into();
+                }
+            }
+        }
+        plan
     }
 
     fn tell_change(&self, old: &Config, how: &str, plan: &Plan, summary: String, by: &str) {
@@ -495,7 +528,7 @@ impl Daemon {
         let mut now = Now::default();
         let places = self.places.load();
         for (name, place) in &places.pools {
-            let stats = place.pool.stats();
+            let stats = place.stats();
             let (held, waiting) = (stats.members.held, stats.len());
             let live = Live { held, waiting };
             now.things.insert(format!("pool.{name}"), live);

@@ -178,6 +178,26 @@ impl Values {
         Some(counted)
     }
 
+    /// Warn of ranges that begin with values whose holders nobody knows: they
+    /// give out nothing, and do not look as if.
+    pub fn warn_of_quarantine(&self) {
+        for stats in self.ranges.all_stats() {
+            let Some(until) = stats.quarantined_until else {
+                continue;
+            };
+            let left = until
+                .as_nanos()
+                .saturating_sub(self.ranges.now().as_nanos());
+            tracing::warn!(
+                range = %stats.name,
+                values = %stats.quarantined,
+                seconds = left.div_ceil(1_000_000_000),
+                "nobody knows who has these values, and they are not given out for so long; \
+                 start = \"free\" gives them out at once",
+            );
+        }
+    }
+
     /// The ticket of a value that is held for a time.
     pub fn ticket(&self, value: u128, fence: u64) -> ValueTicket {
         self.secret.ticket(value, fence)

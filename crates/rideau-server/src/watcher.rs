@@ -72,7 +72,7 @@ impl Watcher {
             .for_each(|seen| seen.is_there = false);
         let places = daemon.places.load();
         for place in places.pools.values() {
-            let stats = place.pool.stats();
+            let stats = place.stats();
             let seen = self.seen("pool", &place.name);
             seen.shed(daemon, "pool", &place.name, &[&stats.takes], now);
             let is_failing = stats.circuit != Circuit::Closed;
@@ -171,7 +171,13 @@ impl Seen {
             Some(shedding) if now.duration_since(shedding.last) >= CALM => {
                 let took = shedding.last.duration_since(shedding.since);
                 let all = shedding.count;
-                let text = format!("{kind} {name} sheds no more: {all} were shed in {took:.1?}");
+                let text = match all {
+                    1 => format!("{kind} {name} sheds no more: 1 was shed"),
+                    _ if took.is_zero() => {
+                        format!("{kind} {name} sheds no more: {all} were shed at once")
+                    }
+                    _ => format!("{kind} {name} sheds no more: {all} were shed in {took:.1?}"),
+                };
                 self.shedding = None;
                 daemon.events.add("shed", name, text, None);
             }

@@ -8,10 +8,14 @@
 
 #[path = "apps/bodies.rs"]
 mod bodies;
+#[path = "apps/cgroups.rs"]
+mod cgroups;
 #[path = "apps/crowd.rs"]
 mod crowd;
 #[path = "apps/faults.rs"]
 mod faults;
+#[path = "process/given.rs"]
+mod given;
 #[path = "apps/house.rs"]
 mod house;
 #[path = "apps/numbers.rs"]

@@ -636,6 +636,15 @@ fn a_value_is_changed_and_the_comments_stay() {
 }
 
 #[test]
+fn the_table_of_a_line_is_found() {
+    let text = "# top\n[pool.\"a b\"] # fast\nmember = { list = [\n  \"[x]\",\n] }\n[lock.\"*\"]\n";
+    let tables = [None, Some("pool.\"a b\""), Some("lock.\"*\"")];
+    for (line, table) in [(1, 0), (2, 1), (3, 1), (5, 1), (6, 2)] {
+        assert_eq!(text::table_at(text, line), tables[table], "{line}");
+    }
+}
+
+#[test]
 fn a_path_that_leads_nowhere_is_said_to() {
     let unknown = |part: &str, near: Option<&str>| PathFault::Unknown {
         part: part.into(),

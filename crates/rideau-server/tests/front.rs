@@ -18,6 +18,8 @@ mod program;
 mod smuggling;
 #[path = "front/stage.rs"]
 mod stage;
+#[path = "front/times.rs"]
+mod times;
 #[path = "front/upgrades.rs"]
 mod upgrades;
 #[path = "front/wire.rs"]

@@ -98,6 +98,7 @@ fn the_unit_is_one_that_systemd_takes() {
         "NoNewPrivileges=yes",
         "ProtectSystem=strict",
         "KillMode=mixed",
+        "Delegate=yes",
     ] {
         assert!(unit.lines().any(|found| found == line), "{line}");
     }

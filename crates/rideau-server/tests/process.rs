@@ -9,6 +9,8 @@ mod yard;
 mod apps;
 #[path = "process/failures.rs"]
 mod failures;
+#[path = "process/given.rs"]
+mod given;
 #[path = "process/output.rs"]
 mod output;
 #[path = "process/ready.rs"]

@@ -155,6 +155,7 @@ pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take, W
 pub use ranges::Dial;
 pub use ranges::{
     Answer, Answering, Failed, Leased, OpenError, Ranges, RangesOptions, Reached, Reserving, Until,
+    rest,
 };
 pub use registry::{AddError, NoSuchPool, Registry};
 pub use regulator::{Leasing, Regulator};

@@ -10,6 +10,7 @@ mod commit;
 mod gather;
 mod leased;
 mod reserving;
+mod rest;
 mod safe;
 mod shared;
 
@@ -40,6 +41,7 @@ pub use answer::{Answer, Answering, Reached, Until};
 pub use clocks::Dial;
 pub use leased::Leased;
 pub use reserving::Reserving;
+pub use rest::rest;
 
 /// As many events are kept for who watches slowly.
 const EVENTS_KEPT: usize = 4_096;

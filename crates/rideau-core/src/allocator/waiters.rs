@@ -185,6 +185,10 @@ impl<R: Reply> Waiters<R> {
     ) -> Option<(R, Refusal)> {
         let (waiter, refusal) = self.waiting.cancel(ticket, now)?;
         let reply = self.left(waiter, machine);
+        if self.is_empty() {
+            // Else what becomes free from now on would be due for ever.
+            self.forget(machine);
+        }
         Some((reply, refusal))
     }
 

@@ -7,7 +7,7 @@ use crate::time::Instant;
 use crate::waiting::Account;
 
 use super::Apps;
-use super::effect::AppId;
+use super::effect::{AppId, ProcessId};
 use super::process::Process;
 use super::stats::{AppStats, Deploy, ProcessStats, Stats};
 
@@ -70,6 +70,18 @@ impl<R: Reply> Apps<R> {
         })
     }
 
+    /// The last starts of an app have failed.
+    pub fn is_failing(&self, app: AppId) -> bool {
+        let app = self.apps.get(app.0 as usize);
+        app.is_some_and(|app| app.as_ref().is_some_and(|app| app.failures.is_failing()))
+    }
+
+    /// Somebody had an answer from a process that is there.
+    pub fn has_answered(&self, process: ProcessId) -> bool {
+        let found = self.find(process);
+        found.is_some_and(|(slot, _)| self.processes.at(slot).has_answered)
+    }
+
     /// Why those who ask for an app wait or were refused, in plain words.
     pub fn explain(&self, app: AppId, now: Instant) -> Vec<String> {
         let at = app.0;
@@ -89,8 +101,9 @@ impl<R: Reply> Apps<R> {
         }
         if app.failures.is_failing() {
             let (count, wait) = (app.failures.count(), app.failures.wait(now));
+            let times = if count == 1 { "time" } else { "times in a row" };
             words.push(format!(
-                "Starts failed {count} times in a row; the next is tried in {wait:.1?}."
+                "Its starts failed {count} {times}; the next is tried in {wait:.1?}."
             ));
         }
         if app.deploy == Deploy::Failed {

@@ -101,6 +101,7 @@ impl Hall {
             }
             self.waiters.advance(machine, *now, effects, &mut self.told);
         }
+        panic!("what is due at a time comes to an end");
     }
 
     /// Who was told something, and the values that it got.
@@ -159,6 +160,19 @@ fn who_came_first_is_served_first_and_told_once() {
     hall.release(held[0]);
     assert_eq!(hall.told(), [(cleo, Ok(vec![0]))]);
     assert!(hall.waiters.is_empty() && hall.told().is_empty());
+}
+
+#[test]
+fn who_cancels_as_the_last_leaves_nothing_to_be_done() {
+    let mut hall = Hall::new(&[("few", "0-1")]);
+    let held: Vec<_> = (0..2).map(|_| hall.one("few", 0).unwrap()[0]).collect();
+    let (anna, ticket) = hall.waits("few", 60);
+    let (machine, now) = (&mut hall.bench.machine, hall.bench.now);
+    let cancelled = hall.waiters.cancel(ticket, machine, now);
+    assert_eq!(cancelled.map(|(who, _)| who), Some(anna));
+    hall.release(held[0]);
+    hall.sweep();
+    assert_eq!(values(&hall.one("few", 0).unwrap()), [0], "it is anybody's");
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn watch(admin: &Admin) -> Result<OwnedSemaphorePermit, No> {
         No::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "BUSY",
-            format!("{WATCHERS_MAX} watch already, as many as may: close a dashboard."),
+            format!("{WATCHERS_MAX} watch already, as many as may: close one of them."),
         )
     })
 }

@@ -296,7 +296,7 @@ fn own_limits(visit: &Visit) -> [Value; 3] {
 }
 
 fn pool(place: &PoolPlace) -> Value {
-    let stats = place.pool.stats();
+    let stats = place.stats();
     let config = place.config.load();
     let member = match config.member {
         Member::List(_) => "list",

@@ -3,6 +3,7 @@
 //! No script, so that it works in any browser and over any link.
 
 use std::fmt::{self, Write};
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -10,15 +11,18 @@ use axum::http::header;
 use axum::response::IntoResponse;
 
 use super::visit::{Answer, Visit};
+use crate::config::{Listen, Server, count};
 use crate::daemon::Daemon;
 use crate::places::Places;
-use crate::show::Sight;
+use crate::show::{self, Cell, Sight, Wanted, What};
 
 const STYLE: &str = include_str!("status.css");
 /// The page loads itself again this often, in seconds.
 const REFRESH: u32 = 5;
 /// Rows of one table.
 const ROWS_MAX: usize = 50;
+/// States that somebody should look at.
+const BAD: [&str; 4] = ["failing", "deploy_failed", "exhausted", "quarantine"];
 
 pub(super) async fn style(_visit: Visit) -> Answer {
     Ok(([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE).into_response())
@@ -51,88 +55,160 @@ fn write_page(out: &mut String, visit: &Visit) -> fmt::Result {
     };
     writeln!(
         out,
-        "<p>{state} for {}. {} connections, {} sessions, {} wait, {} asks refused so far.</p>",
+        "<p>{state} for {}. {}, {}, {} waiting, {} refused so far.</p>",
         span(daemon.started.elapsed()),
-        daemon.clients.len(),
-        daemon.sessions.len(),
+        count(daemon.clients.len(), "connection"),
+        count(daemon.sessions.len(), "session"),
         daemon.counts.waiting.load(Ordering::Relaxed),
         daemon.drops.total(),
     )?;
-    write_pools(out, &places)?;
-    write_brokers(out, &places)?;
-    write_regulators(out, &places)?;
+    for shown in &BEFORE_LOCKS {
+        write_shown(out, visit, shown)?;
+    }
     write_locks(out, daemon, &places)?;
-    write_ranges(out, daemon)?;
-    write_apps(out, daemon, visit.sight())?;
-    write_clients(out, daemon)?;
+    for shown in &AFTER_LOCKS {
+        write_shown(out, visit, shown)?;
+    }
     write_events(out, daemon, visit.sight())?;
-    write_next(out, &places)?;
+    write_clients(out, daemon)?;
+    write_next(out, &config.server, &places)?;
     out.write_str("</body></html>\n")
 }
 
-fn write_pools(out: &mut String, places: &Places) -> fmt::Result {
-    let mut pools: Vec<_> = places.pools.values().collect();
-    pools.sort_by(|one, other| one.name.cmp(&other.name));
-    let heads = ["pool", "idle", "held", "max", "wait", "wait p99", "state"];
-    let rows = pools.iter().take(ROWS_MAX).map(|place| {
-        let stats = place.pool.stats();
-        let state = match (stats.is_closing, stats.is_suspended) {
-            (true, _) => "closing",
-            (_, true) => "paused",
-            _ if stats.members.idle == 0 && stats.members.held >= stats.max => "all held",
-            _ => "ok",
-        };
-        vec![
-            place.name.to_string(),
-            stats.members.idle.to_string(),
-            stats.members.held.to_string(),
-            stats.max.to_string(),
-            stats.len().to_string(),
-            span(stats.takes.waits.quantile(0.99)),
-            state.into(),
-        ]
-    });
-    table(out, "Pools", &heads, rows, places.pools.len())
+/// A table of `SHOW` with the columns that there is room for, in its words.
+struct Shown {
+    what: What,
+    title: &'static str,
+    /// It is there even if it has no rows.
+    is_always: bool,
+    columns: &'static [&'static str],
 }
 
-fn write_brokers(out: &mut String, places: &Places) -> fmt::Result {
-    let mut brokers: Vec<_> = places.brokers.values().collect();
-    brokers.sort_by(|one, other| one.name.cmp(&other.name));
-    let heads = ["broker", "ask", "offer", "matched", "refused", "wait p99"];
-    let rows = brokers.iter().take(ROWS_MAX).map(|place| {
-        let stats = place.broker.stats();
-        vec![
-            place.name.to_string(),
-            stats.asks_len.to_string(),
-            stats.offers_len.to_string(),
-            stats.asks.served.to_string(),
-            stats.asks.shed.iter().sum::<u64>().to_string(),
-            span(stats.asks.waits.quantile(0.99)),
-        ]
-    });
-    table(out, "Brokers", &heads, rows, places.brokers.len())
-}
+const BEFORE_LOCKS: [Shown; 4] = [
+    Shown {
+        what: What::Pools,
+        title: "Pools",
+        is_always: true,
+        columns: &[
+            "name",
+            "idle",
+            "held",
+            "max",
+            "waiting",
+            "wait_p99_us",
+            "oldest_hold_us",
+            "state",
+        ],
+    },
+    Shown {
+        what: What::Groups,
+        title: "Groups",
+        is_always: false,
+        columns: &["name", "pick", "pools", "idle", "held", "max", "waiting"],
+    },
+    Shown {
+        what: What::Brokers,
+        title: "Brokers",
+        is_always: true,
+        columns: &[
+            "name",
+            "asks",
+            "offers",
+            "matched",
+            "asks_refused",
+            "ask_p99_us",
+        ],
+    },
+    Shown {
+        what: What::Regulators,
+        title: "Regulators",
+        is_always: false,
+        columns: &["name", "leases", "max", "waiting", "wait_p99_us", "valve"],
+    },
+];
 
-fn write_regulators(out: &mut String, places: &Places) -> fmt::Result {
-    if places.regulators.is_empty() {
+const AFTER_LOCKS: [Shown; 4] = [
+    Shown {
+        what: What::Ranges,
+        title: "Ranges",
+        is_always: false,
+        columns: &[
+            "name",
+            "base",
+            "size",
+            "free",
+            "reserved",
+            "quarantined",
+            "state",
+        ],
+    },
+    Shown {
+        what: What::Views,
+        title: "Views",
+        is_always: false,
+        columns: &["name", "values", "size", "free", "quarantined", "held"],
+    },
+    Shown {
+        what: What::Apps,
+        title: "Applications",
+        is_always: false,
+        columns: &[
+            "name",
+            "state",
+            "ready",
+            "sessions",
+            "waiting",
+            "wait_p99_us",
+            "finished",
+            "why",
+        ],
+    },
+    Shown {
+        what: What::Holders,
+        title: "Holders",
+        is_always: false,
+        columns: &[
+            "kind", "name", "state", "value", "held_us", "holder", "note",
+        ],
+    },
+];
+
+fn write_shown(out: &mut String, visit: &Visit, shown: &Shown) -> fmt::Result {
+    let wanted = Wanted {
+        count: usize::MAX,
+        sight: visit.sight(),
+        ..Wanted::default()
+    };
+    let table = show::table(visit.daemon(), shown.what, &wanted);
+    if table.rows.is_empty() && !shown.is_always {
         return Ok(());
     }
-    let mut regulators: Vec<_> = places.regulators.values().collect();
-    regulators.sort_by(|one, other| one.name.cmp(&other.name));
-    let rows = regulators.iter().take(ROWS_MAX).map(|place| {
-        let stats = place.regulator.stats();
-        let is_open = if stats.is_open { "open" } else { "closed" };
-        vec![
-            place.name.to_string(),
-            stats.size.to_string(),
-            stats.len.to_string(),
-            is_open.into(),
-        ]
+    let place = |wanted: &&str| table.columns.iter().position(|column| column == wanted);
+    let places: Vec<usize> = shown.columns.iter().filter_map(place).collect();
+    let heads: Vec<String> = shown.columns.iter().map(|column| head(column)).collect();
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let rows = table.rows.iter().take(ROWS_MAX).map(|row| {
+        let cell = |at: &usize| cell(table.columns[*at], &row[*at]);
+        places.iter().map(cell).collect()
     });
-    let heads = ["regulator", "held", "wait", "valve"];
-    table(out, "Regulators", &heads, rows, places.regulators.len())
+    write_table(out, shown.title, &heads, rows, table.rows.len())
 }
 
+/// The name of a column without its unit, which the cells have.
+fn head(column: &str) -> String {
+    column.trim_end_matches("_us").replace('_', " ")
+}
+
+fn cell(column: &str, cell: &Cell) -> String {
+    match cell {
+        Cell::Number(micros) if column.ends_with("_us") => {
+            span(Duration::from_micros(micros.unsigned_abs()))
+        }
+        cell => cell.to_string(),
+    }
+}
+
+/// From what is counted anyway: keys may be too many to look at all of them.
 fn write_locks(out: &mut String, daemon: &Daemon, places: &Places) -> fmt::Result {
     let rows = places.rules.iter().take(ROWS_MAX).map(|place| {
         vec![
@@ -142,80 +218,16 @@ fn write_locks(out: &mut String, daemon: &Daemon, places: &Places) -> fmt::Resul
             place.counts.full.load(Ordering::Relaxed).to_string(),
         ]
     });
-    let heads = ["keys like", "per", "granted", "full"];
-    table(out, "Locks", &heads, rows, places.rules.len())?;
-    let keys = daemon.locks.len();
+    let heads = ["name", "per", "acquired", "full"];
+    write_table(out, "Locks", &heads, rows, places.rules.len())?;
+    let keys = match daemon.locks.len() {
+        1 => "1 key is known".into(),
+        keys => format!("{keys} keys are known"),
+    };
     writeln!(
         out,
-        "<p>{keys} keys are known; <a href=\"/api/v1/locks\">those held</a>.</p>"
+        "<p>{keys}; <a href=\"/api/v1/locks\">those held</a>.</p>"
     )
-}
-
-fn write_ranges(out: &mut String, daemon: &Daemon) -> fmt::Result {
-    let all = daemon.values.ranges.all_stats();
-    if all.is_empty() {
-        return Ok(());
-    }
-    let rows = all.iter().take(ROWS_MAX).map(|stats| {
-        let state = if stats.is_draining { "draining" } else { "ok" };
-        vec![
-            stats.name.clone(),
-            stats.kind.print(stats.first),
-            stats.size.to_string(),
-            stats.free.to_string(),
-            stats.reserved.to_string(),
-            stats.quarantined.to_string(),
-            state.into(),
-        ]
-    });
-    let heads = [
-        "range",
-        "from",
-        "values",
-        "free",
-        "held",
-        "quarantine",
-        "state",
-    ];
-    table(out, "Ranges", &heads, rows, all.len())
-}
-
-fn write_apps(out: &mut String, daemon: &Daemon, sight: Sight<'_>) -> fmt::Result {
-    let all = daemon.apps.all();
-    let seen: Vec<_> = all
-        .iter()
-        .filter(|app| sight.sees("app", &app.name))
-        .collect();
-    if seen.is_empty() {
-        return Ok(());
-    }
-    let rows = seen.iter().take(ROWS_MAX).filter_map(|app| {
-        let shown = daemon.apps.shown(app)?;
-        let stats = &shown.stats;
-        Some(vec![
-            shown.name.to_string(),
-            shown.state().into(),
-            stats.processes.len().to_string(),
-            stats.sessions.to_string(),
-            stats.waiting.to_string(),
-            span(stats.tally.waits.quantile(0.99)),
-            stats.finished.to_string(),
-            shown
-                .report
-                .map_or_else(String::new, |report| report.summary.clone()),
-        ])
-    });
-    let heads = [
-        "app",
-        "state",
-        "processes",
-        "serves",
-        "wait",
-        "wait p99",
-        "served",
-        "why",
-    ];
-    table(out, "Applications", &heads, rows, seen.len())
 }
 
 fn write_clients(out: &mut String, daemon: &Daemon) -> fmt::Result {
@@ -234,8 +246,8 @@ fn write_clients(out: &mut String, daemon: &Daemon) -> fmt::Result {
             if is_waiting { "waits" } else { "" }.into(),
         ]
     });
-    let heads = ["id", "client", "user", "from", "for", "held", ""];
-    table(out, "Clients", &heads, rows, clients.len())
+    let heads = ["id", "name", "user", "address", "age", "held", ""];
+    write_table(out, "Clients", &heads, rows, clients.len())
 }
 
 fn write_events(out: &mut String, daemon: &Daemon, sight: Sight<'_>) -> fmt::Result {
@@ -250,30 +262,65 @@ fn write_events(out: &mut String, daemon: &Daemon, sight: Sight<'_>) -> fmt::Res
         let by = event.by.clone().unwrap_or_default();
         vec![format!("{} ago", span(ago)), event.text.clone(), by]
     });
-    table(out, "Events", &["", "what", "by"], rows, events.len())
+    write_table(out, "Events", &["", "what", "by"], rows, events.len())
 }
 
-/// What to type next, with names that exist here.
-fn write_next(out: &mut String, places: &Places) -> fmt::Result {
+/// What to type next, with names and addresses that exist here.
+fn write_next(out: &mut String, server: &Server, places: &Places) -> fmt::Result {
     let pool = places.pools.keys().min();
     let broker = places.brokers.keys().min();
-    out.write_str("<h2>Next</h2>\n<pre>redis-cli -p 7433 LOCK demo PER 1\n")?;
-    if let Some(pool) = pool {
-        writeln!(out, "redis-cli -p 7433 TAKE {} WAIT 200", Escaped(pool))?;
+    out.write_str("<h2>Next</h2>\n<pre>")?;
+    if let Some(redis) = redis_cli(server) {
+        let redis = Escaped(&redis);
+        writeln!(out, "{redis} LOCK demo PER 1")?;
+        if let Some(pool) = pool {
+            writeln!(out, "{redis} TAKE {} WAIT 200", Escaped(pool))?;
+        }
+        if let Some(broker) = broker {
+            writeln!(out, "{redis} ASK {} WAIT 500", Escaped(broker))?;
+        }
     }
-    if let Some(broker) = broker {
-        writeln!(out, "redis-cli -p 7433 ASK {} WAIT 500", Escaped(broker))?;
+    if let Some(url) = http_url(server) {
+        writeln!(out, "curl -X POST {url}/v1/sessions")?;
+        writeln!(
+            out,
+            "curl -X POST -H 'Rideau-Session: ID' {url}/v1/lock/demo"
+        )?;
     }
     out.write_str(
-        "curl -X POST localhost:7434/v1/sessions\n\
-         curl -X POST -H 'Rideau-Session: ID' localhost:7434/v1/lock/demo\n</pre>\n\
+        "</pre>\n\
          <p><a href=\"/api/v1/state\">state</a> <a href=\"/api/v1/holders\">holders</a> \
          <a href=\"/api/v1/drops\">refusals</a> <a href=\"/api/v1/limits\">limits</a> \
          <a href=\"/metrics\">metrics</a> <a href=\"/api/openapi.json\">the API</a></p>\n",
     )
 }
 
-fn table(
+/// How redis-cli gets here.
+fn redis_cli(server: &Server) -> Option<String> {
+    let at = |address: &SocketAddr| match address.ip() {
+        ip if ip.is_loopback() || ip.is_unspecified() => format!("-p {}", address.port()),
+        ip => format!("-h {ip} -p {}", address.port()),
+    };
+    let plain = server.listen.first().map(|listen| match listen {
+        Listen::Tcp(address) => format!("redis-cli {}", at(address)),
+        Listen::Unix(path) => format!("redis-cli -s {}", path.display()),
+    });
+    let tls = server.tls_listen.first();
+    plain.or_else(|| tls.map(|address| format!("redis-cli --tls {}", at(address))))
+}
+
+/// How curl does.
+fn http_url(server: &Server) -> Option<String> {
+    let at = |address: &SocketAddr| match address.ip() {
+        ip if ip.is_loopback() || ip.is_unspecified() => format!("localhost:{}", address.port()),
+        _ => address.to_string(),
+    };
+    let tls = server.tls_admin.as_ref();
+    let plain = server.admin.as_ref().map(at);
+    plain.or_else(|| tls.map(|address| format!("https://{}", at(address))))
+}
+
+fn write_table(
     out: &mut String,
     title: &str,
     heads: &[&str],
@@ -290,7 +337,8 @@ fn table(
     }
     out.write_str("</tr>\n")?;
     for row in rows {
-        out.write_str("<tr>")?;
+        let is_bad = row.iter().any(|cell| BAD.contains(&cell.as_str()));
+        out.write_str(if is_bad { "<tr class=\"bad\">" } else { "<tr>" })?;
         for cell in row {
             write!(out, "<td>{}</td>", Escaped(&cell))?;
         }
@@ -303,15 +351,17 @@ fn table(
     Ok(())
 }
 
-/// A span as a person says it.
+/// A span as a person says it, and the command line, too.
 fn span(span: Duration) -> String {
-    let seconds = span.as_secs();
+    let (seconds, micros) = (span.as_secs(), span.as_micros());
     match seconds {
-        0 => format!("{:.0?}", Duration::from_micros(span.as_micros() as u64)),
-        1..60 => format!("{seconds} s"),
-        60..3_600 => format!("{} min", seconds / 60),
-        3_600..172_800 => format!("{} h", seconds / 3_600),
-        _ => format!("{} days", seconds / 86_400),
+        0 if micros == 0 => "0".into(),
+        0 if micros < 1_000 => format!("{micros} us"),
+        0 => format!("{} ms", micros / 1_000),
+        1..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),
     }
 }
 
@@ -350,7 +400,31 @@ mod tests {
 
     #[test]
     fn spans_are_said_shortly() {
-        let said = [0, 5, 90, 7_200, 300_000].map(|secs| span(Duration::from_secs(secs)));
-        assert_eq!(said, ["0ns", "5 s", "1 min", "2 h", "3 days"]);
+        let micros = [0, 109, 5_000, 5_000_000, 180_000_000, 9_000_000_000];
+        let said = micros.map(|micros| span(Duration::from_micros(micros)));
+        assert_eq!(said, ["0", "109 us", "5 ms", "5 s", "3 min", "2 h 30 min"]);
+    }
+
+    #[test]
+    fn what_to_type_next_goes_where_this_server_listens() {
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let server = Server {
+            listen: vec![Listen::Tcp(at(18_600))],
+            admin: Some(at(18_601)),
+            ..Server::default()
+        };
+        assert_eq!(redis_cli(&server).as_deref(), Some("redis-cli -p 18600"));
+        assert_eq!(http_url(&server).as_deref(), Some("localhost:18601"));
+        let far = SocketAddr::from(([10, 0, 0, 7], 7_443));
+        let server = Server {
+            listen: Vec::new(),
+            tls_listen: vec![far],
+            ..server
+        };
+        let redis = redis_cli(&server);
+        assert_eq!(
+            redis.as_deref(),
+            Some("redis-cli --tls -h 10.0.0.7 -p 7443")
+        );
     }
 }

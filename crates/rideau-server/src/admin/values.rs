@@ -290,7 +290,7 @@ fn outcome(reply: &Value) -> Result<(String, &[Value]), No> {
 fn told(word: &str, names: &[&str], rest: &[Value]) -> Answer {
     let (status, names) = match word {
         "go" | "ok" => (StatusCode::OK, names),
-        "none" => (StatusCode::CONFLICT, &["free", "total"][..]),
+        "none" => (StatusCode::CONFLICT, &["free", "total", "why"][..]),
         _ => (StatusCode::CONFLICT, &["state"][..]),
     };
     let mut body = named(names, rest);

@@ -12,6 +12,7 @@ use rideau_core::{Reason, Refusal};
 use super::counts::Counts;
 use super::output::Output;
 use crate::config::AppConfig;
+use crate::front::Pace;
 use crate::process::StartReport;
 
 /// One application.
@@ -26,6 +27,8 @@ pub struct App {
     pub output: Output,
     /// What became of the requests for it.
     pub counts: Counts,
+    /// How much of that was logged of late.
+    pub pace: Pace,
     /// The processor time that its processes were seen to use, in microseconds.
     pub(super) processor: AtomicU64,
     /// Why its last start failed, until one went well.
@@ -42,6 +45,7 @@ impl App {
             config: ArcSwap::from_pointee(config.clone()),
             output: Output::new(config.run.log.as_deref()),
             counts: Counts::default(),
+            pace: Pace::default(),
             processor: AtomicU64::new(0),
             report: ArcSwapOption::empty(),
             is_always: AtomicBool::new(false),

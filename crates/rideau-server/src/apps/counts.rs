@@ -16,13 +16,14 @@ const BOUNDS: [u64; 15] = [
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
 /// The words for a no that is the front's and not the application's.
-const WORDS: [&str; 12] = [
+const WORDS: [&str; 13] = [
     "bad_request",
     "client_gone",
     "body_too_large",
     "app_unreachable",
     "app_closed",
     "bad_answer",
+    "answer_broken",
     "queue_full",
     "queue_timeout",
     "app_failing",

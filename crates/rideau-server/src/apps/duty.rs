@@ -143,7 +143,7 @@ async fn serve(
         exit = exited => {
             let text = format!("process {id} (pid {}) ended: {exit}", running.pid());
             inner.tell(&start.app.name, text, None);
-            inner.step(|state, now| state.machine.lost(id, now, &mut state.effects));
+            lose(inner, start, &running, &program(config, None), exit);
             None
         }
         stopping = stopped(stop) => Some(stopping),
@@ -174,6 +174,22 @@ async fn serve(
         inner.tell(&start.app.name, text, None);
         // It is counted for as long as there is anything of it.
         running.process.gone().await;
+    }
+}
+
+/// A process has ended by itself. If that makes its start a failed one, those who
+/// are refused from now on are told why.
+fn lose(inner: &Arc<Inner>, start: &Start, running: &Running, program: &Program, exit: Exit) {
+    let report = StartReport::unanswered(program, &running.process, exit);
+    let known = start.app.report.swap(Some(Arc::new(report)));
+    let has_failed = inner.step(|state, now| {
+        // Whoever asked it may have noticed first.
+        let was_of_use = state.machine.has_answered(start.process);
+        state.machine.lost(start.process, now, &mut state.effects);
+        !was_of_use && state.machine.is_failing(start.app.id)
+    });
+    if !has_failed {
+        start.app.report.store(known);
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Request {
     /// As `GET`.
     pub method: hyper::Method,
     /// What for.
-    pub path: Box<str>,
+    pub path: String,
     /// From whom.
     pub client: Option<IpAddr>,
     /// Since when.
@@ -53,14 +53,33 @@ pub struct Requests(Mutex<Listed>);
 
 #[derive(Default)]
 struct Listed {
-    places: Vec<Option<Request>>,
+    places: Vec<Place>,
     free: Vec<usize>,
 }
+
+/// Where a request is listed, or none.
+struct Place {
+    /// None of the others means anything otherwise.
+    is_taken: bool,
+    method: hyper::Method,
+    /// Its room is used again.
+    path: Vec<u8>,
+    client: Option<IpAddr>,
+    since: Instant,
+}
+
+/// Room for a longer path is given back.
+const PATH_MAX: usize = 512;
 
 impl Running {
     /// Its number in the system.
     pub fn pid(&self) -> i32 {
         self.process.pid()
+    }
+
+    /// Whether it has begun to end. Asks the system, so not for every request.
+    pub fn is_ending(&self) -> bool {
+        self.process.is_ending()
     }
 
     /// The processor time it had used when somebody last looked, with all it has
@@ -80,31 +99,60 @@ impl Running {
 }
 
 impl Requests {
-    pub(super) fn add(&self, request: Request) -> usize {
+    pub(super) fn add(
+        &self,
+        method: &hyper::Method,
+        path: &[u8],
+        client: Option<IpAddr>,
+        since: Instant,
+    ) -> usize {
         let mut listed = self.0.lock();
-        match listed.free.pop() {
-            Some(at) => {
-                listed.places[at] = Some(request);
-                at
-            }
-            None => {
-                listed.places.push(Some(request));
-                listed.places.len() - 1
-            }
-        }
+        let Listed { places, free } = &mut *listed;
+        let Some(at) = free.pop() else {
+            places.push(Place {
+                is_taken: true,
+                method: method.clone(),
+                path: path.to_vec(),
+                client,
+                since,
+            });
+            return places.len() - 1;
+        };
+        let place = &mut places[at];
+        place.is_taken = true;
+        place.method.clone_from(method);
+        place.path.extend_from_slice(path);
+        (place.client, place.since) = (client, since);
+        at
     }
 
     pub(super) fn remove(&self, at: usize) {
         let mut listed = self.0.lock();
-        let request = listed.places[at].take();
+        let place = &mut listed.places[at];
+        place.is_taken = false;
+        place.path.clear();
+        if place.path.capacity() > PATH_MAX {
+            place.path = Vec::new();
+        }
         listed.free.push(at);
-        drop(listed);
-        drop(request);
     }
 
     /// All of them now.
     pub fn all(&self) -> Vec<Request> {
-        self.0.lock().places.iter().flatten().cloned().collect()
+        let listed = self.0.lock();
+        let taken = listed.places.iter().filter(|place| place.is_taken);
+        taken.map(Place::request).collect()
+    }
+}
+
+impl Place {
+    fn request(&self) -> Request {
+        Request {
+            method: self.method.clone(),
+            path: String::from_utf8_lossy(&self.path).into_owned(),
+            client: self.client,
+            since: self.since,
+        }
     }
 }
 

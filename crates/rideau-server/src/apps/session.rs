@@ -1,6 +1,7 @@
 //! A place in a process, from the ask to its end.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use rideau_core::{Flow, Refusal, Reply, Ticket};
 use tokio::sync::oneshot;
 
 use super::app::App;
-use super::running::{Request, Running};
+use super::running::Running;
 use super::{Apps, Inner, State};
 use crate::process::StartReport;
 
@@ -25,8 +26,8 @@ pub struct Wanted {
     pub avoid: Option<ProcessId>,
     /// Whose turn it takes in a fair queue.
     pub flow: Option<Flow>,
-    /// What it wants there, for those who look.
-    pub request: Option<Request>,
+    /// What time it is, if somebody has just looked.
+    pub now: Option<tokio::time::Instant>,
     /// Do not wait.
     pub at_once: bool,
 }
@@ -42,6 +43,8 @@ pub struct Session {
     /// Where the request is listed.
     listed: Option<usize>,
     ended: Ended,
+    /// When, if somebody has just looked at a clock.
+    ended_at: Option<tokio::time::Instant>,
 }
 
 /// Nobody gets a place, and why.
@@ -110,7 +113,7 @@ impl Apps {
     pub async fn ask(&self, app: &Arc<App>, wanted: Wanted) -> Result<Session, Refused> {
         let inner = &self.0;
         let mut answer = None;
-        let came = inner.step(|state, now| {
+        let came = inner.step_at(wanted.now, |state, now| {
             let deadline = wanted.deadline.map(|at| inner.instant(at));
             let ask = Ask {
                 terms: Terms {
@@ -152,16 +155,10 @@ impl Apps {
             (Ok(Err(_)), None) => Err(closed()),
             (Err(refusal), _) => Err(refusal),
         };
-        match session {
-            Ok(mut session) => {
-                session.list(wanted.request);
-                Ok(session)
-            }
-            Err(refusal) => Err(Refused {
-                report: app.report_for(&refusal),
-                refusal,
-            }),
-        }
+        session.map_err(|refusal| Refused {
+            report: app.report_for(&refusal),
+            refusal,
+        })
     }
 }
 
@@ -188,12 +185,8 @@ impl Inner {
             is_cold: session.is_cold,
             listed: None,
             ended: Ended::Left,
+            ended_at: None,
         }
-    }
-
-    fn instant(&self, at: tokio::time::Instant) -> rideau_core::Instant {
-        let since = at.saturating_duration_since(self.began);
-        rideau_core::Instant::START.after(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
@@ -223,6 +216,26 @@ impl Session {
         self.ended = ended;
     }
 
+    /// The same for who has just looked at a clock.
+    pub fn end_at(mut self, ended: Ended, at: std::time::Instant) {
+        self.ended = ended;
+        self.ended_at = Some(at.into());
+    }
+
+    /// What is wanted of the process, for those who look.
+    pub fn list(
+        &mut self,
+        method: &hyper::Method,
+        path: &[u8],
+        client: Option<IpAddr>,
+        since: std::time::Instant,
+    ) {
+        let listed = self.running.requests.add(method, path, client, since);
+        if let Some(before) = self.listed.replace(listed) {
+            self.running.requests.remove(before);
+        }
+    }
+
     /// The connection became something else.
     pub fn upgraded(&self) {
         self.inner
@@ -236,10 +249,6 @@ impl Session {
         self.inner
             .step(|state, now| state.machine.unreachable(process, now, &mut state.effects));
     }
-
-    fn list(&mut self, request: Option<Request>) {
-        self.listed = request.map(|request| self.running.requests.add(request));
-    }
 }
 
 impl Drop for Session {
@@ -248,7 +257,7 @@ impl Drop for Session {
             self.running.requests.remove(at);
         }
         let (id, ended) = (self.id, self.ended);
-        self.inner.step(|state, now| {
+        self.inner.step_at(self.ended_at, |state, now| {
             state.machine.release(id, ended, now, &mut state.effects);
         });
     }

@@ -138,7 +138,7 @@ fn requests(running: &Running) -> Vec<RequestShown> {
         let age: Duration = request.since.elapsed();
         RequestShown {
             method: request.method.to_string(),
-            path: request.path.to_string(),
+            path: request.path,
             client: request.client.map(|client| client.to_string()),
             age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
         }

@@ -9,7 +9,7 @@ use rideau_server::resp::Value;
 use serde_json::json;
 
 use super::wire::Wire;
-use super::{Done, Manner, show};
+use super::{Done, Manner, show, tame};
 
 #[derive(Args, Debug)]
 pub(crate) struct Restart {
@@ -26,6 +26,7 @@ pub(crate) struct Restart {
 #[derive(Args, Debug)]
 pub(crate) struct OneProcess {
     /// The pid of a process, from `rideau status processes`
+    #[arg(value_parser = pid)]
     pid: u64,
 }
 
@@ -53,6 +54,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(300);
 const LINES_MAX: &str = "1000";
 /// How the server calls us.
 const NAME: &str = "rideau-cli";
+
+fn pid(text: &str) -> Result<u64, String> {
+    show::number(text, "a process", "processes")
+}
 
 pub(crate) async fn restart(words: &Restart, manner: &Manner) -> Done {
     let how = match (words.blocking, words.now) {
@@ -107,8 +112,11 @@ fn print(process: &Value, stream: &Value, text: &Value, manner: &Manner) -> io::
     let mut out = io::stdout();
     if manner.json {
         let line = json!({ "process": process, "stream": stream, "text": text });
-        writeln!(out, "{line}")?;
+        writeln!(out, "{}", tame::json(&line.to_string()))?;
     } else {
+        // Its colours are for a file or a pager that wants them; what it logs of strangers is
+        // no word for a terminal.
+        let text = tame::payload(&text, &out);
         writeln!(out, "{process} {stream} {text}")?;
     }
     out.flush()

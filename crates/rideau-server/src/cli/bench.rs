@@ -3,12 +3,16 @@
 //! It is modest: one machine, one program, and the clients share the cores with
 //! the servers. What it shows are ratios of neighbours in time.
 
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use rideau_server::config::count;
 use rideau_server::resp::Value;
 use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 use super::load::{self, Load, Measured, Work};
 use super::table::Table;
@@ -53,11 +57,14 @@ struct Row {
     theirs: Option<Result<Measured, String>>,
 }
 
+/// The shell's own way to say that a program was interrupted.
+const INTERRUPTED: u8 = 130;
+
 pub(crate) fn run(words: &Bench, manner: &Manner) -> Done {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let rows = runtime.block_on(measure(words, manner))?;
+    let (rows, is_stopped) = runtime.block_on(measure(words, manner))?;
     if manner.json {
         let rows: Vec<_> = rows.iter().map(Row::json).collect();
         show::print_json(&json!({
@@ -69,15 +76,18 @@ pub(crate) fn run(words: &Bench, manner: &Manner) -> Done {
     } else {
         print(&rows, words)?;
     }
-    let is_any = rows.iter().any(|row| row.ours.is_ok());
-    Ok(if is_any {
+    if is_stopped {
+        return Ok(INTERRUPTED.into());
+    }
+    Ok(if rows.iter().all(Row::is_whole) {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
 }
 
-async fn measure(words: &Bench, manner: &Manner) -> Result<Vec<Row>, Failure> {
+/// What was measured, and whether somebody wanted us to stop.
+async fn measure(words: &Bench, manner: &Manner) -> Result<(Vec<Row>, bool), Failure> {
     let load = Load {
         clients: words.clients,
         pipeline: words.pipeline,
@@ -90,6 +100,7 @@ async fn measure(words: &Bench, manner: &Manner) -> Result<Vec<Row>, Failure> {
         let theirs = theirs.map_err(|fault| Failure::Broken(of_redis(&fault)))?;
         theirs.quit().await;
     }
+    let stop = stop_asked()?;
     let (pool, is_ours) = match &words.pool {
         Some(pool) => (Ok(pool.clone()), false),
         None => (add_pool(&mut wire, load.members()).await?, true),
@@ -110,11 +121,11 @@ async fn measure(words: &Bench, manner: &Manner) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for (name, ours, beside, theirs) in works {
         let ours = match ours {
-            Ok(work) => load::run(&manner.server, &work, &load, &prefix).await,
+            Ok(work) => load::run(&manner.server, &work, &load, &prefix, &stop).await,
             Err(why) => Err(why),
         };
         let theirs = match &words.against {
-            Some(server) => Some(load::run(server, &theirs, &load, &prefix).await),
+            Some(server) => Some(load::run(server, &theirs, &load, &prefix, &stop).await),
             None => None,
         };
         rows.push(Row {
@@ -123,11 +134,30 @@ async fn measure(words: &Bench, manner: &Manner) -> Result<Vec<Row>, Failure> {
             ours,
             theirs,
         });
+        if *stop.borrow() {
+            break;
+        }
     }
     if let (Ok(pool), true) = (&pool, is_ours) {
         show::good(wire.ask(&["POOL.DEL", pool, "NOW"]).await?)?;
     }
-    Ok(rows)
+    let is_stopped = *stop.borrow();
+    Ok((rows, is_stopped))
+}
+
+/// Says whether somebody wants us to stop. We do so with everything tidied up.
+fn stop_asked() -> io::Result<watch::Receiver<bool>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut term = signal(SignalKind::terminate())?;
+    let (told, stop) = watch::channel(false);
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => (),
+            _ = term.recv() => (),
+        }
+        told.send_replace(true);
+    });
+    Ok(stop)
 }
 
 /// Why a Redis cannot be compared with; what helps with our own server is no help
@@ -155,8 +185,10 @@ async fn add_pool(wire: &mut Wire, members: u32) -> Result<Result<String, String
 
 fn print(rows: &[Row], words: &Bench) -> Result<(), Failure> {
     show::print_text(&format!(
-        "{} connections, {} commands at a time, {} s each; a time is that of a pair\n",
-        words.clients, words.pipeline, words.seconds
+        "{}, {} at a time, {} s each; a time is that of a pair\n",
+        count(words.clients as usize, "connection"),
+        count(words.pipeline as usize, "command"),
+        words.seconds
     ))?;
     show::print_text("")?;
     let bulk = |text: &str| Value::Bulk(text.into());
@@ -187,6 +219,11 @@ fn print(rows: &[Row], words: &Bench) -> Result<(), Failure> {
 }
 
 impl Row {
+    /// All of it could be measured.
+    fn is_whole(&self) -> bool {
+        self.ours.is_ok() && self.theirs.as_ref().is_none_or(Result::is_ok)
+    }
+
     fn cells(&self) -> Vec<Value> {
         let bulk = |text: &str| Value::Bulk(text.into());
         let numbers = |measured: &Result<Measured, String>| match measured {

@@ -24,8 +24,8 @@ pub(crate) struct OneFile {
 
 #[derive(Args, Debug)]
 pub(crate) struct Rollback {
-    /// The number of a version [default: the one before this]
-    #[arg(value_name = "N")]
+    /// The number of a version, from `rideau status history` [default: the one before this]
+    #[arg(value_name = "N", value_parser = version)]
     version: Option<u64>,
 }
 
@@ -40,6 +40,10 @@ pub(crate) struct Set {
 
 /// How the server calls us.
 const NAME: &str = "rideau-cli";
+
+fn version(text: &str) -> Result<u64, String> {
+    show::number(text, "a version", "history")
+}
 
 pub(crate) fn check(words: &OneFile, manner: &Manner) -> Done {
     let text = read(&words.file)?;
@@ -102,7 +106,9 @@ fn plan_alone(text: &str, file: &Path, server: &str, manner: &Manner) -> Done {
         show::print_json(&json!({ "compared_with": "default", "steps": steps }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("rideau: no server answers at {server}; this compares with the default config");
+    show::complain(format!(
+        "no server answers at {server}; this compares with the default config"
+    ));
     show::print_text(&plan.render(&file.display().to_string()))?;
     Ok(ExitCode::SUCCESS)
 }

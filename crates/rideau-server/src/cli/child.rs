@@ -1,7 +1,7 @@
 //! Runs a command while this program holds something for it.
 
 use std::ffi::OsString;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, Interval, interval_at};
 
 use super::wire::{Server, Wire, WireFault};
+use super::{bound, show};
 
 /// What to do when the server is gone, and with it what we hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,14 +72,10 @@ enum Event {
 /// How long to wait before another connection is tried.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 
-/// The shell's codes for what cannot be found, and what cannot be run.
-const NOT_FOUND: u8 = 127;
-const NOT_RUN: u8 = 126;
-
 /// Run the command to its end, with these variables.
 ///
 /// Ctrl-C at a terminal reaches the command without us; what is sent to us alone
-/// is passed on.
+/// is passed on. If we are killed, so is the command.
 pub(crate) async fn run(
     words: &[OsString],
     variables: &[(&str, String)],
@@ -117,7 +114,7 @@ pub(crate) async fn run_keeping(
                 return Ok(Ended { code: code(status?), is_lost });
             }
             event = watch.event() => if let Some(why) = watch.follow(event).await {
-                eprintln!("rideau: {why}; others may get what this command holds");
+                show::complain(format!("{why}; others may get what this command holds"));
                 if on_loss == OnLoss::Terminate {
                     pass(&child, Signal::TERM);
                 }
@@ -162,7 +159,7 @@ impl<'a> Watch<'a> {
         match event {
             Event::Tick => self.say().await,
             Event::Connected(Ok(wire)) => {
-                eprintln!("rideau: connected again");
+                show::complain("connected again");
                 *self.wire = wire;
                 self.link = Link::Up;
                 self.unanswered = 0;
@@ -199,7 +196,7 @@ impl<'a> Watch<'a> {
             return Some(fault.to_string());
         }
         if self.link == Link::Up {
-            eprintln!("rideau: {fault}; trying again");
+            show::complain(format!("{fault}; trying again"));
         }
         self.link = Link::Down;
         None
@@ -220,19 +217,15 @@ impl<'a> Watch<'a> {
 
 /// Start a command, or say the code for why that cannot be.
 fn start(words: &[OsString], variables: &[(&str, String)]) -> io::Result<Result<Child, u8>> {
-    let Some((program, arguments)) = words.split_first() else {
+    let Some(program) = words.first() else {
         return Err(io::Error::other("there is no command to run"));
     };
-    let mut command = Command::new(program);
-    command.args(arguments);
+    let mut command = Command::from(bound::bound(words));
     for (name, value) in variables {
         command.env(name, value);
     }
-    Ok(command.spawn().map_err(|error| {
-        eprintln!("rideau: {}: {error}", program.to_string_lossy());
-        let is_missing = error.kind() == ErrorKind::NotFound;
-        if is_missing { NOT_FOUND } else { NOT_RUN }
-    }))
+    let child = command.spawn();
+    Ok(child.map_err(|error| bound::not_run(program, &error)))
 }
 
 async fn next(ticks: &mut Option<Interval>) {

@@ -1,11 +1,11 @@
 //! Holds a member or a lock while a command runs, as flock does with a file.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use rideau_server::config::count;
 use rideau_server::resp::Value;
 use serde_json::{Map, json};
 
@@ -16,8 +16,9 @@ use super::{Done, Failure, Manner, REFUSED, show, span};
 /// Hold a member of a pool while a command runs
 ///
 /// The command finds the member in RIDEAU_MEMBER and the ticket in RIDEAU_TICKET. The connection
-/// is the holder: whatever ends this program gives the member back. Ends with the code of the
-/// command, or with 3 if there was no member for it.
+/// is the holder: whatever ends this program gives the member back, and kills the command, but not
+/// what that has started itself or runs as another user by sudo. Ends with the code of the command,
+/// or with 3 if there was no member for it.
 #[derive(Args, Debug)]
 pub(crate) struct Take {
     /// The pool, or @GROUP
@@ -33,8 +34,10 @@ pub(crate) struct Take {
 /// Hold units of a key while a command runs, as flock does
 ///
 /// The command finds the ticket in RIDEAU_TICKET, and in RIDEAU_FENCE a number that grows with
-/// each lock: a store that refuses smaller ones is safe from those who hold a lock no more. Ends
-/// with the code of the command, or with 3 if the lock could not be had.
+/// each lock: a store that refuses smaller ones is safe from those who hold a lock no more. Unlike
+/// with flock, whatever ends this program frees the lock, and kills the command, but not what that
+/// has started itself or runs as another user by sudo. Ends with the code of the command, or with 3
+/// if the lock could not be had.
 #[derive(Args, Debug)]
 pub(crate) struct Lock {
     /// The key
@@ -55,7 +58,8 @@ pub(crate) struct Lock {
 /// What both have.
 #[derive(Args, Debug)]
 struct Tail {
-    /// Wait so long for it, as 200ms or 5s [default: as the server says; locks do not wait]
+    /// Wait so long for it, as 200ms or 5s; 200 means 200ms [default: as the server says; locks do
+    /// not wait]
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     wait: Option<Duration>,
     /// What others see beside the holder
@@ -67,7 +71,7 @@ struct Tail {
     /// If the connection is lost, send the command SIGTERM
     #[arg(long)]
     kill_on_loss: bool,
-    /// Without a command: keep it for so long after this program has ended
+    /// Without a command: keep it for so long after this program has ended, as 60s; 60 means 60ms
     #[arg(long, value_name = "SPAN", value_parser = span::parse, conflicts_with = "command")]
     session: Option<Duration>,
     /// The command
@@ -131,11 +135,15 @@ async fn hold(
         Some(span) => Some(open_session(&mut wire, span).await?),
         None => None,
     };
-    let answer = show::good(wire.ask(&request).await?)?;
+    let answer = wire.ask(&request).await?;
     let parts = show::elements(&answer);
     if word(parts, 0) != "go" {
+        if session.is_some() {
+            // Else it would stay for its time, and hold nothing.
+            let _ = wire.ask(&["SESSION", "CLOSE"]).await;
+        }
         wire.quit().await;
-        return refuse(&answer, name, manner);
+        return refuse(&show::good(answer)?, name, manner);
     }
     let lease = lease(parts);
     if let Some(session) = session {
@@ -156,9 +164,9 @@ async fn run(mut wire: Wire, lease: &Lease, tail: &Tail) -> Done {
         let is_failed = tail.fail_on_error && ended.code != 0;
         let how = if is_failed { "FAIL" } else { "OK" };
         match wire.ask(&["RELEASE", &lease.ticket, how]).await {
-            Ok(Value::Error(text)) => eprintln!("rideau: {text}"),
+            Ok(Value::Error(text)) => show::complain(show::in_our_words(&text)),
             Ok(_) => wire.quit().await,
-            Err(fault) => eprintln!("rideau: {fault}"),
+            Err(fault) => show::complain(fault.to_string()),
         }
     }
     Ok(ended.code.into())
@@ -190,11 +198,11 @@ async fn keep(wire: Wire, lease: &Lease, session: &str, manner: &Manner) -> Done
         let pairs = all.iter().map(|(name, value)| (plain(name), json!(value)));
         show::print_json(&pairs.collect::<Map<_, _>>().into())?;
     } else {
-        let mut out = std::io::stdout();
         for (name, value) in &all {
-            writeln!(out, "{name}={}", quoted(value))?;
+            show::print_payload(&format!("{name}={}", quoted(value)))?;
         }
-        eprintln!("rideau: give it back with `rideau revoke {}`", lease.ticket);
+        let ticket = &lease.ticket;
+        show::complain(format!("give it back with `rideau revoke {ticket}`"));
     }
     // Either way the session stays for its grace.
     wire.quit().await;
@@ -220,7 +228,9 @@ pub(crate) fn refuse(answer: &Value, name: &str, manner: &Manner) -> Done {
     let verdict = word(parts, 0);
     let why = match (parts.get(1), parts.get(2)) {
         (Some(Value::Integer(held)), Some(Value::Integer(most))) => {
-            format!("{held} of {most} units of {name} are held")
+            let most = count(usize::try_from(*most).unwrap_or(usize::MAX), "unit");
+            let are = if *held == 1 { "is" } else { "are" };
+            format!("{held} of {most} of {name} {are} held")
         }
         (Some(Value::Integer(waited)), Some(why)) => {
             format!("{name} after {}: {}", span::shown(*waited), show::text(why))
@@ -231,7 +241,7 @@ pub(crate) fn refuse(answer: &Value, name: &str, manner: &Manner) -> Done {
     let hint = id.map_or_else(String::new, |id| {
         format!("; `rideau explain {id}` says more")
     });
-    eprintln!("rideau: {verdict}: {why}{hint}");
+    show::complain(format!("{verdict}: {why}{hint}"));
     Ok(REFUSED.into())
 }
 

@@ -19,9 +19,9 @@ use super::{Done, Manner, show, span};
 /// The command finds the value in RIDEAU_VALUE and wherever its words have {value}, the ticket in
 /// RIDEAU_TICKET, and in RIDEAU_FENCE a number that grows with each holder. The value is renewed
 /// at half time while the command runs, over a new connection if the server was started again
-/// in time, and given back at its end. Ends with the code of the
-/// command, or with 3 if no value was free. Without a command the value is printed, and held
-/// until its time runs out.
+/// in time, and given back at its end. Whatever ends this program kills the command, but not what
+/// that has started itself. Ends with the code of the command, or with 3 if no value was free.
+/// Without a command the value is printed, and held until its time runs out.
 #[derive(Args, Debug)]
 pub(crate) struct Lease {
     /// The range, or values as 10.0.0.0/24; with commas between several
@@ -30,7 +30,7 @@ pub(crate) struct Lease {
     /// Where to look when nothing is free there; may be given several times
     #[arg(long, value_name = "RANGE")]
     prefer: Vec<String>,
-    /// Hold it for so long at a time, as 30s or 1h
+    /// Hold it for so long at a time, as 30s or 1h; 30 means 30ms
     #[arg(long, value_name = "SPAN", value_parser = span::parse, default_value = "30s")]
     ttl: Duration,
     /// A key to look it up by; may be given several times
@@ -42,7 +42,7 @@ pub(crate) struct Lease {
     /// What stands beside the value
     #[arg(long, value_name = "TEXT")]
     data: Option<String>,
-    /// Wait so long for one, as 200ms or 5s [default: not at all]
+    /// Wait so long for one, as 200ms or 5s; 200 means 200ms [default: not at all]
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     wait: Option<Duration>,
     /// If the value is lost, send the command SIGTERM
@@ -113,9 +113,9 @@ pub(crate) async fn lease(words: &Lease, manner: &Manner) -> Done {
         }
     } else {
         match wire.ask(&["RELEASE", &ticket]).await {
-            Ok(Value::Error(text)) => eprintln!("rideau: {text}"),
+            Ok(Value::Error(text)) => show::complain(show::in_our_words(&text)),
             Ok(_) => wire.quit().await,
-            Err(fault) => eprintln!("rideau: {fault}"),
+            Err(fault) => show::complain(fault.to_string()),
         }
     }
     Ok(ended.code.into())
@@ -128,10 +128,10 @@ fn none(answer: &Value, words: &Lease, manner: &Manner) -> Done {
     }
     let parts = show::elements(answer);
     let (free, total) = (word(parts, 1), word(parts, 2));
-    eprintln!(
-        "rideau: none: {free} of {total} values of {} are free",
+    show::complain(format!(
+        "none: {free} of {total} values of {} are free",
         words.place
-    );
+    ));
     Ok(super::REFUSED.into())
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rideau::Histogram;
 use rideau_server::resp::Value;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -84,10 +85,15 @@ pub(crate) async fn run(
     work: &Work,
     load: &Load,
     prefix: &str,
+    stop: &watch::Receiver<bool>,
 ) -> Result<Measured, String> {
     let mut own = Wire::connect(server, "rideau-bench").await.map_err(said)?;
     prepare(&mut own, work, load, prefix).await?;
-    let measured = measure(server, work, load, prefix).await;
+    let mut stop = stop.clone();
+    let measured = tokio::select! {
+        measured = measure(server, work, load, prefix) => measured,
+        Ok(_) = stop.wait_for(|is_asked| *is_asked) => Err("interrupted".into()),
+    };
     // Also if somebody failed.
     clean(&mut own, work, load, prefix).await?;
     own.quit().await;
@@ -270,7 +276,7 @@ impl Worker {
 
 fn good(answer: Result<Value, WireFault>) -> Result<Value, String> {
     match answer.map_err(said)? {
-        Value::Error(text) => Err(text),
+        Value::Error(text) => Err(show::in_our_words(&text)),
         answer => Ok(answer),
     }
 }

@@ -7,15 +7,17 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use rideau_server::resp::Value;
+use rideau_server::show::What;
 use serde_json::{Map, Value as Json, json};
 
 use super::table::Table;
 use super::wire::Wire;
-use super::{Done, Failure, Manner, show, span};
+use super::{Done, Failure, Manner, show, span, tame};
 
 #[derive(Args, Debug)]
 pub(crate) struct Status {
-    /// Only these: apps, processes, requests, pools, brokers, regulators, locks, ranges, views, …
+    /// Only these: apps, processes, requests, pools, groups, brokers, regulators, locks, ranges,
+    /// views, clients, sessions, drops, events, config, history or limits
     #[arg(value_name = "KIND")]
     kind: Option<String>,
     /// Only the one of this name
@@ -54,6 +56,7 @@ enum Stream {
 #[derive(Args, Debug)]
 pub(crate) struct Kill {
     /// The id of a connection, from `rideau status clients`
+    #[arg(value_parser = client)]
     client: u64,
 }
 
@@ -66,10 +69,14 @@ pub(crate) struct Revoke {
     fail: bool,
 }
 
+fn client(text: &str) -> Result<u64, String> {
+    show::number(text, "a connection", "clients")
+}
+
 /// How often the last refusals are looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// As many holders are looked at.
-const HOLDERS_MAX: &str = "10000";
+/// As many rows are looked at.
+const ROWS_MAX: &str = "10000";
 /// How the server calls us.
 const NAME: &str = "rideau-cli";
 /// What an overview shows: what is asked for, how one is called, and which
@@ -166,22 +173,73 @@ const OVERVIEW: [(&str, &str, &[&str]); 8] = [
 ];
 
 pub(crate) async fn status(words: &Status, manner: &Manner) -> Done {
+    let kind = words.kind.as_deref().map(Kind::of).transpose()?;
     let mut wire = Wire::connect(&manner.server, NAME).await?;
-    let Some(kind) = &words.kind else {
-        return overview(wire, manner).await;
+    let answer = match kind {
+        None => return overview(wire, manner).await,
+        Some(Kind::History) => wire.ask(&["CONFIG", "HISTORY"]).await?,
+        Some(Kind::Shown(what)) => wire.ask(&["SHOW", what.word(), "COUNT", ROWS_MAX]).await?,
     };
-    let answer = wire.ask(&["SHOW", &plural(kind)]).await?;
-    print_rows(answer, words.name.as_deref(), manner)
+    let rows = rows(answer, words.name.as_deref())?;
+    if let (Some(kind), Some(name), Ok(table)) = (kind, &words.name, &rows)
+        && kind.is_named()
+        && table.is_empty()
+    {
+        let word = kind.word();
+        return Err(Failure::Broken(format!(
+            "none of the {word} is called {name:?}; `rideau status {word}` lists those there are"
+        )));
+    }
+    print_rows(rows, manner)
 }
 
-/// `pool` is asked for as `POOLS`.
-fn plural(kind: &str) -> String {
-    let upper = kind.to_ascii_uppercase();
-    match upper.as_str() {
-        "CONFIG" => upper,
-        "PROCESS" => "PROCESSES".into(),
-        _ if upper.ends_with('S') => upper,
-        _ => upper + "S",
+/// What there is a table of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Shown(What),
+    /// The versions of the config.
+    History,
+}
+
+impl Kind {
+    /// `pool` means the same as `pools`.
+    fn of(text: &str) -> Result<Self, Failure> {
+        let lower = text.to_ascii_lowercase();
+        let mut all = Self::all();
+        let found = all.find(|kind| {
+            let rest = kind.word().strip_prefix(lower.as_str());
+            rest.is_some_and(|rest| matches!(rest, "" | "s" | "es"))
+        });
+        found.ok_or_else(|| {
+            let all: Vec<_> = Self::all().map(Self::word).collect();
+            let all = all.join(", ");
+            Failure::Broken(format!("there is no status of {text:?}, but of: {all}"))
+        })
+    }
+
+    fn all() -> impl Iterator<Item = Self> {
+        What::ALL
+            .into_iter()
+            .map(Self::Shown)
+            .chain([Self::History])
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Shown(what) => what.word(),
+            Self::History => "history",
+        }
+    }
+
+    /// Its rows are things with names of their own. Of others there may be none
+    /// today.
+    const fn is_named(self) -> bool {
+        !matches!(
+            self,
+            Self::Shown(
+                What::Processes | What::Requests | What::Holders | What::Drops | What::Events
+            )
+        )
     }
 }
 
@@ -232,18 +290,37 @@ fn headline(greeting: &Value, manner: &Manner) -> String {
 
 pub(crate) async fn holders(words: &Holders, manner: &Manner) -> Done {
     let mut wire = Wire::connect(&manner.server, NAME).await?;
-    let answer = wire.ask(&["SHOW", "HOLDERS", "COUNT", HOLDERS_MAX]).await?;
-    print_rows(answer, words.name.as_deref(), manner)
+    let answer = wire.ask(&["SHOW", "HOLDERS", "COUNT", ROWS_MAX]).await?;
+    let rows = rows(answer, words.name.as_deref())?;
+    if let (Some(name), Ok(table)) = (&words.name, &rows)
+        && table.is_empty()
+    {
+        // Any text is a key that somebody could hold, so this is no error.
+        show::complain(format!(
+            "nobody holds {name:?}, waits for it, or is called so"
+        ));
+    }
+    print_rows(rows, manner)
 }
 
-fn print_rows(answer: Value, name: Option<&str>, manner: &Manner) -> Done {
+/// The rows of an answer, or of this name among them; an answer without any as it
+/// is.
+fn rows(answer: Value, name: Option<&str>) -> Result<Result<Table, Value>, Failure> {
     let answer = show::good(answer)?;
     let Some(mut table) = Table::of(&answer) else {
-        return show::print(answer, manner);
+        return Ok(Err(answer));
     };
     if let Some(name) = name {
         table.keep(name);
     }
+    Ok(Ok(table))
+}
+
+fn print_rows(rows: Result<Table, Value>, manner: &Manner) -> Done {
+    let table = match rows {
+        Ok(table) => table,
+        Err(answer) => return show::print(answer, manner),
+    };
     if manner.json {
         show::print_json(&table.json())?;
     } else {
@@ -316,8 +393,8 @@ pub(crate) async fn tail(words: &Tail, manner: &Manner) -> Done {
         };
         let line = match serde_json::from_str::<Json>(&line) {
             Ok(event) if !manner.json => event_line(&event),
-            Ok(event) => event.to_string(),
-            Err(_) if manner.json => Json::from(line).to_string(),
+            Ok(event) => tame::json(&event.to_string()).into_owned(),
+            Err(_) if manner.json => tame::json(&Json::from(line).to_string()).into_owned(),
             Err(_) => line,
         };
         follow(&line)?;
@@ -340,7 +417,7 @@ async fn tail_drops(mut wire: Wire, manner: &Manner) -> Done {
                 continue;
             }
             match manner.json {
-                true => follow(&objects[at].to_string())?,
+                true => follow(&tame::json(&objects[at].to_string()))?,
                 false => follow(line)?,
             }
         }
@@ -353,7 +430,7 @@ async fn tail_drops(mut wire: Wire, manner: &Manner) -> Done {
 /// Print a line for one who waits for it.
 fn follow(line: &str) -> io::Result<()> {
     let mut out = io::stdout();
-    writeln!(out, "{line}")?;
+    writeln!(out, "{}", tame::one_line(line))?;
     out.flush()
 }
 
@@ -390,9 +467,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_asked_for_in_the_plural() {
-        for (kind, word) in [("pool", "POOLS"), ("pools", "POOLS"), ("config", "CONFIG")] {
-            assert_eq!(plural(kind), word);
+    fn a_kind_is_asked_for_by_its_word_or_by_that_of_one() {
+        for (text, word) in [
+            ("pool", "pools"),
+            ("POOLS", "pools"),
+            ("process", "processes"),
+            ("config", "config"),
+            ("history", "history"),
+        ] {
+            assert_eq!(Kind::of(text).unwrap().word(), word);
+        }
+        for text in ["", "poo", "poolss", "nope"] {
+            assert!(Kind::of(text).is_err(), "{text}");
         }
     }
 

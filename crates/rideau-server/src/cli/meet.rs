@@ -25,7 +25,7 @@ pub(crate) struct Meet {
     /// What the other gets
     #[arg(long, value_name = "TEXT", default_value = "")]
     value: String,
-    /// Wait so long for somebody, as 200ms or 5s [default: as the server says]
+    /// Wait so long for somebody, as 200ms or 5s; 200 means 200ms [default: as the server says]
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     wait: Option<Duration>,
     /// Which line to wait in, where a queue is fair
@@ -108,9 +108,9 @@ async fn tell(mut wire: Wire, parts: &[Value], words: &Meet, manner: &Manner) ->
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    show::print_text(&value)?;
+    show::print_payload(value.trim_end())?;
     if let Some(end) = end {
-        show::print_text(&show::text(&end))?;
+        show::print_payload(show::text(&end).trim_end())?;
     }
     Ok(ExitCode::SUCCESS)
 }

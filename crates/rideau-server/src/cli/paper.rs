@@ -5,12 +5,12 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 use rideau_server::config::password::Hash;
 use serde_json::json;
 
-use super::{Done, Failure, Manner, Program, show};
+use super::{Done, Failure, Manner, known, show};
 
 /// Print what a shell needs to complete these words
 ///
@@ -30,13 +30,13 @@ pub(crate) struct Man {
 
 pub(crate) fn completions(words: &Completions) -> Done {
     let mut text = Vec::new();
-    clap_complete::generate(words.shell, &mut Program::command(), "rideau", &mut text);
+    clap_complete::generate(words.shell, &mut known(), "rideau", &mut text);
     io::stdout().write_all(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn man(words: &Man) -> Done {
-    let program = Program::command();
+    let program = known();
     match &words.folder {
         None => clap_mangen::Man::new(program).render(&mut io::stdout())?,
         Some(folder) => {

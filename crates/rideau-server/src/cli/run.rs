@@ -10,18 +10,19 @@ use std::time::Duration;
 use clap::Args;
 use rideau_server::config::{AppConfig, AppReady, Config, ErrorPages, Listen, Log, LogLevel};
 use rideau_server::daemon::Daemon;
-use rideau_server::process::Stream;
+use rideau_server::process::{Step, Stream};
 use rideau_server::serve::run_daemon;
 use rideau_server::settings::Source;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::oneshot;
 
 use super::serve::{start_log, threads};
-use super::{Done, Manner};
+use super::{Done, Manner, bound, show};
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
     /// Where to serve it
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:3000")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:3000", value_parser = place)]
     listen: SocketAddr,
     /// As many processes at most
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
@@ -54,16 +55,34 @@ pub(crate) fn run(words: &Run, manner: &Manner) -> Done {
     let served = runtime.block_on(async {
         let source = Source::of(&config);
         let daemon = Daemon::with(config, source).map_err(io::Error::other)?;
-        let printing = Arc::clone(&daemon);
+        let (printing, closing) = (Arc::clone(&daemon), Arc::clone(&daemon));
+        let (hopeless, is_hopeless) = oneshot::channel();
         let ready = move |addresses: &[String]| {
             tokio::spawn(print(Arc::clone(&printing), name.clone()));
-            tokio::spawn(announce(printing, name, addresses.to_vec(), is_json));
+            let addresses = addresses.to_vec();
+            tokio::spawn(async move {
+                if let Err(code) = announce(printing, name, addresses, is_json).await {
+                    let _ = hopeless.send(code);
+                }
+            });
         };
-        run_daemon(daemon, ready).await
+        tokio::select! {
+            served = run_daemon(daemon, ready) => served.map(|()| ExitCode::SUCCESS),
+            Ok(code) = is_hopeless => {
+                closing.apps.close_now().await;
+                Ok(code.into())
+            }
+        }
     });
     runtime.shutdown_background();
-    served?;
-    Ok(ExitCode::SUCCESS)
+    Ok(served?)
+}
+
+/// Where to serve, read as `serve` reads it.
+fn place(text: &str) -> Result<SocketAddr, String> {
+    let local = text.replacen("localhost:", "127.0.0.1:", 1);
+    let fault = || format!("{text:?} is no address; write IP:PORT, as 127.0.0.1:3000");
+    local.parse().map_err(|_| fault())
 }
 
 impl Run {
@@ -107,8 +126,14 @@ fn control() -> SocketAddr {
     }
 }
 
-/// Say where it is served, once it is, and why it is not yet.
-async fn announce(daemon: Arc<Daemon>, name: String, addresses: Vec<String>, is_json: bool) {
+/// Say where it is served, once it is, and why it is not yet. What is no program
+/// is tried no second time, and gives the code to end with.
+async fn announce(
+    daemon: Arc<Daemon>,
+    name: String,
+    addresses: Vec<String>,
+    is_json: bool,
+) -> Result<(), u8> {
     let mut told = None;
     while let Some(app) = daemon.apps.find(&name) {
         if daemon
@@ -121,9 +146,13 @@ async fn announce(daemon: Arc<Daemon>, name: String, addresses: Vec<String>, is_
         let report = app.report();
         let id = report.as_ref().map(|report| report.id.clone());
         if let Some(report) = report.filter(|_| id != told) {
-            put(Stream::Error, &format!("rideau: {}", report.summary));
+            show::complain(&report.summary);
             for advice in &report.advice {
-                put(Stream::Error, &format!("rideau: perhaps {advice}"));
+                show::complain(format!("perhaps {advice}"));
+            }
+            if report.step == Step::Exec {
+                let error = report.errno.map(io::Error::from_raw_os_error);
+                return Err(bound::code(error.as_ref()));
             }
         }
         told = id;
@@ -131,7 +160,8 @@ async fn announce(daemon: Arc<Daemon>, name: String, addresses: Vec<String>, is_
     }
     if is_json {
         let text = serde_json::json!({ "listening": addresses }).to_string();
-        return put(Stream::Error, &text);
+        put(Stream::Error, &text);
+        return Ok(());
     }
     for address in addresses {
         let what = match address.starts_with("http") {
@@ -140,6 +170,7 @@ async fn announce(daemon: Arc<Daemon>, name: String, addresses: Vec<String>, is_
         };
         put(Stream::Error, &format!("rideau {what} at {address}"));
     }
+    Ok(())
 }
 
 /// Print what the application writes, where it writes it.

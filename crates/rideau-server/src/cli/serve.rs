@@ -22,7 +22,7 @@ pub(crate) struct Serve {
     /// Listen here instead of where the config says; may be given several times
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
-    /// Where the dashboard, the metrics and the API are; `none` for nowhere
+    /// Where the status page, the metrics and the API are; `none` for nowhere
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
     /// Another value for a key of the config, as pool.pg-1.max=20
@@ -43,6 +43,10 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
     };
     start_log(config.log);
     let runtime = threads(config.server.threads)?;
+    let mut fronts = config.front.listen.len();
+    if config.tls.is_some() {
+        fronts += config.front.tls_listen.len();
+    }
     let served = runtime.block_on(async {
         let (ready, is_ready) = oneshot::channel();
         let ready = move |addresses: &[String]| {
@@ -52,7 +56,7 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
             served = rideau_server::serve::run_from(config, source, ready) => served.map(|()| true),
             // The server listens for signals by the time that this one has its turn: who reads
             // the line may send one at once.
-            never = announce(is_ready, manner.json) => match never {},
+            never = announce(is_ready, fronts, manner.json) => match never {},
             urgent = second_signal() => urgent.map(|()| false),
         }
     });
@@ -131,16 +135,29 @@ fn assignment(text: &str) -> Result<(String, String), String> {
     Ok((path.trim().into(), value.trim().into()))
 }
 
-/// Say where the server listens, once it does.
-async fn announce(is_ready: oneshot::Receiver<Vec<String>>, is_json: bool) -> Infallible {
+/// Say where the server listens, once it does; the last of the places, so many,
+/// are for applications.
+async fn announce(
+    is_ready: oneshot::Receiver<Vec<String>>,
+    fronts: usize,
+    is_json: bool,
+) -> Infallible {
     if let Ok(addresses) = is_ready.await {
+        let first = addresses.len().saturating_sub(fronts);
         let mut out = io::stdout().lock();
         // Who closed our standard output does not want to know.
         if is_json {
-            let _ = writeln!(out, "{}", serde_json::json!({ "listening": addresses }));
+            let fronts = &addresses[first..];
+            let said = serde_json::json!({ "listening": addresses, "applications": fronts });
+            let _ = writeln!(out, "{said}");
         } else {
-            for address in addresses {
-                let _ = writeln!(out, "rideau serves at {address}");
+            for (at, address) in addresses.iter().enumerate() {
+                let what = match address.starts_with("http") {
+                    true if at >= first => " (applications)",
+                    true => " (status, metrics, API)",
+                    false => "",
+                };
+                let _ = writeln!(out, "rideau serves at {address}{what}");
             }
         }
         let _ = out.flush();

@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 
 use rideau_server::resp::Value;
+use rideau_server::show::What;
 use serde_json::{Map, Value as Json};
 
-use super::{Done, Failure, Manner};
+use super::{Done, Failure, Manner, tame};
 
 /// The text of a value that is one thing.
 pub(crate) fn text(value: &Value) -> String {
@@ -56,22 +57,60 @@ pub(crate) fn elements(value: &Value) -> &[Value] {
     }
 }
 
+/// The number of something that a table shows.
+pub(crate) fn number(text: &str, what: &str, kind: &str) -> Result<u64, String> {
+    let fault = || format!("{what} has a number; `rideau status {kind}` shows it");
+    text.parse().map_err(|_| fault())
+}
+
 /// An answer that is no mistake.
 pub(crate) fn good(answer: Value) -> Result<Value, Failure> {
     match answer {
-        Value::Error(text) => Err(Failure::Broken(text)),
+        Value::Error(text) => Err(Failure::Broken(in_our_words(&text))),
         answer => Ok(answer),
     }
 }
 
+/// The advice of a server names its own commands; here others are typed.
+pub(crate) fn in_our_words(text: &str) -> String {
+    const OURS: [(&str, &str); 4] = [
+        ("APP.LS", "`rideau status apps`"),
+        ("CONFIG HISTORY", "`rideau status history`"),
+        ("CONFIG RELOAD", "`rideau reload`"),
+        ("CONFIG ROLLBACK", "`rideau rollback`"),
+    ];
+    let mut text = text.to_owned();
+    for (theirs, ours) in OURS {
+        text = text.replace(theirs, ours);
+    }
+    for what in What::ALL {
+        let theirs = format!("SHOW {}", what.word().to_uppercase());
+        text = text.replace(&theirs, &format!("`rideau status {}`", what.word()));
+    }
+    text
+}
+
 /// Print one JSON value.
 pub(crate) fn print_json(json: &Json) -> io::Result<()> {
-    writeln!(io::stdout(), "{json}")
+    writeln!(io::stdout(), "{}", tame::json(&json.to_string()))
 }
 
 /// Print text, with a line end behind it.
 pub(crate) fn print_text(text: &str) -> io::Result<()> {
-    writeln!(io::stdout(), "{}", text.trim_end())
+    writeln!(io::stdout(), "{}", tame::tamed(text.trim_end()))
+}
+
+/// Print what others wrote for a program to read.
+pub(crate) fn print_payload(text: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    let text = tame::payload(text, &out);
+    writeln!(out, "{text}")
+}
+
+/// Say what is wrong to whoever looks.
+pub(crate) fn complain(text: impl AsRef<str>) {
+    // Nobody may look.
+    let _ = writeln!(io::stderr(), "rideau: {}", tame::tamed(text.as_ref()));
 }
 
 /// Print an answer, whatever it is.
@@ -107,4 +146,18 @@ fn inner_json(answer: &Value) -> Json {
     parsed
         .filter(|parsed| parsed.is_object() || parsed.is_array())
         .unwrap_or(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_names_what_is_typed_here() {
+        let said = "NOSUCH pool \"x\": SHOW POOLS lists those there are, POOL.ADD adds one.";
+        let wanted =
+            "NOSUCH pool \"x\": `rideau status pools` lists those there are, POOL.ADD adds one.";
+        assert_eq!(in_our_words(said), wanted);
+        assert_eq!(in_our_words("CONFIG HISTORY"), "`rideau status history`");
+    }
 }

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use rideau_server::resp::Value;
 use serde_json::{Map, Value as Json};
 
-use super::{has_colours, show, span};
+use super::{has_colours, show, span, tame};
 
 /// Rows, all as long as the header.
 #[derive(Clone, Debug)]
@@ -113,7 +113,7 @@ impl Table {
         let heads: Vec<_> = self
             .head
             .iter()
-            .map(|name| bare(name).0.to_uppercase())
+            .map(|name| tame::one_line(bare(name).0).to_uppercase())
             .collect();
         let cells: Vec<Vec<String>> = self.rows.iter().map(|row| self.cells(row)).collect();
         let widest = |column: usize| {
@@ -175,7 +175,7 @@ fn bare(name: &str) -> (&str, Unit) {
 }
 
 fn cell(name: &str, value: &Value) -> String {
-    let text = show::text(value).replace(['\n', '\r', '\t'], " ");
+    let text = tame::one_line(&show::text(value)).into_owned();
     let number = text.parse::<f64>().ok();
     match (number, bare(name).1) {
         (Some(number), Unit::Span(scale)) => span::shown((number * scale as f64) as i64),

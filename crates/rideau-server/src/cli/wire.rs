@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use rideau_server::resp::{BadReply, Protocol, Reply, ReplyLimits, ReplyParser, Value};
-use rideau_server::tls::{self, Papers};
+use rideau_server::tls::{self, BadTls, Papers};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{self, pki_types::ServerName};
 
 /// A server, and who we are to it.
 #[derive(Clone, PartialEq, Eq)]
@@ -58,6 +58,15 @@ pub(crate) enum WireFault {
         /// What the system says.
         error: io::Error,
     },
+    /// Our own files for TLS cannot be used.
+    Unready(BadTls),
+    /// What answers there does not speak TLS with us.
+    Insecure {
+        /// Where.
+        server: String,
+        /// Why not.
+        error: io::Error,
+    },
     /// It is not known who answers there.
     Untrusted {
         /// Where.
@@ -75,6 +84,7 @@ pub(crate) enum WireFault {
 
 const PORT: u16 = 7433;
 const REDIS_PORT: u16 = 6379;
+const SCHEMES: [&str; 3] = ["redis", "rediss", "rideau"];
 const PASSWORD: &str = "RIDEAU_PASSWORD";
 
 impl Server {
@@ -126,6 +136,12 @@ impl Server {
     }
 }
 
+impl Default for Server {
+    fn default() -> Self {
+        Self::local(PORT)
+    }
+}
+
 impl FromStr for Server {
     type Err = String;
 
@@ -147,6 +163,14 @@ fn parse(text: &str, default_port: u16) -> Result<Server, String> {
     if text.starts_with('/') {
         return Ok(unix(text));
     }
+    if let Some((scheme, _)) = text.split_once("://")
+        && !SCHEMES.contains(&scheme)
+    {
+        return Err(format!(
+            "{scheme}:// is not spoken; write HOST:PORT, unix:/PATH, redis://HOST:PORT or, for \
+             TLS, rediss://HOST:PORT"
+        ));
+    }
     let secure = text.strip_prefix("rediss://");
     let rest = ["redis://", "rideau://"]
         .iter()
@@ -157,8 +181,9 @@ fn parse(text: &str, default_port: u16) -> Result<Server, String> {
         .rsplit_once('@')
         .map_or((None, rest), |(who, place)| (Some(who), place));
     let place = place.split('/').next().unwrap_or_default();
-    let (host, port) = host_and_port(place, default_port)
-        .ok_or_else(|| format!("{place:?} is no address; write HOST:PORT or unix:/PATH"))?;
+    let (host, port) = host_and_port(place, default_port).ok_or_else(|| {
+        format!("{place:?} is no address; write HOST:PORT, unix:/PATH or redis://HOST:PORT")
+    })?;
     let (user, password) = match who.map(|who| who.split_once(':').unwrap_or((who, ""))) {
         None => (None, None),
         Some((user, password)) => (decoded(user), decoded(password)),
@@ -219,14 +244,20 @@ async fn secured(
     papers: &Papers,
     server: &Server,
 ) -> Result<TlsStream<TcpStream>, WireFault> {
-    let untrusted = |error| WireFault::Untrusted {
-        server: server.to_string(),
-        error,
-    };
-    let connector = tls::connector(papers).map_err(|error| untrusted(error.into()))?;
+    let connector = tls::connector(papers).map_err(WireFault::Unready)?;
+    let fault = |error| without_tls(server.to_string(), error);
     let name = ServerName::try_from(host.to_owned());
-    let name = name.map_err(|error| untrusted(io::Error::other(error)))?;
-    connector.connect(name, stream).await.map_err(untrusted)
+    let name = name.map_err(|error| fault(io::Error::other(error)))?;
+    connector.connect(name, stream).await.map_err(fault)
+}
+
+/// Why TLS is not spoken, by whose turn it is.
+fn without_tls(server: String, error: io::Error) -> WireFault {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match inner {
+        Some(rustls::Error::InvalidCertificate(_)) => WireFault::Untrusted { server, error },
+        _ => WireFault::Insecure { server, error },
+    }
 }
 
 impl Wire {
@@ -353,12 +384,26 @@ impl fmt::Display for WireFault {
                 "no server answers at {server}: {error}; start one with `rideau serve`, or say \
                  where it is with --server"
             ),
+            Self::Unready(bad) => write!(f, "TLS cannot be spoken: {bad}"),
+            Self::Insecure { server, error } => write!(
+                f,
+                "there is no TLS with {server}: {error}; it is spoken at `server.tls_listen` of \
+                 the config, and elsewhere the server is reached without --tls"
+            ),
             Self::Untrusted { server, error } => write!(
                 f,
                 "there is no TLS with {server}: {error}; --cacert names who signed its certificate"
             ),
             Self::Lost(error) => write!(f, "the connection to the server was lost: {error}"),
-            Self::Garbled(bad) => write!(f, "what answers is no Redis protocol: {bad}"),
+            Self::Garbled(BadReply::Kind(b'H')) => f.write_str(
+                "what answers speaks HTTP; --server wants one of `server.listen` of the config, \
+                 by default 127.0.0.1:7433",
+            ),
+            Self::Garbled(bad) => write!(
+                f,
+                "what answers is no Redis protocol: {bad}; --server wants one of `server.listen` \
+                 of the config, by default 127.0.0.1:7433, and --tls is for `server.tls_listen`"
+            ),
             Self::Denied(text) => write!(f, "the server does not let us in: {text}"),
         }
     }
@@ -384,7 +429,7 @@ mod tests {
         }
         assert!("rediss://db".parse::<Server>().unwrap().has_tls());
         assert!(!"redis://db".parse::<Server>().unwrap().has_tls());
-        for text in ["a:b", "a b:1", "[::1"] {
+        for text in ["a:b", "a b:1", "[::1", "http://a:1", "ftp://a"] {
             assert!(text.parse::<Server>().is_err(), "{text}");
         }
     }

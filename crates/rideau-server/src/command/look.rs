@@ -1,6 +1,8 @@
 //! Looking: tables, explanations, numbers.
 
-use crate::client::{Client, Step, Wrong};
+use std::sync::Arc;
+
+use crate::client::{Client, Finish, Step, Wait, Wrong};
 use crate::explain;
 use crate::report;
 use crate::resp::{Mistake, Quoted, Request, Upper};
@@ -39,14 +41,37 @@ pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     if what == What::Config {
         super::allowed(client, "config")?;
     }
-    let wanted = Wanted {
-        name,
-        count: count as usize,
-        sight: sight(client),
-    };
+    let count = count as usize;
+    if what == What::Processes {
+        return Ok(processes(client, name.map(Into::into), count));
+    }
+    let sight = sight(client);
+    let wanted = Wanted { name, count, sight };
     let table = show::table(&client.daemon, what, &wanted);
     table.write(&mut client.reply());
     Ok(Step::Done)
+}
+
+/// Processes with what they use now, which has to be looked at first.
+fn processes(client: &Client, name: Option<String>, count: usize) -> Step {
+    let daemon = Arc::clone(&client.daemon);
+    let answer = async move {
+        daemon.apps.look_at_all_usage().await;
+        let finish: Finish = Box::new(move |client: &mut Client| {
+            let wanted = Wanted {
+                name: name.as_deref(),
+                count,
+                sight: sight(client),
+            };
+            let table = show::table(&daemon, What::Processes, &wanted);
+            table.write(&mut client.reply());
+        });
+        finish
+    };
+    Step::Wait(Wait {
+        answer: Box::pin(answer),
+        name: "SHOW".into(),
+    })
 }
 
 pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {

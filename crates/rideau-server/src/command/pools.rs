@@ -97,7 +97,7 @@ fn settle(
     let held = match taken {
         Ok(held) => held,
         Err(no) => {
-            let why = no.to_string();
+            let why = why(&no);
             let explain = || pool.pool.explain();
             client.refuse("pool", &pool.name, &no.refusal, why, explain);
             return Ok(Step::Done);
@@ -162,10 +162,24 @@ fn answer(
         }
         Err(no) => {
             let explain = || pool.map_or_else(String::new, |pool| pool.pool.explain());
-            let why = no.to_string();
+            let why = why(&no);
             Err(refused(daemon, "pool", name, &no.refusal, why, explain))
         }
     }
+}
+
+/// Why nothing was taken. Members have values here; their numbers say nothing.
+fn why(no: &NotTaken) -> String {
+    use std::fmt::Write;
+    let mut why = no.refusal.to_string();
+    if let Some(error) = &no.start_error {
+        let _ = write!(why, "; starting members fails: {error}");
+    }
+    if let Some(longest) = &no.longest {
+        let who = longest.note.as_deref().unwrap_or("somebody");
+        let _ = write!(why, "; {who} has held one for {:.1?}", longest.held);
+    }
+    why
 }
 
 /// What the pool shows of the holder; only what the client says itself costs
@@ -362,7 +376,7 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     let name = arguments.text("POOL.STAT", "a pool")?;
     arguments.end("POOL.STAT")?;
     let place = pool(client, name)?;
-    let stats = place.pool.stats();
+    let stats = place.stats();
     let rows = [
         ("max", stats.max as i64),
         ("idle", stats.members.idle as i64),

@@ -99,10 +99,14 @@ fn settle(
         Ok(granted) => granted,
         Err(Failed::Refused(Refused::Exhausted { free, size })) => {
             exhaust(client, prefer);
+            let why = no::quarantined(&client.daemon, prefer);
             let mut reply = client.reply();
-            reply.array(3).bulk("none");
+            reply.array(3 + usize::from(why.is_some())).bulk("none");
             no::write_size(&mut reply, free);
             no::write_size(&mut reply, size);
+            if let Some(why) = why {
+                reply.bulk(why);
+            }
             return Ok(());
         }
         Err(failed) => return Err(no::failed(client, &failed, "RESERVE")),

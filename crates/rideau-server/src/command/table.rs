@@ -443,8 +443,9 @@ pub const ALL: &[About] = &[
         "SHOW",
         2,
         "show",
-        "POOLS | GROUPS | BROKERS | REGULATORS | LOCKS | RANGES | VIEWS | CLIENTS | SESSIONS \
-         | HOLDERS | DROPS | EVENTS | CONFIG | LIMITS [name] [COUNT n]",
+        "POOLS | GROUPS | BROKERS | REGULATORS | LOCKS | RANGES | VIEWS | APPS | PROCESSES \
+         | REQUESTS | CLIENTS | SESSIONS | HOLDERS | DROPS | EVENTS | CONFIG | LIMITS [name] \
+         [COUNT n]",
         "What there is, as a table: the names of the columns, then the rows",
         look::show,
     ),

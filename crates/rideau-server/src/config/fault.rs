@@ -209,7 +209,7 @@ impl fmt::Display for Faults {
 impl std::error::Error for Faults {}
 
 /// `1 error`, `2 errors`.
-pub(super) fn count(number: usize, what: &str) -> String {
+pub fn count(number: usize, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {what}{plural}")
 }

@@ -61,8 +61,13 @@ pub(super) fn near<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> 
         .into_iter()
         .map(|known| (edits(&lower, &known.replace('-', "_")), known))
         .min_by_key(|(edits, _)| *edits)
-        .filter(|(edits, known)| *edits <= 1 + known.len() / 4 && *edits < known.len())
+        .filter(|(edits, known)| *edits <= far(&lower, known) && *edits < known.len())
         .map(|(_, known)| known)
+}
+
+/// As many edits make another word of it. Of a short one, two do.
+pub(crate) fn far(one: &str, other: &str) -> usize {
+    1 + one.len().min(other.len()) / 4
 }
 
 /// `max_wait` and `wait_max` have the same parts.
@@ -112,5 +117,6 @@ mod tests {
         assert_eq!(near("max_wait", known), Some("wait_max"));
         assert_eq!(near("cull_after", known), Some("idle_age_max"));
         assert_eq!(near("colour", known), None);
+        assert_eq!(near("foo", ["cool", "ttl"]), None);
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rideau_core::{group, pool};
 
 use super::exec::Exec;
+use super::fault::count;
 use super::keys;
 use super::options::Pairs;
 use super::section::Section;
@@ -212,7 +213,8 @@ fn options(section: &Section<'_>, member: Option<&Member>) -> Option<pool::Optio
     let options = pairs.read(pool::Options::parse)?;
     match member {
         Some(Member::List(list)) if options.max > list.len() => {
-            let message = format!("`max` is over the {} members of the list", list.len());
+            let members = count(list.len(), "member");
+            let message = format!("`max` is over the {members} of the list");
             let hint = "lower it or remove it";
             section.notes.error(section.at("max"), message, hint);
         }

@@ -117,7 +117,7 @@ impl RangeConfig {
             let message = format!("range `{name}` has no values");
             let hint = "write values = [\"10.20.0.0/16\"], or numbers as [\"1-999\"]";
             section.notes.error(section.at.clone(), message, hint);
-        } else if values.as_ref().is_some_and(Vec::is_empty) {
+        } else if is_empty(section, "values") {
             let hint = "name at least one";
             let at = section.at("values");
             section.notes.error(at, "`values` is empty", hint);
@@ -235,6 +235,13 @@ fn read_start(section: &Section<'_>) -> Option<Start> {
             .error(section.at(KEY), message, "keep one of them");
     }
     start.or(Some(meant))
+}
+
+/// It is a list that has nothing, not even what means nothing.
+pub(super) fn is_empty(section: &Section<'_>, key: &str) -> bool {
+    let entry = section.entry(key);
+    let array = entry.and_then(|entry| entry.item.as_array());
+    array.is_some_and(|array| array.is_empty())
 }
 
 /// Words of a range as they are written.

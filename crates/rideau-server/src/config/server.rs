@@ -20,7 +20,7 @@ pub struct Server {
     pub listen: Vec<Listen>,
     /// Where it does so within TLS.
     pub tls_listen: Vec<SocketAddr>,
-    /// Where the dashboard, the metrics and the API are; none for nowhere.
+    /// Where the status page, the metrics and the API are; none for nowhere.
     pub admin: Option<SocketAddr>,
     /// Where the same is within TLS; none for nowhere.
     pub tls_admin: Option<SocketAddr>,

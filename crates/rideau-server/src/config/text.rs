@@ -8,6 +8,7 @@ use std::fmt;
 
 use toml_edit::{DocumentMut, Item, Key, Table, Value};
 
+use super::Config;
 use super::keys::{self, PARTS};
 use super::near::near;
 
@@ -23,6 +24,15 @@ pub enum PathFault {
         /// The part of the path that is not known.
         part: String,
         /// The nearest that is.
+        near: Option<String>,
+    },
+    /// There is nothing of this name; `near` is what could have been meant.
+    NoName {
+        /// What it should have been, as `pool`.
+        part: String,
+        /// The name.
+        name: String,
+        /// The nearest that there is.
         near: Option<String>,
     },
     /// The path leads through something that is no table.
@@ -100,6 +110,64 @@ pub fn set(text: &str, path: &str, value: &str) -> Result<String, PathFault> {
     Ok(document.to_string())
 }
 
+/// The table that a line of the text is in, as `pool.pg-1`; none at its top.
+/// Lines are counted from one.
+pub fn table_at(text: &str, line: usize) -> Option<&str> {
+    let is_table = |head: &str| {
+        let keys = Key::parse(head).unwrap_or_default();
+        let first = keys.first().map(Key::get);
+        first.is_some_and(|first| PARTS.iter().any(|part| part.name == first))
+    };
+    let heads = text.lines().take(line).filter_map(|line| {
+        let (head, _) = line.trim_start().strip_prefix('[')?.rsplit_once(']')?;
+        is_table(head).then(|| head.trim())
+    });
+    heads.last()
+}
+
+/// Say whether a path is about something that there is. That goes for rules for
+/// locks, too: a new one would come last, where another may fit all its keys.
+///
+/// # Errors
+///
+/// If there is no pool, broker or the like of its name, or the path is none.
+pub fn find(config: &Config, path: &str) -> Result<(), PathFault> {
+    let parts = parts(path)?;
+    let [part, name, ..] = &parts[..] else {
+        return Ok(());
+    };
+    let Some(known) = names(config, part) else {
+        return Ok(());
+    };
+    if known.contains(&name.as_str()) {
+        return Ok(());
+    }
+    Err(PathFault::NoName {
+        part: part.clone(),
+        name: name.clone(),
+        near: near(name, known).map(Into::into),
+    })
+}
+
+/// The names of what there is of a part, if it is one whose names must be known.
+fn names<'a>(config: &'a Config, part: &str) -> Option<Vec<&'a str>> {
+    fn all<T>(things: &[T], name: fn(&T) -> &String) -> Option<Vec<&str>> {
+        Some(things.iter().map(|thing| name(thing).as_str()).collect())
+    }
+    match part {
+        "user" => all(&config.users, |user| &user.name),
+        "pool" => all(&config.pools, |pool| &pool.name),
+        "group" => all(&config.groups, |group| &group.name),
+        "broker" => all(&config.brokers, |broker| &broker.name),
+        "regulator" => all(&config.regulators, |regulator| &regulator.name),
+        "lock" => all(&config.locks, |rule| &rule.pattern),
+        "range" => all(&config.ranges, |range| &range.name),
+        "view" => all(&config.views, |view| &view.name),
+        "app" => all(&config.apps, |app| &app.name),
+        _ => None,
+    }
+}
+
 /// Add a key to a table. In `{ … }` the space before the brace stays there.
 fn add(item: &mut Item, key: &str, mut value: Value) {
     let inline = item.as_inline_table_mut();
@@ -163,6 +231,20 @@ impl fmt::Display for PathFault {
                 near: Some(near),
             } => write!(f, "there is no key `{part}`; did you mean `{near}`?"),
             Self::Unknown { part, near: None } => write!(f, "there is no key `{part}`"),
+            Self::NoName {
+                part,
+                name,
+                near: Some(near),
+            } => write!(f, "there is no {part} `{name}`; did you mean `{near}`?"),
+            Self::NoName { part, name, .. } => {
+                let new = match part.as_str() {
+                    "pool" => "POOL.ADD or CONFIG APPLY adds one",
+                    "range" => "RANGE.ADD or CONFIG APPLY adds one",
+                    "lock" => "CONFIG APPLY adds a rule, at its place among the others",
+                    _ => "CONFIG APPLY adds one",
+                };
+                write!(f, "there is no {part} `{name}`; {new}")
+            }
             Self::NoTable { part } => write!(f, "what is above `{part}` is no table"),
             Self::IsTable => f.write_str("this is a table; name a key in it"),
         }

@@ -2,7 +2,7 @@
 
 use rideau_core::allocator::Span;
 
-use super::range::{check_name, spans};
+use super::range::{check_name, is_empty, spans};
 use super::section::Section;
 
 /// Some values, of whatever ranges, that are counted under one name. Nothing
@@ -22,12 +22,11 @@ impl ViewConfig {
     pub(super) fn read(name: &str, section: &Section<'_>) -> Option<Self> {
         check_name("view", name, section);
         let all = spans(section, "values");
-        let array = section.entry("values").map(|entry| entry.item.as_array());
-        if array.is_none() {
+        if !section.has("values") {
             let message = format!("view `{name}` has no values");
             let hint = "write values = [\"10.20.0.0/24\"], or numbers as [\"1-99\"]";
             section.notes.error(section.at.clone(), message, hint);
-        } else if array.flatten().is_some_and(|array| array.is_empty()) {
+        } else if is_empty(section, "values") {
             let at = section.at("values");
             let hint = "name at least one";
             section.notes.error(at, "`values` is empty", hint);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Explained, span};
+use super::Explained;
 use crate::daemon::Daemon;
 use crate::show::Sight;
 
@@ -21,13 +21,6 @@ pub(super) fn app(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Expla
     );
     for line in daemon.apps.explain(&app) {
         let _ = writeln!(text, "{line}");
-    }
-    if let Some((failures, retry)) = stats.failing {
-        let _ = writeln!(
-            text,
-            "Its starts failed {failures} times in a row; the next is tried in {}.",
-            span(retry)
-        );
     }
     if let Some(report) = &shown.report {
         let _ = writeln!(text, "The last start failed: {}", report.summary);

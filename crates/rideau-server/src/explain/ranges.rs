@@ -7,6 +7,7 @@ use rideau::Instant;
 use rideau::allocator::{RangeStats, Seen, Which, parse_value};
 
 use super::{Explained, span};
+use crate::config::count;
 use crate::daemon::Daemon;
 use crate::show::Sight;
 
@@ -107,13 +108,13 @@ fn held(daemon: &Daemon, seen: &Seen, is_old: bool) -> Explained {
     let (ends, age) = (left(seen.until, now), left(now, seen.created));
     let mut text = format!(
         "{shown} of range {range} is {state} with the fence {}; given out {} ago, changed {} \
-         times since, and ends in {} unless it is renewed. It has {} keys and {} fields.\n",
+         since, and ends in {} unless it is renewed. It has {} and {}.\n",
         seen.fence,
         span(age),
-        seen.updates,
+        count(seen.updates as usize, "time"),
         span(ends),
-        seen.keys.len(),
-        seen.data.iter().count(),
+        count(seen.keys.len(), "key"),
+        count(seen.data.iter().count(), "field"),
     );
     if is_old {
         text.push_str("The ticket is that of a holder before: it can change nothing any more.\n");

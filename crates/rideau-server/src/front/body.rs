@@ -2,6 +2,7 @@
 //!
 //! Both are streams that are pulled: who cannot take more is not given more.
 
+mod allowance;
 mod live;
 mod pump;
 mod read;
@@ -9,13 +10,15 @@ mod spool;
 
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
+use std::time::Instant;
 
-use hyper::body::{Body, Bytes, Incoming};
+use h2::RecvStream;
+use hyper::body::Bytes;
 
+pub(super) use self::allowance::Allowance;
 pub(super) use self::live::Live;
 use self::pump::Pumped;
 pub(super) use self::read::{peek, read};
@@ -23,9 +26,14 @@ use self::spool::Spool;
 use super::http1;
 use super::wire::Wire;
 
-/// A body that came to its end too soon.
-#[derive(Debug)]
+/// A body that came to its end too soon, and why.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Broken(&'static str);
+
+/// The app ended before its answer did.
+const CUT: Broken = Broken("answer_broken");
+/// The app took too long for it.
+const SLOW: Broken = Broken("request_timeout");
 
 /// A part of a body, or why there is none any more.
 type Part = Option<Result<Bytes, Broken>>;
@@ -33,7 +41,7 @@ type Part = Option<Result<Bytes, Broken>>;
 /// Where a body comes from.
 pub(super) enum Source {
     Http1(http1::Body),
-    Http2(Incoming),
+    Http2(RecvStream),
 }
 
 /// What a client sends, as a process gets it.
@@ -90,20 +98,14 @@ impl Source {
                 let part = part.map_err(|_| Broken("the client broke it off"));
                 part.transpose()
             }),
-            Self::Http2(incoming) => loop {
-                match ready!(Pin::new(&mut *incoming).poll_frame(context)) {
-                    None => return Poll::Ready(None),
-                    Some(Err(_)) => {
-                        return Poll::Ready(Some(Err(Broken("the client broke it off"))));
-                    }
-                    // What it says at its end is left out.
-                    Some(Ok(frame)) => {
-                        if let Ok(part) = frame.into_data() {
-                            return Poll::Ready(Some(Ok(part)));
-                        }
-                    }
-                }
-            },
+            // What it says at its end is left out.
+            Self::Http2(incoming) => incoming.poll_data(context).map(|part| {
+                let part = part?.map_err(|_| Broken("the client broke it off"));
+                Some(part.inspect(|part| {
+                    // It may send as much again.
+                    let _ = incoming.flow_control().release_capacity(part.len());
+                }))
+            }),
         }
     }
 }
@@ -116,6 +118,11 @@ impl Upload {
             Self::Whole(bytes) => Some(Self::Whole(bytes.clone())),
             Self::Spooled(_) | Self::Passing(_) => None,
         }
+    }
+
+    /// More of it is to come, and the client takes its time.
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(self, Self::Passing(passing) if passing.fate.is_awaited())
     }
 
     pub(super) fn extent(&self) -> Extent {
@@ -149,7 +156,12 @@ impl Passing {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(first)));
         }
-        match ready!(self.source.poll_part(context)) {
+        let Poll::Ready(part) = self.source.poll_part(context) else {
+            self.fate.set(Fate::AWAITED);
+            return Poll::Pending;
+        };
+        self.fate.set(Fate::GOOD);
+        match part {
             None => Poll::Ready(None),
             Some(Ok(part)) => match self.left.checked_sub(part.len() as u64) {
                 Some(left) => {
@@ -167,14 +179,25 @@ impl Fate {
     const GOOD: u8 = 0;
     const LONG: u8 = 1;
     const BROKEN: u8 = 2;
+    /// Nothing is wrong, but the client takes its time.
+    const AWAITED: u8 = 3;
 
     fn new() -> Self {
         Self(Arc::new(AtomicU8::new(Self::GOOD)))
     }
 
-    fn seal(&self, fate: u8, why: &'static str) -> Poll<Part> {
+    fn set(&self, fate: u8) {
         self.0.store(fate, Ordering::Relaxed);
+    }
+
+    fn seal(&self, fate: u8, why: &'static str) -> Poll<Part> {
+        self.set(fate);
         Poll::Ready(Some(Err(Broken(why))))
+    }
+
+    /// More of it is to come, and the client takes its time.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Self::AWAITED
     }
 
     /// It was longer than it may be.
@@ -234,17 +257,33 @@ impl Answer {
         }
     }
 
+    /// Why there is no more of it, though it was not all.
+    pub(super) fn broken(&self) -> Option<Broken> {
+        match self {
+            Self::Whole(_) => None,
+            Self::Live(live) => live.broken(),
+            Self::Pumped(pumped) => pumped.broken(),
+        }
+    }
+
     /// Hand on what came of it already, if it is of a known length. Says whether
     /// that was all.
-    pub(super) fn pour(&mut self, into: &mut Wire) -> bool {
+    pub(super) fn pour(&mut self, into: &mut Wire, now: Instant) -> bool {
         match self {
             Self::Whole(bytes) => {
                 into.push(std::mem::take(bytes));
                 true
             }
-            Self::Live(live) => live.pour(into),
+            Self::Live(live) => live.pour(into, now),
             Self::Pumped(_) => false,
         }
+    }
+}
+
+impl Broken {
+    /// For programs, if an app is to blame.
+    pub(super) const fn word(self) -> &'static str {
+        self.0
     }
 }
 

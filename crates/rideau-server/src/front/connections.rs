@@ -159,8 +159,8 @@ impl Connections {
         Ok(Box::new(Line::new(stream)))
     }
 
-    /// Keep one for the next request, if it is any good.
-    pub(super) fn give_back(&self, line: Box<Line>) {
+    /// Keep one for the next request, if it is any good. It is idle since now.
+    pub(super) fn give_back(&self, line: Box<Line>, since: Instant) {
         let shared = &self.0;
         if shared.keep.idle_for.is_zero() {
             return;
@@ -174,7 +174,6 @@ impl Connections {
             drop(stack);
             return;
         }
-        let since = Instant::now();
         stack.idle.push(Idle { line, since });
         match &mut stack.watch {
             Watch::Nobody => {

@@ -3,71 +3,28 @@
 //! It all happens in the task of the client's connection: nothing is spawned
 //! for a request, and when the client goes everything goes with it.
 
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::task::Poll;
+use std::time::Instant;
 
 use hyper::{Method, StatusCode};
 use rideau_core::apps::{Ended, ProcessId};
 
 use super::Front;
-use super::body::{self, Answer, Fate, Live, Source, Upload};
+use super::body::{self, Allowance, Answer, Fate, Live, Source, Upload};
 use super::connections::{Asked, Early, Line, Said, is_bare};
-use super::fields::{Fields, put};
-use super::headers::{self, Toward};
+use super::errand::{Begun, Errand};
+use super::headers;
 use super::ids::Id;
 use super::refusals::{No, Reader};
 use super::reply::Reply;
-use super::router::{Route, is_host};
 use super::seat::Seat;
-use crate::apps::{self, App, Session, Wanted};
-use crate::config::AppConfig;
+use super::tries::Tries;
+use crate::apps::{Session, Wanted};
 
-/// Processes that a request is tried on.
-const PROCESSES_MAX: u32 = 2;
 /// Apps with so few places are not kept waiting by slow clients.
 const BUFFERED_BELOW: usize = 5;
-
-/// A request as it was read.
-pub(super) struct Heard<'a> {
-    pub(super) method: &'a Method,
-    pub(super) target: &'a [u8],
-    pub(super) fields: Fields<'a>,
-    /// Whom it is for.
-    pub(super) host: Option<&'a [u8]>,
-    /// What the client reads.
-    pub(super) accept: Option<&'a [u8]>,
-    /// The connection names fields that are of it alone.
-    pub(super) names_fields: bool,
-    /// How long its body is, by its own words.
-    pub(super) length: Option<u64>,
-    /// It would go on with something else.
-    pub(super) upgrades: bool,
-}
-
-/// A request that was understood, or not.
-pub(super) struct Begun {
-    /// What it is called.
-    pub(super) id: Id,
-    reads_html: bool,
-    pub(super) errand: Result<Errand, No>,
-}
-
-/// A request whose app is known.
-pub(super) struct Errand {
-    pub(super) app: Arc<App>,
-    pub(super) config: Arc<AppConfig>,
-    /// When it came, by both clocks.
-    pub(super) came: (Instant, SystemTime),
-    pub(super) method: Method,
-    path: Box<str>,
-    /// The request as a process gets it, but for how long it is.
-    head: Vec<u8>,
-    /// What it would go on with.
-    pub(super) upgrade: Option<Vec<u8>>,
-    /// The process it was with before.
-    sticky: Option<ProcessId>,
-}
 
 /// A body that a client sends.
 pub(super) struct Sent {
@@ -84,19 +41,11 @@ struct Failed {
     again: Option<Upload>,
     /// The process took no connection.
     is_unreachable: bool,
+    /// It was asked for none: it had died.
+    was_dead: bool,
 }
 
 impl Front {
-    /// Find out what a request wants, and from whom.
-    pub(super) fn begin(&self, seat: &Seat, heard: &Heard<'_>) -> Begun {
-        let id = headers::id_of(heard.fields, seat, || self.ids.next());
-        Begun {
-            reads_html: heard.accept.is_some_and(headers::reads_html),
-            errand: self.errand(seat, heard, &id),
-            id,
-        }
-    }
-
     /// The answer to one that gets none from an app.
     pub(super) fn refuse(&self, no: &No, begun: &Begun) -> Reply {
         no.reply(&Reader {
@@ -138,102 +87,9 @@ impl Front {
         match errand.run(&visit, sent).await {
             Ok(reply) => reply,
             Err(no) => {
-                errand.app.counts.refused(no.word());
+                errand.refused(&no, begun, seat);
                 self.refuse(&no, begun)
             }
-        }
-    }
-
-    fn errand(&self, seat: &Seat, heard: &Heard<'_>, id: &Id) -> Result<Errand, No> {
-        if *heard.method == Method::CONNECT {
-            return Err(No::Method);
-        }
-        let target = str::from_utf8(heard.target).map_err(|_| No::Bad("its path is no path"))?;
-        let (authority, whole) = parted(target)?;
-        let host = match authority {
-            Some(authority) => authority,
-            None => {
-                let said = heard.host.unwrap_or_default();
-                str::from_utf8(said).unwrap_or_default()
-            }
-        };
-        let path = whole.split_once('?').map_or(whole, |(path, _)| path);
-        let table = self.table.load();
-        let route = table.router.find(host, path).ok_or(No::UnknownApp)?;
-        let app = table.apps.get(route.place).ok_or(No::UnknownApp)?;
-        let config = app.config.load_full();
-        let cookie = config.http.sticky.as_deref();
-        let sticky = cookie.and_then(|cookie| self.sticky.find(&app.name, cookie, heard.fields));
-        let came = (Instant::now(), SystemTime::now());
-        let toward = Toward {
-            seat,
-            id,
-            came: came.1,
-            names_fields: heard.names_fields,
-            host: authority.map(str::as_bytes),
-            prefix: route.strips().then_some(&route.prefix),
-        };
-        Ok(Errand {
-            app: Arc::clone(app),
-            config,
-            came,
-            method: heard.method.clone(),
-            path: path.into(),
-            head: head(heard, route.seen(whole), &toward),
-            upgrade: heard
-                .upgrades
-                .then(|| headers::upgrade_of(heard.fields))
-                .flatten(),
-            sticky,
-        })
-    }
-}
-
-/// The host of a target that has one, and its path.
-fn parted(target: &str) -> Result<(Option<&str>, &str), No> {
-    if target.starts_with('/') || target == "*" {
-        return Ok((None, target));
-    }
-    let (scheme, rest) = target
-        .split_once("://")
-        .ok_or(No::Bad("its path is no path"))?;
-    let is_http = ["http", "https"].map(|known| scheme.eq_ignore_ascii_case(known));
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(end);
-    if !is_http.contains(&true) || !is_host(authority.as_bytes()) {
-        return Err(No::Bad("whom it is for is no host"));
-    }
-    Ok((Some(authority), path))
-}
-
-/// A request as a process gets it, but for how long it is.
-fn head(heard: &Heard<'_>, path: &str, toward: &Toward<'_>) -> Vec<u8> {
-    let mut head = Vec::with_capacity(512);
-    head.extend_from_slice(heard.method.as_str().as_bytes());
-    head.push(b' ');
-    if !path.starts_with('/') && path != "*" {
-        head.push(b'/');
-    }
-    head.extend_from_slice(path.as_bytes());
-    head.extend_from_slice(b" HTTP/1.1\r\n");
-    headers::to_process(&mut head, heard.fields, toward);
-    if heard.length == Some(0) {
-        headers::put_length(&mut head, 0);
-    }
-    head
-}
-
-impl Route {
-    /// The app does not see how its paths begin.
-    fn strips(&self) -> bool {
-        self.strips && !self.prefix.is_empty()
-    }
-
-    /// What of a path the app sees.
-    fn seen<'a>(&self, path: &'a str) -> &'a str {
-        match path.strip_prefix(self.prefix.as_str()) {
-            Some(rest) if self.strips() => rest,
-            _ => path,
         }
     }
 }
@@ -257,6 +113,12 @@ impl Errand {
         self.exchange(visit, upload, fate).await
     }
 
+    /// The front answers instead of the app: count it, and say so in the log.
+    pub(super) fn refused(&self, no: &No, begun: &Begun, seat: &Seat) {
+        self.app.counts.refused(no.word());
+        self.complain(begun, seat, no.status().as_u16(), no.word());
+    }
+
     /// What the client sends: read as a whole, or passed on as it comes.
     async fn upload(&self, sent: Sent) -> Result<(Upload, Option<Fate>), No> {
         let http = &self.config.http;
@@ -275,43 +137,24 @@ impl Errand {
         self.config.options.concurrency < BUFFERED_BELOW
     }
 
-    /// What a process is sent.
-    pub(super) fn asked<'a>(&self, head: &'a [u8]) -> Asked<'a> {
-        Asked {
-            head,
-            wants_head: self.method == Method::HEAD,
-            wants_upgrade: false,
-            early: None,
-        }
-    }
-
-    /// The head with the wish for something else.
-    pub(super) fn head_for(&self, upgrade: &[u8]) -> Vec<u8> {
-        let mut head = self.head.clone();
-        put(&mut head, "Connection", "upgrade");
-        put(&mut head, "Upgrade", upgrade);
-        head
-    }
-
-    /// Ask for a place in a process.
+    /// Ask for a place in a process. Who has just looked at a clock says so.
     pub(super) async fn ask(
         &self,
         visit: &Visit<'_>,
         avoid: Option<ProcessId>,
+        now: Option<Instant>,
     ) -> Result<Session, No> {
         let wanted = Wanted {
             sticky: self.sticky,
             avoid,
-            request: Some(apps::Request {
-                method: self.method.clone(),
-                path: self.path.clone(),
-                client: Some(visit.seat.peer.ip()),
-                since: self.came.0,
-            }),
+            now: now.map(Into::into),
             ..Wanted::default()
         };
         let asked = visit.front.apps.ask(&self.app, wanted);
-        asked.await.map_err(No::Refused)
+        let mut session = asked.await.map_err(No::Refused)?;
+        let client = visit.seat.peer.ip();
+        session.list(&self.method, self.path(), Some(client), self.came.0);
+        Ok(session)
     }
 
     async fn exchange(
@@ -321,22 +164,27 @@ impl Errand {
         fate: Option<Fate>,
     ) -> Result<Reply, No> {
         let mut avoid = None;
-        let mut tries = 1;
+        let mut tries = Tries::default();
         loop {
-            let session = self.ask(visit, avoid).await?;
-            let began = match tries {
-                1 => session.began(self.came.0),
-                _ => Instant::now(),
+            // It came just now, if nothing was read of it since.
+            let is_new = tries.is_first() && matches!(upload, Upload::Empty);
+            let now = is_new.then_some(self.came.0);
+            let session = self.ask(visit, avoid, now).await?;
+            let began = match is_new {
+                // It asked when it came.
+                true => session.began(self.came.0),
+                false => Instant::now(),
             };
             let tried = {
-                let tried = pin!(self.try_on(visit, &session, upload));
-                self.within(tried).await
+                let tried = pin!(self.try_on(visit, &session, upload, &mut tries));
+                self.within(tried, fate.as_ref()).await
             };
             let failed = match tried {
-                Some(Ok((said, line))) => {
-                    return Ok(self.hand_back(visit, session, said, line, began).await);
+                Some((Ok((said, line)), allowance)) => {
+                    let live = (line, allowance);
+                    return Ok(self.hand_back(visit, session, said, live, began).await);
                 }
-                Some(Err(failed)) => failed,
+                Some((Err(failed), _)) => failed,
                 None => {
                     session.end(Ended::TimedOut);
                     return Err(No::RequestTimeout);
@@ -347,27 +195,43 @@ impl Errand {
                 session.end(Ended::Left);
                 return Err(no);
             }
-            // Who was dead already when it was asked does not count.
-            let tries_max = PROCESSES_MAX + u32::from(failed.is_unreachable);
             if failed.is_unreachable {
                 session.unreachable();
             } else {
                 session.end(Ended::Broken);
             }
+            let goes_on = tries.failed(failed.was_dead);
             match failed.again {
-                Some(again) if tries < tries_max => upload = again,
+                Some(again) if goes_on => upload = again,
                 _ => return Err(failed.no),
             }
-            tries += 1;
         }
     }
 
-    /// As long as a request may take; none if it took longer.
-    pub(super) async fn within<T>(&self, done: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-        match self.config.http.request_timeout {
-            None => Some(done.await),
-            Some(within) => Box::pin(tokio::time::timeout(within, done)).await.ok(),
-        }
+    /// As long as a process may take, with what is left of that; none if it took
+    /// longer. The time that the client takes for its body does not count.
+    pub(super) async fn within<T>(
+        &self,
+        mut done: Pin<&mut impl Future<Output = T>>,
+        fate: Option<&Fate>,
+    ) -> Option<(T, Option<Allowance>)> {
+        let Some(within) = self.config.http.request_timeout else {
+            return Some((done.await, None));
+        };
+        let mut allowance = Allowance::new(within);
+        let done = poll_fn(|context| match done.as_mut().poll(context) {
+            Poll::Ready(done) => {
+                allowance.stop();
+                Poll::Ready(Some(done))
+            }
+            Poll::Pending if fate.is_some_and(Fate::is_awaited) => {
+                allowance.stop();
+                Poll::Pending
+            }
+            Poll::Pending => allowance.poll_wait(context).map(|()| None),
+        });
+        let done = done.await?;
+        Some((done, Some(allowance)))
     }
 
     /// Begin to hand an answer back.
@@ -376,7 +240,7 @@ impl Errand {
         visit: &Visit<'_>,
         session: Session,
         said: Said,
-        line: Box<Line>,
+        (line, allowance): (Box<Line>, Option<Allowance>),
         began: Instant,
     ) -> Reply {
         let mut reply = self.signed(visit, &session, said.fields, said.status, began);
@@ -385,7 +249,9 @@ impl Errand {
         let http = &self.config.http;
         let is_buffered =
             http.buffers_responses.unwrap_or(self.has_few_places()) && !said.noted.is_live;
-        let live = Live::new(line, session);
+        // A stream of events goes on for as long as somebody listens.
+        let allowance = allowance.filter(|_| !said.noted.is_events);
+        let live = Live::new(line, session, allowance, reply.at);
         reply.body = match is_buffered {
             true => Box::pin(Answer::buffered(live)).await,
             false => Answer::Live(live),
@@ -454,10 +320,11 @@ impl Errand {
         visit: &Visit<'_>,
         session: &Session,
         mut upload: Upload,
+        tries: &mut Tries,
     ) -> Result<(Said, Box<Line>), Failed> {
         let asked = Asked {
             early: visit.early,
-            ..self.asked(&self.head)
+            ..self.asked(self.head())
         };
         let connections = &session.process().connections;
         let mut spare = self.spare(&upload);
@@ -466,6 +333,7 @@ impl Errand {
             // What cannot be sent twice is not sent where nobody may be listening.
             None => connections.reuse_fresh(),
         };
+        let was_closed = reused.is_some();
         if let Some(mut line) = reused {
             let lost = match line.send(asked, upload).await {
                 Ok(said) => return Ok((said, line)),
@@ -481,15 +349,16 @@ impl Errand {
             };
             spare = self.spare(&upload);
         }
+        // There are few connections to ask for, and none for who has just died.
+        if (was_closed || !tries.is_first()) && session.process().is_ending() {
+            return Err(Failed::unreachable(upload, true));
+        }
+        tries.connect();
         let mut line = match Box::pin(connections.connect()).await {
             Ok(line) => line,
             Err(error) => {
                 tracing::debug!("an app takes no connection: {error}");
-                let is_unreachable = true;
-                return Err(Failed {
-                    is_unreachable,
-                    ..Failed::new(No::Unreachable, Some(upload))
-                });
+                return Err(Failed::unreachable(upload, false));
             }
         };
         match line.send(asked, upload).await {
@@ -527,6 +396,15 @@ impl Failed {
             no,
             again,
             is_unreachable: false,
+            was_dead: false,
+        }
+    }
+
+    fn unreachable(again: Upload, was_dead: bool) -> Self {
+        Self {
+            is_unreachable: true,
+            was_dead,
+            ..Self::new(No::Unreachable, Some(again))
         }
     }
 }

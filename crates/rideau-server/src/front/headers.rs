@@ -179,6 +179,8 @@ pub(super) struct Noted {
     pub(super) has_date: bool,
     /// It wants each part of its answer to be sent as it comes.
     pub(super) is_live: bool,
+    /// It is a stream of events, which has no end of its own.
+    pub(super) is_events: bool,
     /// What it goes on with.
     pub(super) upgrade: Option<Vec<u8>>,
 }
@@ -231,7 +233,8 @@ impl Noted {
             12 if is(name, REQUEST_ID) => return Some(false),
             12 if is(name, "content-type") => {
                 let start = value.get(..EVENTS.len());
-                self.is_live |= start.is_some_and(|kind| is(kind, EVENTS));
+                self.is_events = start.is_some_and(|kind| is(kind, EVENTS));
+                self.is_live |= self.is_events;
             }
             14 if is(name, CONTENT_LENGTH) => {
                 let len = length(value)?;

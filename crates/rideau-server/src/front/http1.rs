@@ -18,12 +18,13 @@ use hyper::body::Bytes;
 use parking_lot::Mutex;
 
 use self::client::Came;
-pub(super) use self::client::{Client, Patience};
+pub(super) use self::client::{Client, Patience, put_date};
 pub(super) use self::head::{Limits, Trouble, is_text, is_token, length};
 use super::Front;
-use super::body::{Answer, Source};
+use super::body::{Answer, Broken, Source};
 use super::connections::{Early, is_bare};
-use super::forward::{Begun, Heard, Sent};
+use super::errand::{Begun, Heard};
+use super::forward::Sent;
 use super::refusals::No;
 use super::reply::Reply;
 use super::seat::Seat;
@@ -38,6 +39,8 @@ struct Connection<'a> {
     front: &'a Front,
     seat: &'a Seat,
     client: Arc<Mutex<Client>>,
+    /// Where the next request is written to.
+    room: Vec<u8>,
 }
 
 /// What is to be known of a request to answer it.
@@ -76,12 +79,13 @@ pub(super) async fn serve(
         front,
         seat,
         client: Arc::new(Mutex::new(client)),
+        room: Vec::new(),
     };
     connection.serve().await;
 }
 
 impl Connection<'_> {
-    async fn serve(self) {
+    async fn serve(mut self) {
         loop {
             let came = poll_fn(|context| {
                 let is_open = self.front.is_open();
@@ -97,12 +101,12 @@ impl Connection<'_> {
                         keeps: false,
                         takes_trailers: false,
                     };
-                    self.send(reply, manner).await;
+                    let _ = self.send(reply, manner).await;
                     false
                 }
                 Came::Head(len) => match self.answer(len).await {
-                    Some(turned) => return turned.begin(self.client),
-                    None => self.client.lock().goes_on(),
+                    Ok(goes_on) => goes_on,
+                    Err(turned) => return turned.begin(self.client),
                 },
             };
             if !goes_on {
@@ -112,38 +116,52 @@ impl Connection<'_> {
         poll_fn(|context| self.client.lock().poll_end(context)).await;
     }
 
-    /// Answer a request whose head is complete. The connection has become
-    /// something else if this says so.
-    async fn answer(&self, len: usize) -> Option<Turned> {
-        let (begun, manner, sent) = self.begin(len);
+    /// Answer a request whose head is complete; says whether another can follow.
+    ///
+    /// # Errors
+    ///
+    /// None, but the connection has become something else.
+    async fn answer(&mut self, len: usize) -> Result<bool, Turned> {
+        let room = std::mem::take(&mut self.room);
+        let (begun, manner, sent) = self.begin(len, room);
         let wants_upgrade = matches!(&begun.errand, Ok(errand) if errand.upgrade.is_some());
         if wants_upgrade {
             // Seldom, and long: it would be room that every request takes.
             let mut turned = Box::pin(upgrade::exchange(self.front, self.seat, &begun));
-            return match self.while_there(turned.as_mut()).await? {
-                Ok(turned) => Some(turned),
-                Err(reply) => {
-                    self.send(reply, manner).await;
-                    None
-                }
+            return match self.while_there(turned.as_mut()).await {
+                Some(Ok(turned)) => Err(turned),
+                Some(Err(reply)) => Ok(self.send_of(&begun, reply, manner).await),
+                None => Ok(false),
             };
         }
-        let early = |fields: &[u8]| self.client.lock().put_early(fields);
-        let early: Option<&Early<'_>> = manner.is_recent.then_some(&early);
-        let answered = pin!(self.front.answer(self.seat, &begun, sent, early));
-        let reply = self.while_there(answered).await;
-        let Some(reply) = reply else {
-            if let Ok(errand) = &begun.errand {
-                errand.app.counts.refused("client_gone");
-            }
-            return None;
+        let reply = {
+            let early = |fields: &[u8]| self.client.lock().put_early(fields);
+            let early: Option<&Early<'_>> = manner.is_recent.then_some(&early);
+            let answered = pin!(self.front.answer(self.seat, &begun, sent, early));
+            self.while_there(answered).await
         };
-        self.send(reply, manner).await;
-        None
+        let Some(reply) = reply else {
+            begun.is_gone(self.seat);
+            return Ok(false);
+        };
+        let goes_on = self.send_of(&begun, reply, manner).await;
+        self.room = begun.into_room();
+        Ok(goes_on)
+    }
+
+    /// Send the answer to a request, and tell if it did not arrive as a whole. Says
+    /// whether another request can follow.
+    async fn send_of(&self, begun: &Begun, reply: Reply, manner: Manner) -> bool {
+        match self.send(reply, manner).await {
+            Ok(goes_on) => return goes_on,
+            Err(None) => begun.is_gone(self.seat),
+            Err(Some(broken)) => begun.is_cut(self.seat, broken.word()),
+        }
+        false
     }
 
     /// Take a head as it was read.
-    fn begin(&self, len: usize) -> (Begun, Manner, Option<Sent>) {
+    fn begin(&self, len: usize, room: Vec<u8>) -> (Begun, Manner, Option<Sent>) {
         let mut client = self.client.lock();
         let (begun, manner, length) = {
             let (head, bytes) = client.head();
@@ -163,7 +181,8 @@ impl Connection<'_> {
                 keeps: head.keeps_alive(),
                 takes_trailers: head.takes_trailers(),
             };
-            (self.front.begin(self.seat, &heard), manner, head.length())
+            let begun = self.front.begin(self.seat, &heard, room);
+            (begun, manner, head.length())
         };
         let has_body = client.take_head(len);
         let sent = has_body.then(|| Sent {
@@ -189,8 +208,12 @@ impl Connection<'_> {
         done
     }
 
-    /// Send an answer, and know whether the connection goes on.
-    async fn send(&self, mut reply: Reply, manner: Manner) {
+    /// Send an answer; says whether another request can follow.
+    ///
+    /// # Errors
+    ///
+    /// If the client did not take all of it, or the app did not say all of it.
+    async fn send(&self, mut reply: Reply, manner: Manner) -> Result<bool, Option<Broken>> {
         let keeps = manner.keeps && !reply.closes && self.front.is_open();
         let (is_short, end) = {
             let mut client = self.client.lock();
@@ -199,7 +222,13 @@ impl Connection<'_> {
                 client.close_after();
             }
             let has_body = !manner.wants_head && !is_bare(reply.status);
-            let is_short = !has_body || end == End::Known && reply.body.pour(client.wire());
+            let is_short =
+                !has_body || end == End::Known && reply.body.pour(client.wire(), reply.at);
+            if is_short && client.wire().send_now() {
+                // As it mostly is.
+                client.answered(Some(reply.at));
+                return Ok(client.goes_on());
+            }
             (is_short, end)
         };
         let mut is_over = is_short;
@@ -210,7 +239,9 @@ impl Connection<'_> {
         client.answered(is_short.then_some(reply.at));
         if !is_sent {
             client.close();
+            return Err(reply.body.broken());
         }
+        Ok(client.goes_on())
     }
 
     /// Send what is there; ready when that was all, or it cannot be sent.

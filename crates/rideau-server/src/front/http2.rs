@@ -1,27 +1,33 @@
-//! HTTP/2 with a client: hyper speaks it, and what it hears is answered as any
-//! request is.
+//! HTTP/2 with a client: one task for each request, and one for the connection.
+//!
+//! The frames are those of `h2`; what they ask for is answered as any request is.
 
 mod patient;
+mod sending;
 
-use std::convert::Infallible;
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use h2::RecvStream;
+use h2::server::{Builder, Connection, SendResponse};
+use hyper::body::Bytes;
 use hyper::http::request::Parts;
-use hyper::service::service_fn;
-use hyper::{Request, Response, header};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper::{Method, Request, Response, StatusCode, header};
+use parking_lot::Mutex;
 
 use self::patient::Patient;
+use self::sending::Sending;
 use super::Front;
-use super::body::{Answer, Broken, Source};
+use super::body::Source;
+use super::connections::is_bare;
+use super::errand::{Begun, Heard};
 use super::fields::{Fields, Span};
-use super::forward::{Heard, Sent};
+use super::forward::Sent;
 use super::http1::length;
 use super::refusals::No;
-use super::reply::read;
+use super::reply::{Reply, read};
 use super::router::is_host;
 use super::seat::Seat;
 use super::serve::Guest;
@@ -29,67 +35,99 @@ use super::stream::Stream;
 
 /// Requests at a time on one connection.
 const STREAMS_MAX: u32 = 128;
+/// Bytes that a client may send before we have taken them: of one request, and of
+/// all on a connection.
+const WINDOW: u32 = 1 << 20;
+/// Bytes of answers that wait to be sent, for each request.
+const SEND_MAX: usize = 400 << 10;
 
-/// An answer, and that the client is busy with it.
-struct Guarded {
-    answer: Answer,
-    _visit: Visit,
+/// A client's connection.
+struct Served {
+    front: Arc<Front>,
+    seat: Arc<Seat>,
+    connection: Connection<Patient, Bytes>,
 }
 
-/// A request that is being answered.
-struct Visit(Arc<Seat>);
+/// A request that is being answered. If it is dropped before it is over, the
+/// client has left.
+struct Visit {
+    seat: Arc<Seat>,
+    begun: Option<Begun>,
+    is_over: bool,
+}
 
 /// Serve a client until it leaves, or nobody is served any more.
 pub(super) async fn serve(guest: Guest, seat: Seat, stream: Stream) {
     let seat = Arc::new(seat);
-    let patient = Patient::new(stream, Arc::clone(&seat), guest.patience().idle);
-    let (front, header_max) = (
-        Arc::clone(&guest.front),
-        guest.front.config.load().header_max,
-    );
-    let service = service_fn(move |request| {
-        let (front, seat) = (Arc::clone(&front), Arc::clone(&seat));
-        async move { Ok::<_, Infallible>(answer(&front, seat, request).await) }
-    });
-    let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+    let patience = guest.patience();
+    let patient = Patient::new(stream, Arc::clone(&seat), patience.idle);
+    let front = Arc::clone(&guest.front);
+    let header_max = front.config.load().header_max;
+    let shaken = Builder::new()
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(u32::try_from(header_max).unwrap_or(u32::MAX))
-        .serve_connection(TokioIo::new(patient), service);
-    guest.run(served, |served| served.graceful_shutdown()).await;
+        .initial_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_send_buffer_size(SEND_MAX)
+        .handshake(patient);
+    let connection = match guest.while_open(patience.head, shaken).await {
+        Some(Ok(connection)) => connection,
+        Some(Err(error)) => return tracing::debug!("no HTTP/2: {error}"),
+        None => return tracing::debug!("no HTTP/2 in time"),
+    };
+    let served = Served {
+        front,
+        seat,
+        connection,
+    };
+    let finish = |served: Pin<&mut Served>| served.get_mut().connection.graceful_shutdown();
+    guest.run(served, finish).await;
 }
 
-async fn answer(front: &Front, seat: Arc<Seat>, request: Request<Incoming>) -> Response<Guarded> {
-    let visit = Visit::new(&seat);
-    let (parts, incoming) = request.into_parts();
-    let reply = match written(&parts) {
-        None => front.refuse_at_once(&No::Bad("whom it is for is no host")),
-        Some((bytes, spans)) => {
-            let fields = Fields::new(&bytes, &spans);
-            let len = fields.get("content-length").and_then(length);
-            let whole = parts.uri.path_and_query();
-            let heard = Heard {
-                method: &parts.method,
-                target: whole.map_or("/", |whole| whole.as_str()).as_bytes(),
-                fields,
-                host: fields.get("host"),
-                accept: fields.get("accept"),
-                names_fields: true,
-                length: len,
-                upgrades: false,
-            };
-            let begun = front.begin(&seat, &heard);
-            let sent = (!incoming.is_end_stream()).then_some(Sent {
-                source: Source::Http2(incoming),
-                len,
-                is_checked: false,
-            });
-            front.answer(&seat, &begun, sent, None).await
+impl Future for Served {
+    type Output = Result<(), h2::Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let served = self.get_mut();
+        while let Some(came) = ready!(served.connection.poll_accept(context)) {
+            let (request, respond) = came?;
+            let visit = Visit::new(&served.seat);
+            let front = Arc::clone(&served.front);
+            tokio::spawn(answer(front, visit, request, respond));
         }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Answer a request, unless its client leaves before.
+async fn answer(
+    front: Arc<Front>,
+    mut visit: Visit,
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+) {
+    let (parts, incoming) = request.into_parts();
+    let respond = Mutex::new(respond);
+    let reply = {
+        let mut replied = pin!(visit.reply(&front, &parts, incoming, &respond));
+        // The client is heard while an app thinks.
+        let replied = poll_fn(|context| match replied.as_mut().poll(context) {
+            Poll::Ready(reply) => Poll::Ready(Some(reply)),
+            Poll::Pending => respond.lock().poll_reset(context).map(|_| None),
+        });
+        replied.await
     };
-    reply.into_response().map(|answer| Guarded {
-        answer,
-        _visit: visit,
-    })
+    let Some(reply) = reply else {
+        return;
+    };
+    let is_short = parts.method == Method::HEAD || is_bare(reply.status) || reply.body.is_over();
+    let (response, body) = reply.into_response().into_parts();
+    let response = Response::from_parts(response, ());
+    match respond.into_inner().send_response(response, is_short) {
+        Ok(_) if is_short => visit.is_over = true,
+        Ok(stream) => Sending { stream, body }.run(&mut visit).await,
+        Err(error) => tracing::debug!("an answer cannot be sent: {error}"),
+    }
 }
 
 /// Fields as HTTP/1 has them, with the host among them; none if that is none.
@@ -126,47 +164,72 @@ fn written(parts: &Parts) -> Option<(Vec<u8>, Vec<Span>)> {
     Some((bytes, spans))
 }
 
-impl Body for Guarded {
-    type Data = Bytes;
-    type Error = Broken;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        let guarded = self.get_mut();
-        match ready!(guarded.answer.poll_part(context)) {
-            Some(part) => Poll::Ready(Some(part.map(Frame::data))),
-            None => {
-                let trailers = guarded.answer.take_trailers();
-                let trailers = (!trailers.is_empty()).then(|| Frame::trailers(read(&trailers)));
-                Poll::Ready(trailers.map(Ok))
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.answer.is_over()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.answer {
-            Answer::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            // What is known of it is said in the fields.
-            Answer::Live(_) | Answer::Pumped(_) => SizeHint::default(),
-        }
+/// Tell a client something before its answer, if it is still there.
+fn tell(respond: &Mutex<SendResponse<Bytes>>, status: StatusCode, fields: &[u8]) {
+    let mut early = Response::new(());
+    *early.status_mut() = status;
+    *early.headers_mut() = read(fields);
+    if let Err(error) = respond.lock().send_informational(early) {
+        tracing::debug!("nothing can be said before an answer: {error}");
     }
 }
 
 impl Visit {
     fn new(seat: &Arc<Seat>) -> Self {
         seat.enter();
-        Self(Arc::clone(seat))
+        Self {
+            seat: Arc::clone(seat),
+            begun: None,
+            is_over: false,
+        }
+    }
+
+    /// The answer to what is asked.
+    async fn reply(
+        &mut self,
+        front: &Front,
+        parts: &Parts,
+        incoming: RecvStream,
+        respond: &Mutex<SendResponse<Bytes>>,
+    ) -> Reply {
+        let Some((bytes, spans)) = written(parts) else {
+            return front.refuse_at_once(&No::Bad("whom it is for is no host"));
+        };
+        let fields = Fields::new(&bytes, &spans);
+        let len = fields.get("content-length").and_then(length);
+        let whole = parts.uri.path_and_query();
+        let heard = Heard {
+            method: &parts.method,
+            target: whole.map_or("/", |whole| whole.as_str()).as_bytes(),
+            fields,
+            host: fields.get("host"),
+            accept: fields.get("accept"),
+            names_fields: true,
+            length: len,
+            upgrades: false,
+        };
+        let begun = self
+            .begun
+            .insert(front.begin(&self.seat, &heard, Vec::new()));
+        let sent = (!incoming.is_end_stream()).then_some(Sent {
+            source: Source::Http2(incoming),
+            len,
+            is_checked: false,
+        });
+        let expects = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
+        if sent.is_some() && begun.errand.is_ok() && fields.get("expect").is_some_and(expects) {
+            tell(respond, StatusCode::CONTINUE, b"");
+        }
+        let early = |fields: &[u8]| tell(respond, StatusCode::EARLY_HINTS, fields);
+        front.answer(&self.seat, begun, sent, Some(&early)).await
     }
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.0.leave();
+        self.seat.leave();
+        if let (Some(begun), false) = (&self.begun, self.is_over) {
+            begun.is_gone(&self.seat);
+        }
     }
 }

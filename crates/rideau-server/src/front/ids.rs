@@ -64,17 +64,38 @@ fn mixed(number: u64) -> u64 {
 }
 
 fn digits(number: u64) -> [u8; HALF] {
-    let digit = |at: usize| (number >> (4 * (HALF - 1 - at)) & 15) as u8;
+    let [high, low] = [number >> 32, number & u64::from(u32::MAX)].map(eight_digits);
+    let mut digits = [0; HALF];
+    digits[..HALF / 2].copy_from_slice(&high);
+    digits[HALF / 2..].copy_from_slice(&low);
+    digits
+}
+
+/// The digits of a number below 2^32, all at a time: one in each byte of a word.
+fn eight_digits(number: u64) -> [u8; HALF / 2] {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let pairs = (number | number << 16) & 0x0000_ffff_0000_ffff;
+    let bytes = (pairs | pairs << 8) & 0x00ff_00ff_00ff_00ff;
+    let digits = (bytes | bytes << 4) & (15 * ONES);
+    // Those above nine reach into the upper half of their byte.
+    let letters = (digits + 6 * ONES) >> 4 & ONES;
     // Letters are this much further than the digits that they would follow.
-    let letters = |digit: u8| u8::from(digit > 9) * (b'a' - b'9' - 1);
-    std::array::from_fn(|at| b'0' + digit(at) + letters(digit(at)))
+    let further = u64::from(b'a' - b'9' - 1);
+    (digits + u64::from(b'0') * ONES + letters * further).to_be_bytes()
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 
-    use super::{Id, Ids};
+    use super::{Id, Ids, digits};
+
+    #[test]
+    fn a_number_is_written_as_usual() {
+        for number in [0, 1, 0x9a, 0x0123_4567_89ab_cdef, 1 << 63, u64::MAX] {
+            assert_eq!(&digits(number), format!("{number:016x}").as_bytes());
+        }
+    }
 
     #[test]
     fn no_two_requests_have_one_name() {

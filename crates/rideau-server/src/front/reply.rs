@@ -7,6 +7,7 @@ use hyper::{Response, StatusCode};
 
 use super::body::Answer;
 use super::fields::put;
+use super::http1::put_date;
 
 /// An answer on its way to a client.
 pub(super) struct Reply {
@@ -31,7 +32,10 @@ impl Reply {
     }
 
     /// For who speaks another HTTP.
-    pub(super) fn into_response(self) -> Response<Answer> {
+    pub(super) fn into_response(mut self) -> Response<Answer> {
+        if let Some(date) = self.date {
+            put_date(&mut self.fields, date);
+        }
         let mut response = Response::new(self.body);
         *response.status_mut() = self.status;
         *response.headers_mut() = read(&self.fields);

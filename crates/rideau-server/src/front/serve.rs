@@ -1,5 +1,6 @@
 //! Listens for HTTP, and serves whoever comes.
 
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -207,7 +208,11 @@ impl Guest {
 
     /// What has to be done before the first request, in time and only as long as
     /// somebody new is served.
-    async fn while_open<T>(&self, within: Duration, begun: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn while_open<T>(
+        &self,
+        within: Duration,
+        begun: impl Future<Output = T>,
+    ) -> Option<T> {
         let mut phase = self.phase.clone();
         tokio::select! {
             begun = tokio::time::timeout(within, begun) => begun.ok(),
@@ -225,7 +230,7 @@ impl Guest {
         let patience = self.patience();
         let served = async {
             http1::serve(&front, &seat, stream, limits, patience).await;
-            Ok(())
+            Ok::<_, Infallible>(())
         };
         // It looks by itself whether it should finish.
         self.run(served, |_| ()).await;
@@ -233,9 +238,10 @@ impl Guest {
 
     /// Serve a connection to its end, or to the end of what it is asking for if
     /// the front finishes.
-    pub(super) async fn run<C>(mut self, served: C, finish: impl Fn(Pin<&mut C>))
+    pub(super) async fn run<C, E>(mut self, served: C, finish: impl Fn(Pin<&mut C>))
     where
-        C: Future<Output = hyper::Result<()>>,
+        C: Future<Output = Result<(), E>>,
+        E: std::fmt::Display,
     {
         let mut served = pin!(served);
         let told = AtomicBool::new(false);

@@ -21,7 +21,8 @@ use tokio::time::Instant;
 use super::Front;
 use super::body::Upload;
 use super::connections::Asked;
-use super::forward::{Begun, Errand, Visit};
+use super::errand::{Begun, Errand};
+use super::forward::Visit;
 use super::http1::Client;
 use super::refusals::No;
 use super::reply::Reply;
@@ -57,7 +58,7 @@ pub(super) async fn exchange(front: &Front, seat: &Seat, begun: &Begun) -> Resul
     match turn(errand, &visit).await {
         Ok(turned) => turned,
         Err(no) => {
-            errand.app.counts.refused(no.word());
+            errand.refused(&no, begun, seat);
             Err(front.refuse(&no, begun))
         }
     }
@@ -69,7 +70,7 @@ async fn turn(errand: &Errand, visit: &Visit<'_>) -> Result<Result<Turned, Reply
     let mut avoid = None;
     // A process that takes no connection has not seen the request.
     let (session, mut line) = loop {
-        let session = errand.ask(visit, avoid).await?;
+        let session = errand.ask(visit, avoid, None).await?;
         match session.process().connections.connect().await {
             Ok(line) => break (session, line),
             Err(error) => {
@@ -89,11 +90,11 @@ async fn turn(errand: &Errand, visit: &Visit<'_>) -> Result<Result<Turned, Reply
             ..errand.asked(&head)
         };
         let sent = pin!(line.send(asked, Upload::Empty));
-        errand.within(sent).await
+        errand.within(sent, None).await
     };
-    let said = match said {
-        Some(Ok(said)) => said,
-        Some(Err(lost)) => {
+    let (said, allowance) = match said {
+        Some((Ok(said), allowance)) => (said, allowance),
+        Some((Err(lost), _)) => {
             session.end(Ended::Broken);
             tracing::debug!("an app gave no answer: {}", lost.error);
             return Err(match lost.is_garbage {
@@ -107,7 +108,7 @@ async fn turn(errand: &Errand, visit: &Visit<'_>) -> Result<Result<Turned, Reply
         }
     };
     if said.status != StatusCode::SWITCHING_PROTOCOLS {
-        let reply = errand.hand_back(visit, session, said, line, began);
+        let reply = errand.hand_back(visit, session, said, (line, allowance), began);
         return Ok(Err(reply.await));
     }
     let mut reply = errand.signed(visit, &session, said.fields, said.status, began);

@@ -219,9 +219,33 @@ impl Wire {
         self.out.is_empty() && self.tail.is_empty()
     }
 
+    /// Send what waits to be sent, if it is short and the peer takes it at once;
+    /// says whether that was all. Nobody is woken if the peer takes more, and what
+    /// is wrong with the connection is told to who waits for that.
+    pub(super) fn send_now(&mut self) -> bool {
+        let out = &self.out[self.sent..];
+        if out.is_empty() || !self.tail.is_empty() {
+            return false;
+        }
+        let sent = match &self.stream {
+            Stream::Tcp(stream) => stream.try_write(out),
+            Stream::Unix(stream) => stream.try_write(out),
+            // What is within TLS may wait there.
+            Stream::Tls(_) => return false,
+        };
+        if let Ok(len) = sent {
+            self.forget(len);
+        }
+        self.is_flushed()
+    }
+
     /// Send what waits to be sent; says how much was.
     pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let mut all = 0;
+        let waiting = self.out.len() - self.sent;
+        if self.send_now() {
+            return Poll::Ready(Ok(waiting));
+        }
+        let mut all = waiting - (self.out.len() - self.sent);
         while !self.is_flushed() {
             let (stream, out) = (Pin::new(&mut self.stream), &self.out[self.sent..]);
             let written = match (out.is_empty(), self.tail.is_empty()) {

@@ -81,7 +81,7 @@ impl Reader {
     }
 
     fn pool(&mut self, place: &PoolPlace) -> Row {
-        let stats = place.pool.stats();
+        let stats = place.stats();
         let of = format!("pool.{}", place.name);
         let takes = self.grant_rate(&of, stats.takes.served);
         let (p50, p99) = self.quantiles(&of, &stats.takes.waits);

@@ -23,7 +23,7 @@ pub(super) fn pools(page: &mut Page<'_, '_>, places: &Places) -> fmt::Result {
             let held = place.pool.holders().first().map(|holder| holder.held);
             let init = place.config.load().options.init;
             let held = held.unwrap_or_default().as_secs_f64();
-            (place.name.to_string(), place.pool.stats(), held, init)
+            (place.name.to_string(), place.stats(), held, init)
         })
         .collect();
     pool_members(page, &all)?;

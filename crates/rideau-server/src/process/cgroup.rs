@@ -7,12 +7,20 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::getxattr;
 use rustix::process::geteuid;
 
 use super::procfs::{self, Seen};
 use super::run_folder::Place;
+
+/// What all of our names begin with.
+const NAME: &str = "rideau-";
+/// How often, and how many times at most, those are killed whom a daemon left.
+const END_EVERY: Duration = Duration::from_millis(10);
+const END_TIMES: usize = 100;
 
 /// A new cgroup for a child, if there can be one.
 pub(super) fn make(place: &Place) -> Option<PathBuf> {
@@ -31,16 +39,51 @@ pub(super) fn inside(cgroup: &Path) -> Vec<Seen> {
     numbers.filter_map(procfs::seen).collect()
 }
 
-/// Take away what an earlier daemon left in a cgroup, as far as it is empty.
-pub(super) fn clean(parent: &Path) {
+/// Take away what earlier daemons left in a cgroup, and kill who is in it.
+///
+/// A daemon is in the cgroup that it divides: one that is not there, where we are,
+/// has ended. Where some who are there have no number for us, nobody is killed.
+/// Says whether nothing of theirs is left.
+pub(super) fn clean(parent: &Path) -> bool {
+    let mut is_clean = true;
+    let there = fs::read_to_string(parent.join("cgroup.procs")).unwrap_or_default();
+    let there: Vec<u32> = there.lines().filter_map(|pid| pid.parse().ok()).collect();
+    let knows = there.contains(&std::process::id()) && !there.contains(&0);
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let is_ours = name
-            .to_str()
-            .is_some_and(|name| name.starts_with("rideau-"));
-        if is_ours && entry.path().join("cgroup.kill").exists() {
-            let _ = fs::remove_dir(entry.path());
+        let cgroup = entry.path();
+        let Some(daemon) = entry.file_name().to_str().and_then(daemon_of) else {
+            continue;
+        };
+        // An empty one of a daemon that is there may be about to be entered.
+        if !there.contains(&daemon) && fs::remove_dir(&cgroup).is_err() && knows {
+            end(&cgroup);
         }
+        is_clean &= !cgroup.exists();
+    }
+    is_clean
+}
+
+/// The same in the one that we are in, when the daemon that was in it has just
+/// ended: it may still be counted for a moment.
+pub(super) fn clean_own() {
+    let Some(own) = own() else {
+        return;
+    };
+    for _ in 0..END_TIMES {
+        if clean(&own) {
+            return;
+        }
+        thread::sleep(END_EVERY);
+    }
+}
+
+/// Kill all who are in a cgroup, and take it away.
+fn end(cgroup: &Path) {
+    for _ in 0..END_TIMES {
+        if fs::write(cgroup.join("cgroup.kill"), "1").is_err() || fs::remove_dir(cgroup).is_ok() {
+            return;
+        }
+        thread::sleep(END_EVERY);
     }
 }
 
@@ -71,5 +114,12 @@ fn is_given(cgroup: &Path) -> bool {
 
 /// Two daemons in one cgroup do not meet.
 fn prefix() -> String {
-    format!("rideau-{}-", std::process::id())
+    format!("{NAME}{}-", std::process::id())
+}
+
+/// The daemon whose child has a cgroup of this name, if that is one of ours.
+fn daemon_of(name: &str) -> Option<u32> {
+    let (daemon, child) = name.strip_prefix(NAME)?.split_once('-')?;
+    child.parse::<u64>().ok()?;
+    daemon.parse().ok()
 }

@@ -92,8 +92,13 @@ pub(super) fn launch(order: &Order, place: &mut Place) -> io::Result<Launched> {
     };
     command.env(MARK, place.mark());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn()?;
     let cgroup = order.cgroup.as_ref().map(PathBuf::from);
+    let mut child = command.spawn().inspect_err(|_| {
+        // Nobody came into it, and nobody else takes it away.
+        cgroup
+            .iter()
+            .for_each(|cgroup| drop(fs::remove_dir(cgroup)));
+    })?;
     let custody = Custody::new(child.id(), place.mark(), cgroup);
     place.record(custody.group().pid())?;
     let (output, error) = (child.stdout.take(), child.stderr.take());

@@ -43,6 +43,27 @@ pub(super) fn seen(pid: i32) -> Option<Seen> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// Has it begun to end, as far as is known? Whoever has takes no connection: this
+/// is so before its sockets are closed.
+pub(super) fn is_ending(pid: i32) -> bool {
+    /// Of the flags that the system keeps of it.
+    const EXITING: u64 = 4;
+    let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat,
+        // It is gone already, or goes while it is looked at.
+        Err(error) => {
+            let gone = Some(rustix::io::Errno::SRCH.raw_os_error());
+            return error.kind() == ErrorKind::NotFound || error.raw_os_error() == gone;
+        }
+    };
+    let mut words = stat
+        .rsplit_once(')')
+        .map_or("", |(_, rest)| rest)
+        .split(' ');
+    let flags = words.nth(7).and_then(|flags| flags.parse().ok());
+    flags.is_some_and(|flags: u64| flags & EXITING != 0)
+}
+
 /// Everybody.
 pub(super) fn all() -> Vec<Seen> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

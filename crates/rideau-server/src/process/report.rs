@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use super::Process;
 use super::lines::Line;
 use super::program::{Listen, Program, Ready};
 use super::signal::Exit;
@@ -119,6 +120,24 @@ impl StartReport {
     pub(crate) fn unprepared(program: &Program, doing: &'static str, error: io::Error) -> Self {
         Diary::new().close(program, &StartError::Unprepared { doing, error })
     }
+
+    /// It became ready, and ended like this before it had answered anybody.
+    pub(crate) fn unanswered(program: &Program, process: &Process, exit: Exit) -> Self {
+        let diary = Diary {
+            pid: Some(process.pid()),
+            address: process.address().map(ToString::to_string),
+            ..Diary::new()
+        };
+        let error = StartError::Unanswered {
+            program: program.argv.first().cloned().unwrap_or_default(),
+            exit,
+            lines: process.last_lines(),
+        };
+        Self {
+            took: process.uptime(),
+            ..diary.close(program, &error)
+        }
+    }
 }
 
 /// What is noted while a child is started.
@@ -210,6 +229,7 @@ fn advice(program: &Program, error: &StartError) -> Vec<String> {
             ..
         } => add("if nobody killed it, the system did: look for `out of memory` in its log"),
         StartError::Exited { exit, lines, .. } => advice.extend(said_advice(*exit, lines)),
+        StartError::Unanswered { .. } => add("look for what it does with its first request"),
         _ => (),
     }
     advice

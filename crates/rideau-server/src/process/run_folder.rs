@@ -127,7 +127,7 @@ impl RunFolder {
     /// Give each child that comes over a stage a cgroup of its own in this one.
     #[must_use]
     pub fn with_cgroup(self, cgroup: Option<PathBuf>) -> Self {
-        cgroup.iter().for_each(|cgroup| cgroup::clean(cgroup));
+        let _ = cgroup.as_deref().map(cgroup::clean);
         Self {
             cgroup: cgroup.map(Into::into),
             ..self

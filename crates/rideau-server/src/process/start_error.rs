@@ -71,6 +71,15 @@ pub enum StartError {
         /// What it said last.
         lines: Vec<Line>,
     },
+    /// It was ready, and ended soon after without having answered anybody.
+    Unanswered {
+        /// The program.
+        program: String,
+        /// How it ended.
+        exit: Exit,
+        /// What it said last.
+        lines: Vec<Line>,
+    },
     /// It ended well before it was ready, and left others running.
     Daemonised {
         /// The program.
@@ -109,6 +118,7 @@ impl StartError {
     pub fn lines(&self) -> &[Line] {
         match self {
             Self::Exited { lines, .. }
+            | Self::Unanswered { lines, .. }
             | Self::Daemonised { lines, .. }
             | Self::PortTaken { lines, .. }
             | Self::Late { lines, .. } => lines,
@@ -124,6 +134,7 @@ impl StartError {
             Self::Failed { step, .. } => *step,
             Self::NotFound { .. } | Self::NotRun { .. } => Step::Exec,
             Self::Exited { .. }
+            | Self::Unanswered { .. }
             | Self::Daemonised { .. }
             | Self::PortTaken { .. }
             | Self::Late { .. } => Step::Ready,
@@ -145,7 +156,7 @@ impl StartError {
     /// How the child ended by itself.
     pub const fn exit(&self) -> Option<Exit> {
         match self {
-            Self::Exited { exit, .. } => Some(*exit),
+            Self::Exited { exit, .. } | Self::Unanswered { exit, .. } => Some(*exit),
             Self::Daemonised { .. } => Some(Exit::Code(0)),
             _ => None,
         }
@@ -208,6 +219,10 @@ impl fmt::Display for Sentence<'_> {
             StartError::Exited { program, exit, .. } => {
                 write!(f, "`{program}` {exit} before it was ready")
             }
+            StartError::Unanswered { program, exit, .. } => write!(
+                f,
+                "`{program}` {exit} soon after it was ready, before it had answered anybody"
+            ),
             StartError::Daemonised {
                 program, others, ..
             } => write!(
@@ -242,6 +257,7 @@ impl fmt::Display for StartError {
         Sentence(self).fmt(f)?;
         match self {
             Self::Exited { lines, .. }
+            | Self::Unanswered { lines, .. }
             | Self::Daemonised { lines, .. }
             | Self::PortTaken { lines, .. }
             | Self::Late { lines, .. } => said(lines, f),

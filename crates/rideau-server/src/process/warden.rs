@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::setsid;
 
+use super::cgroup;
 use super::run_folder::{self, RunFolder};
 
 /// The word that makes the program a warden.
@@ -61,4 +62,5 @@ pub(super) fn watch(folder: Option<OsString>) {
     run_folder::announce_cleaning(Path::new(&folder));
     // If the next daemon has it, that has done the same.
     let _ = RunFolder::open(Path::new(&folder));
+    cgroup::clean_own();
 }

@@ -181,6 +181,14 @@ impl Mistake {
         Self::new(name, Problem::Wrong { wants, found })
     }
 
+    /// Who takes no such word, if that is the mistake.
+    pub const fn unknown_to(&self) -> Option<&'static str> {
+        match self.problem {
+            Problem::Unknown { .. } => Some(self.name),
+            _ => None,
+        }
+    }
+
     const fn new(name: &'static str, problem: Problem) -> Self {
         Self { name, problem }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use rideau::OptionError;
 
-use crate::config::text::PathFault;
+use crate::config::text::{self, PathFault};
 use crate::config::{Fault, Faults, Level};
 use crate::daemon::NotDone;
 
@@ -14,6 +14,12 @@ use crate::daemon::NotDone;
 pub enum Unchanged {
     /// The text is wrong.
     Faults(Faults),
+    /// Values do not fit what is there, in words: the text is one that nobody
+    /// has before them, so that its lines say nothing.
+    Values {
+        /// Where, and what.
+        said: Vec<String>,
+    },
     /// There can be no value at the path.
     Path(PathFault),
     /// An option breaks a rule.
@@ -91,6 +97,20 @@ pub enum Unchanged {
 const FAULTS_MAX: usize = 5;
 
 impl Unchanged {
+    /// The same by table instead of by line.
+    pub(super) fn by_table(self, whole: &str) -> Self {
+        let Self::Faults(faults) = self else {
+            return self;
+        };
+        let one = |fault: &Fault| match text::table_at(whole, fault.line) {
+            Some(table) => format!("{table}: {}", sentence(fault)),
+            None => sentence(fault),
+        };
+        Self::Values {
+            said: errors(&faults).map(one).collect(),
+        }
+    }
+
     /// The error reply: what kind it is, where, and a sentence.
     pub fn reply(&self) -> String {
         match self {
@@ -105,7 +125,8 @@ impl Unchanged {
 impl fmt::Display for Unchanged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Faults(faults) => show(faults, f),
+            Self::Faults(faults) => show(errors(faults).map(line).collect(), f),
+            Self::Values { said } => show(said.clone(), f),
             Self::Path(fault) => write!(f, "{fault}{}", stop(&fault.to_string())),
             Self::Option(error) => write!(f, "{error}."),
             Self::NoFile => f.write_str(
@@ -183,10 +204,9 @@ impl From<NotDone> for Unchanged {
     }
 }
 
-/// `3:7 unknown key `maxx`; did you mean `max`?` and so on, the first few.
-fn show(faults: &Faults, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let errors = faults.iter().filter(|fault| fault.level == Level::Error);
-    let mut errors: Vec<_> = errors.map(line).collect();
+/// The first few, each with where it is: `3:7 unknown key `maxx`; did you mean
+/// `max`?`
+fn show(mut errors: Vec<String>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let more = errors.len().saturating_sub(FAULTS_MAX);
     errors.truncate(FAULTS_MAX);
     f.write_str(&errors.join(" "))?;
@@ -196,20 +216,20 @@ fn show(faults: &Faults, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
+fn errors(faults: &Faults) -> impl Iterator<Item = &Fault> {
+    faults.iter().filter(|fault| fault.level == Level::Error)
+}
+
 fn line(fault: &Fault) -> String {
-    let Fault {
-        line,
-        column,
-        message,
-        hint,
-        ..
-    } = fault;
-    let hint = if hint.is_empty() {
-        String::new()
-    } else {
-        format!("; {hint}")
+    format!("{}:{} {}", fault.line, fault.column, sentence(fault))
+}
+
+fn sentence(fault: &Fault) -> String {
+    let Fault { message, hint, .. } = fault;
+    let said = match hint.as_str() {
+        "" => message.clone(),
+        hint => format!("{message}; {hint}"),
     };
-    let said = format!("{line}:{column} {message}{hint}");
     let stop = stop(&said);
     said + stop
 }

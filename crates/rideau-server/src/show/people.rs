@@ -57,7 +57,8 @@ fn client(daemon: &Daemon, card: &ClientCard) -> Vec<Cell> {
     ]
 }
 
-/// Enough of a session's name to tell it from others, and not to enter it.
+/// Enough of a session's name to tell it from others, and not to enter it: its
+/// letter and its number.
 fn short(id: &str) -> String {
     id.chars().take(10).chain(['…']).collect()
 }

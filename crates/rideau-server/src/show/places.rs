@@ -41,7 +41,7 @@ pub(super) fn pools(daemon: &Daemon) -> Table {
 }
 
 fn pool(place: &PoolPlace) -> Vec<Cell> {
-    let stats = place.pool.stats();
+    let stats = place.stats();
     let oldest = place.pool.holders().into_iter().next();
     let config = place.config.load();
     let held = oldest.as_ref().map(|holder| holder.held);

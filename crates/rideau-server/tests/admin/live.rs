@@ -104,6 +104,14 @@ async fn the_page_shows_what_there_is_and_runs_nothing() {
         assert!(page.body.contains(shown), "{shown} {}", page.body);
     }
     assert!(page.body.contains("&lt;b&gt;bold"), "{}", page.body);
+    redis.say("TAKE pg NOTE nightly").await;
+    redis.hear().await.unwrap();
+    let page = server.get("/").await;
+    for shown in ["<h2>Holders</h2>", "<td>nightly</td>", "<td>running</td>"] {
+        assert!(page.body.contains(shown), "{shown} {}", page.body);
+    }
+    let place = |title: &str| page.body.find(&format!("<h2>{title}</h2>"));
+    assert!(place("Events") <= place("Clients"), "{}", page.body);
     for unwanted in ["<b>", "<script", "style=", "<style"] {
         assert!(!page.body.contains(unwanted), "{unwanted}");
     }

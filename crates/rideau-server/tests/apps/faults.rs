@@ -174,6 +174,24 @@ fn developers_are_told_what_is_wrong() {
     }
 }
 
+/// It is ready each time, and ends with its first request.
+#[test]
+fn an_application_that_ends_with_its_first_request_fails_with_words() {
+    let folder = folder();
+    let front = "error_pages = \"detailed\"";
+    let house = House::with_front(&folder, front, "[app.shop]\nexec = APP\n");
+    until("it is said why", || {
+        let answer = house.get("/exit/5");
+        assert!([502, 503].contains(&answer.status), "{answer:?}");
+        let why = "exited with code 5 soon after it was ready";
+        answer.field("X-Rideau-Error") == Some("app_failing") && answer.body.contains(why)
+    });
+    until("it is tried again, and serves", || {
+        house.get("/").status == 200
+    });
+    house.end();
+}
+
 /// Scenario 25.
 #[test]
 fn a_flood_of_output_does_not_grow_the_server() {
@@ -264,5 +282,29 @@ fn a_process_that_gives_no_sign_of_life_is_replaced() {
         !processes_of(&folder).contains(&pid)
     });
     assert!(house.log().contains("no sign of life"), "{}", house.log());
+    house.end();
+}
+
+#[test]
+fn a_request_that_failed_is_in_the_log_by_the_name_its_client_was_told() {
+    let folder = folder();
+    let house = House::new(
+        &folder,
+        "[app.shop]\nexec = APP\nmax = 1\nrequest_timeout = \"200ms\"\nuptime_min = \"0s\"\n\
+         drain_timeout = \"500ms\"\nstop_timeout = \"500ms\"\n",
+    );
+    let pid: i32 = house.get("/pid").body.parse().unwrap();
+    signal(pid, "STOP");
+    let answer = house.get("/cart?secret=1");
+    assert_eq!(answer.status, 504, "{answer:?}");
+    let request = answer.field("X-Request-Id").unwrap();
+    until("it is logged", || house.log().contains(request));
+    let log = house.log();
+    let line = log.lines().find(|line| line.contains(request)).unwrap();
+    for word in ["shop", "request_timeout", "504", "GET /cart", "127.0.0.1"] {
+        assert!(line.contains(word), "{line}");
+    }
+    assert!(!line.contains("secret"), "{line}");
+    signal(pid, "CONT");
     house.end();
 }

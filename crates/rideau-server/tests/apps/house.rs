@@ -126,7 +126,8 @@ impl House {
                 let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
                 panic!("the server ended: {log}");
             }
-            let place = line.rsplit(' ').next().unwrap().trim().to_owned();
+            // `rideau serves at PLACE`, and what for.
+            let place = line.split_whitespace().nth(3).unwrap().to_owned();
             match place.strip_prefix("http://") {
                 Some(address) if admin.is_none() => admin = Some(address.parse().unwrap()),
                 Some(address) => front = Some(address.parse().unwrap()),

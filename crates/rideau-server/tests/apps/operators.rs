@@ -155,6 +155,8 @@ fn what_an_app_does_and_writes_is_shown() {
     let lines = ops.say("APP.LOG shop LINES 5");
     assert_eq!(lines, "[[1, 1, out, hello from shop]]");
 
+    let memory: u64 = process(&mut ops, "memory").parse().unwrap();
+    assert!(memory > 1 << 20, "SHOW looks before it shows: {memory}");
     let shown = ops.ask(&["APP.STAT", "shop"]);
     assert_eq!(cell(&shown, 0, "pid"), pid);
     assert_eq!(cell(&shown, 0, "finished"), "1");

@@ -1,5 +1,6 @@
 //! Things that are held while a command runs.
 
+use std::io::Read;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -113,6 +114,28 @@ fn a_holder_that_is_killed_leaves_it_to_the_next() {
 }
 
 #[test]
+fn a_holder_that_is_killed_takes_its_command_with_it() {
+    let served = Served::start();
+    for words in [["take", "licences"], ["lock", "key"], ["lease", "number"]] {
+        let mark = served.folder().join(format!("{}-bound", words[0]));
+        let script = format!("touch {}; exec cat", mark.display());
+        let mut holder = served.rideau();
+        holder.args(words).args(["--", "sh", "-c", &script]);
+        holder.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = holder.spawn().unwrap();
+        // Its input stays open: only a signal ends it.
+        let _input = holder.stdin.take();
+        wait_for(&mark);
+        signal(holder.id(), "KILL");
+        let mut said = String::new();
+        let mut out = holder.stdout.take().unwrap();
+        // The command has the other end, too.
+        out.read_to_string(&mut said).unwrap();
+        holder.wait().unwrap();
+    }
+}
+
+#[test]
 fn a_signal_to_us_reaches_the_command() {
     let served = Served::start();
     let mark = served.folder().join("began");
@@ -170,6 +193,20 @@ fn a_session_keeps_what_it_holds_until_it_is_revoked() {
     assert!(served.run(&busy).status.success());
     let again = served.run(&["revoke", ticket]);
     assert_eq!(again.status.code(), Some(1));
+}
+
+#[test]
+fn a_session_that_holds_nothing_does_not_stay() {
+    let served = Served::start();
+    let kept = served.run(&["lock", "key", "--session", "60s"]);
+    assert!(kept.status.success(), "{}", text(&kept.stderr));
+    let busy = served.run(&["lock", "key", "--session", "60s"]);
+    assert_eq!(busy.status.code(), Some(3));
+    let unknown = served.run(&["take", "no-such-pool", "--session", "60s"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    let sessions = served.run(&["status", "sessions", "--json"]);
+    let sessions: Value = serde_json::from_slice(&sessions.stdout).unwrap();
+    assert_eq!(sessions.as_array().unwrap().len(), 1, "{sessions}");
 }
 
 #[test]

@@ -22,9 +22,10 @@ fn a_command_runs_with_its_value_and_gives_it_back() {
 #[test]
 fn a_value_is_renewed_for_as_long_as_its_command_runs() {
     let served = Served::start();
-    // It would have run out many times.
-    let words = ["lease", "number", "--ttl", "100ms", "--", "sleep", "1"];
-    let mut long = served.rideau().args(words).spawn().unwrap();
+    // It would have run out several times.
+    let words = ["lease", "number", "--ttl", "500ms", "--", "sleep", "2"];
+    let mut long = served.rideau();
+    let mut long = long.args(words).stderr(Stdio::piped()).spawn().unwrap();
     let probe = ["--json", "status", "ranges", "number"];
     let held = || {
         let output = served.run(&probe);
@@ -38,13 +39,10 @@ fn a_value_is_renewed_for_as_long_as_its_command_runs() {
             "it ended before it held anything: {ended:?}"
         );
     }
-    let mut looks = 0;
-    while long.try_wait().unwrap().is_none() {
-        let is_held = held() == 1;
-        let has_ended = long.try_wait().unwrap().is_some();
-        assert!(is_held || has_ended, "lost after {looks} looks");
-        looks += 1;
-    }
+    // Whose value is lost is told so with the next word about it.
+    let output = long.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(text(&output.stderr), "");
     assert_eq!(held(), 0, "it was given back");
 }
 

@@ -30,11 +30,58 @@ fn the_status_shows_what_there_is() {
     assert!(!said.contains('\x1b'), "{said}");
     assert_eq!(json(&served, &["status"])["pools"][0]["name"], "licences");
     assert_eq!(json(&served, &["status", "pool", "licences"])[0]["max"], 1);
-    assert_eq!(
-        json(&served, &["status", "pool", "other"]),
-        serde_json::json!([])
-    );
-    assert_eq!(served.run(&["status", "nonsense"]).status.code(), Some(1));
+}
+
+#[test]
+fn what_is_not_there_is_an_error_that_says_what_is() {
+    let served = Served::start();
+    for (words, wanted) in [
+        (
+            &["status", "pools", "nope"][..],
+            "`rideau status pools` lists",
+        ),
+        (
+            &["status", "history", "999"],
+            "`rideau status history` lists",
+        ),
+        (
+            &["status", "nope"],
+            "there is no status of \"nope\", but of: pools,",
+        ),
+        (
+            &["take", "nope", "--", "true"],
+            "`rideau status pools` lists",
+        ),
+        (&["logs", "nope"], "`rideau status apps` lists"),
+        (&["disable", "9"], "`rideau status processes` lists"),
+        (&["rollback", "999"], "`rideau status history` shows"),
+    ] {
+        let output = served.run(words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?} {said}");
+        assert!(said.contains(wanted), "{words:?} {said}");
+    }
+    // There may be none today.
+    for words in [["status", "events", "nope"], ["status", "drops", "nope"]] {
+        assert_eq!(json(&served, &words), serde_json::json!([]));
+    }
+    let nobody = served.run(&["holders", "nope"]);
+    assert!(nobody.status.success());
+    assert!(text(&nobody.stderr).contains("nobody holds \"nope\""));
+}
+
+#[test]
+fn the_versions_of_the_config_are_listed_for_who_goes_back() {
+    let served = Served::start();
+    let set = served.run(&["set", "pool.licences.leak_after", "1h"]);
+    assert!(set.status.success(), "{}", text(&set.stderr));
+    let history = json(&served, &["status", "history"]);
+    let versions = history.as_array().unwrap();
+    assert!(versions.len() >= 2, "{history}");
+    let all = versions.iter().filter_map(|row| row["version"].as_u64());
+    let first = all.min().unwrap().to_string();
+    let back = served.run(&["rollback", &first]);
+    assert!(back.status.success(), "{}", text(&back.stderr));
 }
 
 #[test]
@@ -108,12 +155,10 @@ fn a_config_is_planned_applied_and_rolled_back() {
     assert_eq!(brokers(), 2);
     assert!(served.run(&["rollback"]).status.success());
     assert_eq!(brokers(), 1);
-    assert!(
-        served
-            .run(&["set", "broker.third.asks.target", "50ms"])
-            .status
-            .success()
-    );
+    let third = served.run(&["set", "broker.third.asks.target", "50ms"]);
+    assert_eq!(third.status.code(), Some(1), "set makes nothing new");
+    assert_eq!(brokers(), 1);
+    assert!(served.run(&["apply", file]).status.success());
     assert_eq!(brokers(), 2);
     assert!(served.run(&["reload"]).status.success());
     assert_eq!(brokers(), 1);
@@ -156,4 +201,30 @@ fn events_are_followed_as_lines_of_json() {
     assert!(event["kind"].is_string(), "{event}");
     tail.kill().unwrap();
     tail.wait().unwrap();
+}
+
+#[test]
+fn what_a_client_sends_does_not_command_our_terminal() {
+    let served = Served::start();
+    let note = "\x1b[31mred\u{9b}2J";
+    let mut held = served.run(&["take", "licences", "--session", "60s", "--note", note]);
+    assert!(held.status.success(), "{}", text(&held.stderr));
+    held = served.run(&["holders"]);
+    let said = text(&held.stdout);
+    assert!(said.contains(r"\u{1b}[31mred\u{9b}2J"), "{said}");
+    let is_wild = |c: char| c.is_control() && c != '\n';
+    for words in [
+        &["holders"][..],
+        &["holders", "--json"],
+        &["status", "sessions"],
+        &["explain", "licences"],
+        &["explain", note],
+        &["take", note, "--", "true"],
+    ] {
+        let output = served.run(words);
+        for said in [&output.stdout, &output.stderr] {
+            assert!(!text(said).contains(is_wild), "{words:?} {}", text(said));
+        }
+    }
+    assert_eq!(json(&served, &["holders"])[0]["note"], note);
 }

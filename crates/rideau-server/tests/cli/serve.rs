@@ -1,5 +1,6 @@
 //! The server as a process: how it starts, looks and ends.
 
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -13,6 +14,25 @@ fn it_ends_properly_when_asked_to() {
         signal(served.id(), name);
         assert_eq!(served.wait(), Some(0), "{name}");
     }
+}
+
+#[test]
+fn it_says_which_of_its_addresses_is_for_what() {
+    let folder = Folder::new("places");
+    let file = folder.0.join("rideau.toml");
+    let config = "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\n\
+                  [front]\nlisten = [\"127.0.0.1:0\"]\n";
+    std::fs::write(&file, config).unwrap();
+    let mut server = rideau();
+    server.args(["serve", "-c"]).arg(&file);
+    let mut server = Ended(server.stdout(Stdio::piped()).spawn().unwrap());
+    let lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
+    let lines: Vec<_> = lines.take(3).map(Result::unwrap).collect();
+    assert!(!lines[0].contains("http"), "{lines:?}");
+    assert!(lines[1].ends_with(" (status, metrics, API)"), "{lines:?}");
+    assert!(lines[2].ends_with(" (applications)"), "{lines:?}");
+    signal(server.0.id(), "TERM");
+    server.0.wait().unwrap();
 }
 
 #[test]
@@ -41,7 +61,12 @@ fn a_place_that_is_taken_is_an_error() {
     second.args(["serve", "--admin", "none", "--listen", &listen]);
     let output = second.output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("cannot listen at"));
+    let said = text(&output.stderr);
+    assert!(said.contains("cannot listen at"), "{said}");
+    assert!(
+        said.contains("name another place with server.listen"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -78,6 +103,21 @@ fn the_log_says_as_much_as_the_config_wants_now() {
     assert_eq!(said(), before);
     signal(server.0.id(), "TERM");
     server.0.wait().unwrap();
+}
+
+#[test]
+fn what_cannot_be_run_is_not_tried_for_ever() {
+    let folder = Folder::new("run");
+    let file = folder.0.join("no-program");
+    std::fs::write(&file, "").unwrap();
+    for (command, code) in [("/nonexistent/program", 127), (file.to_str().unwrap(), 126)] {
+        let mut run = rideau();
+        run.args(["run", "--listen", "localhost:0", "--", command]);
+        let output = run.output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(command), "{said}");
+    }
 }
 
 /// A process that ends with the test.
@@ -129,6 +169,39 @@ fn the_bench_measures_locks_and_meetings() {
     for row in rows {
         let rate = row["rideau"]["pairs_per_second"].as_f64();
         assert!(rate.is_some_and(|rate| rate > 0.0), "{row}");
+    }
+}
+
+#[test]
+fn a_bench_that_lacks_a_part_ends_with_an_error() {
+    let served = Served::start();
+    let mut bench = served.rideau();
+    bench.args(["bench", "--clients", "2", "--seconds", "1"]);
+    let output = bench.args(["--broker", "nope"]).output().unwrap();
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("lock + release "), "{said}");
+    assert!(said.contains("ask + offer: NOSUCH"), "{said}");
+}
+
+#[test]
+fn a_bench_that_is_interrupted_leaves_nothing() {
+    let served = Served::start();
+    let pools = || {
+        let output = served.run(&["status", "pools", "--json"]);
+        let pools: Value = serde_json::from_slice(&output.stdout).unwrap();
+        pools.as_array().unwrap().len()
+    };
+    for name in ["INT", "TERM"] {
+        let mut bench = served.rideau();
+        bench.args(["bench", "--clients", "2", "--seconds", "60"]);
+        let mut bench = Ended(bench.stdout(Stdio::null()).spawn().unwrap());
+        while pools() == 1 {
+            assert!(bench.0.try_wait().unwrap().is_none(), "it ended too soon");
+        }
+        signal(bench.0.id(), name);
+        assert_eq!(bench.0.wait().unwrap().code(), Some(130), "{name}");
+        assert_eq!(pools(), 1, "{name}");
     }
 }
 

@@ -1,7 +1,8 @@
 //! What needs no server: help, misuse, checks of files, what shells and man read.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -62,6 +63,113 @@ fn misuse_ends_with_two() {
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         assert!(output.stdout.is_empty(), "{words:?}");
         assert!(!output.stderr.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn help_shows_how_to_reach_a_server_to_who_needs_one() {
+    let help = |words: &[&str]| {
+        let mut help = rideau();
+        // It may have a password in it.
+        help.env("RIDEAU_SERVER", "redis://ops:hunter2@nowhere:1");
+        let output = help.args(words).output().unwrap();
+        assert!(output.status.success(), "{words:?}");
+        let said = text(&output.stdout).to_owned();
+        assert!(!said.contains("hunter2"), "{said}");
+        said
+    };
+    for command in ["status", "take", "plan", "bench"] {
+        let said = help(&[command, "--help"]);
+        assert!(said.contains("The server:\n"), "{said}");
+        assert!(said.contains("--tls"), "{said}");
+    }
+    for command in [
+        "hash",
+        "check",
+        "completions",
+        "man",
+        "serve",
+        "run",
+        "demo",
+    ] {
+        let said = help(&[command, "--help"]);
+        assert!(!said.contains("--tls"), "{said}");
+        assert!(said.contains("--json"), "{said}");
+    }
+    assert_eq!(help(&["help", "--help"]), help(&["help"]));
+    assert!(help(&["lock", "--help"]).contains("200 means 200ms"));
+}
+
+#[test]
+fn a_variable_is_no_option_that_one_has_to_give() {
+    let mut misused = rideau();
+    misused.env("RIDEAU_SERVER", "127.0.0.1:1");
+    let output = misused.arg("take").output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains("Usage: rideau take"), "{said}");
+    assert!(!said.contains("--server"), "{said}");
+}
+
+#[test]
+fn a_variable_that_names_no_server_is_misuse() {
+    let mut status = rideau();
+    status.env("RIDEAU_SERVER", "http://127.0.0.1:1");
+    let output = status.arg("status").output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("the variable RIDEAU_SERVER: http://"),
+        "{said}"
+    );
+}
+
+#[test]
+fn misuse_is_told_with_what_to_write_instead() {
+    for (words, wanted) in [
+        (&["kill", "x"][..], "`rideau status clients`"),
+        (&["disable", "x"], "`rideau status processes`"),
+        (&["rollback", "x"], "`rideau status history`"),
+        (&["status", "--server", "http://127.0.0.1:1"], "redis://"),
+        (&["status", "--server", "127.0.0.1:x"], "redis://"),
+        (&["run", "--listen", "x:1", "--", "true"], "127.0.0.1:3000"),
+    ] {
+        let output = rideau().args(words).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(said.contains(wanted), "{words:?} {said}");
+    }
+}
+
+#[test]
+fn another_kind_of_server_is_told_with_where_ours_is() {
+    for (answer, options, wanted) in [
+        (
+            &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+            &[][..],
+            "`server.listen`",
+        ),
+        (b"-ERR\r\n", &["--tls"], "`server.tls_listen`"),
+        (
+            b"",
+            &["--cacert", "/nonexistent/ca.pem"],
+            "/nonexistent/ca.pem",
+        ),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = listener.local_addr().unwrap().to_string();
+        let answering = std::thread::spawn(move || {
+            let (mut peer, _) = listener.accept().unwrap();
+            let _ = peer.read(&mut [0; 4096]);
+            let _ = peer.write_all(answer);
+        });
+        let mut status = rideau();
+        status.args(["status", "--server", &place]).args(options);
+        let output = status.output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(wanted), "{said}");
+        assert!(!said.contains("--cacert"), "{said}");
+        answering.join().unwrap();
     }
 }
 

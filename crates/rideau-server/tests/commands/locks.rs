@@ -52,6 +52,15 @@ fn a_key_more_than_a_rule_allows_is_refused_and_counted() {
 }
 
 #[test]
+fn one_unit_is_said_to_be_one() {
+    let server = Server::start(RULES);
+    let mut peer = server.connect();
+    ticket(&peer.say("LOCK many/1"));
+    let value = cell(&peer.ask(&["SHOW", "HOLDERS"]), 0, "value");
+    assert!(value.starts_with("1 unit, fence "), "{value}");
+}
+
+#[test]
 fn all_keys_together_have_a_limit_that_can_be_changed() {
     let server = Server::start(RULES);
     let mut peer = server.connect();

@@ -129,6 +129,17 @@ fn locks_are_shown_by_rule() {
 }
 
 #[test]
+fn sessions_can_be_told_apart_by_what_is_shown_of_them() {
+    let server = Server::start(TEXT);
+    let (mut one, mut two) = (server.connect(), server.connect());
+    one.say("SESSION OPEN");
+    two.say("SESSION OPEN");
+    let clients = two.ask(&["SHOW", "CLIENTS"]);
+    assert_eq!(cell(&clients, 0, "session"), "s-00000001…");
+    assert_eq!(cell(&clients, 1, "session"), "s-00000002…");
+}
+
+#[test]
 fn clients_and_sessions_are_shown() {
     let server = Server::start(TEXT);
     let (mut one, mut two) = (server.connect(), server.connect());
@@ -173,6 +184,18 @@ fn a_no_is_shown_and_explained() {
         peer.say("EXPLAIN d-2")
             .starts_with("-NOSUCH thing \"d-2\": ")
     );
+}
+
+#[test]
+fn what_nobody_knows_is_explained_as_a_key_that_nobody_holds() {
+    let server = Server::start("[lock.\"*\"]\n");
+    let mut peer = server.connect();
+    let said = peer.say("EXPLAIN cda");
+    let begin = "Nothing there is called \"cda\". As a key of locks it has the rule [lock.\"*\"]: ";
+    assert!(said.starts_with(begin), "{said}");
+    peer.say("LOCK cda");
+    let said = peer.say("EXPLAIN cda");
+    assert!(said.starts_with("Key cda has the rule "), "{said}");
 }
 
 #[test]
@@ -253,7 +276,7 @@ fn numbers_are_in_sections_as_in_redis() {
     assert_eq!(
         peer.say("INFO nonsense"),
         "-ERR INFO has no section \"nonsense\": it has server, clients, stats, pools, brokers, \
-         regulators, locks, ranges, sessions, config, limits."
+         regulators, locks, ranges, apps, sessions, config, limits."
     );
 }
 

@@ -111,7 +111,7 @@ fn what_is_not_there_is_not_changed() {
         ),
         (
             "POOL.RECYCLE cad UNDER 1",
-            "-ERR POOL.RECYCLE does not know \"UNDER\".",
+            "-ERR POOL.RECYCLE does not know \"UNDER\". It takes pool [OVER ms].",
         ),
     ] {
         assert_eq!(peer.say(line), error);
@@ -158,4 +158,14 @@ fn members_are_replaced() {
     let events = peer.ask(&["SHOW", "EVENTS"]);
     let text = "all members of pool cad are replaced over 0.0ns";
     assert_eq!(cell(&events, 0, "text"), text);
+}
+
+#[test]
+fn who_is_refused_hears_who_holds_and_no_number_that_nobody_sees() {
+    let server = Server::start("[pool.one]\nmember = { list = [\"CAD-001\"] }\n");
+    let (mut anna, mut bert) = (server.connect(), server.connect());
+    anna.say("CLIENT SETNAME anna");
+    anna.say("TAKE one NOTE nightly");
+    let no = bert.say("TAKE one WAIT 1");
+    assert!(no.contains("anna \"nightly\" has held one for "), "{no}");
 }

@@ -242,7 +242,12 @@ fn unknown_holders_are_waited_for_and_may_say_who_they_are() {
     let server = Server::start(TEXT);
     let mut peer = server.connect();
     assert_eq!(stat(&mut peer, "old", "quarantined"), "100");
-    assert_eq!(peer.say("RESERVE old"), "[none, 0, 100]");
+    let none = peer.say("RESERVE old");
+    assert!(
+        none.starts_with("[none, 0, 100, 100 are quarantined for "),
+        "{none}"
+    );
+    assert!(none.ends_with(": EXPLAIN old says why]"), "{none}");
     assert_eq!(ask(&mut peer, "LOOKUP 150")[4], "quarantined");
     let told = peer.say("WRITE 150 DATA mine TTL 60000");
     assert!(told.ends_with(", quarantined, []]"), "{told}");

@@ -66,7 +66,7 @@ fn what_is_wrong_changes_nothing_and_says_where() {
     for (words, error) in [
         (
             vec!["SET", "pool.cad.max", "9"],
-            "-CONFIG 5:7 `max` is over the 3 members of the list; lower it or remove it.",
+            "-CONFIG pool.cad: `max` is over the 3 members of the list; lower it or remove it.",
         ),
         (
             vec!["SET", "pool.cad.max", "2", "pool.cad.nix", "3"],
@@ -120,6 +120,34 @@ fn what_is_wrong_changes_nothing_and_says_where() {
 }
 
 #[test]
+fn a_value_is_set_only_of_what_there_is() {
+    let server = Server::start(TEXT);
+    let mut peer = server.connect();
+    for (words, error) in [
+        (
+            "pool.cda.max 2",
+            "-CONFIG there is no pool `cda`; did you mean `cad`?",
+        ),
+        (
+            "pool.licences.max 2",
+            "-CONFIG there is no pool `licences`; POOL.ADD or CONFIG APPLY adds one.",
+        ),
+        (
+            "pool.cad.max 2 broker.typo.read_after 4",
+            "-CONFIG there is no broker `typo`; CONFIG APPLY adds one.",
+        ),
+        (
+            "lock.build.per 5",
+            "-CONFIG there is no lock `build`; CONFIG APPLY adds a rule, at its place among the \
+             others.",
+        ),
+    ] {
+        assert_eq!(peer.say(&format!("CONFIG SET {words}")), error);
+    }
+    assert_eq!(peer.say("CONFIG TEXT"), TEXT);
+}
+
+#[test]
 fn a_check_finds_nothing_wrong_or_warns() {
     let server = Server::start(TEXT);
     let mut peer = server.connect();
@@ -167,7 +195,11 @@ fn what_needs_a_restart_is_said() {
         "set: server.threads 0 -> 3; part of it counts after the next start"
     );
     assert_eq!(cell(&events, 0, "by"), "default");
-    peer.say("CONFIG ROLLBACK");
+    let back = peer.ask(&["CONFIG", "ROLLBACK"]);
+    assert_eq!(
+        rows(&back),
+        ["[server.threads, 3, 0, live, The server was started with it, so it counts., 0]"]
+    );
     let config = peer.say("INFO config");
     assert!(config.contains("restart_needed_for:\r\n"), "{config}");
 }

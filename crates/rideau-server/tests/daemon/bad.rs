@@ -313,6 +313,10 @@ fn mistakes_are_told_in_words_that_help() {
         ),
         ("LOCK key FOR ever", "ERR LOCK does not know \"FOR\"."),
         (
+            "TAKE one FOO",
+            "ERR TAKE does not know \"FOO\". It takes pool|@group [WAIT ms]",
+        ),
+        (
             "TAKE one WAIT",
             "ERR WAIT wants milliseconds, and nothing follows.",
         ),

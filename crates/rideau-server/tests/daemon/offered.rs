@@ -118,3 +118,14 @@ fn a_pool_with_a_list_takes_no_offers() {
         .is_error("WRONGTYPE pool one lends what its config says");
     assert_eq!(wire.ask("HELD").parts().len(), 0);
 }
+
+#[test]
+fn a_pool_that_nobody_brings_anything_starts_nothing_and_stops_in_silence() {
+    let server = Server::with("[pool.desk]\nmember = \"offered\"\nmax = 8\n");
+    let mut wire = server.connect();
+    let stat = wire.ask("POOL.STAT desk");
+    assert_eq!(stat.at(6).text(), "starting");
+    assert_eq!(stat.at(7).int(), 0);
+    let said = server.stop();
+    assert!(!said.contains("could not be started"), "{said}");
+}

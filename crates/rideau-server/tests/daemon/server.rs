@@ -143,11 +143,13 @@ impl Server {
         self.signal("KILL");
     }
 
-    /// Stop it in order, and wait for its end.
-    pub(crate) fn stop(mut self) {
+    /// Stop it in order, and wait for its end. Says what it said.
+    pub(crate) fn stop(mut self) -> String {
         self.signal("TERM");
         let ended = self.child.wait().unwrap();
-        assert!(ended.success(), "{ended:?}: {}", self.said());
+        let said = self.said();
+        assert!(ended.success(), "{ended:?}: {said}");
+        said
     }
 
     fn signal(&self, name: &str) {

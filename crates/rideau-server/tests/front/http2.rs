@@ -1,6 +1,7 @@
 //! HTTP/2, agreed on within TLS or begun with.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::Request;
 use hyper::body::{Body, Bytes, Frame, Incoming};
@@ -12,10 +13,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::stage::{Stage, app};
-use super::wire::{Server, find, ok, within};
+use super::wire::{Peer, Server, find, ok, within};
 
 /// A body that was there from the start.
-struct Whole(Option<Bytes>);
+pub(crate) struct Whole(pub(crate) Option<Bytes>);
 
 impl Body for Whole {
     type Data = Bytes;
@@ -41,7 +42,7 @@ async fn text(mut body: Incoming) -> String {
     String::from_utf8(all).expect("text")
 }
 
-async fn speaking<S>(stream: S) -> http2::SendRequest<Whole>
+pub(crate) async fn speaking<S>(stream: S) -> http2::SendRequest<Whole>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -146,6 +147,80 @@ async fn within_tls_it_is_agreed_on() {
             let read = stream.read_to_end(&mut answer).await;
             read.expect("an end that was said");
             assert!(find(&answer, b"GET /1 HTTP/1.1 app.example https ").is_some());
+        }
+        stage.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_said_before_the_answer_is_heard_before_it() {
+    within(async {
+        let server = Server::start(|mut peer: Peer, _| async move {
+            while peer.request().await.is_some() {
+                peer.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+                    .await;
+                // The client has it before the app has an answer.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                peer.send(ok("hello")).await;
+            }
+        })
+        .await;
+        let stage = Stage::new(server.address).await;
+        let stream = TcpStream::connect(stage.address).await.expect("a front");
+        let (mut sender, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
+        tokio::spawn(connection);
+        let request = Request::post("http://app.example/").header("expect", "100-continue");
+        let (mut answer, mut upload) = sender
+            .send_request(request.body(()).expect("a request"), false)
+            .expect("a stream");
+        let mut heard = Vec::new();
+        for _ in 0..2 {
+            let early = std::future::poll_fn(|context| answer.poll_informational(context));
+            let early = early.await.expect("more is said").expect("it is there");
+            let link = early.headers().get("link").cloned();
+            heard.push((early.status().as_u16(), link));
+            if heard.len() == 1 {
+                upload.send_data("body".into(), true).expect("it listens");
+            }
+        }
+        let link = hyper::header::HeaderValue::from_static("</a>");
+        assert_eq!(heard, [(100, None), (103, Some(link))]);
+        let answer = answer.await.expect("an answer");
+        assert_eq!(answer.status(), 200);
+        assert!(answer.headers().contains_key("date"));
+        let body = answer.into_body().data().await.expect("a body");
+        assert_eq!(body.expect("all of it"), "hello");
+        stage.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_asks_for_a_head_is_sent_no_body_and_long_ones_arrive_whole() {
+    within(async {
+        let server = Server::answering(|request| match request.first.contains("/long") {
+            true => ok(&"x".repeat(4 << 20)),
+            false => ok(""),
+        })
+        .await;
+        let mut config = app();
+        config.hosts = vec!["app.example".into()];
+        let stage = Stage::of(config, server.address, FrontConfig::default()).await;
+        let stream = TcpStream::connect(stage.address).await.expect("a front");
+        let mut sender = speaking(stream).await;
+        let refused = Request::head("http://other.example/").body(Whole(None));
+        let refused = sender.send_request(refused.expect("a request")).await;
+        let refused = refused.expect("an answer");
+        assert_eq!(refused.status(), 404);
+        assert_eq!(text(refused.into_body()).await, "");
+        let asks = (0..8).map(|_| {
+            let long = Request::get("http://app.example/long").body(Whole(None));
+            let asked = sender.send_request(long.expect("a request"));
+            async { text(asked.await.expect("an answer").into_body()).await }
+        });
+        for body in futures_util::future::join_all(asks.collect::<Vec<_>>()).await {
+            assert_eq!(body.len(), 4 << 20);
         }
         stage.end().await;
     })

@@ -29,6 +29,12 @@ fn kill(pid: &str) {
     assert!(killed.expect("kill is there").success());
 }
 
+fn runs(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map_or("Z", |(_, rest)| rest);
+    !state.starts_with(['Z', 'X'])
+}
+
 #[tokio::test]
 async fn the_first_request_starts_a_process_and_says_so() {
     within(async {
@@ -83,6 +89,49 @@ async fn killing_a_process_under_reads_fails_none_of_them() {
         }
         assert!(pids.len() > 1, "nobody saw another process");
         drop(first);
+        stage.end().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_read_passes_over_all_who_have_died_at_once() {
+    within(async {
+        let mut config = app();
+        config.options.min = 2;
+        let stage = staged(config).await;
+        for _ in 0..5 {
+            while stage.apps.stats().used - stage.apps.stats().starting < 2 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            let mut clients = Vec::new();
+            let mut pids = HashSet::new();
+            // At the same time, so that both have connections that are idle after it.
+            for _ in 0..8 {
+                let mut client = stage.client().await;
+                client.send(get("/slow")).await;
+                clients.push(client);
+            }
+            for client in &mut clients {
+                pids.insert(client.answer().await.expect("an answer").text());
+            }
+            let all: Vec<&str> = pids.iter().map(String::as_str).collect();
+            let mut kill = std::process::Command::new("kill");
+            let killed = kill.arg("-9").args(&all);
+            assert!(killed.status().expect("kill is there").success());
+            // One who still takes a connection while it dies is a try.
+            while all.iter().any(|pid| runs(pid)) {
+                tokio::task::yield_now().await;
+            }
+            for client in &mut clients {
+                client.send(get("/pid")).await;
+            }
+            for client in &mut clients {
+                let answer = client.answer().await.expect("an answer");
+                assert_eq!(answer.status(), 200, "{answer:?}");
+                assert!(!pids.contains(&answer.text()), "{pids:?}");
+            }
+        }
         stage.end().await;
     })
     .await;

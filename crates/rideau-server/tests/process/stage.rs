@@ -6,12 +6,13 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rideau_server::process::{
     Address, Listen, Program, Ready, ResourceLimits, StartReport, Step, Whom,
 };
 
+use crate::given::{Given, inside};
 use crate::yard::{ALONE, Yard, exists, number_in, program, python, runs, shell, texts, until};
 
 /// Says over HTTP who serves, at what it was given as file 3.
@@ -319,8 +320,9 @@ async fn the_child_alone_is_asked_to_stop_if_its_program_says_so() {
     let yard = Yard::new();
     // Were the other one asked too, it would have written.
     let script = "
+        trap 'sleep 0.2; exit 3' TERM
         sh -c 'trap \"echo asked >asked; exit\" TERM; echo up; while :; do sleep 0.01; done' &
-        trap 'sleep 0.2; exit 3' TERM; while :; do sleep 0.01; done";
+        while :; do sleep 0.01; done";
     let mut program = shell(script, Ready::Line("up".to_owned()));
     program.directory = Some(yard.path().to_owned());
     program.stop_whom = Whom::Child;
@@ -358,19 +360,12 @@ async fn a_program_is_told_of_its_address_in_every_way() {
 
 #[tokio::test]
 async fn a_child_has_a_cgroup_of_its_own_where_there_is_one_to_divide() {
-    let Some(given) = std::env::var_os("RIDEAU_TEST_CGROUP") else {
-        eprintln!("skipped: RIDEAU_TEST_CGROUP names no cgroup that may be divided");
+    let Some(given) = Given::new() else {
         return;
     };
     let mut yard = Yard::new();
-    let given = PathBuf::from(given);
-    yard.folder = yard.folder.clone().with_cgroup(Some(given.clone()));
-    let folders = || {
-        let entries = fs::read_dir(&given).unwrap();
-        let folders = entries.filter(|entry| entry.as_ref().unwrap().path().is_dir());
-        folders.count()
-    };
-    let before = folders();
+    let cgroup = Some(given.path().to_owned());
+    yard.folder = yard.folder.clone().with_cgroup(cgroup);
     // Nothing but the cgroup says whose it is.
     let script = "(env -i setsid sh -c 'echo $$ >outside; exec sleep 1000' &)
         while ! test -s outside; do sleep 0.01; done; cat /proc/self/cgroup; echo up; wait";
@@ -378,8 +373,9 @@ async fn a_child_has_a_cgroup_of_its_own_where_there_is_one_to_divide() {
     program.directory = Some(yard.path().to_owned());
     let process = yard.start(&program).await.unwrap();
     let outside = number_in(&yard.path().join("outside")).await;
-    assert_eq!(folders(), before + 1);
+    assert_eq!(given.parts().len(), 1);
+    assert!(inside(&given.parts()[0]).contains(&outside));
     process.stop().await.unwrap();
     until("its end", || !runs(outside)).await;
-    assert_eq!(folders(), before);
+    assert_eq!(given.parts().len(), 0);
 }

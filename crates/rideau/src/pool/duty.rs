@@ -148,10 +148,14 @@ impl<M: Manager> Drop for Duty<M> {
         if self.done {
             return;
         }
-        if self.starts {
+        let driver = self.driver.upgrade();
+        // Who closes a pool gives up its starts, and that is no failure.
+        let is_wanted =
+            |driver: &Arc<PoolDriver<M>>| driver.look(|desk, _| !desk.pool.is_closing());
+        if self.starts && driver.as_ref().is_some_and(is_wanted) {
             self.fail(Arc::new(GivenUp));
         }
-        if let Some(driver) = self.driver.upgrade() {
+        if let Some(driver) = driver {
             let (slot, id) = (self.slot, self.id);
             driver.shell().slot(slot).forget(id);
             let fault = self.fault.take();

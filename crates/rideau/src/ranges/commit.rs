@@ -166,6 +166,7 @@ impl Committer {
     fn take(&mut self, inner: &mut Inner, is_last: bool) -> Turn {
         debug_assert!(self.taken.is_empty(), "what was taken has been written");
         mem::swap(&mut self.taken, &mut inner.effects.log);
+        inner.owed_since = None;
         let events = inner.effects.events.as_mut().map(mem::take);
         if self.events.receiver_count() == 0 {
             inner.effects.events = None;

@@ -8,6 +8,7 @@ use std::thread::{self, ThreadId};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::rest;
 use crate::store::StoreError;
 
 /// Up to where the log would survive, for all who have to know.
@@ -73,6 +74,7 @@ impl Safe {
 
     /// Wait until everything up to here is safe.
     pub(super) fn wait(&self, position: u64) -> Result<(), Arc<StoreError>> {
+        rest::settle();
         let mut inner = self.inner.lock();
         loop {
             if let Some(reached) = inner.reached(position) {

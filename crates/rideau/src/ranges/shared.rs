@@ -4,6 +4,7 @@ use std::mem;
 use std::sync::Arc;
 use std::task::Waker;
 use std::thread::{self, JoinHandle, ThreadId};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rideau_core::Instant;
@@ -14,8 +15,14 @@ use super::Failed;
 use super::answer::Until;
 use super::clocks::Continued;
 use super::reserving::Cell;
+use super::rest;
 use super::safe::Safe;
 use crate::store::{Loaded, StoreError};
+
+/// What threads do that say when they [rest] waits for that no longer,
+const OWED_MAX: Duration = Duration::from_millis(1);
+/// nor do more answers.
+const WAITING_MAX: u64 = 512;
 
 /// The last of its owners ends the thread.
 pub(super) struct Handle {
@@ -28,7 +35,7 @@ pub(super) struct Handle {
 pub(super) struct Shared {
     pub(super) inner: Mutex<Inner>,
     /// Something was logged, or the end has come.
-    pub(super) logged: Condvar,
+    pub(super) logged: Arc<Condvar>,
     pub(super) safe: Arc<Safe>,
     pub(super) clock: Continued,
     /// The thread has the only strong one, so that events end with it.
@@ -51,6 +58,8 @@ pub(super) struct Inner {
     pub(super) sleep: Sleep,
     /// As many answers wait for what is logged and not taken.
     pub(super) waiting: u64,
+    /// Since when it is left to a thread to wake the one that writes.
+    pub(super) owed_since: Option<Instant>,
 }
 
 /// What the thread does while nothing is logged.
@@ -89,16 +98,18 @@ impl Shared {
                 has_stopped: false,
                 sleep: Sleep::Awake,
                 waiting: 0,
+                owed_since: None,
             }),
-            logged: Condvar::new(),
+            logged: Arc::default(),
             safe: Arc::default(),
             clock,
             events,
         }
     }
 
-    /// Wake the thread if it has something to do, or something may come due.
-    pub(super) fn wake(&self, inner: &mut Inner) {
+    /// Wake the thread if it has something to do, or something may come due. Who
+    /// [rests](rest) does so then.
+    fn wake(&self, inner: &mut Inner, now: Instant) {
         let is_needed = match inner.sleep {
             Sleep::Awake => false,
             Sleep::Light { until } => {
@@ -107,7 +118,7 @@ impl Shared {
             Sleep::Deep => true,
             Sleep::Gathers { target } => inner.waiting >= target || inner.is_closing,
         };
-        if is_needed {
+        if is_needed && !(inner.can_be_owed(now) && rest::owe(&self.logged)) {
             inner.sleep = Sleep::Awake;
             self.logged.notify_one();
         }
@@ -119,7 +130,7 @@ impl Shared {
         if !inner.waiters.is_empty() || !inner.told.is_empty() {
             inner.serve(now, &self.safe);
         }
-        self.wake(&mut inner);
+        self.wake(&mut inner, now);
         let woken = mem::take(&mut inner.woken);
         drop(inner);
         woken.into_iter().for_each(Waker::wake);
@@ -165,6 +176,15 @@ impl Inner {
         let (machine, effects) = (&mut self.machine, &mut self.effects);
         self.waiters
             .reserve(machine, ask, now, effects, granted, &mut self.told)
+    }
+
+    /// Need the thread not be woken at once? It looks by itself before long.
+    fn can_be_owed(&mut self, now: Instant) -> bool {
+        let is_light = matches!(self.sleep, Sleep::Light { .. });
+        if !is_light || self.is_closing || self.waiting > WAITING_MAX {
+            return false;
+        }
+        now < *self.owed_since.get_or_insert(now) + OWED_MAX
     }
 
     /// Does somebody wait for what comes due before then?

@@ -3,11 +3,13 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use rideau::allocator::{Refused, Size};
+use rideau::allocator::{Place, Prefer, Refused, Size};
 use rideau::{Failed, Instant};
 
 use super::count;
 use crate::client::{Client, Wrong};
+use crate::daemon::Daemon;
+use crate::explain;
 use crate::places::Places;
 use crate::resp::Reply;
 use crate::values::unsafe_text;
@@ -21,6 +23,24 @@ pub(super) fn failed(client: &Client, failed: &Failed, what: impl Display) -> Wr
         }
         failed => Wrong(unsafe_text(failed)),
     }
+}
+
+/// Why nothing is free where it was wanted most, if nobody knows who has its
+/// values: who is told only how many there are would look for holders.
+pub(super) fn quarantined(daemon: &Daemon, prefer: &[Prefer]) -> Option<String> {
+    let Place::Range(id) = prefer.first()?.place else {
+        return None;
+    };
+    let ranges = &daemon.values.ranges;
+    let stats = ranges.stats(id)?;
+    let until = stats.quarantined_until?;
+    let left = Duration::from_millis(millis(until, ranges.now()).unsigned_abs());
+    Some(format!(
+        "{} are quarantined for {}: EXPLAIN {} says why",
+        stats.quarantined,
+        explain::span(left),
+        stats.name
+    ))
 }
 
 fn refused(client: &Client, no: &Refused, what: &dyn Display) -> Wrong {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 use super::spool::Spool;
-use super::{Broken, Live, Part};
+use super::{Broken, CUT, Live, Part};
 
 /// Bytes of an answer that are kept in memory.
 const MEMORY_MAX: usize = 1024 * 1024;
@@ -41,7 +41,7 @@ enum End {
     Open,
     /// All came.
     Whole,
-    Broken,
+    Broken(Broken),
 }
 
 impl Pumped {
@@ -51,7 +51,7 @@ impl Pumped {
         let pushed = first.map_or(Ok(()), |first| spool.push(first));
         let basin = Arc::new(Mutex::new(Basin {
             spool,
-            end: pushed.map_or(End::Broken, |()| End::Open),
+            end: pushed.map_or(End::Broken(CUT), |()| End::Open),
             trailers: Vec::new(),
             taker: None,
             giver: None,
@@ -64,6 +64,13 @@ impl Pumped {
         let basin = self.basin.lock();
         let is_whole = matches!(basin.end, End::Whole);
         is_whole && basin.spool.len() == 0 && basin.trailers.is_empty()
+    }
+
+    pub(super) fn broken(&self) -> Option<Broken> {
+        match self.basin.lock().end {
+            End::Broken(broken) => Some(broken),
+            End::Open | End::Whole => None,
+        }
     }
 
     pub(super) fn take_trailers(&mut self) -> Vec<u8> {
@@ -88,7 +95,7 @@ impl Pumped {
                 Poll::Pending
             }
             End::Whole => Poll::Ready(None),
-            End::Broken => Poll::Ready(Some(Err(Broken("the app broke its answer off")))),
+            End::Broken(broken) => Poll::Ready(Some(Err(broken))),
         }
     }
 }
@@ -103,12 +110,12 @@ async fn pump(mut live: Live, basin: Arc<Mutex<Basin>>) {
     let end = loop {
         match poll_fn(|context| live.poll_part(context)).await {
             None => break End::Whole,
-            Some(Err(_)) => break End::Broken,
+            Some(Err(broken)) => break End::Broken(broken),
             Some(Ok(part)) => {
                 let mut basin = basin.lock();
                 if let Err(error) = basin.spool.push(part) {
                     tracing::warn!("an answer cannot be kept in a file: {error}");
-                    break End::Broken;
+                    break End::Broken(CUT);
                 }
                 basin.wake_taker();
             }

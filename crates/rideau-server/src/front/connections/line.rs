@@ -260,6 +260,11 @@ impl Line {
         self.session.take()
     }
 
+    /// What is to be sent next has not come from the client.
+    pub(in crate::front) fn awaits_client(&self) -> bool {
+        self.upload.is_awaited()
+    }
+
     /// The process has said all of its answer.
     pub(in crate::front) fn is_answered(&self) -> bool {
         matches!(self.rest, Rest::Nothing)

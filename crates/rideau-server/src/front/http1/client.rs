@@ -54,6 +54,8 @@ pub(in crate::front) struct Client {
     /// When we began to wait for what we wait for.
     since: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
+    /// The timer was set by who waits for a head, and wakes its task.
+    is_set: bool,
 }
 
 /// What becomes of the connection.
@@ -92,6 +94,7 @@ impl Client {
             is_ended: false,
             since: None,
             timer: None,
+            is_set: false,
         }
     }
 
@@ -139,7 +142,7 @@ impl Client {
                         true => self.patience.idle,
                         false => self.patience.head,
                     };
-                    ready!(self.poll_patience(within, context));
+                    ready!(self.poll_patience_again(within, context));
                     self.rest = Rest::ToEnd;
                     // Who began to ask is told; who did not is not there.
                     return Poll::Ready(match is_idle {
@@ -374,8 +377,22 @@ impl Client {
         }
     }
 
+    /// The same for who waits for one head after the other, always in one task:
+    /// a timer that this task set and that did not run out needs no second look.
+    fn poll_patience_again(&mut self, within: Duration, context: &mut Context<'_>) -> Poll<()> {
+        let until = *self.since.get_or_insert_with(Instant::now) + within;
+        let runs = |timer: &Pin<Box<Sleep>>| timer.deadline() <= until && !timer.is_elapsed();
+        if self.is_set && self.timer.as_ref().is_some_and(runs) {
+            return Poll::Pending;
+        }
+        let waited = self.poll_patience(within, context);
+        self.is_set = waited.is_pending();
+        waited
+    }
+
     /// Ready when we have waited for so long for what we wait for.
     fn poll_patience(&mut self, within: Duration, context: &mut Context<'_>) -> Poll<()> {
+        self.is_set = false;
         let until = *self.since.get_or_insert_with(Instant::now) + within;
         let timer = self
             .timer
@@ -400,7 +417,7 @@ thread_local! {
 }
 
 /// Say when an answer was given that does not say so itself.
-fn put_date(out: &mut Vec<u8>, now: SystemTime) {
+pub(in crate::front) fn put_date(out: &mut Vec<u8>, now: SystemTime) {
     let second = now
         .duration_since(UNIX_EPOCH)
         .map_or(0, |now| now.as_secs());

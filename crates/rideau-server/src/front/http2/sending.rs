@@ -1,0 +1,100 @@
+//! The body of an answer on its way to a client that speaks HTTP/2.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+
+use h2::{Reason, SendStream};
+use hyper::body::Bytes;
+
+use super::Visit;
+use crate::front::body::{Answer, Broken};
+use crate::front::reply::read;
+
+/// A body that is being sent.
+pub(super) struct Sending {
+    pub(super) stream: SendStream<Bytes>,
+    pub(super) body: Answer,
+}
+
+/// What comes next of a body.
+enum Next {
+    Part(Bytes),
+    End,
+    Broken(Broken),
+    /// Nobody takes it any more.
+    Gone,
+}
+
+impl Sending {
+    /// Send it to its end, or to that of the client's patience.
+    pub(super) async fn run(mut self, visit: &mut Visit) {
+        loop {
+            let sent = match poll_fn(|context| self.poll_next(context)).await {
+                Next::Part(part) => self.send(part).await,
+                Next::End => self.end().map(|()| true),
+                Next::Broken(broken) => {
+                    visit.is_over = true;
+                    if let Some(begun) = &visit.begun {
+                        begun.is_cut(&visit.seat, broken.word());
+                    }
+                    // What was not whole must not seem so.
+                    return self.stream.send_reset(Reason::INTERNAL_ERROR);
+                }
+                Next::Gone => return,
+            };
+            match sent {
+                Ok(false) => (),
+                Ok(true) => {
+                    visit.is_over = true;
+                    return;
+                }
+                Err(error) => return tracing::debug!("an answer cannot be sent: {error}"),
+            }
+        }
+    }
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Next> {
+        if self.stream.poll_reset(context).is_ready() {
+            return Poll::Ready(Next::Gone);
+        }
+        Poll::Ready(match ready!(self.body.poll_part(context)) {
+            Some(Ok(part)) => Next::Part(part),
+            Some(Err(broken)) => Next::Broken(broken),
+            None => Next::End,
+        })
+    }
+
+    /// Send a part when the client has room for some of it; says whether it was
+    /// the last.
+    async fn send(&mut self, part: Bytes) -> Result<bool, h2::Error> {
+        if !part.is_empty() {
+            // As much as nothing is claimed while others may have something to
+            // send: what is sent counts by itself.
+            self.stream.reserve_capacity(1);
+            poll_fn(|context| self.poll_room(context)).await?;
+        }
+        let is_last = self.body.is_over();
+        self.stream.send_data(part, is_last)?;
+        Ok(is_last)
+    }
+
+    /// Ready when something can be sent.
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
+        while self.stream.capacity() == 0 {
+            match ready!(self.stream.poll_capacity(context)) {
+                Some(room) => drop(room?),
+                None => return Poll::Ready(Err(Reason::CANCEL.into())),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn end(&mut self) -> Result<(), h2::Error> {
+        let trailers = self.body.take_trailers();
+        if trailers.is_empty() {
+            return self.stream.send_data(Bytes::new(), true);
+        }
+        self.stream.reserve_capacity(0);
+        self.stream.send_trailers(read(&trailers))
+    }
+}
