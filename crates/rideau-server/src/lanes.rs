@@ -17,6 +17,9 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 
+/// When a lane has so many tasks, it is time for the lanes that were left out.
+const PLENTY: usize = 32;
+
 thread_local! {
     static HERE: Cell<Option<usize>> = const { Cell::new(None) };
 }
@@ -24,6 +27,8 @@ thread_local! {
 /// The lanes. When they are dropped all is gone that ran on them.
 pub struct Lanes {
     all: Vec<Lane>,
+    /// So many of them have tasks first, and the others when these have plenty.
+    first: usize,
     /// Where to look first for the lane with the fewest tasks.
     next: AtomicUsize,
     stop: watch::Sender<bool>,
@@ -43,11 +48,26 @@ impl Lanes {
     ///
     /// If the system has no more threads or files.
     pub fn start(count: Option<usize>) -> io::Result<Self> {
-        let usual = || thread::available_parallelism().map(Into::into);
-        let count = count.map_or_else(usual, Ok)?.max(1);
+        let count = count.map_or_else(cores, Ok)?.max(1);
+        Self::start_with(count, count)
+    }
+
+    /// One for each core, where those who are waited for run on the same machine:
+    /// every other core is theirs until there is plenty to do for the lanes.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no more threads or files.
+    pub fn start_beside_others() -> io::Result<Self> {
+        let count = cores()?;
+        Self::start_with(count, count.div_ceil(2))
+    }
+
+    fn start_with(count: usize, first: usize) -> io::Result<Self> {
         let (stop, stopped) = watch::channel(false);
         let mut lanes = Self {
             all: Vec::with_capacity(count),
+            first,
             next: AtomicUsize::new(0),
             stop,
             threads: Mutex::default(),
@@ -68,16 +88,6 @@ impl Lanes {
             lanes.threads.get_mut().push(thread);
         }
         Ok(lanes)
-    }
-
-    /// One for two cores, where those who are waited for run on the same machine.
-    ///
-    /// # Errors
-    ///
-    /// If the system has no more threads or files.
-    pub fn start_few() -> io::Result<Self> {
-        let cores = thread::available_parallelism()?.get();
-        Self::start(Some(cores.div_ceil(2)))
     }
 
     /// Have the lane with the fewest tasks do this. The future is made there: a
@@ -127,15 +137,35 @@ impl Lanes {
         std::mem::take(&mut *self.threads.lock())
     }
 
-    /// Among equals, each in turn.
     fn emptiest(&self) -> &Lane {
-        let first = self.next.fetch_add(1, Ordering::Relaxed) % self.all.len();
-        let (before, from) = self.all.split_at(first);
-        let lanes = from.iter().chain(before);
-        lanes
-            .min_by_key(|lane| lane.len.load(Ordering::Relaxed))
-            .expect("there is a lane")
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let usual = emptiest(&self.all[..self.first], turn);
+        if usual.len() < PLENTY {
+            usual
+        } else {
+            emptiest(&self.all, turn)
+        }
     }
+}
+
+/// Among equals, each in turn.
+fn emptiest(lanes: &[Lane], turn: usize) -> &Lane {
+    let (before, from) = lanes.split_at(turn % lanes.len());
+    let lanes = from.iter().chain(before);
+    lanes
+        .min_by_key(|lane| lane.len())
+        .expect("there is a lane")
+}
+
+impl Lane {
+    fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+}
+
+/// As many as there are cores.
+fn cores() -> io::Result<usize> {
+    thread::available_parallelism().map(Into::into)
 }
 
 impl Drop for Lanes {
@@ -202,7 +232,7 @@ mod tests {
     }
 
     async fn emptied(lanes: &Lanes, index: usize) {
-        while lanes.all[index].len.load(Ordering::Relaxed) > 0 {
+        while lanes.all[index].len() > 0 {
             tokio::task::yield_now().await;
         }
     }
@@ -231,6 +261,25 @@ mod tests {
         emptied(&lanes, first).await;
         let (third, _third_end) = next(&lanes).await;
         assert_eq!(third, first);
+    }
+
+    #[tokio::test]
+    async fn lanes_that_are_left_out_get_tasks_when_the_others_have_plenty() {
+        let lanes = Lanes::start_with(4, 2).unwrap();
+        let mut ends = Vec::new();
+        let mut seen = [0; 4];
+        for _ in 0..2 * PLENTY {
+            let (lane, end) = next(&lanes).await;
+            seen[lane] += 1;
+            ends.push(end);
+        }
+        assert_eq!(seen, [PLENTY, PLENTY, 0, 0]);
+        for _ in 0..2 * PLENTY + 4 {
+            let (lane, end) = next(&lanes).await;
+            seen[lane] += 1;
+            ends.push(end);
+        }
+        assert_eq!(seen, [PLENTY + 1; 4]);
     }
 
     #[tokio::test]
@@ -292,6 +341,6 @@ mod tests {
     fn by_default_there_is_one_for_each_core() {
         let cores = thread::available_parallelism().unwrap().get();
         assert_eq!(Lanes::start(None).unwrap().len(), cores);
-        assert_eq!(Lanes::start_few().unwrap().len(), cores.div_ceil(2));
+        assert_eq!(Lanes::start_beside_others().unwrap().len(), cores);
     }
 }

@@ -151,7 +151,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> i
     // Applications run on this machine: a front on every core would wait behind them.
     let front_lanes = match server.threads {
         Some(_) => Arc::clone(&lanes),
-        None => Arc::new(Lanes::start_few()?),
+        None => Arc::new(Lanes::start_beside_others()?),
     };
     let (front, places) =
         listen_front(&daemon, &config, acceptor, Arc::clone(&front_lanes)).await?;

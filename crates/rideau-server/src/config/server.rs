@@ -29,8 +29,8 @@ pub struct Server {
     /// Where the sockets of members that are processes are; none for the first
     /// place that will do.
     pub run_dir: Option<PathBuf>,
-    /// As many lanes for connections; none for one per core, and one for two
-    /// cores for the front.
+    /// As many lanes for connections; none for one per core, and as many of
+    /// its own for the front.
     pub threads: Option<usize>,
     /// Anyone who can reach the server may use it, said in so many words.
     pub is_open_to_anyone: bool,
