@@ -7,12 +7,15 @@
 
 mod board;
 mod call;
+mod grave;
 mod handle;
 mod keys;
 mod line;
 #[cfg(all(test, rideau_loom))]
 mod models;
 mod owner;
+#[cfg(any(test, not(rideau_loom)))]
+mod readers;
 mod rules;
 mod shard;
 #[cfg(all(test, not(rideau_loom)))]

@@ -50,7 +50,7 @@ impl<K: Key> LockHandle<K> {
         let claim = claim(units, capacity);
         let keys = self.farewell.keys();
         let taken = keys.acquire_pinned(&self.pinned, self.farewell.spot(), claim)?;
-        Ok(Lock(taken.at(Origin::Borrowed(keys))))
+        Ok(Lock(taken.at(Origin::Handle(keys))))
     }
 
     /// As [`acquire_many`](Self::acquire_many), and the lock borrows nothing.

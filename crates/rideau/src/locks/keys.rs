@@ -23,9 +23,10 @@ use rideau_core::{OptionError, Reason, queue};
 
 use super::board::Spot;
 use super::call::Farewell;
+use super::grave::{Grave, Pin};
 use super::line::{Line, LineOf, Wait};
 use super::rules::{KeyRule, NoRoom, Rules};
-use super::shard::{Grave, Locked, Loose, Node, Pin, Pinned, Shard, Units};
+use super::shard::{Locked, Loose, Node, Pinned, Shard, Units};
 use super::stub::Home;
 #[cfg(not(rideau_loom))]
 use super::sweeper;
@@ -82,6 +83,9 @@ pub(super) type Taken<'a, K> = Units<K, Origin<'a, K>>;
 /// Where units come back to.
 pub(super) enum Origin<'a, K: Key> {
     Borrowed(&'a Keys<K>),
+    /// As `Borrowed`, of somebody who has the key pinned for longer, and says
+    /// when it no longer has.
+    Handle(&'a Keys<K>),
     Owned(Arc<Keys<K>>),
     /// As `Owned`, after so long a wait.
     Waited(Box<(Arc<Keys<K>>, Duration)>),
@@ -90,7 +94,7 @@ pub(super) enum Origin<'a, K: Key> {
 impl<K: Key> Origin<'_, K> {
     pub(super) fn keys(&self) -> &Keys<K> {
         match self {
-            Self::Borrowed(keys) => keys,
+            Self::Borrowed(keys) | Self::Handle(keys) => keys,
             Self::Owned(keys) => keys,
             Self::Waited(waited) => &waited.0,
         }
@@ -116,7 +120,7 @@ impl<K: Key> Origin<'_, K> {
     /// How long the units were waited for.
     pub(super) fn waited(&self) -> Duration {
         match self {
-            Self::Borrowed(_) | Self::Owned(_) => Duration::ZERO,
+            Self::Borrowed(_) | Self::Handle(_) | Self::Owned(_) => Duration::ZERO,
             Self::Waited(waited) => waited.1,
         }
     }
@@ -127,6 +131,8 @@ impl<K: Key> Home for Origin<'_, K> {
     fn hear(self, spot: Spot, address: usize, left: Left) {
         match self {
             Self::Borrowed(keys) if keys.knows(spot, left) => {}
+            // That nobody holds it does not matter before the handle goes.
+            Self::Handle(_) if !left.is_waited() => {}
             _ => self.hear_news(spot, address, left),
         }
     }
@@ -474,8 +480,13 @@ impl<K: Key> Keys<K> {
 
     #[cold]
     fn want_sweep(&self, spot: Spot) {
-        let is_news = self.rules.boards().mark(spot);
-        if is_news && !self.swept.swap(true, Ordering::SeqCst) {
+        if self.rules.boards().mark(spot) {
+            self.call_sweeper();
+        }
+    }
+
+    fn call_sweeper(&self) {
+        if !self.swept.swap(true, Ordering::SeqCst) {
             #[cfg(not(rideau_loom))]
             sweeper::add(self.me.clone());
         }

@@ -1,11 +1,13 @@
 //! What holds in every interleaving of threads that share keyed locks.
 //!
 //! Loom follows every step of a word, a table and a lock; the memory of keys it
-//! does not see, for nothing is freed before a model ends.
+//! does not see, for nothing is freed before a model ends. When it may be freed
+//! has models of its own, `looks`.
 
 mod all;
 #[path = "../../tests/loom/explore.rs"]
 mod explore;
+mod looks;
 mod lore;
 mod rules;
 mod waits;

@@ -1,6 +1,7 @@
 //! A part of the keys: found without a lock, changed under one.
 //!
-//! Everything unsafe of the keyed locks is in this file. A node is the memory of
+//! Everything unsafe of the keyed locks is in this file and in the grave's. A
+//! node is the memory of
 //! one key. It is made and taken off its table under the lock of its shard, and
 //! read by anybody at any time. What keeps it alive is one of four things:
 //!
@@ -27,10 +28,9 @@ use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 
 use rideau_core::locks::{Claim, Grant};
-#[cfg(not(rideau_loom))]
-use seize::Guard;
 
 use super::board::Spot;
+use super::grave::{Grave, Pin};
 use super::rules::Mark;
 use super::stub::{Home, Stub};
 use super::table::Table;
@@ -73,16 +73,10 @@ struct Nodes<K> {
 pub(super) struct Locked<'a, K> {
     shard: &'a Shard<K>,
     nodes: MutexGuard<'a, Nodes<K>>,
-    /// Dropped after the lock is released: keys may end then, and what they do
-    /// is up to who made them.
-    pin: Pin<'a>,
+    /// What is buried under the lock ends later: what keys do then is up to who
+    /// made them.
+    grave: &'a Grave,
 }
-
-/// Where nodes and tables go that are out of use.
-pub(super) struct Grave(Yard);
-
-/// Whoever has this may read what is buried from now on.
-pub(super) struct Pin<'a>(Digger<'a>);
 
 /// Units of a key that somebody holds, until it drops them.
 pub(super) struct Units<K, H: Home> {
@@ -262,11 +256,10 @@ impl<K: Eq> Shard<K> {
     }
 
     pub(super) fn lock<'a>(&'a self, grave: &'a Grave) -> Locked<'a, K> {
-        let pin = grave.pin();
         Locked {
             shard: self,
             nodes: lock(&self.nodes),
-            pin,
+            grave,
         }
     }
 }
@@ -391,7 +384,7 @@ impl<K: Eq + 'static> Locked<'_, K> {
         self.nodes.len -= 1;
         // SAFETY: it came from a box, is on no table that can be loaded from now
         // on, and nobody has units of it or pins it: its word is retired.
-        unsafe { self.pin.bury(buried) };
+        unsafe { self.grave.bury(buried, size_of::<Node<K>>()) };
     }
 
     /// Move all nodes to a table of so many cells: a power of two.
@@ -412,7 +405,10 @@ impl<K: Eq + 'static> Locked<'_, K> {
         let old = self.shard.table.swap(table, Ordering::SeqCst);
         if !old.is_null() {
             // SAFETY: it came from a box and cannot be loaded from now on.
-            unsafe { self.pin.bury(old) };
+            unsafe {
+                let cells = (*old).len();
+                self.grave.bury(old, cells * size_of::<*mut Node<K>>());
+            }
         }
     }
 
@@ -425,82 +421,6 @@ impl<K: Eq + 'static> Locked<'_, K> {
     fn node_at(&self, table: &Table<Node<K>>, at: usize) -> Option<&Node<K>> {
         // SAFETY: nothing is taken off a table without the lock that is held.
         unsafe { table.at(at).as_ref() }
-    }
-}
-
-#[cfg(not(rideau_loom))]
-type Yard = seize::Collector;
-#[cfg(not(rideau_loom))]
-type Digger<'a> = seize::LocalGuard<'a>;
-
-#[cfg(not(rideau_loom))]
-impl Grave {
-    pub(super) fn new() -> Self {
-        Self(seize::Collector::new())
-    }
-
-    #[inline]
-    pub(super) fn pin(&self) -> Pin<'_> {
-        Pin(self.0.enter())
-    }
-}
-
-#[cfg(not(rideau_loom))]
-impl Pin<'_> {
-    #[inline]
-    fn load<T>(&self, pointer: &AtomicPtr<T>) -> *mut T {
-        self.0.protect(pointer, Ordering::Acquire)
-    }
-
-    /// Free a box when all pins of now are gone.
-    ///
-    /// # Safety
-    ///
-    /// Nobody can load it any more, and it is buried once.
-    unsafe fn bury<T>(&self, buried: *mut T) {
-        // SAFETY: as promised by the caller.
-        unsafe { self.0.defer_retire(buried, seize::reclaim::boxed) };
-    }
-}
-
-/// Loom does not know the collector: nothing is freed before the end of a model.
-#[cfg(rideau_loom)]
-type Yard = std::sync::Mutex<Vec<Box<dyn FnOnce() + Send>>>;
-#[cfg(rideau_loom)]
-type Digger<'a> = &'a Yard;
-
-#[cfg(rideau_loom)]
-impl Grave {
-    pub(super) fn new() -> Self {
-        Self(Yard::default())
-    }
-
-    pub(super) fn pin(&self) -> Pin<'_> {
-        Pin(&self.0)
-    }
-}
-
-#[cfg(rideau_loom)]
-impl Pin<'_> {
-    fn load<T>(&self, pointer: &AtomicPtr<T>) -> *mut T {
-        pointer.load(Ordering::SeqCst)
-    }
-
-    unsafe fn bury<T: 'static>(&self, buried: *mut T) {
-        let mut yard = self.0.lock().expect("no model panics here");
-        let buried = buried.expose_provenance();
-        // SAFETY: as promised by the caller.
-        yard.push(Box::new(move || {
-            drop(unsafe { Box::from_raw(ptr::with_exposed_provenance_mut::<T>(buried)) });
-        }));
-    }
-}
-
-#[cfg(rideau_loom)]
-impl Drop for Grave {
-    fn drop(&mut self) {
-        let yard = self.0.get_mut().expect("no model panics here");
-        yard.drain(..).for_each(|free| free());
     }
 }
 

@@ -41,7 +41,10 @@ impl<K: Key> Keys<K> {
             let key = key.to_owned();
             let rule = self.rules.of(&key);
             let Err(crowd) = self.rules.enter(rule) else {
-                return Ok(locked.add(hash, at, rule, key));
+                let pinned = locked.add(hash, at, rule, key);
+                drop(locked);
+                self.tidy();
+                return Ok(pinned);
             };
             drop(locked);
             if !self.make_room(crowd) {
@@ -59,12 +62,15 @@ impl<K: Key> Keys<K> {
         self.pin(hash, key).unwrap_or_else(|NoRoom| {
             let at = Self::shard_of(hash);
             let mut locked = self.lock(at);
-            locked.pin(hash, key).unwrap_or_else(|| {
+            let pinned = locked.pin(hash, key).unwrap_or_else(|| {
                 let key = key.to_owned();
                 let rule = self.rules.of(&key);
                 self.rules.enter_anyway(rule);
                 locked.add(hash, at, rule, key)
-            })
+            });
+            drop(locked);
+            self.tidy();
+            pinned
         })
     }
 
@@ -75,6 +81,8 @@ impl<K: Key> Keys<K> {
             let (_, left) = self.forget_at(shard, |_, _| true);
             self.leave(shard, &left);
         }
+        self.grave.tidy();
+        self.tidy();
     }
 
     /// Forget what nobody has held for two sweeps, and for as long as its rule
@@ -100,7 +108,8 @@ impl<K: Key> Keys<K> {
                 boards.mark(Spot::new(shard, rule));
             }
         }
-        let more = boards.shards(self.rules.boards_in_use()) != 0;
+        let is_tidy = self.grave.tidy();
+        let more = !is_tidy || boards.shards(self.rules.boards_in_use()) != 0;
         more && !self.swept.swap(true, Ordering::SeqCst)
     }
 
@@ -112,7 +121,7 @@ impl<K: Key> Keys<K> {
             Crowd::Of(rule) => self.rules.boards_of(rule),
             Crowd::All => self.rules.boards_in_use(),
         };
-        bits(self.rules.boards().shards(boards)).any(|shard| {
+        let is_made = bits(self.rules.boards().shards(boards)).any(|shard| {
             self.rules.boards().clear(boards, shard);
             let (gone, left) = self.forget_at(shard, |mark, _| match crowd {
                 Crowd::Of(rule) => mark.rule() == rule,
@@ -120,7 +129,20 @@ impl<K: Key> Keys<K> {
             });
             self.leave(shard, &left);
             gone > 0
-        })
+        });
+        self.tidy();
+        is_made
+    }
+
+    /// Free what was taken off if it is a lot. The rest is for the sweeper: each
+    /// time costs, however little there is.
+    fn tidy(&self) {
+        if self.grave.is_crowded() {
+            self.grave.tidy();
+        }
+        if !self.grave.is_empty() {
+            self.call_sweeper();
+        }
     }
 
     /// Keys of these rules are idle still.
@@ -148,6 +170,10 @@ impl<K: Key> Keys<K> {
         if !lines.is_empty() {
             let lined = locked.nodes().filter(is_lined);
             lined.for_each(|node| leave(&node.mark));
+        }
+        drop(locked);
+        if self.grave.is_crowded() {
+            self.grave.tidy();
         }
         (gone, left)
     }
