@@ -156,16 +156,21 @@ pub(crate) fn is_wanted(variable: &str, name: &str) -> bool {
     env::var(variable).map_or(true, |names| names.split(',').any(|known| known == name))
 }
 
-/// Runs every subject `plan.runs` times, in turn.
+/// Runs every subject `plan.runs` times, in turn, and every other time from the
+/// last to the first: nobody always comes after the same.
 pub(crate) fn compare(subjects: &[Subject<'_>], plan: &Plan) -> Vec<Row> {
     let mut runs: Vec<Vec<Run>> = subjects.iter().map(|_| Vec::new()).collect();
     let mut patience = plan.patience;
-    for _ in 0..plan.runs.get() {
-        for (subject, runs) in subjects.iter().zip(&mut runs) {
+    for round in 0..plan.runs.get() {
+        for step in 0..subjects.len() {
+            let at = match round % 2 {
+                0 => step,
+                _ => subjects.len() - 1 - step,
+            };
             let load = Load::start();
-            let (sample, stalls) = run_until_moved(subject);
+            let (sample, stalls) = run_until_moved(&subjects[at]);
             let foreign = load.foreign();
-            runs.push(Run {
+            runs[at].push(Run {
                 sample,
                 stalls,
                 foreign,

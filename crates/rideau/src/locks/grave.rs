@@ -1,15 +1,20 @@
 //! Where memory goes that others may still be reading, until none of them can.
 //!
-//! Whoever reads has a [`Pin`]. What is buried can be found by nobody any more;
-//! who found it before has a pin that is older. So it is freed when all pins are
-//! gone that were there at some time after the burial.
+//! Whoever reads has a [`Pin`]. What is buried can be found by nobody who comes
+//! from now on; who found it, or still has where to, has a pin that is older. So
+//! it is freed when all pins are gone that were there at some time after the
+//! burial.
 
 #![allow(unsafe_code)]
 
-#[cfg(not(rideau_loom))]
-use std::marker::PhantomData;
 #[cfg(rideau_loom)]
 use std::ptr;
+#[cfg(not(rideau_loom))]
+use std::{
+    marker::PhantomData,
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 #[cfg(not(rideau_loom))]
 use super::readers::{self, Look, Slot};
@@ -81,8 +86,8 @@ impl Grave {
     ///
     /// # Safety
     ///
-    /// Nobody can load it any more, it is buried once, and it may be freed on
-    /// any thread.
+    /// Nobody who pins from now on can load it, it is buried once, and it may be
+    /// freed on any thread.
     pub(super) unsafe fn bury<T>(&self, buried: *mut T, bytes: usize) {
         /// Made of a box of a `T`, and called once.
         unsafe fn free<T>(memory: *mut ()) {
@@ -133,7 +138,7 @@ impl Buried {
     fn over(&mut self) -> Vec<Body> {
         self.looks.retain(|look| !look.is_over());
         if self.looks.is_empty() {
-            std::mem::take(&mut self.waiting)
+            mem::take(&mut self.waiting)
         } else {
             Vec::new()
         }
@@ -146,7 +151,7 @@ impl Buried {
             return false;
         };
         self.looks = looks;
-        self.waiting = std::mem::take(&mut self.fresh);
+        self.waiting = mem::take(&mut self.fresh);
         true
     }
 }
@@ -154,9 +159,16 @@ impl Buried {
 #[cfg(not(rideau_loom))]
 impl Drop for Body {
     fn drop(&mut self) {
-        // SAFETY: it was made with what frees it, and is dropped once: when all
-        // who could read it are gone, or the grave is, which every pin borrows.
-        unsafe { (self.free)(self.memory) };
+        let free = || {
+            // SAFETY: it was made with what frees it, and is dropped once: when all
+            // who could read it are gone, or the grave is, which every pin borrows.
+            unsafe { (self.free)(self.memory) };
+        };
+        // A key that panics at its end has said so, and is no reason for who frees
+        // it not to free the others: a second one would end the process.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(free)) {
+            mem::forget(panic);
+        }
     }
 }
 
@@ -331,6 +343,28 @@ mod tests {
         drop(pin);
         drop(grave);
         assert_eq!(gone.load(SeqCst), 2);
+    }
+
+    /// Counts, and panics.
+    struct Rude(Arc<AtomicUsize>);
+
+    impl Drop for Rude {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+            panic!("a test wants it");
+        }
+    }
+
+    #[test]
+    fn keys_that_panic_at_their_end_keep_nobody_from_theirs() {
+        let (grave, gone) = (Grave::new(), Arc::new(AtomicUsize::new(0)));
+        for _ in 0..3 {
+            let rude = Box::into_raw(Box::new(Rude(Arc::clone(&gone))));
+            // SAFETY: nobody else has it.
+            unsafe { grave.bury(rude, 1) };
+        }
+        tidy_up(&grave);
+        assert_eq!(gone.load(SeqCst), 3);
     }
 
     #[test]

@@ -168,16 +168,30 @@ pub(super) fn end(slot: &'static Slot) {
 }
 
 /// The looks that go on and may have seen what the caller has taken away by now.
-/// None if that cannot be known.
+/// None if that cannot be known: the system has said yes once, and now says no, as
+/// a filter of system calls would have it. Then nothing is ever freed.
 #[cfg(not(rideau_loom))]
 pub(super) fn looks() -> Option<Vec<Look<'static>>> {
     // Who comes to the roll later sees what was taken away before.
     let roll = lock(&ROLL);
     match barriers() {
         Barriers::Both => fence(Ordering::SeqCst),
-        Barriers::System => stop_all()?,
+        Barriers::System => stop_all().or_else(complain)?,
     }
     Some(roll.all.iter().filter_map(|slot| slot.look()).collect())
+}
+
+#[cfg(not(rideau_loom))]
+#[cold]
+fn complain() -> Option<()> {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        tracing::warn!(
+            "the system refuses membarrier, which it allowed before: the memory of forgotten \
+             locks is kept until the process ends. Allow it, or refuse it from the start."
+        );
+    });
+    None
 }
 
 #[cfg(not(rideau_loom))]
@@ -294,7 +308,7 @@ mod tests {
         let before = lock(&ROLL).all.len();
         for _ in 0..200 {
             let ended = thread::spawn(|| {
-                // Whichever is registered first: the other one is late.
+                // Whichever of both ends first, the other one's slot is gone or late.
                 LATE.with(|_| ());
                 end(begin());
             });

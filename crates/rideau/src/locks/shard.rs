@@ -383,7 +383,8 @@ impl<K: Eq + 'static> Locked<'_, K> {
         table.clear(hole, |node| unsafe { (*node).hash });
         self.nodes.len -= 1;
         // SAFETY: it came from a box, is on no table that can be loaded from now
-        // on, and nobody has units of it or pins it: its word is retired.
+        // on, and nobody has units of it or pins it: its word is retired. Keys can
+        // be sent (`Key`).
         unsafe { self.grave.bury(buried, size_of::<Node<K>>()) };
     }
 
@@ -404,7 +405,8 @@ impl<K: Eq + 'static> Locked<'_, K> {
     fn replace(&mut self, table: *mut Table<Node<K>>) {
         let old = self.shard.table.swap(table, Ordering::SeqCst);
         if !old.is_null() {
-            // SAFETY: it came from a box and cannot be loaded from now on.
+            // SAFETY: it came from a box, cannot be loaded from now on, and has no
+            // key of its own.
             unsafe {
                 let cells = (*old).len();
                 self.grave.bury(old, cells * size_of::<*mut Node<K>>());

@@ -86,7 +86,7 @@ impl<K: Key> Keys<K> {
     }
 
     /// Forget what nobody has held for two sweeps, and for as long as its rule
-    /// says. False if there is nothing left to forget. For the sweeper alone:
+    /// says. False if there is nothing left to forget or to free. For the sweeper alone:
     /// whoever calls this has to come again if it is told to.
     #[cfg(any(test, not(rideau_loom)))]
     pub(in crate::locks) fn sweep(&self) -> bool {
