@@ -3,9 +3,10 @@
 //! A board has a bit for each shard. Every rule has a board: the first ones have
 //! one each, and further ones share. Whoever gives the last unit of a key back, or
 //! needs it pinned no longer, marks the shard on the board of the key's rule, unless
-//! it is marked already; who got it by a handle leaves that to the handle. Whoever looks for such keys, the sweeper or one who wants
-//! room, clears the marks of a shard, looks at every key that is there, and marks
-//! it anew for those that it leaves.
+//! it is marked already; who got it by a handle leaves that to the handle. Whoever
+//! looks for such keys, the sweeper or one who wants room, clears the marks of a
+//! shard, looks at every key that is there, and marks it anew for those that it
+//! leaves.
 //!
 //! # Why the rule may be an old one
 //!
