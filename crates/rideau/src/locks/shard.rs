@@ -1,9 +1,9 @@
 //! A part of the keys: found without a lock, changed under one.
 //!
-//! Everything unsafe of the keyed locks is in this file and in the grave's. A
-//! node is the memory of
-//! one key. It is made and taken off its table under the lock of its shard, and
-//! read by anybody at any time. What keeps it alive is one of four things:
+//! Everything unsafe of the keyed locks is in this file and in the grave's. A node
+//! is the memory of one key. It is made and taken off its table under the lock of
+//! its shard, and read by anybody at any time. What keeps it alive is one of four
+//! things:
 //!
 //! * a [`Pin`]: a node that is taken off a table is buried, and the grave is not
 //!   emptied before every pin that was there at that time is gone. Pins say
