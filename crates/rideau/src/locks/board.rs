@@ -11,9 +11,9 @@
 //! # Why the rule may be an old one
 //!
 //! A guard says where to mark without a look at its key, which others may be busy
-//! with: it remembers the [`Spot`] of the moment at which it was granted. The same
-//! goes for handles and lines. If rules change meanwhile, it marks the board of a
-//! rule that the key had. That is as good:
+//! with: it remembers the [`Spot`] of the moment at which it was granted. Handles
+//! and lines look just before they go. If rules change meanwhile, they mark the
+//! board of a rule that the key had. That is as good:
 //!
 //! * No key stays for ever. A mark on whatever board stays until somebody looks at
 //!   the whole shard, and the sweeper comes as long as there is a mark. Rules are
@@ -64,6 +64,9 @@ pub(super) struct Spot(u32);
 
 impl Spot {
     pub(super) const BITS: u32 = 12;
+
+    /// For those who do not mark: any spot.
+    pub(super) const UNSAID: Self = Self(0);
 
     #[inline]
     pub(super) fn new(shard: u32, rule: u32) -> Self {

@@ -5,25 +5,19 @@ use std::sync::Arc;
 
 use rideau_core::locks::{Capacity, Full};
 
-use super::call::Farewell;
 use super::keys::{Keys, Origin};
-use super::shard::Pinned;
+use super::shard::{Kept, Pinned};
 use super::{Lock, claim};
 use crate::keyed::Key;
 
 /// A key looked up once, for those who want it often.
 ///
 /// Its key is not forgotten as long as this exists.
-pub struct LockHandle<K: Key> {
-    // In this order: the sweeper is called when the key is no longer pinned.
-    pinned: Pinned<K>,
-    farewell: Farewell<K>,
-}
+pub struct LockHandle<K: Key>(Kept<K, Arc<Keys<K>>>);
 
 impl<K: Key> LockHandle<K> {
     pub(super) fn new(pinned: Pinned<K>, keys: &Arc<Keys<K>>) -> Self {
-        let farewell = Farewell::new(keys, &pinned);
-        Self { pinned, farewell }
+        Self(Kept::new(pinned, Arc::clone(keys)))
     }
 
     /// Take one unit, exactly if fewer than `capacity` are held.
@@ -47,10 +41,11 @@ impl<K: Key> LockHandle<K> {
         units: u32,
         capacity: impl Into<Capacity>,
     ) -> Result<Lock<'_, K>, Full> {
-        let claim = claim(units, capacity);
-        let keys = self.farewell.keys();
-        let taken = keys.acquire_pinned(&self.pinned, self.farewell.spot(), claim)?;
-        Ok(Lock(taken.at(Origin::Handle(keys))))
+        let (claim, pinned) = (claim(units, capacity), self.0.pinned());
+        let full = |held| claim.full(held);
+        let other = || self.0.call().acquire_with_care(pinned, claim);
+        let taken = pinned.node().take_unsaid(claim, full, other)?;
+        Ok(Lock(taken.at(Origin::Kept(&self.0))))
     }
 
     /// As [`acquire_many`](Self::acquire_many), and the lock borrows nothing.
@@ -63,26 +58,25 @@ impl<K: Key> LockHandle<K> {
         units: u32,
         capacity: impl Into<Capacity>,
     ) -> Result<Lock<'static, K>, Full> {
-        let claim = claim(units, capacity);
-        let keys = self.farewell.keys();
-        let taken = keys.acquire_pinned(&self.pinned, self.farewell.spot(), claim)?;
+        let keys = self.0.call();
+        let taken = keys.acquire_pinned(self.0.pinned(), claim(units, capacity))?;
         Ok(Lock(taken.at(Origin::Owned(Arc::clone(keys)))))
     }
 
     /// How many units are held.
     pub fn held(&self) -> u64 {
-        self.farewell.keys().held_pinned(&self.pinned)
+        self.0.call().held_pinned(self.0.pinned())
     }
 
     /// The key.
     pub fn key(&self) -> &K {
-        self.pinned.node().key()
+        self.0.pinned().node().key()
     }
 }
 
 impl<K: Key> Clone for LockHandle<K> {
     fn clone(&self) -> Self {
-        Self::new(self.pinned.clone(), self.farewell.keys())
+        Self::new(self.0.pinned().clone(), self.0.call())
     }
 }
 

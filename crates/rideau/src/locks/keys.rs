@@ -22,11 +22,10 @@ use rideau_core::locks::{Claim, Full};
 use rideau_core::{OptionError, Reason, queue};
 
 use super::board::Spot;
-use super::call::Farewell;
 use super::grave::{Grave, Pin};
 use super::line::{Line, LineOf, Wait};
 use super::rules::{KeyRule, NoRoom, Rules};
-use super::shard::{Locked, Loose, Node, Pinned, Shard, Units};
+use super::shard::{Kept, Locked, Loose, Node, Pinned, Shard, Units};
 use super::stub::Home;
 #[cfg(not(rideau_loom))]
 use super::sweeper;
@@ -85,7 +84,7 @@ pub(super) enum Origin<'a, K: Key> {
     Borrowed(&'a Keys<K>),
     /// As `Borrowed`, of somebody who has the key pinned for longer, and says
     /// when it no longer has.
-    Handle(&'a Keys<K>),
+    Kept(&'a Kept<K, Arc<Keys<K>>>),
     Owned(Arc<Keys<K>>),
     /// As `Owned`, after so long a wait.
     Waited(Box<(Arc<Keys<K>>, Duration)>),
@@ -94,7 +93,8 @@ pub(super) enum Origin<'a, K: Key> {
 impl<K: Key> Origin<'_, K> {
     pub(super) fn keys(&self) -> &Keys<K> {
         match self {
-            Self::Borrowed(keys) | Self::Handle(keys) => keys,
+            Self::Borrowed(keys) => keys,
+            Self::Kept(kept) => kept.call(),
             Self::Owned(keys) => keys,
             Self::Waited(waited) => &waited.0,
         }
@@ -109,6 +109,10 @@ impl<K: Key> Origin<'_, K> {
     #[inline(never)]
     fn hear_news(self, spot: Spot, address: usize, left: Left) {
         let keys = self.keys();
+        let spot = match &self {
+            Self::Kept(kept) => kept.pinned().node().mark.spot(),
+            _ => spot,
+        };
         if left.is_idle() {
             keys.idle(spot);
         }
@@ -120,7 +124,7 @@ impl<K: Key> Origin<'_, K> {
     /// How long the units were waited for.
     pub(super) fn waited(&self) -> Duration {
         match self {
-            Self::Borrowed(_) | Self::Handle(_) | Self::Owned(_) => Duration::ZERO,
+            Self::Borrowed(_) | Self::Kept(_) | Self::Owned(_) => Duration::ZERO,
             Self::Waited(waited) => waited.1,
         }
     }
@@ -131,8 +135,8 @@ impl<K: Key> Home for Origin<'_, K> {
     fn hear(self, spot: Spot, address: usize, left: Left) {
         match self {
             Self::Borrowed(keys) if keys.knows(spot, left) => {}
-            // That nobody holds it does not matter before the handle goes.
-            Self::Handle(_) if !left.is_waited() => {}
+            // That nobody holds it does not matter while it is pinned.
+            Self::Kept(_) if !left.is_waited() => {}
             _ => self.hear_news(spot, address, left),
         }
     }
@@ -177,8 +181,7 @@ impl<K: Key> Keys<K> {
     {
         let pin = self.grave.pin();
         let at_once = match self.look_up(key, &pin) {
-            // The spot before the word, with the key that is next to it.
-            Some(node) => node.take_at_once(node.mark.spot(), claim),
+            Some(node) => node.take_at_once(claim),
             None => Err(None),
         };
         drop(pin);
@@ -211,15 +214,11 @@ impl<K: Key> Keys<K> {
         let Ok(pinned) = self.pin(self.hasher.hash_one(key), key) else {
             return Wait::refused(Reason::Keys);
         };
-        let wait = match pinned.node().take(claim, Road::Open) {
+        let kept = Kept::new(pinned, Arc::clone(self));
+        match kept.pinned().node().take(claim, Road::Open) {
             Ok(taken) => Wait::answered(Lock(taken.at(Origin::Owned(Arc::clone(self))))),
-            Err(_) => {
-                let farewell = Farewell::new(self, &pinned);
-                self.line_of(&pinned).ask(claim, terms, farewell)
-            }
-        };
-        self.unpin(pinned);
-        wait
+            Err(_) => self.line_of(kept.pinned()).ask(claim, terms, kept),
+        }
     }
 
     #[cold]
@@ -244,31 +243,33 @@ impl<K: Key> Keys<K> {
             return Err(claim.full(self.held_at(hash, key)).into());
         }
         let pinned = self.pin(hash, key).map_err(|NoRoom| Denied::Keys)?;
-        let taken = self.acquire_pinned(&pinned, pinned.node().mark.spot(), claim);
+        let taken = self.acquire_pinned(&pinned, claim);
         self.unpin(pinned);
         taken.map_err(Denied::Full)
     }
 
     /// Take units of a key that is not forgotten meanwhile.
-    #[inline(always)]
     pub(super) fn acquire_pinned(
         &self,
         pinned: &Pinned<K>,
-        spot: Spot,
         claim: Claim,
     ) -> Result<Loose<K>, Full> {
-        let at_once = pinned.node().take_at_once(spot, claim);
+        let at_once = pinned.node().take_at_once(claim);
         let full = |held| claim.full(held);
         Loose::or_else(at_once, claim, full, || {
             self.acquire_with_care(pinned, claim)
         })
     }
 
+    /// The same where there are marks or others are faster.
     #[cold]
     #[inline(never)]
-    fn acquire_with_care(&self, pinned: &Pinned<K>, claim: Claim) -> Result<Loose<K>, Full> {
-        let node = pinned.node();
-        match node.take_with_care(claim) {
+    pub(super) fn acquire_with_care(
+        &self,
+        pinned: &Pinned<K>,
+        claim: Claim,
+    ) -> Result<Loose<K>, Full> {
+        match pinned.node().take_with_care(claim) {
             Ok(taken) => Ok(taken),
             Err(No::Full(held)) => Err(claim.full(held)),
             Err(_) => self.acquire_with_lock(pinned, claim),

@@ -14,9 +14,8 @@ use rideau_core::locks::{Claim, Count, Effect, Full, Grant, Lines};
 use rideau_core::{Instant, OptionError, Reason, Refusal, Ticket, queue};
 
 use super::Lock;
-use super::call::{Call, Farewell};
 use super::keys::{Keys, Origin, Taken};
-use super::shard::Pinned;
+use super::shard::{Kept, Pinned};
 use super::word::{No, Road};
 use crate::after::After;
 use crate::cell::Cell;
@@ -33,11 +32,7 @@ type Machine<K> = Lines<KeyCount<K>, Reply<K>>;
 type HeldUnits<K> = Taken<'static, K>;
 
 /// Counts units in the word of a key.
-pub(super) struct KeyCount<K: Key> {
-    // In this order: the sweeper is called when the key is no longer pinned.
-    pinned: Pinned<K>,
-    call: Call<K>,
-}
+pub(super) struct KeyCount<K: Key>(Kept<K, Weak<Keys<K>>>);
 
 /// Tells those who wait what became of it.
 pub(super) struct Tell;
@@ -61,7 +56,7 @@ enum State<K: Key> {
         ticket: Ticket,
         cell: Arc<Cell<Told<K>>>,
         /// The last to go: a line without its keys could serve nobody.
-        _farewell: Farewell<K>,
+        _kept: Kept<K, Arc<Keys<K>>>,
     },
     /// Nobody has taken the answer yet.
     Answered(Told<K>),
@@ -80,8 +75,7 @@ impl<K: Key> Line<K> {
         pinned: Pinned<K>,
         keys: Weak<Keys<K>>,
     ) -> Arc<LineOf<K>> {
-        let call = Call::new(keys, &pinned);
-        let count = KeyCount { pinned, call };
+        let count = KeyCount(Kept::new(pinned, keys));
         let lines = Lines::new(options, count, Instant::START);
         let mut lines = lines.expect("the options were validated");
         let mut effects = Vec::new();
@@ -100,7 +94,7 @@ impl<K: Key> Line<K> {
     }
 
     /// Come to wait: be answered at once, or take a place.
-    pub(super) fn ask(self, claim: Claim, terms: &Terms, farewell: Farewell<K>) -> Wait<K> {
+    pub(super) fn ask(self, claim: Claim, terms: &Terms, kept: Kept<K, Arc<Keys<K>>>) -> Wait<K> {
         let (ticket, came) = self.0.step(|step| {
             let terms = terms.since(step.sent, true);
             let reply = Reply(None);
@@ -122,7 +116,7 @@ impl<K: Key> Line<K> {
                 line,
                 ticket,
                 cell,
-                _farewell: farewell,
+                _kept: kept,
             },
         };
         Wait { state }
@@ -227,12 +221,12 @@ impl<K: Key> Count for KeyCount<K> {
     type Units = HeldUnits<K>;
 
     fn held(&self) -> u64 {
-        self.pinned.node().word().held()
+        self.0.pinned().node().word().held()
     }
 
     fn take(&mut self, claim: Claim) -> Result<(Grant, HeldUnits<K>), Full> {
-        let node = self.pinned.node();
-        let Some(keys) = self.call.keys() else {
+        let node = self.0.pinned().node();
+        let Some(keys) = self.0.call().upgrade() else {
             return Err(claim.full(node.word().held()));
         };
         let taken = match node.take(claim, Road::Line) {
@@ -250,9 +244,9 @@ impl<K: Key> Count for KeyCount<K> {
     }
 
     fn mark_waiting(&mut self, waiting: bool) {
-        let node = self.pinned.node();
+        let node = self.0.pinned().node();
         let mark = || node.word().mark_waited(waiting);
-        match self.call.keys() {
+        match self.0.call().upgrade() {
             // Who takes of several keys looks for marks first, and must not find
             // one later: it would take beside the line.
             Some(keys) if waiting => keys.under_lock(node, mark),

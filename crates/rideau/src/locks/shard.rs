@@ -30,6 +30,7 @@ use std::ptr::{self, NonNull};
 use rideau_core::locks::{Claim, Grant};
 
 use super::board::Spot;
+use super::call::Call;
 use super::grave::{Grave, Pin};
 use super::rules::Mark;
 use super::stub::{Home, Stub};
@@ -104,6 +105,13 @@ pub(super) struct Pinned<K> {
     node: NonNull<Node<K>>,
 }
 
+/// The same, and then the sweeper is called, who passes over what is pinned.
+pub(super) struct Kept<K, C: Call> {
+    /// There until this is dropped.
+    pinned: ManuallyDrop<Pinned<K>>,
+    call: C,
+}
+
 // SAFETY: a node is shared by all who hold units of it, whatever thread they are
 // on: it is reached by shared reference alone, and whoever is last drops the key.
 unsafe impl<K: Send + Sync> Send for Loose<K> {}
@@ -140,12 +148,36 @@ impl<K> Node<K> {
         Ok(Loose::new(self.into(), self.mark.spot(), claim, grant))
     }
 
-    /// The same in the usual case, for one who knows the spot: beside the word
-    /// nothing is read that is lost whenever others take. None if it is another.
+    /// The same in the usual case. None if it is another.
     #[inline(always)]
-    pub(super) fn take_at_once(&self, spot: Spot, claim: Claim) -> Result<Loose<K>, Option<u64>> {
+    pub(super) fn take_at_once(&self, claim: Claim) -> Result<Loose<K>, Option<u64>> {
+        // The spot before the word, with the key that is next to it.
+        let spot = self.mark.spot();
         let grant = self.word.take_at_once(claim)?;
         Ok(Loose::new(self.into(), spot, claim, grant))
+    }
+
+    /// The same for one whose home needs no spot, and who gets it of this node in
+    /// any other case too: beside the word nothing is read.
+    #[inline(always)]
+    pub(super) fn take_unsaid<E>(
+        &self,
+        claim: Claim,
+        full: impl FnOnce(u64) -> E,
+        other: impl FnOnce() -> Result<Loose<K>, E>,
+    ) -> Result<Loose<K>, E> {
+        let grant = match self.word.take_at_once(claim) {
+            Ok(grant) => grant,
+            Err(Some(held)) => return Err(full(held)),
+            Err(None) => {
+                let taken = other()?;
+                let is_ours = ptr::eq(taken.node.as_ptr(), self);
+                let is_all = taken.stub.units() == claim.units;
+                assert!(is_ours && is_all, "all of it was granted, here");
+                taken.grant()
+            }
+        };
+        Ok(Loose::new(self.into(), Spot::UNSAID, claim, grant))
     }
 
     /// The same in any other case.
@@ -518,5 +550,31 @@ impl<K> Clone for Pinned<K> {
 impl<K> Drop for Pinned<K> {
     fn drop(&mut self) {
         self.node().pins.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl<K, C: Call> Kept<K, C> {
+    pub(super) fn new(pinned: Pinned<K>, call: C) -> Self {
+        let pinned = ManuallyDrop::new(pinned);
+        Self { pinned, call }
+    }
+
+    #[inline]
+    pub(super) fn pinned(&self) -> &Pinned<K> {
+        &self.pinned
+    }
+
+    #[inline]
+    pub(super) fn call(&self) -> &C {
+        &self.call
+    }
+}
+
+impl<K, C: Call> Drop for Kept<K, C> {
+    fn drop(&mut self) {
+        let spot = self.pinned.node().mark.spot();
+        // SAFETY: it is dropped this once.
+        unsafe { ManuallyDrop::drop(&mut self.pinned) };
+        self.call.unpinned(spot);
     }
 }

@@ -72,8 +72,8 @@ pub(super) enum No {
     Locked,
 }
 
-/// What was left when units came back: how many are held, and whether somebody
-/// waits for them.
+/// The word when units came back: how many are held, and whether somebody waits
+/// for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Left(u64);
 
@@ -93,8 +93,9 @@ impl Left {
     /// Nobody has to be told, if it is known whether it is idle.
     #[inline]
     pub(super) fn is_no_news(self, is_known: bool) -> bool {
+        let left = self.0 & (HELD | WAITED);
         // Neither nothing at all, nor the mark: one branch, and that foreseen.
-        (self.0 | u64::from(is_known)).wrapping_sub(1) < WAITED - 1
+        (left | u64::from(is_known)).wrapping_sub(1) < WAITED - 1
     }
 }
 
@@ -242,7 +243,7 @@ impl Word {
         // In one order with what is said about idle keys afterwards.
         let before = self.word.fetch_sub(units, Ordering::SeqCst);
         debug_assert!(before & HELD >= units, "units come back that were taken");
-        Left((before - units) & (HELD | WAITED))
+        Left(before - units)
     }
 
     /// Somebody waits, or nobody any more.
