@@ -6,6 +6,7 @@
 
 mod app;
 mod counts;
+mod desk;
 mod duty;
 mod follow;
 mod health;
@@ -22,8 +23,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
-use rideau_core::apps::{self as core, AppId, Effect, Limits, Note, ProcessId, Restart};
+use parking_lot::MutexGuard;
+use rideau_core::apps::{
+    self as core, AppId, Effect, Ended, Limits, Note, ProcessId, Restart, SessionId,
+};
 use rideau_core::{Instant, Machine};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
@@ -40,6 +43,7 @@ pub use running::{Request, Running};
 pub use session::{Refused, Session, Wanted};
 pub use shown::{AppShown, ProcessShown, RequestShown};
 
+use desk::Desk;
 use duty::{Slot, Stopping};
 use session::{Answer, Waiter};
 
@@ -51,7 +55,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 pub struct Apps(Arc<Inner>);
 
 struct Inner {
-    state: Mutex<State>,
+    desk: Desk<State, Left>,
     /// By name, in the order of the config.
     apps: ArcSwap<Vec<Arc<App>>>,
     /// Rung when the machine has to be looked at sooner than was thought.
@@ -73,6 +77,12 @@ struct State {
     by_id: HashMap<AppId, Arc<App>>,
     last: Instant,
     armed: Instant,
+}
+
+/// A session that ended while somebody else was at the machine.
+struct Left {
+    session: SessionId,
+    ended: Ended,
 }
 
 /// What is done when the lock is released.
@@ -97,7 +107,7 @@ impl Apps {
         let machine = core::Apps::new(limits, seed, Instant::START);
         let machine = machine.expect("limits above zero break no rule");
         Self(Arc::new(Inner {
-            state: Mutex::new(State {
+            desk: Desk::new(State {
                 machine,
                 effects: Vec::new(),
                 slots: BTreeMap::new(),
@@ -173,15 +183,10 @@ impl Apps {
 
     /// A process is stopped, whatever it serves.
     pub fn kill(&self, process: ProcessId) -> bool {
-        let state = self.0.state.lock();
-        let Some(running) = state
-            .slots
-            .get(&process)
-            .and_then(|slot| slot.running.clone())
-        else {
+        let running = |state: &mut State, _| state.slots.get(&process)?.running.clone();
+        let Some(running) = self.0.step(running) else {
             return false;
         };
-        drop(state);
         // Its end is noticed as that of any process that ends by itself.
         self.0.spawn(async move {
             let at_once = running.process.stop_with(Signal::Kill, Duration::ZERO);
@@ -248,18 +253,69 @@ impl Inner {
         at: Option<tokio::time::Instant>,
         decide: impl FnOnce(&mut State, Instant) -> T,
     ) -> T {
-        let (result, after) = {
-            let mut state = self.state.lock();
-            let now = at.map_or_else(|| self.now(), |at| self.instant(at));
-            state.last = now.max(state.last);
-            let now = state.last;
-            let result = decide(&mut state, now);
-            (result, self.settle(&mut state))
-        };
+        let decision = self.step_in(self.desk.lock(), at, decide);
+        self.see_to_left();
+        decision
+    }
+
+    /// The same if nobody else is at the machine; else nothing is decided.
+    fn try_step_at<T>(
+        self: &Arc<Self>,
+        at: Option<tokio::time::Instant>,
+        decide: impl FnOnce(&mut State, Instant) -> T,
+    ) -> Option<T> {
+        let decision = self.step_in(self.desk.try_lock()?, at, decide);
+        self.see_to_left();
+        Some(decision)
+    }
+
+    fn step_in<T>(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        at: Option<tokio::time::Instant>,
+        decide: impl FnOnce(&mut State, Instant) -> T,
+    ) -> T {
+        let now = at.map_or_else(|| self.now(), |at| self.instant(at));
+        let now = self.enter(&mut state, now);
+        let decision = decide(&mut state, now);
+        let after = self.settle(&mut state);
+        drop(state);
         if let Some(after) = after {
             self.finish(after);
         }
-        result
+        decision
+    }
+
+    /// Time moves on to `now`, unless it is past that. Sessions end that were left.
+    fn enter(&self, state: &mut State, now: Instant) -> Instant {
+        state.last = now.max(state.last);
+        let now = state.last;
+        for Left { session, ended } in self.desk.take_left() {
+            state
+                .machine
+                .release(session, ended, now, &mut state.effects);
+        }
+        now
+    }
+
+    /// A session is over. Its end may be left to whoever is at the machine.
+    fn end(self: &Arc<Self>, session: SessionId, ended: Ended, at: Option<tokio::time::Instant>) {
+        let released = self.try_step_at(at, |state, now| {
+            state
+                .machine
+                .release(session, ended, now, &mut state.effects);
+        });
+        if released.is_none() {
+            self.desk.leave(Left { session, ended });
+            self.see_to_left();
+        }
+    }
+
+    /// Nobody may be at the machine any more who would see to what was left.
+    fn see_to_left(self: &Arc<Self>) {
+        while let Some(state) = self.desk.lock_for_left() {
+            self.step_in(state, None, |_, _| ());
+        }
     }
 
     /// Carry out what has to happen in the order of decisions, and note the
@@ -359,7 +415,7 @@ impl Inner {
         }
     }
 
-    fn note(&self, note: Note) {
+    fn note(self: &Arc<Self>, note: Note) {
         let (app, text) = match note {
             Note::Started { app, process, took } => {
                 (app, format!("process {process} is ready after {took:.1?}"))
@@ -390,10 +446,7 @@ impl Inner {
             ),
             _ => return,
         };
-        let name = {
-            let state = self.state.lock();
-            state.by_id.get(&app).map(|app| Arc::clone(&app.name))
-        };
+        let name = self.step(|state, _| state.by_id.get(&app).map(|app| Arc::clone(&app.name)));
         if let Some(name) = name {
             self.tell(&name, text, None);
         }
@@ -406,9 +459,8 @@ impl Inner {
     /// Do what is due, and say when to look again.
     fn advance(self: &Arc<Self>) -> Option<Instant> {
         let (due, after) = {
-            let mut state = self.state.lock();
-            state.last = self.now().max(state.last);
-            let now = state.last;
+            let mut state = self.desk.lock();
+            let now = self.enter(&mut state, self.now());
             // Whatever is due then need not ring for the task that is here now.
             state.armed = Instant::START;
             let State {
@@ -426,6 +478,7 @@ impl Inner {
             after.rings = false;
             self.finish(after);
         }
+        self.see_to_left();
         due
     }
 }

@@ -17,8 +17,9 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 
-/// When a lane has so many tasks, it is time for the lanes that were left out.
-const PLENTY: usize = 32;
+/// When a lane has so many tasks, it is time for the lanes that were left out. With
+/// fewer these only take turns on cores that others need.
+const PLENTY: usize = 256;
 
 thread_local! {
     static HERE: Cell<Option<usize>> = const { Cell::new(None) };

@@ -314,10 +314,6 @@ impl Inner {
         start: &Start,
         process: Process,
     ) -> Result<Arc<Running>, Box<Process>> {
-        let mut state = self.state.lock();
-        let Some(slot) = state.slots.get_mut(&start.process) else {
-            return Err(Box::new(process));
-        };
         let Some(address) = process.address().cloned() else {
             return Err(Box::new(process));
         };
@@ -328,24 +324,29 @@ impl Inner {
             idle_max: config.options.concurrency.min(IDLE_MAX),
             ..KeepAlive::default()
         };
-        let running = Arc::new(Running {
-            id: start.process,
-            generation: start.generation,
-            app: Arc::clone(&start.app),
-            connections: Connections::new(address.clone(), keep_alive),
-            address,
-            requests: Default::default(),
-            processor: Default::default(),
-            process,
-            draining: slot.draining.subscribe(),
-        });
-        slot.running = Some(Arc::clone(&running));
-        Ok(running)
+        self.step(|state, _| {
+            let Some(slot) = state.slots.get_mut(&start.process) else {
+                return Err(Box::new(process));
+            };
+            let running = Arc::new(Running {
+                id: start.process,
+                generation: start.generation,
+                app: Arc::clone(&start.app),
+                connections: Connections::new(address.clone(), keep_alive),
+                address,
+                requests: Default::default(),
+                processor: Default::default(),
+                process,
+                draining: slot.draining.subscribe(),
+            });
+            slot.running = Some(Arc::clone(&running));
+            Ok(running)
+        })
     }
 
     /// Nothing is left of a process.
-    fn forget(&self, id: ProcessId) {
-        let slot = self.state.lock().slots.remove(&id);
+    fn forget(self: &Arc<Self>, id: ProcessId) {
+        let slot = self.step(|state, _| state.slots.remove(&id));
         drop(slot);
     }
 }

@@ -31,10 +31,14 @@ pub(super) async fn look(apps: Weak<Inner>) {
 
 impl Inner {
     /// The processes that are ready and wanted.
-    pub(super) fn running(&self, wanted: impl Fn(&Running) -> bool) -> Vec<Arc<Running>> {
-        let state = self.state.lock();
-        let all = state.slots.values().filter_map(|slot| slot.running.clone());
-        all.filter(|running| wanted(running)).collect()
+    pub(super) fn running(
+        self: &Arc<Self>,
+        wanted: impl Fn(&Running) -> bool,
+    ) -> Vec<Arc<Running>> {
+        self.step(|state, _| {
+            let all = state.slots.values().filter_map(|slot| slot.running.clone());
+            all.filter(|running| wanted(running)).collect()
+        })
     }
 
     /// Read anew what these use.

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::app::App;
 use crate::front::Connections;
+use crate::lanes::Lanes;
 use crate::process::{Address, Process};
 
 /// A process that is ready.
@@ -47,11 +48,23 @@ pub struct Request {
     pub since: Instant,
 }
 
-/// Requests that are being served, by places that are used again.
+/// Requests that are being served, by places that are used again. Each lane has a
+/// list of its own, as long as there are not too many, so that lanes do not meet.
 #[derive(Default)]
-pub struct Requests(Mutex<Listed>);
+pub struct Requests([Mutex<Listed>; LISTS]);
 
+const LISTS: usize = 16;
+
+/// Where a request is listed: on which list, and where on that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Listing {
+    list: usize,
+    at: usize,
+}
+
+/// On cache lines of its own.
 #[derive(Default)]
+#[repr(align(64))]
 struct Listed {
     places: Vec<Place>,
     free: Vec<usize>,
@@ -105,8 +118,9 @@ impl Requests {
         path: &[u8],
         client: Option<IpAddr>,
         since: Instant,
-    ) -> usize {
-        let mut listed = self.0.lock();
+    ) -> Listing {
+        let list = Lanes::here().unwrap_or_default() % LISTS;
+        let mut listed = self.0[list].lock();
         let Listed { places, free } = &mut *listed;
         let Some(at) = free.pop() else {
             places.push(Place {
@@ -116,18 +130,19 @@ impl Requests {
                 client,
                 since,
             });
-            return places.len() - 1;
+            let at = places.len() - 1;
+            return Listing { list, at };
         };
         let place = &mut places[at];
         place.is_taken = true;
         place.method.clone_from(method);
         place.path.extend_from_slice(path);
         (place.client, place.since) = (client, since);
-        at
+        Listing { list, at }
     }
 
-    pub(super) fn remove(&self, at: usize) {
-        let mut listed = self.0.lock();
+    pub(super) fn remove(&self, Listing { list, at }: Listing) {
+        let mut listed = self.0[list].lock();
         let place = &mut listed.places[at];
         place.is_taken = false;
         place.path.clear();
@@ -139,9 +154,13 @@ impl Requests {
 
     /// All of them now.
     pub fn all(&self) -> Vec<Request> {
-        let listed = self.0.lock();
-        let taken = listed.places.iter().filter(|place| place.is_taken);
-        taken.map(Place::request).collect()
+        let mut all = Vec::new();
+        for list in &self.0 {
+            let listed = list.lock();
+            let taken = listed.places.iter().filter(|place| place.is_taken);
+            all.extend(taken.map(Place::request));
+        }
+        all
     }
 }
 

@@ -9,9 +9,10 @@ use rideau_core::apps::{self as core, Ask, Came, Ended, ProcessId, SessionId};
 use rideau_core::queue::Terms;
 use rideau_core::{Flow, Refusal, Reply, Ticket};
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 
 use super::app::App;
-use super::running::Running;
+use super::running::{Listing, Running};
 use super::{Apps, Inner, State};
 use crate::process::StartReport;
 
@@ -41,7 +42,7 @@ pub struct Session {
     waited: Duration,
     is_cold: bool,
     /// Where the request is listed.
-    listed: Option<usize>,
+    listed: Option<Listing>,
     ended: Ended,
     /// When, if somebody has just looked at a clock.
     ended_at: Option<tokio::time::Instant>,
@@ -65,6 +66,10 @@ pub(super) enum Answer {
     Shed(Waiter, Refusal),
     Nobody(Waiter),
 }
+
+/// Who finds others at the machine lets its neighbours run so many times before it
+/// waits for them: who has the lock may have been put aside by the system.
+const TURNS: usize = 8;
 
 /// Cancels a wait that nobody waits for any more.
 struct Place<'a> {
@@ -113,7 +118,7 @@ impl Apps {
     pub async fn ask(&self, app: &Arc<App>, wanted: Wanted) -> Result<Session, Refused> {
         let inner = &self.0;
         let mut answer = None;
-        let came = inner.step_at(wanted.now, |state, now| {
+        let mut decide = |state: &mut State, now| {
             let deadline = wanted.deadline.map(|at| inner.instant(at));
             let ask = Ask {
                 terms: Terms {
@@ -139,7 +144,16 @@ impl Apps {
                 Came::Waits(ticket) => Ok(Err(ticket)),
                 Came::Refused(refusal) => Err(refusal),
             }
-        });
+        };
+        let mut came = None;
+        for _ in 0..TURNS {
+            came = inner.try_step_at(wanted.now, &mut decide);
+            if came.is_some() {
+                break;
+            }
+            yield_now().await;
+        }
+        let came = came.unwrap_or_else(|| inner.step_at(wanted.now, decide));
         let session = match (came, answer) {
             (Ok(Ok(session)), _) => Ok(session),
             (Ok(Err(ticket)), Some(answer)) => {
@@ -256,10 +270,7 @@ impl Drop for Session {
         if let Some(at) = self.listed {
             self.running.requests.remove(at);
         }
-        let (id, ended) = (self.id, self.ended);
-        self.inner.step_at(self.ended_at, |state, now| {
-            state.machine.release(id, ended, now, &mut state.effects);
-        });
+        self.inner.end(self.id, self.ended, self.ended_at);
     }
 }
 

@@ -57,8 +57,7 @@ pub struct RequestShown {
 impl Apps {
     /// Numbers over all applications.
     pub fn stats(&self) -> Stats {
-        let state = self.0.state.lock();
-        state.machine.stats(self.0.now().max(state.last))
+        self.0.step(|state, now| state.machine.stats(now))
     }
 
     /// One application as it is now.
@@ -68,8 +67,7 @@ impl Apps {
 
     /// What its askers wait for, in plain words.
     pub fn explain(&self, app: &App) -> Vec<String> {
-        let state = self.0.state.lock();
-        state.machine.explain(app.id, self.0.now().max(state.last))
+        self.0.step(|state, now| state.machine.explain(app.id, now))
     }
 
     /// Read anew what the processes of an application use.
@@ -85,17 +83,16 @@ impl Apps {
 }
 
 impl Inner {
-    fn shown(&self, app: &Arc<App>) -> Option<AppShown> {
-        let state = self.state.lock();
-        let stats = state
-            .machine
-            .app_stats(app.id, self.now().max(state.last))?;
-        let process = |stats: &ProcessStats| {
-            let slot = state.slots.get(&stats.process);
-            (*stats, slot.and_then(|slot| slot.running.clone()))
-        };
-        let found: Vec<_> = stats.processes.iter().map(process).collect();
-        drop(state);
+    fn shown(self: &Arc<Self>, app: &Arc<App>) -> Option<AppShown> {
+        let (stats, found) = self.step(|state, now| {
+            let stats = state.machine.app_stats(app.id, now)?;
+            let process = |stats: &ProcessStats| {
+                let slot = state.slots.get(&stats.process);
+                (*stats, slot.and_then(|slot| slot.running.clone()))
+            };
+            let found: Vec<_> = stats.processes.iter().map(process).collect();
+            Some((stats, found))
+        })?;
         let processes = found.into_iter().map(|(stats, running)| ProcessShown {
             stats,
             pid: running.as_ref().map(|running| running.pid()),
