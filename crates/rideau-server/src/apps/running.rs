@@ -152,7 +152,7 @@ impl Requests {
         listed.free.push(at);
     }
 
-    /// All of them now.
+    /// All of them now, the oldest first.
     pub fn all(&self) -> Vec<Request> {
         let mut all = Vec::new();
         for list in &self.0 {
@@ -160,6 +160,7 @@ impl Requests {
             let taken = listed.places.iter().filter(|place| place.is_taken);
             all.extend(taken.map(Place::request));
         }
+        all.sort_by_key(|request| request.since);
         all
     }
 }
@@ -183,5 +184,41 @@ impl fmt::Debug for Running {
             .field("pid", &self.pid())
             .field("address", &self.address)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Method;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_oldest_request_is_first_whatever_lane_it_is_on() {
+        let lanes = Lanes::start(Some(2)).unwrap();
+        let requests = Arc::new(Requests::default());
+        let now = Instant::now();
+        let mut listings = Vec::new();
+        for (path, age) in [("/c", 1), ("/a", 3), ("/b", 2)] {
+            let (listed, listing) = oneshot::channel();
+            let since = now.checked_sub(Duration::from_secs(age)).unwrap();
+            let its = Arc::clone(&requests);
+            lanes.spawn(move || async move {
+                let _ = listed.send(its.add(&Method::GET, path.as_bytes(), None, since));
+            });
+            listings.push(listing.await.unwrap());
+        }
+        let paths = || {
+            let all = requests.all().into_iter();
+            all.map(|request| request.path).collect::<Vec<_>>()
+        };
+        assert_ne!(listings[0].list, listings[1].list, "each lane has its own");
+        assert_eq!(paths(), ["/a", "/b", "/c"]);
+        requests.remove(listings[2]);
+        assert_eq!(paths(), ["/a", "/c"]);
+        let again = requests.add(&Method::GET, b"/d", None, now);
+        assert_eq!(paths(), ["/a", "/c", "/d"]);
+        requests.remove(again);
     }
 }
