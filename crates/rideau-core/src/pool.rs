@@ -3,6 +3,7 @@
 //! The pool knows its members by their slots; what a member is, and how it is
 //! started or stopped, is up to whoever carries the effects out.
 
+mod apart;
 mod change;
 mod circuit;
 mod effect;
@@ -42,7 +43,7 @@ pub use self::lines::Priority;
 pub use self::members::Counts;
 pub use self::options::{Backoff, Fate, Options, Reuse};
 pub use self::stats::Stats;
-pub use crate::waiting::Tally;
+pub use crate::waiting::{Apart, Tally};
 
 /// Who waits for a member, and what the members are doing.
 ///
@@ -329,6 +330,11 @@ impl<R: Reply> Pool<R> {
         self.lines.advance(now);
         self.finish(now, effects);
         gone
+    }
+
+    /// Whoever holds this ticket waits.
+    pub fn waits(&self, ticket: Ticket) -> bool {
+        self.lines.waits(ticket)
     }
 
     /// How to answer one that waits, to change.

@@ -4,6 +4,7 @@
 //! decide whom it sheds. It answers nobody: whoever owns it closes the
 //! tickets it gives up.
 
+mod apart;
 mod codel;
 mod fair;
 mod line;

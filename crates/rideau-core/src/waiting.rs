@@ -4,6 +4,7 @@
 //! passes over those who are gone, and counts. Who is served when is up to the
 //! machine.
 
+mod apart;
 mod aside;
 mod explain;
 
@@ -16,6 +17,7 @@ use crate::queue::{self, Queue, Shed, Terms};
 use crate::refusal::{Reason, Refusal};
 use crate::time::Instant;
 
+pub use apart::Apart;
 pub(crate) use explain::Account;
 
 /// What became of those who came.

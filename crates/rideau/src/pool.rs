@@ -11,6 +11,7 @@ mod held;
 mod manager;
 #[cfg(all(test, rideau_loom))]
 mod models;
+mod porch;
 mod rationed;
 mod refused;
 mod slot;

@@ -281,7 +281,7 @@ impl<T> Shard<T> {
 /// A number for each thread, in the order in which they first ask.
 #[cfg(not(rideau_loom))]
 #[inline]
-fn thread_number() -> usize {
+pub(crate) fn thread_number() -> usize {
     use std::cell::Cell;
     use std::sync::atomic::AtomicUsize;
 
@@ -300,7 +300,7 @@ fn thread_number() -> usize {
 
 /// Loom's threads are one to the system. Its models name their shard.
 #[cfg(rideau_loom)]
-fn thread_number() -> usize {
+pub(crate) fn thread_number() -> usize {
     0
 }
 

@@ -74,6 +74,14 @@ impl Tallies {
         };
     }
 
+    /// Count all of these, as many as were handed on without asking.
+    pub(super) fn count_holds(&mut self, holds: &Histogram) {
+        self.holds.add(holds);
+        if let Some(mean) = nanos(holds.sum()).checked_div(holds.len()) {
+            self.hold = mean;
+        }
+    }
+
     pub(super) fn count_start(&mut self, took: Duration) {
         self.starts.record(took);
     }
