@@ -247,8 +247,8 @@ impl<'a, M: Manager> Held<'a, M> {
         entry: Box<Entry<M>>,
     ) -> Result<(), Box<Entry<M>>> {
         let (slot, cell) = lay_down(driver, entry);
-        let ended = driver
-            .step_unless_relieved(|step| release(driver, slot, cell, Use::Fine, step));
+        let ended =
+            driver.step_unless_relieved(|step| release(driver, slot, cell, Use::Fine, step));
         ended.ok_or_else(|| {
             let entry = driver.shell().slot(slot).member.take();
             let mut entry = entry.expect("a member that is ours is there");

@@ -117,6 +117,14 @@ fn served(take: &mut Take<'static, Numbers>) -> Owned {
     answer.expect("it has been served")
 }
 
+/// Let all who wait do so on the porch.
+fn send_out(pool: &Pool<Numbers>) {
+    let stock = pool.driver.shell();
+    pool.driver
+        .step(|step| stock.send_out(step.machine, step.now));
+    assert!(stock.porch.is_open());
+}
+
 /// All members are idle, as many as are alive, and the numbers add up.
 fn at_rest(pool: &Pool<Numbers>, numbers: &Numbers, idle: usize) {
     let stats = pool.stats();
@@ -364,4 +372,160 @@ fn nothing_is_taken_once_the_pool_is_suspended() {
         taken.is_ok()
     });
     assert_eq!(ends, [false, true]);
+}
+
+#[test]
+fn a_take_dropped_around_its_hand_over_on_the_porch_leaves_the_member_to_the_next() {
+    let ends = explore(|| {
+        let (pool, numbers) = open(1, 1);
+        let held = take(&pool);
+        let first = wait(&pool);
+        let mut second = wait(&pool);
+        send_out(&pool);
+        at_once(move || drop(held), move || drop(first));
+        drop(served(&mut second));
+        drop(second);
+        at_rest(&pool, &numbers, 1);
+        assert_eq!(numbers.born(), 1);
+        pool.stats().takes.cancelled
+    });
+    assert_eq!(ends, [0, 1]);
+}
+
+#[test]
+fn who_comes_to_the_porch_at_a_release_is_served_after_who_was_there() {
+    let ends = explore(|| {
+        let (pool, numbers) = open(1, 1);
+        let held = take(&pool);
+        let mut first = wait(&pool);
+        send_out(&pool);
+        let mut asking = pool.take_owned(Terms::USUAL);
+        let ask = move || (poll(&mut asking).is_some(), asking);
+        let ((), (overtook, mut second)) = at_once(move || drop(held), ask);
+        assert!(!overtook);
+        let is_open = pool.driver.shell().porch.is_open();
+        drop(served(&mut first));
+        drop(served(&mut second));
+        at_rest(&pool, &numbers, 1);
+        is_open
+    });
+    assert_eq!(ends, [true]);
+}
+
+/// The porch closes under the one who gives a member back to it.
+#[test]
+fn a_member_given_back_while_all_are_called_in_goes_to_who_waits() {
+    let ends = explore(|| {
+        let (pool, numbers) = open(1, 1);
+        let held = take(&pool);
+        let mut waiting = wait(&pool);
+        send_out(&pool);
+        let look = {
+            let pool = pool.clone();
+            move || pool.stats().len()
+        };
+        let ((), len) = at_once(move || drop(held), look);
+        drop(served(&mut waiting));
+        drop(waiting);
+        at_rest(&pool, &numbers, 1);
+        assert_eq!(pool.stats().takes.waits.len(), 2);
+        len
+    });
+    // It was served before, or was seen to wait.
+    assert_eq!(ends, [0, 1]);
+}
+
+/// Who comes to the porch while that closes is taken in with the others, or
+/// waits behind them.
+#[test]
+fn who_comes_while_all_are_called_in_is_not_forgotten() {
+    let ends = explore(|| {
+        let (pool, numbers) = open(1, 1);
+        let held = take(&pool);
+        let mut first = wait(&pool);
+        send_out(&pool);
+        let mut asking = pool.take_owned(Terms::USUAL);
+        let ask = move || (poll(&mut asking).is_some(), asking);
+        let look = {
+            let pool = pool.clone();
+            move || pool.stats().len()
+        };
+        let ((overtook, mut second), len) = at_once(ask, look);
+        assert!(!overtook);
+        drop(held);
+        drop(served(&mut first));
+        drop(served(&mut second));
+        at_rest(&pool, &numbers, 1);
+        len
+    });
+    assert_eq!(ends, [1, 2]);
+}
+
+#[test]
+fn of_two_members_given_back_to_the_porch_one_is_left_over() {
+    let ends = explore(|| {
+        let (pool, numbers) = open(2, 2);
+        let (one, other) = (take(&pool), take(&pool));
+        let mut waiting = wait(&pool);
+        send_out(&pool);
+        at_once(move || drop(one), move || drop(other));
+        let last = served(&mut waiting);
+        assert_eq!(pool.stats().members.idle, 1);
+        let number = last.number;
+        drop(last);
+        at_rest(&pool, &numbers, 2);
+        number
+    });
+    assert_eq!(ends, [0, 1]);
+}
+
+#[test]
+fn a_limit_that_falls_while_a_member_is_handed_on_is_kept() {
+    let ends = explore(|| {
+        let (pool, numbers) = open(2, 2);
+        let (one, other) = (take(&pool), take(&pool));
+        let mut waiting = wait(&pool);
+        send_out(&pool);
+        let shrink = {
+            let pool = pool.clone();
+            move || pool.reconfigure(options(1, 1)).expect("these make sense")
+        };
+        at_once(move || drop(one), shrink);
+        let handed_on = poll(&mut waiting);
+        let end = handed_on.is_some();
+        drop(other);
+        drop(handed_on.unwrap_or_else(|| Ok(served(&mut waiting))));
+        at_rest(&pool, &numbers, 1);
+        end
+    });
+    // Handed on before, or the surplus that goes.
+    assert_eq!(ends, [false, true]);
+}
+
+#[test]
+fn a_member_lost_while_it_is_handed_on_is_used_once_more_at_most() {
+    let ends = explore(|| {
+        let (pool, numbers) = open(1, 1);
+        let held = take(&pool);
+        let id = Held::about(&held).id;
+        let mut waiting = wait(&pool);
+        send_out(&pool);
+        let lose = {
+            let pool = pool.clone();
+            move || {
+                pool.driver.step(|step| {
+                    let pool = &mut step.machine.pool;
+                    pool.lost(0, id, step.now, step.effects);
+                });
+            }
+        };
+        at_once(move || drop(held), lose);
+        let last = served(&mut waiting);
+        let number = last.number;
+        drop(last);
+        assert_eq!((numbers.born(), numbers.alive()), (2, 1));
+        at_rest(&pool, &numbers, 1);
+        number
+    });
+    assert_eq!(ends, [0, 1]);
 }

@@ -35,7 +35,9 @@ use rideau_core::{Histogram, Instant};
 use super::cell::Cell;
 use super::stock::{NO_CELL, Reply};
 use crate::shelf::{Slots, thread_number};
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Latch, LatchGuard, Ordering, latch, try_latch};
+use crate::sync::{
+    AtomicBool, AtomicU32, AtomicU64, Latch, LatchGuard, Ordering, latch, try_latch,
+};
 
 /// Lines of takers, one for every few threads.
 ///
@@ -89,6 +91,8 @@ const LOOK_EVERY: u32 = 16;
 const SLACK: u64 = 8;
 /// So many more may come to each line before cells are fetched from elsewhere.
 pub(super) const CELLS: usize = 16;
+/// So many places a line keeps when nobody is left.
+const KEPT: usize = 1024;
 /// So often one looks whether a latch is free before one goes elsewhere.
 const LOOKS_MAX: u32 = if cfg!(rideau_loom) { 0 } else { 64 };
 
@@ -114,15 +118,19 @@ impl Porch {
 
     /// How many wait here.
     pub(super) fn len(&self) -> usize {
-        let lens = self.lines.iter().map(|line| latch(&line.crowd).waiting.len());
+        let lens = self
+            .lines
+            .iter()
+            .map(|line| latch(&line.crowd).waiting.len());
         lens.sum()
     }
 
-    /// When the first of all came. Only under the pool's lock.
+    /// When the first of all came. Not every line begins with its own: who asks
+    /// once more may have come before the others. Only under the pool's lock.
     pub(super) fn first(&self) -> Option<Instant> {
         let firsts = self.lines.iter().filter_map(|line| {
             let crowd = latch(&line.crowd);
-            crowd.waiting.front().map(|apart| apart.sent)
+            crowd.waiting.iter().map(|apart| apart.sent).min()
         });
         firsts.min()
     }
@@ -162,6 +170,7 @@ impl Porch {
             let mut crowd = latch(&line.crowd);
             line.open.store(false, Ordering::Relaxed);
             waiting.extend(crowd.waiting.drain(..));
+            crowd.waiting.shrink_to(KEPT);
             cells.append(&mut crowd.cells);
             served.add(&mut crowd);
             line.show_first(&crowd);
@@ -258,7 +267,10 @@ impl Porch {
         let turn = elsewhere
             .and_then(|line| line.turn(line.crowd_now()?))
             .or_else(|| self.lines[own].turn(self.lines[own].crowd()?))
-            .or_else(|| self.others(own).find_map(|line| line.turn(line.crowd_now()?)))?;
+            .or_else(|| {
+                self.others(own)
+                    .find_map(|line| line.turn(line.crowd_now()?))
+            })?;
         (turn.waited(now) < self.patience()).then_some(turn)
     }
 
@@ -390,3 +402,6 @@ impl Served {
         self.holds.add(&std::mem::take(&mut crowd.holds));
     }
 }
+
+#[cfg(all(test, not(rideau_loom)))]
+mod tests;

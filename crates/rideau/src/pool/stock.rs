@@ -435,9 +435,8 @@ impl<M: Manager> Stock<M> {
             return;
         }
         desk.pool.part(|apart| parted.push(apart));
-        let first = parted.first().map_or(now, |apart| apart.sent);
-        desk.porch_due = Some(first + patience);
         self.porch.open(patience, parted, || self.seat(seats));
+        desk.porch_due = Some(self.porch.first().unwrap_or(now) + patience);
     }
 
     /// Take everybody in from the porch.
@@ -454,6 +453,7 @@ impl<M: Manager> Stock<M> {
             apart.sent = apart.sent.min(now);
             desk.rejoined[cell] = Some(desk.pool.rejoin(apart, now));
         }
+        desk.parted.shrink_to(EXPECTED);
         desk.pool.rejoined(now, effects);
     }
 }
