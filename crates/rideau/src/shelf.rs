@@ -29,7 +29,6 @@ mod place;
 mod slots;
 
 use std::fmt;
-use std::hint;
 use std::ptr;
 
 use crossbeam_utils::CachePadded;
@@ -37,7 +36,7 @@ use crossbeam_utils::CachePadded;
 pub(crate) use place::Place;
 pub(crate) use slots::{LEN_MAX, Slots};
 
-use crate::sync::{AtomicBool, Latch, LatchGuard, Ordering, latch, try_latch};
+use crate::sync::{AtomicBool, Latch, LatchGuard, Ordering, latch, latch_soon, try_latch};
 
 /// Piles of members, one for every few threads.
 ///
@@ -72,9 +71,6 @@ enum Top<T> {
     Empty,
     Closed,
 }
-
-/// So often one looks whether a latch is free before one goes elsewhere.
-const LOOKS_MAX: u32 = if cfg!(rideau_loom) { 0 } else { 64 };
 
 impl<T> Shelf<T> {
     /// A closed shelf with so many shards, or more to make it a power of two.
@@ -266,15 +262,7 @@ impl<T> Shard<T> {
     /// Alone with the pile, unless somebody else is and does not leave.
     #[inline(always)]
     fn pile(&self) -> Option<LatchGuard<'_, Pile<T>>> {
-        try_latch(&self.pile).or_else(|| self.pile_soon())
-    }
-
-    #[cold]
-    fn pile_soon(&self) -> Option<LatchGuard<'_, Pile<T>>> {
-        (0..LOOKS_MAX).find_map(|_| {
-            hint::spin_loop();
-            try_latch(&self.pile)
-        })
+        latch_soon(&self.pile)
     }
 }
 

@@ -56,6 +56,24 @@ pub(crate) fn try_latch<T>(latch: &Latch<T>) -> Option<LatchGuard<'_, T>> {
     latch.try_lock()
 }
 
+/// As `try_latch`, with some more looks: unless somebody has it and does not
+/// leave.
+#[inline]
+pub(crate) fn latch_soon<T>(latch: &Latch<T>) -> Option<LatchGuard<'_, T>> {
+    try_latch(latch).or_else(|| look_for(latch))
+}
+
+#[cold]
+fn look_for<T>(latch: &Latch<T>) -> Option<LatchGuard<'_, T>> {
+    (0..LOOKS_MAX).find_map(|_| {
+        std::hint::spin_loop();
+        try_latch(latch)
+    })
+}
+
+/// So often one looks whether a latch is free before one goes elsewhere.
+const LOOKS_MAX: u32 = if cfg!(rideau_loom) { 0 } else { 64 };
+
 #[cfg(rideau_loom)]
 pub(crate) fn latch<T>(latch: &Latch<T>) -> LatchGuard<'_, T> {
     lock(latch)

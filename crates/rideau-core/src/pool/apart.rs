@@ -42,8 +42,6 @@ impl<R: Reply> Pool<R> {
         if waits.is_empty() {
             return;
         }
-        // All of them were quick, which the line's law is to know.
-        self.lines.find_nobody();
         self.lines.count_apart(waits);
         self.tallies.count_holds(holds);
     }

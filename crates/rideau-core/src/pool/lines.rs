@@ -151,7 +151,10 @@ impl<R: Reply> Lines<R> {
         ticket
     }
 
+    /// Count those who were served apart. All of them were quick, which the
+    /// line's law is to know.
     pub(super) fn count_apart(&mut self, waits: &Histogram) {
+        self.untold[APART as usize] = true;
         self.lines[APART as usize].count_apart(waits);
     }
 

@@ -78,7 +78,8 @@ impl Tallies {
     pub(super) fn count_holds(&mut self, holds: &Histogram) {
         self.holds.add(holds);
         if let Some(mean) = nanos(holds.sum()).checked_div(holds.len()) {
-            self.hold = mean;
+            let part = holds.len().min(8);
+            self.hold = self.hold / 8 * (8 - part) + mean / 8 * part;
         }
     }
 

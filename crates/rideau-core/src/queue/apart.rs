@@ -10,7 +10,7 @@ use crate::time::Instant;
 impl Queue {
     /// As long as nobody waits for this long, the queue does nothing but serve
     /// who came first: not for those who wait, and not for so many more on the
-    /// usual terms.
+    /// usual terms, who give up after twice as long or later.
     pub(crate) fn apart_for<R>(
         &self,
         ledger: &Ledger<R>,
@@ -29,25 +29,24 @@ impl Queue {
         if !is_plain {
             return None;
         }
-        let mut is_usual = true;
-        line.each(ledger, |slot| {
+        let is_usual = |slot| {
             let place = ledger.place(slot);
             let until = place.sent + patience;
-            is_usual &= place.flow == Flow(0) && place.deadline >= until && until > now;
-        });
-        is_usual.then_some(patience)
+            place.flow == Flow(0) && place.deadline >= until + patience && until > now
+        };
+        line.all(ledger, is_usual).then_some(patience)
     }
 
-    /// The law has nothing to say of waits below this.
+    /// The law has nothing to say of waits below twice this: whoever was passed
+    /// by others meanwhile can be served before it has.
     fn patience(&self) -> Option<Duration> {
-        match self.options.shedding {
-            Shedding::Never => Some(PATIENCE_MAX),
-            Shedding::Timeout { wait_max } => Some(wait_max.min(PATIENCE_MAX)),
-            Shedding::CoDel { target, .. } | Shedding::BoundedCoDel { target, .. } => {
-                Some(target.min(PATIENCE_MAX))
-            }
-            Shedding::MinDelay { .. } | Shedding::Standing { .. } => None,
-        }
+        let quiet = match self.options.shedding {
+            Shedding::Never => Duration::MAX,
+            Shedding::Timeout { wait_max } => wait_max,
+            Shedding::CoDel { target, .. } | Shedding::BoundedCoDel { target, .. } => target,
+            Shedding::MinDelay { .. } | Shedding::Standing { .. } => return None,
+        };
+        Some((quiet / 2).min(PATIENCE_MAX))
     }
 
     /// Let everybody out of the line, oldest first. Their tickets stay open.

@@ -267,6 +267,19 @@ impl Line {
         }
     }
 
+    /// Is it so for everybody, oldest first? Nobody is looked at after one for
+    /// whom it is not.
+    pub(crate) fn all<R>(&self, ledger: &Ledger<R>, mut is: impl FnMut(u32) -> bool) -> bool {
+        let mut slot = self.head;
+        while slot != NONE {
+            if !is(slot) {
+                return false;
+            }
+            slot = ledger.place(slot).next;
+        }
+        true
+    }
+
     /// Take everybody out, oldest first.
     pub(crate) fn clear<R>(&mut self, ledger: &mut Ledger<R>, mut each: impl FnMut(u32)) {
         while let Some(slot) = self.take(self.head, ledger) {

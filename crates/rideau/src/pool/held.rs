@@ -13,8 +13,10 @@ use rideau_core::{Lead, Machine};
 
 use super::Pool;
 use super::manager::{About, Manager};
+use super::porch::TRIES;
 use super::slot::{Entry, Slot, flag};
 use super::stock::{Desk, NO_CELL, PoolDriver, Stock};
+use super::take::pick_up;
 use crate::driver::Step;
 use crate::sync::lock;
 
@@ -72,9 +74,6 @@ impl<M: Manager> Keep<'_, M> {
         }
     }
 }
-
-/// So often one looks for the porch before one has it closed.
-const TRIES: usize = 2;
 
 /// No recent instant is further behind, in nanoseconds. A member whose life ends
 /// so soon goes to the machine: its timer may have been there before us.
@@ -235,7 +234,7 @@ impl<'a, M: Manager> Held<'a, M> {
     /// Ask the machine what becomes of the member.
     #[cold]
     fn end_slowly(driver: &PoolDriver<M>, entry: Box<Entry<M>>, used: Use) {
-        let (slot, cell) = lay_down(driver, entry);
+        let (slot, cell) = hand_in(driver, entry);
         driver.step(|step| release(driver, slot, cell, used, step));
     }
 
@@ -246,12 +245,11 @@ impl<'a, M: Manager> Held<'a, M> {
         driver: &PoolDriver<M>,
         entry: Box<Entry<M>>,
     ) -> Result<(), Box<Entry<M>>> {
-        let (slot, cell) = lay_down(driver, entry);
+        let (slot, cell) = hand_in(driver, entry);
         let ended =
             driver.step_unless_relieved(|step| release(driver, slot, cell, Use::Fine, step));
         ended.ok_or_else(|| {
-            let entry = driver.shell().slot(slot).member.take();
-            let mut entry = entry.expect("a member that is ours is there");
+            let mut entry = pick_up(driver.shell(), slot);
             entry.cell = cell;
             entry
         })
@@ -259,7 +257,7 @@ impl<'a, M: Manager> Held<'a, M> {
 }
 
 /// Put a member where the machine finds it, with its slot and its holder's cell.
-fn lay_down<M: Manager>(driver: &PoolDriver<M>, mut entry: Box<Entry<M>>) -> (u32, u32) {
+fn hand_in<M: Manager>(driver: &PoolDriver<M>, mut entry: Box<Entry<M>>) -> (u32, u32) {
     let slot = entry.slot;
     let cell = std::mem::replace(&mut entry.cell, NO_CELL);
     let place = driver.shell().slot(slot);
@@ -338,7 +336,7 @@ impl<M: Manager> Held<'_, M> {
         };
         // Looked at only now: its life may have been cut before the porch was
         // opened.
-        if place.until() <= now.after(BEHIND) || stock.rules.is_used_up(place.uses()) {
+        if place.until() <= now || stock.rules.is_used_up(place.uses()) {
             return Some(entry);
         }
         let (slot, cell) = (entry.slot, std::mem::replace(&mut entry.cell, NO_CELL));

@@ -20,11 +20,17 @@
 //! # Why nobody is overtaken for long
 //!
 //! Every few turns a thread looks at the other lines too, and serves who came
-//! first of all. Nobody waits here for longer than the machine's patience: then
-//! its timer, or whoever comes to serve, closes the porch.
+//! first of all. If somebody has waited here for as long as the machine has
+//! patience, its timer, or whoever comes to serve, closes the porch.
+//!
+//! # Why nobody waits for a latch for long
+//!
+//! A latch is held for a few moves of memory. Should its thread lose its core
+//! just then, others of its line let the system run somebody else until it is
+//! done: they would do no better at the pool's lock, whose owner has to wait for
+//! the same latch. Those of other lines go elsewhere.
 
 use std::collections::VecDeque;
-use std::hint;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -36,7 +42,7 @@ use super::cell::Cell;
 use super::stock::{NO_CELL, Reply};
 use crate::shelf::{Slots, thread_number};
 use crate::sync::{
-    AtomicBool, AtomicU32, AtomicU64, Latch, LatchGuard, Ordering, latch, try_latch,
+    AtomicBool, AtomicU32, AtomicU64, Latch, LatchGuard, Ordering, latch, latch_soon,
 };
 
 /// Lines of takers, one for every few threads.
@@ -93,8 +99,9 @@ const SLACK: u64 = 8;
 pub(super) const CELLS: usize = 16;
 /// So many places a line keeps when nobody is left.
 const KEPT: usize = 1024;
-/// So often one looks whether a latch is free before one goes elsewhere.
-const LOOKS_MAX: u32 = if cfg!(rideau_loom) { 0 } else { 64 };
+/// So often one looks for the porch before one has it closed: it may be opened
+/// while one waits for the pool's lock.
+pub(super) const TRIES: usize = 2;
 
 impl Porch {
     /// A closed porch with so many lines, or more to make it a power of two.
@@ -125,12 +132,11 @@ impl Porch {
         lens.sum()
     }
 
-    /// When the first of all came. Not every line begins with its own: who asks
-    /// once more may have come before the others. Only under the pool's lock.
+    /// When the first of all came. Only under the pool's lock.
     pub(super) fn first(&self) -> Option<Instant> {
         let firsts = self.lines.iter().filter_map(|line| {
             let crowd = latch(&line.crowd);
-            crowd.waiting.iter().map(|apart| apart.sent).min()
+            crowd.waiting.front().map(|apart| apart.sent)
         });
         firsts.min()
     }
@@ -139,8 +145,8 @@ impl Porch {
         Duration::from_nanos(self.patience.load(Ordering::Relaxed))
     }
 
-    /// Let these wait here, the first of whom came first, and whoever comes.
-    /// Every line gets some cells. Only under the pool's lock, and if closed.
+    /// Let these wait here by when they came, and whoever comes. Every line gets
+    /// some cells. Only under the pool's lock, and if closed.
     pub(super) fn open(
         &self,
         patience: Duration,
@@ -150,11 +156,14 @@ impl Porch {
         debug_assert!(!self.is_open(), "an open porch is not opened");
         let patience = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
         self.patience.store(patience, Ordering::Relaxed);
+        // Who asked once more stands at the end.
+        waiting.sort_by_key(|apart| apart.sent);
         for (at, apart) in waiting.drain(..).enumerate() {
             let line = &self.lines[at & (self.lines.len() - 1)];
             latch(&line.crowd).waiting.push_back(apart);
         }
-        for line in &self.lines {
+        // That all are open is seen from the first: it goes last.
+        for line in self.lines.iter().rev() {
             let mut crowd = latch(&line.crowd);
             crowd.cells.extend((0..CELLS).map(|_| cell()));
             line.show_first(&crowd);
@@ -202,13 +211,16 @@ impl Porch {
         waker: &Waker,
         cells: &Slots<Cell>,
     ) -> Option<u32> {
-        if deadline < sent + self.patience() {
+        // It is somebody else's code that runs for it.
+        let waker = waker.clone();
+        let (line, mut crowd) = self.room(own)?;
+        // Patience is that of this opening only now.
+        let patience = self.patience();
+        if deadline < sent + patience + patience {
             return None;
         }
-        let (line, mut crowd) = self.room(own)?;
         let cell = crowd.cells.pop()?;
         cells.get(cell).clear();
-        let waker = waker.clone();
         let reply = Reply { waker, cell };
         crowd.waiting.push_back(Apart {
             sent,
@@ -363,19 +375,13 @@ impl Line {
     /// Alone with who waits here, if the porch is open.
     #[inline]
     fn crowd(&self) -> Option<LatchGuard<'_, Crowd>> {
-        let crowd = try_latch(&self.crowd).unwrap_or_else(|| latch(&self.crowd));
+        let crowd = latch(&self.crowd);
         self.is_open().then_some(crowd)
     }
 
     /// As `crowd`, unless somebody else is here and does not leave.
     fn crowd_now(&self) -> Option<LatchGuard<'_, Crowd>> {
-        let crowd = (0..=LOOKS_MAX).find_map(|look| {
-            if look > 0 {
-                hint::spin_loop();
-            }
-            try_latch(&self.crowd)
-        });
-        crowd.filter(|_| self.is_open())
+        latch_soon(&self.crowd).filter(|_| self.is_open())
     }
 
     /// The turn of who came first, if somebody waits.
@@ -403,5 +409,7 @@ impl Served {
     }
 }
 
+#[cfg(all(test, rideau_loom))]
+mod models;
 #[cfg(all(test, not(rideau_loom)))]
 mod tests;

@@ -34,8 +34,8 @@ pub(super) type Fault = Arc<dyn Error + Send + Sync>;
 
 /// The porch is for so many who wait: fewer are soon served.
 const CROWD: usize = 16;
-/// It is not opened again for so long after it was closed, and for longer if
-/// many have to go to and fro.
+/// It is not opened again for so long after it was closed or could not be opened,
+/// and for longer if many have to be looked at.
 const PORCH_AGAIN: Duration = Duration::from_millis(1);
 const PORCH_EACH: Duration = Duration::from_micros(2);
 
@@ -390,9 +390,9 @@ impl<M: Manager> Shell<Desk> for Stock<M> {
     }
 
     fn relieve(&self, desk: &mut Desk, now: Instant) {
-        let helps = self.porch.lines() > 1 && desk.pool.waiting() >= CROWD;
-        if helps && desk.porch_from <= now {
-            desk.porch_from = now + PORCH_AGAIN;
+        let waiting = desk.pool.waiting();
+        if self.porch.lines() > 1 && waiting >= CROWD && desk.porch_from <= now {
+            desk.porch_from = porch_again(now, waiting);
             self.send_out(desk, now);
         }
     }
@@ -445,7 +445,7 @@ impl<M: Manager> Stock<M> {
         desk.porch_due = None;
         let served = self.porch.close(&mut desk.parted, &mut desk.seats.free);
         desk.pool.served_apart(&served.waits, &served.holds);
-        desk.porch_from = now + PORCH_AGAIN.max(PORCH_EACH * desk.parted.len() as u32);
+        desk.porch_from = porch_again(now, desk.parted.len());
         desk.rejoined.resize(desk.seats.len as usize, None);
         for mut apart in desk.parted.drain(..) {
             let cell = apart.reply.cell as usize;
@@ -503,6 +503,12 @@ impl Rules {
     pub(super) fn on_error(&self) -> Fate {
         FATES[usize::from(self.on_error.load(Ordering::Relaxed))]
     }
+}
+
+/// When the porch may be opened after now, while so many wait.
+fn porch_again(now: Instant, waiting: usize) -> Instant {
+    let each = PORCH_EACH * u32::try_from(waiting).unwrap_or(u32::MAX);
+    now + PORCH_AGAIN.max(each)
 }
 
 const FATES: [Fate; 3] = [Fate::Reuse, Fate::Check, Fate::Replace];

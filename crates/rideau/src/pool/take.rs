@@ -12,6 +12,7 @@ use tokio::task::coop;
 
 use super::held::{Held, Keep, is_broken};
 use super::manager::Manager;
+use super::porch::TRIES;
 use super::refused::{Holder, NotTaken};
 use super::slot::{Entry, Slot, flag};
 use super::stock::{Desk, Fault, NO_CELL, PoolDriver, Reply, Stock};
@@ -79,9 +80,6 @@ impl Mark {
         }
     }
 }
-
-/// So often one looks for the porch before one has it closed.
-const TRIES: usize = 2;
 
 /// One in so many takes from the shelf is measured, and counts for the
 /// scheduler's budget.
@@ -151,7 +149,7 @@ impl<'a, M: Manager> Take<'a, M> {
 
     /// Go to the porch if that is open, or else ask the machine.
     fn ask(&mut self, unfit: Option<u32>, context: &Context<'_>) -> Asked {
-        // Who asks again has its place by when it first came, not at the end.
+        // Who asks again came before those who would be ahead of it.
         let may_part = unfit.is_none() && self.sent.is_none() && self.is_usual();
         // The porch may be opened while we wait for the machine's lock.
         for _ in 0..if may_part { TRIES } else { 0 } {
@@ -417,7 +415,8 @@ fn coming<'a, M: Manager>(
             // It may have to go though nothing else is going to be asked.
             desk.advance(step.now, step.effects);
         }
-        let sent = *sent.get_or_insert(step.sent);
+        // Who asks again may have read its clock on a core that is ahead.
+        let sent = (*sent.get_or_insert(step.sent)).min(step.now);
         let Desk { pool, seats, .. } = &mut *step.machine;
         let wait = context.is_some() && !seats.is_full();
         let mut cell = NO_CELL;
@@ -486,7 +485,7 @@ fn lay_down<M: Manager>(stock: &Stock<M>, entry: Box<Entry<M>>) -> u32 {
 
 /// Take a member that is ours out of its place.
 #[cold]
-fn pick_up<M: Manager>(stock: &Stock<M>, slot: u32) -> Box<Entry<M>> {
+pub(super) fn pick_up<M: Manager>(stock: &Stock<M>, slot: u32) -> Box<Entry<M>> {
     let entry = stock.slot(slot).member.take();
     entry.expect("a member that is ours is there")
 }

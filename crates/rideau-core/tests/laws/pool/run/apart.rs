@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rideau_core::pool::Apart;
-use rideau_core::queue::Order;
+use rideau_core::queue::{Order, Shedding};
 use rideau_core::{Histogram, Instant};
 
 use super::Run;
@@ -80,6 +80,9 @@ impl Run {
         for it in &model.lines[NORMAL] {
             let until = it.sent + patience;
             assert!(it.tag.is_none() && it.deadline >= until && until > self.now);
+            if let Shedding::Timeout { wait_max } = queue.shedding {
+                assert!(until < it.sent + wait_max, "there is time to serve it");
+            }
         }
     }
 
