@@ -148,6 +148,8 @@ pub struct Allocator {
     apart: usize,
     rng: Rng,
     taken: Vec<Taken>,
+    /// Where somebody last got a value.
+    asked: Option<RangeId>,
     /// What became free and nobody was asked whether it wants it, while anybody
     /// waits.
     freed: Freed,
@@ -179,6 +181,7 @@ impl Allocator {
             apart: 0,
             rng: Rng::new(options.seed),
             taken: Vec::new(),
+            asked: None,
             freed: Freed::default(),
         }
     }

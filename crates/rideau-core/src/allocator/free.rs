@@ -106,6 +106,11 @@ impl Free {
         self.settled.remove_all(values) + Size::new(queued as u128)
     }
 
+    /// The lowest that was not queued.
+    pub(super) fn lowest(&self) -> Option<u128> {
+        self.settled.first()
+    }
+
     /// Take the lowest of `within`.
     pub(super) fn take_lowest(&mut self, within: Interval) -> Option<u128> {
         if self.queue.is_none() && within == Interval::ALL {

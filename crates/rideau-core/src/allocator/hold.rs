@@ -178,6 +178,7 @@ impl Allocator {
         now: Instant,
         effects: &mut Effects,
     ) -> Result<Released, Refused> {
+        self.look_ahead();
         let Some(slot) = self.slot(value, now, effects) else {
             return self.release_unheld(value, now, effects);
         };

@@ -110,6 +110,7 @@ impl Allocator {
         effects: &mut Effects,
         granted: &mut Vec<Reservation>,
     ) -> Result<(), Refused> {
+        self.asked = taken.last().map(|taken| taken.range);
         let result = if taken.len() == count || (ask.partial && !taken.is_empty()) {
             self.grant(ask, &taken, now, effects, granted);
             Ok(())
@@ -121,6 +122,20 @@ impl Allocator {
         taken.clear();
         self.taken = taken;
         result
+    }
+
+    /// Have memory bring what the next to ask will need, who probably asks where
+    /// the last one did. For those who wait for memory anyway: what they look at
+    /// lies elsewhere, and comes at the same time.
+    pub(super) fn look_ahead(&self) {
+        let range = self.asked.and_then(|id| self.ranges.get(id.index()));
+        let next = match range {
+            Some(Some(range)) if range.options.order == Order::Lowest => range.free.lowest(),
+            _ => None,
+        };
+        if let Some(next) = next {
+            self.records.expect(next);
+        }
     }
 
     /// As many values as the asker can have, if there are any.

@@ -112,6 +112,15 @@ impl Pieces {
         None
     }
 
+    /// The lowest of all.
+    pub(super) fn first(&self) -> Option<u128> {
+        let (&last, piece) = self.by_last.first_key_value()?;
+        match piece {
+            Piece::Chunk(chunk) => chunk.next(0).map(|place| value_at(last, place)),
+            Piece::Run(first) => Some(first.value()),
+        }
+    }
+
     /// Take the lowest of all, which is what is mostly taken: it is found
     /// without comparing anything.
     pub(super) fn pop_lowest(&mut self) -> Option<u128> {
