@@ -70,11 +70,11 @@ struct Crowd {
     waiting: VecDeque<Apart<Reply>>,
     /// Cells for those who come.
     cells: Vec<u32>,
-    waits: Histogram,
-    holds: Histogram,
+    /// There while the line is open: most pools never need it.
+    served: Option<Served>,
 }
 
-/// What was counted while the porch was open.
+/// What is counted while the porch is open.
 #[derive(Default)]
 pub(super) struct Served {
     pub(super) waits: Histogram,
@@ -92,8 +92,8 @@ const NOBODY: u64 = u64::MAX;
 /// After so many turns one looks who came first of all, and as long as that is
 /// somebody else.
 const LOOK_EVERY: u32 = 16;
-/// Who came first of all in the own line is who waits for this part less than
-/// anybody else, too: to go elsewhere has its price.
+/// Somebody elsewhere goes first if it has waited for this part longer than who is
+/// first in the own line: to go there has its price.
 const SLACK: u64 = 8;
 /// So many more may come to each line before cells are fetched from elsewhere.
 pub(super) const CELLS: usize = 16;
@@ -166,6 +166,7 @@ impl Porch {
         for line in self.lines.iter().rev() {
             let mut crowd = latch(&line.crowd);
             crowd.cells.extend((0..CELLS).map(|_| cell()));
+            crowd.served = Some(Served::default());
             line.show_first(&crowd);
             line.open.store(true, Ordering::Relaxed);
         }
@@ -181,7 +182,10 @@ impl Porch {
             waiting.extend(crowd.waiting.drain(..));
             crowd.waiting.shrink_to(KEPT);
             cells.append(&mut crowd.cells);
-            served.add(&mut crowd);
+            if let Some(here) = crowd.served.take() {
+                served.waits.add(&here.waits);
+                served.holds.add(&here.holds);
+            }
             line.show_first(&crowd);
         }
         waiting.sort_by_key(|apart| apart.sent);
@@ -343,8 +347,10 @@ impl Turn<'_> {
         if cell != NO_CELL {
             crowd.cells.push(cell);
         }
-        crowd.waits.record(waited);
-        crowd.holds.record(held);
+        if let Some(served) = &mut crowd.served {
+            served.waits.record(waited);
+            served.holds.record(held);
+        }
         let lead = sent.lead_over(now.max(sent));
         cells.get(reply.cell).grant(&Grant { slot, lead, waited });
         reply.waker
@@ -356,8 +362,7 @@ impl Line {
         let crowd = Crowd {
             waiting: VecDeque::new(),
             cells: Vec::new(),
-            waits: Histogram::default(),
-            holds: Histogram::default(),
+            served: None,
         };
         Self {
             open: AtomicBool::new(false),
@@ -395,17 +400,6 @@ impl Line {
     fn show_first(&self, crowd: &Crowd) {
         let first = crowd.waiting.front().map(|apart| apart.sent.as_nanos());
         self.first.store(first.unwrap_or(NOBODY), Ordering::Relaxed);
-    }
-}
-
-impl Served {
-    /// Count what a line has counted, which begins anew.
-    fn add(&mut self, crowd: &mut Crowd) {
-        if crowd.waits.is_empty() {
-            return;
-        }
-        self.waits.add(&std::mem::take(&mut crowd.waits));
-        self.holds.add(&std::mem::take(&mut crowd.holds));
     }
 }
 
