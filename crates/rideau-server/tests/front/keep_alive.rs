@@ -35,6 +35,9 @@ async fn an_app_that_closes_idle_connections_costs_no_request() {
         .await;
         let stage = Stage::new(server.address).await;
         let mut client = stage.client().await;
+        // How patient the app is cannot be known before that has run out once.
+        assert_eq!(client.ask(get("/")).await.status(), 200);
+        tokio::time::sleep(Duration::from_millis(200)).await;
         for round in 0..200_u64 {
             let request = match round % 3 {
                 0 => post("/", "once"),
