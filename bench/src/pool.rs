@@ -12,6 +12,7 @@ mod deadpool;
 mod goals;
 mod mobc;
 mod mutex_vec;
+mod nothing;
 mod ours;
 mod r2d2;
 mod semaphore;
@@ -72,6 +73,10 @@ const CONTESTANTS: &[Contestant] = &[
     Contestant {
         waits: false,
         ..Contestant::of::<mutex_vec::Locked>()
+    },
+    Contestant {
+        waits: false,
+        ..Contestant::of::<nothing::Nothing>()
     },
     Contestant::of::<sketch::Sketch>(),
 ];

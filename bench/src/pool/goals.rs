@@ -29,6 +29,7 @@ pub(super) const TOGETHER: &[Goal] = &[
         than: &["bb8"],
         times: 4.0,
     },
+    Goal::Fair { max: 1.2 },
 ];
 
 /// All members are out, and most tasks wait.
