@@ -125,6 +125,15 @@ fn send_out(pool: &Pool<Numbers>) {
     assert!(stock.porch.is_open());
 }
 
+/// A pool whose only member is held, and one who waits for it on the porch.
+fn one_on_the_porch() -> (Pool<Numbers>, Numbers, Owned, Take<'static, Numbers>) {
+    let (pool, numbers) = open(1, 1);
+    let held = take(&pool);
+    let waiting = wait(&pool);
+    send_out(&pool);
+    (pool, numbers, held, waiting)
+}
+
 /// All members are idle, as many as are alive, and the numbers add up.
 fn at_rest(pool: &Pool<Numbers>, numbers: &Numbers, idle: usize) {
     let stats = pool.stats();
@@ -395,10 +404,7 @@ fn a_take_dropped_around_its_hand_over_on_the_porch_leaves_the_member_to_the_nex
 #[test]
 fn who_comes_to_the_porch_at_a_release_is_served_after_who_was_there() {
     let ends = explore(|| {
-        let (pool, numbers) = open(1, 1);
-        let held = take(&pool);
-        let mut first = wait(&pool);
-        send_out(&pool);
+        let (pool, numbers, held, mut first) = one_on_the_porch();
         let mut asking = pool.take_owned(Terms::USUAL);
         let ask = move || (poll(&mut asking).is_some(), asking);
         let ((), (overtook, mut second)) = at_once(move || drop(held), ask);
@@ -416,10 +422,7 @@ fn who_comes_to_the_porch_at_a_release_is_served_after_who_was_there() {
 #[test]
 fn a_member_given_back_while_all_are_called_in_goes_to_who_waits() {
     let ends = explore(|| {
-        let (pool, numbers) = open(1, 1);
-        let held = take(&pool);
-        let mut waiting = wait(&pool);
-        send_out(&pool);
+        let (pool, numbers, held, mut waiting) = one_on_the_porch();
         let look = {
             let pool = pool.clone();
             move || pool.stats().len()
@@ -440,10 +443,7 @@ fn a_member_given_back_while_all_are_called_in_goes_to_who_waits() {
 #[test]
 fn who_comes_while_all_are_called_in_is_not_forgotten() {
     let ends = explore(|| {
-        let (pool, numbers) = open(1, 1);
-        let held = take(&pool);
-        let mut first = wait(&pool);
-        send_out(&pool);
+        let (pool, numbers, held, mut first) = one_on_the_porch();
         let mut asking = pool.take_owned(Terms::USUAL);
         let ask = move || (poll(&mut asking).is_some(), asking);
         let look = {
@@ -505,11 +505,8 @@ fn a_limit_that_falls_while_a_member_is_handed_on_is_kept() {
 #[test]
 fn a_member_lost_while_it_is_handed_on_is_used_once_more_at_most() {
     let ends = explore(|| {
-        let (pool, numbers) = open(1, 1);
-        let held = take(&pool);
+        let (pool, numbers, held, mut waiting) = one_on_the_porch();
         let id = Held::about(&held).id;
-        let mut waiting = wait(&pool);
-        send_out(&pool);
         let lose = {
             let pool = pool.clone();
             move || {
