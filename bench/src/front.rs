@@ -163,7 +163,7 @@ fn contest(case: &Case, contestants: &[Contestant], plan: &Plan, format: Format)
         .iter()
         .map(|contestant| Subject {
             name: contestant.name,
-            run: Box::new(|| contestant.load(case.connections, seconds(plan))),
+            run: Box::new(|| contestant.load(case.connections)),
         })
         .collect();
     let rows = compare(&subjects, plan);
@@ -189,13 +189,12 @@ fn show(title: &str, case: &str, rows: &[Row], verdicts: Vec<Verdict>, format: F
     }
 }
 
-/// `wrk` counts in whole seconds.
-fn seconds(plan: &Plan) -> u64 {
-    if is_quick(plan) { 1 } else { 2 }
-}
+/// `wrk` counts in whole seconds; many short runs see more of a machine's moods
+/// than few long ones.
+const SECONDS: u64 = 1;
 
 fn is_quick(plan: &Plan) -> bool {
-    plan.window < Plan::FULL.window
+    plan.window <= Plan::QUICK.window
 }
 
 impl Contestant {
@@ -210,13 +209,13 @@ impl Contestant {
     }
 
     /// Lets `wrk` ask for a while.
-    fn load(&self, connections: usize, seconds: u64) -> Result<Sample, Stall> {
+    fn load(&self, connections: usize) -> Result<Sample, Stall> {
         let elsewhere = self.elsewhere.iter().copied().map(Family::of);
         let families = self.servers.iter().map(Started::family);
         let families: Vec<_> = families.chain(elsewhere).collect();
         let cpu_time = || families.iter().map(Family::cpu_time).sum::<Duration>();
         let before = cpu_time();
-        let told = wrk::run(self.address, connections, seconds);
+        let told = wrk::run(self.address, connections, SECONDS);
         let cpu = cpu_time().saturating_sub(before);
         self.failed.set(self.failed.get() + told.failed);
         if told.requests == 0 {

@@ -16,23 +16,41 @@ mod report;
 mod talk;
 
 use std::env;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use crate::measure::{Plan, WEIGH};
 use crate::report::Format;
 
-type Bench = fn(&Plan, Format);
+/// A benchmark by its name on the command line.
+struct Bench {
+    name: &'static str,
+    run: fn(&Plan, Format),
+    /// How often each subject runs, unless told otherwise.
+    runs: NonZeroUsize,
+}
 
-/// Every benchmark by its name on the command line.
-const BENCHES: &[(&str, Bench)] = &[
-    ("apps", apps::run),
-    ("broker", broker::run),
-    ("daemon", daemon::run),
-    ("eviction", eviction::run),
-    ("front", front::run),
-    ("locks", locks::run),
-    ("pool", pool::run),
-    ("ranges", ranges::run),
+/// Threads of one process.
+const fn threads(name: &'static str, run: fn(&Plan, Format)) -> Bench {
+    let runs = NonZeroUsize::new(9).expect("it is not zero");
+    Bench { name, run, runs }
+}
+
+/// Processes that talk over sockets: one run differs more from the next.
+const fn talks(name: &'static str, run: fn(&Plan, Format)) -> Bench {
+    let runs = NonZeroUsize::new(15).expect("it is not zero");
+    Bench { name, run, runs }
+}
+
+const BENCHES: &[Bench] = &[
+    threads("apps", apps::run),
+    threads("broker", broker::run),
+    talks("daemon", daemon::run),
+    threads("eviction", eviction::run),
+    talks("front", front::run),
+    threads("locks", locks::run),
+    threads("pool", pool::run),
+    talks("ranges", ranges::run),
 ];
 
 type Scale = fn(subject: &str, what: &str) -> f64;
@@ -67,25 +85,27 @@ fn main() -> ExitCode {
     }
     match parse(args.into_iter()) {
         Ok((bench, plan, format)) => {
-            bench(&plan, format);
+            (bench.run)(&plan, format);
             ExitCode::SUCCESS
         }
         Err(reason) => {
-            let names: Vec<_> = BENCHES.iter().map(|(name, _)| *name).collect();
+            let names: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
             eprintln!("{reason}\n{USAGE}\nnames: {}", names.join(", "));
             ExitCode::from(2)
         }
     }
 }
 
-fn parse(mut args: impl Iterator<Item = String>) -> Result<(Bench, Plan, Format), String> {
+type Order = (&'static Bench, Plan, Format);
+
+fn parse(mut args: impl Iterator<Item = String>) -> Result<Order, String> {
     let mut bench = None;
-    let mut plan = Plan::FULL;
+    let mut quick = false;
     let mut runs = None;
     let mut format = Format::Table;
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--quick" => plan = Plan::QUICK,
+            "--quick" => quick = true,
             "--json" => format = Format::Json,
             "--runs" => {
                 runs = Some(
@@ -97,15 +117,20 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<(Bench, Plan, Format)
             name => bench = Some(named(name)?),
         }
     }
+    let bench = bench.ok_or("which benchmark?")?;
+    let mut plan = if quick {
+        Plan::QUICK
+    } else {
+        Plan::full(bench.runs)
+    };
     plan.runs = runs.unwrap_or(plan.runs);
-    Ok((bench.ok_or("which benchmark?")?, plan, format))
+    Ok((bench, plan, format))
 }
 
-fn named(name: &str) -> Result<Bench, String> {
+fn named(name: &str) -> Result<&'static Bench, String> {
     BENCHES
         .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, bench)| *bench)
+        .find(|bench| bench.name == name)
         .ok_or_else(|| format!("no benchmark or option is called {name}"))
 }
 
@@ -113,7 +138,7 @@ fn named(name: &str) -> Result<Bench, String> {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<(Bench, Plan, Format), String> {
+    fn parsed(line: &str) -> Result<Order, String> {
         parse(line.split_whitespace().map(String::from))
     }
 
@@ -122,6 +147,13 @@ mod tests {
         let (_, plan, _) = parsed("broker --runs 5 --quick").unwrap();
         assert_eq!(plan.runs.get(), 5);
         assert_eq!(plan.window, Plan::QUICK.window);
+    }
+
+    #[test]
+    fn what_talks_over_sockets_runs_more_often() {
+        let runs = |line| parsed(line).unwrap().1.runs.get();
+        assert!(runs("front") > runs("pool"));
+        assert_eq!(runs("front --quick"), runs("pool --quick"));
     }
 
     #[test]

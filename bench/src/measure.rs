@@ -1,13 +1,14 @@
-//! Repeats a case over its subjects in turn, and keeps medians and spreads.
+//! Repeats a case over its subjects in turn, and keeps what every round says.
 //!
 //! Subjects take turns (A, B, C, A, B, C, ...), so that a slow minute of the
-//! machine hits all of them. What other processes did meanwhile is noted with
+//! machine hits all of them, and compare round by round. What other processes did meanwhile is noted with
 //! every run: disturbed runs are left out while enough quiet ones remain, and
 //! after one the next waits a while for the machine to calm down.
 
 mod family;
 mod load;
 mod pass;
+mod row;
 mod scale;
 
 use std::env;
@@ -18,9 +19,11 @@ use std::time::Duration;
 pub(crate) use self::family::Family;
 pub(crate) use self::load::cpu_time;
 pub(crate) use self::pass::{Pass, Stamps, watch, watch_threads};
+pub(crate) use self::row::{Row, Spread, median, ratio};
 pub(crate) use self::scale::{WEIGH, resident_bytes, weigh_apart};
 
 use self::load::Load;
+use self::row::{FOREIGN_MAX, Run};
 
 /// How often and how long everything is measured.
 pub(crate) struct Plan {
@@ -35,12 +38,14 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) const FULL: Self = Self {
-        runs: NonZeroUsize::new(9).expect("nine is not zero"),
-        warm_up: Duration::from_millis(150),
-        window: Duration::from_millis(500),
-        patience: Duration::from_secs(60),
-    };
+    pub(crate) const fn full(runs: NonZeroUsize) -> Self {
+        Self {
+            runs,
+            warm_up: Duration::from_millis(150),
+            window: Duration::from_millis(500),
+            patience: Duration::from_secs(60),
+        }
+    }
 
     pub(crate) const QUICK: Self = Self {
         runs: NonZeroUsize::new(3).expect("three is not zero"),
@@ -98,59 +103,6 @@ pub(crate) struct Stall {
     pub(crate) turns_late: u64,
 }
 
-/// The middle of several runs, and how far they lay apart.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
-impl Spread {
-    /// # Panics
-    ///
-    /// If there are no values.
-    fn of(values: impl Iterator<Item = f64>) -> Self {
-        let mut sorted: Vec<f64> = values.collect();
-        sorted.sort_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        let median = if sorted.len().is_multiple_of(2) {
-            f64::midpoint(sorted[middle - 1], sorted[middle])
-        } else {
-            sorted[middle]
-        };
-        Self {
-            median,
-            min: sorted[0],
-            max: sorted[sorted.len() - 1],
-        }
-    }
-}
-
-/// What the kept runs of one subject say.
-pub(crate) struct Row {
-    pub(crate) subject: &'static str,
-    pub(crate) spreads: Vec<(Metric, Spread)>,
-    /// Runs that were made, and tries that stalled on the way.
-    pub(crate) runs: usize,
-    pub(crate) stalls: usize,
-    /// Runs that count, and cores that others used during them.
-    pub(crate) kept: usize,
-    pub(crate) foreign: Spread,
-}
-
-impl Row {
-    /// Whether others were too busy for these numbers to be compared.
-    pub(crate) fn is_disturbed(&self) -> bool {
-        self.foreign.max >= FOREIGN_MAX
-    }
-
-    pub(crate) fn spread(&self, metric: Metric) -> Option<Spread> {
-        let found = self.spreads.iter().find(|(known, _)| *known == metric);
-        found.map(|(_, spread)| *spread)
-    }
-}
-
 /// Whether this variable of the environment names this, or nothing.
 pub(crate) fn is_wanted(variable: &str, name: &str) -> bool {
     env::var(variable).map_or(true, |names| names.split(',').any(|known| known == name))
@@ -181,7 +133,7 @@ pub(crate) fn compare(subjects: &[Subject<'_>], plan: &Plan) -> Vec<Row> {
         }
     }
     let rows = subjects.iter().zip(runs);
-    rows.map(|(subject, runs)| summarize(subject.name, runs))
+    rows.map(|(subject, runs)| Row::of(subject.name, runs))
         .collect()
 }
 
@@ -223,71 +175,3 @@ fn wait_for_calm(mut patience: Duration) -> Duration {
 
 /// Long enough that a single tick of the kernel is not a disturbance.
 const GLANCE: Duration = Duration::from_millis(100);
-/// Cores that others may use during a run before it counts as disturbed.
-const FOREIGN_MAX: f64 = 0.15;
-/// Runs that are kept at least, be they disturbed.
-const KEPT_MIN: usize = 3;
-
-struct Run {
-    sample: Sample,
-    stalls: usize,
-    foreign: f64,
-}
-
-fn summarize(subject: &'static str, mut runs: Vec<Run>) -> Row {
-    let made = runs.len();
-    let stalls = runs.iter().map(|run| run.stalls).sum();
-    runs.sort_by(|a, b| a.foreign.total_cmp(&b.foreign));
-    let quiet = runs.partition_point(|run| run.foreign < FOREIGN_MAX);
-    runs.truncate(quiet.max(KEPT_MIN));
-
-    let metrics = runs[0].sample.iter().enumerate();
-    let spreads = metrics
-        .map(|(at, (metric, _))| (*metric, Spread::of(runs.iter().map(|run| run.sample[at].1))))
-        .collect();
-    Row {
-        subject,
-        spreads,
-        runs: made,
-        stalls,
-        kept: runs.len(),
-        foreign: Spread::of(runs.iter().map(|run| run.foreign)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_of_an_even_count_lies_between_the_middle_two() {
-        let spread = Spread::of([4.0, 1.0, 2.0, 9.0].into_iter());
-        assert_eq!(
-            spread,
-            Spread {
-                median: 3.0,
-                min: 1.0,
-                max: 9.0
-            }
-        );
-    }
-
-    #[test]
-    fn disturbed_runs_are_left_out_while_three_quiet_ones_remain() {
-        let row = summarize("peer", runs(&[0.9, 0.1, 0.0, 0.1, 0.4]));
-        assert_eq!((row.kept, row.foreign.max), (3, 0.1));
-        let row = summarize("peer", runs(&[0.9, 0.8, 0.7, 0.1]));
-        assert_eq!((row.kept, row.foreign.max), (3, 0.8));
-    }
-
-    fn runs(foreign: &[f64]) -> Vec<Run> {
-        foreign
-            .iter()
-            .map(|foreign| Run {
-                sample: vec![(Metric::Cpu, 1.0)],
-                stalls: 0,
-                foreign: *foreign,
-            })
-            .collect()
-    }
-}

@@ -45,8 +45,9 @@ pub(crate) fn print(bench: &str, case: &str, rows: &[Row], format: Format) {
 fn print_objects(bench: &str, case: &str, rows: &[Row]) {
     for row in rows {
         let subject = row.subject;
-        for (metric, spread) in &row.spreads {
-            let (metric, value) = (metric.name(), spread.median);
+        for metric in row.metrics() {
+            let value = row.spread(metric).map_or(f64::NAN, |spread| spread.median);
+            let metric = metric.name();
             println!(
                 "{{\"bench\":\"{bench}\",\"case\":\"{case}\",\"subject\":\"{subject}\",\
                  \"metric\":\"{metric}\",\"value\":{value:.3}}}"
@@ -57,9 +58,9 @@ fn print_objects(bench: &str, case: &str, rows: &[Row]) {
 
 fn print_table(rows: &[Row]) {
     print_line("", rows, |row| row.subject.into());
-    for (metric, _) in &rows[0].spreads {
+    for metric in rows[0].metrics() {
         print_line(metric.name(), rows, |row| {
-            row.spread(*metric).map_or_else(String::new, cell)
+            row.spread(metric).map_or_else(String::new, cell)
         });
     }
     print_line("foreign", rows, foreign);
@@ -74,12 +75,12 @@ fn print_table(rows: &[Row]) {
 }
 
 fn print_ratios(metric: Metric, ours: &Row, rows: &[Row]) {
-    let Some(ours) = ours.spread(metric) else {
+    if ours.spread(metric).is_none() {
         return;
-    };
+    }
     print_line(&format!("{} ratio", metric.name()), rows, |row| {
-        let ratio = |theirs: Spread| format!("{:.2}x", theirs.median / ours.median);
-        row.spread(metric).map_or_else(String::new, ratio)
+        let ratio = |ratio| format!("{ratio:.2}x");
+        row.over(ours, metric).map_or_else(String::new, ratio)
     });
 }
 
@@ -100,7 +101,7 @@ fn cell(spread: Spread) -> String {
 fn foreign(row: &Row) -> String {
     let Spread { min, max, .. } = row.foreign;
     let mark = if row.is_disturbed() { " !" } else { "" };
-    format!("{min:.2}..{max:.2} in {}/{}{mark}", row.kept, row.runs)
+    format!("{min:.2}..{max:.2} in {}/{}{mark}", row.kept(), row.runs())
 }
 
 /// Three digits and a unit.

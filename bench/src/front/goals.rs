@@ -2,7 +2,7 @@
 
 use super::cold::{BY_HAND, OURS_SOCKET};
 use super::{NGINX, NGINX_SOCKET, PASSENGER};
-use crate::measure::{Metric, Row};
+use crate::measure::{Metric, Row, median, ratio};
 use crate::report::{OURS, Verdict};
 
 /// Of the requests that nginx answers, over the same kind of connection.
@@ -49,19 +49,9 @@ pub(super) fn no_failure(who: &str, failed: u64) -> Verdict {
     Verdict::at_most(format!("failed requests of {who}"), failed as f64, 0.0)
 }
 
-fn ratio(rows: &[Row], ours: &str, than: &str, metric: Metric) -> Option<f64> {
-    Some(median(rows, ours, metric)? / median(rows, than, metric)?)
-}
-
-fn median(rows: &[Row], subject: &str, metric: Metric) -> Option<f64> {
-    let row = rows.iter().find(|row| row.subject == subject)?;
-    Some(row.spread(metric)?.median)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Spread;
 
     #[test]
     fn a_tenth_less_than_nginx_is_enough_but_no_later_answer() {
@@ -109,29 +99,10 @@ mod tests {
     }
 
     fn row(subject: &'static str, ops: f64, p99: f64) -> Row {
-        of(subject, vec![(Metric::Ops, ops), (Metric::P99, p99)])
+        Row::quiet(subject, [vec![(Metric::Ops, ops), (Metric::P99, p99)]])
     }
 
     fn cold_row(subject: &'static str, first: f64) -> Row {
-        of(subject, vec![(Metric::P50, first)])
-    }
-
-    fn of(subject: &'static str, numbers: Vec<(Metric, f64)>) -> Row {
-        let spread = |value| Spread {
-            median: value,
-            min: value,
-            max: value,
-        };
-        let spreads = numbers.into_iter();
-        Row {
-            subject,
-            spreads: spreads
-                .map(|(metric, value)| (metric, spread(value)))
-                .collect(),
-            runs: 1,
-            stalls: 0,
-            kept: 1,
-            foreign: spread(0.0),
-        }
+        Row::quiet(subject, [vec![(Metric::P50, first)]])
     }
 }

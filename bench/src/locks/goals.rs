@@ -1,6 +1,6 @@
 //! What our locks should reach beside their peers, and whether they did.
 
-use crate::measure::{Metric, Row};
+use crate::measure::{Metric, Row, median, ratio};
 use crate::report::{OURS, Verdict};
 
 /// One thread counts.
@@ -57,15 +57,15 @@ impl Goal {
     pub(super) fn judge(&self, rows: &[Row]) -> Option<Verdict> {
         let verdict = match *self {
             Self::Near { times } => {
-                let ratio = median(rows, HANDLE, Metric::Cpu)? / median(rows, ROOF, Metric::Cpu)?;
+                let ratio = ratio(rows, HANDLE, ROOF, Metric::Cpu)?;
                 Verdict::at_most(format!("cpu of {HANDLE} / {ROOF}"), ratio, times)
             }
             Self::Faster { than, times } => {
-                let (peer, theirs) = than
+                let (peer, _) = than
                     .iter()
                     .filter_map(|peer| Some((peer, median(rows, peer, Metric::Ops)?)))
                     .max_by(|(_, a), (_, b)| a.total_cmp(b))?;
-                let ratio = median(rows, OURS, Metric::Ops)? / theirs;
+                let ratio = ratio(rows, OURS, peer, Metric::Ops)?;
                 Verdict::at_least(format!("ops of {OURS} / {peer}"), ratio, times)
             }
         };
@@ -99,16 +99,10 @@ pub(super) fn judge_idle(rows: &[Row]) -> Option<Verdict> {
     ))
 }
 
-pub(super) fn median(rows: &[Row], subject: &str, metric: Metric) -> Option<f64> {
-    let row = rows.iter().find(|row| row.subject == subject)?;
-    Some(row.spread(metric)?.median)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::locks::CONTESTANTS;
-    use crate::measure::Spread;
 
     #[test]
     fn the_best_recipe_is_the_one_to_beat() {
@@ -156,18 +150,6 @@ mod tests {
     }
 
     fn row(subject: &'static str, metric: Metric, value: f64) -> Row {
-        let spread = |value| Spread {
-            median: value,
-            min: value,
-            max: value,
-        };
-        Row {
-            subject,
-            spreads: vec![(metric, spread(value))],
-            runs: 1,
-            stalls: 0,
-            kept: 1,
-            foreign: spread(0.0),
-        }
+        Row::quiet(subject, [vec![(metric, value)]])
     }
 }

@@ -6,9 +6,9 @@
 use std::hint::black_box;
 use std::iter;
 
-use super::goals::{judge_scaling, median};
+use super::goals::judge_scaling;
 use super::{CONTESTANTS, Counter, both_passes, keys, number, publish};
-use crate::measure::{Metric, Plan, Row, Sample, Stall, Subject, compare, watch_threads};
+use crate::measure::{Metric, Plan, Row, Sample, Stall, Subject, compare, median, watch_threads};
 use crate::report::{Format, short};
 
 /// How many threads ask in vain. There are two cores, so no more than twice

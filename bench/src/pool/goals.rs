@@ -1,6 +1,6 @@
 //! What our pool should reach beside its peers, and whether it did.
 
-use crate::measure::{Metric, Row, Spread};
+use crate::measure::{Metric, Row, Spread, median, ratio};
 use crate::report::{OURS, Verdict};
 
 /// A task alone finds a member at once.
@@ -63,25 +63,23 @@ pub(super) enum Goal {
 impl Goal {
     /// How far we got; nothing if we or those we compare with did not run.
     pub(super) fn judge(&self, rows: &[Row]) -> Option<Verdict> {
-        let ours = |metric| lowest(rows.iter(), &[OURS], metric);
         let verdict = match *self {
             Self::Cheaper { than, times } => {
-                let (peer, theirs) = lowest(rows.iter(), than, Metric::Cpu)?;
-                let what = format!("cpu of {peer} / ours");
-                Verdict::at_least(what, theirs / ours(Metric::Cpu)?.1, times)
+                let peer = lowest(rows.iter(), than, Metric::Cpu)?;
+                let ratio = ratio(rows, peer, OURS, Metric::Cpu)?;
+                Verdict::at_least(format!("cpu of {peer} / ours"), ratio, times)
             }
             Self::Near { to, times } => {
-                let (peer, theirs) = lowest(rows.iter(), &[to], Metric::Cpu)?;
-                let what = format!("cpu of ours / {peer}");
-                Verdict::at_most(what, ours(Metric::Cpu)?.1 / theirs, times)
+                let ratio = ratio(rows, OURS, to, Metric::Cpu)?;
+                Verdict::at_most(format!("cpu of ours / {to}"), ratio, times)
             }
             Self::Sooner { than } => {
-                let (peer, theirs) = lowest(fed(rows), than, Metric::P99)?;
-                let what = format!("p99 of ours / {peer}");
-                Verdict::at_most(what, ours(Metric::P99)?.1 / theirs, 1.0)
+                let peer = lowest(fed(rows), than, Metric::P99)?;
+                let ratio = ratio(rows, OURS, peer, Metric::P99)?;
+                Verdict::at_most(format!("p99 of ours / {peer}"), ratio, 1.0)
             }
             Self::Fair { max } => {
-                let (_, fairness) = ours(Metric::Fairness)?;
+                let fairness = median(rows, OURS, Metric::Fairness)?;
                 Verdict::at_most("fairness of ours".into(), fairness, max)
             }
         };
@@ -89,15 +87,17 @@ impl Goal {
     }
 }
 
-/// Who of these has the lowest median, and which.
+/// Who of these has the lowest median.
 fn lowest<'a>(
     rows: impl Iterator<Item = &'a Row>,
     names: &[&str],
     metric: Metric,
-) -> Option<(&'a str, f64)> {
-    rows.filter(|row| names.contains(&row.subject))
-        .filter_map(|row| Some((row.subject, row.spread(metric)?.median)))
-        .min_by(|(_, a), (_, b)| a.total_cmp(b))
+) -> Option<&'a str> {
+    let medians = rows
+        .filter(|row| names.contains(&row.subject))
+        .filter_map(|row| Some((row.subject, row.spread(metric)?.median)));
+    let lowest = medians.min_by(|(_, a), (_, b)| a.total_cmp(b));
+    lowest.map(|(subject, _)| subject)
 }
 
 /// Those whose tasks all had their turns.
@@ -145,11 +145,10 @@ mod tests {
 
     #[test]
     fn who_starves_tasks_is_not_sooner() {
-        let mut starving = row("bb8", Metric::P99, 1.0);
-        starving.spreads.push((Metric::Fairness, spread(9980.0)));
+        let starving = vec![(Metric::P99, 1.0), (Metric::Fairness, 9980.0)];
         let rows = [
             row(OURS, Metric::P99, 90.0),
-            starving,
+            Row::quiet("bb8", [starving]),
             row("deadpool", Metric::P99, 100.0),
         ];
         let verdict = Goal::Sooner { than: FULL }.judge(&rows).unwrap();
@@ -173,21 +172,6 @@ mod tests {
     }
 
     fn row(subject: &'static str, metric: Metric, value: f64) -> Row {
-        Row {
-            subject,
-            spreads: vec![(metric, spread(value))],
-            runs: 1,
-            stalls: 0,
-            kept: 1,
-            foreign: spread(0.0),
-        }
-    }
-
-    fn spread(value: f64) -> Spread {
-        Spread {
-            median: value,
-            min: value,
-            max: value,
-        }
+        Row::quiet(subject, [vec![(metric, value)]])
     }
 }

@@ -113,9 +113,8 @@ fn cell(spread: Spread) -> String {
 }
 
 fn ratio(metric: Metric, row: &Row, ours: &Row) -> String {
-    let both = row.spread(metric).zip(ours.spread(metric));
-    both.map_or_else(String::new, |(theirs, ours)| {
-        let ratio = format!("{}x", short(theirs.median / ours.median));
+    row.over(ours, metric).map_or_else(String::new, |ratio| {
+        let ratio = format!("{}x", short(ratio));
         format!("{ratio:>6}")
     })
 }
@@ -139,21 +138,12 @@ mod tests {
     }
 
     fn check_width(subject: &'static str, metrics: &[Metric]) {
-        let spread = Spread {
-            median: 999_499.0,
-            min: 1.0,
-            max: 999e6,
-        };
-        let row = |subject| Row {
-            subject,
-            spreads: metrics.iter().map(|metric| (*metric, spread)).collect(),
-            runs: 9,
-            stalls: 0,
-            kept: 9,
-            foreign: Spread {
-                max: 64.0,
-                ..spread
-            },
+        let samples = [1.0, 999_499.0, 999e6]
+            .map(|value| metrics.iter().map(|metric| (*metric, value)).collect());
+        let row = |subject| {
+            let mut row = Row::quiet(subject, samples.clone());
+            row.foreign.max = 64.0;
+            row
         };
         let rows = [row(OURS), row(subject)];
         let columns = Columns::of(&rows);

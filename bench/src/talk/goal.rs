@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::measure::{Metric, Row};
+use crate::measure::{Metric, Row, ratio};
 use crate::report::short;
 
 /// We answer so many times as many commands a second.
@@ -19,17 +19,12 @@ impl Goal {
 
     /// How far we got; nothing if we or the other did not run.
     pub(crate) fn judge(&self, rows: &[Row]) -> Option<Verdict> {
-        let median = |name: &str, metric| {
-            let row = rows.iter().find(|row| row.subject == name)?;
-            Some(row.spread(metric)?.median)
-        };
-        let ops = median(self.ours, Metric::Ops)? / median(self.than, Metric::Ops)?;
         Some(Verdict {
             ours: self.ours,
             than: self.than,
-            ops,
+            ops: ratio(rows, self.ours, self.than, Metric::Ops)?,
             wanted: self.times,
-            cpu: median(self.than, Metric::Cpu)? / median(self.ours, Metric::Cpu)?,
+            cpu: ratio(rows, self.than, self.ours, Metric::Cpu)?,
         })
     }
 }
@@ -69,7 +64,6 @@ impl fmt::Display for Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Spread;
     use crate::report::OURS;
 
     #[test]
@@ -93,21 +87,6 @@ mod tests {
     }
 
     fn row(subject: &'static str, ops: f64, cpu: f64) -> Row {
-        Row {
-            subject,
-            spreads: vec![(Metric::Ops, spread(ops)), (Metric::Cpu, spread(cpu))],
-            runs: 1,
-            stalls: 0,
-            kept: 1,
-            foreign: spread(0.0),
-        }
-    }
-
-    fn spread(value: f64) -> Spread {
-        Spread {
-            median: value,
-            min: value,
-            max: value,
-        }
+        Row::quiet(subject, [vec![(Metric::Ops, ops), (Metric::Cpu, cpu)]])
     }
 }
