@@ -246,7 +246,7 @@ impl Allocator {
         let slot = self.records.insert(value, head, body);
         self.records.watch(slot, &mut self.wheel);
         self.at_mut(range).reserved += 1;
-        self.log_whole(slot, head, effects);
+        self.log_begun(value, head, &body, effects);
         self.tell(What::Reserved, slot, now, effects);
         head.fence
     }
@@ -288,49 +288,38 @@ impl Allocator {
 
     /// Write a whole record down, if its range does that.
     fn log_reserved(&self, slot: Slot, effects: &mut Effects) {
-        self.log_whole(slot, self.records.head(slot), effects);
-    }
-
-    /// The same of one whose head is known.
-    fn log_whole(&self, slot: Slot, head: Head, effects: &mut Effects) {
+        let head = self.records.head(slot);
         effects.wait |= self.must_wait(head.range, head.fence);
         if self.class(head.range) != Class::Memory {
-            self.with_entry(slot, |entry| effects.log(&entry));
+            self.put_record(slot, effects.entry());
+        }
+    }
+
+    /// The same of one that just began, without reading it again.
+    fn log_begun(&self, value: u128, head: Head, body: &Body<'_>, effects: &mut Effects) {
+        effects.wait |= self.must_wait(head.range, head.fence);
+        if self.class(head.range) != Class::Memory {
+            let all = reserved(value, head, body);
+            all.put_with(false, body.keys.iter().copied(), effects.entry());
         }
     }
 
     /// A record as it is written down.
-    fn with_entry(&self, slot: Slot, put: impl FnOnce(Entry<'_>)) {
+    fn put_record(&self, slot: Slot, into: &mut Vec<u8>) {
         let head = self.records.head(slot);
         let value = self.records.value(slot);
-        let (fence, until) = (head.fence, head.until);
-        let body = self.records.body(slot);
-        // With as much room as they need, and two bytes for each length.
-        let size = body.keys().map(|key| key.bytes.len() + 3).sum();
-        let mut keys = Vec::with_capacity(size);
-        for key in body.keys() {
-            keys.push(u8::from(key.unique));
-            bytes::put_text(key.bytes, &mut keys);
-        }
-        let all = Reserved {
-            value,
-            fence,
-            until,
-            created: body.created,
-            updated: body.updated,
-            updates: body.updates,
-            data: body.data,
-            keys: &keys,
-        };
-        put(match head.state {
-            State::Reserved => Entry::Reserved(all),
-            State::Detached => Entry::Lapsed(all),
-            State::Cooling => Entry::Cooling {
+        let Head { fence, until, .. } = head;
+        if head.state == State::Cooling {
+            let entry = Entry::Cooling {
                 value,
                 fence,
                 until,
-            },
-        });
+            };
+            return entry.put(into);
+        }
+        let view = self.records.body(slot);
+        let all = reserved(value, head, &view.without_keys());
+        all.put_with(head.state == State::Detached, view.keys(), into);
     }
 
     /// Write down anything else about a holder's value.
@@ -457,6 +446,20 @@ fn end(now: Instant, span: Duration) -> Instant {
     let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
     let end = now.after(nanos).as_nanos().div_ceil(NANOS_IN_MILLI);
     Instant::from_nanos(end.saturating_mul(NANOS_IN_MILLI))
+}
+
+/// A record as it is written down, but for its keys.
+fn reserved<'a>(value: u128, head: Head, body: &Body<'a>) -> Reserved<'a> {
+    Reserved {
+        value,
+        fence: head.fence,
+        until: head.until,
+        created: body.created,
+        updated: body.updated,
+        updates: body.updates,
+        data: body.data,
+        keys: &[],
+    }
 }
 
 /// What a record has beside its value from the beginning.

@@ -122,7 +122,7 @@ pub(crate) const fn spread(bits: u32) -> u64 {
 
 /// What eight digits stand for, and whether they are digits: they are if they
 /// would be written so.
-const fn gather(text: u64) -> (u32, bool) {
+pub(crate) const fn gather(text: u64) -> (u32, bool) {
     let mut numbers = ((text & all(0x0f)) + (text >> 6 & all(1)) * 9) & all(0x0f);
     let is_so = digits(numbers) == text;
     numbers = (numbers | numbers >> 4) & 0x00ff_00ff_00ff_00ff;

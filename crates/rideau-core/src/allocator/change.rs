@@ -362,7 +362,7 @@ impl Allocator {
         // those of another.
         let is_said = was_logged && head.state == State::Reserved;
         match (was_logged, self.class(id.0) != Class::Memory) {
-            (_, true) if !is_said => self.with_entry(slot, |entry| effects.log(&entry)),
+            (_, true) if !is_said => self.put_record(slot, effects.entry()),
             (true, false) => effects.log(&Entry::Freed {
                 value,
                 fence: head.fence,

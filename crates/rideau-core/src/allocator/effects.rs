@@ -61,7 +61,12 @@ impl Effects {
     }
 
     pub(super) fn log(&mut self, entry: &Entry<'_>) {
-        entry.put(&mut self.log);
+        entry.put(self.entry());
+    }
+
+    /// Where to write an entry, which counts from now on.
+    pub(super) fn entry(&mut self) -> &mut Vec<u8> {
         self.entries += 1;
+        &mut self.log
     }
 }

@@ -7,7 +7,8 @@
 
 use std::time::Duration;
 
-use super::bytes::{Reader, Torn, put_number, put_small, put_text};
+use super::ask::Key;
+use super::bytes::{Reader, Torn, put_number, put_small, put_text, small_len};
 use super::interval::Interval;
 use crate::time::Instant;
 
@@ -275,12 +276,33 @@ impl<'a> Entry<'a> {
 
 impl<'a> Reserved<'a> {
     fn put(&self, kind: u8, into: &mut Vec<u8>) {
+        self.put_all_but_keys(kind, into);
+        put_text(self.keys, into);
+    }
+
+    /// Write it as [`Entry::Reserved`], or as [`Entry::Lapsed`], with these keys
+    /// in place of its own: who has them as they are need not encode them first.
+    pub(super) fn put_with<'k>(
+        &self,
+        is_lapsed: bool,
+        keys: impl Iterator<Item = Key<'k>> + Clone,
+        into: &mut Vec<u8>,
+    ) {
+        self.put_all_but_keys(if is_lapsed { LAPSED } else { RESERVED }, into);
+        let len = |key: Key<'_>| 1 + small_len(key.bytes.len() as u64) + key.bytes.len();
+        put_small(keys.clone().map(len).sum::<usize>() as u64, into);
+        for key in keys {
+            into.push(u8::from(key.unique));
+            put_text(key.bytes, into);
+        }
+    }
+
+    fn put_all_but_keys(&self, kind: u8, into: &mut Vec<u8>) {
         put_state(kind, self.value, self.fence, self.until, into);
         put_instant(self.created, into);
         put_instant(self.updated, into);
         put_small(u64::from(self.updates), into);
         put_text(self.data, into);
-        put_text(self.keys, into);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, Torn> {

@@ -146,7 +146,7 @@ impl Allocator {
         };
         let until = end(now, detach);
         if until <= now || head.range == STRAY {
-            self.set_free(slot, true, effects);
+            self.set_free(slot, head, true, effects);
         } else {
             self.move_to(slot, State::Detached, until);
             let fence = head.fence;

@@ -20,7 +20,7 @@ impl Allocator {
             range => self.at(RangeId(range)).options.cool,
         };
         if cool.is_zero() {
-            self.set_free(slot, true, effects);
+            self.set_free(slot, head, true, effects);
             return;
         }
         let until = end(now, cool);
@@ -42,7 +42,7 @@ impl Allocator {
             if head.state == State::Reserved {
                 self.tell(What::Expired, slot, now, effects);
             }
-            self.set_free(slot, false, effects);
+            self.set_free(slot, head, false, effects);
             return;
         }
         self.tell(What::Expired, slot, now, effects);
@@ -55,7 +55,7 @@ impl Allocator {
         // follows if it is read again.
         let until = end(head.until, rest);
         if until <= now {
-            self.set_free(slot, false, effects);
+            self.set_free(slot, head, false, effects);
         } else if state == State::Detached {
             // Who has to decide may look at what stood there.
             self.records.set_state(slot, state, until);
@@ -87,9 +87,15 @@ impl Allocator {
         self.records.watch(slot, &mut self.wheel);
     }
 
-    /// The record goes, and its value is free.
-    pub(super) fn set_free(&mut self, slot: Slot, is_logged: bool, effects: &mut Effects) {
-        let (value, head) = self.records.remove(slot);
+    /// The record with this head goes, and its value is free.
+    pub(super) fn set_free(
+        &mut self,
+        slot: Slot,
+        head: Head,
+        is_logged: bool,
+        effects: &mut Effects,
+    ) {
+        let value = self.records.remove(slot);
         if is_logged {
             let fence = head.fence;
             self.log(head, &Entry::Freed { value, fence }, effects);

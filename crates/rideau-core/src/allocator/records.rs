@@ -229,10 +229,10 @@ impl Records {
         }
     }
 
-    /// Forget a record. Its body must be read before.
-    pub(super) fn remove(&mut self, slot: Slot) -> (u128, Head) {
-        let was = (self.value(slot), self.head(slot));
-        let hash = self.hash_of_value(was.0);
+    /// Forget a record, and say of which value. All else must be read before.
+    pub(super) fn remove(&mut self, slot: Slot) -> u128 {
+        let value = self.value(slot);
+        let hash = self.hash_of_value(value);
         let mut keys = std::mem::take(&mut self.hashes);
         self.hash_keys(self.layout(slot).keys(), &mut keys);
         self.touch(hash, &keys);
@@ -244,7 +244,7 @@ impl Records {
         self.hashes = keys;
         self.arena.remove(self.slab.cell(slot).place());
         self.slab.give_back(slot);
-        was
+        value
     }
 
     pub(super) const fn len(&self) -> usize {

@@ -372,9 +372,10 @@ impl Allocator {
         while let Some(slot) = self.records.next_from(&mut cursor) {
             let value = self.records.value(slot);
             let is_over = self.records.until(slot) <= now;
-            let is_here = self.records.head(slot).range == id.0;
+            let head = self.records.head(slot);
+            let is_here = head.range == id.0;
             if is_over && is_here && values.iter().any(|values| values.contains(value)) {
-                self.set_free(slot, false, effects);
+                self.set_free(slot, head, false, effects);
             }
         }
     }

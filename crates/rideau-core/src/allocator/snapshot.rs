@@ -2,7 +2,6 @@
 
 use super::entry::Entry;
 use super::range::Class;
-use super::records::Slot;
 use super::{Allocator, change};
 
 /// How far a snapshot is.
@@ -26,7 +25,9 @@ impl Allocator {
             let Some(slot) = self.records.next_from(&mut at.cursor) else {
                 return false;
             };
-            self.put_record(slot, into);
+            if self.class(self.records.head(slot).range) != Class::Memory {
+                self.put_record(slot, into);
+            }
         }
         true
     }
@@ -56,12 +57,6 @@ impl Allocator {
                     Entry::Quarantined { interval, until }.put(into);
                 }
             }
-        }
-    }
-
-    fn put_record(&self, slot: Slot, into: &mut Vec<u8>) {
-        if self.class(self.records.head(slot).range) != Class::Memory {
-            self.with_entry(slot, |entry| entry.put(into));
         }
     }
 }

@@ -154,6 +154,7 @@ impl<'a> Reply<'a> {
         match digits.format(number).as_bytes() {
             // Most are small, and written in one piece.
             &[digit] => self.out.extend_from_slice(&[kind, digit, b'\r', b'\n']),
+            &[ten, one] => self.out.extend_from_slice(&[kind, ten, one, b'\r', b'\n']),
             digits => {
                 self.out.push(kind);
                 self.out.extend_from_slice(digits);

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use crate::ticket::{Ticket, spread};
+use crate::ticket::{Ticket, gather, spread};
 
 /// What the tickets of one server follow from.
 pub(super) struct Secret {
@@ -105,12 +105,10 @@ impl Secret {
         let (text, proof) = text
             .strip_prefix(b"v-")?
             .split_last_chunk::<{ 2 * PROOF }>()?;
-        let mut parts = text.strip_suffix(b"-")?.split(|byte| *byte == b'-');
-        let value = number(parts.next()?)?;
-        let fence = u64::try_from(number(parts.next()?)?).ok()?;
-        if parts.next().is_some() {
-            return None;
-        }
+        let text = text.strip_suffix(b"-")?;
+        let dash = text.iter().position(|byte| *byte == b'-')?;
+        let value = number(&text[..dash])?;
+        let fence = u64::try_from(number(&text[dash + 1..])?).ok()?;
         let own: [u8; 2 * PROOF] = shown(self.proof(value, fence));
         // As long for a wrong one as for one that is nearly right.
         let differs = own.iter().zip(proof).fold(0, |d, (a, b)| d | (a ^ b));
@@ -142,19 +140,18 @@ fn shown(proof: [u8; PROOF]) -> [u8; 2 * PROOF] {
 /// What hexadecimal digits stand for, if they are as we write them: one ticket
 /// is written in one way only.
 fn number(digits: &[u8]) -> Option<u128> {
-    let is_plain = digits.len() <= 32 && (digits == b"0" || *digits.first()? != b'0');
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(u64::from(byte - b'0')),
-        b'a'..=b'f' => Some(u64::from(byte - b'a') + 10),
-        _ => None,
-    };
-    let part = |part: &[u8]| {
-        let mut digits = part.iter();
-        digits.try_fold(0, |number, byte| Some(number << 4 | digit(*byte)?))
-    };
-    let (high, low) = digits.split_at(digits.len().saturating_sub(16));
-    let number = u128::from(part(high)?) << 64 | u128::from(part(low)?);
-    is_plain.then_some(number)
+    if digits.is_empty() || digits.len() > 32 || digits.starts_with(b"0") && digits != b"0" {
+        return None;
+    }
+    let mut padded = [b'0'; 32];
+    padded[32 - digits.len()..].copy_from_slice(digits);
+    let (mut number, mut is_hex) = (0, true);
+    for eight in padded.as_chunks().0 {
+        let (part, is_so) = gather(u64::from_be_bytes(*eight));
+        number = number << 32 | u128::from(part);
+        is_hex &= is_so;
+    }
+    is_hex.then_some(number)
 }
 
 impl ValueTicket {
@@ -244,6 +241,10 @@ mod tests {
             format!("v-a0c-c0d-{proof}"),
             format!("v-a0b-c0e-{proof}"),
             format!("v-+a0b-c0d-{proof}"),
+            format!("v--c0d-{proof}"),
+            format!("v-a0b--{proof}"),
+            format!("v-a0b-c0g-{proof}"),
+            format!("v-{:0>33}-c0d-{proof}", "1a0b"),
         ];
         for case in cases {
             assert_eq!(secret.read(case.as_bytes()), None, "{case}");

@@ -5,6 +5,7 @@
 
 use super::slab::{from_millis, to_millis};
 use super::{Body, Key};
+use crate::allocator::bytes::{put_small, short};
 use crate::time::Instant;
 
 /// The lower bits of the first byte count the keys, the upper say how many
@@ -30,6 +31,17 @@ pub(in crate::allocator) struct View<'a> {
 impl<'a> View<'a> {
     pub(in crate::allocator) const fn keys(&self) -> Keys<'a> {
         self.keys
+    }
+
+    /// All else.
+    pub(in crate::allocator) const fn without_keys(&self) -> Body<'a> {
+        Body {
+            created: self.created,
+            updated: self.updated,
+            updates: self.updates,
+            data: self.data,
+            keys: &[],
+        }
     }
 }
 
@@ -114,26 +126,17 @@ pub(super) fn write(out: &mut Vec<u8>, distance: u128, fence: u64, body: &Body<'
     let code = VALUE_BYTES.partition_point(|len| *len < needed);
     out.push((code << KEYS_BITS | body.keys.len()) as u8);
     out.extend_from_slice(&distance.to_le_bytes()[..VALUE_BYTES[code]]);
-    put(out, fence);
+    put_small(fence, out);
     for key in body.keys {
-        put(out, (key.bytes.len() as u64) << 1 | u64::from(key.unique));
+        put_small((key.bytes.len() as u64) << 1 | u64::from(key.unique), out);
         out.extend_from_slice(key.bytes);
     }
     let (created, updated) = (to_millis(body.created), to_millis(body.updated));
-    put(out, created);
-    put(out, zigzag(updated.cast_signed() - created.cast_signed()));
-    put(out, u64::from(body.updates));
-    put(out, body.data.len() as u64);
+    put_small(created, out);
+    put_small(zigzag(updated.cast_signed() - created.cast_signed()), out);
+    put_small(u64::from(body.updates), out);
+    put_small(body.data.len() as u64, out);
     out.extend_from_slice(body.data);
-}
-
-/// Seven bits a byte, the lowest first; the eighth says that more follow.
-fn put(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +144,10 @@ struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     fn number(&mut self) -> u64 {
+        if let Some((number, len)) = short(self.0) {
+            self.0 = &self.0[len..];
+            return number;
+        }
         let (mut number, mut shift) = (0, 0);
         loop {
             let byte = self.0[0];
