@@ -1,8 +1,12 @@
 //! How far the log is safe, and who waits for it to be.
+//!
+//! Whoever writes the log moves on with one store and one call for each thread
+//! that has a ferry: to find out who is due is up to the ferry, on the thread of
+//! those who wait. So those who ask meanwhile hardly ever find the lock taken.
 
 use std::future;
-use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 use std::thread::{self, ThreadId};
 
@@ -14,60 +18,71 @@ use crate::store::StoreError;
 /// Up to where the log would survive, for all who have to know.
 #[derive(Debug, Default)]
 pub(super) struct Safe {
+    /// It moves under the lock, and is read without.
+    position: AtomicU64,
     inner: Mutex<Inner>,
     moved: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    position: u64,
     failed: Option<Arc<StoreError>>,
-    waiting: Vec<Waiter>,
+    /// Those on threads without a ferry.
+    line: Line,
     ferries: Vec<Ferry>,
     /// The number of the next ferry.
     serial: u64,
+}
+
+/// Those who wait, in no order.
+#[derive(Debug)]
+struct Line {
+    waiting: Vec<Waiter>,
+    /// The lowest position that one of them waits for.
+    next: u64,
 }
 
 #[derive(Debug)]
 struct Waiter {
     position: u64,
     waker: Waker,
-    /// Where it last ran, and will again if its runtime has one thread.
-    thread: ThreadId,
 }
 
 /// Wakes the others of its thread.
 #[derive(Debug)]
 struct Ferry {
     serial: u64,
+    /// Where it last ran, and those who wait there will too.
     thread: ThreadId,
     /// None if it was woken and has not come.
     waker: Option<Waker>,
-    /// Those whom it has to wake.
-    due: Vec<Waker>,
+    line: Line,
 }
 
 impl Safe {
     /// Is everything up to here safe? An error if it never will be.
     pub(super) fn reached(&self, position: u64) -> Option<Result<(), Arc<StoreError>>> {
-        self.inner.lock().reached(position)
+        if self.position() >= position {
+            return Some(Ok(()));
+        }
+        self.reached_in(&self.inner.lock(), position)
     }
 
     /// How far it is safe.
     pub(super) fn position(&self) -> u64 {
-        self.inner.lock().position
+        self.position.load(Ordering::Acquire)
     }
 
     /// As [`reached`](Self::reached); wakes the waker when the answer changes.
     pub(super) fn poll(&self, position: u64, waker: &Waker) -> Option<Result<(), Arc<StoreError>>> {
+        if self.position() >= position {
+            return Some(Ok(()));
+        }
         let mut inner = self.inner.lock();
-        let reached = inner.reached(position);
+        let reached = self.reached_in(&inner, position);
         if reached.is_none() {
-            inner.waiting.push(Waiter {
-                position,
-                waker: waker.clone(),
-                thread: thread::current().id(),
-            });
+            let waker = waker.clone();
+            inner.line_here().push(Waiter { position, waker });
         }
         reached
     }
@@ -77,7 +92,7 @@ impl Safe {
         rest::settle();
         let mut inner = self.inner.lock();
         loop {
-            if let Some(reached) = inner.reached(position) {
+            if let Some(reached) = self.reached_in(&inner, position) {
                 return reached;
             }
             self.moved.wait(&mut inner);
@@ -86,10 +101,8 @@ impl Safe {
 
     pub(super) fn move_to(&self, position: u64) {
         let mut inner = self.inner.lock();
-        inner.position = position;
-        let due = inner.waiting.extract_if(.., |one| one.position <= position);
-        let due: Vec<Waiter> = due.collect();
-        let wakers = inner.leave_to_ferries(due);
+        self.position.store(position, Ordering::Release);
+        let wakers = inner.call(position);
         drop(inner);
         self.moved.notify_all();
         wakers.into_iter().for_each(Waker::wake);
@@ -101,7 +114,10 @@ impl Safe {
     pub(super) async fn ferry(self: Arc<Self>) {
         let gone = Gone(&self, self.inner.lock().next_serial());
         future::poll_fn(|task| {
-            let due = self.inner.lock().moor(gone.1, task.waker());
+            let mut inner = self.inner.lock();
+            let line = inner.moor(gone.1, task.waker());
+            let due = line.take_due(self.position());
+            drop(inner);
             due.into_iter().for_each(Waker::wake);
             Poll::<()>::Pending
         })
@@ -113,10 +129,20 @@ impl Safe {
     pub(super) fn fail(&self, error: Arc<StoreError>) {
         let mut inner = self.inner.lock();
         inner.failed.get_or_insert(error);
-        let waiting = mem::take(&mut inner.waiting);
+        let wakers: Vec<Waker> = inner
+            .lines()
+            .flat_map(|line| line.take_due(u64::MAX))
+            .collect();
         drop(inner);
         self.moved.notify_all();
-        waiting.into_iter().for_each(|one| one.waker.wake());
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn reached_in(&self, inner: &Inner, position: u64) -> Option<Result<(), Arc<StoreError>>> {
+        if self.position() >= position {
+            return Some(Ok(()));
+        }
+        inner.failed.clone().map(Err)
     }
 }
 
@@ -128,7 +154,9 @@ impl Drop for Gone<'_> {
     fn drop(&mut self) {
         let mut inner = self.0.inner.lock();
         let gone = inner.ferries.extract_if(.., |ferry| ferry.serial == self.1);
-        let due: Vec<Waker> = gone.flat_map(|ferry| ferry.due).collect();
+        let left: Vec<Waiter> = gone.flat_map(|ferry| ferry.line.waiting).collect();
+        left.into_iter().for_each(|one| inner.line.push(one));
+        let due = inner.line.take_due(self.0.position());
         drop(inner);
         due.into_iter().for_each(Waker::wake);
     }
@@ -140,47 +168,82 @@ impl Inner {
         self.serial
     }
 
-    /// A ferry is here and can be called. Says whom it has to wake.
-    fn moor(&mut self, serial: u64, waker: &Waker) -> Vec<Waker> {
+    fn lines(&mut self) -> impl Iterator<Item = &mut Line> {
+        let ferries = self.ferries.iter_mut().map(|ferry| &mut ferry.line);
+        ferries.chain([&mut self.line])
+    }
+
+    /// Where one of this thread waits.
+    fn line_here(&mut self) -> &mut Line {
         let thread = thread::current().id();
-        let known = self.ferries.iter_mut().find(|one| one.serial == serial);
-        let Some(ferry) = known else {
+        let ferry = self.ferries.iter_mut().find(|one| one.thread == thread);
+        ferry.map_or(&mut self.line, |ferry| &mut ferry.line)
+    }
+
+    /// A ferry is here and can be called. Says who may have to be woken.
+    fn moor(&mut self, serial: u64, waker: &Waker) -> &mut Line {
+        let thread = thread::current().id();
+        let known = self.ferries.iter().position(|one| one.serial == serial);
+        let at = known.unwrap_or_else(|| {
             self.ferries.push(Ferry {
                 serial,
                 thread,
-                waker: Some(waker.clone()),
-                due: Vec::new(),
+                waker: None,
+                line: Line::default(),
             });
-            return Vec::new();
-        };
+            self.ferries.len() - 1
+        });
+        let ferry = &mut self.ferries[at];
         ferry.thread = thread;
         ferry.waker.get_or_insert_with(|| waker.clone());
-        mem::take(&mut ferry.due)
+        &mut ferry.line
     }
 
-    /// Whom to wake now: ferries in place of several, where there are any. One
-    /// that was woken and has not come yet takes these along.
-    fn leave_to_ferries(&mut self, mut due: Vec<Waiter>) -> Vec<Waker> {
-        let mut wakers = Vec::new();
+    /// Whom to wake now that it is safe so far: ferries in place of several. One
+    /// that was woken and has not come yet will see it.
+    fn call(&mut self, position: u64) -> Vec<Waker> {
+        let mut wakers = self.line.take_due(position);
         for ferry in &mut self.ferries {
-            let is_here = |one: &Waiter| one.thread == ferry.thread;
-            let count = due.iter().filter(|one| is_here(one)).count();
-            if count < 2 && ferry.due.is_empty() {
+            if ferry.line.next > position {
                 continue;
             }
-            let here = due.extract_if(.., |one| is_here(one));
-            ferry.due.extend(here.map(|one| one.waker));
-            wakers.extend(ferry.waker.take());
+            match ferry.line.waiting.len() {
+                1 => wakers.extend(ferry.line.take_due(position)),
+                _ => wakers.extend(ferry.waker.take()),
+            }
         }
-        wakers.extend(due.into_iter().map(|one| one.waker));
         wakers
     }
+}
 
-    fn reached(&self, position: u64) -> Option<Result<(), Arc<StoreError>>> {
-        if self.position >= position {
-            return Some(Ok(()));
+impl Default for Line {
+    fn default() -> Self {
+        Self {
+            waiting: Vec::new(),
+            next: u64::MAX,
         }
-        self.failed.clone().map(Err)
+    }
+}
+
+impl Line {
+    fn push(&mut self, one: Waiter) {
+        self.next = self.next.min(one.position);
+        self.waiting.push(one);
+    }
+
+    /// Those who wait for no more than this do not any longer.
+    fn take_due(&mut self, position: u64) -> Vec<Waker> {
+        if self.next > position {
+            return Vec::new();
+        }
+        let due = self
+            .waiting
+            .extract_if(.., |one| one.position <= position)
+            .map(|one| one.waker)
+            .collect();
+        let left = self.waiting.iter().map(|one| one.position);
+        self.next = left.min().unwrap_or(u64::MAX);
+        due
     }
 }
 
@@ -250,9 +313,40 @@ mod tests {
         let safe = Arc::new(Safe::default());
         let mut ferry = pin!(Arc::clone(&safe).ferry());
         let _ = ferry.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        let count = three_wait(&safe);
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        assert!(safe.poll(1, &waker).is_none());
         safe.move_to(1);
         assert_eq!(count.times(), 1);
+    }
+
+    #[test]
+    fn who_waits_for_more_waits_on() {
+        let safe = Arc::new(Safe::default());
+        let mut ferry = pin!(Arc::clone(&safe).ferry());
+        let mut task = Context::from_waker(Waker::noop());
+        let _ = ferry.as_mut().poll(&mut task);
+        let count = three_wait(&safe);
+        for (position, times) in [(2, 2), (2, 2), (3, 3), (4, 3)] {
+            safe.move_to(position);
+            let _ = ferry.as_mut().poll(&mut task);
+            assert_eq!(count.times(), times, "{position}");
+        }
+    }
+
+    #[test]
+    fn when_it_fails_all_hear_of_it() {
+        let safe = Arc::new(Safe::default());
+        let mut ferry = pin!(Arc::clone(&safe).ferry());
+        let _ = ferry.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let here = three_wait(&safe);
+        let there = thread::scope(|scope| scope.spawn(|| three_wait(&safe)).join().unwrap());
+        safe.move_to(1);
+        let (fence, newest) = (1, 2);
+        safe.fail(Arc::new(StoreError::Fenced { fence, newest }));
+        assert_eq!((here.times(), there.times()), (3, 3));
+        assert!(matches!(safe.reached(1), Some(Ok(()))));
+        assert!(matches!(safe.reached(2), Some(Err(_))));
     }
 
     #[test]
@@ -265,11 +359,12 @@ mod tests {
         // It has not run since, and takes this one along.
         safe.move_to(3);
         assert_eq!(count.times(), 0);
+        let later = two_wait_from(&safe, 8);
         drop(ferry);
-        assert_eq!(count.times(), 3);
+        assert_eq!((count.times(), later.times()), (3, 0));
         let count = two_wait_from(&safe, 4);
         safe.move_to(9);
-        assert_eq!(count.times(), 2);
+        assert_eq!((count.times(), later.times()), (2, 2));
     }
 
     fn two_wait_from(safe: &Safe, first: u64) -> Arc<Count> {
