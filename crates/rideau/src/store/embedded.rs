@@ -31,6 +31,9 @@
 //! Small batches cost what they cost in fjall. For larger ones the p99 here is
 //! that of making room, once a megabyte: with steps of 16 MiB it was 0.08–0.19,
 //! and the longest wait 31–44.
+//!
+//! That was through the system's cache, as the others write. [Past it](pages) a small
+//! batch takes a fifth to a third less, and half the processor time.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -43,6 +46,7 @@ use snapshots::{Snapshots, State};
 
 mod log;
 mod mark;
+mod pages;
 mod snapshots;
 
 /// Says which format a folder has. Read before anything else.

@@ -8,16 +8,16 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
+use super::pages::Pages;
 use crate::store::StoreError;
 
 /// Room is made in steps, with zeros, so that a batch changes no length and no
 /// map of blocks: then the disk has one thing to write.
-const STEP: u64 = 1024 * 1024;
+const STEP: usize = 1024 * 1024;
 const OPENING: &[u8; 8] = b"rideau 1";
 const OPENING_LEN: usize = 48;
 const RECORD: u32 = 0x6f5d_1be3;
@@ -34,10 +34,8 @@ pub(super) struct Reach {
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
-    file: File,
+    pages: Pages,
     salt: u64,
-    /// Where the next record goes.
-    end: u64,
     /// How far zeros have been written.
     room: u64,
     reach: Reach,
@@ -60,19 +58,20 @@ impl Log {
     ) -> Result<Self, StoreError> {
         let path = Self::path_of(folder, file);
         let new = path.with_extension("new");
+        let opening = opening(file, salt, reach);
         let begin = || {
             let mut begun = File::create(&new)?;
-            begun.write_all(&opening(file, salt, reach))?;
+            begun.write_all(&opening)?;
             begun.sync_all()?;
             Ok(begun)
         };
         let begun = begin().map_err(|error| StoreError::of("begin a log", &path, error))?;
+        let end = OPENING_LEN as u64;
         let mut log = Self {
-            file: begun,
+            pages: Pages::new(begun, &opening, end),
             path,
             salt,
-            end: OPENING_LEN as u64,
-            room: OPENING_LEN as u64,
+            room: end,
             reach,
             record: Vec::new(),
         };
@@ -93,11 +92,12 @@ impl Log {
         };
         let (file, room) =
             open().map_err(|error| StoreError::of("open the log", &written.path, error))?;
+        let end = written.end;
+        let head = &written.bytes[end - Pages::on_last_page(end)..end];
         Ok(Self {
             path: written.path.clone(),
-            file,
+            pages: Pages::new(file, head, end as u64),
             salt,
-            end: written.end as u64,
             room,
             reach: written.reach,
             record: Vec::new(),
@@ -108,10 +108,8 @@ impl Log {
     pub(super) fn append(&mut self, batch: &[u8]) -> Result<(), StoreError> {
         let number = self.reach.number + 1;
         let check = self.frame(number, batch);
-        let end = self.end + self.record.len() as u64;
-        let written = self.put(end);
+        let written = self.put();
         written.map_err(|error| StoreError::of("write a batch", &self.path, error))?;
-        self.end = end;
         self.reach = Reach { number, check };
         Ok(())
     }
@@ -120,14 +118,15 @@ impl Log {
         self.reach
     }
 
-    fn put(&mut self, end: u64) -> io::Result<()> {
+    fn put(&mut self) -> io::Result<()> {
+        let end = self.pages.end() + self.record.len() as u64;
         if end > self.room {
-            let room = end.next_multiple_of(STEP);
-            fill(&self.file, self.room, room)?;
+            let room = end.next_multiple_of(STEP as u64);
+            self.pages.clear(self.room, room, STEP)?;
             self.room = room;
         }
-        self.file.write_all_at(&self.record, self.end)?;
-        self.file.sync_data()
+        self.pages.append(&self.record)?;
+        self.pages.sync()
     }
 
     /// Puts a record together and returns its check.
@@ -322,15 +321,4 @@ fn opening(file: u64, salt: u64, reach: Reach) -> [u8; OPENING_LEN] {
     let check = check_of(salt, &[&bytes[..40]]);
     bytes[40..].copy_from_slice(&check.to_le_bytes());
     bytes
-}
-
-fn fill(file: &File, from: u64, to: u64) -> io::Result<()> {
-    let zeros = vec![0; usize::try_from(STEP.min(to - from)).expect("a step fits")];
-    let mut at = from;
-    while at < to {
-        let len = (to - at).min(STEP);
-        file.write_all_at(&zeros[..usize::try_from(len).expect("a step fits")], at)?;
-        at += len;
-    }
-    Ok(())
 }
