@@ -30,10 +30,12 @@ pub(super) fn beside_nginx(rows: &[Row]) -> Vec<Verdict> {
 }
 
 pub(super) fn beside_passenger(rows: &[Row]) -> Vec<Verdict> {
-    let ops = ratio(rows, OURS, PASSENGER, Metric::Ops).into_iter();
-    let what = || format!("req/s of {OURS} / {PASSENGER}");
-    ops.map(|ops| Verdict::at_least(what(), ops, PASSENGER_OPS_MIN))
-        .collect()
+    let verdicts = [OURS, OURS_SOCKET].into_iter().filter_map(|ours| {
+        let ops = ratio(rows, ours, PASSENGER, Metric::Ops)?;
+        let what = format!("req/s of {ours} / {PASSENGER}");
+        Some(Verdict::at_least(what, ops, PASSENGER_OPS_MIN))
+    });
+    verdicts.collect()
 }
 
 pub(super) fn cold(rows: &[Row]) -> Vec<Verdict> {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
+use super::cold::OURS_SOCKET;
 use super::ours::Listen;
 use super::started::{Place, Started, free_address, this_program};
 use super::{Contestant, PASSENGER, PASSENGER_CASES, app, contest, ours_contestant};
@@ -36,6 +37,8 @@ pub(super) fn run(program: &Path, has_front: bool, plan: &Plan, format: Format) 
     let mut contestants = vec![start()];
     if has_front {
         contestants.push(ours_contestant(OURS, program, Listen::Port));
+        // Passenger gives an application of this kind a port and nothing else.
+        contestants.push(ours_contestant(OURS_SOCKET, program, Listen::Socket));
     }
     for case in &PASSENGER_CASES {
         contest(case, &contestants, plan, format);
