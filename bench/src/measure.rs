@@ -1,9 +1,10 @@
 //! Repeats a case over its subjects in turn, and keeps what every round says.
 //!
 //! Subjects take turns (A, B, C, A, B, C, ...), so that a slow minute of the
-//! machine hits all of them, and compare round by round. What other processes did meanwhile is noted with
-//! every run: disturbed runs are left out while enough quiet ones remain, and
-//! after one the next waits a while for the machine to calm down.
+//! machine hits all of them, and are compared round by round. What other
+//! processes did meanwhile is noted with every run: disturbed runs are left out
+//! while enough quiet ones remain, and after one the next waits a while for the
+//! machine to calm down.
 
 mod family;
 mod load;

@@ -61,11 +61,10 @@ impl Goal {
                 Verdict::at_most(format!("cpu of {HANDLE} / {ROOF}"), ratio, times)
             }
             Self::Faster { than, times } => {
-                let (peer, _) = than
+                let ratios = than
                     .iter()
-                    .filter_map(|peer| Some((peer, median(rows, peer, Metric::Ops)?)))
-                    .max_by(|(_, a), (_, b)| a.total_cmp(b))?;
-                let ratio = ratio(rows, OURS, peer, Metric::Ops)?;
+                    .filter_map(|peer| Some((peer, ratio(rows, OURS, peer, Metric::Ops)?)));
+                let (peer, ratio) = ratios.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
                 Verdict::at_least(format!("ops of {OURS} / {peer}"), ratio, times)
             }
         };

@@ -65,8 +65,11 @@ impl Goal {
     pub(super) fn judge(&self, rows: &[Row]) -> Option<Verdict> {
         let verdict = match *self {
             Self::Cheaper { than, times } => {
-                let peer = lowest(rows.iter(), than, Metric::Cpu)?;
-                let ratio = ratio(rows, peer, OURS, Metric::Cpu)?;
+                let ratios = than.iter().filter_map(|peer| {
+                    let ratio = ratio(rows, peer, OURS, Metric::Cpu)?;
+                    Some((peer, ratio))
+                });
+                let (peer, ratio) = ratios.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
                 Verdict::at_least(format!("cpu of {peer} / ours"), ratio, times)
             }
             Self::Near { to, times } => {
@@ -74,8 +77,12 @@ impl Goal {
                 Verdict::at_most(format!("cpu of ours / {to}"), ratio, times)
             }
             Self::Sooner { than } => {
-                let peer = lowest(fed(rows), than, Metric::P99)?;
-                let ratio = ratio(rows, OURS, peer, Metric::P99)?;
+                let peers = fed(rows).filter(|row| than.contains(&row.subject));
+                let ratios = peers.filter_map(|row| {
+                    let ratio = ratio(rows, OURS, row.subject, Metric::P99)?;
+                    Some((row.subject, ratio))
+                });
+                let (peer, ratio) = ratios.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
                 Verdict::at_most(format!("p99 of ours / {peer}"), ratio, 1.0)
             }
             Self::Fair { max } => {
@@ -85,19 +92,6 @@ impl Goal {
         };
         Some(verdict)
     }
-}
-
-/// Who of these has the lowest median.
-fn lowest<'a>(
-    rows: impl Iterator<Item = &'a Row>,
-    names: &[&str],
-    metric: Metric,
-) -> Option<&'a str> {
-    let medians = rows
-        .filter(|row| names.contains(&row.subject))
-        .filter_map(|row| Some((row.subject, row.spread(metric)?.median)));
-    let lowest = medians.min_by(|(_, a), (_, b)| a.total_cmp(b));
-    lowest.map(|(subject, _)| subject)
 }
 
 /// Those whose tasks all had their turns.

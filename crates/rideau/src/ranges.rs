@@ -492,7 +492,8 @@ impl Ranges {
     /// Wakes those who wait for answers from the thread on which this runs, if it
     /// is theirs. Nothing needs it, but where hundreds wait in a runtime of one
     /// thread it spares as many calls to the system. There may be one for each
-    /// such runtime. It never ends.
+    /// such runtime, which must run for as long as its thread waits for answers.
+    /// It never ends.
     pub fn ferry(&self) -> impl Future<Output = ()> + Send + use<> {
         Arc::clone(&self.0.shared.safe).ferry()
     }

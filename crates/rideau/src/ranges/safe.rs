@@ -195,7 +195,9 @@ impl Inner {
         });
         let ferry = &mut self.ferries[at];
         ferry.thread = thread;
-        ferry.waker.get_or_insert_with(|| waker.clone());
+        if !ferry.waker.as_ref().is_some_and(|own| own.will_wake(waker)) {
+            ferry.waker = Some(waker.clone());
+        }
         &mut ferry.line
     }
 

@@ -90,7 +90,7 @@ impl Pages {
         if self.buffer.len() - self.start >= len {
             return;
         }
-        let (mut buffer, start) = aligned(len.next_power_of_two());
+        let (mut buffer, start) = aligned(len.next_multiple_of(16 * PAGE));
         buffer[start..][..kept].copy_from_slice(&self.buffer[self.start..][..kept]);
         (self.buffer, self.start) = (buffer, start);
     }
