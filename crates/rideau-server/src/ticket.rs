@@ -122,12 +122,23 @@ pub(crate) const fn spread(bits: u32) -> u64 {
 
 /// What eight digits stand for, and whether they are digits: they are if they
 /// would be written so.
-pub(crate) const fn gather(text: u64) -> (u32, bool) {
+const fn gather(text: u64) -> (u32, bool) {
     let mut numbers = ((text & all(0x0f)) + (text >> 6 & all(1)) * 9) & all(0x0f);
     let is_so = digits(numbers) == text;
     numbers = (numbers | numbers >> 4) & 0x00ff_00ff_00ff_00ff;
     numbers = (numbers | numbers >> 8) & 0x0000_ffff_0000_ffff;
     ((numbers | numbers >> 16) as u32, is_so)
+}
+
+/// What all these digits stand for, if they are digits.
+pub(crate) fn number(digits: &[u8; 32]) -> Option<u128> {
+    let (mut number, mut is_hex) = (0, true);
+    for eight in digits.as_chunks().0 {
+        let (part, is_so) = gather(u64::from_be_bytes(*eight));
+        number = number << 32 | u128::from(part);
+        is_hex &= is_so;
+    }
+    is_hex.then_some(number)
 }
 
 impl Ticket {
@@ -149,15 +160,7 @@ impl Ticket {
         if dash != b'-' {
             return None;
         }
-        let (mut bits, mut is_hex) = (0, true);
-        for eight in rest.as_chunks::<8>().0 {
-            let (part, is_so) = gather(u64::from_be_bytes(*eight));
-            bits = bits << 32 | u128::from(part);
-            is_hex &= is_so;
-        }
-        if !is_hex {
-            return None;
-        }
+        let bits = number(rest.try_into().ok()?)?;
         let place = (bits >> 96) as u32;
         let secret = bits & SECRET;
         (secret != 0).then_some(Self {

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use crate::ticket::{Ticket, gather, spread};
+use crate::ticket::{self, Ticket, spread};
 
 /// What the tickets of one server follow from.
 pub(super) struct Secret {
@@ -145,13 +145,7 @@ fn number(digits: &[u8]) -> Option<u128> {
     }
     let mut padded = [b'0'; 32];
     padded[32 - digits.len()..].copy_from_slice(digits);
-    let (mut number, mut is_hex) = (0, true);
-    for eight in padded.as_chunks().0 {
-        let (part, is_so) = gather(u64::from_be_bytes(*eight));
-        number = number << 32 | u128::from(part);
-        is_hex &= is_so;
-    }
-    is_hex.then_some(number)
+    ticket::number(&padded)
 }
 
 impl ValueTicket {
