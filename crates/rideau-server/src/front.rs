@@ -18,6 +18,8 @@ mod http2;
 mod ids;
 mod refusals;
 mod reply;
+mod ride;
+mod room;
 mod router;
 mod seat;
 mod serve;

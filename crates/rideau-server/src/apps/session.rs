@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rideau_core::apps::{self as core, Ask, Came, Ended, ProcessId, SessionId};
 use rideau_core::queue::Terms;
-use rideau_core::{Flow, Refusal, Reply, Ticket};
+use rideau_core::{Flow, Instant, Refusal, Reply, Ticket};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
@@ -71,11 +71,35 @@ pub(super) enum Answer {
 /// waits for them: who has the lock may have been put aside by the system.
 const TURNS: usize = 8;
 
+/// What became of an ask.
+pub(crate) enum Asked<'a> {
+    /// There is a place.
+    Granted(Session),
+    /// There will be.
+    Waits(Waiting<'a>),
+    /// There is none.
+    Refused(Refused),
+}
+
+/// One who waits for a place. Dropping it gives it up.
+pub(crate) struct Waiting<'a> {
+    place: Place<'a>,
+    answer: oneshot::Receiver<Result<Session, Refusal>>,
+}
+
 /// Cancels a wait that nobody waits for any more.
 struct Place<'a> {
     inner: &'a Arc<Inner>,
     app: &'a App,
     ticket: Option<Ticket>,
+}
+
+/// What the machine decided.
+enum Decided {
+    Granted(Session),
+    /// And where the answer comes from.
+    Waits(Ticket, oneshot::Receiver<Result<Session, Refusal>>),
+    Refused(Refusal),
 }
 
 impl Reply for Waiter {
@@ -116,63 +140,68 @@ impl Apps {
     ///
     /// If there is none, or none in time.
     pub async fn ask(&self, app: &Arc<App>, wanted: Wanted) -> Result<Session, Refused> {
-        let inner = &self.0;
-        let mut answer = None;
-        let mut decide = |state: &mut State, now| {
-            let deadline = wanted.deadline.map(|at| inner.instant(at));
-            let ask = Ask {
-                terms: Terms {
-                    sent: now,
-                    deadline,
-                    flow: wanted.flow.unwrap_or_default(),
-                    tag: None,
-                    wait: !wanted.at_once,
-                },
-                sticky: wanted.sticky,
-                avoid: wanted.avoid,
-            };
-            let reply = || {
-                let (sender, receiver) = oneshot::channel();
-                answer = Some(receiver);
-                Waiter(sender)
-            };
-            match state
-                .machine
-                .ask(app.id, &ask, reply, now, &mut state.effects)
-            {
-                Came::Granted(session) => Ok(Ok(inner.session(state, session))),
-                Came::Waits(ticket) => Ok(Err(ticket)),
-                Came::Refused(refusal) => Err(refusal),
-            }
-        };
-        let mut came = None;
+        let mut asked = None;
         for _ in 0..TURNS {
-            came = inner.try_step_at(wanted.now, &mut decide);
-            if came.is_some() {
+            asked = self.try_ask(app, &wanted);
+            if asked.is_some() {
                 break;
             }
             yield_now().await;
         }
-        let came = came.unwrap_or_else(|| inner.step_at(wanted.now, decide));
-        let session = match (came, answer) {
-            (Ok(Ok(session)), _) => Ok(session),
-            (Ok(Err(ticket)), Some(answer)) => {
-                let mut place = Place {
-                    inner,
+        let asked = asked.unwrap_or_else(|| {
+            let decide = |state: &mut State, now| self.0.decide(state, app, &wanted, now);
+            self.asked(app, self.0.step_at(wanted.now, decide))
+        });
+        match asked {
+            Asked::Granted(session) => Ok(session),
+            Asked::Waits(waiting) => waiting.done().await,
+            Asked::Refused(refused) => Err(refused),
+        }
+    }
+
+    /// The same, unless somebody else is at the machine.
+    pub(crate) fn try_ask<'a>(&'a self, app: &'a App, wanted: &Wanted) -> Option<Asked<'a>> {
+        let decide = |state: &mut State, now| self.0.decide(state, app, wanted, now);
+        let decided = self.0.try_step_at(wanted.now, decide)?;
+        Some(self.asked(app, decided))
+    }
+
+    fn asked<'a>(&'a self, app: &'a App, decided: Decided) -> Asked<'a> {
+        match decided {
+            Decided::Granted(session) => Asked::Granted(session),
+            Decided::Waits(ticket, answer) => Asked::Waits(Waiting {
+                place: Place {
+                    inner: &self.0,
                     app,
                     ticket: Some(ticket),
-                };
-                let answered = answer.await;
-                place.ticket = None;
-                answered.unwrap_or_else(|_| Err(closed()))
-            }
-            (Ok(Err(_)), None) => Err(closed()),
-            (Err(refusal), _) => Err(refusal),
-        };
-        session.map_err(|refusal| Refused {
-            report: app.report_for(&refusal),
+                },
+                answer,
+            }),
+            Decided::Refused(refusal) => Asked::Refused(app.refused(refusal)),
+        }
+    }
+}
+
+impl Waiting<'_> {
+    /// Wait for it.
+    ///
+    /// # Errors
+    ///
+    /// If there is none after all.
+    pub(crate) async fn done(mut self) -> Result<Session, Refused> {
+        let answered = (&mut self.answer).await;
+        self.place.ticket = None;
+        let answered = answered.unwrap_or_else(|_| Err(closed()));
+        answered.map_err(|refusal| self.place.app.refused(refusal))
+    }
+}
+
+impl App {
+    fn refused(&self, refusal: Refusal) -> Refused {
+        Refused {
+            report: self.report_for(&refusal),
             refusal,
-        })
+        }
     }
 }
 
@@ -187,6 +216,41 @@ const fn closed() -> Refusal {
 }
 
 impl Inner {
+    fn decide(
+        self: &Arc<Self>,
+        state: &mut State,
+        app: &App,
+        wanted: &Wanted,
+        now: Instant,
+    ) -> Decided {
+        let ask = Ask {
+            terms: Terms {
+                sent: now,
+                deadline: wanted.deadline.map(|at| self.instant(at)),
+                flow: wanted.flow.unwrap_or_default(),
+                tag: None,
+                wait: !wanted.at_once,
+            },
+            sticky: wanted.sticky,
+            avoid: wanted.avoid,
+        };
+        let mut answer = None;
+        let reply = || {
+            let (sender, receiver) = oneshot::channel();
+            answer = Some(receiver);
+            Waiter(sender)
+        };
+        let came = state
+            .machine
+            .ask(app.id, &ask, reply, now, &mut state.effects);
+        match (came, answer) {
+            (Came::Granted(session), _) => Decided::Granted(self.session(state, session)),
+            (Came::Waits(ticket), Some(answer)) => Decided::Waits(ticket, answer),
+            (Came::Waits(_), None) => Decided::Refused(closed()),
+            (Came::Refused(refusal), _) => Decided::Refused(refusal),
+        }
+    }
+
     /// The guard of a session that the machine granted.
     pub(super) fn session(self: &Arc<Self>, state: &State, session: core::Session) -> Session {
         let slot = state.slots.get(&session.id.process);

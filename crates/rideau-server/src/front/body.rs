@@ -111,6 +111,11 @@ impl Source {
 }
 
 impl Upload {
+    /// It can be had once more.
+    pub(super) const fn is_kept(&self) -> bool {
+        matches!(self, Self::Empty | Self::Whole(_))
+    }
+
     /// The same once more, if it is still there as a whole.
     pub(super) fn again(&self) -> Option<Self> {
         match self {

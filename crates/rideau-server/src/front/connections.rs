@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-pub(super) use self::line::{Asked, Early, Line, Said, is_bare, put_chunk, put_last_chunk};
+pub(super) use self::line::{Asked, Early, Line, Lost, Said, is_bare, put_chunk, put_last_chunk};
 use super::stream::Stream;
 use crate::lanes::Lanes;
 use crate::process::Address;

@@ -9,18 +9,18 @@ use rideau_core::apps::ProcessId;
 use super::Front;
 use super::connections::Asked;
 use super::fields::{Fields, put};
+use super::forward::Visit;
 use super::headers::{self, Toward};
 use super::ids::Id;
 use super::refusals::No;
+use super::room;
 use super::router::{Route, is_host};
 use super::seat::Seat;
 use crate::apps::App;
 use crate::config::AppConfig;
 
-/// Bytes that most requests are written in, and as many as a client's connection
-/// keeps room for.
-const HEAD_ROOM: usize = 512;
-const ROOM_MAX: usize = 4 * 1024;
+/// How a head ends.
+const END: &[u8] = b"\r\n";
 
 /// A request as it was read.
 pub(super) struct Heard<'a> {
@@ -54,8 +54,8 @@ pub(super) struct Errand {
     /// When it came, by both clocks.
     pub(super) came: (Instant, SystemTime),
     pub(super) method: Method,
-    /// The request as a process gets it, but for how long it is; and after so many
-    /// bytes its path as the client has it.
+    /// The head as a process gets it if no body follows; and after so many bytes
+    /// its path as the client has it.
     written: Vec<u8>,
     head_len: usize,
     /// What it would go on with.
@@ -65,24 +65,17 @@ pub(super) struct Errand {
 }
 
 impl Front {
-    /// Find out what a request wants, and from whom. What is written is written to
-    /// this room.
-    pub(super) fn begin(&self, seat: &Seat, heard: &Heard<'_>, room: Vec<u8>) -> Begun {
+    /// Find out what a request wants, and from whom.
+    pub(super) fn begin(&self, seat: &Seat, heard: &Heard<'_>) -> Begun {
         let id = headers::id_of(heard.fields, seat, || self.ids.next());
         Begun {
             reads_html: heard.accept.is_some_and(headers::reads_html),
-            errand: self.errand(seat, heard, &id, room),
+            errand: self.errand(seat, heard, &id),
             id,
         }
     }
 
-    fn errand(
-        &self,
-        seat: &Seat,
-        heard: &Heard<'_>,
-        id: &Id,
-        mut room: Vec<u8>,
-    ) -> Result<Errand, No> {
+    fn errand(&self, seat: &Seat, heard: &Heard<'_>, id: &Id) -> Result<Errand, No> {
         if *heard.method == Method::CONNECT {
             return Err(No::Method);
         }
@@ -111,15 +104,16 @@ impl Front {
             host: authority.map(str::as_bytes),
             prefix: route.strips().then_some(&route.prefix),
         };
-        put_head(&mut room, heard, route.seen(whole), &toward);
-        let head_len = room.len();
-        room.extend_from_slice(path.as_bytes());
+        let mut written = room::take_small();
+        put_head(&mut written, heard, route.seen(whole), &toward);
+        let head_len = written.len();
+        written.extend_from_slice(path.as_bytes());
         Ok(Errand {
             app: Arc::clone(app),
             config,
             came,
             method: heard.method.clone(),
-            written: room,
+            written,
             head_len,
             upgrade: heard
                 .upgrades
@@ -147,9 +141,8 @@ fn parted(target: &str) -> Result<(Option<&str>, &str), No> {
     Ok((Some(authority), path))
 }
 
-/// Write a request as a process gets it, but for how long it is.
+/// Write the head of a request as a process gets it if no body follows.
 fn put_head(out: &mut Vec<u8>, heard: &Heard<'_>, path: &str, toward: &Toward<'_>) {
-    out.reserve(HEAD_ROOM);
     out.extend_from_slice(heard.method.as_str().as_bytes());
     out.push(b' ');
     if !path.starts_with('/') && path != "*" {
@@ -161,19 +154,12 @@ fn put_head(out: &mut Vec<u8>, heard: &Heard<'_>, path: &str, toward: &Toward<'_
     if heard.length == Some(0) {
         headers::put_length(out, 0);
     }
+    out.extend_from_slice(END);
 }
 
-impl Begun {
-    /// The room that it was written to, for the next.
-    pub(super) fn into_room(self) -> Vec<u8> {
-        let mut room = self
-            .errand
-            .map_or_else(|_| Vec::new(), |errand| errand.written);
-        if room.capacity() > ROOM_MAX {
-            return Vec::new();
-        }
-        room.clear();
-        room
+impl Drop for Errand {
+    fn drop(&mut self) {
+        room::give(std::mem::take(&mut self.written));
     }
 }
 
@@ -193,17 +179,18 @@ impl Route {
 }
 
 impl Errand {
-    /// What a process is sent.
-    pub(super) fn asked<'a>(&self, head: &'a [u8]) -> Asked<'a> {
+    /// What a process is sent, but for a body.
+    pub(super) fn asked<'a>(&'a self, visit: &Visit<'a>) -> Asked<'a> {
         Asked {
-            head,
+            head: self.head(),
             wants_head: self.method == Method::HEAD,
             wants_upgrade: false,
-            early: None,
+            early: visit.early,
         }
     }
 
-    pub(super) fn head(&self) -> &[u8] {
+    /// Its head, if no body follows.
+    fn head(&self) -> &[u8] {
         &self.written[..self.head_len]
     }
 
@@ -214,9 +201,15 @@ impl Errand {
 
     /// The head with the wish for something else.
     pub(super) fn head_for(&self, upgrade: &[u8]) -> Vec<u8> {
-        let mut head = self.head().to_vec();
+        let mut head = open(self.head()).to_vec();
         put(&mut head, "Connection", "upgrade");
         put(&mut head, "Upgrade", upgrade);
+        head.extend_from_slice(END);
         head
     }
+}
+
+/// A head that more can be added to.
+pub(super) fn open(head: &[u8]) -> &[u8] {
+    head.strip_suffix(END).unwrap_or(head)
 }

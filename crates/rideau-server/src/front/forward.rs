@@ -13,15 +13,15 @@ use rideau_core::apps::{Ended, ProcessId};
 
 use super::Front;
 use super::body::{self, Allowance, Answer, Fate, Live, Source, Upload};
-use super::connections::{Asked, Early, Line, Said, is_bare};
+use super::connections::{Connections, Early, Line, Lost, Said, is_bare};
 use super::errand::{Begun, Errand};
-use super::headers;
+use super::headers::{self, Noted};
 use super::ids::Id;
 use super::refusals::{No, Reader};
 use super::reply::Reply;
 use super::seat::Seat;
 use super::tries::Tries;
-use crate::apps::{Session, Wanted};
+use crate::apps::{Refused, Session, Waiting, Wanted};
 
 /// Apps with so few places are not kept waiting by slow clients.
 const BUFFERED_BELOW: usize = 5;
@@ -32,6 +32,20 @@ pub(super) struct Sent {
     pub(super) len: Option<u64>,
     /// It may turn out to make no sense.
     pub(super) is_checked: bool,
+}
+
+/// How far a request has come.
+pub(super) enum Start<'a> {
+    /// Nobody was asked.
+    New,
+    /// It waits for a place.
+    Waits(Waiting<'a>),
+    /// There is no place for it.
+    Refused(Refused),
+    /// It has a place, since then.
+    Placed(Session, Instant),
+    /// Its process closed the connection that it was sent on.
+    Lost(Session, Instant, Lost),
 }
 
 /// A process that gave no answer.
@@ -64,30 +78,22 @@ impl Front {
         })
     }
 
-    /// Answer a request, whatever becomes of it.
-    /// What a process says before its answer is told at once, where that is
-    /// possible.
+    /// Answer a request from where it is, whatever becomes of it.
     pub(super) async fn answer(
         &self,
-        seat: &Seat,
         begun: &Begun,
+        visit: &Visit<'_>,
         sent: Option<Sent>,
-        early: Option<&Early<'_>>,
+        start: Start<'_>,
     ) -> Reply {
         let errand = match &begun.errand {
             Ok(errand) => errand,
             Err(no) => return self.refuse(no, begun),
         };
-        let visit = Visit {
-            front: self,
-            seat,
-            id: &begun.id,
-            early,
-        };
-        match errand.run(&visit, sent).await {
+        match errand.run(visit, sent, start).await {
             Ok(reply) => reply,
             Err(no) => {
-                errand.refused(&no, begun, seat);
+                errand.refused(&no, begun, visit.seat);
                 self.refuse(&no, begun)
             }
         }
@@ -99,18 +105,24 @@ pub(super) struct Visit<'a> {
     pub(super) front: &'a Front,
     pub(super) seat: &'a Seat,
     pub(super) id: &'a Id,
-    /// Tells the client what a process says before its answer.
+    /// Tells the client what a process says before its answer, where that is
+    /// possible.
     pub(super) early: Option<&'a Early<'a>>,
 }
 
 impl Errand {
-    async fn run(&self, visit: &Visit<'_>, sent: Option<Sent>) -> Result<Reply, No> {
+    async fn run(
+        &self,
+        visit: &Visit<'_>,
+        sent: Option<Sent>,
+        start: Start<'_>,
+    ) -> Result<Reply, No> {
         let (upload, fate) = match sent {
             None => (Upload::Empty, None),
             // What few requests need is kept apart from what all of them carry.
             Some(sent) => Box::pin(self.upload(sent)).await?,
         };
-        self.exchange(visit, upload, fate).await
+        self.exchange(visit, upload, fate, start).await
     }
 
     /// The front answers instead of the app: count it, and say so in the log.
@@ -144,17 +156,26 @@ impl Errand {
         avoid: Option<ProcessId>,
         now: Option<Instant>,
     ) -> Result<Session, No> {
-        let wanted = Wanted {
+        let wanted = self.wanted(avoid, now);
+        let asked = visit.front.apps.ask(&self.app, wanted);
+        let session = asked.await.map_err(No::Refused)?;
+        Ok(self.listed(visit, session))
+    }
+
+    pub(super) fn wanted(&self, avoid: Option<ProcessId>, now: Option<Instant>) -> Wanted {
+        Wanted {
             sticky: self.sticky,
             avoid,
             now: now.map(Into::into),
             ..Wanted::default()
-        };
-        let asked = visit.front.apps.ask(&self.app, wanted);
-        let mut session = asked.await.map_err(No::Refused)?;
+        }
+    }
+
+    /// Have those who look see what the place is for.
+    pub(super) fn listed(&self, visit: &Visit<'_>, mut session: Session) -> Session {
         let client = visit.seat.peer.ip();
         session.list(&self.method, self.path(), Some(client), self.came.0);
-        Ok(session)
+        session
     }
 
     async fn exchange(
@@ -162,21 +183,35 @@ impl Errand {
         visit: &Visit<'_>,
         mut upload: Upload,
         fate: Option<Fate>,
+        mut start: Start<'_>,
     ) -> Result<Reply, No> {
         let mut avoid = None;
         let mut tries = Tries::default();
         loop {
             // It came just now, if nothing was read of it since.
             let is_new = tries.is_first() && matches!(upload, Upload::Empty);
-            let now = is_new.then_some(self.came.0);
-            let session = self.ask(visit, avoid, now).await?;
-            let began = match is_new {
-                // It asked when it came.
-                true => session.began(self.came.0),
-                false => Instant::now(),
+            let (session, began, lost) = match std::mem::replace(&mut start, Start::New) {
+                Start::New => {
+                    let now = is_new.then_some(self.came.0);
+                    let session = self.ask(visit, avoid, now).await?;
+                    let began = match is_new {
+                        // It asked when it came.
+                        true => session.began(self.came.0),
+                        false => Instant::now(),
+                    };
+                    (session, began, None)
+                }
+                Start::Waits(waiting) => {
+                    let session = waiting.done().await.map_err(No::Refused)?;
+                    let began = session.began(self.came.0);
+                    (self.listed(visit, session), began, None)
+                }
+                Start::Refused(refused) => return Err(No::Refused(refused)),
+                Start::Placed(session, began) => (session, began, None),
+                Start::Lost(session, began, lost) => (session, began, Some(lost)),
             };
             let tried = {
-                let tried = pin!(self.try_on(visit, &session, upload, &mut tries));
+                let tried = pin!(self.try_on(visit, &session, upload, lost, &mut tries));
                 self.within(tried, fate.as_ref()).await
             };
             let failed = match tried {
@@ -243,14 +278,11 @@ impl Errand {
         (line, allowance): (Box<Line>, Option<Allowance>),
         began: Instant,
     ) -> Reply {
-        let mut reply = self.signed(visit, &session, said.fields, said.status, began);
-        reply.date.take_if(|_| said.noted.has_date);
-        reply.length = said.noted.length;
+        let (mut reply, noted) = self.begun_reply(visit, &session, said, began);
         let http = &self.config.http;
-        let is_buffered =
-            http.buffers_responses.unwrap_or(self.has_few_places()) && !said.noted.is_live;
+        let is_buffered = http.buffers_responses.unwrap_or(self.has_few_places()) && !noted.is_live;
         // A stream of events goes on for as long as somebody listens.
-        let allowance = allowance.filter(|_| !said.noted.is_events);
+        let allowance = allowance.filter(|_| !noted.is_events);
         let live = Live::new(line, session, allowance, reply.at);
         reply.body = match is_buffered {
             true => Box::pin(Answer::buffered(live)).await,
@@ -258,11 +290,25 @@ impl Errand {
         };
         if let Answer::Whole(bytes) = &reply.body
             && self.method != Method::HEAD
-            && !is_bare(said.status)
+            && !is_bare(reply.status)
         {
             reply.length = Some(bytes.len() as u64);
         }
         reply
+    }
+
+    /// What a process said, with what we say of it, and without a body.
+    pub(super) fn begun_reply(
+        &self,
+        visit: &Visit<'_>,
+        session: &Session,
+        said: Said,
+        began: Instant,
+    ) -> (Reply, Noted) {
+        let mut reply = self.signed(visit, session, said.fields, said.status, began);
+        reply.date.take_if(|_| said.noted.has_date);
+        reply.length = said.noted.length;
+        (reply, said.noted)
     }
 
     /// An answer with what we say of it, and without a body.
@@ -320,25 +366,25 @@ impl Errand {
         visit: &Visit<'_>,
         session: &Session,
         mut upload: Upload,
+        mut lost: Option<Lost>,
         tries: &mut Tries,
     ) -> Result<(Said, Box<Line>), Failed> {
-        let asked = Asked {
-            early: visit.early,
-            ..self.asked(self.head())
-        };
+        let asked = self.asked(visit);
         let connections = &session.process().connections;
         let mut spare = self.spare(&upload);
-        let reused = match &spare {
-            Some(_) => connections.reuse(),
-            // What cannot be sent twice is not sent where nobody may be listening.
-            None => connections.reuse_fresh(),
-        };
-        let was_closed = reused.is_some();
-        if let Some(mut line) = reused {
-            let lost = match line.send(asked, upload).await {
+        if lost.is_none()
+            && let Some(mut line) = self.reuse(connections, &upload)
+        {
+            match line
+                .send(asked, std::mem::replace(&mut upload, Upload::Empty))
+                .await
+            {
                 Ok(said) => return Ok((said, line)),
-                Err(lost) => lost,
-            };
+                Err(failed) => lost = Some(failed),
+            }
+        }
+        let was_closed = lost.is_some();
+        if let Some(lost) = lost {
             tracing::debug!("an app closed a connection that was idle: {}", lost.error);
             if lost.is_garbage {
                 return Err(Failed::new(No::BadAnswer, None));
@@ -372,10 +418,22 @@ impl Errand {
         }
     }
 
+    /// A connection that is open.
+    pub(super) fn reuse(&self, connections: &Connections, upload: &Upload) -> Option<Box<Line>> {
+        if self.is_safe() && upload.is_kept() {
+            return connections.reuse();
+        }
+        // What cannot be sent twice is not sent where nobody may be listening.
+        connections.reuse_fresh()
+    }
+
     /// The same upload once more, if asking twice is the same as asking once.
     fn spare(&self, upload: &Upload) -> Option<Upload> {
-        let is_safe = self.config.http.retries && self.method.is_idempotent();
-        is_safe.then(|| upload.again()).flatten()
+        self.is_safe().then(|| upload.again()).flatten()
+    }
+
+    fn is_safe(&self) -> bool {
+        self.config.http.retries && self.method.is_idempotent()
     }
 }
 

@@ -13,8 +13,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use hyper::Method;
 use hyper::body::Bytes;
+use hyper::{Method, StatusCode};
 use parking_lot::Mutex;
 
 use self::client::Came;
@@ -22,14 +22,16 @@ pub(super) use self::client::{Client, Patience, put_date};
 pub(super) use self::head::{Limits, Trouble, is_text, is_token, length};
 use super::Front;
 use super::body::{Answer, Broken, Source};
-use super::connections::{Early, is_bare};
-use super::errand::{Begun, Heard};
-use super::forward::Sent;
+use super::connections::{Early, Said, is_bare};
+use super::errand::{Begun, Errand, Heard};
+use super::forward::{Sent, Start, Visit};
 use super::refusals::No;
 use super::reply::Reply;
+use super::ride::Ride;
 use super::seat::Seat;
 use super::stream::Stream;
 use super::upgrade::{self, Turned};
+use super::wire::Wire;
 
 /// What a client sends after the head of a request.
 pub(super) struct Body(Arc<Mutex<Client>>);
@@ -39,8 +41,6 @@ struct Connection<'a> {
     front: &'a Front,
     seat: &'a Seat,
     client: Arc<Mutex<Client>>,
-    /// Where the next request is written to.
-    room: Vec<u8>,
 }
 
 /// What is to be known of a request to answer it.
@@ -56,6 +56,16 @@ struct Manner {
     takes_trailers: bool,
 }
 
+/// What is left to do for a request.
+enum Left<'a> {
+    /// All, from here on.
+    Start(Start<'a>),
+    /// Its answer began.
+    Said(Ride, Said),
+    /// Its answer was written, maybe as a whole, and is to be sent.
+    Reply(Reply, bool, End),
+}
+
 /// How the end of a body is told.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -66,26 +76,32 @@ enum End {
     Close,
 }
 
+impl Manner {
+    /// Whether an answer with this status has a body.
+    fn has_body(self, status: StatusCode) -> bool {
+        !self.wants_head && !is_bare(status)
+    }
+}
+
 /// Serve a client until it leaves, or nobody is served any more.
-pub(super) async fn serve(
-    front: &Front,
-    seat: &Seat,
+pub(super) fn serve<'a>(
+    front: &'a Front,
+    seat: &'a Seat,
     stream: Stream,
     limits: Limits,
     patience: Patience,
-) {
+) -> impl Future<Output = ()> + 'a {
     let client = Client::new(stream, limits, patience);
     let connection = Connection {
         front,
         seat,
         client: Arc::new(Mutex::new(client)),
-        room: Vec::new(),
     };
-    connection.serve().await;
+    connection.serve()
 }
 
 impl Connection<'_> {
-    async fn serve(mut self) {
+    async fn serve(self) {
         loop {
             let came = poll_fn(|context| {
                 let is_open = self.front.is_open();
@@ -121,38 +137,128 @@ impl Connection<'_> {
     /// # Errors
     ///
     /// None, but the connection has become something else.
-    async fn answer(&mut self, len: usize) -> Result<bool, Turned> {
-        let room = std::mem::take(&mut self.room);
-        let (begun, manner, sent) = self.begin(len, room);
-        let wants_upgrade = matches!(&begun.errand, Ok(errand) if errand.upgrade.is_some());
-        if wants_upgrade {
-            // Seldom, and long: it would be room that every request takes.
-            let mut turned = Box::pin(upgrade::exchange(self.front, self.seat, &begun));
-            return match self.while_there(turned.as_mut()).await {
-                Some(Ok(turned)) => Err(turned),
-                Some(Err(reply)) => Ok(self.send_of(&begun, reply, manner).await),
-                None => Ok(false),
-            };
+    async fn answer(&self, len: usize) -> Result<bool, Turned> {
+        let (begun, manner, sent) = self.begin(len);
+        let early = |fields: &[u8]| self.client.lock().put_early(fields);
+        let early: Option<&Early<'_>> = manner.is_recent.then_some(&early);
+        let visit = Visit {
+            front: self.front,
+            seat: self.seat,
+            id: &begun.id,
+            early,
+        };
+        let left = match &begun.errand {
+            Ok(errand) if sent.is_none() && errand.upgrade.is_none() => match errand.ride(&visit) {
+                Ok(mut ride) => {
+                    let asked = errand.asked(&visit);
+                    let said = poll_fn(|context| match ride.poll_said(asked, context) {
+                        Poll::Ready(said) => Poll::Ready(Some(said)),
+                        Poll::Pending => self.client.lock().poll_away(context).map(|()| None),
+                    });
+                    let done = match said.await {
+                        Some(Ok(said)) => self.hand_on(ride, said, errand, &visit, manner),
+                        Some(Err(lost)) => Err(Box::new(Left::Start(ride.lost(lost)))),
+                        None => Ok(self.is_gone(&begun)),
+                    };
+                    match done {
+                        Ok(goes_on) => return Ok(goes_on),
+                        Err(left) => left,
+                    }
+                }
+                Err(start) => Box::new(Left::Start(*start)),
+            },
+            _ => Box::new(Left::Start(Start::New)),
+        };
+        // Seldom, and long: it would be room that every request takes.
+        Box::pin(self.go_on(&begun, &visit, manner, sent, left)).await
+    }
+
+    /// Hand an answer on if it is here as a whole. Says whether another request can
+    /// follow.
+    ///
+    /// # Errors
+    ///
+    /// If it takes longer, what is left to do.
+    fn hand_on<'b>(
+        &self,
+        ride: Ride,
+        said: Said,
+        errand: &Errand,
+        visit: &Visit<'_>,
+        manner: Manner,
+    ) -> Result<bool, Box<Left<'b>>> {
+        if !ride.is_whole() {
+            return Err(Box::new(Left::Said(ride, said)));
         }
-        let reply = {
-            let early = |fields: &[u8]| self.client.lock().put_early(fields);
-            let early: Option<&Early<'_>> = manner.is_recent.then_some(&early);
-            let answered = pin!(self.front.answer(self.seat, &begun, sent, early));
-            self.while_there(answered).await
+        let (mut reply, _) = errand.begun_reply(visit, &ride.session, said, ride.began);
+        let at = reply.at;
+        let written = self.write(&mut reply, manner, |_, wire, _| {
+            ride.finish(wire, at);
+            true
+        });
+        written.map_err(|(is_short, end)| Box::new(Left::Reply(reply, is_short, end)))
+    }
+
+    /// Do what is left to do for a request. Says whether another can follow.
+    ///
+    /// # Errors
+    ///
+    /// None, but the connection has become something else.
+    async fn go_on(
+        &self,
+        begun: &Begun,
+        visit: &Visit<'_>,
+        manner: Manner,
+        sent: Option<Sent>,
+        left: Box<Left<'_>>,
+    ) -> Result<bool, Turned> {
+        let reply = match (*left, &begun.errand) {
+            (Left::Start(_), Ok(errand)) if errand.upgrade.is_some() => {
+                let turned = pin!(upgrade::exchange(self.front, self.seat, begun));
+                match self.while_there(turned).await {
+                    Some(Ok(turned)) => return Err(turned),
+                    Some(Err(reply)) => reply,
+                    None => return Ok(false),
+                }
+            }
+            (Left::Start(start), _) => {
+                let answered = pin!(self.front.answer(begun, visit, sent, start));
+                match self.while_there(answered).await {
+                    Some(reply) => reply,
+                    None => return Ok(self.is_gone(begun)),
+                }
+            }
+            (Left::Said(ride, said), Ok(errand)) => {
+                let live = (ride.line, None);
+                let handed = errand.hand_back(visit, ride.session, said, live, ride.began);
+                handed.await
+            }
+            (Left::Said(..), Err(no)) => self.front.refuse(no, begun),
+            (Left::Reply(reply, is_short, end), _) => {
+                let sent = self.send_rest(reply, manner, is_short, end).await;
+                return Ok(self.sent(begun, sent));
+            }
         };
-        let Some(reply) = reply else {
-            begun.is_gone(self.seat);
-            return Ok(false);
-        };
-        let goes_on = self.send_of(&begun, reply, manner).await;
-        self.room = begun.into_room();
-        Ok(goes_on)
+        Ok(self.send_of(begun, reply, manner).await)
+    }
+
+    /// The client left before it had an answer: no other request can follow.
+    #[cold]
+    fn is_gone(&self, begun: &Begun) -> bool {
+        self.client.lock().close();
+        begun.is_gone(self.seat);
+        false
     }
 
     /// Send the answer to a request, and tell if it did not arrive as a whole. Says
     /// whether another request can follow.
     async fn send_of(&self, begun: &Begun, reply: Reply, manner: Manner) -> bool {
-        match self.send(reply, manner).await {
+        let sent = self.send(reply, manner).await;
+        self.sent(begun, sent)
+    }
+
+    fn sent(&self, begun: &Begun, sent: Result<bool, Option<Broken>>) -> bool {
+        match sent {
             Ok(goes_on) => return goes_on,
             Err(None) => begun.is_gone(self.seat),
             Err(Some(broken)) => begun.is_cut(self.seat, broken.word()),
@@ -161,7 +267,7 @@ impl Connection<'_> {
     }
 
     /// Take a head as it was read.
-    fn begin(&self, len: usize, room: Vec<u8>) -> (Begun, Manner, Option<Sent>) {
+    fn begin(&self, len: usize) -> (Begun, Manner, Option<Sent>) {
         let mut client = self.client.lock();
         let (begun, manner, length) = {
             let (head, bytes) = client.head();
@@ -181,7 +287,7 @@ impl Connection<'_> {
                 keeps: head.keeps_alive(),
                 takes_trailers: head.takes_trailers(),
             };
-            let begun = self.front.begin(self.seat, &heard, room);
+            let begun = self.front.begin(self.seat, &heard);
             (begun, manner, head.length())
         };
         let has_body = client.take_head(len);
@@ -214,23 +320,57 @@ impl Connection<'_> {
     ///
     /// If the client did not take all of it, or the app did not say all of it.
     async fn send(&self, mut reply: Reply, manner: Manner) -> Result<bool, Option<Broken>> {
+        let (at, has_body) = (reply.at, manner.has_body(reply.status));
+        let written = self.write(&mut reply, manner, |body, wire, end| {
+            !has_body || end == End::Known && body.pour(wire, at)
+        });
+        match written {
+            Ok(goes_on) => Ok(goes_on),
+            Err((is_short, end)) => self.send_rest(reply, manner, is_short, end).await,
+        }
+    }
+
+    /// Write the head of an answer and as much of its body as is poured, and send
+    /// that if it is all, and the client takes it at once. Says whether another
+    /// request can follow.
+    ///
+    /// # Errors
+    ///
+    /// If it is not, or the client does not: whether all was poured, and how the end
+    /// is told.
+    fn write(
+        &self,
+        reply: &mut Reply,
+        manner: Manner,
+        pour: impl FnOnce(&mut Answer, &mut Wire, End) -> bool,
+    ) -> Result<bool, (bool, End)> {
         let keeps = manner.keeps && !reply.closes && self.front.is_open();
-        let (is_short, end) = {
-            let mut client = self.client.lock();
-            let end = client.put_head(&reply, manner, keeps);
-            if !keeps || end == End::Close {
-                client.close_after();
-            }
-            let has_body = !manner.wants_head && !is_bare(reply.status);
-            let is_short =
-                !has_body || end == End::Known && reply.body.pour(client.wire(), reply.at);
-            if is_short && client.wire().send_now() {
-                // As it mostly is.
-                client.answered(Some(reply.at));
-                return Ok(client.goes_on());
-            }
-            (is_short, end)
-        };
+        let mut client = self.client.lock();
+        let end = client.put_head(reply, manner, keeps);
+        if !keeps || end == End::Close {
+            client.close_after();
+        }
+        let is_short = pour(&mut reply.body, client.wire(), end);
+        if is_short && client.wire().send_now() {
+            // As it mostly is.
+            client.answered(Some(reply.at));
+            return Ok(client.goes_on());
+        }
+        Err((is_short, end))
+    }
+
+    /// Send the rest of an answer; says whether another request can follow.
+    ///
+    /// # Errors
+    ///
+    /// If the client did not take all of it, or the app did not say all of it.
+    async fn send_rest(
+        &self,
+        mut reply: Reply,
+        manner: Manner,
+        is_short: bool,
+        end: End,
+    ) -> Result<bool, Option<Broken>> {
         let mut is_over = is_short;
         let sent =
             poll_fn(|context| self.poll_sent(&mut reply.body, &mut is_over, end, manner, context));

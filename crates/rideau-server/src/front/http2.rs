@@ -24,7 +24,7 @@ use super::body::Source;
 use super::connections::is_bare;
 use super::errand::{Begun, Heard};
 use super::fields::{Fields, Span};
-use super::forward::Sent;
+use super::forward::{self, Sent, Start};
 use super::http1::length;
 use super::refusals::No;
 use super::reply::{Reply, read};
@@ -81,21 +81,27 @@ pub(super) async fn serve(guest: Guest, seat: Seat, stream: Stream) {
         connection,
     };
     let finish = |served: Pin<&mut Served>| served.get_mut().connection.graceful_shutdown();
-    guest.run(served, finish).await;
+    guest.run(pin!(served), finish).await;
 }
 
 impl Future for Served {
-    type Output = Result<(), h2::Error>;
+    type Output = ();
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let served = self.get_mut();
         while let Some(came) = ready!(served.connection.poll_accept(context)) {
-            let (request, respond) = came?;
+            let (request, respond) = match came {
+                Ok(came) => came,
+                Err(error) => {
+                    tracing::debug!("a connection ended: {error}");
+                    break;
+                }
+            };
             let visit = Visit::new(&served.seat);
             let front = Arc::clone(&served.front);
             tokio::spawn(answer(front, visit, request, respond));
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(())
     }
 }
 
@@ -208,9 +214,7 @@ impl Visit {
             length: len,
             upgrades: false,
         };
-        let begun = self
-            .begun
-            .insert(front.begin(&self.seat, &heard, Vec::new()));
+        let begun = self.begun.insert(front.begin(&self.seat, &heard));
         let sent = (!incoming.is_end_stream()).then_some(Sent {
             source: Source::Http2(incoming),
             len,
@@ -221,7 +225,13 @@ impl Visit {
             tell(respond, StatusCode::CONTINUE, b"");
         }
         let early = |fields: &[u8]| tell(respond, StatusCode::EARLY_HINTS, fields);
-        front.answer(&self.seat, begun, sent, Some(&early)).await
+        let visit = forward::Visit {
+            front,
+            seat: &self.seat,
+            id: &begun.id,
+            early: Some(&early),
+        };
+        front.answer(begun, &visit, sent, Start::New).await
     }
 }
 

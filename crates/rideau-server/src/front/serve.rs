@@ -1,6 +1,5 @@
 //! Listens for HTTP, and serves whoever comes.
 
-use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -189,20 +188,20 @@ impl Guest {
         let Some(tls) = tls else {
             let begun = self.while_open(self.patience().idle, is_http2(&stream));
             return match begun.await {
-                Some(Ok(true)) => http2::serve(self, seat, Stream::Tcp(stream)).await,
-                Some(Ok(false)) => self.serve_http1(seat, Stream::Tcp(stream)).await,
+                Some(Ok(true)) => Box::pin(http2::serve(self, seat, Stream::Tcp(stream))).await,
+                Some(Ok(false)) => Box::pin(self.serve_http1(seat, Stream::Tcp(stream))).await,
                 Some(Err(_)) | None => (),
             };
         };
         let shaken = self.while_open(self.patience().head, tls.accept(stream));
-        let stream = match shaken.await {
-            Some(Ok(stream)) => stream,
+        let stream = match Box::pin(shaken).await {
+            Some(Ok(stream)) => Box::new(stream),
             Some(Err(error)) => return tracing::debug!("no TLS for HTTP: {error}"),
             None => return tracing::debug!("no TLS for HTTP in time"),
         };
         match stream.get_ref().1.alpn_protocol() {
-            Some(ALPN_H2) => http2::serve(self, seat, Stream::Tls(Box::new(stream))).await,
-            _ => self.serve_http1(seat, Stream::Tls(Box::new(stream))).await,
+            Some(ALPN_H2) => Box::pin(http2::serve(self, seat, Stream::Tls(stream))).await,
+            _ => Box::pin(self.serve_http1(seat, Stream::Tls(stream))).await,
         }
     }
 
@@ -228,22 +227,17 @@ impl Guest {
             fields_max: config.headers_max,
         };
         let patience = self.patience();
-        let served = async {
-            http1::serve(&front, &seat, stream, limits, patience).await;
-            Ok::<_, Infallible>(())
-        };
+        let served = http1::serve(&front, &seat, stream, limits, patience);
         // It looks by itself whether it should finish.
-        self.run(served, |_| ()).await;
+        self.run(pin!(served), |_| ()).await;
     }
 
     /// Serve a connection to its end, or to the end of what it is asking for if
     /// the front finishes.
-    pub(super) async fn run<C, E>(mut self, served: C, finish: impl Fn(Pin<&mut C>))
+    pub(super) async fn run<C>(mut self, mut served: Pin<&mut C>, finish: impl Fn(Pin<&mut C>))
     where
-        C: Future<Output = Result<(), E>>,
-        E: std::fmt::Display,
+        C: Future<Output = ()>,
     {
-        let mut served = pin!(served);
         let told = AtomicBool::new(false);
         let front = Arc::clone(&self.front);
         let mut changed = pin!(async {
@@ -265,11 +259,7 @@ impl Guest {
                     finish(served.as_mut());
                 }
             }
-            served.as_mut().poll(context).map(|ended| {
-                if let Err(error) = ended {
-                    tracing::debug!("a connection ended: {error}");
-                }
-            })
+            served.as_mut().poll(context)
         })
         .await;
     }

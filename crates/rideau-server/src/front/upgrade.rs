@@ -86,8 +86,9 @@ async fn turn(errand: &Errand, visit: &Visit<'_>) -> Result<Result<Turned, Reply
     let began = session.began(errand.came.0);
     let said = {
         let asked = Asked {
+            head: &head,
             wants_upgrade: true,
-            ..errand.asked(&head)
+            ..errand.asked(visit)
         };
         let sent = pin!(line.send(asked, Upload::Empty));
         errand.within(sent, None).await

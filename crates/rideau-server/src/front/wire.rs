@@ -9,19 +9,16 @@ use hyper::body::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::chunks::Chunks;
+use super::room;
 use super::stream::Stream;
 
-/// Bytes that are read at a time where a head is expected, and where a body is.
-const HEAD_PART: usize = 4 * 1024;
+/// Bytes that are read at a time where a body is expected.
 const BODY_PART: usize = 32 * 1024;
 /// What is longer is sent from where it is, and not copied.
 const COPY_MAX: usize = 4 * 1024;
 /// Bytes that may wait to be sent before no more are taken.
 const OUT_MAX: usize = 64 * 1024;
-/// Room for more than this is given back when it is empty.
-const ROOM_MAX: usize = 16 * 1024;
-
-/// A connection with a peer.
+/// A connection with a peer. While nothing is under way it has no room for it.
 pub(super) struct Wire {
     stream: Stream,
     /// What came, of which this much was looked at.
@@ -68,16 +65,13 @@ impl Wire {
         self.at += len;
         if self.at == self.held.len() {
             self.at = 0;
-            self.held.clear();
-            if self.held.capacity() > ROOM_MAX {
-                self.held = Vec::new();
-            }
+            room::give(std::mem::take(&mut self.held));
         }
     }
 
     /// Wait for more; says how much came, none if it was the end.
     pub(super) fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        self.poll_fill(context, HEAD_PART)
+        self.poll_fill(context, room::LEN)
     }
 
     /// Nothing came that is known of. Nobody is woken if something does.
@@ -102,12 +96,19 @@ impl Wire {
     }
 
     fn poll_fill(&mut self, context: &mut Context<'_>, part: usize) -> Poll<io::Result<usize>> {
+        if self.held.capacity() == 0 {
+            self.held = room::take();
+        }
         if self.held.capacity() - self.held.len() < part / 2 {
             self.held.drain(..self.at);
             self.at = 0;
             self.held.reserve(part);
         }
-        pin!(self.stream.read_buf(&mut self.held)).poll(context)
+        let came = pin!(self.stream.read_buf(&mut self.held)).poll(context);
+        if self.held.is_empty() {
+            room::give(std::mem::take(&mut self.held));
+        }
+        came
     }
 
     /// The next part of a body; none after its end.
@@ -172,6 +173,15 @@ impl Wire {
         std::mem::take(&mut self.trailers)
     }
 
+    /// All of a body is here that is still to come, and can be poured.
+    pub(super) fn has_all(&self, rest: &Rest) -> bool {
+        match rest {
+            Rest::Nothing => true,
+            Rest::Length(left) => *left <= self.unread().len().min(COPY_MAX) as u64,
+            Rest::Chunks(_) | Rest::ToEnd => false,
+        }
+    }
+
     /// Hand on what came of a body, as far as it is of a known length. Says
     /// whether that was all of it.
     pub(super) fn pour(&mut self, rest: &mut Rest, into: &mut Self) -> bool {
@@ -197,7 +207,26 @@ impl Wire {
             self.out.extend_from_slice(&self.tail);
             self.tail = Bytes::new();
         }
+        if self.out.capacity() == 0 {
+            self.out = room::take();
+        }
         &mut self.out
+    }
+
+    /// Send this, of which only as much is kept as the peer does not take at once;
+    /// says how much was sent. What is wrong with the connection is told to who
+    /// sends the rest.
+    pub(super) fn send_first(&mut self, bytes: &[u8]) -> usize {
+        let sent = match &self.stream {
+            Stream::Tcp(stream) if self.is_flushed() => stream.try_write(bytes),
+            Stream::Unix(stream) if self.is_flushed() => stream.try_write(bytes),
+            _ => Ok(0),
+        };
+        let sent = sent.unwrap_or(0);
+        if sent < bytes.len() {
+            self.out().extend_from_slice(&bytes[sent..]);
+        }
+        sent
     }
 
     /// Send this as well.
@@ -280,10 +309,7 @@ impl Wire {
         self.tail.advance(len - of_out);
         if self.sent == self.out.len() {
             self.sent = 0;
-            self.out.clear();
-            if self.out.capacity() > OUT_MAX {
-                self.out = Vec::new();
-            }
+            room::give(std::mem::take(&mut self.out));
         }
     }
 

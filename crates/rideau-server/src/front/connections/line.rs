@@ -13,6 +13,7 @@ use super::Stream;
 use crate::apps::Session;
 use crate::front::body::{Extent, Upload};
 use crate::front::chunks::Chunks;
+use crate::front::errand;
 use crate::front::headers::{self, Noted};
 use crate::front::wire::{Rest, Wire};
 
@@ -40,7 +41,7 @@ pub(in crate::front) struct Line {
 /// A request as it is sent.
 #[derive(Clone, Copy)]
 pub(in crate::front) struct Asked<'a> {
-    /// Its first line and its fields, but for those that tell how long it is.
+    /// Its head, as it is if no body follows.
     pub(in crate::front) head: &'a [u8],
     /// It asks for a head alone.
     pub(in crate::front) wants_head: bool,
@@ -109,30 +110,46 @@ impl Line {
         upload: Upload,
     ) -> Result<Said, Lost> {
         self.begin(asked.head, upload);
-        let said = poll_fn(|context| self.poll_said(asked, context)).await;
-        said.map_err(|error| {
-            let upload = std::mem::replace(&mut self.upload, Upload::Empty);
-            Lost {
-                upload: (!self.is_begun).then_some(upload),
-                is_garbage: error.kind() == io::ErrorKind::InvalidData,
-                error,
-            }
-        })
+        poll_fn(|context| self.poll_answer(asked, context)).await
     }
 
-    fn begin(&mut self, head: &[u8], upload: Upload) {
-        self.is_begun = false;
+    /// Wait for the head of the answer to a request that was begun.
+    pub(in crate::front) fn poll_answer(
+        &mut self,
+        asked: Asked<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Said, Lost>> {
+        self.poll_said(asked, context)
+            .map_err(|error| self.lose(error))
+    }
+
+    #[cold]
+    fn lose(&mut self, error: io::Error) -> Lost {
+        let upload = std::mem::replace(&mut self.upload, Upload::Empty);
+        Lost {
+            upload: (!self.is_begun).then_some(upload),
+            is_garbage: error.kind() == io::ErrorKind::InvalidData,
+            error,
+        }
+    }
+
+    /// Send a request, as far as that can be done at once.
+    pub(in crate::front) fn begin(&mut self, head: &[u8], upload: Upload) {
         let extent = upload.extent();
         self.is_chunked = extent == Extent::Unknown;
+        self.is_begun = false;
+        self.upload = upload;
+        if extent == Extent::Nothing {
+            self.is_begun = self.wire.send_first(head) > 0;
+            return;
+        }
         let out = self.wire.out();
-        out.extend_from_slice(head);
+        out.extend_from_slice(errand::open(head));
         match extent {
-            Extent::Nothing => (),
             Extent::Length(len) => headers::put_length(out, len),
-            Extent::Unknown => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+            _ => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         }
         out.extend_from_slice(b"\r\n");
-        self.upload = upload;
     }
 
     fn poll_said(&mut self, asked: Asked<'_>, context: &mut Context<'_>) -> Poll<io::Result<Said>> {
@@ -288,6 +305,11 @@ impl Line {
     /// What followed the answer, if it came in chunks.
     pub(in crate::front) fn take_trailers(&mut self) -> Vec<u8> {
         headers::trailers(&self.wire.take_trailers())
+    }
+
+    /// The process has said all of its answer, and the rest of it is here and short.
+    pub(in crate::front) fn has_all(&self) -> bool {
+        self.wire.has_all(&self.rest)
     }
 
     /// Hand on what came of an answer already, if it says how long that is.
