@@ -9,6 +9,7 @@ mod body;
 mod chunks;
 mod complaints;
 mod connections;
+mod date;
 mod errand;
 mod fields;
 mod forward;

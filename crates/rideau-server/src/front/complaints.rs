@@ -5,8 +5,9 @@
 //! waiting for the log: each app has a few lines a second.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use super::date;
 use super::errand::{Begun, Errand};
 use super::seat::Seat;
 
@@ -63,8 +64,7 @@ impl Errand {
     /// Write a line about it, if there is room for one.
     #[cold]
     pub(super) fn complain(&self, begun: &Begun, seat: &Seat, status: u16, error: &str) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let Some(left_out) = self.app.pace.admit(now.unwrap_or_default()) else {
+        let Some(left_out) = self.app.pace.admit(date::now()) else {
             return;
         };
         let (app, request, client) = (&*self.app.name, &begun.id, &*seat.peer_text);

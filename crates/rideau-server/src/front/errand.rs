@@ -1,14 +1,15 @@
 //! What a request wants, and from whom.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use hyper::Method;
 use rideau_core::apps::ProcessId;
 
 use super::Front;
 use super::connections::Asked;
-use super::fields::{Fields, put};
+use super::date;
+use super::fields::{Fields, is, put};
 use super::forward::Visit;
 use super::headers::{self, Toward};
 use super::ids::Id;
@@ -19,6 +20,7 @@ use super::seat::Seat;
 use crate::apps::App;
 use crate::config::AppConfig;
 
+const NO_PATH: No = No::Bad("its path is no path");
 /// How a head ends.
 const END: &[u8] = b"\r\n";
 
@@ -51,8 +53,8 @@ pub(super) struct Begun {
 pub(super) struct Errand {
     pub(super) app: Arc<App>,
     pub(super) config: Arc<AppConfig>,
-    /// When it came, by both clocks.
-    pub(super) came: (Instant, SystemTime),
+    /// When it came, by both clocks: the second counts from 1970.
+    pub(super) came: (Instant, Duration),
     pub(super) method: Method,
     /// The head as a process gets it if no body follows; and after so many bytes
     /// its path as the client has it.
@@ -79,35 +81,33 @@ impl Front {
         if *heard.method == Method::CONNECT {
             return Err(No::Method);
         }
-        let target = str::from_utf8(heard.target).map_err(|_| No::Bad("its path is no path"))?;
+        let target = heard.target;
+        if !target.is_ascii() && str::from_utf8(target).is_err() {
+            return Err(NO_PATH);
+        }
         let (authority, whole) = parted(target)?;
-        let host = match authority {
-            Some(authority) => authority,
-            None => {
-                let said = heard.host.unwrap_or_default();
-                str::from_utf8(said).unwrap_or_default()
-            }
-        };
-        let path = whole.split_once('?').map_or(whole, |(path, _)| path);
+        let host = authority.or(heard.host).unwrap_or_default();
+        let query = memchr::memchr(b'?', whole);
+        let path = &whole[..query.unwrap_or(whole.len())];
         let table = self.table.load();
         let route = table.router.find(host, path).ok_or(No::UnknownApp)?;
         let app = table.apps.get(route.place).ok_or(No::UnknownApp)?;
         let config = app.config.load_full();
         let cookie = config.http.sticky.as_deref();
         let sticky = cookie.and_then(|cookie| self.sticky.find(&app.name, cookie, heard.fields));
-        let came = (Instant::now(), SystemTime::now());
+        let came = (Instant::now(), date::now());
         let toward = Toward {
             seat,
             id,
             came: came.1,
             names_fields: heard.names_fields,
-            host: authority.map(str::as_bytes),
+            host: authority,
             prefix: route.strips().then_some(&route.prefix),
         };
         let mut written = room::take_small();
         put_head(&mut written, heard, route.seen(whole), &toward);
         let head_len = written.len();
-        written.extend_from_slice(path.as_bytes());
+        written.extend_from_slice(path);
         Ok(Errand {
             app: Arc::clone(app),
             config,
@@ -125,30 +125,29 @@ impl Front {
 }
 
 /// The host of a target that has one, and its path.
-fn parted(target: &str) -> Result<(Option<&str>, &str), No> {
-    if target.starts_with('/') || target == "*" {
+fn parted(target: &[u8]) -> Result<(Option<&[u8]>, &[u8]), No> {
+    if target.starts_with(b"/") || target == b"*" {
         return Ok((None, target));
     }
-    let (scheme, rest) = target
-        .split_once("://")
-        .ok_or(No::Bad("its path is no path"))?;
-    let is_http = ["http", "https"].map(|known| scheme.eq_ignore_ascii_case(known));
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let colon = memchr::memmem::find(target, b"://").ok_or(NO_PATH)?;
+    let (scheme, rest) = (&target[..colon], &target[colon + 3..]);
+    let end = memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
-    if !is_http.contains(&true) || !is_host(authority.as_bytes()) {
+    let is_http = is(scheme, "http") || is(scheme, "https");
+    if !is_http || !is_host(authority) {
         return Err(No::Bad("whom it is for is no host"));
     }
     Ok((Some(authority), path))
 }
 
 /// Write the head of a request as a process gets it if no body follows.
-fn put_head(out: &mut Vec<u8>, heard: &Heard<'_>, path: &str, toward: &Toward<'_>) {
+fn put_head(out: &mut Vec<u8>, heard: &Heard<'_>, path: &[u8], toward: &Toward<'_>) {
     out.extend_from_slice(heard.method.as_str().as_bytes());
     out.push(b' ');
-    if !path.starts_with('/') && path != "*" {
+    if !path.starts_with(b"/") && path != b"*" {
         out.push(b'/');
     }
-    out.extend_from_slice(path.as_bytes());
+    out.extend_from_slice(path);
     out.extend_from_slice(b" HTTP/1.1\r\n");
     headers::to_process(out, heard.fields, toward);
     if heard.length == Some(0) {
@@ -170,11 +169,11 @@ impl Route {
     }
 
     /// What of a path the app sees.
-    fn seen<'a>(&self, path: &'a str) -> &'a str {
+    fn seen<'a>(&self, path: &'a [u8]) -> &'a [u8] {
         if !self.strips() {
             return path;
         }
-        path.strip_prefix(self.prefix.as_str()).unwrap_or(path)
+        path.strip_prefix(self.prefix.as_bytes()).unwrap_or(path)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Fields of a message, where they were read.
 
-/// Where a field is: its name from here to the colon, its value from there to
-/// the end.
+/// Where a field is: its name from its start to the colon, its value without the
+/// spaces around it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    pub(super) start: u32,
-    pub(super) colon: u32,
-    pub(super) end: u32,
+    start: u32,
+    colon: u32,
+    value: u32,
+    end: u32,
 }
 
 /// All fields of a message.
@@ -14,6 +15,22 @@ pub(super) struct Span {
 pub(super) struct Fields<'a> {
     bytes: &'a [u8],
     spans: &'a [Span],
+}
+
+impl Span {
+    /// That of a line that begins here and has its colon there; none if that is too
+    /// far away.
+    pub(super) fn new(start: usize, line: &[u8], colon: usize) -> Option<Self> {
+        let value = line[colon + 1..].trim_ascii_start();
+        let place = |at: usize| u32::try_from(start + at).ok();
+        let at = line.len() - value.len();
+        Some(Self {
+            start: place(0)?,
+            colon: place(colon)?,
+            value: place(at)?,
+            end: place(at + value.trim_ascii_end().len())?,
+        })
+    }
 }
 
 impl<'a> Fields<'a> {
@@ -26,8 +43,8 @@ impl<'a> Fields<'a> {
     pub(super) fn at(self, at: usize) -> (&'a [u8], &'a [u8]) {
         let span = self.spans[at];
         let name = &self.bytes[span.start as usize..span.colon as usize];
-        let value = &self.bytes[span.colon as usize + 1..span.end as usize];
-        (name, value.trim_ascii())
+        let value = &self.bytes[span.value as usize..span.end as usize];
+        (name, value)
     }
 
     /// All of them.
@@ -47,9 +64,40 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Is it this name?
+/// Is it this name? Large letters and small ones are the same.
 pub(super) fn is(name: &[u8], known: &str) -> bool {
-    name.eq_ignore_ascii_case(known.as_bytes())
+    let known = known.as_bytes();
+    let len = name.len();
+    if len != known.len() {
+        return false;
+    }
+    let (Some((first, _)), Some((known_first, _))) =
+        (name.split_first_chunk(), known.split_first_chunk())
+    else {
+        return name.eq_ignore_ascii_case(known);
+    };
+    // Eight bytes at a time; the last eight may have been among those before.
+    let are_same = |one: [u8; 8], other: [u8; 8]| small(one) == small(other);
+    if !are_same(*first, *known_first) {
+        return false;
+    }
+    let (ones, _) = name[8..].as_chunks();
+    let (others, _) = known[8..].as_chunks();
+    let last = |bytes: &[u8]| bytes.last_chunk().copied().unwrap_or_default();
+    let mut pairs = ones.iter().zip(others);
+    pairs.all(|(one, other)| are_same(*one, *other)) && are_same(last(name), last(known))
+}
+
+/// Eight bytes, with small letters for large ones.
+const fn small(bytes: [u8; 8]) -> u64 {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let word = u64::from_le_bytes(bytes);
+    // In each byte, the highest bit says it.
+    let low = word & (0x7f * EACH);
+    let is_from_a = low + (0x80 - b'A' as u64) * EACH;
+    let is_past_z = low + (0x7f - b'Z' as u64) * EACH;
+    let is_large = (is_from_a ^ is_past_z) & !word & (0x80 * EACH);
+    word | is_large >> 2
 }
 
 /// The words of a value that are apart by commas.
@@ -69,4 +117,28 @@ pub(super) fn put(out: &mut Vec<u8>, name: &str, value: impl AsRef<[u8]>) {
 /// Write a field whose value is a number.
 pub(super) fn put_number(out: &mut Vec<u8>, name: &str, number: u64) {
     put(out, name, itoa::Buffer::new().format(number));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is;
+
+    #[test]
+    fn names_are_the_same_in_large_and_small_letters_and_no_others() {
+        let known = "x-forwarded-for-whom";
+        for len in 0..=known.len() {
+            let known = &known[..len];
+            assert!(is(known.to_uppercase().as_bytes(), known));
+            assert!(is(known.as_bytes(), &known.to_uppercase()));
+            assert!(!is(b"another name of some length", known));
+            for at in 0..len {
+                for byte in 0..=u8::MAX {
+                    let mut name = known.as_bytes().to_vec();
+                    name[at] = byte;
+                    let is_same = name.eq_ignore_ascii_case(known.as_bytes());
+                    assert_eq!(is(&name, known), is_same, "{byte} at {at} of {known}");
+                }
+            }
+        }
+    }
 }

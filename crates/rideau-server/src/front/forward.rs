@@ -324,11 +324,16 @@ impl Errand {
         let took = at.saturating_duration_since(began);
         self.app.counts.answered(status, took);
         let (came, date) = self.came;
+        // Most have their place as soon as they come.
+        let since = match began == came {
+            true => took,
+            false => at.saturating_duration_since(came),
+        };
         let mut reply = Reply {
             status,
             fields,
             at,
-            date: Some(date + at.saturating_duration_since(came)),
+            date: Some(date + since),
             length: None,
             body: Answer::Whole(Default::default()),
             closes: false,

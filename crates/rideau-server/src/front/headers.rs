@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::fields::{Fields, is, put, put_number, tokens};
 use super::http1::{is_text, is_token, length};
@@ -65,8 +65,8 @@ const ID_MAX: usize = 200;
 pub(super) struct Toward<'a> {
     pub(super) seat: &'a Seat,
     pub(super) id: &'a Id,
-    /// When the request came.
-    pub(super) came: SystemTime,
+    /// When the request came, since 1970.
+    pub(super) came: Duration,
     /// The connection names fields that are of it alone.
     pub(super) names_fields: bool,
     /// The host, if it is said elsewhere than in the fields.
@@ -379,11 +379,8 @@ fn kind_of(name: &[u8]) -> Kind {
 }
 
 /// When a request came, for those who measure queues.
-fn put_start(out: &mut Vec<u8>, came: SystemTime) {
-    let since = came.duration_since(UNIX_EPOCH);
-    let micros = since.map_or(0, |since| {
-        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
-    });
+fn put_start(out: &mut Vec<u8>, came: Duration) {
+    let micros = u64::try_from(came.as_micros()).unwrap_or(u64::MAX);
     out.extend_from_slice(b"X-Request-Start: t=");
     out.extend_from_slice(itoa::Buffer::new().format(micros).as_bytes());
     out.extend_from_slice(b"\r\n");

@@ -18,11 +18,11 @@ use hyper::{Method, StatusCode};
 use parking_lot::Mutex;
 
 use self::client::Came;
-pub(super) use self::client::{Client, Patience, put_date};
+pub(super) use self::client::{Client, Patience};
 pub(super) use self::head::{Limits, Trouble, is_text, is_token, length};
 use super::Front;
 use super::body::{Answer, Broken, Source};
-use super::connections::{Early, Said, is_bare};
+use super::connections::{Asked, Early, Lost, Said, is_bare};
 use super::errand::{Begun, Errand, Heard};
 use super::forward::{Sent, Start, Visit};
 use super::refusals::No;
@@ -101,76 +101,86 @@ pub(super) fn serve<'a>(
 }
 
 impl Connection<'_> {
+    /// One request after the other. What most of them need is here and in no other
+    /// future: each that is made is first made elsewhere, and then moved.
     async fn serve(self) {
-        loop {
+        let turned = loop {
             let came = poll_fn(|context| {
                 let is_open = self.front.is_open();
                 self.client.lock().poll_head(is_open, context)
             });
-            let goes_on = match came.await {
-                Came::Over => false,
+            let len = match came.await {
+                Came::Head(len) => len,
                 Came::Trouble(trouble) => {
-                    let reply = self.front.refuse_at_once(&No::from(trouble));
-                    let manner = Manner {
-                        wants_head: false,
-                        is_recent: true,
-                        keeps: false,
-                        takes_trailers: false,
-                    };
-                    let _ = self.send(reply, manner).await;
-                    false
+                    Box::pin(self.refuse(trouble)).await;
+                    break None;
                 }
-                Came::Head(len) => match self.answer(len).await {
-                    Ok(goes_on) => goes_on,
-                    Err(turned) => return turned.begin(self.client),
-                },
+                Came::Over => break None,
             };
-            if !goes_on {
-                break;
+            let (begun, manner, sent) = self.begin(len);
+            let early = |fields: &[u8]| self.client.lock().put_early(fields);
+            let visit = Visit {
+                front: self.front,
+                seat: self.seat,
+                id: &begun.id,
+                early: manner.is_recent.then_some(&early as &Early<'_>),
+            };
+            let ride = match &begun.errand {
+                Ok(errand) if sent.is_none() && errand.upgrade.is_none() => errand.ride(&visit),
+                _ => Err(Box::new(Start::New)),
+            };
+            let answered = match (ride, &begun.errand) {
+                (Ok(mut ride), Ok(errand)) => {
+                    let asked = errand.asked(&visit);
+                    let said = poll_fn(|context| self.poll_ride(&mut ride, asked, context));
+                    match said.await {
+                        Some(Ok(said)) => self.hand_on(ride, said, errand, &visit, manner),
+                        Some(Err(lost)) => Err(Box::new(Left::Start(ride.lost(lost)))),
+                        None => Ok(self.is_gone(&begun)),
+                    }
+                }
+                (Ok(_), Err(_)) => Err(Box::new(Left::Start(Start::New))),
+                (Err(start), _) => Err(Box::new(Left::Start(*start))),
+            };
+            let answered = match answered {
+                Ok(goes_on) => Ok(goes_on),
+                Err(left) => Box::pin(self.go_on(&begun, &visit, manner, sent, left)).await,
+            };
+            match answered {
+                Ok(true) => (),
+                Ok(false) => break None,
+                Err(turned) => break Some(turned),
             }
+        };
+        if let Some(turned) = turned {
+            return turned.begin(self.client);
         }
         poll_fn(|context| self.client.lock().poll_end(context)).await;
     }
 
-    /// Answer a request whose head is complete; says whether another can follow.
-    ///
-    /// # Errors
-    ///
-    /// None, but the connection has become something else.
-    async fn answer(&self, len: usize) -> Result<bool, Turned> {
-        let (begun, manner, sent) = self.begin(len);
-        let early = |fields: &[u8]| self.client.lock().put_early(fields);
-        let early: Option<&Early<'_>> = manner.is_recent.then_some(&early);
-        let visit = Visit {
-            front: self.front,
-            seat: self.seat,
-            id: &begun.id,
-            early,
+    /// Answer what is no request.
+    async fn refuse(&self, trouble: Trouble) {
+        let reply = self.front.refuse_at_once(&No::from(trouble));
+        let manner = Manner {
+            wants_head: false,
+            is_recent: true,
+            keeps: false,
+            takes_trailers: false,
         };
-        let left = match &begun.errand {
-            Ok(errand) if sent.is_none() && errand.upgrade.is_none() => match errand.ride(&visit) {
-                Ok(mut ride) => {
-                    let asked = errand.asked(&visit);
-                    let said = poll_fn(|context| match ride.poll_said(asked, context) {
-                        Poll::Ready(said) => Poll::Ready(Some(said)),
-                        Poll::Pending => self.client.lock().poll_away(context).map(|()| None),
-                    });
-                    let done = match said.await {
-                        Some(Ok(said)) => self.hand_on(ride, said, errand, &visit, manner),
-                        Some(Err(lost)) => Err(Box::new(Left::Start(ride.lost(lost)))),
-                        None => Ok(self.is_gone(&begun)),
-                    };
-                    match done {
-                        Ok(goes_on) => return Ok(goes_on),
-                        Err(left) => left,
-                    }
-                }
-                Err(start) => Box::new(Left::Start(*start)),
-            },
-            _ => Box::new(Left::Start(Start::New)),
-        };
-        // Seldom, and long: it would be room that every request takes.
-        Box::pin(self.go_on(&begun, &visit, manner, sent, left)).await
+        let _ = self.send(reply, manner).await;
+    }
+
+    /// Wait for what a process says, as long as the client is there; none if it left.
+    fn poll_ride(
+        &self,
+        ride: &mut Ride,
+        asked: Asked<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Said, Lost>>> {
+        match ride.poll_said(asked, context) {
+            Poll::Ready(said) => Poll::Ready(Some(said)),
+            Poll::Pending => self.client.lock().poll_away(context).map(|()| None),
+        }
     }
 
     /// Hand an answer on if it is here as a whole. Says whether another request can
@@ -211,12 +221,12 @@ impl Connection<'_> {
         manner: Manner,
         sent: Option<Sent>,
         left: Box<Left<'_>>,
-    ) -> Result<bool, Turned> {
+    ) -> Result<bool, Box<Turned>> {
         let reply = match (*left, &begun.errand) {
             (Left::Start(_), Ok(errand)) if errand.upgrade.is_some() => {
                 let turned = pin!(upgrade::exchange(self.front, self.seat, begun));
                 match self.while_there(turned).await {
-                    Some(Ok(turned)) => return Err(turned),
+                    Some(Ok(turned)) => return Err(Box::new(turned)),
                     Some(Err(reply)) => reply,
                     None => return Ok(false),
                 }

@@ -140,17 +140,13 @@ async fn answer(
 fn written(parts: &Parts) -> Option<(Vec<u8>, Vec<Span>)> {
     let (mut bytes, mut spans) = (Vec::new(), Vec::new());
     let mut add = |name: &str, value: &[u8]| {
-        let at = |bytes: &Vec<u8>| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let start = at(&bytes);
+        let start = bytes.len();
         bytes.extend_from_slice(name.as_bytes());
-        let colon = at(&bytes);
         bytes.push(b':');
         bytes.extend_from_slice(value);
-        spans.push(Span {
-            start,
-            colon,
-            end: at(&bytes),
-        });
+        let span = Span::new(start, &bytes[start..], name.len())?;
+        spans.push(span);
+        Some(())
     };
     // What the request itself says counts more than its fields.
     let authority = parts.uri.authority().map(|host| host.as_str().as_bytes());
@@ -159,13 +155,13 @@ fn written(parts: &Parts) -> Option<(Vec<u8>, Vec<Span>)> {
     if authority.is_none() && hosts.next().is_some() {
         return None;
     }
-    add("host", host.filter(|host| is_host(host))?);
+    add("host", host.filter(|host| is_host(host))?)?;
     let others = parts
         .headers
         .iter()
         .filter(|(name, _)| *name != header::HOST);
     for (name, value) in others {
-        add(name.as_str(), value.as_bytes());
+        add(name.as_str(), value.as_bytes())?;
     }
     Some((bytes, spans))
 }

@@ -5,13 +5,14 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use rideau_core::{Reason, Refusal};
 
 use super::body::Answer;
+use super::date;
 use super::headers::{ERROR, REQUEST_ID};
 use super::http1::Trouble;
 use super::ids::Id;
@@ -144,7 +145,7 @@ impl No {
             status: self.status(),
             fields: Vec::new(),
             at: Instant::now(),
-            date: Some(SystemTime::now()),
+            date: Some(date::now()),
             length: Some(body.len() as u64),
             body: Answer::Whole(Bytes::from(body)),
             closes: self.ends_connection(),

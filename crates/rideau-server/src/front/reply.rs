@@ -1,13 +1,13 @@
 //! An answer on its way to a client, whichever HTTP that speaks.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 
 use super::body::Answer;
+use super::date;
 use super::fields::put;
-use super::http1::put_date;
 
 /// An answer on its way to a client.
 pub(super) struct Reply {
@@ -16,8 +16,8 @@ pub(super) struct Reply {
     pub(super) fields: Vec<u8>,
     /// When it was given.
     pub(super) at: Instant,
-    /// The same as dates are, if the fields do not say it.
-    pub(super) date: Option<SystemTime>,
+    /// The same since 1970, if the fields do not say it.
+    pub(super) date: Option<Duration>,
     /// How long the body is, or would be if it were not left out.
     pub(super) length: Option<u64>,
     pub(super) body: Answer,
@@ -34,7 +34,7 @@ impl Reply {
     /// For who speaks another HTTP.
     pub(super) fn into_response(mut self) -> Response<Answer> {
         if let Some(date) = self.date {
-            put_date(&mut self.fields, date);
+            date::put(&mut self.fields, date);
         }
         let mut response = Response::new(self.body);
         *response.status_mut() = self.status;

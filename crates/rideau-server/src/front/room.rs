@@ -3,7 +3,7 @@
 //! A connection that waits holds none: each thread keeps what the last one left,
 //! and the next finds it there, still near the processor.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// Bytes that there is room for in one that is soon given back, and in one that is
 /// held while an app thinks.
@@ -11,12 +11,14 @@ pub(super) const LEN: usize = 4 * 1024;
 const SMALL: usize = 512;
 /// More is not worth keeping.
 const LEN_MAX: usize = 64 * 1024;
-/// Rooms that a thread keeps, and small ones.
+/// Rooms that a thread keeps besides the last, and small ones.
 const SPARE_MAX: usize = 32;
 const SMALL_MAX: usize = 512;
 
 thread_local! {
-    static SPARE: RefCell<Spare> = const { RefCell::new(Spare { rooms: Vec::new(), small: Vec::new() }) };
+    /// What was given last, so that most who take need not look further.
+    static LAST: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static SPARE: RefCell<Spare> = const { RefCell::new(Spare::new()) };
 }
 
 /// What is not in use.
@@ -26,37 +28,61 @@ struct Spare {
 }
 
 /// Some room, with nothing in it.
+#[inline]
 pub(super) fn take() -> Vec<u8> {
     // There is none left when a thread ends.
-    let spare = SPARE.try_with(|spare| spare.borrow_mut().rooms.pop());
-    let spare = spare.ok().flatten();
-    spare.unwrap_or_else(|| Vec::with_capacity(LEN))
+    match LAST.try_with(Cell::take) {
+        Ok(room) if room.capacity() > 0 => room,
+        _ => pop(|spare| &mut spare.rooms, LEN),
+    }
 }
 
 /// The same for what is short and held for longer.
 pub(super) fn take_small() -> Vec<u8> {
-    let spare = SPARE.try_with(|spare| spare.borrow_mut().small.pop());
-    let spare = spare.ok().flatten();
-    spare.unwrap_or_else(|| Vec::with_capacity(SMALL))
+    pop(|spare| &mut spare.small, SMALL)
 }
 
 /// Nobody needs what is in it any more.
+#[inline]
 pub(super) fn give(mut room: Vec<u8>) {
-    if !(SMALL..=LEN_MAX).contains(&room.capacity()) {
-        return;
-    }
     room.clear();
-    let _ = SPARE.try_with(|spare| spare.borrow_mut().keep(room));
+    if !(LEN..=LEN_MAX).contains(&room.capacity()) {
+        return give_small(room);
+    }
+    if let Ok(before) = LAST.try_with(|last| last.replace(room))
+        && before.capacity() > 0
+    {
+        push(|spare| &mut spare.rooms, before, SPARE_MAX);
+    }
+}
+
+fn give_small(room: Vec<u8>) {
+    if (SMALL..LEN).contains(&room.capacity()) {
+        push(|spare| &mut spare.small, room, SMALL_MAX);
+    }
+}
+
+fn pop(of: fn(&mut Spare) -> &mut Vec<Vec<u8>>, len: usize) -> Vec<u8> {
+    let spare = SPARE.try_with(|spare| of(&mut spare.borrow_mut()).pop());
+    let spare = spare.ok().flatten();
+    spare.unwrap_or_else(|| Vec::with_capacity(len))
+}
+
+fn push(of: fn(&mut Spare) -> &mut Vec<Vec<u8>>, room: Vec<u8>, most: usize) {
+    let _ = SPARE.try_with(|spare| {
+        let mut spare = spare.borrow_mut();
+        let kept = of(&mut spare);
+        if kept.len() < most {
+            kept.push(room);
+        }
+    });
 }
 
 impl Spare {
-    fn keep(&mut self, room: Vec<u8>) {
-        let (kept, most) = match room.capacity() {
-            LEN.. => (&mut self.rooms, SPARE_MAX),
-            _ => (&mut self.small, SMALL_MAX),
-        };
-        if kept.len() < most {
-            kept.push(room);
+    const fn new() -> Self {
+        Self {
+            rooms: Vec::new(),
+            small: Vec::new(),
         }
     }
 }

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use crate::config::AppConfig;
 
 /// Hosts below this are named after the app itself.
-const LOCAL: &str = ".localhost";
+const LOCAL: &[u8] = b".localhost";
 
 /// Which app a request is for.
 #[derive(Clone, Default, Debug)]
 pub struct Router {
     /// By the whole name.
-    exact: HashMap<String, Routes>,
+    exact: HashMap<Vec<u8>, Routes>,
     /// By what follows the first star, longest first.
     wild: Vec<(String, Routes)>,
     /// For hosts that nobody has.
     any: Routes,
     /// By the name of the app.
-    named: HashMap<String, Routes>,
+    named: HashMap<Vec<u8>, Routes>,
 }
 
 /// Where paths of one host lead, longest first.
@@ -56,14 +56,14 @@ impl Router {
     }
 
     /// The way for this host, which may have a port, and this path.
-    pub fn find(&self, host: &str, path: &str) -> Option<&Arc<Route>> {
+    pub fn find(&self, host: &[u8], path: &[u8]) -> Option<&Arc<Route>> {
         let mut host = without_port(host);
-        while let Some(rest) = host.strip_suffix('.') {
+        while let Some(rest) = host.strip_suffix(b".") {
             host = rest;
         }
         let lower;
         let has_upper = |any, byte: &u8| any | byte.is_ascii_uppercase();
-        let host = if host.as_bytes().iter().fold(false, has_upper) {
+        let host = if host.iter().fold(false, has_upper) {
             lower = host.to_ascii_lowercase();
             &lower
         } else {
@@ -73,14 +73,14 @@ impl Router {
         let wild = || {
             let wild = self.wild.iter().find(|(end, _)| {
                 // A star stands for something.
-                host.len() > end.len() && host.ends_with(end.as_str())
+                host.len() > end.len() && host.ends_with(end.as_bytes())
             });
             wild.map(|(_, routes)| routes)
         };
         let named = || self.named.get(host.strip_suffix(LOCAL)?);
         let routes = exact.or_else(wild).or_else(named);
         let mut routes = routes.unwrap_or(&self.any).iter();
-        routes.find(|route| leads(&route.prefix, path))
+        routes.find(|route| leads(route.prefix.as_bytes(), path))
     }
 
     fn add(&mut self, app: &AppConfig, place: usize) {
@@ -95,7 +95,7 @@ impl Router {
                 })
             })
             .collect();
-        let own = self.named.entry(app.name.to_ascii_lowercase());
+        let own = self.named.entry(app.name.to_ascii_lowercase().into_bytes());
         own.or_default().extend(routes.iter().cloned());
         if app.hosts.is_empty() {
             self.any.extend(routes.iter().cloned());
@@ -111,7 +111,7 @@ impl Router {
                         &mut self.wild.last_mut().expect("it was just pushed").1
                     }
                 },
-                None => self.exact.entry(host).or_default(),
+                None => self.exact.entry(host.into_bytes()).or_default(),
             };
             known.extend(routes.iter().cloned());
         }
@@ -119,24 +119,21 @@ impl Router {
 }
 
 /// A prefix leads a path if the path goes on at a slash, or not at all.
-fn leads(prefix: &str, path: &str) -> bool {
+fn leads(prefix: &[u8], path: &[u8]) -> bool {
     // Asked first, for it is the usual one: some processors take longer to compare
     // nothing with something than all else here takes.
     prefix.is_empty()
         || path
             .strip_prefix(prefix)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
-fn without_port(host: &str) -> &str {
+fn without_port(host: &[u8]) -> &[u8] {
     // Colons within brackets are part of the address. What follows the last colon
     // of others is short.
-    let end = host
-        .as_bytes()
-        .iter()
-        .rposition(|byte| matches!(byte, b':' | b']'));
+    let end = host.iter().rposition(|byte| matches!(byte, b':' | b']'));
     match end {
-        Some(end) if host.as_bytes()[end] == b':' => &host[..end],
+        Some(end) if host[end] == b':' => &host[..end],
         _ => host,
     }
 }
@@ -157,11 +154,13 @@ pub(super) fn is_host(host: &[u8]) -> bool {
             (&b"ipv6"[..], &rest[end + 1..])
         }
         _ => {
-            let colon = host.iter().position(|byte| *byte == b':');
+            // A port is short.
+            let colon = host.iter().rposition(|byte| *byte == b':');
             host.split_at(colon.unwrap_or(host.len()))
         }
     };
-    let is_name = name.iter().all(|byte| NAME[usize::from(*byte)]);
+    // Without a way out in the middle, this is many bytes at a time.
+    let is_name = name.iter().fold(true, |all, byte| all & is_of_name(*byte));
     let is_port = match port {
         [] => true,
         [b':', digits @ ..] => digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit),
@@ -170,17 +169,11 @@ pub(super) fn is_host(host: &[u8]) -> bool {
     is_name && is_port && !name.is_empty()
 }
 
-/// What names of hosts are made of.
-const NAME: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut at = 0;
-    while at < 256 {
-        let byte = at as u8;
-        table[at] = byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'~');
-        at += 1;
-    }
-    table
-};
+/// Are names of hosts made of it?
+fn is_of_name(byte: u8) -> bool {
+    let is_sign = (byte == b'.') | (byte == b'-') | (byte == b'_') | (byte == b'~');
+    byte.is_ascii_digit() | (byte | 0x20).is_ascii_lowercase() | is_sign
+}
 
 #[cfg(test)]
 mod tests {
@@ -205,7 +198,10 @@ mod tests {
             app("Upper", &["Only.Example"], &["/"]),
         ];
         let router = Router::new(&apps);
-        let leads = |host: &str, path: &str| router.find(host, path).map(|to| to.app.as_str());
+        let leads = |host: &str, path: &str| {
+            let found = router.find(host.as_bytes(), path.as_bytes());
+            found.map(|to| to.app.as_str())
+        };
         assert_eq!(leads("shop.example", "/"), Some("shop"));
         assert_eq!(leads("SHOP.example.:8080", "/x"), Some("shop"));
         assert_eq!(leads("shop.example", "/cart"), Some("cart"));
@@ -220,7 +216,7 @@ mod tests {
         assert_eq!(leads("cart.localhost:3000", "/cart"), Some("cart"));
         assert_eq!(leads("upper.localhost", "/"), Some("Upper"));
         assert_eq!(leads("nobody.localhost", "/"), Some("rest"));
-        assert_eq!(Router::new(&apps[..3]).find("else", "/"), None);
+        assert_eq!(Router::new(&apps[..3]).find(b"else", b"/"), None);
     }
 
     #[test]

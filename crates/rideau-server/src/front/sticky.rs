@@ -86,11 +86,7 @@ mod tests {
     /// The process that these cookies lead to.
     fn led(sticky: &Sticky, app: &str, cookie: &str, cookies: &str) -> Option<ProcessId> {
         let text = format!("cookie: {cookies}");
-        let span = Span {
-            start: 0,
-            colon: 6,
-            end: u32::try_from(text.len()).expect("it is short"),
-        };
+        let span = Span::new(0, text.as_bytes(), 6).expect("it is short");
         sticky.find(app, cookie, Fields::new(text.as_bytes(), &[span]))
     }
 

@@ -11,14 +11,11 @@ fn seat(is_trusted: bool) -> Seat {
 /// Fields as a client sends them, and where they are.
 fn written(fields: &[(&str, &str)]) -> (Vec<u8>, Vec<Span>) {
     let (mut bytes, mut spans) = (Vec::new(), Vec::new());
-    let at = |bytes: &Vec<u8>| u32::try_from(bytes.len()).expect("it is short");
     for (name, value) in fields {
-        let start = at(&bytes);
-        bytes.extend_from_slice(name.as_bytes());
-        let colon = at(&bytes);
-        bytes.extend_from_slice(format!(": {value}").as_bytes());
-        let end = at(&bytes);
-        spans.push(Span { start, colon, end });
+        let line = format!("{name}: {value}");
+        let span = Span::new(bytes.len(), line.as_bytes(), name.len());
+        spans.push(span.expect("it is short"));
+        bytes.extend_from_slice(line.as_bytes());
     }
     (bytes, spans)
 }
@@ -47,7 +44,7 @@ fn passed(fields: &[(&str, &str)], is_trusted: bool) -> Vec<(String, String)> {
     let toward = Toward {
         seat: &seat(is_trusted),
         id: &Id::Theirs(b"id-1".as_slice().into()),
-        came: SystemTime::now(),
+        came: Duration::from_secs(1_700_000_000),
         names_fields: true,
         host: None,
         prefix: None,

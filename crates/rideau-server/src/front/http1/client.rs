@@ -1,11 +1,10 @@
 //! A client as one who sends requests and takes answers, and our patience with
 //! it.
 
-use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
@@ -15,6 +14,7 @@ use super::head::{Framing, Head, Limits, Trouble};
 use super::{End, Manner};
 use crate::front::chunks::Chunks;
 use crate::front::connections::{is_bare, put_chunk, put_last_chunk};
+use crate::front::date;
 use crate::front::fields::put;
 use crate::front::headers;
 use crate::front::reply::Reply;
@@ -239,7 +239,7 @@ impl Client {
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(&reply.fields);
         if let Some(date) = reply.date {
-            put_date(out, date);
+            date::put(out, date);
         }
         let end = match reply.length {
             Some(len) if reply.status != StatusCode::NO_CONTENT => {
@@ -409,23 +409,4 @@ impl Client {
             timer.as_mut().reset(until);
         }
     }
-}
-
-thread_local! {
-    /// The date as it is written, and the second it is good for.
-    static DATE: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
-}
-
-/// Say when an answer was given that does not say so itself.
-pub(in crate::front) fn put_date(out: &mut Vec<u8>, now: SystemTime) {
-    let second = now
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |now| now.as_secs());
-    DATE.with_borrow_mut(|(known, text)| {
-        if *known != second || text.is_empty() {
-            *known = second;
-            *text = httpdate::fmt_http_date(now);
-        }
-        put(out, "Date", text.as_bytes());
-    });
 }

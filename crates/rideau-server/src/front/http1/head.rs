@@ -9,7 +9,7 @@ use std::ops::Range;
 use hyper::Method;
 use memchr::memchr;
 
-use crate::front::fields::{Fields, Span, tokens};
+use crate::front::fields::{self, Fields, Span, tokens};
 use crate::front::router::is_host;
 
 /// Empty lines before a request.
@@ -207,20 +207,20 @@ impl Head {
     /// Check the first line.
     fn request_line(&mut self, start: usize, line: &[u8]) -> Result<(), Trouble> {
         let bad = Trouble::Bad("it does not begin as a request does");
-        let mut words = line.split(|byte| *byte == b' ');
-        let (method, target) = (words.next().ok_or(bad)?, words.next().ok_or(bad)?);
-        let version = words.next().ok_or(bad)?;
-        let is_whole = words.next().is_none() && is_token(method) && !target.is_empty();
+        let is_space = |byte: &u8| *byte == b' ';
+        let method = line.iter().position(is_space).ok_or(bad)?;
+        let version = line.iter().rposition(is_space).ok_or(bad)?;
+        let target = line.get(method + 1..version).ok_or(bad)?;
+        // There is no other space, for that cannot be seen.
         let is_visible = target
             .iter()
             .fold(true, |all, byte| all & (*byte > b' ') & (*byte != 0x7f));
-        if !is_whole || !is_visible {
+        if !is_visible || target.is_empty() || !is_token(&line[..method]) {
             return Err(bad);
         }
-        let at = start + method.len() + 1;
-        self.target = at..at + target.len();
-        self.method = Some(Method::from_bytes(method).map_err(|_| bad)?);
-        self.version = match version {
+        self.target = start + method + 1..start + version;
+        self.method = Some(Method::from_bytes(&line[..method]).map_err(|_| bad)?);
+        self.version = match &line[version + 1..] {
             b"HTTP/1.1" => Some(1),
             b"HTTP/1.0" => Some(0),
             _ => return Err(Trouble::Bad("its version of HTTP is not spoken here")),
@@ -240,19 +240,15 @@ impl Head {
         if !is_text(value) {
             return bad("the value of a field has control characters");
         }
-        let place = |at: usize| u32::try_from(at).map_err(|_| Trouble::Large);
-        self.spans.push(Span {
-            start: place(start)?,
-            colon: place(start + colon)?,
-            end: place(start + line.len())?,
-        });
-        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        let span = Span::new(start, line, colon).ok_or(Trouble::Large)?;
+        self.spans.push(span);
+        let is = |known: &str| fields::is(name, known);
         match name.len() {
-            2 if is(b"te") => {
+            2 if is("te") => {
                 let mut words = tokens(value);
                 self.takes_trailers |= words.any(|word| word.eq_ignore_ascii_case(b"trailers"));
             }
-            4 if is(b"host") => {
+            4 if is("host") => {
                 if self.host.is_some() {
                     return bad("it says twice whom it is for");
                 }
@@ -261,11 +257,11 @@ impl Head {
                     return bad("whom it is for is no host");
                 }
             }
-            6 if is(b"accept") => self.accept = self.accept.or(Some(self.spans.len() - 1)),
-            6 if is(b"expect") => {
+            6 if is("accept") => self.accept = self.accept.or(Some(self.spans.len() - 1)),
+            6 if is("expect") => {
                 self.expects = value.trim_ascii().eq_ignore_ascii_case(b"100-continue");
             }
-            10 if is(b"connection") => {
+            10 if is("connection") => {
                 for word in tokens(value) {
                     let noted = match word.len() {
                         5 if word.eq_ignore_ascii_case(b"close") => &mut self.closes,
@@ -276,13 +272,13 @@ impl Head {
                     *noted = true;
                 }
             }
-            14 if is(b"content-length") => {
+            14 if is("content-length") => {
                 if self.length.is_some() || self.is_chunked {
                     return bad("it says twice how long it is");
                 }
                 self.length = Some(length(value).ok_or(Trouble::Bad("its length is no number"))?);
             }
-            17 if is(b"transfer-encoding") => {
+            17 if is("transfer-encoding") => {
                 if self.length.is_some() || self.is_chunked {
                     return bad("it says twice how long it is");
                 }
