@@ -326,6 +326,10 @@ fn named<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
 }
 
 fn kind_of(name: &[u8]) -> Kind {
+    if is(name, "host") {
+        // Every request has it.
+        return Kind::Host;
+    }
     // Most begin with another letter, and have no line in them.
     let first = name.first().map_or(0, u8::to_ascii_lowercase);
     let may_be_known = matches!(
@@ -341,7 +345,6 @@ fn kind_of(name: &[u8]) -> Kind {
     lower.copy_from_slice(&name[..len]);
     lower.make_ascii_lowercase();
     match &*lower {
-        b"host" => return Kind::Host,
         b"connection" | b"keep-alive" | b"proxy-connection" | b"proxy-authorization" | b"te"
         | b"transfer-encoding" | b"content-length" | b"upgrade" | b"x-request-id"
         // The client was told to go on, and the process need not. What is called

@@ -159,8 +159,9 @@ pub(super) fn is_host(host: &[u8]) -> bool {
             host.split_at(colon.unwrap_or(host.len()))
         }
     };
-    // Without a way out in the middle, this is many bytes at a time.
-    let is_name = name.iter().fold(true, |all, byte| all & is_of_name(*byte));
+    let is_name = name
+        .iter()
+        .fold(true, |all, byte| all & NAME[usize::from(*byte)]);
     let is_port = match port {
         [] => true,
         [b':', digits @ ..] => digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit),
@@ -169,11 +170,17 @@ pub(super) fn is_host(host: &[u8]) -> bool {
     is_name && is_port && !name.is_empty()
 }
 
-/// Are names of hosts made of it?
-fn is_of_name(byte: u8) -> bool {
-    let is_sign = (byte == b'.') | (byte == b'-') | (byte == b'_') | (byte == b'~');
-    byte.is_ascii_digit() | (byte | 0x20).is_ascii_lowercase() | is_sign
-}
+/// What names of hosts are made of.
+const NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < 256 {
+        let byte = at as u8;
+        table[at] = byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'~');
+        at += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,13 @@
 //! A way to a client or to a process.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use rustix::buffer::spare_capacity;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 
@@ -31,6 +34,73 @@ impl Stream {
                 io::ErrorKind::InvalidInput,
                 format!("{text:?} is no address to connect to"),
             )),
+        }
+    }
+}
+
+/// What most requests need, with as few steps as there can be.
+impl Stream {
+    /// Ready when something may have come. What is within TLS may wait there, so
+    /// that this says nothing.
+    pub(super) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => stream.poll_read_ready(context),
+            Self::Unix(stream) => stream.poll_read_ready(context),
+            Self::Tls(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Something may have come, as far as is known. Nobody is woken if something
+    /// does.
+    pub(super) fn may_be_readable(&self) -> bool {
+        self.when(Interest::READABLE, |_| Ok(())).is_ok()
+    }
+
+    /// Read what came, as much as there is room for; none if that was the end.
+    ///
+    /// # Errors
+    ///
+    /// If nothing came, or nothing will.
+    pub(super) fn try_read(&self, into: &mut Vec<u8>) -> io::Result<usize> {
+        let mut came = None;
+        let read = self.when(Interest::READABLE, |socket| {
+            let room = into.capacity() - into.len();
+            let (len, _) = recv(socket, spare_capacity(into), RecvFlags::empty())?;
+            came = Some(len);
+            if (1..room).contains(&len) {
+                // That was all: there is nothing more before the system says so.
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(())
+        });
+        match came {
+            Some(len) => Ok(len),
+            None => read.map(|()| 0),
+        }
+    }
+
+    /// Send as much of it as the peer takes at once.
+    ///
+    /// # Errors
+    ///
+    /// If it takes nothing, or will take nothing any more.
+    pub(super) fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.when(Interest::WRITABLE, |socket| {
+            Ok(send(socket, bytes, SendFlags::NOSIGNAL)?)
+        })
+    }
+
+    /// Do this if the socket may be ready for it. If it turns out not to be, it is
+    /// not until the system says so.
+    fn when<T>(
+        &self,
+        ready: Interest,
+        done: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        match self {
+            Self::Tcp(stream) => stream.try_io(ready, || done(stream.as_fd())),
+            Self::Unix(stream) => stream.try_io(ready, || done(stream.as_fd())),
+            Self::Tls(_) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 }

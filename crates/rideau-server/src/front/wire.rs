@@ -74,41 +74,52 @@ impl Wire {
         self.poll_fill(context, room::LEN)
     }
 
-    /// Nothing came that is known of. Nobody is woken if something does.
+    /// Nothing came that is known of. Nobody is woken if something does, and nobody
+    /// asks this within TLS.
     pub(super) fn is_silent(&mut self) -> bool {
-        let came = match &self.stream {
-            Stream::Tcp(stream) => stream.try_read_buf(&mut self.held),
-            Stream::Unix(stream) => stream.try_read_buf(&mut self.held),
-            // Nobody asks this of a client.
-            Stream::Tls(_) => return true,
-        };
+        if !self.stream.may_be_readable() {
+            return true;
+        }
+        self.make_room(room::LEN);
+        let came = self.stream.try_read(&mut self.held);
+        self.leave_room();
         matches!(came, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Wait until something may have come, without taking it.
-    pub(super) fn poll_stir(&self, context: &mut Context<'_>) -> Poll<()> {
-        match &self.stream {
-            Stream::Tcp(stream) => stream.poll_read_ready(context).map(drop),
-            Stream::Unix(stream) => stream.poll_read_ready(context).map(drop),
-            // What came within TLS may wait in it.
-            Stream::Tls(_) => Poll::Ready(()),
+    fn poll_fill(&mut self, context: &mut Context<'_>, part: usize) -> Poll<io::Result<usize>> {
+        loop {
+            // Who waits has no room.
+            ready!(self.stream.poll_readable(context))?;
+            self.make_room(part);
+            let came = match &mut self.stream {
+                Stream::Tls(stream) => pin!(stream.read_buf(&mut self.held)).poll(context),
+                stream => match stream.try_read(&mut self.held) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                    came => Poll::Ready(came),
+                },
+            };
+            self.leave_room();
+            return came;
         }
     }
 
-    fn poll_fill(&mut self, context: &mut Context<'_>, part: usize) -> Poll<io::Result<usize>> {
+    /// Have room for so much more, or half as much if that is there.
+    fn make_room(&mut self, len: usize) {
         if self.held.capacity() == 0 {
             self.held = room::take();
         }
-        if self.held.capacity() - self.held.len() < part / 2 {
+        if self.held.capacity() - self.held.len() < len / 2 {
             self.held.drain(..self.at);
             self.at = 0;
-            self.held.reserve(part);
+            self.held.reserve(len);
         }
-        let came = pin!(self.stream.read_buf(&mut self.held)).poll(context);
+    }
+
+    /// Nothing may have come after all.
+    fn leave_room(&mut self) {
         if self.held.is_empty() {
             room::give(std::mem::take(&mut self.held));
         }
-        came
     }
 
     /// The next part of a body; none after its end.
@@ -217,12 +228,10 @@ impl Wire {
     /// says how much was sent. What is wrong with the connection is told to who
     /// sends the rest.
     pub(super) fn send_first(&mut self, bytes: &[u8]) -> usize {
-        let sent = match &self.stream {
-            Stream::Tcp(stream) if self.is_flushed() => stream.try_write(bytes),
-            Stream::Unix(stream) if self.is_flushed() => stream.try_write(bytes),
-            _ => Ok(0),
+        let sent = match self.is_flushed() {
+            true => self.stream.try_send(bytes).unwrap_or(0),
+            false => 0,
         };
-        let sent = sent.unwrap_or(0);
         if sent < bytes.len() {
             self.out().extend_from_slice(&bytes[sent..]);
         }
@@ -256,13 +265,8 @@ impl Wire {
         if out.is_empty() || !self.tail.is_empty() {
             return false;
         }
-        let sent = match &self.stream {
-            Stream::Tcp(stream) => stream.try_write(out),
-            Stream::Unix(stream) => stream.try_write(out),
-            // What is within TLS may wait there.
-            Stream::Tls(_) => return false,
-        };
-        if let Ok(len) = sent {
+        // What is within TLS may wait there, and is not sent so.
+        if let Ok(len) = self.stream.try_send(out) {
             self.forget(len);
         }
         self.is_flushed()

@@ -202,7 +202,6 @@ impl Client {
             return Poll::Pending;
         }
         while self.wire.unread().len() < AHEAD_MAX {
-            ready!(self.wire.poll_stir(context));
             if let Ok(1..) = ready!(self.wire.poll_more(context)) {
                 continue;
             }
