@@ -40,7 +40,7 @@ pub use app::App;
 pub use counts::{Answered, Counts};
 pub use output::{AppLine, Output};
 pub use running::{Request, Running};
-pub(crate) use session::{Asked, Waiting};
+pub(crate) use session::{Asking, Waiting};
 pub use session::{Refused, Session, Wanted};
 pub use shown::{AppShown, ProcessShown, RequestShown};
 

@@ -14,6 +14,8 @@ mod limits;
 mod processes;
 #[path = "front/program.rs"]
 mod program;
+#[path = "front/rides.rs"]
+mod rides;
 #[path = "front/smuggling.rs"]
 mod smuggling;
 #[path = "front/stage.rs"]

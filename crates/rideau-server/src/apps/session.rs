@@ -72,7 +72,7 @@ pub(super) enum Answer {
 const TURNS: usize = 8;
 
 /// What became of an ask.
-pub(crate) enum Asked<'a> {
+pub(crate) enum Asking<'a> {
     /// There is a place.
     Granted(Session),
     /// There will be.
@@ -83,8 +83,9 @@ pub(crate) enum Asked<'a> {
 
 /// One who waits for a place. Dropping it gives it up.
 pub(crate) struct Waiting<'a> {
-    place: Place<'a>,
+    /// Gone before the place is, which would wake us.
     answer: oneshot::Receiver<Result<Session, Refusal>>,
+    place: Place<'a>,
 }
 
 /// Cancels a wait that nobody waits for any more.
@@ -153,23 +154,23 @@ impl Apps {
             self.asked(app, self.0.step_at(wanted.now, decide))
         });
         match asked {
-            Asked::Granted(session) => Ok(session),
-            Asked::Waits(waiting) => waiting.done().await,
-            Asked::Refused(refused) => Err(refused),
+            Asking::Granted(session) => Ok(session),
+            Asking::Waits(waiting) => waiting.done().await,
+            Asking::Refused(refused) => Err(refused),
         }
     }
 
     /// The same, unless somebody else is at the machine.
-    pub(crate) fn try_ask<'a>(&'a self, app: &'a App, wanted: &Wanted) -> Option<Asked<'a>> {
+    pub(crate) fn try_ask<'a>(&'a self, app: &'a App, wanted: &Wanted) -> Option<Asking<'a>> {
         let decide = |state: &mut State, now| self.0.decide(state, app, wanted, now);
         let decided = self.0.try_step_at(wanted.now, decide)?;
         Some(self.asked(app, decided))
     }
 
-    fn asked<'a>(&'a self, app: &'a App, decided: Decided) -> Asked<'a> {
+    fn asked<'a>(&'a self, app: &'a App, decided: Decided) -> Asking<'a> {
         match decided {
-            Decided::Granted(session) => Asked::Granted(session),
-            Decided::Waits(ticket, answer) => Asked::Waits(Waiting {
+            Decided::Granted(session) => Asking::Granted(session),
+            Decided::Waits(ticket, answer) => Asking::Waits(Waiting {
                 place: Place {
                     inner: &self.0,
                     app,
@@ -177,7 +178,7 @@ impl Apps {
                 },
                 answer,
             }),
-            Decided::Refused(refusal) => Asked::Refused(app.refused(refusal)),
+            Decided::Refused(refusal) => Asking::Refused(app.refused(refusal)),
         }
     }
 }

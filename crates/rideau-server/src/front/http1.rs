@@ -56,14 +56,14 @@ struct Manner {
     takes_trailers: bool,
 }
 
-/// What is left to do for a request.
-enum Left<'a> {
+/// What is still to be done for a request.
+enum Ahead<'a> {
     /// All, from here on.
     Start(Start<'a>),
     /// Its answer began.
-    Said(Ride, Said),
-    /// Its answer was written, maybe as a whole, and is to be sent.
-    Reply(Reply, bool, End),
+    Said(&'a Errand, Ride, Said),
+    /// Its answer was written as a whole, and the client does not take it at once.
+    Reply(Reply),
 }
 
 /// How the end of a body is told.
@@ -126,25 +126,29 @@ impl Connection<'_> {
                 early: manner.is_recent.then_some(&early as &Early<'_>),
             };
             let ride = match &begun.errand {
-                Ok(errand) if sent.is_none() && errand.upgrade.is_none() => errand.ride(&visit),
+                Ok(errand) if sent.is_none() && errand.upgrade.is_none() => {
+                    errand.ride(&visit).map(|ride| (ride, errand))
+                }
                 _ => Err(Box::new(Start::New)),
             };
-            let answered = match (ride, &begun.errand) {
-                (Ok(mut ride), Ok(errand)) => {
+            let answered = match ride {
+                Ok((mut ride, errand)) => {
                     let asked = errand.asked(&visit);
                     let said = poll_fn(|context| self.poll_ride(&mut ride, asked, context));
                     match said.await {
                         Some(Ok(said)) => self.hand_on(ride, said, errand, &visit, manner),
-                        Some(Err(lost)) => Err(Box::new(Left::Start(ride.lost(lost)))),
-                        None => Ok(self.is_gone(&begun)),
+                        Some(Err(lost)) => Err(Box::new(Ahead::Start(ride.lost(lost)))),
+                        None => {
+                            drop(ride);
+                            Ok(self.is_gone(&begun))
+                        }
                     }
                 }
-                (Ok(_), Err(_)) => Err(Box::new(Left::Start(Start::New))),
-                (Err(start), _) => Err(Box::new(Left::Start(*start))),
+                Err(start) => Err(Box::new(Ahead::Start(*start))),
             };
             let answered = match answered {
                 Ok(goes_on) => Ok(goes_on),
-                Err(left) => Box::pin(self.go_on(&begun, &visit, manner, sent, left)).await,
+                Err(ahead) => Box::pin(self.go_on(&begun, &visit, manner, sent, ahead)).await,
             };
             match answered {
                 Ok(true) => (),
@@ -193,12 +197,12 @@ impl Connection<'_> {
         &self,
         ride: Ride,
         said: Said,
-        errand: &Errand,
+        errand: &'b Errand,
         visit: &Visit<'_>,
         manner: Manner,
-    ) -> Result<bool, Box<Left<'b>>> {
+    ) -> Result<bool, Box<Ahead<'b>>> {
         if !ride.is_whole() {
-            return Err(Box::new(Left::Said(ride, said)));
+            return Err(Box::new(Ahead::Said(errand, ride, said)));
         }
         let (mut reply, _) = errand.begun_reply(visit, &ride.session, said, ride.began);
         let at = reply.at;
@@ -206,7 +210,7 @@ impl Connection<'_> {
             ride.finish(wire, at);
             true
         });
-        written.map_err(|(is_short, end)| Box::new(Left::Reply(reply, is_short, end)))
+        written.map_err(|_| Box::new(Ahead::Reply(reply)))
     }
 
     /// Do what is left to do for a request. Says whether another can follow.
@@ -220,10 +224,10 @@ impl Connection<'_> {
         visit: &Visit<'_>,
         manner: Manner,
         sent: Option<Sent>,
-        left: Box<Left<'_>>,
+        ahead: Box<Ahead<'_>>,
     ) -> Result<bool, Box<Turned>> {
-        let reply = match (*left, &begun.errand) {
-            (Left::Start(_), Ok(errand)) if errand.upgrade.is_some() => {
+        let reply = match (*ahead, &begun.errand) {
+            (Ahead::Start(_), Ok(errand)) if errand.upgrade.is_some() => {
                 let turned = pin!(upgrade::exchange(self.front, self.seat, begun));
                 match self.while_there(turned).await {
                     Some(Ok(turned)) => return Err(Box::new(turned)),
@@ -231,21 +235,23 @@ impl Connection<'_> {
                     None => return Ok(false),
                 }
             }
-            (Left::Start(start), _) => {
-                let answered = pin!(self.front.answer(begun, visit, sent, start));
-                match self.while_there(answered).await {
+            (Ahead::Start(start), _) => {
+                let answered = {
+                    let answered = pin!(self.front.answer(begun, visit, sent, start));
+                    self.while_there(answered).await
+                };
+                match answered {
                     Some(reply) => reply,
                     None => return Ok(self.is_gone(begun)),
                 }
             }
-            (Left::Said(ride, said), Ok(errand)) => {
+            (Ahead::Said(errand, ride, said), _) => {
                 let live = (ride.line, None);
                 let handed = errand.hand_back(visit, ride.session, said, live, ride.began);
                 handed.await
             }
-            (Left::Said(..), Err(no)) => self.front.refuse(no, begun),
-            (Left::Reply(reply, is_short, end), _) => {
-                let sent = self.send_rest(reply, manner, is_short, end).await;
+            (Ahead::Reply(reply), _) => {
+                let sent = self.send_rest(reply, manner, true, End::Known).await;
                 return Ok(self.sent(begun, sent));
             }
         };

@@ -24,7 +24,7 @@ use super::body::Source;
 use super::connections::is_bare;
 use super::errand::{Begun, Heard};
 use super::fields::{Fields, Span};
-use super::forward::{self, Sent, Start};
+use super::forward::{Sent, Start, Visit};
 use super::http1::length;
 use super::refusals::No;
 use super::reply::{Reply, read};
@@ -50,14 +50,14 @@ struct Served {
 
 /// A request that is being answered. If it is dropped before it is over, the
 /// client has left.
-struct Visit {
+struct Stay {
     seat: Arc<Seat>,
     begun: Option<Begun>,
     is_over: bool,
 }
 
 /// Serve a client until it leaves, or nobody is served any more.
-pub(super) async fn serve(guest: Guest, seat: Seat, stream: Stream) {
+pub(super) async fn serve(mut guest: Guest, seat: Seat, stream: Stream) {
     let seat = Arc::new(seat);
     let patience = guest.patience();
     let patient = Patient::new(stream, Arc::clone(&seat), patience.idle);
@@ -97,9 +97,9 @@ impl Future for Served {
                     break;
                 }
             };
-            let visit = Visit::new(&served.seat);
+            let stay = Stay::new(&served.seat);
             let front = Arc::clone(&served.front);
-            tokio::spawn(answer(front, visit, request, respond));
+            tokio::spawn(answer(front, stay, request, respond));
         }
         Poll::Ready(())
     }
@@ -108,14 +108,14 @@ impl Future for Served {
 /// Answer a request, unless its client leaves before.
 async fn answer(
     front: Arc<Front>,
-    mut visit: Visit,
+    mut stay: Stay,
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
 ) {
     let (parts, incoming) = request.into_parts();
     let respond = Mutex::new(respond);
     let reply = {
-        let mut replied = pin!(visit.reply(&front, &parts, incoming, &respond));
+        let mut replied = pin!(stay.reply(&front, &parts, incoming, &respond));
         // The client is heard while an app thinks.
         let replied = poll_fn(|context| match replied.as_mut().poll(context) {
             Poll::Ready(reply) => Poll::Ready(Some(reply)),
@@ -130,8 +130,8 @@ async fn answer(
     let (response, body) = reply.into_response().into_parts();
     let response = Response::from_parts(response, ());
     match respond.into_inner().send_response(response, is_short) {
-        Ok(_) if is_short => visit.is_over = true,
-        Ok(stream) => Sending { stream, body }.run(&mut visit).await,
+        Ok(_) if is_short => stay.is_over = true,
+        Ok(stream) => Sending { stream, body }.run(&mut stay).await,
         Err(error) => tracing::debug!("an answer cannot be sent: {error}"),
     }
 }
@@ -176,7 +176,7 @@ fn tell(respond: &Mutex<SendResponse<Bytes>>, status: StatusCode, fields: &[u8])
     }
 }
 
-impl Visit {
+impl Stay {
     fn new(seat: &Arc<Seat>) -> Self {
         seat.enter();
         Self {
@@ -221,7 +221,7 @@ impl Visit {
             tell(respond, StatusCode::CONTINUE, b"");
         }
         let early = |fields: &[u8]| tell(respond, StatusCode::EARLY_HINTS, fields);
-        let visit = forward::Visit {
+        let visit = Visit {
             front,
             seat: &self.seat,
             id: &begun.id,
@@ -231,7 +231,7 @@ impl Visit {
     }
 }
 
-impl Drop for Visit {
+impl Drop for Stay {
     fn drop(&mut self) {
         self.seat.leave();
         if let (Some(begun), false) = (&self.begun, self.is_over) {

@@ -16,7 +16,7 @@ use super::connections::{Asked, Line, Lost, Said};
 use super::errand::Errand;
 use super::forward::{Start, Visit};
 use super::wire::Wire;
-use crate::apps::{self, Session};
+use crate::apps::{Asking, Session};
 
 /// A request that was sent, and waits for its answer.
 pub(super) struct Ride {
@@ -39,9 +39,9 @@ impl Errand {
         }
         let wanted = self.wanted(None, Some(self.came.0));
         let session = match visit.front.apps.try_ask(&self.app, &wanted) {
-            Some(apps::Asked::Granted(session)) => self.listed(visit, session),
-            Some(apps::Asked::Waits(waiting)) => return Err(Box::new(Start::Waits(waiting))),
-            Some(apps::Asked::Refused(refused)) => return Err(Box::new(Start::Refused(refused))),
+            Some(Asking::Granted(session)) => self.listed(visit, session),
+            Some(Asking::Waits(waiting)) => return Err(Box::new(Start::Waits(waiting))),
+            Some(Asking::Refused(refused)) => return Err(Box::new(Start::Refused(refused))),
             None => return Err(Box::new(Start::New)),
         };
         let began = session.began(self.came.0);

@@ -9,8 +9,8 @@ use std::cell::{Cell, RefCell};
 /// held while an app thinks.
 pub(super) const LEN: usize = 4 * 1024;
 const SMALL: usize = 512;
-/// More is not worth keeping.
-const LEN_MAX: usize = 64 * 1024;
+/// What grew beyond this for a body is not kept for heads.
+const LEN_MAX: usize = 16 * 1024;
 /// Rooms that a thread keeps besides the last, and small ones.
 const SPARE_MAX: usize = 32;
 const SMALL_MAX: usize = 512;

@@ -219,7 +219,7 @@ impl Guest {
         }
     }
 
-    async fn serve_http1(self, seat: Seat, stream: Stream) {
+    async fn serve_http1(mut self, seat: Seat, stream: Stream) {
         let front = Arc::clone(&self.front);
         let config = front.config.load_full();
         let limits = Limits {
@@ -233,8 +233,8 @@ impl Guest {
     }
 
     /// Serve a connection to its end, or to the end of what it is asking for if
-    /// the front finishes.
-    pub(super) async fn run<C>(mut self, mut served: Pin<&mut C>, finish: impl Fn(Pin<&mut C>))
+    /// the front finishes. It keeps its seat until it is gone.
+    pub(super) async fn run<C>(&mut self, mut served: Pin<&mut C>, finish: impl Fn(Pin<&mut C>))
     where
         C: Future<Output = ()>,
     {

@@ -90,6 +90,11 @@ impl Stream {
         })
     }
 
+    /// Something that was written is still here, and goes when it is flushed.
+    pub(super) fn holds_back(&self) -> bool {
+        matches!(self, Self::Tls(stream) if stream.get_ref().1.wants_write())
+    }
+
     /// Do this if the socket may be ready for it. If it turns out not to be, it is
     /// not until the system says so.
     fn when<T>(

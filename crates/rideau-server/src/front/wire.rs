@@ -1,6 +1,9 @@
 //! Messages of HTTP/1 as bytes: what a peer sent and was not looked at yet, and
 //! what it is still to be sent.
 
+#[cfg(test)]
+mod tests;
+
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
@@ -18,6 +21,7 @@ const BODY_PART: usize = 32 * 1024;
 const COPY_MAX: usize = 4 * 1024;
 /// Bytes that may wait to be sent before no more are taken.
 const OUT_MAX: usize = 64 * 1024;
+
 /// A connection with a peer. While nothing is under way it has no room for it.
 pub(super) struct Wire {
     stream: Stream,
@@ -94,7 +98,10 @@ impl Wire {
             let came = match &mut self.stream {
                 Stream::Tls(stream) => pin!(stream.read_buf(&mut self.held)).poll(context),
                 stream => match stream.try_read(&mut self.held) {
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        self.leave_room();
+                        continue;
+                    }
                     came => Poll::Ready(came),
                 },
             };
@@ -254,6 +261,11 @@ impl Wire {
 
     /// Nothing waits to be sent.
     pub(super) fn is_flushed(&self) -> bool {
+        self.is_given() && !self.stream.holds_back()
+    }
+
+    /// Everything was given to the stream, which may hold some of it back.
+    fn is_given(&self) -> bool {
         self.out.is_empty() && self.tail.is_empty()
     }
 
@@ -279,7 +291,7 @@ impl Wire {
             return Poll::Ready(Ok(waiting));
         }
         let mut all = waiting - (self.out.len() - self.sent);
-        while !self.is_flushed() {
+        while !self.is_given() {
             let (stream, out) = (Pin::new(&mut self.stream), &self.out[self.sent..]);
             let written = match (out.is_empty(), self.tail.is_empty()) {
                 (false, true) => stream.poll_write(context, out),

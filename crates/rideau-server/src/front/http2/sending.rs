@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use h2::{Reason, SendStream};
 use hyper::body::Bytes;
 
-use super::Visit;
+use super::Stay;
 use crate::front::body::{Answer, Broken};
 use crate::front::reply::read;
 
@@ -27,15 +27,15 @@ enum Next {
 
 impl Sending {
     /// Send it to its end, or to that of the client's patience.
-    pub(super) async fn run(mut self, visit: &mut Visit) {
+    pub(super) async fn run(mut self, stay: &mut Stay) {
         loop {
             let sent = match poll_fn(|context| self.poll_next(context)).await {
                 Next::Part(part) => self.send(part).await,
                 Next::End => self.end().map(|()| true),
                 Next::Broken(broken) => {
-                    visit.is_over = true;
-                    if let Some(begun) = &visit.begun {
-                        begun.is_cut(&visit.seat, broken.word());
+                    stay.is_over = true;
+                    if let Some(begun) = &stay.begun {
+                        begun.is_cut(&stay.seat, broken.word());
                     }
                     // What was not whole must not seem so.
                     return self.stream.send_reset(Reason::INTERNAL_ERROR);
@@ -45,7 +45,7 @@ impl Sending {
             match sent {
                 Ok(false) => (),
                 Ok(true) => {
-                    visit.is_over = true;
+                    stay.is_over = true;
                     return;
                 }
                 Err(error) => return tracing::debug!("an answer cannot be sent: {error}"),
