@@ -112,7 +112,7 @@ impl Wire {
 
     /// Have room for so much more, or half as much if that is there.
     fn make_room(&mut self, len: usize) {
-        if self.held.capacity() == 0 {
+        if self.held.capacity() == 0 && len <= room::LEN {
             self.held = room::take();
         }
         if self.held.capacity() - self.held.len() < len / 2 {
