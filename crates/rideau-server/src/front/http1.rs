@@ -181,7 +181,7 @@ impl Connection<'_> {
         asked: Asked<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Said, Lost>>> {
-        match ride.poll_said(asked, context) {
+        match ride.line.poll_answer(asked, context) {
             Poll::Ready(said) => Poll::Ready(Some(said)),
             Poll::Pending => self.client.lock().poll_away(context).map(|()| None),
         }
@@ -201,7 +201,7 @@ impl Connection<'_> {
         visit: &Visit<'_>,
         manner: Manner,
     ) -> Result<bool, Box<Ahead<'b>>> {
-        if !ride.is_whole() {
+        if !ride.line.has_all() {
             return Err(Box::new(Ahead::Said(errand, ride, said)));
         }
         let (mut reply, _) = errand.begun_reply(visit, &ride.session, said, ride.began);

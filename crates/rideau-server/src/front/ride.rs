@@ -6,13 +6,12 @@
 //! not find it so goes the longer way of [`forward`](super::forward), from as far
 //! as it has come.
 
-use std::task::{Context, Poll};
 use std::time::Instant;
 
 use rideau_core::apps::Ended;
 
 use super::body::Upload;
-use super::connections::{Asked, Line, Lost, Said};
+use super::connections::{Line, Lost};
 use super::errand::Errand;
 use super::forward::{Start, Visit};
 use super::wire::Wire;
@@ -58,26 +57,12 @@ impl Errand {
 }
 
 impl Ride {
-    /// Wait for the head of the answer.
-    pub(super) fn poll_said(
-        &mut self,
-        asked: Asked<'_>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Said, Lost>> {
-        self.line.poll_answer(asked, context)
-    }
-
     /// What is left to do for one whose connection was closed.
     pub(super) fn lost<'a>(self, lost: Lost) -> Start<'a> {
         Start::Lost(self.session, self.began, lost)
     }
 
-    /// All of its answer came, and is short.
-    pub(super) fn is_whole(&self) -> bool {
-        self.line.has_all()
-    }
-
-    /// Hand the rest of such an answer on. The process is free from now on.
+    /// Hand the rest of an answer on that is all here. The process is free from now on.
     pub(super) fn finish(mut self, into: &mut Wire, now: Instant) {
         self.line.pour(into);
         self.session.process().connections.give_back(self.line, now);
