@@ -88,16 +88,17 @@ impl Stat {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, id};
+    use std::process::id;
+
+    use rideau_testing::{Start, command};
 
     use super::*;
 
     #[test]
     fn a_child_is_of_the_family_until_it_has_ended() {
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = command("sleep").arg("60").start();
         assert!(Family::of(id()).others().any(|other| other == child.id()));
-        child.kill().unwrap();
-        child.wait().unwrap();
+        child.end();
         assert!(!Family::of(id()).others().any(|other| other == child.id()));
     }
 }

@@ -4,6 +4,9 @@
 //! tried first on samples it must find fault with or let pass, then on every
 //! Rust file of the workspace.
 
+#[path = "tidy/programs.rs"]
+mod programs;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -241,6 +244,28 @@ fn no_test_is_ignored() {
 }
 
 #[test]
+fn what_tests_start_ends_with_them() {
+    let test = "crates/rideau-server/tests/cli/hold.rs";
+    check_samples(
+        unguarded_children,
+        &[
+            (test, "let child = Command::new(\"sh\").spawn();"),
+            (test, "std::process::Command::new(program).output()"),
+            (test, "command(\"sh\")\n    .spawn()\n    .unwrap()"),
+        ],
+        &[
+            (test, "let child = command(\"sh\").start();"),
+            (test, "tokio::spawn(serve());\n// Command::new"),
+            (
+                "crates/rideau-server/src/main.rs",
+                "Command::new(file).spawn()",
+            ),
+        ],
+    );
+    check_workspace(unguarded_children);
+}
+
+#[test]
 fn code_comments_and_strings_are_told_apart() {
     let text = concat!(
         "a // b \"c\"\n",
@@ -419,6 +444,20 @@ fn ignored_tests(_path: &str, text: &str) -> Vec<String> {
         }
     }
     faults
+}
+
+fn unguarded_children(path: &str, text: &str) -> Vec<String> {
+    if !path.split('/').any(|folder| folder == "tests") {
+        return Vec::new();
+    }
+    faults_by_line(&Parts::of(text).code, |line| {
+        if line.contains("Command::new(") {
+            Some("build it with `rideau_testing::command`".to_owned())
+        } else {
+            let spawned = line.contains(".spawn()");
+            spawned.then(|| "start it with `rideau_testing::Start`".to_owned())
+        }
+    })
 }
 
 fn faults_by_line(text: &str, rule: impl Fn(&str) -> Option<String>) -> Vec<String> {

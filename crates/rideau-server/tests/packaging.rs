@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
+use rideau_testing::{Signal, Start, command, signal};
 use serde_json::Value;
 
 /// Labels that Prometheus itself gives.
@@ -102,24 +103,22 @@ fn the_unit_is_one_that_systemd_takes() {
     ] {
         assert!(unit.lines().any(|found| found == line), "{line}");
     }
-    if Command::new("systemd-analyze")
-        .arg("--version")
-        .output()
-        .is_err()
-    {
-        return eprintln!("there is no systemd-analyze here");
-    }
     // The program is where it was built, and not yet where it will be installed.
     let unit = unit.replace("/usr/bin/rideau", env!("CARGO_BIN_EXE_rideau"));
     let unit = unit.replace("Documentation=man:rideau(1)\n", "");
     let folder = Folder::new("unit");
     let path = folder.0.join("rideau.service");
     fs::write(&path, unit).unwrap();
-    let output = Command::new("systemd-analyze")
+    let output = command("systemd-analyze")
         .arg("verify")
         .arg(&path)
         .output()
         .unwrap();
+    assert_ne!(
+        output.status.code(),
+        Some(127),
+        "systemd-analyze is missing"
+    );
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let about_us: Vec<_> = said
         .lines()
@@ -174,19 +173,14 @@ fn whoever_started_the_server_is_told_when_it_is_ready_and_when_it_stops() {
         let len = supervisor.recv(&mut bytes).unwrap();
         String::from_utf8_lossy(&bytes[..len]).into_owned()
     };
-    let mut server = Command::new(env!("CARGO_BIN_EXE_rideau"))
+    let mut server = command(env!("CARGO_BIN_EXE_rideau"))
         .args(["serve", "--config"])
         .arg(&config)
         .env("NOTIFY_SOCKET", &socket)
         .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+        .start();
     assert_eq!(heard(), "READY=1");
-    let pid = server.id().to_string();
-    Command::new("kill")
-        .args(["-s", "TERM", &pid])
-        .status()
-        .unwrap();
+    signal(server.id(), Signal::TERM);
     assert_eq!(heard(), "STOPPING=1");
     assert!(server.wait().unwrap().success());
 }

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use std::process::{Command, Output};
+use std::process::Output;
+
+use rideau_testing::command;
 
 #[test]
 fn it_says_its_version_and_how_it_is_used() {
@@ -53,7 +55,7 @@ fn the_demo_of_overload_ends_by_itself_with_a_table_of_both_queues() {
 
 fn rideau(words: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_rideau");
-    Command::new(program).args(words).output().unwrap()
+    command(program).args(words).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> &str {

@@ -17,10 +17,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
@@ -37,8 +38,11 @@ use super::{cgroup, stage};
 /// How often, and how many times at most, who is left is looked for.
 const CLEANING_EVERY: Duration = Duration::from_millis(10);
 const CLEANING_TIMES: usize = 100;
-/// What a warden writes to the lock.
-const CLEANING: &[u8] = b"cleaning";
+/// How long a daemon waits for the warden of a killed one. Only a warden that
+/// hangs takes as long.
+const WARDEN_MAX: Duration = Duration::from_secs(60);
+/// What a warden writes to the lock, before the number of its process.
+const CLEANING: &str = "cleaning ";
 
 /// The variable by which a child, and whoever it starts, is known as ours.
 pub(super) const MARK: &str = "RIDEAU_PROCESS";
@@ -75,26 +79,11 @@ impl RunFolder {
     /// A folder made here is closed to all other users; whoever wants other
     /// users to reach the children's sockets opens it to them.
     pub fn open(path: &Path) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        let path = fs::canonicalize(path)?;
-        let path = path
-            .to_str()
-            .ok_or_else(|| refused("its path is not UTF-8"))?;
-        if path.len() > PATH_LEN_MAX {
-            let most = format!("its path is longer than {PATH_LEN_MAX} bytes");
-            return Err(refused(&most));
-        }
-        let about = fs::metadata(path)?;
-        if about.uid() != geteuid().as_raw() {
-            return Err(refused("it belongs to another user"));
-        }
-        if about.mode() & 0o022 != 0 {
-            return Err(refused("other users may write to it"));
-        }
-        let lock = lock(path)?;
-        let ended = clean(path)?;
+        let path = checked(path)?;
+        let lock = lock(&path)?;
+        let ended = clean(&path)?;
         let folder = Folder {
-            path: path.to_owned(),
+            path,
             _lock: lock,
             ended,
             next_id: AtomicU64::new(1),
@@ -340,39 +329,89 @@ fn refused(why: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, why)
 }
 
+/// Make the folder if it is not there, and return its path if it will do.
+fn checked(path: &Path) -> io::Result<String> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let path = fs::canonicalize(path)?;
+    let path = path
+        .to_str()
+        .ok_or_else(|| refused("its path is not UTF-8"))?;
+    if path.len() > PATH_LEN_MAX {
+        let most = format!("its path is longer than {PATH_LEN_MAX} bytes");
+        return Err(refused(&most));
+    }
+    let about = fs::metadata(path)?;
+    if about.uid() != geteuid().as_raw() {
+        return Err(refused("it belongs to another user"));
+    }
+    if about.mode() & 0o022 != 0 {
+        return Err(refused("other users may write to it"));
+    }
+    Ok(path.to_owned())
+}
+
+/// The lock of a daemon. A warden that has it will not keep it, so the daemon
+/// waits for the warden's end.
 fn lock(folder: &str) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600);
-    let file = options.open(lock_path(folder))?;
-    for _ in 0..CLEANING_TIMES {
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                file.set_len(0)?;
-                return Ok(file);
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) if is_being_cleaned(folder) => {
-                thread::sleep(CLEANING_EVERY);
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => break,
-            Err(error) => return Err(error.into()),
+    let file = open_lock(folder)?;
+    let until = Instant::now() + WARDEN_MAX;
+    while Instant::now() < until {
+        if try_lock(&file)? {
+            file.set_len(0)?;
+            return Ok(file);
+        }
+        if is_being_cleaned(folder) {
+            thread::sleep(CLEANING_EVERY);
+        // A warden may have come or gone since the attempt.
+        } else if !try_lock(&file)? && !is_being_cleaned(folder) {
+            break;
         }
     }
     let taken = "another daemon has it open";
     Err(io::Error::new(ErrorKind::AddrInUse, taken))
 }
 
-fn lock_path(folder: impl AsRef<Path>) -> PathBuf {
-    folder.as_ref().join("lock")
+/// End what a killed daemon left in the folder, unless the next one has it: that
+/// has done the same.
+pub(super) fn clean_after_daemon(path: &Path) -> io::Result<()> {
+    let path = checked(path)?;
+    let file = open_lock(&path)?;
+    // Written before the lock is taken: a daemon that finds it taken finds this.
+    announce_cleaning(&path)?;
+    if try_lock(&file)? {
+        announce_cleaning(&path)?;
+        clean(&path)?;
+    }
+    Ok(())
 }
 
-/// A warden is about to open the folder, and will not keep it.
-pub(super) fn announce_cleaning(folder: &Path) {
-    // Who does not read it looks for another folder, which does no harm.
-    let _ = fs::write(lock_path(folder), CLEANING);
+fn open_lock(folder: &str) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    options.open(lock_path(folder))
 }
 
+fn try_lock(file: &File) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn lock_path(folder: &str) -> PathBuf {
+    Path::new(folder).join("lock")
+}
+
+fn announce_cleaning(folder: &str) -> io::Result<()> {
+    fs::write(lock_path(folder), format!("{CLEANING}{}", process::id()))
+}
+
+/// Whether the warden that announced itself last still runs.
 fn is_being_cleaned(folder: &str) -> bool {
-    fs::read(lock_path(folder)).is_ok_and(|text| text == CLEANING)
+    let text = fs::read_to_string(lock_path(folder)).unwrap_or_default();
+    let pid = text.strip_prefix(CLEANING).and_then(|pid| pid.parse().ok());
+    pid.and_then(procfs::seen).is_some_and(|seen| !seen.ended)
 }
 
 /// End what an earlier daemon left, and say how many groups that were.
@@ -451,7 +490,48 @@ fn left(folder: &str, records: &HashMap<u64, Option<Record>>) -> Vec<(u64, Seen)
 
 #[cfg(test)]
 mod tests {
-    use super::Record;
+    use super::{Record, RunFolder, announce_cleaning, clean_after_daemon, open_lock, try_lock};
+    use crate::scratch::Scratch;
+    use std::fs;
+    use std::io::ErrorKind;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    #[test]
+    fn a_daemon_waits_for_the_warden_of_a_killed_one() {
+        let scratch = Scratch::new();
+        let folder = scratch.path().to_str().expect("its path is ASCII");
+        let warden = open_lock(folder).expect("the folder is ours");
+        announce_cleaning(folder).expect("the folder is ours");
+        assert!(try_lock(&warden).expect("a file can be locked"));
+        let (told, opened) = channel();
+        thread::scope(|scope| {
+            scope.spawn(|| told.send(RunFolder::open(scratch.path()).is_ok()));
+            // Nothing tells that a thread waits. If it did not, it would fail now.
+            for _ in 0..100 {
+                assert!(opened.try_recv().is_err(), "it did not wait");
+                thread::yield_now();
+            }
+            drop(warden);
+            assert_eq!(opened.recv(), Ok(true));
+        });
+    }
+
+    #[test]
+    fn a_daemon_does_not_wait_for_another_daemon() {
+        let scratch = Scratch::new();
+        let folder = scratch.path().to_str().expect("its path is ASCII");
+        let first = RunFolder::open(scratch.path()).expect("nobody has it");
+        // A warden that comes too late says so and goes.
+        fs::write(scratch.path().join("lock"), "cleaning 2147483647").expect("it is ours");
+        let second = RunFolder::open(scratch.path())
+            .err()
+            .map(|error| error.kind());
+        assert_eq!(second, Some(ErrorKind::AddrInUse));
+        clean_after_daemon(scratch.path()).expect("there is nothing to do");
+        assert!(!try_lock(&open_lock(folder).expect("it is ours")).expect("it is a file"));
+        drop(first);
+    }
 
     #[test]
     fn a_record_is_read_as_it_was_written_or_not_at_all() {

@@ -1,7 +1,7 @@
 //! A process that outlives the daemon by a moment, to end whom it left.
 //!
 //! A child dies with the daemon, but whoever the child has started does not.
-//! The warden hears when the daemon is gone, and opens its folder as the next
+//! The warden hears when the daemon is gone, and cleans its folder as the next
 //! daemon would, which ends them all.
 
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::setsid;
 
 use super::cgroup;
-use super::run_folder::{self, RunFolder};
+use super::run_folder;
 
 /// The word that makes the program a warden.
 pub(super) const WORD: &str = "__watch";
@@ -59,8 +59,6 @@ pub(super) fn watch(folder: Option<OsString>) {
     let Some(folder) = folder.filter(|_| stdin().read_exact(&mut said).is_err()) else {
         return;
     };
-    run_folder::announce_cleaning(Path::new(&folder));
-    // If the next daemon has it, that has done the same.
-    let _ = RunFolder::open(Path::new(&folder));
+    let _ = run_folder::clean_after_daemon(Path::new(&folder));
     cgroup::clean_own();
 }

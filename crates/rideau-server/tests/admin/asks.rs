@@ -1,9 +1,9 @@
 //! Asks with nothing but HTTP.
 
-use std::process::Command;
 use std::sync::atomic::Ordering;
 
 use rideau::Side;
+use rideau_testing::command;
 use tokio::io::AsyncReadExt;
 
 use crate::web::{CONFIG, Server};
@@ -208,13 +208,10 @@ async fn nobody_new_is_served_while_the_server_stops() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn curl_is_all_that_one_needs() {
-    if Command::new("curl").arg("--version").output().is_err() {
-        return;
-    }
     let server = Server::start(CONFIG).await;
     let url = format!("http://localhost:{}", server.http.port());
     let curl = |arguments: &[&str]| {
-        let mut command = Command::new("curl");
+        let mut command = command("curl");
         command.args(["-sS", "--max-time", "20"]).args(arguments);
         let out = tokio::task::block_in_place(|| command.output()).unwrap();
         assert!(out.status.success(), "{out:?}");

@@ -1,10 +1,10 @@
 //! Values of ranges with nothing but HTTP.
 
-use std::process::Command;
-
 use serde_json::json;
 
 use crate::web::{CONFIG, Server};
+
+use rideau_testing::command;
 
 #[tokio::test]
 async fn a_value_is_had_without_a_session_and_given_back_by_its_ticket() {
@@ -72,7 +72,7 @@ async fn curl_is_enough() {
     let http = server.http;
     let run = move |words: Vec<String>| async move {
         let output = tokio::task::spawn_blocking(move || {
-            Command::new("curl")
+            command("curl")
                 .args(["-sS", "-m", "20"])
                 .args(words)
                 .output()

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use crate::given::{Given, inside};
-use crate::house::{House, command, folder, until};
+use crate::house::{House, app_words, folder, until};
 
 /// An application that has somebody run who is known by the cgroup alone: it has
 /// another session, other parents and none of our variables.
 fn escaping() -> String {
-    let words = command();
+    let words = app_words();
     let words = words.trim_matches(['[', ']']);
     let script = "(env -i setsid sleep 1000 &) ; exec \\\"$0\\\" \\\"$@\\\"";
     format!("[app.shop]\nexec = [\"sh\", \"-c\", \"{script}\", {words}]\nuptime_min = \"0s\"\n")

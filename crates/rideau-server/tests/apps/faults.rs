@@ -5,7 +5,9 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::house::{House, folder, processes_of, signal, until};
+use rideau_testing::{Signal, signal};
+
+use crate::house::{House, folder, processes_of, until};
 
 /// Scenario 17.
 #[test]
@@ -33,7 +35,7 @@ fn killing_processes_under_reads_fails_no_request() {
             thread::sleep(Duration::from_millis(500));
             // Not the last that serves: a request is tried twice and not for ever.
             if let [first, _, ..] = &house.ready()[..] {
-                signal(*first, "KILL");
+                signal(*first, Signal::KILL);
                 killed += 1;
             }
         }
@@ -63,7 +65,7 @@ fn a_write_that_broke_is_not_sent_twice() {
     let asked =
         thread::spawn(move || crate::house::ask(front, "POST", "test", "/count/2000", b"pay"));
     until("it is being served", || folder.join("posts").exists());
-    signal(pid, "KILL");
+    signal(pid, Signal::KILL);
     let answer = asked.join().unwrap().unwrap();
     assert_eq!(answer.status, 502, "{answer:?}");
     assert!(answer.field("X-Rideau-Error").is_some(), "{answer:?}");
@@ -82,7 +84,7 @@ fn a_process_that_hangs_is_replaced_and_its_requests_time_out() {
          drain_timeout = \"500ms\"\nstop_timeout = \"500ms\"\nuptime_min = \"0s\"\n",
     );
     let pid: i32 = house.get("/pid").body.parse().unwrap();
-    signal(pid, "STOP");
+    signal(pid, Signal::STOP);
     for _ in 0..3 {
         let answer = house.get("/");
         assert_eq!(answer.status, 504, "{answer:?}");
@@ -273,7 +275,7 @@ fn a_process_that_gives_no_sign_of_life_is_replaced() {
     let pid: i32 = house.get("/pid").body.parse().unwrap();
     thread::sleep(Duration::from_millis(1500));
     assert_eq!(house.get("/pid").body, pid.to_string(), "it is alive");
-    signal(pid, "STOP");
+    signal(pid, Signal::STOP);
     until("another serves", || {
         let ready = house.ready();
         ready.len() == 1 && ready[0] != pid
@@ -294,7 +296,7 @@ fn a_request_that_failed_is_in_the_log_by_the_name_its_client_was_told() {
          drain_timeout = \"500ms\"\nstop_timeout = \"500ms\"\n",
     );
     let pid: i32 = house.get("/pid").body.parse().unwrap();
-    signal(pid, "STOP");
+    signal(pid, Signal::STOP);
     let answer = house.get("/cart?secret=1");
     assert_eq!(answer.status, 504, "{answer:?}");
     let request = answer.field("X-Request-Id").unwrap();
@@ -305,6 +307,6 @@ fn a_request_that_failed_is_in_the_log_by_the_name_its_client_was_told() {
         assert!(line.contains(word), "{line}");
     }
     assert!(!line.contains("secret"), "{line}");
-    signal(pid, "CONT");
+    signal(pid, Signal::CONT);
     house.end();
 }

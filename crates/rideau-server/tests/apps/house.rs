@@ -5,11 +5,13 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rideau_testing::{Running, Signal, Start, command, signal};
 
 use crate::peer::Peer;
 
@@ -19,7 +21,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// A server with applications.
 pub(crate) struct House {
     pub(crate) folder: PathBuf,
-    server: Option<Child>,
+    server: Option<Running>,
     /// Where HTTP is.
     pub(crate) front: SocketAddr,
     /// Where commands are.
@@ -63,11 +65,11 @@ pub(crate) fn folder() -> PathBuf {
 }
 
 /// The words that run the application for tests.
-pub(crate) fn command() -> String {
+pub(crate) fn app_words() -> String {
     static PYTHON: OnceLock<String> = OnceLock::new();
     // What is called so may be a script that takes its time to find the real one.
     let python = PYTHON.get_or_init(|| {
-        let said = Command::new("python3")
+        let said = command("python3")
             .args(["-c", "import sys; print(sys.executable)"])
             .output()
             .expect("python3 is installed");
@@ -95,7 +97,7 @@ impl House {
             "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\n\
              run_dir = \"FOLDER/run\"\n[front]\nlisten = [\"127.0.0.1:0\"]\n{front}\n{apps}\n"
         );
-        let text = text.replace("APP", &command());
+        let text = text.replace("APP", &app_words());
         let text = text.replace("FOLDER", &folder.display().to_string());
         fs::write(folder.join("rideau.toml"), text).unwrap();
     }
@@ -109,15 +111,14 @@ impl House {
     pub(crate) fn start_limited(folder: &Path, limit: &str) -> Self {
         let mut log = fs::OpenOptions::new();
         let log = log.create(true).append(true).open(folder.join("log"));
-        let mut server = Command::new("sh")
+        let mut server = command("sh")
             .args(["-c", &format!("{limit}\nexec \"$0\" \"$@\"")])
             .arg(env!("CARGO_BIN_EXE_rideau"))
             .args(["serve", "-c"])
             .arg(folder.join("rideau.toml"))
             .stdout(Stdio::piped())
             .stderr(log.unwrap())
-            .spawn()
-            .unwrap();
+            .start();
         let mut said = BufReader::new(server.stdout.take().unwrap());
         let (mut admin, mut front, mut control) = (None, None, None);
         while front.is_none() || control.is_none() {
@@ -176,7 +177,7 @@ impl House {
 
     /// What a command of the command line says.
     pub(crate) fn cli(&self, words: &[&str]) -> String {
-        let done = Command::new(env!("CARGO_BIN_EXE_rideau"))
+        let done = command(env!("CARGO_BIN_EXE_rideau"))
             .args(["--server", &self.control])
             .args(words)
             .output()
@@ -236,7 +237,7 @@ impl House {
     /// Ask the server to stop, and wait for its end.
     pub(crate) fn stop(&mut self) -> ExitStatus {
         let mut server = self.server.take().unwrap();
-        signal(server.id() as i32, "TERM");
+        signal(server.id(), Signal::TERM);
         let until = Instant::now() + LONG;
         loop {
             if let Some(status) = server.try_wait().unwrap() {
@@ -262,10 +263,7 @@ impl House {
 
 impl Drop for House {
     fn drop(&mut self) {
-        if let Some(mut server) = self.server.take() {
-            let _ = server.kill();
-            let _ = server.wait();
-        }
+        drop(self.server.take());
         if thread::panicking() {
             eprintln!("--- log\n{}", self.log());
         }
@@ -316,14 +314,6 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < limit, "it never came: {what}");
         thread::sleep(Duration::from_millis(10));
     }
-}
-
-pub(crate) fn signal(pid: i32, word: &str) {
-    let sent = Command::new("kill")
-        .args([format!("-{word}"), pid.to_string()])
-        .status()
-        .unwrap();
-    assert!(sent.success(), "kill -{word} {pid}");
 }
 
 pub(crate) fn ask(

@@ -2,9 +2,10 @@
 //! command line.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 
+use rideau_testing::{Start, command};
 use serde_json::Value as Json;
 
 use crate::house::{House, folder, processes_of, until};
@@ -24,7 +25,7 @@ fn json(house: &House, words: &[&str]) -> Json {
 
 /// A command of the command line that is to fail; what it says then.
 fn fails(house: &House, words: &[&str]) -> String {
-    let done = Command::new(env!("CARGO_BIN_EXE_rideau"))
+    let done = command(env!("CARGO_BIN_EXE_rideau"))
         .args(["--server", &house.control])
         .args(words)
         .output()
@@ -291,7 +292,7 @@ fn the_command_line_restarts_in_three_ways() {
         });
         until("another serves", || house.get("/pid").status == 200);
     }
-    let both = Command::new(env!("CARGO_BIN_EXE_rideau"))
+    let both = command(env!("CARGO_BIN_EXE_rideau"))
         .args([
             "--server",
             &house.control,
@@ -314,7 +315,7 @@ fn what_an_application_writes_can_be_followed() {
         "[app.shop]\nexec = APP\nmax = 1\nenv = { SAY = \"hello from shop\" }\n",
     );
     assert_eq!(house.get("/say/before").status, 200);
-    let mut following = Command::new(env!("CARGO_BIN_EXE_rideau"))
+    let mut following = command(env!("CARGO_BIN_EXE_rideau"))
         .args([
             "--server",
             &house.control,
@@ -325,8 +326,7 @@ fn what_an_application_writes_can_be_followed() {
             "1",
         ])
         .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .start();
     let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
     let mut next = || lines.next().unwrap().unwrap();
     assert_eq!(

@@ -3,9 +3,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
+
+use rideau_testing::{Running, Start, command};
 
 use crate::house::{House, folder, processes_of, until};
 
@@ -18,18 +20,17 @@ struct Asked {
     failed: Vec<String>,
 }
 
-fn wrk(house: &House) -> std::process::Child {
-    Command::new("wrk")
+fn wrk(house: &House) -> Running {
+    command("wrk")
         .args(["-t1", "-c8", &format!("-d{ASKS_FOR}")])
         // Slow is no failure while other tests want the processor, too.
         .args(["--timeout", "6s"])
         .arg(format!("http://{}/", house.front))
         .stdout(Stdio::piped())
-        .spawn()
-        .expect("wrk is installed")
+        .start()
 }
 
-fn said(wrk: std::process::Child) -> Asked {
+fn said(wrk: Running) -> Asked {
     let done = wrk.wait_with_output().unwrap();
     assert!(done.status.success(), "{done:?}");
     let text = String::from_utf8_lossy(&done.stdout).into_owned();

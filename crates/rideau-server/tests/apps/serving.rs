@@ -3,7 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::house::{House, folder, processes_of, signal, until};
+use rideau_testing::{Signal, signal};
+
+use crate::house::{House, folder, processes_of, until};
 
 #[test]
 fn an_application_starts_with_the_first_request_and_is_gone_with_the_server() {
@@ -178,7 +180,7 @@ fn a_process_that_was_killed_is_replaced_before_anybody_asks() {
         "[app.shop]\nexec = APP\nmin = 1\nuptime_min = \"0s\"\n",
     );
     let pid: i32 = house.get("/pid").body.parse().unwrap();
-    signal(pid, "KILL");
+    signal(pid, Signal::KILL);
     let answer = house.get("/pid");
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_ne!(answer.body, pid.to_string());

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
+
+use rideau_testing::{command, skipped};
 
 use crate::house::{House, folder, until};
 use crate::tiny;
@@ -16,7 +17,7 @@ const USER: u32 = 54_321;
 /// does so is whom the server runs as.
 fn limit(house: &House, user: &str, what: &str, most: &str) {
     let limit = format!("{user} prlimit --pid {} --{what}={most}:", house.pid());
-    let done = Command::new("sh").args(["-c", &limit]).status();
+    let done = command("sh").args(["-c", &limit]).status();
     assert!(done.unwrap().success(), "{limit}");
 }
 
@@ -112,8 +113,7 @@ fn a_start_without_processes_fails_and_others_are_served() {
     House::write(&folder, "", &two(&tiny::keys(name)));
     let become_other = format!("setpriv --reuid={USER} --regid={USER} --clear-groups");
     if !may_run(&become_other) {
-        eprintln!("only root can be somebody else, if that one may run us");
-        return;
+        return skipped("only root may run programs as another user, in a folder open to it");
     }
     for path in [folder.clone(), folder.join("rideau.toml")] {
         std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
@@ -136,7 +136,7 @@ fn may_run(become_other: &str) -> bool {
     ];
     programs.iter().all(|program| {
         let line = format!("exec {become_other} test -x {}", program.display());
-        let done = Command::new("sh").args(["-c", &line]).status();
+        let done = command("sh").args(["-c", &line]).status();
         done.is_ok_and(|status| status.success())
     })
 }

@@ -3,9 +3,10 @@
 use std::io::Read;
 use std::process::Stdio;
 
+use rideau_testing::{Signal, Start, signal};
 use serde_json::Value;
 
-use crate::served::{Served, signal, text, wait_for};
+use crate::served::{Served, text, wait_for};
 
 #[test]
 fn a_command_runs_with_its_member_and_gives_it_back() {
@@ -95,8 +96,7 @@ fn a_holder_that_is_killed_leaves_it_to_the_next() {
             .args(["--", "sh", "-c", &script])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+            .start();
         wait_for(&mark);
         let busy = served.run(&[words[0], words[1], "--wait", "0", "--", "true"]);
         assert_eq!(busy.status.code(), Some(3), "{words:?}");
@@ -104,8 +104,8 @@ fn a_holder_that_is_killed_leaves_it_to_the_next() {
         let mut next = served.rideau();
         next.args(words)
             .args(["--wait", "20s", "--", "echo", "mine"]);
-        let next = next.stdout(Stdio::piped()).spawn().unwrap();
-        signal(holder.id(), "KILL");
+        let next = next.stdout(Stdio::piped()).start();
+        signal(holder.id(), Signal::KILL);
         let output = next.wait_with_output().unwrap();
         assert_eq!(text(&output.stdout), "mine\n", "{words:?}");
         drop(holder.stdin.take());
@@ -122,11 +122,11 @@ fn a_holder_that_is_killed_takes_its_command_with_it() {
         let mut holder = served.rideau();
         holder.args(words).args(["--", "sh", "-c", &script]);
         holder.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut holder = holder.spawn().unwrap();
+        let mut holder = holder.start();
         // Its input stays open: only a signal ends it.
         let _input = holder.stdin.take();
         wait_for(&mark);
-        signal(holder.id(), "KILL");
+        signal(holder.id(), Signal::KILL);
         let mut said = String::new();
         let mut out = holder.stdout.take().unwrap();
         // The command has the other end, too.
@@ -145,9 +145,9 @@ fn a_signal_to_us_reaches_the_command() {
     );
     let mut holder = served.rideau();
     holder.args(["lock", "key", "--", "sh", "-c", &script]);
-    let mut holder = holder.spawn().unwrap();
+    let mut holder = holder.start();
     wait_for(&mark);
-    signal(holder.id(), "TERM");
+    signal(holder.id(), Signal::TERM);
     assert_eq!(holder.wait().unwrap().code(), Some(9));
 }
 
@@ -164,7 +164,7 @@ fn a_lost_server_is_told_and_the_command_goes_on_or_not() {
         let mut holder = served.rideau();
         holder.args(["lock", "key"]).args(option);
         holder.args(["--", "sh", "-c", &script]);
-        let holder = holder.stderr(Stdio::piped()).spawn().unwrap();
+        let holder = holder.stderr(Stdio::piped()).start();
         wait_for(&mark);
         served.kill();
         if option.is_none() {
@@ -215,7 +215,7 @@ fn who_asks_and_who_offers_get_each_other() {
     let mut offer = served.rideau();
     offer.args(["offer", "default", "--wait", "20s", "--value", "worker"]);
     offer.args(["--", "sh", "-c", "echo did $RIDEAU_VALUE; exit 4"]);
-    let offer = offer.stdout(Stdio::piped()).spawn().unwrap();
+    let offer = offer.stdout(Stdio::piped()).start();
     let mut ask = served.rideau();
     ask.args([
         "ask",

@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use rideau_testing::Start;
 use serde_json::Value;
 
 use crate::served::{Served, text};
@@ -25,7 +26,7 @@ fn a_value_is_renewed_for_as_long_as_its_command_runs() {
     // It would have run out several times.
     let words = ["lease", "number", "--ttl", "500ms", "--", "sleep", "2"];
     let mut long = served.rideau();
-    let mut long = long.args(words).stderr(Stdio::piped()).spawn().unwrap();
+    let mut long = long.args(words).stderr(Stdio::piped()).start();
     let probe = ["--json", "status", "ranges", "number"];
     let held = || {
         let output = served.run(&probe);
@@ -80,7 +81,7 @@ fn a_connection_that_is_lost_is_replaced_and_the_value_stays() {
     let words = ["lease", "number", "--ttl", "20s", "--", "sleep", "2"];
     let mut lease = served.rideau();
     lease.args(words).stderr(Stdio::piped());
-    let lease = lease.spawn().unwrap();
+    let lease = lease.start();
     let rows = |kind: &str| -> Value {
         let output = served.run(&["--json", "status", kind]);
         serde_json::from_slice(&output.stdout).unwrap()

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use rideau_testing::Start;
 use serde_json::Value;
 
 use crate::served::{Served, text};
@@ -91,7 +92,7 @@ fn holders_are_shown_with_their_notes_and_can_be_killed() {
     let mut holder = served.rideau();
     holder.args(take).stdin(Stdio::piped());
     holder.stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut holder = holder.spawn().unwrap();
+    let mut holder = holder.start();
     let held = loop {
         let held = json(&served, &["holders", "licences"]);
         if let Some(row) = held.get(0) {
@@ -179,7 +180,7 @@ fn events_are_followed_as_lines_of_json() {
     let served = Served::start();
     let mut tail = served.rideau();
     tail.args(["tail", "--json"]).stdout(Stdio::piped());
-    let mut tail = tail.spawn().unwrap();
+    let mut tail = tail.start();
     let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
     // It may subscribe only after the first change.
     let (done, is_done) = std::sync::mpsc::channel();

@@ -3,16 +3,17 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use rideau_testing::{Signal, Start, command, signal};
 use serde_json::Value;
 
-use crate::served::{Served, rideau, signal, text, wait_for};
+use crate::served::{Served, rideau, text, wait_for};
 
 #[test]
 fn it_ends_properly_when_asked_to() {
-    for name in ["TERM", "INT"] {
+    for name in [Signal::TERM, Signal::INT] {
         let mut served = Served::start();
         signal(served.id(), name);
-        assert_eq!(served.wait(), Some(0), "{name}");
+        assert_eq!(served.wait(), Some(0), "{name:?}");
     }
 }
 
@@ -25,14 +26,14 @@ fn it_says_which_of_its_addresses_is_for_what() {
     std::fs::write(&file, config).unwrap();
     let mut server = rideau();
     server.args(["serve", "-c"]).arg(&file);
-    let mut server = Ended(server.stdout(Stdio::piped()).spawn().unwrap());
-    let lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
+    let mut server = server.stdout(Stdio::piped()).start();
+    let lines = BufReader::new(server.stdout.take().unwrap()).lines();
     let lines: Vec<_> = lines.take(3).map(Result::unwrap).collect();
     assert!(!lines[0].contains("http"), "{lines:?}");
     assert!(lines[1].ends_with(" (status, metrics, API)"), "{lines:?}");
     assert!(lines[2].ends_with(" (applications)"), "{lines:?}");
-    signal(server.0.id(), "TERM");
-    server.0.wait().unwrap();
+    signal(server.id(), Signal::TERM);
+    server.wait().unwrap();
 }
 
 #[test]
@@ -43,11 +44,11 @@ fn a_second_signal_stops_it_at_once() {
     let mut holder = served.rideau();
     holder.args(["lock", "key", "--", "sh", "-c", &script]);
     holder.stdin(Stdio::piped()).stderr(Stdio::null());
-    let mut holder = holder.spawn().unwrap();
+    let mut holder = holder.start();
     wait_for(&mark);
     // Signals of one kind that come together count once.
-    signal(served.id(), "TERM");
-    signal(served.id(), "INT");
+    signal(served.id(), Signal::TERM);
+    signal(served.id(), Signal::INT);
     assert_eq!(served.wait(), Some(1));
     drop(holder.stdin.take());
     holder.wait().unwrap();
@@ -83,7 +84,7 @@ fn the_log_says_as_much_as_the_config_wants_now() {
     let mut server = rideau();
     server.args(["serve", "-c"]).arg(&file);
     server.stderr(std::fs::File::create(&log).unwrap());
-    let mut server = Ended(server.stdout(Stdio::null()).spawn().unwrap());
+    let mut server = server.stdout(Stdio::null()).start();
     wait_for(&socket);
     let say = |words: &[&str]| {
         let place = format!("unix:{}", socket.display());
@@ -101,8 +102,8 @@ fn the_log_says_as_much_as_the_config_wants_now() {
     let before = said();
     say(&["set", "pool.cad.leak_after", "\"2h\""]);
     assert_eq!(said(), before);
-    signal(server.0.id(), "TERM");
-    server.0.wait().unwrap();
+    signal(server.id(), Signal::TERM);
+    server.wait().unwrap();
 }
 
 #[test]
@@ -117,16 +118,6 @@ fn what_cannot_be_run_is_not_tried_for_ever() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains(command), "{said}");
-    }
-}
-
-/// A process that ends with the test.
-struct Ended(std::process::Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -192,16 +183,16 @@ fn a_bench_that_is_interrupted_leaves_nothing() {
         let pools: Value = serde_json::from_slice(&output.stdout).unwrap();
         pools.as_array().unwrap().len()
     };
-    for name in ["INT", "TERM"] {
+    for name in [Signal::INT, Signal::TERM] {
         let mut bench = served.rideau();
         bench.args(["bench", "--clients", "2", "--seconds", "60"]);
-        let mut bench = Ended(bench.stdout(Stdio::null()).spawn().unwrap());
+        let mut bench = bench.stdout(Stdio::null()).start();
         while pools() == 1 {
-            assert!(bench.0.try_wait().unwrap().is_none(), "it ended too soon");
+            assert!(bench.try_wait().unwrap().is_none(), "it ended too soon");
         }
-        signal(bench.0.id(), name);
-        assert_eq!(bench.0.wait().unwrap().code(), Some(130), "{name}");
-        assert_eq!(pools(), 1, "{name}");
+        signal(bench.id(), name);
+        assert_eq!(bench.wait().unwrap().code(), Some(130), "{name:?}");
+        assert_eq!(pools(), 1, "{name:?}");
     }
 }
 
@@ -210,7 +201,7 @@ fn the_bench_measures_a_redis_beside_it_and_leaves_nothing_there() {
     let served = Served::start();
     let folder = Folder::new("redis");
     let socket = folder.0.join("redis.sock");
-    let mut redis = std::process::Command::new("redis-server");
+    let mut redis = command("redis-server");
     redis.args([
         "--port",
         "0",
@@ -225,7 +216,7 @@ fn the_bench_measures_a_redis_beside_it_and_leaves_nothing_there() {
         .arg("--dir")
         .arg(&folder.0)
         .stdout(Stdio::null());
-    let _redis = Ended(redis.spawn().unwrap());
+    let _redis = redis.start();
     wait_for(&socket);
     let against = format!("unix:{}", socket.display());
     for pipeline in ["1", "16"] {
@@ -246,7 +237,7 @@ fn the_bench_measures_a_redis_beside_it_and_leaves_nothing_there() {
             );
         }
     }
-    let mut left = std::process::Command::new("redis-cli");
+    let mut left = command("redis-cli");
     let left = left.arg("-s").arg(&socket).arg("DBSIZE").output().unwrap();
     assert_eq!(text(&left.stdout).trim(), "0");
 }

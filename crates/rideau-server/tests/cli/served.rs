@@ -3,12 +3,15 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rideau_testing::{Running, Start, command};
 
 /// A server that ends with the test.
 pub(crate) struct Served {
-    process: Child,
+    process: Running,
     folder: PathBuf,
 }
 
@@ -49,8 +52,7 @@ impl Served {
             .args(["serve", "--admin", "none", "--listen", &listen, "-c"])
             .arg(&file)
             .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .start();
         let mut line = String::new();
         let mut out = BufReader::new(process.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();
@@ -95,28 +97,19 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.process.end();
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
 /// The program, in an environment that says nothing.
 pub(crate) fn rideau() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rideau"));
+    let mut command = command(env!("CARGO_BIN_EXE_rideau"));
     for name in ["RIDEAU_SERVER", "RIDEAU_PASSWORD", "NO_COLOR"] {
         command.env_remove(name);
     }
     command.stdin(Stdio::null());
     command
-}
-
-/// Send a signal to a process of ours.
-pub(crate) fn signal(id: u32, name: &str) {
-    let sent = Command::new("kill")
-        .args([&format!("-{name}"), &id.to_string()])
-        .status();
-    assert!(sent.unwrap().success());
 }
 
 pub(crate) fn text(bytes: &[u8]) -> &str {
@@ -129,8 +122,7 @@ pub(crate) fn wait_for(path: &Path) {
         if path.exists() {
             return;
         }
-        std::thread::yield_now();
-        let _ = Command::new("sleep").arg("0.01").status();
+        std::thread::sleep(Duration::from_millis(10));
     }
     panic!("{} never came", path.display());
 }

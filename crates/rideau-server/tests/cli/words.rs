@@ -4,8 +4,9 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
+use rideau_testing::{Start, command};
 use serde_json::Value;
 
 use crate::served::{rideau, text};
@@ -243,11 +244,7 @@ fn a_plan_without_a_server_compares_with_the_default_and_says_so() {
 fn bash_can_read_the_completions() {
     let output = rideau().args(["completions", "bash"]).output().unwrap();
     assert!(output.status.success());
-    let mut bash = Command::new("bash")
-        .arg("-n")
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut bash = command("bash").arg("-n").stdin(Stdio::piped()).start();
     let mut stdin = bash.stdin.take().unwrap();
     stdin.write_all(&output.stdout).unwrap();
     drop(stdin);
@@ -276,8 +273,7 @@ fn a_hash_of_a_password_is_one_that_the_config_takes() {
         .arg("hash")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .start();
     hash.stdin.take().unwrap().write_all(b"hunter2\n").unwrap();
     let output = hash.wait_with_output().unwrap();
     let said = text(&output.stdout).trim_end();

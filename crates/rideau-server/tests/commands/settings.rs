@@ -1,6 +1,6 @@
 //! What the server was told, and how that changes.
 
-use std::process::{self, Command};
+use std::process;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,7 @@ use rideau_server::config::Config;
 use rideau_server::resp::Value;
 use rideau_server::serve;
 use rideau_server::settings::Source;
+use rideau_testing::{Signal, signal};
 
 use crate::peer::{Peer, cell, rows, text};
 use crate::server::Server;
@@ -291,9 +292,7 @@ fn a_hangup_reads_the_file_again() {
     assert_eq!(max(&mut peer), "3");
 
     let hang_up = || {
-        let pid = process::id().to_string();
-        let sent = Command::new("kill").args(["-HUP", &pid]).status();
-        assert!(sent.unwrap().success());
+        signal(process::id(), Signal::HUP);
     };
     let since = Instant::now();
     std::fs::write(folder.file(), text.replace("# three", "\nmax = 2")).unwrap();

@@ -25,12 +25,12 @@ allow = ["@admin"]
 [pool.pg-1]
 group = "pg"
 member = {{ list = ["A"] }}
-queue = {{ kind = "timeout", timeout = "1ms" }}
+queue = "never"
 
 [pool.secret]
 group = "pg"
 member = {{ list = ["B"] }}
-queue = {{ kind = "timeout", timeout = "1ms" }}
+queue = "never"
 
 [broker.work]
 [broker.hidden]

@@ -4,10 +4,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Connection, PushInfo, PushKind, RedisResult, cmd};
+use rideau_testing::command;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::server::{PATIENCE, Server};
@@ -38,18 +40,23 @@ fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A Python with redis-py.
-pub(crate) fn python() -> PathBuf {
+/// A Python with redis-py, made by the first test that needs it.
+pub(crate) fn python() -> &'static Path {
+    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
+    PYTHON.get_or_init(make_python)
+}
+
+fn make_python() -> PathBuf {
     let home = folder().join("python");
     let python = home.join("bin/python");
     let has_it = |python: &Path| {
-        let mut command = Command::new(python);
+        let mut command = command(python);
         command.args(["-c", "import redis"]);
         command.output().is_ok_and(|output| output.status.success())
     };
     if !has_it(&python) {
-        run(Command::new("python3").args(["-m", "venv"]).arg(&home));
-        run(Command::new(&python).args(["-m", "pip", "install", "-q", REDIS_PY]));
+        run(command("python3").args(["-m", "venv"]).arg(&home));
+        run(command(&python).args(["-m", "pip", "install", "-q", REDIS_PY]));
     }
     python
 }
@@ -59,7 +66,7 @@ fn node() -> PathBuf {
     let home = folder().join("node");
     if !home.join("node_modules/redis").exists() {
         std::fs::create_dir_all(&home).unwrap();
-        let mut npm = Command::new("npm");
+        let mut npm = command("npm");
         npm.args(["install", "--no-audit", "--no-fund", "--prefix"]);
         run(npm.arg(&home).arg(NODE_REDIS));
     }
@@ -69,7 +76,7 @@ fn node() -> PathBuf {
 #[test]
 fn redis_py_works_on_both_protocols_alone_and_pooled() {
     let server = Server::start();
-    let mut command = Command::new(python());
+    let mut command = command(python());
     let said = run(command.arg(script("client.py")).arg(server.port()));
     assert_eq!(said, "all is well\n");
     server.until_alone();
@@ -78,7 +85,7 @@ fn redis_py_works_on_both_protocols_alone_and_pooled() {
 #[test]
 fn node_redis_works_on_both_protocols() {
     let server = Server::start();
-    let mut command = Command::new("node");
+    let mut command = command("node");
     let said = run(command
         .arg(script("client.mjs"))
         .arg(node())

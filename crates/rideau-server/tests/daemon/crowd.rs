@@ -4,8 +4,9 @@
 //! since the usual limit is far below a crowd.
 
 use std::env;
-use std::process::Command;
 use std::thread;
+
+use rideau_testing::command;
 
 use crate::server::Server;
 use crate::wire::Wire;
@@ -35,7 +36,7 @@ fn ten_thousand_connections_are_served_and_idle_ones_are_small() {
     }
     let name = "crowd::ten_thousand_connections_are_served_and_idle_ones_are_small";
     let raised = r#"ulimit -n "$(ulimit -Hn)"; exec "$0" "$@""#;
-    let mut command = Command::new("sh");
+    let mut command = command("sh");
     command
         .args(["-c", raised])
         .arg(env::current_exe().unwrap());

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
+use rideau_testing::{Running, Start, command};
 use serde_json::{Value, json};
 
 use crate::server::{Server, until};
@@ -43,7 +44,7 @@ impl Got {
 #[track_caller]
 fn curl(server: &Server, words: &[&str]) -> Got {
     let (path, options) = words.split_last().unwrap();
-    let mut command = Command::new("curl");
+    let mut command = command("curl");
     command
         .args(["-sS", "-i", "--max-time", "60"])
         .args(options);
@@ -132,10 +133,10 @@ fn a_client_that_hangs_up_gives_its_place_up_and_its_session_all_else() {
     let ask = |path: &str| curl(&server, &["-H", &session, "-X", "POST", path]);
     ask("/v1/take/licences");
     ask("/v1/take/licences");
-    let mut waiting = Command::new("curl");
+    let mut waiting = command("curl");
     waiting.args(["-sS", "-H", &session, "-d", r#"{"wait_ms":20000}"#]);
     waiting.arg(server.url() + "/v1/take/licences");
-    let waiting = Killed(waiting.stdout(Stdio::null()).spawn().unwrap());
+    let waiting = waiting.stdout(Stdio::null()).start();
     let waits = || curl(&server, &["/api/v1/pools/licences"]).json()["waiting"].clone();
     until("it waits", || waits() == 1);
     let no = curl(
@@ -162,7 +163,7 @@ fn a_client_that_hangs_up_gives_its_place_up_and_its_session_all_else() {
 fn two_meet_and_one_tells_the_other_when_it_is_done() {
     let server = Server::with_http(CONFIG);
     let (asks, offers) = (session(&server, ""), session(&server, ""));
-    let mut ask = Command::new("curl");
+    let mut ask = command("curl");
     ask.args([
         "-sS",
         "-H",
@@ -172,7 +173,7 @@ fn two_meet_and_one_tells_the_other_when_it_is_done() {
     ]);
     ask.arg(server.url() + "/v1/ask/desk")
         .stdout(Stdio::piped());
-    let ask = ask.spawn().unwrap();
+    let ask = ask.start();
     let met = curl(
         &server,
         &[
@@ -325,17 +326,17 @@ fn samples_come_each_second_for_as_long_as_one_reads() {
 /// A curl that reads what is told until it is dropped.
 struct Events {
     lines: BufReader<std::process::ChildStdout>,
-    _curl: Killed,
+    _curl: Running,
 }
 
 impl Events {
     fn watch(server: &Server, path: &str) -> Self {
-        let mut command = Command::new("curl");
+        let mut command = command("curl");
         command
             .args(["-sSN", "--max-time", "60"])
             .arg(server.url() + path);
-        let mut curl = Killed(command.stdout(Stdio::piped()).spawn().unwrap());
-        let lines = BufReader::new(curl.0.stdout.take().unwrap());
+        let mut curl = command.stdout(Stdio::piped()).start();
+        let lines = BufReader::new(curl.stdout.take().unwrap());
         // Whoever is let in counts as one who watches.
         until("curl watches", || {
             let limits = crate::curl::curl(server, &["/api/v1/limits"]).json();
@@ -358,15 +359,5 @@ impl Events {
                 _ => (),
             }
         }
-    }
-}
-
-/// A process that ends with the test.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

@@ -4,10 +4,12 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
+
+use rideau_testing::command;
 
 use crate::server::{Server, until};
 use crate::wire::{Value, Wire};
@@ -133,7 +135,7 @@ fn redis_cli_reads_ranges_well() {
     let store = Store::new();
     let server = Server::with(&store.config());
     let run = |words: &[&str]| {
-        let mut command = Command::new("redis-cli");
+        let mut command = command("redis-cli");
         command.args(["-p", &server.port()]).args(words);
         let output = command.output().expect("redis-cli is installed");
         String::from_utf8(output.stdout).unwrap()
@@ -228,7 +230,7 @@ print("all is well")
 "#;
     let store = Store::new();
     let server = Server::with(&store.config());
-    let mut command = Command::new(crate::clients::python());
+    let mut command = command(crate::clients::python());
     command.args(["-c", SCRIPT, &server.port()]);
     let output = command.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -3,6 +3,8 @@
 use crate::server::{CONFIG, Server};
 use crate::transcript::check;
 
+use rideau_testing::command;
+
 /// The manual's steps 1 and 2 say how many units a bucket has and start the
 /// manager; here the calls say it, and the daemon runs. The others are in the
 /// same order.
@@ -350,7 +352,7 @@ fn sregulator_continues_and_stops() {
 #[test]
 fn quit_of_redis_cli_is_sent_only_from_the_command_line() {
     let server = Server::with(CONFIG);
-    let mut command = std::process::Command::new("redis-cli");
+    let mut command = command("redis-cli");
     command.args(["-p", &server.port(), "QUIT"]);
     let output = command.output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "OK\n");

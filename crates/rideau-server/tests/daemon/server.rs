@@ -4,10 +4,12 @@
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio, id};
+use std::process::{Stdio, id};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{panicking, sleep};
 use std::time::{Duration, Instant};
+
+use rideau_testing::{Running, Signal, Start, command};
 
 use crate::wire::Wire;
 
@@ -41,7 +43,7 @@ queue = { kind = "never" }
 "#;
 
 pub(crate) struct Server {
-    child: Child,
+    child: Running,
     port: u16,
     http: Option<u16>,
     folder: PathBuf,
@@ -90,12 +92,12 @@ impl Server {
         fs::write(&file, head + &config).unwrap();
         // As many files as the system allows: some tests bring a crowd.
         let raised = format!(r#"{first} ulimit -n "$(ulimit -Hn)"; exec "$0" "$@""#);
-        let mut command = Command::new("bash");
+        let mut command = command("bash");
         command.args(["-c", &raised, env!("CARGO_BIN_EXE_rideau")]);
         command.args(serve(&file)).stdin(Stdio::null());
         command.stdout(File::create(folder.join("stdout")).unwrap());
         command.stderr(File::create(folder.join("stderr")).unwrap());
-        let child = command.spawn().unwrap();
+        let child = command.start();
         let mut server = Self {
             child,
             port,
@@ -140,23 +142,21 @@ impl Server {
 
     /// Kill it as a power cut would.
     pub(crate) fn kill(&self) {
-        self.signal("KILL");
+        self.signal(Signal::KILL);
     }
 
     /// Stop it in order, and wait for its end. Says what it said.
     pub(crate) fn stop(mut self) -> String {
-        self.signal("TERM");
+        self.signal(Signal::TERM);
         let ended = self.child.wait().unwrap();
         let said = self.said();
         assert!(ended.success(), "{ended:?}: {said}");
         said
     }
 
-    fn signal(&self, name: &str) {
+    fn signal(&self, signal: Signal) {
         self.is_ended.store(true, Ordering::Relaxed);
-        let mut kill = Command::new("kill");
-        kill.args([&format!("-{name}"), &self.child.id().to_string()]);
-        assert!(kill.status().unwrap().success());
+        rideau_testing::signal(self.child.id(), signal);
     }
 
     /// Bytes of memory that the server has touched and still has.
@@ -217,8 +217,7 @@ impl Drop for Server {
         } else if !self.is_ended.load(Ordering::Relaxed) {
             self.check();
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.end();
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

@@ -15,9 +15,11 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+
+use rideau_testing::{Running, Start, command};
 
 use crate::server::{PATIENCE, Server};
 use crate::wire::Wire;
@@ -27,7 +29,7 @@ const END: &str = "that-was-all";
 
 /// A redis-cli that somebody types into.
 pub(crate) struct Cli {
-    child: Child,
+    child: Running,
     input: ChildStdin,
     lines: Receiver<String>,
 }
@@ -36,10 +38,10 @@ type Names = HashMap<String, String>;
 
 impl Cli {
     pub(crate) fn start(server: &Server) -> Self {
-        let mut command = Command::new("redis-cli");
+        let mut command = command("redis-cli");
         command.args(["-p", &server.port(), "--no-raw"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("redis-cli is installed");
+        let mut child = command.start();
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();

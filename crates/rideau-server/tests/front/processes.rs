@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use rideau_server::config::{AppConfig, AppListen, FrontConfig};
+use rideau_testing::{Signal, signal};
 
 use super::program;
 use super::stage::Stage;
@@ -23,10 +24,7 @@ async fn staged(config: AppConfig) -> Stage {
 }
 
 fn kill(pid: &str) {
-    let killed = std::process::Command::new("kill")
-        .args(["-9", pid])
-        .status();
-    assert!(killed.expect("kill is there").success());
+    signal(pid.parse::<i32>().expect("a process id"), Signal::KILL);
 }
 
 fn runs(pid: &str) -> bool {
@@ -116,9 +114,7 @@ async fn a_read_passes_over_all_who_have_died_at_once() {
                 pids.insert(client.answer().await.expect("an answer").text());
             }
             let all: Vec<&str> = pids.iter().map(String::as_str).collect();
-            let mut kill = std::process::Command::new("kill");
-            let killed = kill.arg("-9").args(&all);
-            assert!(killed.status().expect("kill is there").success());
+            all.iter().for_each(|pid| kill(pid));
             // One who still takes a connection while it dies is a try.
             while all.iter().any(|pid| runs(pid)) {
                 tokio::task::yield_now().await;

@@ -2,6 +2,8 @@
 
 use crate::yard::{Program, Yard, files, number_in, runs, until};
 
+use rideau_testing::Signal;
+
 /// A shell that writes down whom it started, and waits for it.
 fn pool(yard: &Yard) -> String {
     let file = yard.path("below");
@@ -26,14 +28,14 @@ async fn start(yard: &Yard) -> (Program, [i32; 2]) {
 
 #[tokio::test]
 async fn a_server_that_is_asked_to_stop_leaves_no_process() {
-    for signal in ["TERM", "INT"] {
+    for signal in [Signal::TERM, Signal::INT] {
         let yard = Yard::new();
         let (server, pids) = start(&yard).await;
         let mut holder = server.peer().await;
         holder.take("p").await;
-        assert!(server.end(signal).await, "{signal}");
-        assert!(!pids.into_iter().any(runs), "{signal}");
-        assert_eq!(files(&yard.run_dir()), [""; 0], "{signal}");
+        assert!(server.end(signal).await, "{signal:?}");
+        assert!(!pids.into_iter().any(runs), "{signal:?}");
+        assert_eq!(files(&yard.run_dir()), [""; 0], "{signal:?}");
     }
 }
 
@@ -42,10 +44,10 @@ async fn a_server_that_is_killed_leaves_no_process_either() {
     let yard = Yard::new();
     let (server, pids) = start(&yard).await;
     assert!(pids.into_iter().all(runs));
-    assert!(!server.end("KILL").await);
+    assert!(!server.end(Signal::KILL).await);
     until("they are gone", || !pids.into_iter().any(runs)).await;
     let (next, pids) = start(&yard).await;
-    assert!(next.end("TERM").await);
+    assert!(next.end(Signal::TERM).await);
     assert!(!pids.into_iter().any(runs));
     assert_eq!(files(&yard.run_dir()), [""; 0]);
 }
@@ -58,12 +60,12 @@ async fn two_servers_with_one_folder_leave_each_other_alone() {
     assert!(of_first.into_iter().all(runs));
 
     // The second is killed; what it left is ended, and the next has its place.
-    assert!(!second.end("KILL").await);
+    assert!(!second.end(Signal::KILL).await);
     until("they are gone", || !of_second.into_iter().any(runs)).await;
     let (third, of_third) = start(&yard).await;
     assert!(of_first.into_iter().all(runs));
-    assert!(third.end("TERM").await);
-    assert!(first.end("TERM").await);
+    assert!(third.end(Signal::TERM).await);
+    assert!(first.end(Signal::TERM).await);
     assert!(!of_first.into_iter().chain(of_third).any(runs));
 }
 
@@ -72,12 +74,12 @@ async fn servers_that_are_killed_together_leave_no_process() {
     let yard = Yard::new();
     let (first, of_first) = start(&yard).await;
     let (second, of_second) = start(&yard).await;
-    assert!(!first.end("KILL").await);
-    assert!(!second.end("KILL").await);
+    assert!(!first.end(Signal::KILL).await);
+    assert!(!second.end(Signal::KILL).await);
     let next = Program::start(&yard, &pool(&yard));
     until("all are gone", || {
         !of_first.into_iter().chain(of_second).any(runs)
     })
     .await;
-    assert!(next.end("TERM").await);
+    assert!(next.end(Signal::TERM).await);
 }

@@ -5,7 +5,9 @@ use tokio::io::AsyncReadExt;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::peer::{Answer, Taken};
-use crate::yard::{Server, Yard, kill, number_in, runs, until};
+use crate::yard::{Server, Yard, number_in, runs, until};
+
+use rideau_testing::{Signal, signal};
 
 /// Says its number to whoever connects.
 const SERVER: &str = "
@@ -122,7 +124,7 @@ async fn a_process_that_ends_while_it_is_idle_is_replaced_and_told_of() {
     let taken = peer.take("p").await;
     let pid = number_at(&taken.value).await;
     peer.release(&taken).await;
-    kill("KILL", pid);
+    signal(pid, Signal::KILL);
     until("its end is told", || !server.events("p").is_empty()).await;
     let again = peer.take("p").await;
     assert_ne!(number_at(&again.value).await, pid);
@@ -138,7 +140,7 @@ async fn a_process_that_ends_while_it_is_held_is_not_lent_again() {
     let mut peer = server.peer().await;
     let taken = peer.take("p").await;
     let pid = number_at(&taken.value).await;
-    kill("KILL", pid);
+    signal(pid, Signal::KILL);
     until("its end is told", || !server.events("p").is_empty()).await;
     // What was lost is the holder's until it says so.
     let held = peer.ask("HELD").await.words();

@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use rideau_server::config::Config;
 use rideau_server::daemon::Daemon;
 use rideau_server::lanes::Lanes;
 use rideau_server::serve::{self, Listener};
+use rideau_testing::{Running, Signal, Start, command};
 
 use crate::peer::{LONG, Peer};
 
@@ -130,18 +131,17 @@ impl Server {
 
 /// The server as a program of its own.
 pub(crate) struct Program {
-    child: Child,
+    child: Running,
     address: String,
 }
 
 impl Program {
     pub(crate) fn start(yard: &Yard, pools: &str) -> Self {
         let file = yard.script("rideau.toml", &yard.text(pools));
-        let mut child = Command::new(env!("CARGO_BIN_EXE_rideau"))
+        let mut child = command(env!("CARGO_BIN_EXE_rideau"))
             .args(["serve", "--config", &file])
             .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .start();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let at = lines.find_map(|line| {
             let line = line.unwrap();
@@ -166,8 +166,8 @@ impl Program {
     }
 
     /// Send it a signal, wait for its end and say whether it was a good one.
-    pub(crate) async fn end(mut self, signal: &str) -> bool {
-        kill(signal, i32::try_from(self.child.id()).unwrap());
+    pub(crate) async fn end(mut self, signal: Signal) -> bool {
+        rideau_testing::signal(self.child.id(), signal);
         let mut status = None;
         until("the server's end", || {
             status = self.child.try_wait().unwrap();
@@ -175,13 +175,6 @@ impl Program {
         })
         .await;
         status.unwrap().success()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -202,13 +195,6 @@ pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         tokio::time::sleep(Duration::from_millis(2)).await;
         waited += Duration::from_millis(2);
     }
-}
-
-pub(crate) fn kill(signal: &str, pid: i32) {
-    let status = Command::new("kill")
-        .args(["-s", signal, &pid.to_string()])
-        .status();
-    assert!(status.unwrap().success());
 }
 
 /// Does a process with this number run? A zombie does not.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rideau_testing::skipped;
 use rustix::fs::{XattrFlags, setxattr};
 
 /// A cgroup that was given to us, as systemd does it. It is gone with this.
@@ -30,7 +31,7 @@ impl Given {
             can_kill && setxattr(&given.0, "trusted.delegate", b"1", XattrFlags::empty()).is_ok()
         });
         if given.is_none() {
-            eprintln!("skipped: no cgroup can be made here; that takes cgroup2, and root");
+            skipped("no cgroup can be made here: that needs cgroup2 and root");
         }
         given
     }

@@ -11,6 +11,7 @@ use std::path::Path;
 use rideau_server::process::{
     Address, Listen, Program, Ready, ResourceLimits, StartReport, Step, Whom,
 };
+use rideau_testing::{command, skipped};
 
 use crate::given::{Given, inside};
 use crate::yard::{ALONE, Yard, exists, number_in, program, python, runs, shell, texts, until};
@@ -39,9 +40,9 @@ async fn report(yard: &Yard, program: &Program) -> StartReport {
 }
 
 fn is_root() -> bool {
-    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let is_root = rideau_testing::is_root();
     if !is_root {
-        eprintln!("skipped: only root may run programs as another user");
+        skipped("only root may run programs as another user");
     }
     is_root
 }
@@ -256,7 +257,7 @@ async fn what_the_daemon_was_started_with_is_not_passed_on() {
             "trap '' HUP USR1; exec 3</dev/null 5</dev/zero; exec {} --exact {name}",
             exe.display()
         );
-        let mut again = std::process::Command::new("sh");
+        let mut again = command("sh");
         again.args(["-c", &script]).env(ALONE, "files");
         assert!(again.status().unwrap().success());
         return;

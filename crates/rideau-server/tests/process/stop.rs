@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rideau_server::process::{Exit, Process, Ready, Signal};
+use rideau_testing::signal;
 
 use crate::yard::{LONG, Yard, exists, number_in, program, runs, shell, until};
 
@@ -25,12 +26,6 @@ async fn family(yard: &Yard, trap: &str) -> (Process, i32) {
     let grandchild = number_in(&yard.path().join("grandchild")).await;
     assert!(runs(grandchild));
     (process, grandchild)
-}
-
-fn signal(word: &str, pid: i32) {
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", &format!("kill -{word} {pid}")]);
-    assert!(shell.status().unwrap().success());
 }
 
 #[tokio::test]
@@ -155,7 +150,7 @@ async fn an_end_is_noticed_at_once_and_the_group_goes_along() {
     let yard = Yard::new();
     let (process, grandchild) = family(&yard, "trap \"exit 5\" USR1").await;
     let (exited, again) = (process.exited(), process.exited());
-    signal("USR1", process.pid());
+    signal(process.pid(), rideau_testing::Signal::USR1);
     assert_eq!(exited.await, Exit::Code(5));
     assert!(!process.is_alive());
     assert_eq!(again.await, Exit::Code(5));

@@ -5,9 +5,9 @@
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
 
 use rideau_server::process::{Program, Ready, RunFolder};
+use rideau_testing::{Start, command};
 
 use crate::yard::{
     ALONE, STAGE, Yard, alone, exists, files, number_in, program, python, runs, shell, until,
@@ -131,13 +131,13 @@ async fn what_a_killed_daemon_left_is_ended_by_the_next() {
     until("the leader's end", || !runs(leader)).await;
 
     // It was killed before it could write down whom it had started.
-    let mut sleep = Command::new("sleep");
+    let mut sleep = command("sleep");
     sleep.arg("1000").process_group(0);
     let mark = run.join("76");
-    let mut unrecorded = sleep.env("RIDEAU_PROCESS", mark).spawn().unwrap();
+    let mut unrecorded = sleep.env("RIDEAU_PROCESS", mark).start();
     fs::write(run.join("76.pid"), "").unwrap();
     // What a record says of a stranger is not believed.
-    let mut stranger = sleep.env_remove("RIDEAU_PROCESS").spawn().unwrap();
+    let mut stranger = sleep.env_remove("RIDEAU_PROCESS").start();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let record = format!("{} 1 {boot}", stranger.id());
     fs::write(run.join("77.pid"), record).unwrap();

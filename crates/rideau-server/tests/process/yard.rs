@@ -3,11 +3,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rideau_server::process::{Process, Program, Ready, RunFolder, StartError, StartReport};
+use rideau_testing::{Running, Start, command};
 
 /// Longer than anything takes on a busy machine; it only catches what hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -157,11 +158,10 @@ pub(crate) fn texts(process: &Process) -> Vec<String> {
 pub(crate) const ALONE: &str = "RIDEAU_TEST_ALONE";
 
 /// Run a test again in a program of its own, with a word for what it is to do.
-pub(crate) fn alone(name: &str, word: &str) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+pub(crate) fn alone(name: &str, word: &str) -> Running {
+    command(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(ALONE, word)
         .stdout(Stdio::null())
-        .spawn()
-        .unwrap()
+        .start()
 }

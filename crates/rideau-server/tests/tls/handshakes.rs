@@ -1,11 +1,11 @@
 //! Who gets in, and who does not.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rideau_server::lanes::Lanes;
 use rideau_server::serve::Listener;
+use rideau_testing::{command, skipped};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
@@ -109,18 +109,18 @@ async fn a_handshake_that_never_comes_is_cut() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_command_line_client_of_redis_gets_in() {
-    let help = Command::new("redis-cli").arg("--help").output();
+    let help = command("redis-cli").arg("--help").output();
     let has_tls = help.is_ok_and(|help| {
         let said = [help.stdout, help.stderr].concat();
         String::from_utf8_lossy(&said).contains("--tls ")
     });
     if !has_tls {
-        return eprintln!("there is no redis-cli with TLS here");
+        return skipped("this redis-cli has no TLS");
     }
     let clients = signer("clients");
     let server = Server::start(USERS, Some(&clients)).await;
     let [cert, key] = server.folder.papers("client", &papers("orders", &clients));
-    let mut command = Command::new("redis-cli");
+    let mut command = command("redis-cli");
     command
         .args(["-h", "localhost", "-p", &server.port.to_string(), "--tls"])
         .arg("--cacert")

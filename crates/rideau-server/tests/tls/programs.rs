@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rideau_server::admin::AdminListener;
 use rideau_server::config::Tls;
 use rideau_server::tls;
+use rideau_testing::command;
 
 use crate::place::{Server, USERS, papers, signer};
 
@@ -24,7 +25,7 @@ async fn run(mut command: Command) -> (Option<i32>, String) {
 
 /// Our own program, that knows where the server is.
 fn rideau(server: &Server, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rideau"));
+    let mut command = command(env!("CARGO_BIN_EXE_rideau"));
     for name in ["RIDEAU_SERVER", "RIDEAU_PASSWORD", "SSL_CERT_FILE"] {
         command.env_remove(name);
     }
@@ -51,7 +52,7 @@ async fn the_command_line_speaks_tls_when_told_to() {
     );
     // So does the address, where the system trusts the signer.
     let place = format!("rediss://localhost:{}", server.port);
-    let mut by_address = Command::new(env!("CARGO_BIN_EXE_rideau"));
+    let mut by_address = command(env!("CARGO_BIN_EXE_rideau"));
     by_address
         .env("RIDEAU_SERVER", &place)
         .env("SSL_CERT_FILE", &ca);
@@ -75,7 +76,7 @@ async fn the_command_line_does_not_trust_just_anybody() {
         "{said}"
     );
     let unix = ["--server", "unix:/tmp/none", "--tls", "status"];
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rideau"));
+    let mut command = command(env!("CARGO_BIN_EXE_rideau"));
     command.args(unix);
     let (code, said) = run(command).await;
     assert_eq!(
@@ -126,7 +127,7 @@ async fn http(server: &Server, client_ca: bool) -> SocketAddr {
 }
 
 fn curl(server: &Server, address: SocketAddr, words: &[&str], path: &str) -> Command {
-    let mut command = Command::new("curl");
+    let mut command = command("curl");
     command.args([
         "-sS",
         "--max-time",
@@ -149,7 +150,7 @@ async fn http_is_spoken_within_tls() {
     let got = run(curl(&server, address, &[], "/api/v1/state")).await;
     assert_eq!(got, (Some(0), "200".into()));
     // Who does not speak it is not answered, and others still are.
-    let mut plain = Command::new("curl");
+    let mut plain = command("curl");
     plain.args(["-sS", "--max-time", "60"]);
     plain.arg(format!("http://{address}/healthz"));
     let (code, said) = run(plain).await;

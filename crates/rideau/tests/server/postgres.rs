@@ -3,7 +3,8 @@
 mod process;
 mod user;
 
-use process::{Folder, Process, free_port};
+use process::{Folder, free_port, has_ended, start};
+use rideau_testing::Running;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +15,7 @@ use user::Unprivileged;
 pub(crate) use process::{PATIENCE, until};
 
 pub(crate) struct Server {
-    process: Process,
+    process: Running,
     port: u16,
     user: Unprivileged,
     folder: Folder,
@@ -75,14 +76,20 @@ impl Server {
     /// Shut down at once, without waiting for anybody to leave, and start again.
     pub(crate) async fn restart(mut self) -> Self {
         run(&mut self.stopping("fast"));
-        until("the server has ended", async || self.process.has_ended()).await;
+        until("the server has ended", async || {
+            has_ended(&mut self.process)
+        })
+        .await;
         self.process = serve(self.user, self.folder.path(), self.port);
         self.wait_until_ready().await
     }
 
     async fn wait_until_ready(mut self) -> Self {
         until("the server is ready", async || {
-            assert!(!self.process.has_ended(), "the server has ended by itself");
+            assert!(
+                !has_ended(&mut self.process),
+                "the server has ended by itself"
+            );
             self.config("observer").connect(NoTls).await.is_ok()
         })
         .await;
@@ -100,13 +107,13 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // A server that is killed leaves shared memory behind.
-        if !self.process.has_ended() {
+        if !has_ended(&mut self.process) {
             let _ = self.stopping("immediate").output();
         }
     }
 }
 
-fn serve(user: Unprivileged, folder: &Path, port: u16) -> Process {
+fn serve(user: Unprivileged, folder: &Path, port: u16) -> Running {
     let mut command = user.command(&program("postgres"));
     command.arg("-D").arg(folder.join("data"));
     command.arg("-k").arg(folder);
@@ -118,7 +125,7 @@ fn serve(user: Unprivileged, folder: &Path, port: u16) -> Process {
         "-c",
         "fsync=off",
     ]);
-    Process::start(&mut command)
+    start(&mut command)
 }
 
 fn run(command: &mut Command) {

@@ -1,9 +1,10 @@
 //! A server of a test's own: a process with a folder and a port, gone with it.
 
+use rideau_testing::{Running, Start};
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio, id};
+use std::process::{Command, Stdio, id};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -61,31 +62,13 @@ impl Drop for Folder {
     }
 }
 
-/// A child that is killed with this value.
-pub(crate) struct Process(Child);
-
-impl Process {
-    pub(crate) fn start(command: &mut Command) -> Self {
-        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
-        let child = quiet.stderr(Stdio::null()).spawn();
-        Self(child.unwrap_or_else(|error| panic!("{command:?}: {error}")))
-    }
-
-    pub(crate) fn has_ended(&mut self) -> bool {
-        self.0
-            .try_wait()
-            .expect("a child can be waited for")
-            .is_some()
-    }
-
-    pub(crate) fn kill(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Start a server that says nothing to the terminal.
+pub(crate) fn start(command: &mut Command) -> Running {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
+    quiet.stderr(Stdio::null()).start()
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.kill();
-    }
+pub(crate) fn has_ended(server: &mut Running) -> bool {
+    let end = server.try_wait().expect("a child can be waited for");
+    end.is_some()
 }

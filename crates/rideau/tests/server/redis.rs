@@ -2,11 +2,11 @@
 
 mod process;
 
-use process::{Folder, Process, free_port};
+use process::{Folder, free_port, has_ended, start};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, cmd};
+use rideau_testing::{Running, command};
 use std::path::Path;
-use std::process::Command;
 
 pub(crate) use process::{PATIENCE, until};
 
@@ -14,7 +14,7 @@ pub(crate) use process::{PATIENCE, until};
 const DATABASE: u32 = 1;
 
 pub(crate) struct Server {
-    process: Process,
+    process: Running,
     port: u16,
     folder: Folder,
 }
@@ -46,7 +46,7 @@ impl Server {
 
     /// Kill it, and start it again on the same port.
     pub(crate) async fn restart(mut self) -> Self {
-        self.process.kill();
+        self.process.end();
         self.process = serve(self.folder.path(), self.port);
         self.wait_until_ready().await
     }
@@ -65,7 +65,10 @@ impl Server {
     async fn wait_until_ready(mut self) -> Self {
         let client = self.client();
         until("the server is ready", async || {
-            assert!(!self.process.has_ended(), "the server has ended by itself");
+            assert!(
+                !has_ended(&mut self.process),
+                "the server has ended by itself"
+            );
             client.get_multiplexed_async_connection().await.is_ok()
         })
         .await;
@@ -73,13 +76,13 @@ impl Server {
     }
 }
 
-fn serve(folder: &Path, port: u16) -> Process {
-    let mut command = Command::new("redis-server");
+fn serve(folder: &Path, port: u16) -> Running {
+    let mut command = command("redis-server");
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
     command.args(["--save", "", "--appendonly", "no"]);
     command.arg("--dir").arg(folder);
     command.arg("--unixsocket").arg(folder.join("socket"));
-    Process::start(&mut command)
+    start(&mut command)
 }
 
 /// A connection that is not the pool's, and sees what the server sees.

@@ -6,6 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use rideau_testing::command;
+
 /// Whom a server runs as that refuses to be run by root: itself if we are
 /// somebody else, and the user that its package made if not.
 #[derive(Clone, Copy)]
@@ -27,7 +29,7 @@ impl Unprivileged {
     }
 
     pub(crate) fn command(self, program: &Path) -> Command {
-        let mut command = Command::new(program);
+        let mut command = command(program);
         if let Some((user, group)) = self.0 {
             command.uid(user).gid(group);
         }

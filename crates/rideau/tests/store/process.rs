@@ -2,13 +2,15 @@
 
 use std::env;
 use std::io::{BufRead, BufReader, Lines};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Stdio};
+
+use rideau_testing::{Running, Start, command};
 
 /// What it says begins with this, for the harness writes too.
 const SAYS: &str = "child: ";
 
 pub(crate) struct Process {
-    pub(crate) child: Child,
+    pub(crate) child: Running,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
@@ -18,13 +20,12 @@ impl Process {
         test: &str,
         settings: impl IntoIterator<Item = &'a (&'a str, String)>,
     ) -> Self {
-        let mut child = Command::new(env::current_exe().unwrap())
+        let mut child = command(env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
             .envs(settings.into_iter().map(|(name, value)| (name, value)))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+            .start();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
     }

@@ -2,8 +2,9 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
+
+use rideau_testing::command;
 
 use crate::stage::Folder;
 
@@ -53,7 +54,7 @@ fn library() -> &'static Path {
         let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let new = place.join(format!("rideau-shim-{}.so", std::process::id()));
         let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
-        let built = Command::new(compiler)
+        let built = command(compiler)
             .args(["-shared", "-fPIC", "-O1", "-o"])
             .arg(&new)
             .arg(source)

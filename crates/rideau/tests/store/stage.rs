@@ -1,6 +1,8 @@
 //! Folders, batches that tell which they are, and what a store gave back.
 
+use std::env;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,25 +18,26 @@ impl Folder {
         Self::within(Path::new(env!("CARGO_TARGET_TMPDIR")))
     }
 
-    /// One in memory where the system has such a thing, for the many starts
-    /// of which none needs a disk.
+    /// One in memory where the system has such a thing and this user may write
+    /// to it, for the many starts of which none needs a disk.
     pub(crate) fn quick() -> Self {
-        let memory = Path::new("/dev/shm");
-        if memory.is_dir() {
-            Self::within(memory)
-        } else {
-            Self::new()
-        }
+        Self::try_within(Path::new("/dev/shm"))
+            .or_else(|_| Self::try_within(&env::temp_dir()))
+            .unwrap()
     }
 
     fn within(place: &Path) -> Self {
+        Self::try_within(place).unwrap()
+    }
+
+    fn try_within(place: &Path) -> io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("rideau-store-{}-{count}", std::process::id());
         let path = place.join(name);
         let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+        fs::create_dir(&path)?;
+        Ok(Self(path))
     }
 
     /// Takes what is in another one, instead of what is here.

@@ -1,0 +1,16 @@
+//! Programs that tests start, and that end with them.
+//!
+//! A test builds a command with [`command`] and [starts](Start) it as [`Running`]. The
+//! program and its process group end when the guard is dropped, also by a panic,
+//! and the kernel ends the program when the test process is killed. `./test` runs
+//! each test program under `rideau-test-runner`, which ends whatever is left
+//! after that and reports it as a failure.
+
+mod running;
+mod signal;
+mod skip;
+
+pub use running::{Running, Start, TEST_NAME, command};
+pub use rustix::process::Signal;
+pub use signal::{signal, try_signal};
+pub use skip::{is_root, skipped};

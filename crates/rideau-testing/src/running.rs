@@ -1,0 +1,146 @@
+//! A program that ends with the test that started it.
+
+use std::ffi::OsStr;
+use std::io;
+use std::mem;
+use std::ops::{Deref, DerefMut};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Output};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// The variable that tells a child which test started it.
+pub const TEST_NAME: &str = "RIDEAU_TEST_NAME";
+
+/// A command that the kernel kills when the thread that starts it is gone.
+///
+/// Every program that a test starts is built here. `setpriv` asks the kernel for
+/// it and then becomes the program, so the process id stays the same.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    if let Some(name) = thread::current().name() {
+        command.env(TEST_NAME, name);
+    }
+    command
+}
+
+/// Starts a command as a child that ends with its guard.
+pub trait Start {
+    /// Start a command that [`command`] made, in a process group of its own.
+    ///
+    /// A program that does not exist is no error here: its child ends with the
+    /// status 127.
+    ///
+    /// # Panics
+    ///
+    /// If the system cannot start it.
+    fn start(&mut self) -> Running;
+}
+
+impl Start for Command {
+    #[track_caller]
+    fn start(&mut self) -> Running {
+        self.process_group(0);
+        let (answer, started) = channel();
+        let order = (mem::replace(self, Self::new("")), answer);
+        starter().send(order).expect("the starter never ends");
+        let (command, child) = started.recv().expect("every order is answered");
+        *self = command;
+        Running(child.unwrap_or_else(|error| panic!("{self:?}: {error}")))
+    }
+}
+
+/// A child that is killed with its process group when this value is dropped.
+///
+/// It is started by a thread that lasts as long as the test process: the kernel
+/// would kill it at the end of the thread that started it, which may be a worker
+/// of a runtime.
+#[derive(Debug)]
+#[must_use = "the child is killed when this is dropped"]
+pub struct Running(Child);
+
+impl Running {
+    /// Wait for its end, and return what it wrote to its pipes.
+    ///
+    /// # Errors
+    ///
+    /// If its output cannot be read.
+    pub fn wait_with_output(mut self) -> io::Result<Output> {
+        drop(self.0.stdin.take());
+        let (stdout, stderr) = (self.0.stdout.take(), self.0.stderr.take());
+        let errors = thread::spawn(move || read(stderr));
+        let stdout = read(stdout)?;
+        let stderr = errors.join().expect("a reader does not panic")?;
+        let status = self.0.wait()?;
+        Ok(Output {
+            status,
+            stdout,
+            stderr,
+        })
+    }
+
+    /// Kill the child and its group, and wait for the child's end.
+    pub fn end(&mut self) {
+        // The group may outlive the child. Its number is not given to another
+        // process before the last of the group is gone.
+        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+/// A command to start, and where the command and its child go back to.
+type Order = (Command, Sender<(Command, io::Result<Child>)>);
+
+/// The thread that starts all children.
+fn starter() -> &'static Sender<Order> {
+    static STARTER: OnceLock<Sender<Order>> = OnceLock::new();
+    STARTER.get_or_init(|| {
+        let (sender, orders) = channel::<Order>();
+        thread::spawn(move || {
+            for (mut command, answer) in orders {
+                let child = command.spawn();
+                // A test that was ended meanwhile cannot take the child.
+                if let Err(unsent) = answer.send((command, child))
+                    && let (_, Ok(child)) = unsent.0
+                {
+                    drop(Running(child));
+                }
+            }
+        });
+        sender
+    })
+}
+
+fn read(pipe: Option<impl io::Read>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        pipe.read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
