@@ -11,12 +11,15 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::process::ExitCode;
-use std::thread::sleep;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use rideau_testing::{Signal, TEST_NAME, command, try_signal};
 use rustix::process::{Pid, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait};
 
+/// How often it is looked which test each process belongs to.
+const LOOK: Duration = Duration::from_millis(200);
 /// How long what was killed may take to be gone.
 const KILL_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);
@@ -37,12 +40,11 @@ fn main() -> ExitCode {
         }
     };
     let left = settle(Duration::from_secs(grace));
+    let tests = look();
     for (pid, process) in &left {
-        let Process { test, line, .. } = process;
-        let test = test
-            .as_deref()
-            .map_or_else(|| format!("a test of {}", program.display()), str::to_owned);
-        println!("left running by {test}: process {pid} ({line})");
+        let test = tests.get(pid).cloned();
+        let test = test.unwrap_or_else(|| format!("a test of {}", program.display()));
+        println!("left running by {test}: process {pid} ({})", process.line);
     }
     end_all();
     match left.is_empty() {
@@ -56,6 +58,12 @@ fn run(program: &OsString, arguments: &[OsString]) -> io::Result<ExitCode> {
     set_child_subreaper(Some(getpid()))?;
     let mut command = command(program);
     let child = command.args(arguments).env_remove(TEST_NAME).spawn()?;
+    thread::spawn(|| {
+        loop {
+            drop(look());
+            sleep(LOOK);
+        }
+    });
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if i64::from(pid.as_raw_pid()) == i64::from(child.id()) => {
@@ -111,9 +119,31 @@ struct Process {
     line: String,
 }
 
+/// Which test started each process below this one. A server may clear the
+/// environment of its children, so they belong to the test of their parent, also
+/// after that is gone.
+fn look() -> MutexGuard<'static, BTreeMap<i32, String>> {
+    static TESTS: Mutex<BTreeMap<i32, String>> = Mutex::new(BTreeMap::new());
+    let mut tests = TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let all = below();
+    tests.retain(|pid, _| all.contains_key(pid));
+    // Parents nearly always have smaller numbers. If not, the next look finds them.
+    for (pid, process) in all {
+        let known = process.test.or_else(|| tests.get(&process.parent).cloned());
+        if let Some(test) = known {
+            tests.entry(pid).or_insert(test);
+        }
+    }
+    tests
+}
+
 /// All processes below this one, after those that have ended were reaped.
 fn descendants() -> BTreeMap<i32, Process> {
     while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+    below()
+}
+
+fn below() -> BTreeMap<i32, Process> {
     let mut all: BTreeMap<i32, Process> = processes().collect();
     let us = getpid();
     let parents: BTreeMap<i32, i32> = all

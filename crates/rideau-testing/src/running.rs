@@ -5,7 +5,7 @@ use std::io;
 use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Output};
+use std::process::{self, Child, Command, Output};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -15,13 +15,18 @@ use rustix::process::{Pid, Signal, kill_process_group};
 /// The variable that tells a child which test started it.
 pub const TEST_NAME: &str = "RIDEAU_TEST_NAME";
 
+/// Becomes the program, unless whoever started it is gone already: then the kernel
+/// would never kill it.
+const BECOME: &str = r#"test "$PPID" = "$0" && exec "$@""#;
+
 /// A command that the kernel kills when the thread that starts it is gone.
 ///
 /// Every program that a test starts is built here. `setpriv` asks the kernel for
-/// it and then becomes the program, so the process id stays the same.
+/// it, and what it runs becomes the program, so the process id stays the same.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command.args(["--pdeathsig", "KILL", "--", "sh", "-c", BECOME]);
+    command.arg(process::id().to_string()).arg(program);
     if let Some(name) = thread::current().name() {
         command.env(TEST_NAME, name);
     }

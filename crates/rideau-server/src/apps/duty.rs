@@ -138,19 +138,21 @@ async fn serve(
         let (inner, running) = (Arc::downgrade(inner), Arc::downgrade(&running));
         tokio::spawn(health::watch(inner, running, config.health.clone()))
     };
-    let exited = running.process.exited();
     let stopping = tokio::select! {
-        exit = exited => {
-            let text = format!("process {id} (pid {}) ended: {exit}", running.pid());
-            inner.tell(&start.app.name, text, None);
-            lose(inner, start, &running, &program(config, None), exit);
-            None
-        }
-        stopping = stopped(stop) => Some(stopping),
+        exit = running.process.exited() => Err(exit),
+        stopping = stopped(stop) => Ok(stopping),
     };
     well.abort();
+    // Requests notice first when a process ends; then its end says more than theirs.
+    let stopping = match stopping {
+        Ok(Stopping { why, .. }) if why == Leaving::Unreachable && running.is_ending() => {
+            let exited = timeout(KILLED_WAIT, running.process.exited()).await;
+            exited.map_or(stopping, Err)
+        }
+        stopping => stopping,
+    };
     let ended = match stopping {
-        Some(Stopping { why, at_once }) => {
+        Ok(Stopping { why, at_once }) => {
             let text = format!(
                 "process {id} (pid {}) is stopped: {}",
                 running.pid(),
@@ -159,7 +161,10 @@ async fn serve(
             inner.tell(&start.app.name, text, None);
             end(&running, stop, at_once).await
         }
-        None => {
+        Err(exit) => {
+            let text = format!("process {id} (pid {}) ended: {exit}", running.pid());
+            inner.tell(&start.app.name, text, None);
+            lose(inner, start, &running, &program(config, None), exit);
             running
                 .process
                 .stop_with(Signal::Kill, Duration::ZERO)

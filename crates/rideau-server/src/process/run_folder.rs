@@ -14,17 +14,18 @@ use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{
+    DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown,
+};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::geteuid;
+use rustix::process::{Pid, geteuid, getpid};
 
 use super::account::Account;
 use super::group::kill;
@@ -38,11 +39,9 @@ use super::{cgroup, stage};
 /// How often, and how many times at most, who is left is looked for.
 const CLEANING_EVERY: Duration = Duration::from_millis(10);
 const CLEANING_TIMES: usize = 100;
-/// How long a daemon waits for the warden of a killed one. Only a warden that
-/// hangs takes as long.
-const WARDEN_MAX: Duration = Duration::from_secs(60);
-/// What a warden writes to the lock, before the number of its process.
-const CLEANING: &str = "cleaning ";
+/// How long a killed daemon and its warden may take to let go of the folder. Only
+/// what hangs takes as long.
+const END_MAX: Duration = Duration::from_secs(60);
 
 /// The variable by which a child, and whoever it starts, is known as ours.
 pub(super) const MARK: &str = "RIDEAU_PROCESS";
@@ -350,20 +349,61 @@ fn checked(path: &Path) -> io::Result<String> {
     Ok(path.to_owned())
 }
 
-/// The lock of a daemon. A warden that has it will not keep it, so the daemon
-/// waits for the warden's end.
+/// Who has the lock, written to its file after it was taken. What stands there may
+/// be of an earlier one.
+#[derive(PartialEq, Eq, Debug)]
+enum Keeper {
+    Daemon(i32),
+    /// It ends what a killed daemon left, and lets go then.
+    Warden(i32),
+    Unknown,
+}
+
+impl Keeper {
+    fn read(folder: &str) -> Self {
+        let text = fs::read_to_string(lock_path(folder)).unwrap_or_default();
+        let mut words = text.split_whitespace();
+        let (kind, pid) = (words.next(), words.next().and_then(|pid| pid.parse().ok()));
+        match (kind, pid) {
+            (Some("daemon"), Some(pid)) => Self::Daemon(pid),
+            (Some("warden"), Some(pid)) => Self::Warden(pid),
+            _ => Self::Unknown,
+        }
+    }
+
+    /// In one piece, and as long as any other: nobody reads half of it.
+    fn write(self, lock: &File) -> io::Result<()> {
+        let text = match self {
+            Self::Daemon(pid) => format!("daemon {pid}"),
+            Self::Warden(pid) => format!("warden {pid}"),
+            Self::Unknown => String::new(),
+        };
+        lock.write_all_at(format!("{text:<24}\n").as_bytes(), 0)
+    }
+
+    /// It will let go of the folder by itself: a killed daemon, or a warden.
+    fn is_leaving(self) -> bool {
+        match self {
+            Self::Daemon(pid) => procfs::seen(pid).is_none_or(|seen| seen.ended),
+            Self::Warden(_) => true,
+            Self::Unknown => false,
+        }
+    }
+}
+
+/// The lock of a daemon.
 fn lock(folder: &str) -> io::Result<File> {
     let file = open_lock(folder)?;
-    let until = Instant::now() + WARDEN_MAX;
+    let until = Instant::now() + END_MAX;
     while Instant::now() < until {
         if try_lock(&file)? {
-            file.set_len(0)?;
+            Keeper::Daemon(own_pid()).write(&file)?;
             return Ok(file);
         }
-        if is_being_cleaned(folder) {
+        if Keeper::read(folder).is_leaving() {
             thread::sleep(CLEANING_EVERY);
-        // A warden may have come or gone since the attempt.
-        } else if !try_lock(&file)? && !is_being_cleaned(folder) {
+        // It may have let go since the attempt.
+        } else if !try_lock(&file)? && !Keeper::read(folder).is_leaving() {
             break;
         }
     }
@@ -371,18 +411,27 @@ fn lock(folder: &str) -> io::Result<File> {
     Err(io::Error::new(ErrorKind::AddrInUse, taken))
 }
 
-/// End what a killed daemon left in the folder, unless the next one has it: that
+/// End what a killed daemon left in the folder, unless another daemon has it: that
 /// has done the same.
-pub(super) fn clean_after_daemon(path: &Path) -> io::Result<()> {
+pub(super) fn clean_after(daemon: i32, path: &Path) -> io::Result<()> {
     let path = checked(path)?;
     let file = open_lock(&path)?;
-    // Written before the lock is taken: a daemon that finds it taken finds this.
-    announce_cleaning(&path)?;
-    if try_lock(&file)? {
-        announce_cleaning(&path)?;
-        clean(&path)?;
+    let until = Instant::now() + END_MAX;
+    // What told of the daemon's end is closed before the lock may be.
+    while !try_lock(&file)? {
+        let next = matches!(Keeper::read(&path), Keeper::Daemon(pid) if pid != daemon);
+        if next || Instant::now() > until {
+            return Ok(());
+        }
+        thread::sleep(CLEANING_EVERY);
     }
+    Keeper::Warden(own_pid()).write(&file)?;
+    clean(&path)?;
     Ok(())
+}
+
+fn own_pid() -> i32 {
+    Pid::as_raw(Some(getpid()))
 }
 
 fn open_lock(folder: &str) -> io::Result<File> {
@@ -401,17 +450,6 @@ fn try_lock(file: &File) -> io::Result<bool> {
 
 fn lock_path(folder: &str) -> PathBuf {
     Path::new(folder).join("lock")
-}
-
-fn announce_cleaning(folder: &str) -> io::Result<()> {
-    fs::write(lock_path(folder), format!("{CLEANING}{}", process::id()))
-}
-
-/// Whether the warden that announced itself last still runs.
-fn is_being_cleaned(folder: &str) -> bool {
-    let text = fs::read_to_string(lock_path(folder)).unwrap_or_default();
-    let pid = text.strip_prefix(CLEANING).and_then(|pid| pid.parse().ok());
-    pid.and_then(procfs::seen).is_some_and(|seen| !seen.ended)
 }
 
 /// End what an earlier daemon left, and say how many groups that were.
@@ -490,47 +528,57 @@ fn left(folder: &str, records: &HashMap<u64, Option<Record>>) -> Vec<(u64, Seen)
 
 #[cfg(test)]
 mod tests {
-    use super::{Record, RunFolder, announce_cleaning, clean_after_daemon, open_lock, try_lock};
+    use super::{Keeper, Record, RunFolder, clean_after, open_lock, own_pid, try_lock};
     use crate::scratch::Scratch;
-    use std::fs;
+    use std::fs::{self, File};
     use std::io::ErrorKind;
     use std::sync::mpsc::channel;
     use std::thread;
 
-    #[test]
-    fn a_daemon_waits_for_the_warden_of_a_killed_one() {
-        let scratch = Scratch::new();
-        let folder = scratch.path().to_str().expect("its path is ASCII");
-        let warden = open_lock(folder).expect("the folder is ours");
-        announce_cleaning(folder).expect("the folder is ours");
-        assert!(try_lock(&warden).expect("a file can be locked"));
-        let (told, opened) = channel();
-        thread::scope(|scope| {
-            scope.spawn(|| told.send(RunFolder::open(scratch.path()).is_ok()));
-            // Nothing tells that a thread waits. If it did not, it would fail now.
-            for _ in 0..100 {
-                assert!(opened.try_recv().is_err(), "it did not wait");
-                thread::yield_now();
-            }
-            drop(warden);
-            assert_eq!(opened.recv(), Ok(true));
-        });
+    /// No process has this number.
+    const NONE: i32 = i32::MAX;
+
+    fn locked(scratch: &Scratch, keeper: Keeper) -> File {
+        let lock = open_lock(scratch.path().to_str().expect("its path is ASCII"));
+        let lock = lock.expect("the folder is ours");
+        assert!(try_lock(&lock).expect("a file can be locked"));
+        keeper.write(&lock).expect("the folder is ours");
+        lock
     }
 
     #[test]
-    fn a_daemon_does_not_wait_for_another_daemon() {
+    fn a_daemon_waits_for_a_killed_one_and_its_warden() {
+        for keeper in [Keeper::Daemon(NONE), Keeper::Warden(own_pid())] {
+            let scratch = Scratch::new();
+            let lock = locked(&scratch, keeper);
+            let (told, opened) = channel();
+            thread::scope(|scope| {
+                scope.spawn(|| told.send(RunFolder::open(scratch.path()).is_ok()));
+                // If it did not wait it would fail now, sooner or later.
+                for _ in 0..1000 {
+                    assert!(opened.try_recv().is_err(), "it did not wait");
+                    thread::yield_now();
+                }
+                drop(lock);
+                assert_eq!(opened.recv(), Ok(true));
+            });
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_daemon_that_lives() {
         let scratch = Scratch::new();
-        let folder = scratch.path().to_str().expect("its path is ASCII");
         let first = RunFolder::open(scratch.path()).expect("nobody has it");
-        // A warden that comes too late says so and goes.
-        fs::write(scratch.path().join("lock"), "cleaning 2147483647").expect("it is ours");
-        let second = RunFolder::open(scratch.path())
-            .err()
-            .map(|error| error.kind());
-        assert_eq!(second, Some(ErrorKind::AddrInUse));
-        clean_after_daemon(scratch.path()).expect("there is nothing to do");
-        assert!(!try_lock(&open_lock(folder).expect("it is ours")).expect("it is a file"));
+        let kind = |opened: std::io::Result<RunFolder>| opened.err().map(|error| error.kind());
+        let second = RunFolder::open(scratch.path());
+        assert_eq!(kind(second), Some(ErrorKind::AddrInUse));
+        // A warden that comes late leaves it alone.
+        fs::write(scratch.join("7.sock"), "").expect("the folder is ours");
+        clean_after(NONE, scratch.path()).expect("there is nothing to do");
+        assert!(scratch.join("7.sock").exists());
         drop(first);
+        clean_after(NONE, scratch.path()).expect("nobody has it");
+        assert!(!scratch.join("7.sock").exists());
     }
 
     #[test]

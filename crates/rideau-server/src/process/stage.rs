@@ -56,7 +56,7 @@ pub fn stage() -> Option<ExitCode> {
         return Some(ExitCode::FAILURE);
     }
     if word.is_some_and(|word| word == warden::WORD) {
-        warden::watch(words.next());
+        warden::watch(words.next(), words.next());
         return Some(ExitCode::SUCCESS);
     }
     IS_STAGE.store(true, Ordering::Relaxed);

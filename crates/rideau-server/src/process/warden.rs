@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{self, Child, Command, Stdio};
 
 use rustix::process::setsid;
 
@@ -33,6 +33,7 @@ impl Warden {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(stage);
         command.arg0("rideau").args([WORD, folder]);
+        command.arg(process::id().to_string());
         command.env_clear().current_dir("/");
         command.stdin(OwnedFd::from(theirs));
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -51,14 +52,17 @@ impl Drop for Warden {
     }
 }
 
-/// Be the warden of whoever has the other end of our standard input.
-pub(super) fn watch(folder: Option<OsString>) {
+/// Be the warden of the daemon that has the other end of our standard input.
+pub(super) fn watch(folder: Option<OsString>, daemon: Option<OsString>) {
     // What is meant for the daemon's group, as Ctrl-C, is not meant for us.
     let _ = setsid();
     let mut said = [0; FAREWELL.len()];
-    let Some(folder) = folder.filter(|_| stdin().read_exact(&mut said).is_err()) else {
+    let daemon = daemon.and_then(|pid| pid.to_str()?.parse().ok());
+    let (Some(folder), Some(daemon)) = (folder, daemon) else {
         return;
     };
-    let _ = run_folder::clean_after_daemon(Path::new(&folder));
-    cgroup::clean_own();
+    if stdin().read_exact(&mut said).is_err() {
+        let _ = run_folder::clean_after(daemon, Path::new(&folder));
+        cgroup::clean_own();
+    }
 }
