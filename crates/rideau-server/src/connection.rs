@@ -2,7 +2,8 @@
 //!
 //! While a command waits, the connection goes on reading, so that it notices
 //! when the other side goes away; but what it reads is executed only after the
-//! answer, and no more is read than a limit allows.
+//! answer, and no more is read than a limit allows. A client that has yet to log in
+//! has little room, and is not read from when that is full.
 
 use std::future;
 use std::io;
@@ -12,30 +13,43 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
 use crate::client::{Client, Finish, Step, Wait};
 use crate::command;
 use crate::holdings::Why;
-use crate::resp::{Fault, Limits, Protocol, RequestParser};
+use crate::input::{self, Input, NoRoom};
+use crate::login;
+use crate::resp::{BEFORE_LOGIN_MAX, Fault, Limits, Protocol, RequestParser};
 use crate::timing::Run;
 use crate::values;
 use crate::watch::Watch;
 
-/// Room for the next read.
-const READ: usize = 16 * 1024;
-/// Buffers that grew beyond this are given back when they are empty.
+/// Answers that needed more room than this give it back when they are written.
 const KEPT: usize = 64 * 1024;
+/// The same before login.
+const KEPT_BEFORE_LOGIN: usize = 4 * 1024;
+/// Answers before login are written when there is so much of them.
+const OUTPUT_BEFORE_LOGIN_MAX: usize = 16 * 1024;
 /// Those who wait and can be told are told so this often.
 const TELL: Duration = Duration::from_secs(1);
 /// A client that does not take what is written for so long is cut.
 const WRITE_MAX: Duration = Duration::from_secs(30);
+/// A client that is refused while it sends has so long to read why.
+const LINGER: Duration = Duration::from_secs(1);
+/// Meanwhile it may send so much more.
+const LINGER_MAX: usize = 4 << 20;
+
+// What may come before login needs nothing of what all share.
+const _: () = assert!(BEFORE_LOGIN_MAX <= input::BASE);
 
 /// What ended a connection.
 enum Over {
     /// It said goodbye, or was asked to go.
     Closed,
+    /// It was told why it cannot go on, perhaps while it was sending more.
+    Refused,
     /// It vanished.
     Lost,
 }
@@ -66,14 +80,18 @@ struct Connection<S> {
     stream: S,
     client: Box<Client>,
     parser: RequestParser,
-    buffer: Vec<u8>,
-    /// Where in the buffer the next request begins.
-    at: usize,
+    input: Input,
     limits: Limits,
+    /// As much input is kept at most.
+    input_max: usize,
     pipeline_max: usize,
     output_max: usize,
     /// The limits are those of the config of this generation.
     generation: u64,
+    /// They are those of a client with a user.
+    has_user: bool,
+    /// They are those of a client that has yet to log in.
+    is_before_login: bool,
 }
 
 /// Serve one connection until it ends, and give back all that it held.
@@ -83,58 +101,80 @@ where
 {
     let mut connection = Connection {
         stream,
-        client,
         parser: RequestParser::default(),
-        buffer: Vec::new(),
-        at: 0,
+        input: Input::new(&client.daemon.input),
+        client,
         limits: Limits::default(),
+        input_max: 0,
         pipeline_max: 0,
         output_max: 0,
         generation: 0,
+        has_user: false,
+        is_before_login: true,
     };
     connection.client.waker = future::poll_fn(|task| Poll::Ready(task.waker().clone())).await;
-    connection.run().await;
+    let over = connection.run().await;
+    connection.client.let_go();
+    if matches!(over, Over::Refused) {
+        connection.linger().await;
+    }
     connection.client.end();
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
-    async fn run(&mut self) {
+    async fn run(&mut self) -> Over {
         loop {
-            if self.execute().await.is_err() {
-                return;
+            if let Err(over) = self.execute().await {
+                return over;
             }
-            if self.hear().await.is_err() {
-                return;
+            if let Err(over) = self.hear().await {
+                return over;
             }
         }
     }
 
-    /// Follow a change of the limits.
+    /// Follow a change of the config.
     fn follow(&mut self) {
         let generation = self.client.daemon.settings.generation();
-        if self.generation == generation {
-            return;
+        if self.generation != generation {
+            self.generation = generation;
+            login::follow(&mut self.client);
+            self.read_limits();
         }
-        self.generation = generation;
-        let config = self.client.daemon.config.load();
-        self.limits.frame_max = config.limits.frame_max as usize;
-        self.limits.bulk_max = config.limits.frame_max as usize;
+    }
+
+    /// Have the limits that hold now, for a client that is who it is now.
+    #[cold]
+    fn read_limits(&mut self) {
+        let client = &self.client;
+        self.has_user = client.user.is_some();
+        self.is_before_login = login::is_needed(client);
+        let config = client.daemon.config.load();
+        let frame_max = config.limits.frame_max as usize;
+        let limits = Limits {
+            frame_max,
+            bulk_max: frame_max,
+            ..Limits::default()
+        };
         self.pipeline_max = config.limits.pipeline_max as usize;
         self.output_max = config.limits.output_max as usize;
-        self.client.card.outbox.set_bytes_max(self.output_max);
+        client.card.outbox.set_bytes_max(self.output_max);
+        if self.is_before_login {
+            self.limits = limits.before_login();
+            self.input_max = BEFORE_LOGIN_MAX;
+            self.output_max = self.output_max.min(OUTPUT_BEFORE_LOGIN_MAX);
+        } else {
+            self.limits = limits;
+            let line_max = limits.inline_max + 1;
+            self.input_max = frame_max.max(line_max).max(self.pipeline_max);
+        }
     }
 
     /// Wait until there is more to execute or to tell.
     async fn hear(&mut self) -> Result<(), Over> {
-        if self.at == self.buffer.len() {
-            self.buffer.clear();
-            self.at = 0;
-            self.buffer.shrink_to(KEPT);
-        } else if self.at > KEPT {
-            self.buffer.drain(..self.at);
-            self.at = 0;
+        if let Err(no_room) = self.input.make_room(self.input_max) {
+            return Err(self.refuse_input(no_room).await);
         }
-        self.buffer.reserve(READ);
         match self.heard().await {
             Heard::Read(Ok(0)) => return Err(Over::Lost),
             Heard::Read(Err(error)) => return Err(self.lost(&error)),
@@ -151,7 +191,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// What comes first. Every read passes here, so it is polled by hand.
     async fn heard(&mut self) -> Heard {
         let client = &self.client;
-        let mut read = pin!(self.stream.read_buf(&mut self.buffer));
+        let mut read = pin!(self.input.read_from(&mut self.stream));
         let mut silence = pin!(client.heartbeat.map(|heartbeat| silence(client, heartbeat)));
         future::poll_fn(|context| {
             if let Poll::Ready(read) = read.as_mut().poll(context) {
@@ -196,18 +236,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let mut count = 0;
         loop {
             let step = {
-                let request = self.parser.next(&self.buffer, &mut self.at, &self.limits);
-                match request {
+                let (bytes, at) = self.input.parts();
+                match self.parser.next(bytes, at, &self.limits) {
                     Ok(Some(request)) => {
                         count += 1;
                         command::execute(&mut self.client, request)
                     }
                     Ok(None) => break,
-                    Err(fault) => {
-                        self.fail(fault);
-                        let _ = self.flush().await;
-                        return Err(Over::Closed);
-                    }
+                    Err(fault) => return Err(self.fail(fault).await),
                 }
             };
             match step {
@@ -226,6 +262,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     self.wait(wait, begun).await?;
                     self.count_wait(waits, begun);
                 }
+            }
+            // Other limits hold for the next command if this one was a login.
+            if self.client.user.is_some() != self.has_user {
+                self.read_limits();
             }
             if self.client.out.len() > self.output_max {
                 self.client.end_batch();
@@ -260,9 +300,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let _waits = Waits::begin(&self.client);
         let mut ticks = self.ticks();
         let finish = loop {
-            let is_full = self.buffer.len() - self.at >= self.pipeline_max;
-            self.buffer.reserve(READ);
-            match self.woken(&mut answer, &mut ticks).await {
+            let is_full = self.input.len() >= self.pipeline_max;
+            let reads = match self.make_room_behind(is_full) {
+                Ok(reads) => reads,
+                Err(no_room) => return Err(self.refuse_input(no_room).await),
+            };
+            match self.woken(&mut answer, &mut ticks, reads).await {
                 Woken::Answered(finish) => break finish,
                 Woken::Read(Ok(0)) => return Err(Over::Lost),
                 Woken::Read(Err(error)) => return Err(self.lost(&error)),
@@ -288,22 +331,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
+    /// Have room for what comes behind a command that waits. Says whether to read.
+    ///
+    /// Behind a login much may come that is too much before it. It stays with the
+    /// system until the login is done.
+    fn make_room_behind(&mut self, is_full: bool) -> Result<bool, NoRoom> {
+        match is_full {
+            true => Ok(!self.is_before_login),
+            false if self.is_before_login => Ok(self.input.make_room(self.input_max).is_ok()),
+            false => self.input.make_room(self.input_max).map(|()| true),
+        }
+    }
+
     /// What comes first; an answer before all else, but none to one who has to go.
     /// Every wait passes here, so it is polled by hand.
     async fn woken(
         &mut self,
         answer: &mut Pin<Box<dyn Future<Output = Finish> + Send>>,
         ticks: &mut Option<Interval>,
+        reads: bool,
     ) -> Woken {
         let outbox = &self.client.card.outbox;
-        let mut read = pin!(self.stream.read_buf(&mut self.buffer));
+        let mut read = pin!(self.input.read_from(&mut self.stream));
         future::poll_fn(|task| {
             if !outbox.is_killed()
                 && let Poll::Ready(finish) = answer.as_mut().poll(task)
             {
                 return Poll::Ready(Woken::Answered(finish));
             }
-            if let Poll::Ready(read) = read.as_mut().poll(task) {
+            if reads && let Poll::Ready(read) = read.as_mut().poll(task) {
                 return Poll::Ready(Woken::Read(read));
             }
             if outbox.poll_rung(task).is_ready() {
@@ -328,7 +384,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
              limits.pipeline_max allows."
         ));
         let _ = self.flush().await;
-        Over::Closed
+        Over::Refused
+    }
+
+    /// There is no room for the rest of what it sends.
+    #[cold]
+    async fn refuse_input(&mut self, no_room: NoRoom) -> Over {
+        match no_room {
+            NoRoom::Most => {
+                let max = self.limits.frame_max;
+                return self.fail(Fault::Frame { max }).await;
+            }
+            NoRoom::Budget(max) => {
+                let counts = &self.client.daemon.counts;
+                counts.inputs_refused.fetch_add(1, Ordering::Relaxed);
+                self.client.reply().error(format_args!(
+                    "BUSY {max} bytes of commands are half sent, as many as limits.input_max \
+                     allows: send this one again later, or raise the limit."
+                ));
+            }
+            NoRoom::System(error) => {
+                let address = &self.client.card.address;
+                tracing::warn!(address, "no room for a command: {error}");
+                self.client.reply().error(format_args!(
+                    "ERR there is no memory for this command: {error}."
+                ));
+            }
+        }
+        let _ = self.flush().await;
+        Over::Refused
     }
 
     /// Only who speaks the third version can be told something in between.
@@ -396,7 +480,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             Poll::Pending => tokio::time::timeout(WRITE_MAX, write).await,
         };
         self.client.out.clear();
-        self.client.out.shrink_to(KEPT);
+        self.client.out.shrink_to(match self.is_before_login {
+            true => KEPT_BEFORE_LOGIN,
+            false => KEPT,
+        });
         match written {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(self.lost(&error)),
@@ -412,16 +499,54 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    fn fail(&mut self, fault: Fault) {
-        let counts = &self.client.daemon.counts;
-        counts.protocol_errors.fetch_add(1, Ordering::Relaxed);
+    /// It sent what is no request.
+    #[cold]
+    async fn fail(&mut self, fault: Fault) -> Over {
+        let daemon = &self.client.daemon;
         let is_long = matches!(fault, Fault::Frame { .. } | Fault::Bulk { .. });
+        // A limit that the config has lowered further stays after the login.
+        let is_passing = match fault {
+            Fault::Frame { max } | Fault::Bulk { max, .. } => {
+                max < daemon.config.load().limits.frame_max as usize
+            }
+            _ => true,
+        };
+        let fault = match self.is_before_login && is_passing {
+            true => fault.before_login(),
+            false => fault,
+        };
+        let counts = &daemon.counts;
+        counts.protocol_errors.fetch_add(1, Ordering::Relaxed);
         counts
             .frames_refused
             .fetch_add(is_long.into(), Ordering::Relaxed);
         let address = &self.client.card.address;
         tracing::warn!(address, "{fault}");
         fault.answer(&mut self.client.out);
+        let _ = self.flush().await;
+        Over::Refused
+    }
+
+    /// Read on for a moment, and forget what comes. A connection that is closed while
+    /// its client sends is reset, and the client does not see what it was told.
+    #[cold]
+    async fn linger(&mut self) {
+        self.input.clear();
+        let rest = async {
+            self.stream.shutdown().await?;
+            let mut left = LINGER_MAX;
+            while left > 0 && self.input.make_room(0).is_ok() {
+                let len = self.input.read_from(&mut self.stream).await?;
+                if len == 0 {
+                    break;
+                }
+                left = left.saturating_sub(len);
+                // So it never needs a map.
+                self.input.clear();
+            }
+            io::Result::Ok(())
+        };
+        let _ = tokio::time::timeout(LINGER, rest).await;
     }
 }
 
@@ -451,11 +576,15 @@ impl Drop for Waits {
 
 impl Client {
     /// Give back all that the connection held.
-    fn end(&mut self) {
+    fn let_go(&mut self) {
         let why = self.ending.unwrap_or(Why::Lost);
         command::leave_session(self, why);
         self.watch = Watch::default();
         self.daemon.end_holder(self.holder, why);
+    }
+
+    /// There is no such connection any more.
+    fn end(&mut self) {
         self.daemon.clients.remove(self.card.id);
     }
 }

@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use rideau::{KeyRule, Locks, LocksOptions, OptionError};
 
 use crate::apps::Apps;
+use crate::budget::Budget;
 use crate::clients::{ClientCard, Clients};
 use crate::config::{Config, User};
 use crate::counts::{ForeignReleases, Reclaims};
@@ -56,6 +57,8 @@ pub struct Daemon {
     pub started: Instant,
     /// Nobody new is served any more.
     pub draining: AtomicBool,
+    /// Room for what clients have sent and not finished.
+    pub input: Arc<Budget>,
     /// Turns to check a password.
     pub password_checks: Turns,
     /// What it was told, as text, and what before.
@@ -93,6 +96,8 @@ pub struct Counts {
     pub reclaims: Reclaims,
     /// Requests that were too long.
     pub frames_refused: AtomicU64,
+    /// Commands that were cut because too much of all was half sent.
+    pub inputs_refused: AtomicU64,
     /// Connections that sent too much behind a command that waited.
     pub pipelines_refused: AtomicU64,
     /// Keys that were refused because there were too many.
@@ -189,6 +194,7 @@ impl Daemon {
         })?;
         rule_locks(&locks, &config)?;
         Ok(Arc::new(Self {
+            input: Arc::new(Budget::new(config.limits.input_max)),
             password_checks: Turns::new(config.limits.password_checks_max),
             settings: Settings::new(&config, source),
             config: ArcSwap::from_pointee(config),
@@ -229,12 +235,14 @@ impl Daemon {
         let (mut places, left) = old.changed(&config)?;
         places.ranges = Arc::new(self.values.places(&config, &old.ranges));
         let checks = config.limits.password_checks_max;
+        let input_max = config.limits.input_max;
         log::set_level(config.log.level);
         self.places.store(Arc::new(places));
         self.apps.follow(&config);
         self.front.follow(config.front.clone());
         self.config.store(Arc::new(config));
         self.password_checks.set_max(checks);
+        self.input.set_max(input_max);
         self.counts.changes.fetch_add(1, Ordering::Relaxed);
         self.let_go(left, within);
         Ok(())

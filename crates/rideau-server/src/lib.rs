@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod apps;
+pub mod budget;
 pub mod client;
 pub mod clients;
 pub mod command;
@@ -17,6 +18,7 @@ pub mod grant;
 pub mod held_back;
 pub mod history;
 pub mod holdings;
+pub mod input;
 pub mod lanes;
 pub mod later;
 pub mod log;

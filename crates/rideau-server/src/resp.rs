@@ -47,7 +47,7 @@ mod words;
 
 pub use arguments::{Arguments, Mistake};
 pub use fault::Fault;
-pub use limits::{Limits, ReplyLimits};
+pub use limits::{BEFORE_LOGIN_MAX, Limits, ReplyLimits};
 pub use number::BadNumber;
 pub use reply::{Protocol, Reply};
 pub use request::{Request, RequestParser};

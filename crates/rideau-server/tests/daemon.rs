@@ -18,6 +18,8 @@ mod crowd;
 mod curl;
 #[path = "daemon/holders.rs"]
 mod holders;
+#[path = "daemon/input.rs"]
+mod input;
 #[path = "daemon/kills.rs"]
 mod kills;
 #[path = "daemon/later.rs"]

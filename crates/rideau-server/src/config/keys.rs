@@ -79,6 +79,7 @@ pub(super) const HISTORY: &[Key] = &[restart("fine"), restart("coarse")];
 pub(super) const LIMITS: &[Key] = &[
     live("connections_max"),
     live("frame_max"),
+    live("input_max"),
     live("pipeline_max"),
     live("output_max"),
     live("keys_max"),

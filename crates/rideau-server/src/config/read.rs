@@ -34,7 +34,7 @@ pub(super) type Named<'a> = Vec<(&'a str, Section<'a>)>;
 /// The sections of a file, opened.
 pub(super) struct Sections<'a> {
     pub(super) server: Option<Section<'a>>,
-    limits: Option<Section<'a>>,
+    pub(super) limits: Option<Section<'a>>,
     pub(super) tls: Option<Section<'a>>,
     log: Option<Section<'a>>,
     store: Option<Section<'a>>,

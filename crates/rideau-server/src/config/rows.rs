@@ -238,6 +238,7 @@ fn server(rows: &mut Rows, server: &Server) {
 fn limits(rows: &mut Rows, limits: &Limits) {
     rows.number("connections_max", limits.connections_max);
     rows.text("frame_max", &show_size(limits.frame_max));
+    rows.text("input_max", &show_size(limits.input_max));
     rows.text("pipeline_max", &show_size(limits.pipeline_max));
     rows.text("output_max", &show_size(limits.output_max));
     rows.number("keys_max", limits.keys_max);

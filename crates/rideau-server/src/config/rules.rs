@@ -20,6 +20,9 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
         check_sockets(notes, section);
         check_waits(notes, section, config);
     }
+    if let Some(section) = &sections.limits {
+        check_input(notes, section, config);
+    }
     check_doubles(notes, &addresses(sections));
     check_tls(notes, sections);
     check_groups(notes, sections);
@@ -114,6 +117,23 @@ fn check_waits(notes: &Notes<'_>, section: &Section<'_>, config: &Config) {
         let message = format!("{:?} is no name for a server", server.name);
         notes.error(section.at("name"), message, "no spaces, and not empty");
     }
+}
+
+/// The longest command has to fit, at least if there is no other.
+fn check_input(notes: &Notes<'_>, section: &Section<'_>, config: &Config) {
+    let limits = &config.limits;
+    if limits.input_max >= limits.frame_max {
+        return;
+    }
+    let is_given = section.has("input_max");
+    let key = if is_given { "input_max" } else { "frame_max" };
+    let message = if is_given {
+        "`input_max` is under `frame_max`"
+    } else {
+        "`frame_max` is over the default of `input_max`"
+    };
+    let hint = "all connections share `input_max`, and one command of `frame_max` has to fit";
+    notes.error(section.at(key), message, hint);
 }
 
 fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>) {

@@ -91,6 +91,9 @@ pub struct Limits {
     pub connections_max: usize,
     /// Bytes of one command.
     pub frame_max: u64,
+    /// Bytes that all connections have sent and not finished, beyond the little
+    /// that each may have anyway.
+    pub input_max: u64,
     /// Bytes of commands behind one that waits.
     pub pipeline_max: u64,
     /// Bytes of replies that a client has not read.
@@ -214,6 +217,7 @@ impl Default for Limits {
         Self {
             connections_max: 10_000,
             frame_max: MIB,
+            input_max: 256 * MIB,
             pipeline_max: 64 * 1024,
             output_max: MIB,
             keys_max: 1_000_000,
@@ -351,6 +355,9 @@ impl Limits {
         Self {
             connections_max: count("connections_max", 10_000_000, default.connections_max),
             frame_max: bytes("frame_max", 1024, default.frame_max),
+            input_max: section
+                .size("input_max", 1024..=1024 * 1024 * MIB)
+                .unwrap_or(default.input_max),
             pipeline_max: bytes("pipeline_max", 1024, default.pipeline_max),
             output_max: bytes("output_max", 1024, default.output_max),
             keys_max: count("keys_max", MANY, default.keys_max),

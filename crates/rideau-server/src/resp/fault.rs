@@ -56,9 +56,31 @@ pub enum Fault {
         /// So many bytes are allowed.
         max: usize,
     },
+    /// More bytes than a client may send that has yet to log in.
+    BytesBeforeLogin {
+        /// So many are allowed.
+        max: usize,
+    },
+    /// More words than such a client may send.
+    WordsBeforeLogin {
+        /// So many are allowed.
+        max: usize,
+    },
 }
 
 impl Fault {
+    /// The same fault of a client that has yet to log in, and may send more then.
+    #[must_use]
+    pub fn before_login(self) -> Self {
+        match self {
+            Self::Bulk { max, .. } | Self::Frame { max } | Self::Inline { max } => {
+                Self::BytesBeforeLogin { max }
+            }
+            Self::Arguments { max } => Self::WordsBeforeLogin { max },
+            other => other,
+        }
+    }
+
     /// Append what the client is told before the connection is closed.
     pub fn answer(self, out: &mut Vec<u8>) {
         match self {
@@ -131,6 +153,16 @@ impl fmt::Display for Fault {
             Self::Inline { max } => write!(
                 f,
                 "too big inline request: a line of words has {max} bytes at most"
+            ),
+            Self::BytesBeforeLogin { max } => write!(
+                f,
+                "unauthenticated bulk length: before login a request has {max} bytes at most; \
+                 log in with AUTH or HELLO first, then send it"
+            ),
+            Self::WordsBeforeLogin { max } => write!(
+                f,
+                "unauthenticated multibulk length: before login a request has {max} words at \
+                 most; log in with AUTH or HELLO first, then send it"
             ),
         }
     }

@@ -27,6 +27,27 @@ impl Default for Limits {
     }
 }
 
+/// Bytes of a request of a client that has yet to log in. All that it needs to do so
+/// is shorter, and whoever can connect can have as many kept.
+pub const BEFORE_LOGIN_MAX: usize = 16 << 10;
+
+/// Words of such a request.
+const WORDS_BEFORE_LOGIN_MAX: usize = 64;
+
+impl Limits {
+    /// The same for a client that has yet to log in.
+    #[must_use]
+    pub fn before_login(self) -> Self {
+        Self {
+            frame_max: self.frame_max.min(BEFORE_LOGIN_MAX),
+            arguments_max: self.arguments_max.min(WORDS_BEFORE_LOGIN_MAX),
+            bulk_max: self.bulk_max.min(BEFORE_LOGIN_MAX),
+            // The line feed counts here.
+            inline_max: self.inline_max.min(BEFORE_LOGIN_MAX - 1),
+        }
+    }
+}
+
 /// What a reply may cost a client before it is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyLimits {

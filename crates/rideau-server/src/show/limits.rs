@@ -43,6 +43,12 @@ fn of_server(daemon: &Daemon) -> Vec<Limit> {
         ),
         limit("frame_max", limits.frame_max, None, &counts.frames_refused),
         limit(
+            "input_max",
+            limits.input_max,
+            Some(daemon.input.used() as usize),
+            &counts.inputs_refused,
+        ),
+        limit(
             "pipeline_max",
             limits.pipeline_max,
             None,
