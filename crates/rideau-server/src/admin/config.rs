@@ -113,7 +113,7 @@ async fn with_text<T: Send + 'static>(
     visit: &Visit,
     work: impl FnOnce(&Arc<Daemon>, &str, &str) -> T + Send + 'static,
 ) -> Result<T, No> {
-    let Ok(text) = String::from_utf8(visit.body.to_vec()) else {
+    let Ok(text) = String::from_utf8(visit.body.bytes().to_vec()) else {
         return Err(No::wrong("A config is TOML in UTF-8."));
     };
     let daemon = Arc::clone(visit.daemon());

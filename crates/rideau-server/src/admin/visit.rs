@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::RawPathParams;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -16,7 +17,9 @@ use super::routes::Route;
 use super::{Admin, BODY_WITHIN, guard};
 use crate::config::User;
 use crate::daemon::Daemon;
+use crate::input::{Input, NoRoom};
 use crate::places::Places;
+use crate::resp::BEFORE_LOGIN_MAX;
 use crate::show::Sight;
 
 /// A request that may be answered.
@@ -29,7 +32,7 @@ pub(super) struct Visit {
     pub(super) query: Query,
     /// The session that it is part of.
     pub(super) session: Option<String>,
-    pub(super) body: Bytes,
+    pub(super) body: Input,
 }
 
 /// What a request is answered.
@@ -85,40 +88,81 @@ async fn enter(
     let session = parts.headers.get("rideau-session");
     let session = session.map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
     Ok(Visit {
-        user,
         names: names.collect(),
         query,
         session,
-        body: read(&admin, &parts, body).await?,
+        body: read(&admin, user.as_deref(), &parts, body).await?,
+        user,
         admin,
     })
 }
 
 /// Read a body that is not too long and does not take too long.
-async fn read(admin: &Admin, parts: &Parts, body: Body) -> Result<Bytes, No> {
-    let most = admin.body_max();
-    let too_long = || {
-        admin.counts.body.fetch_add(1, Ordering::Relaxed);
-        No::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "ERR",
-            format!("A body has {most} bytes at most (limits.frame_max)."),
-        )
+async fn read(admin: &Admin, user: Option<&User>, parts: &Parts, body: Body) -> Result<Input, No> {
+    // Some pages need no login, and no body either.
+    let is_before_login = user.is_none() && !admin.daemon.config.load().users.is_empty();
+    let most = match is_before_login {
+        true => admin.body_max().min(BEFORE_LOGIN_MAX),
+        false => admin.body_max(),
     };
     let said = parts.headers.get(header::CONTENT_LENGTH);
     let said = said.and_then(|len| len.to_str().ok()?.parse::<u64>().ok());
     if said.is_some_and(|len| len > most as u64) {
-        return Err(too_long());
+        return Err(too_long(admin, most));
     }
-    let read = tokio::time::timeout(BODY_WITHIN, axum::body::to_bytes(body, most)).await;
-    match read {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(_)) => Err(too_long()),
+    let mut input = Input::new(&admin.daemon.input);
+    let mut pieces = body.into_data_stream();
+    let read = async {
+        while let Some(piece) = pieces.next().await {
+            let Ok(piece) = piece else {
+                return Err(No::wrong("The body ended before its time."));
+            };
+            let added = input.add(&piece, most);
+            added.map_err(|no_room| not_kept(admin, most, &no_room))?;
+        }
+        Ok(())
+    };
+    match tokio::time::timeout(BODY_WITHIN, read).await {
+        Ok(read) => read.map(|()| input),
         Err(_) => Err(No::new(
             StatusCode::REQUEST_TIMEOUT,
             "ERR",
             format!("The body was not complete after {BODY_WITHIN:?}."),
         )),
+    }
+}
+
+fn too_long(admin: &Admin, most: usize) -> No {
+    admin.counts.body.fetch_add(1, Ordering::Relaxed);
+    let why = match most < admin.body_max() {
+        true => "before login",
+        false => "limits.frame_max",
+    };
+    let text = format!("A body has {most} bytes at most ({why}).");
+    No::new(StatusCode::PAYLOAD_TOO_LARGE, "ERR", text)
+}
+
+/// Why a body was not read to its end.
+fn not_kept(admin: &Admin, most: usize, no_room: &NoRoom) -> No {
+    match no_room {
+        NoRoom::Most => too_long(admin, most),
+        NoRoom::Budget(max) => {
+            let counts = &admin.daemon.counts;
+            counts.inputs_refused.fetch_add(1, Ordering::Relaxed);
+            No::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "BUSY",
+                format!(
+                    "{max} bytes of requests are half sent, as many as limits.input_max allows: \
+                     send this one again later, or raise the limit."
+                ),
+            )
+        }
+        NoRoom::System(error) => No::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "ERR",
+            format!("There is no memory for this body: {error}."),
+        ),
     }
 }
 
@@ -159,10 +203,9 @@ impl Visit {
 
     /// The body as JSON; an empty one is an empty object.
     pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, No> {
-        let body: &[u8] = if self.body.trim_ascii().is_empty() {
-            b"{}"
-        } else {
-            &self.body
+        let body = match self.body.bytes() {
+            blank if blank.trim_ascii().is_empty() => b"{}",
+            body => body,
         };
         serde_json::from_slice(body)
             .map_err(|error| No::wrong(format!("The body is not the JSON wanted: {error}.")))

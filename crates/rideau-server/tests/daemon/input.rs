@@ -3,9 +3,11 @@
 
 use std::env;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{self, Command};
 
-use crate::server::{Server, until};
+use crate::server::{PATIENCE, Server, until};
 use crate::wire::{Wire, request};
 
 const USERS: &str = r#"
@@ -327,4 +329,52 @@ fn what_comes_behind_a_command_that_waits_is_of_the_same_budget() {
     wire.write(&request(&[b"PING", &[b'x'; 3_000]]));
     is_refused(&mut wire, "BUSY 1048576 bytes of commands are half sent");
     until_used(&mut ops, DRAWN);
+}
+
+/// The status of the answer to a request, and all of the answer.
+fn http(server: &Server, head: &str, body: &[u8]) -> (String, String) {
+    let address = server.url().replace("http://", "");
+    let mut stream = TcpStream::connect(&address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = format!("{head} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    let csrf = "Rideau-Csrf: 1\r\nAuthorization: Basic b3BzOm9wZW4gc2VzYW1l\r\n";
+    let len = body.len();
+    let head = format!("{head}{csrf}Content-Length: {len}\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let _ = stream.write_all(body);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let status = answer.split(' ').nth(1).unwrap_or_default().to_owned();
+    (status, answer)
+}
+
+#[test]
+fn bodies_over_http_are_of_the_same_budget() {
+    let config = format!("[limits]\ninput_max = \"1MiB\"\n{USERS}");
+    let server = Server::with_http(&config);
+    let mut ops = login(&server);
+    let check = "POST /api/v1/config/check";
+    let text = "# nothing\n".repeat(10_000);
+    let (status, answer) = http(&server, check, text.as_bytes());
+    assert_eq!(status, "200", "{answer}");
+    until_used(&mut ops, 0);
+    // A page that needs no login takes no more than a command before it.
+    let (status, answer) = http(&server, "GET /healthz", &[b'x'; 16_384]);
+    assert_eq!(status, "200", "{answer}");
+    let (status, answer) = http(&server, "GET /healthz", &[b'x'; 16_385]);
+    assert_eq!(status, "413", "{answer}");
+    assert!(
+        answer.contains("A body has 16384 bytes at most (before login)."),
+        "{answer}"
+    );
+    let mut half_sent = login(&server);
+    half_sent.write(&half(1_000_000));
+    until_used(&mut ops, DRAWN);
+    let (status, answer) = http(&server, check, text.as_bytes());
+    assert_eq!(status, "429", "{answer}");
+    assert!(answer.contains("limits.input_max"), "{answer}");
+    let (status, answer) = http(&server, check, &text.as_bytes()[..10_000]);
+    assert_eq!(status, "200", "{answer}");
+    assert_eq!(used(&mut ops), (DRAWN, 1));
 }
