@@ -143,7 +143,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    /// Have the limits that hold now, for a client that is who it is now.
+    /// Have the limits that hold now for this client, with or without its user.
     #[cold]
     fn read_limits(&mut self) {
         let client = &self.client;
@@ -383,8 +383,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             "ERR pipeline too long: {max} bytes wait behind {name}, as many as \
              limits.pipeline_max allows."
         ));
-        let _ = self.flush().await;
-        Over::Refused
+        self.refuse().await
     }
 
     /// There is no room for the rest of what it sends.
@@ -411,6 +410,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 ));
             }
         }
+        self.refuse().await
+    }
+
+    /// Write the last answer. What it sent is given up first: it may be slow to read.
+    async fn refuse(&mut self) -> Over {
+        self.input.clear();
         let _ = self.flush().await;
         Over::Refused
     }
@@ -523,15 +528,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let address = &self.client.card.address;
         tracing::warn!(address, "{fault}");
         fault.answer(&mut self.client.out);
-        let _ = self.flush().await;
-        Over::Refused
+        self.refuse().await
     }
 
     /// Read on for a moment, and forget what comes. A connection that is closed while
     /// its client sends is reset, and the client does not see what it was told.
     #[cold]
     async fn linger(&mut self) {
-        self.input.clear();
         let rest = async {
             self.stream.shutdown().await?;
             let mut left = LINGER_MAX;

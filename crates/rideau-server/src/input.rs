@@ -309,7 +309,7 @@ mod tests {
                     _ => draw() % (5 * BASE),
                 };
                 let piece: Vec<u8> = (came..came + len).map(|at| (at % 251) as u8).collect();
-                if draw() % 2 == 0 {
+                if draw().is_multiple_of(2) {
                     read(&mut input, &piece, MOST << 4).await.unwrap();
                 } else {
                     input.add(&piece, MOST << 4).unwrap();

@@ -27,8 +27,8 @@ impl Default for Limits {
     }
 }
 
-/// Bytes of a request of a client that has yet to log in. All that it needs to do so
-/// is shorter, and whoever can connect can have as many kept.
+/// Bytes of a request of a client that has yet to log in. A login is shorter, and
+/// every connection can have as many kept without a password.
 pub const BEFORE_LOGIN_MAX: usize = 16 << 10;
 
 /// Words of such a request.

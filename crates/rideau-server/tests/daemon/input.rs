@@ -70,9 +70,9 @@ fn until_used(ops: &mut Wire, bytes: i64) {
     until(&format!("{bytes} bytes are drawn"), || used(ops).0 == bytes);
 }
 
-/// Wait until nobody is connected but the one that asks.
+/// Wait until no connection is left but the one that asks.
 fn until_alone(ops: &mut Wire) {
-    until("everybody else is gone", || {
+    until("all others are gone", || {
         ops.ask("CLIENT LIST").text().lines().count() == 1
     });
 }
@@ -119,7 +119,7 @@ fn a_command_before_login_is_refused_from_what_it_announces() {
     assert!(ops.ask("SHOW LIMITS frame_max").at(1).at(3).int() >= 5);
     ops.write(&echo(100_000));
     assert_eq!(ops.read().text().len(), 100_000);
-    // Who gives up its user gives up its room.
+    // A connection that gives up its user gives up its room.
     assert_eq!(ops.ask("RESET").text(), "RESET");
     ops.write(b"*2\r\n$4\r\nECHO\r\n$16385\r\n");
     is_refused(&mut ops, EARLY_BYTES);
