@@ -88,6 +88,11 @@ fn a_command_before_login_is_refused_from_what_it_announces() {
     let server = Server::with(USERS);
     let many: Vec<&[u8]> = vec![&[b'x'; 300]; 60];
     let many = request(&many);
+    // As long as may be, and the length of its last word has only begun.
+    let mut begun = request(&[b"ECHO", &[b'x'; 16_358]]);
+    begun[1] = b'3';
+    begun.extend(b"$1");
+    assert_eq!(begun.len(), 16_384);
     for (bytes, answer) in [
         (&b"*2\r\n$4\r\nECHO\r\n$16385\r\n"[..], EARLY_BYTES),
         (b"*2\r\n$4\r\nECHO\r\n$16361\r\n", EARLY_BYTES),
@@ -96,11 +101,18 @@ fn a_command_before_login_is_refused_from_what_it_announces() {
             EARLY_BYTES,
         ),
         (&many[..], EARLY_BYTES),
+        (&begun[..], EARLY_BYTES),
         (b"*65\r\n", EARLY_WORDS),
     ] {
         let mut wire = server.connect();
         wire.write(bytes);
         is_refused(&mut wire, answer);
+    }
+    let mut wire = server.connect();
+    assert_eq!(echo(16_360).len(), 16_384);
+    wire.write(&echo(16_360).repeat(3));
+    for _ in 0..3 {
+        assert_eq!(wire.read().text().len(), 16_360);
     }
     let mut wire = server.connect();
     let _ = wire.try_write(&[b'x'; 20_000]);
