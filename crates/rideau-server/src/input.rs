@@ -127,6 +127,11 @@ impl Input {
             self.move_back();
             return Ok(());
         }
+        // Little is left of much, or the limit was lowered.
+        let smaller = (2 * len).min(most).next_multiple_of(BASE).max(BASE);
+        if len <= capacity / 4 && smaller < capacity || most.max(BASE) + BASE < capacity {
+            return self.shrink(smaller);
+        }
         if len == 0 {
             (self.at, self.end) = (0, 0);
             return Ok(());
@@ -147,14 +152,29 @@ impl Input {
         Ok(())
     }
 
-    fn grow(&mut self, capacity: usize, most: usize) -> Result<(), NoRoom> {
-        let larger = (2 * capacity).min(most.next_multiple_of(BASE));
-        if larger <= capacity {
+    fn shrink(&mut self, capacity: usize) -> Result<(), NoRoom> {
+        if self.len() >= capacity {
             return Err(NoRoom::Most);
         }
-        if !self.drawn.set((larger - BASE) as u64) {
-            return Err(NoRoom::Budget(self.drawn.max()));
+        self.move_to(capacity)?;
+        // Fewer can always be had.
+        let _ = self.drawn.set((capacity - BASE) as u64);
+        Ok(())
+    }
+
+    fn grow(&mut self, capacity: usize, most: usize) -> Result<(), NoRoom> {
+        let most = most.next_multiple_of(BASE);
+        if most <= capacity {
+            return Err(NoRoom::Most);
         }
+        // Less than twice as much where the budget has no more.
+        let sizes = [2 * capacity, capacity + capacity / 8, capacity + BASE];
+        let sizes = sizes.map(|size| size.next_multiple_of(BASE).min(most));
+        let mut had = sizes.into_iter();
+        let had = had.find(|size| self.drawn.set((size - BASE) as u64));
+        let Some(larger) = had else {
+            return Err(NoRoom::Budget(self.drawn.max()));
+        };
         let moved = self.move_to(larger);
         if moved.is_err() {
             // What it has it keeps, and fewer can always be had.
@@ -404,5 +424,37 @@ mod tests {
         assert_eq!((input.len(), all.used()), (0, 0));
         read(&mut input, b"again", most).await.unwrap();
         assert_eq!(input.bytes(), b"again");
+    }
+
+    #[tokio::test]
+    async fn one_alone_can_have_all_of_the_budget() {
+        for max in [3 * BASE - 8192, 5 * BASE, MOST - 1] {
+            let all = budget(max as u64);
+            let mut input = Input::new(&all);
+            let command = vec![b'x'; max];
+            read(&mut input, &command, 4 * MOST).await.unwrap();
+            assert_eq!(input.bytes(), command);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_left_of_much_draws_little() {
+        let all = budget(u64::MAX);
+        let mut input = Input::new(&all);
+        read(&mut input, &vec![b'x'; MOST], MOST).await.unwrap();
+        take(&mut input, MOST - 5000);
+        input.make_room(MOST).unwrap();
+        assert_eq!((input.len(), all.used()), (5000, 0));
+    }
+
+    #[tokio::test]
+    async fn a_lower_limit_counts_for_what_came_before() {
+        let all = budget(u64::MAX);
+        let mut input = Input::new(&all);
+        read(&mut input, &vec![b'x'; 5 * BASE], MOST).await.unwrap();
+        assert!(matches!(input.make_room(BASE), Err(NoRoom::Most)));
+        take(&mut input, 4 * BASE + 1);
+        input.make_room(BASE).unwrap();
+        assert_eq!((input.len(), all.used()), (BASE - 1, 0));
     }
 }

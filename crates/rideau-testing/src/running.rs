@@ -5,12 +5,13 @@ use std::io;
 use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::process::CommandExt;
-use std::process::{self, Child, Command, Output};
+use std::process::{self, Child, Command, ExitStatus, Output};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::io::retry_on_intr;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 /// The variable that tells a child which test started it.
 pub const TEST_NAME: &str = "RIDEAU_TEST_NAME";
@@ -55,7 +56,7 @@ impl Start for Command {
         starter().send(order).expect("the starter never ends");
         let (command, child) = started.recv().expect("every order is answered");
         *self = command;
-        Running(child.unwrap_or_else(|error| panic!("{self:?}: {error}")))
+        Running::new(child.unwrap_or_else(|error| panic!("{self:?}: {error}")))
     }
 }
 
@@ -66,21 +67,32 @@ impl Start for Command {
 /// of a runtime.
 #[derive(Debug)]
 #[must_use = "the child is killed when this is dropped"]
-pub struct Running(Child);
+pub struct Running {
+    child: Child,
+    /// It was waited for, so its number may be another's.
+    is_reaped: bool,
+}
 
 impl Running {
+    const fn new(child: Child) -> Self {
+        Self {
+            child,
+            is_reaped: false,
+        }
+    }
+
     /// Wait for its end, and return what it wrote to its pipes.
     ///
     /// # Errors
     ///
     /// If its output cannot be read.
     pub fn wait_with_output(mut self) -> io::Result<Output> {
-        drop(self.0.stdin.take());
-        let (stdout, stderr) = (self.0.stdout.take(), self.0.stderr.take());
+        drop(self.child.stdin.take());
+        let (stdout, stderr) = (self.child.stdout.take(), self.child.stderr.take());
         let errors = thread::spawn(move || read(stderr));
         let stdout = read(stdout)?;
         let stderr = errors.join().expect("a reader does not panic")?;
-        let status = self.0.wait()?;
+        let status = self.wait()?;
         Ok(Output {
             status,
             stdout,
@@ -90,12 +102,54 @@ impl Running {
 
     /// Kill the child and its group, and wait for the child's end.
     pub fn end(&mut self) {
-        // The group may outlive the child. Its number is not given to another
-        // process before the last of the group is gone.
-        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process_group(group, Signal::KILL);
+        self.kill_group();
+        let _ = self.wait();
+    }
+
+    /// Wait for its end. What is left of its group is killed then.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be waited for.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        drop(self.child.stdin.take());
+        self.await_end(WaitIdOptions::empty())?;
+        self.kill_group();
+        self.is_reaped = true;
+        self.child.wait()
+    }
+
+    /// The same, if it has ended already.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be waited for.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        match self.await_end(WaitIdOptions::NOHANG)? {
+            true => self.wait().map(Some),
+            false => Ok(None),
         }
-        let _ = self.0.wait();
+    }
+
+    /// Whether it has ended. Its number stays taken.
+    fn await_end(&self, options: WaitIdOptions) -> io::Result<bool> {
+        if self.is_reaped {
+            return Ok(true);
+        }
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | options;
+        let found = retry_on_intr(|| waitid(WaitId::Pid(self.pid()), ended))?;
+        Ok(found.is_some())
+    }
+
+    /// A group has its child's number, which may be another's once that is reaped.
+    fn kill_group(&self) {
+        if !self.is_reaped {
+            let _ = kill_process_group(self.pid(), Signal::KILL);
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
     }
 }
 
@@ -109,13 +163,13 @@ impl Deref for Running {
     type Target = Child;
 
     fn deref(&self) -> &Child {
-        &self.0
+        &self.child
     }
 }
 
 impl DerefMut for Running {
     fn deref_mut(&mut self) -> &mut Child {
-        &mut self.0
+        &mut self.child
     }
 }
 
@@ -134,7 +188,7 @@ fn starter() -> &'static Sender<Order> {
                 if let Err(unsent) = answer.send((command, child))
                     && let (_, Ok(child)) = unsent.0
                 {
-                    drop(Running(child));
+                    drop(Running::new(child));
                 }
             }
         });

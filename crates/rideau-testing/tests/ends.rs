@@ -6,6 +6,7 @@
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::Stdio;
@@ -17,6 +18,8 @@ use rideau_testing::{Running, Signal, Start, command, signal};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Set where a test is run again in a process of its own.
 const ALONE: &str = "RIDEAU_TEST_ALONE";
+/// Leaves a process in a session of its own, where no guard finds it.
+const LEAVE: &str = "setsid sleep 1000 & until grep -q sleep /proc/$!/comm; do :; done";
 
 #[test]
 fn a_panic_ends_the_child_and_its_group() {
@@ -32,12 +35,13 @@ fn a_panic_ends_the_child_and_its_group() {
 }
 
 #[test]
-fn a_group_outlives_its_leader_no_longer_than_the_guard() {
+fn a_group_does_not_outlive_the_wait_for_its_leader() {
     let (mut family, pids) = family();
+    assert!(family.try_wait().unwrap().is_none());
     signal(pids[0], Signal::KILL);
-    family.wait().unwrap();
-    assert!(runs(pids[1]));
-    drop(family);
+    let status = family.wait().unwrap();
+    assert_eq!(status.signal(), Some(Signal::KILL.as_raw()));
+    assert_eq!(family.try_wait().unwrap(), Some(status));
     until_gone(&pids);
 }
 
@@ -72,7 +76,7 @@ fn the_kernel_ends_children_of_a_killed_test_process() {
 #[test]
 fn the_runner_reports_and_ends_what_is_left() {
     let mut runner = command(env!("CARGO_BIN_EXE_rideau-test-runner"));
-    let output = runner.args(["0", "sh", "-c", &leave("")]).output().unwrap();
+    let output = runner.args(["0", "sh", "-c", LEAVE]).output().unwrap();
     assert!(!output.status.success());
     let said = String::from_utf8(output.stdout).unwrap();
     let (_, pid) = said.split_once("process ").unwrap();
@@ -113,11 +117,6 @@ fn the_runner_ends_as_its_program_did_and_waits_for_what_ends_by_itself() {
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         assert_eq!(output.stdout, b"");
     }
-}
-
-/// A script that leaves a process in a session of its own, where no guard finds it.
-fn leave(variable: &str) -> String {
-    format!("{variable}setsid sleep 1000 & until grep -q sleep /proc/$!/comm; do :; done")
 }
 
 /// A shell and its child, which ignores what is asked of it.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rideau_core::apps::{Leaving, ProcessId};
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Inner;
 use super::app::App;
@@ -146,8 +146,11 @@ async fn serve(
     // Requests notice first when a process ends; then its end says more than theirs.
     let stopping = match stopping {
         Ok(Stopping { why, .. }) if why == Leaving::Unreachable && running.is_ending() => {
-            let exited = timeout(KILLED_WAIT, running.process.exited()).await;
-            exited.map_or(stopping, Err)
+            tokio::select! {
+                exit = running.process.exited() => Err(exit),
+                () = hurried(stop) => stopping,
+                () = sleep(KILLED_WAIT) => stopping,
+            }
         }
         stopping => stopping,
     };
@@ -204,15 +207,17 @@ async fn end(running: &Running, stop: &mut Word, at_once: bool) -> Option<Exit> 
     if at_once {
         return kill().await;
     }
-    let hurried = async {
-        let told = stop.wait_for(|stop| stop.is_some_and(|stop| stop.at_once));
-        if told.await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
     tokio::select! {
         ended = running.process.stop() => ended,
-        () = hurried => kill().await,
+        () = hurried(stop) => kill().await,
+    }
+}
+
+/// Wait for word to kill it.
+async fn hurried(stop: &mut Word) {
+    let told = stop.wait_for(|stop| stop.is_some_and(|stop| stop.at_once));
+    if told.await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

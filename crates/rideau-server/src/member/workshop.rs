@@ -145,7 +145,12 @@ fn open(place: &Path) -> io::Result<(RunFolder, usize)> {
         if own.is_some() && !path.exists() {
             break;
         }
-        match RunFolder::open(&path) {
+        // Nothing but our own folder is worth a wait.
+        let opened = match own {
+            None => RunFolder::open(&path),
+            Some(_) => RunFolder::open_within(&path, Duration::ZERO),
+        };
+        match opened {
             Ok(folder) => {
                 ended += folder.ended();
                 own = own.or(Some(folder));

@@ -41,7 +41,7 @@ const CLEANING_EVERY: Duration = Duration::from_millis(10);
 const CLEANING_TIMES: usize = 100;
 /// How long a killed daemon and its warden may take to let go of the folder. Only
 /// what hangs takes as long.
-const END_MAX: Duration = Duration::from_secs(60);
+const END_MAX: Duration = Duration::from_secs(10);
 
 /// The variable by which a child, and whoever it starts, is known as ours.
 pub(super) const MARK: &str = "RIDEAU_PROCESS";
@@ -73,13 +73,19 @@ impl RunFolder {
     /// Open the folder, make it if it is not there, and end what an earlier
     /// daemon left in it.
     ///
-    /// It is an error if another daemon has it open, if it is somebody else's,
+    /// A killed daemon that is not gone yet is waited for, some seconds at most. It
+    /// is an error if another daemon has it open, if it is somebody else's,
     /// if others may write to it, or if its path is too long for sockets in it.
     /// A folder made here is closed to all other users; whoever wants other
     /// users to reach the children's sockets opens it to them.
     pub fn open(path: &Path) -> io::Result<Self> {
+        Self::open_within(path, END_MAX)
+    }
+
+    /// As [`open`](Self::open), and wait no longer than this for a killed daemon.
+    pub(crate) fn open_within(path: &Path, within: Duration) -> io::Result<Self> {
         let path = checked(path)?;
-        let lock = lock(&path)?;
+        let lock = lock(&path, within)?;
         let ended = clean(&path)?;
         let folder = Folder {
             path,
@@ -352,14 +358,14 @@ fn checked(path: &Path) -> io::Result<String> {
 /// Who has the lock, written to its file after it was taken. What stands there may
 /// be of an earlier one.
 #[derive(PartialEq, Eq, Debug)]
-enum Keeper {
+enum LockOwner {
     Daemon(i32),
     /// It ends what a killed daemon left, and lets go then.
     Warden(i32),
     Unknown,
 }
 
-impl Keeper {
+impl LockOwner {
     fn read(folder: &str) -> Self {
         let text = fs::read_to_string(lock_path(folder)).unwrap_or_default();
         let mut words = text.split_whitespace();
@@ -382,9 +388,9 @@ impl Keeper {
     }
 
     /// It will let go of the folder by itself: a killed daemon, or a warden.
-    fn is_leaving(self) -> bool {
+    fn is_leaving(&self) -> bool {
         match self {
-            Self::Daemon(pid) => procfs::seen(pid).is_none_or(|seen| seen.ended),
+            Self::Daemon(pid) => procfs::is_ending(*pid),
             Self::Warden(_) => true,
             Self::Unknown => false,
         }
@@ -392,18 +398,21 @@ impl Keeper {
 }
 
 /// The lock of a daemon.
-fn lock(folder: &str) -> io::Result<File> {
+fn lock(folder: &str, within: Duration) -> io::Result<File> {
     let file = open_lock(folder)?;
-    let until = Instant::now() + END_MAX;
-    while Instant::now() < until {
+    let until = Instant::now() + within;
+    loop {
         if try_lock(&file)? {
-            Keeper::Daemon(own_pid()).write(&file)?;
+            LockOwner::Daemon(own_pid()).write(&file)?;
             return Ok(file);
         }
-        if Keeper::read(folder).is_leaving() {
+        if Instant::now() >= until {
+            break;
+        }
+        if LockOwner::read(folder).is_leaving() {
             thread::sleep(CLEANING_EVERY);
         // It may have let go since the attempt.
-        } else if !try_lock(&file)? && !Keeper::read(folder).is_leaving() {
+        } else if !try_lock(&file)? && !LockOwner::read(folder).is_leaving() {
             break;
         }
     }
@@ -419,13 +428,14 @@ pub(super) fn clean_after(daemon: i32, path: &Path) -> io::Result<()> {
     let until = Instant::now() + END_MAX;
     // What told of the daemon's end is closed before the lock may be.
     while !try_lock(&file)? {
-        let next = matches!(Keeper::read(&path), Keeper::Daemon(pid) if pid != daemon);
+        let next = matches!(LockOwner::read(&path), LockOwner::Daemon(pid) if pid != daemon);
         if next || Instant::now() > until {
             return Ok(());
         }
         thread::sleep(CLEANING_EVERY);
     }
-    Keeper::Warden(own_pid()).write(&file)?;
+    // It only helps those who wait, so there is no harm in a full disk.
+    let _ = LockOwner::Warden(own_pid()).write(&file);
     clean(&path)?;
     Ok(())
 }
@@ -528,33 +538,46 @@ fn left(folder: &str, records: &HashMap<u64, Option<Record>>) -> Vec<(u64, Seen)
 
 #[cfg(test)]
 mod tests {
-    use super::{Keeper, Record, RunFolder, clean_after, open_lock, own_pid, try_lock};
+    use super::{LockOwner, Record, RunFolder, clean_after, open_lock, own_pid, try_lock};
     use crate::scratch::Scratch;
     use std::fs::{self, File};
     use std::io::ErrorKind;
+    use std::path::Path;
     use std::sync::mpsc::channel;
     use std::thread;
 
     /// No process has this number.
     const NONE: i32 = i32::MAX;
 
-    fn locked(scratch: &Scratch, keeper: Keeper) -> File {
+    fn locked(scratch: &Scratch, owner: LockOwner) -> File {
         let lock = open_lock(scratch.path().to_str().expect("its path is ASCII"));
         let lock = lock.expect("the folder is ours");
         assert!(try_lock(&lock).expect("a file can be locked"));
-        keeper.write(&lock).expect("the folder is ours");
+        owner.write(&lock).expect("the folder is ours");
         lock
+    }
+
+    /// How often this process has a file open.
+    fn opened_times(file: &Path) -> usize {
+        let files = fs::read_dir("/proc/self/fd")
+            .expect("Linux has it")
+            .flatten();
+        let files = files.filter_map(|entry| fs::read_link(entry.path()).ok());
+        files.filter(|open| open == file).count()
     }
 
     #[test]
     fn a_daemon_waits_for_a_killed_one_and_its_warden() {
-        for keeper in [Keeper::Daemon(NONE), Keeper::Warden(own_pid())] {
+        for owner in [LockOwner::Daemon(NONE), LockOwner::Warden(own_pid())] {
             let scratch = Scratch::new();
-            let lock = locked(&scratch, keeper);
+            let lock = locked(&scratch, owner);
             let (told, opened) = channel();
             thread::scope(|scope| {
                 scope.spawn(|| told.send(RunFolder::open(scratch.path()).is_ok()));
-                // If it did not wait it would fail now, sooner or later.
+                while opened_times(&scratch.join("lock")) < 2 {
+                    thread::yield_now();
+                }
+                // It tries now. If it did not wait it would fail, sooner or later.
                 for _ in 0..1000 {
                     assert!(opened.try_recv().is_err(), "it did not wait");
                     thread::yield_now();

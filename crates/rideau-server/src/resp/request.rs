@@ -135,13 +135,13 @@ impl RequestParser {
     }
 
     fn start(&mut self, frame: &[u8], limits: &Limits) -> Result<Option<usize>, Fault> {
-        let Some(&kind) = frame.first() else {
-            return Ok(None);
-        };
         self.spans.clear();
         self.spans.shrink_to(SPANS_KEPT);
         self.text.clear();
         self.text.shrink_to(TEXT_KEPT);
+        let Some(&kind) = frame.first() else {
+            return Ok(None);
+        };
         match kind {
             b'*' => self.open(frame, limits),
             TLS => Err(Fault::Tls),

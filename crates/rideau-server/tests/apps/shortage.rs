@@ -111,7 +111,8 @@ fn a_start_without_processes_fails_and_others_are_served() {
     let folder = folder();
     let name = "shortage::a_start_without_processes_fails_and_others_are_served";
     House::write(&folder, "", &two(&tiny::keys(name)));
-    let become_other = format!("setpriv --reuid={USER} --regid={USER} --clear-groups");
+    let become_other =
+        format!("setpriv --reuid={USER} --regid={USER} --clear-groups --pdeathsig KILL");
     if !may_run(&become_other) {
         return skipped("only root may run programs as another user, in a folder open to it");
     }

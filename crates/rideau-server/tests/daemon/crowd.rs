@@ -6,9 +6,7 @@
 use std::env;
 use std::thread;
 
-use rideau_testing::command;
-
-use crate::server::Server;
+use crate::server::{Server, run_with_all_files};
 use crate::wire::Wire;
 
 const CROWD: usize = 10_000;
@@ -35,18 +33,7 @@ fn ten_thousand_connections_are_served_and_idle_ones_are_small() {
         return crowd();
     }
     let name = "crowd::ten_thousand_connections_are_served_and_idle_ones_are_small";
-    let raised = r#"ulimit -n "$(ulimit -Hn)"; exec "$0" "$@""#;
-    let mut command = command("sh");
-    command
-        .args(["-c", raised])
-        .arg(env::current_exe().unwrap());
-    command
-        .args(["--exact", name, "--nocapture"])
-        .env(AGAIN, "1");
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("1 passed"), "{said}");
+    run_with_all_files(name, AGAIN);
 }
 
 fn crowd() {

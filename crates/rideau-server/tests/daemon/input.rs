@@ -5,9 +5,9 @@ use std::env;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{self, Command};
+use std::process;
 
-use crate::server::{PATIENCE, Server, until};
+use crate::server::{PATIENCE, Server, run_with_all_files, until};
 use crate::wire::{Wire, request};
 
 const USERS: &str = r#"
@@ -193,19 +193,7 @@ fn a_thousand_half_commands_before_login_cost_little() {
         return crowd();
     }
     let name = "input::a_thousand_half_commands_before_login_cost_little";
-    let raised = r#"ulimit -n "$(ulimit -Hn)"; exec "$0" "$@""#;
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", raised])
-        .arg(env::current_exe().unwrap());
-    command
-        .args(["--exact", name, "--nocapture"])
-        .env(AGAIN, "1");
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("1 passed"), "{said}");
-    print!("{said}");
+    run_with_all_files(name, AGAIN);
 }
 
 fn crowd() {

@@ -1,6 +1,7 @@
 //! A server of a test's own: the real program, with a folder and a port, gone
 //! with the test.
 
+use std::env;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -222,6 +223,21 @@ impl Drop for Server {
     }
 }
 
+/// Run a test again in a process that may have as many files as the system allows.
+/// The variable tells it so.
+pub(crate) fn run_with_all_files(name: &str, variable: &str) {
+    let raised = r#"ulimit -n "$(ulimit -Hn)"; exec "$0" "$@""#;
+    let mut test = command("sh");
+    test.args(["-c", raised]).arg(env::current_exe().unwrap());
+    test.args(["--exact", name, "--nocapture"]);
+    let output = test.env(variable, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    // Indented, or its count would be taken for one of ours.
+    let said = said.replace('\n', "\n  ");
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
+}
+
 /// Poll until `done` says so.
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let since = Instant::now();
@@ -248,7 +264,7 @@ fn free_port() -> u16 {
 fn folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let path = std::env::temp_dir().join(format!("rideau-daemon-{}-{number}", id()));
+    let path = env::temp_dir().join(format!("rideau-daemon-{}-{number}", id()));
     fs::create_dir(&path).unwrap();
     path
 }

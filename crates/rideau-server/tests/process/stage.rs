@@ -259,7 +259,8 @@ async fn what_the_daemon_was_started_with_is_not_passed_on() {
         );
         let mut again = command("sh");
         again.args(["-c", &script]).env(ALONE, "files");
-        assert!(again.status().unwrap().success());
+        let output = again.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
         return;
     }
     assert_eq!(
