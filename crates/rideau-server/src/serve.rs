@@ -124,6 +124,9 @@ pub async fn run_from(
 ///
 /// If it cannot listen.
 pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> io::Result<()> {
+    // Before anybody is served: a signal that comes before would end the program.
+    let mut stop = StopAsked::listen()?;
+    let hangup = signal(SignalKind::hangup())?;
     let config = daemon.config.load_full();
     let (server, tls) = (&config.server, &config.tls);
     let lanes = Arc::new(Lanes::start(server.threads)?);
@@ -164,11 +167,8 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> i
         runtime.spawn(daemon.values.ranges.ferry());
     }
     tokio::spawn(watcher::keep(Arc::clone(&daemon)));
-    let hangup = signal(SignalKind::hangup())?;
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
     daemon.values.warn_of_quarantine();
-    // Whoever hears that we are ready may ask us to stop at once.
-    let mut stop = StopAsked::listen()?;
     ready(&addresses);
     supervisor::tell("READY=1");
     stop.asked().await;

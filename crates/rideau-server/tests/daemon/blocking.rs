@@ -22,7 +22,9 @@ fn who_goes_away_while_it_waits_gives_its_place_up() {
                 holder.ask(waiting).field("waiting").int() == 1
             });
             holder.ask(&format!("RELEASE {held}"));
-            assert_eq!(next.read().word(), "go");
+            let held = next.read().ticket();
+            // Its end may be seen late, and the next round does not wait for it.
+            next.ask(&format!("RELEASE {held}"));
         }
     }
 }
