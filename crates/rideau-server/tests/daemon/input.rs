@@ -244,7 +244,6 @@ fn half_commands_after_login_share_one_budget() {
         wire.write(&half(1_000_000));
         until_used(&mut ops, count * DRAWN);
     }
-    assert!(server.memory() >= before + 3_900_000);
     let _ = more.try_write(&half(1_000_000));
     let busy = "BUSY 4194304 bytes of commands are half sent, as many as limits.input_max allows";
     is_refused(&mut more, busy);
