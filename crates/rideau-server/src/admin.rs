@@ -313,3 +313,29 @@ async fn turn_away(mut stream: TcpStream) {
     };
     let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[tokio::test]
+    async fn a_panic_costs_one_request() {
+        let config = Config::parse("", "test.toml", &|_| None).expect("it is a config");
+        let daemon = Daemon::new(config).expect("it is sound");
+        let listener = AdminListener::bind(([127, 0, 0, 1], 0).into()).await;
+        let listener = listener.expect("a port is free");
+        let address = listener.address().expect("it listens");
+        tokio::spawn(listener.serve(daemon));
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        // The second comes on the same connection.
+        let requests = b"GET /test/panic HTTP/1.1\r\nHost: localhost\r\n\r\n\
+            GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(requests).await.expect("it reads");
+        let mut said = String::new();
+        stream.read_to_string(&mut said).await.expect("it answers");
+        assert!(said.starts_with("HTTP/1.1 500 "), "{said}");
+        assert!(said.contains("\"error\":\"internal error "), "{said}");
+        assert!(said.contains("HTTP/1.1 200 OK"), "{said}");
+    }
+}

@@ -34,6 +34,7 @@ use tokio::sync::{Notify, watch};
 use crate::config::Config;
 use crate::events::Events;
 use crate::member::Workshop;
+use crate::panics;
 use crate::process::Signal;
 
 pub use app::App;
@@ -129,8 +130,8 @@ impl Apps {
     /// Begin to serve what a config says. It must be called on a runtime, once.
     pub fn begin(&self, config: &Config) {
         let _ = self.0.runtime.set(Handle::current());
-        tokio::spawn(keep_time(Arc::downgrade(&self.0)));
-        tokio::spawn(memory::look(Arc::downgrade(&self.0)));
+        for_ever("the clock of the apps", &self.0, keep_time);
+        for_ever("the look at memory", &self.0, memory::look);
         self.follow(config);
     }
 
@@ -485,6 +486,15 @@ impl Inner {
 }
 
 /// Look at the machine when it is due, until nobody has it any more.
+/// Do this for as long as there are apps, also after a panic.
+fn for_ever<F>(name: &'static str, apps: &Arc<Inner>, task: fn(Weak<Inner>) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let apps = Arc::downgrade(apps);
+    tokio::spawn(async move { panics::keep(name, || task(Weak::clone(&apps))).await });
+}
+
 async fn keep_time(apps: Weak<Inner>) {
     loop {
         let Some(inner) = apps.upgrade() else { return };

@@ -20,6 +20,7 @@ use crate::holdings::{Card, HolderId, Thing, Why};
 use crate::login::Proof;
 use crate::names::Named;
 use crate::outcome::{self, Outcome, Part};
+use crate::panics::Panicked;
 use crate::places::{BrokerPlace, PoolPlace, RulePlace};
 use crate::resp::{Mistake, Protocol, Reply};
 use crate::ticket::{Kind, Text, Ticket};
@@ -202,6 +203,16 @@ impl Client {
     pub fn read_new_config(&mut self) {
         if self.generation != self.daemon.settings.generation() {
             self.read_config();
+        }
+    }
+
+    /// Take back what was answered since the output had this length, and say that
+    /// the server failed.
+    #[cold]
+    pub fn answer_panic(&mut self, before: usize, panicked: Panicked) {
+        self.out.truncate(before);
+        if matches!(self.replies, Replies::On | Replies::Skip) {
+            self.reply().error(format_args!("ERR {panicked}."));
         }
     }
 

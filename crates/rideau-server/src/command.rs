@@ -8,6 +8,8 @@ mod brokers;
 mod connection;
 mod locks;
 mod look;
+#[cfg(test)]
+mod planted;
 mod pools;
 mod quiet;
 mod ranges;
@@ -25,6 +27,7 @@ use crate::client::{Client, Replies, Step, Wrong};
 use crate::config::{User, edits, far};
 use crate::holdings::Why;
 use crate::login;
+use crate::panics;
 use crate::resp::{Protocol, Quoted, Request, Upper};
 
 pub use table::ALL;
@@ -103,13 +106,19 @@ const fn place(name: &str) -> usize {
 }
 
 /// Execute one request. Its answer is behind what was answered before, if the
-/// client wants one.
+/// client wants one. A panic costs the request alone.
 #[inline]
 pub fn execute(client: &mut Client, request: Request<'_>) -> Step {
-    if client.replies == Replies::On {
-        return answer(client, request);
-    }
-    quiet::execute(client, request)
+    let before = client.out.len();
+    let step = panics::contain(|| match client.replies {
+        Replies::On => answer(client, request),
+        _ => quiet::execute(client, request),
+    });
+    step.unwrap_or_else(|panicked| {
+        client.batch.fail();
+        client.answer_panic(before, panicked);
+        Step::Done
+    })
 }
 
 /// Execute one request and answer it.

@@ -21,6 +21,7 @@ use crate::command;
 use crate::holdings::Why;
 use crate::input::{self, Input, NoRoom};
 use crate::login;
+use crate::panics::{self, Panicked};
 use crate::resp::{BEFORE_LOGIN_MAX, Fault, Limits, Protocol, RequestParser};
 use crate::timing::Run;
 use crate::values;
@@ -113,10 +114,11 @@ where
         is_before_login: true,
     };
     connection.client.waker = future::poll_fn(|task| Poll::Ready(task.waker().clone())).await;
-    let over = connection.run().await;
-    connection.client.let_go();
-    if matches!(over, Over::Refused) {
-        connection.linger().await;
+    // Whatever panics here, the holder ends and the connection is forgotten.
+    let over = panics::contain_async(connection.run()).await;
+    let _ = panics::contain(|| connection.client.let_go());
+    if matches!(over, Ok(Over::Refused)) {
+        let _ = panics::contain_async(connection.linger()).await;
     }
     connection.client.end();
 }
@@ -327,7 +329,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         // Who waits for an answer need not say anything.
         self.client.hear();
         self.client.read_new_config();
-        finish(&mut self.client);
+        let before = self.client.out.len();
+        let finished = panics::contain(|| finish(&mut self.client));
+        finished.unwrap_or_else(|panicked| self.client.answer_panic(before, panicked));
         Ok(())
     }
 
@@ -354,10 +358,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let outbox = &self.client.card.outbox;
         let mut read = pin!(self.input.read_from(&mut self.stream));
         future::poll_fn(|task| {
-            if !outbox.is_killed()
-                && let Poll::Ready(finish) = answer.as_mut().poll(task)
-            {
-                return Poll::Ready(Woken::Answered(finish));
+            if !outbox.is_killed() {
+                match panics::contain(|| answer.as_mut().poll(task)) {
+                    Ok(Poll::Pending) => (),
+                    Ok(Poll::Ready(finish)) => return Poll::Ready(Woken::Answered(finish)),
+                    Err(panicked) => return Poll::Ready(Woken::Answered(answer_panic(panicked))),
+                }
             }
             if reads && let Poll::Ready(read) = read.as_mut().poll(task) {
                 return Poll::Ready(Woken::Read(read));
@@ -553,6 +559,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 }
 
+#[cold]
+fn answer_panic(panicked: Panicked) -> Finish {
+    Box::new(move |client| client.answer_panic(client.out.len(), panicked))
+}
+
 /// Wait until a connection has been silent for longer than it promised.
 async fn silence(client: &Client, heartbeat: Duration) {
     let left = heartbeat.saturating_sub(client.card.silent());
@@ -591,3 +602,7 @@ impl Client {
         self.daemon.clients.remove(self.card.id);
     }
 }
+
+#[cfg(test)]
+#[path = "connection/panics.rs"]
+mod tests;

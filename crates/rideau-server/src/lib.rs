@@ -29,6 +29,7 @@ pub mod metrics;
 pub mod names;
 pub mod outbox;
 pub mod outcome;
+mod panics;
 pub mod places;
 pub mod process;
 pub mod report;

@@ -11,6 +11,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
 use crate::config::{Log, LogFormat, LogLevel};
+use crate::panics;
 
 /// How much is written; none if nothing is.
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
@@ -27,6 +28,7 @@ pub fn start(log: Log, has_colours: bool) {
     };
     if begun.is_ok() {
         let _ = LEVEL.set(handle);
+        panics::log_all();
     }
 }
 

@@ -88,8 +88,9 @@ struct Page {
 
 impl Page {
     fn title(&mut self, name: &str) {
-        let (first, rest) = name.split_at(1);
-        self.text = format!("# {}{rest}\r\n", first.to_uppercase());
+        let mut rest = name.chars();
+        let first = rest.next().map(|first| first.to_ascii_uppercase());
+        self.text = format!("# {}{}\r\n", first.unwrap_or_default(), rest.as_str());
     }
 
     fn line(&mut self, key: &str, value: impl std::fmt::Display) {

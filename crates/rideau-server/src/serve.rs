@@ -21,6 +21,7 @@ use crate::daemon::Daemon;
 use crate::front::{FrontListener, Tls};
 use crate::holdings::Why;
 use crate::lanes::Lanes;
+use crate::panics;
 use crate::settings::Source;
 use crate::supervisor;
 use crate::tls;
@@ -162,11 +163,11 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> i
     daemon.apps.begin(&config);
     daemon.front.follow_apps();
     let front = tokio::spawn(front.serve(Arc::clone(&daemon.front)));
-    tokio::spawn(keep_sessions(Arc::clone(&daemon)));
+    for_ever("the end of sessions", &daemon, keep_sessions);
     for runtime in lanes.runtimes() {
         runtime.spawn(daemon.values.ranges.ferry());
     }
-    tokio::spawn(watcher::keep(Arc::clone(&daemon)));
+    for_ever("the watch for leaks", &daemon, watcher::keep);
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
     daemon.values.warn_of_quarantine();
     ready(&addresses);
@@ -177,6 +178,15 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> i
     front_lanes.finish().await;
     lanes.finish().await;
     finished
+}
+
+/// Do this for as long as the server runs, also after a panic.
+fn for_ever<F>(name: &'static str, daemon: &Arc<Daemon>, task: fn(Arc<Daemon>) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let daemon = Arc::clone(daemon);
+    tokio::spawn(async move { panics::keep(name, || task(Arc::clone(&daemon))).await });
 }
 
 /// Stop the front and the applications: what is served is finished.

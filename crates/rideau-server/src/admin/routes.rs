@@ -80,6 +80,9 @@ const fn about(
 /// Every route.
 #[rustfmt::skip]
 pub(super) static ALL: &[Route] = &[
+    #[cfg(test)]
+    about(Get, "/test/panic", Nothing, "Panic", "", "200:text",
+        |_| Box::pin(async { panic!("planted") })),
     about(Get, "/", Right("show"), "A page for people",
         "", "200:html", |visit| Box::pin(status::page(visit))),
     about(Get, "/assets/status.css", Nothing, "How that page looks",

@@ -18,6 +18,7 @@ use super::{Admin, BODY_WITHIN, guard};
 use crate::config::User;
 use crate::daemon::Daemon;
 use crate::input::{Input, NoRoom};
+use crate::panics;
 use crate::places::Places;
 use crate::resp::BEFORE_LOGIN_MAX;
 use crate::show::Sight;
@@ -56,11 +57,14 @@ pub(super) async fn answer(
     parts: Parts,
     body: Body,
 ) -> Response {
-    let visit = enter(admin, route, names, parts, body).await;
-    let answer = match visit {
-        Ok(visit) => (route.run)(visit).await,
-        Err(no) => Err(no),
-    };
+    let answer = panics::contain_async(async {
+        let visit = enter(admin, route, names, parts, body).await?;
+        (route.run)(visit).await
+    });
+    let answer = answer.await.unwrap_or_else(|panicked| {
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Err(No::new(status, "ERR", format!("{panicked}.")))
+    });
     answer.unwrap_or_else(IntoResponse::into_response)
 }
 

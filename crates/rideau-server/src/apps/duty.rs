@@ -16,6 +16,7 @@ use super::health;
 use super::running::Running;
 use crate::config::{AppConfig, AppListen, AppReady, Run};
 use crate::front::{Connections, KeepAlive};
+use crate::panics;
 use crate::process::{
     Address, Exit, Line, Listen, OutputLimits, Process, Program, Ready, ResourceLimits, Signal,
     StartReport, Whom, http_status,
@@ -80,9 +81,32 @@ impl Slot {
     }
 }
 
+/// Tells the machine that nothing is left of a process, also if its task panics.
+struct Gone {
+    inner: Arc<Inner>,
+    id: ProcessId,
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        let id = self.id;
+        self.inner.forget(id);
+        let gone = || {
+            self.inner
+                .step(|state, now| state.machine.gone(id, now, &mut state.effects));
+        };
+        // It may be dropped by a panic, and a second one would end the program.
+        let _ = panics::contain(gone);
+    }
+}
+
 /// See one process from its start to its end.
 pub(super) async fn run(inner: Arc<Inner>, start: Start, mut stop: Word) {
     let id = start.process;
+    let gone = Gone {
+        inner: Arc::clone(&inner),
+        id,
+    };
     let config = start.app.config.load_full();
     let started = {
         let (here, gone) = oneshot::channel();
@@ -108,12 +132,10 @@ pub(super) async fn run(inner: Arc<Inner>, start: Start, mut stop: Word) {
             inner.step(|state, now| {
                 state.machine.start_failed(id, now, &mut state.effects);
             });
-            return;
         }
         Some(Ok(process)) => serve(&inner, &start, &mut stop, &config, process).await,
     }
-    inner.forget(id);
-    inner.step(|state, now| state.machine.gone(id, now, &mut state.effects));
+    drop(gone);
 }
 
 /// A process is ready: tell the machine, and wait for its end.

@@ -7,6 +7,8 @@ use super::{
 
 /// Every command.
 pub const ALL: &[About] = &[
+    #[cfg(test)]
+    super::planted::PANIC,
     about(
         "LOCK",
         2,

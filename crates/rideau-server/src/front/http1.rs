@@ -32,6 +32,7 @@ use super::seat::Seat;
 use super::stream::Stream;
 use super::upgrade::{self, Turned};
 use super::wire::Wire;
+use crate::panics::{self, Panicked};
 
 /// What a client sends after the head of a request.
 pub(super) struct Body(Arc<Mutex<Client>>);
@@ -77,6 +78,14 @@ enum End {
 }
 
 impl Manner {
+    /// That of an answer to what may be no request, after which nothing follows.
+    const LAST: Self = Self {
+        wants_head: false,
+        is_recent: true,
+        keeps: false,
+        takes_trailers: false,
+    };
+
     /// Whether an answer with this status has a body.
     fn has_body(self, status: StatusCode) -> bool {
         !self.wants_head && !is_bare(status)
@@ -92,12 +101,28 @@ pub(super) fn serve<'a>(
     patience: Patience,
 ) -> impl Future<Output = ()> + 'a {
     let client = Client::new(stream, limits, patience);
+    let client = Arc::new(Mutex::new(client));
     let connection = Connection {
         front,
         seat,
-        client: Arc::new(Mutex::new(client)),
+        client: Arc::clone(&client),
     };
-    connection.serve()
+    let served = panics::contain_async(connection.serve());
+    async move {
+        if let Err(panicked) = served.await {
+            Box::pin(fail(client, front, panicked)).await;
+        }
+    }
+}
+
+/// A request of this client made the server panic. It is told so if it was not
+/// answered yet, and the connection ends.
+async fn fail(client: Arc<Mutex<Client>>, front: &Front, panicked: Panicked) {
+    client
+        .lock()
+        .fail(front.refuse_at_once(&No::Panicked(panicked)));
+    let _ = poll_fn(|context| client.lock().poll_send(context)).await;
+    poll_fn(|context| client.lock().poll_end(context)).await;
 }
 
 impl Connection<'_> {
@@ -165,13 +190,7 @@ impl Connection<'_> {
     /// Answer what is no request.
     async fn refuse(&self, trouble: Trouble) {
         let reply = self.front.refuse_at_once(&No::from(trouble));
-        let manner = Manner {
-            wants_head: false,
-            is_recent: true,
-            keeps: false,
-            takes_trailers: false,
-        };
-        let _ = self.send(reply, manner).await;
+        let _ = self.send(reply, Manner::LAST).await;
     }
 
     /// Wait for what a process says, as long as the client is there; none if it left.

@@ -32,6 +32,7 @@ use super::router::is_host;
 use super::seat::Seat;
 use super::serve::Guest;
 use super::stream::Stream;
+use crate::panics;
 
 /// Requests at a time on one connection.
 const STREAMS_MAX: u32 = 128;
@@ -115,10 +116,14 @@ async fn answer(
     let (parts, incoming) = request.into_parts();
     let respond = Mutex::new(respond);
     let reply = {
-        let mut replied = pin!(stay.reply(&front, &parts, incoming, &respond));
+        let replied = stay.reply(&front, &parts, incoming, &respond);
+        let mut replied = pin!(panics::contain_async(replied));
         // The client is heard while an app thinks.
         let replied = poll_fn(|context| match replied.as_mut().poll(context) {
-            Poll::Ready(reply) => Poll::Ready(Some(reply)),
+            Poll::Ready(Ok(reply)) => Poll::Ready(Some(reply)),
+            Poll::Ready(Err(panicked)) => {
+                Poll::Ready(Some(front.refuse_at_once(&No::Panicked(panicked))))
+            }
             Poll::Pending => respond.lock().poll_reset(context).map(|_| None),
         });
         replied.await

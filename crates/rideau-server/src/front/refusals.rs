@@ -19,6 +19,7 @@ use super::ids::Id;
 use super::reply::Reply;
 use crate::apps::Refused;
 use crate::config::ErrorPages;
+use crate::panics::Panicked;
 use crate::process::StartReport;
 
 /// Why a request gets no answer from an app.
@@ -46,6 +47,8 @@ pub(super) enum No {
     BadAnswer,
     /// It did not answer in time.
     RequestTimeout,
+    /// The front panicked.
+    Panicked(Panicked),
 }
 
 /// For whom a page is.
@@ -79,6 +82,7 @@ impl No {
             Self::Refused(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreachable | Self::Closed | Self::BadAnswer => StatusCode::BAD_GATEWAY,
             Self::RequestTimeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::Panicked(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -96,6 +100,7 @@ impl No {
             Self::Closed => "app_closed",
             Self::BadAnswer => "bad_answer",
             Self::RequestTimeout => "request_timeout",
+            Self::Panicked(_) => "internal_error",
         }
     }
 
@@ -118,6 +123,7 @@ impl No {
             Self::Closed => "The application ended before it answered.",
             Self::BadAnswer => "What the application answered makes no sense.",
             Self::RequestTimeout => "The application took too long to answer.",
+            Self::Panicked(_) => "The server failed. Its log says more.",
         }
     }
 
@@ -166,12 +172,19 @@ impl No {
     fn ends_connection(&self) -> bool {
         matches!(
             self,
-            Self::Bad(_) | Self::HeaderTooLarge | Self::HeaderTimeout | Self::BodyTooLarge
+            Self::Bad(_)
+                | Self::HeaderTooLarge
+                | Self::HeaderTimeout
+                | Self::BodyTooLarge
+                | Self::Panicked(_)
         )
     }
 
     fn text(&self, reader: &Reader<'_>) -> String {
         let mut text = format!("{}\n", self.sentence());
+        if let Self::Panicked(panicked) = self {
+            let _ = writeln!(text, "\n{panicked}");
+        }
         if let Some(details) = self.details(reader.pages) {
             let _ = write!(text, "\n{}\n", details.trim_end());
         }

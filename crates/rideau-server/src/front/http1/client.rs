@@ -48,6 +48,8 @@ pub(in crate::front) struct Client {
     rest: Rest,
     /// It waits to be told that it may send that.
     expects: bool,
+    /// The answer to the request has begun.
+    is_answered: bool,
     closing: Closing,
     /// We have said our last.
     is_ended: bool,
@@ -90,6 +92,7 @@ impl Client {
             head: Head::default(),
             rest: Rest::Nothing,
             expects: false,
+            is_answered: false,
             closing: Closing::Not,
             is_ended: false,
             since: None,
@@ -118,6 +121,7 @@ impl Client {
             if !is_idle {
                 match self.head.pass(self.wire.unread(), &self.limits) {
                     Ok(Some(len)) => {
+                        self.is_answered = false;
                         self.since = None;
                         return Poll::Ready(Came::Head(len));
                     }
@@ -222,6 +226,7 @@ impl Client {
 
     /// Write the head of an answer; says how the end of its body will be told.
     pub(super) fn put_head(&mut self, reply: &Reply, manner: Manner, keeps: bool) -> End {
+        self.is_answered = true;
         let out = self.wire.out();
         out.reserve(reply.fields.len() + 256);
         // An old client may take no other version than its own.
@@ -259,6 +264,16 @@ impl Client {
         }
         out.extend_from_slice(b"\r\n");
         end
+    }
+
+    /// Write the last answer of a connection, unless one has begun already.
+    pub(super) fn fail(&mut self, mut reply: Reply) {
+        if self.is_answered {
+            return self.close_broken();
+        }
+        self.put_head(&reply, Manner::LAST, false);
+        reply.body.pour(&mut self.wire, reply.at);
+        self.close_after();
     }
 
     /// Write the head of an answer after which all is different.

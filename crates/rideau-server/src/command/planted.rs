@@ -1,0 +1,39 @@
+//! A command of the tests that panics wherever a command can.
+
+use super::{About, about};
+use crate::client::{Client, Finish, Step, Wait, Wrong};
+use crate::resp::Request;
+
+pub(super) const PANIC: About = about(
+    "TEST.PANIC",
+    2,
+    "",
+    "NOW | LATER | AFTER",
+    "Panic at once, while it waits, or when it is answered",
+    panic,
+);
+
+fn panic(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let wait = |answer| Wait {
+        answer,
+        name: "a test".into(),
+    };
+    match request.word(1) {
+        Some(b"LATER") => Ok(Step::Wait(wait(Box::pin(async {
+            tokio::task::yield_now().await;
+            panic!("planted")
+        })))),
+        Some(b"AFTER") => Ok(Step::Wait(wait(Box::pin(async {
+            let finish: Finish = Box::new(|client| {
+                client.reply().array(2);
+                panic!("planted")
+            });
+            finish
+        })))),
+        _ => {
+            // What was begun of an answer is not to be seen.
+            client.reply().array(2);
+            panic!("planted")
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Panics, contained at the border of a command, a request or a task.
+//!
+//! A panic is a fault of the server. It costs whatever it came from and nothing
+//! else: the client is told an id, and the log has the message, the place and the
+//! stack under the same id.
+
+use std::backtrace::Backtrace;
+use std::cell::Cell;
+use std::fmt;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+/// A task that panicked is begun again after this.
+const PAUSE: Duration = Duration::from_secs(1);
+
+thread_local! {
+    /// The id of the last panic of this thread, until it is contained.
+    static LAST: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// A panic that was contained. Its text is for the client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Panicked {
+    id: u32,
+}
+
+impl fmt::Display for Panicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.id;
+        write!(
+            f,
+            "internal error {id:08x}: the server's log has it by this id"
+        )
+    }
+}
+
+impl Panicked {
+    /// The panic that this thread has just caught.
+    fn caught() -> Self {
+        // Without the hook, as in a program that links the server, it has none.
+        let id = LAST.take().unwrap_or_else(new_id);
+        Self { id }
+    }
+}
+
+/// Log every panic of this process with an id from now on.
+pub(crate) fn log_all() {
+    std::panic::set_hook(Box::new(log));
+}
+
+fn log(panic: &PanicHookInfo<'_>) {
+    let id = new_id();
+    LAST.set(Some(id));
+    let payload = panic.payload();
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let message = text.or_else(|| payload.downcast_ref::<&str>().copied());
+    let message = message.unwrap_or("no message");
+    let place = panic
+        .location()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let stack = Backtrace::force_capture();
+    tracing::error!(
+        id = format_args!("{id:08x}"),
+        place,
+        "panicked: {message}\n{stack}"
+    );
+}
+
+fn new_id() -> u32 {
+    getrandom::u32().unwrap_or_default()
+}
+
+/// Run this, and contain its panic.
+///
+/// # Errors
+///
+/// If it panicked. Whatever it borrowed stays as the panic left it.
+#[inline]
+pub(crate) fn contain<T>(run: impl FnOnce() -> T) -> Result<T, Panicked> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|_| Panicked::caught())
+}
+
+/// Await this, and contain its panic. The future is dropped before it is told.
+///
+/// # Errors
+///
+/// If it panicked.
+pub(crate) async fn contain_async<F: Future>(future: F) -> Result<F::Output, Panicked> {
+    let mut future = pin!(future);
+    poll_fn(|context| match contain(|| future.as_mut().poll(context)) {
+        Ok(poll) => poll.map(Ok),
+        Err(panicked) => Poll::Ready(Err(panicked)),
+    })
+    .await
+}
+
+/// Do what the server needs for as long as it runs, again after a panic.
+pub(crate) async fn keep<F: Future>(name: &str, begin: impl Fn() -> F) {
+    while let Err(panicked) = contain_async(begin()).await {
+        tracing::error!("{name} is begun again after an {panicked}");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_does_not_panic_is_as_without() {
+        assert_eq!(contain(|| 7), Ok(7));
+        assert_eq!(contain_async(async { 7 }).await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn each_panic_has_an_id() {
+        let one = contain(|| panic!("planted")).err();
+        let other = contain_async(async { panic!("planted") }).await.err();
+        assert!(one.is_some() && other.is_some());
+        assert_ne!(one, other);
+        let text = one.map(|panicked| panicked.to_string());
+        assert!(text.is_some_and(|text| text.starts_with("internal error ")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_server_needs_is_begun_again() {
+        let times = AtomicU32::new(0);
+        keep("a task", async || {
+            assert!(times.fetch_add(1, Ordering::Relaxed) > 1, "planted");
+        })
+        .await;
+        assert_eq!(times.into_inner(), 3);
+    }
+}
