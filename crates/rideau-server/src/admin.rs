@@ -42,6 +42,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::daemon::Daemon;
 use crate::history::History;
 use crate::metrics::Counted;
+use crate::panics;
 use crate::serve::renewed;
 use crate::tls;
 use guard::Known;
@@ -144,7 +145,11 @@ impl AdminListener {
     /// Serve whoever comes, for ever.
     pub async fn serve(self, daemon: Arc<Daemon>) {
         let history = Arc::new(History::new(&daemon));
-        let samples = tokio::spawn(Arc::clone(&history).keep(Arc::clone(&daemon)));
+        let (samples, sampled) = (Arc::clone(&history), Arc::clone(&daemon));
+        let samples = tokio::spawn(async move {
+            let keep = || Arc::clone(&samples).keep(Arc::clone(&sampled));
+            panics::keep("the history", keep).await;
+        });
         let _ended = Ended(samples.abort_handle());
         let admin = Arc::new(Admin {
             daemon,
@@ -189,7 +194,8 @@ impl Door {
             // The files count as soon as they are read again.
             if generation != admin.daemon.settings.generation() {
                 generation = admin.daemon.settings.generation();
-                *tls = renewed(&admin.daemon).unwrap_or(tls.clone());
+                let new = panics::contain(|| renewed(&admin.daemon)).unwrap_or(None);
+                *tls = new.unwrap_or(tls.clone());
             }
             if let Some((seat, stream)) = admin.seat(stream) {
                 tokio::spawn(serve_tls(

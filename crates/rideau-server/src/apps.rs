@@ -485,7 +485,6 @@ impl Inner {
     }
 }
 
-/// Look at the machine when it is due, until nobody has it any more.
 /// Do this for as long as there are apps, also after a panic.
 fn for_ever<F>(name: &'static str, apps: &Arc<Inner>, task: fn(Weak<Inner>) -> F)
 where
@@ -495,6 +494,7 @@ where
     tokio::spawn(async move { panics::keep(name, || task(Weak::clone(&apps))).await });
 }
 
+/// Look at the machine when it is due, until nobody has it any more.
 async fn keep_time(apps: Weak<Inner>) {
     loop {
         let Some(inner) = apps.upgrade() else { return };

@@ -211,8 +211,13 @@ impl Client {
     #[cold]
     pub fn answer_panic(&mut self, before: usize, panicked: Panicked) {
         self.out.truncate(before);
-        if matches!(self.replies, Replies::On | Replies::Skip) {
-            self.reply().error(format_args!("ERR {panicked}."));
+        match self.replies {
+            Replies::On | Replies::Skip => {
+                self.reply().error(format_args!("ERR {panicked}."));
+            }
+            // This was the one to skip.
+            Replies::Skipping => self.replies = Replies::On,
+            Replies::Off => (),
         }
     }
 

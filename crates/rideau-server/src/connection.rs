@@ -116,7 +116,7 @@ where
     connection.client.waker = future::poll_fn(|task| Poll::Ready(task.waker().clone())).await;
     // Whatever panics here, the holder ends and the connection is forgotten.
     let over = panics::contain_async(connection.run()).await;
-    let _ = panics::contain(|| connection.client.let_go());
+    connection.client.let_go();
     if matches!(over, Ok(Over::Refused)) {
         let _ = panics::contain_async(connection.linger()).await;
     }
@@ -592,9 +592,16 @@ impl Client {
     /// Give back all that the connection held.
     fn let_go(&mut self) {
         let why = self.ending.unwrap_or(Why::Lost);
-        command::leave_session(self, why);
-        self.watch = Watch::default();
-        self.daemon.end_holder(self.holder, why);
+        // Each for itself: none of them may be left out for another's fault.
+        let _ = panics::contain(|| command::leave_session(self, why));
+        let _ = panics::contain(|| self.watch = Watch::default());
+        let _ = panics::contain(|| self.daemon.end_holder(self.holder, why));
+    }
+
+    /// It is gone before it was served.
+    pub(crate) fn forget(&mut self) {
+        self.let_go();
+        self.end();
     }
 
     /// There is no such connection any more.

@@ -17,6 +17,8 @@ mod headers;
 mod http1;
 mod http2;
 mod ids;
+#[cfg(test)]
+mod planted;
 mod refusals;
 mod reply;
 mod ride;

@@ -194,11 +194,24 @@ impl Members {
     }
 }
 
+#[cfg(test)]
+impl Members {
+    /// Panic if this is the pool of a test that wants it here.
+    fn plant(&self, place: &str) {
+        assert!(
+            self.name.strip_prefix("panics-in-") != Some(place),
+            "planted"
+        );
+    }
+}
+
 impl Manager for Members {
     type Member = Member;
     type Error = NoMember;
 
     async fn start(&self) -> Result<Member, NoMember> {
+        #[cfg(test)]
+        self.plant("start");
         match &*self.source {
             Source::List { list, changes } => {
                 let changes = changes.load(Ordering::Acquire);
@@ -217,6 +230,8 @@ impl Manager for Members {
     }
 
     fn is_broken(&self, member: &mut Member) -> bool {
+        #[cfg(test)]
+        self.plant("is_broken");
         match (&mut member.origin, &*self.source) {
             (Origin::Offered(offer), _) => offer.is_withdrawn(),
             (Origin::Exec(child), _) => !child.is_alive(),
@@ -233,6 +248,8 @@ impl Manager for Members {
     }
 
     async fn stop(&self, member: Member, why: Retired) {
+        #[cfg(test)]
+        self.plant("stop");
         match (&*self.source, member.origin) {
             (Source::List { list, .. }, _) => list.lock().stop(member.value),
             // Only its owner can make it anew, and still offers it.
@@ -245,6 +262,8 @@ impl Manager for Members {
     }
 
     fn lost(&self, member: &Member) -> impl Future<Output = ()> + Send + 'static {
+        #[cfg(test)]
+        self.plant("lost");
         let lost: Pin<Box<dyn Future<Output = ()> + Send>> = match (&*self.source, &member.origin) {
             (Source::Exec(programs), Origin::Exec(child)) => Box::pin(programs.lost(child)),
             (_, Origin::Offered(offer)) => {

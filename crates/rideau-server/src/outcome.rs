@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rideau::{Reason, Refusal};
 
+use crate::panics::Panicked;
 use crate::resp::Reply;
 
 /// The answer to an ask, as an array that begins with a word. New elements come
@@ -49,6 +50,12 @@ impl Outcome {
             parts,
             retry_after: (!refusal.retry_after.is_zero()).then_some(refusal.retry_after),
         }
+    }
+
+    /// No, for the server has failed over it.
+    pub(crate) fn failed(panicked: Panicked) -> Self {
+        let why = panicked.to_string();
+        Self::new("cancelled", vec![Part::Number(0), why.into()])
     }
 
     /// The word.

@@ -30,14 +30,19 @@ pub struct Panicked {
 impl fmt::Display for Panicked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let id = self.id;
-        write!(
-            f,
-            "internal error {id:08x}: the server's log has it by this id"
-        )
+        write!(f, "{TOLD}{id:08x}: the server's log has it by this id")
     }
 }
 
+/// What a client is told begins so.
+const TOLD: &str = "internal error ";
+
 impl Panicked {
+    /// Whether a text tells a client of a panic.
+    pub(crate) fn is_told_in(text: &str) -> bool {
+        text.starts_with(TOLD)
+    }
+
     /// The panic that this thread has just caught.
     fn caught() -> Self {
         // Without the hook, as in a program that links the server, it has none.

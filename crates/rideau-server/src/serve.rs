@@ -165,7 +165,11 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> i
     let front = tokio::spawn(front.serve(Arc::clone(&daemon.front)));
     for_ever("the end of sessions", &daemon, keep_sessions);
     for runtime in lanes.runtimes() {
-        runtime.spawn(daemon.values.ranges.ferry());
+        let daemon = Arc::clone(&daemon);
+        runtime.spawn(async move {
+            let ferry = || daemon.values.ranges.ferry();
+            panics::keep("the word that values are safe", ferry).await;
+        });
     }
     for_ever("the watch for leaks", &daemon, watcher::keep);
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
@@ -248,7 +252,8 @@ async fn renew(tls: Tls, daemon: Arc<Daemon>) {
         ticks.tick().await;
         if generation != daemon.settings.generation() {
             generation = daemon.settings.generation();
-            renewed(&daemon).inspect(|acceptor| tls.renew(acceptor));
+            let renew = || renewed(&daemon).inspect(|acceptor| tls.renew(acceptor));
+            let _ = panics::contain(renew);
         }
     }
 }
@@ -294,8 +299,10 @@ pub(crate) fn renewed(daemon: &Daemon) -> Option<TlsAcceptor> {
 async fn reload_on(mut signal: Signal, daemon: Arc<Daemon>) {
     while signal.recv().await.is_some() {
         supervisor::tell(&supervisor::reloading());
-        if let Err(why) = daemon.reload("SIGHUP") {
-            tracing::warn!("SIGHUP changed nothing: {why}");
+        match panics::contain(|| daemon.reload("SIGHUP")) {
+            Ok(Ok(_)) => (),
+            Ok(Err(why)) => tracing::warn!("SIGHUP changed nothing: {why}"),
+            Err(panicked) => tracing::error!("SIGHUP ended with an {panicked}"),
         }
         supervisor::tell("READY=1");
     }

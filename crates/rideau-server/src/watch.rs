@@ -13,7 +13,8 @@ use crate::clients::ClientCard;
 use crate::config::{User, fits};
 use crate::daemon::Daemon;
 use crate::events::Event;
-use crate::outbox::Push;
+use crate::outbox::{Outbox, Push};
+use crate::panics;
 use crate::show::Sight;
 use crate::values::Happened;
 
@@ -40,6 +41,19 @@ pub struct Channel {
 
 /// Ends when it is dropped.
 struct Task(AbortHandle);
+
+impl Task {
+    /// Forward what happens. A connection that would miss some of it is ended.
+    fn forward(outbox: &Arc<Outbox>, forwards: impl Future<Output = ()> + Send + 'static) -> Self {
+        let outbox = Arc::clone(outbox);
+        let task = tokio::spawn(async move {
+            if panics::contain_async(forwards).await.is_err() {
+                outbox.give_up();
+            }
+        });
+        Self(task.abort_handle())
+    }
+}
 
 impl Drop for Task {
     fn drop(&mut self) {
@@ -90,7 +104,7 @@ impl Watch {
         }
         let (mut happened, outbox) = (daemon.events.watch(), Arc::clone(&card.outbox));
         let channels = Arc::clone(&self.channels);
-        let task = tokio::spawn(async move {
+        let task = Task::forward(&card.outbox, async move {
             loop {
                 match happened.recv().await {
                     Ok(event) => {
@@ -108,7 +122,7 @@ impl Watch {
                 }
             }
         });
-        self.events = Some(Task(task.abort_handle()));
+        self.events = Some(task);
     }
 
     /// Hear of what happens to values from now on, of ranges that this user may
@@ -131,7 +145,7 @@ impl Watch {
         let mut happened = daemon.values.ranges.watch();
         let (daemon, outbox) = (Arc::downgrade(daemon), Arc::clone(&card.outbox));
         let channels = Arc::clone(&self.channels);
-        let task = tokio::spawn(async move {
+        let task = Task::forward(&card.outbox, async move {
             loop {
                 let event = happened.recv().await;
                 let Some(daemon) = daemon.upgrade() else {
@@ -156,7 +170,7 @@ impl Watch {
                 }
             }
         });
-        self.values = Some(Task(task.abort_handle()));
+        self.values = Some(task);
     }
 
     /// Hear of these no more.
@@ -176,7 +190,7 @@ impl Watch {
         }
         let (mut lines, outbox) = (daemon.clients.monitor(), Arc::clone(&card.outbox));
         let seeing = Seeing(Arc::clone(daemon));
-        let task = tokio::spawn(async move {
+        let task = Task::forward(&card.outbox, async move {
             let _seeing = seeing;
             loop {
                 match lines.recv().await {
@@ -189,7 +203,7 @@ impl Watch {
                 }
             }
         });
-        self.commands = Some(Task(task.abort_handle()));
+        self.commands = Some(task);
     }
 
     /// It still wants to be told this.

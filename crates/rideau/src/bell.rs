@@ -1,14 +1,19 @@
 //! Wakes the timer task when a deadline moves closer.
 
 use std::future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, Weak};
 use std::thread;
+use std::time::Duration;
 
 use rideau_core::Machine;
 use tokio::runtime;
 use tokio::sync::Notify;
 
 use crate::driver::{Driver, Shell};
+
+/// Deadlines are looked at again this long after a panic.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// What the timer task sleeps on between deadlines.
 #[derive(Debug)]
@@ -65,8 +70,14 @@ where
     S: Shell<M>,
 {
     while let Some(alive) = driver.upgrade() {
-        let due = alive.advance().map(|due| alive.clock().to_tokio(due));
+        // Others wait for the deadlines behind one that panics.
+        let advance = || alive.advance().map(|due| alive.clock().to_tokio(due));
+        let due = catch_unwind(AssertUnwindSafe(advance));
         drop(alive);
+        let Ok(due) = due else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
         match due {
             None => bell.0.notified().await,
             // Late or rung for: either way it is time to look.

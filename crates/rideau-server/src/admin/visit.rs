@@ -18,7 +18,7 @@ use super::{Admin, BODY_WITHIN, guard};
 use crate::config::User;
 use crate::daemon::Daemon;
 use crate::input::{Input, NoRoom};
-use crate::panics;
+use crate::panics::{self, Panicked};
 use crate::places::Places;
 use crate::resp::BEFORE_LOGIN_MAX;
 use crate::show::Sight;
@@ -260,6 +260,7 @@ impl No {
             "WRONGTYPE" | "NOTHELD" => StatusCode::CONFLICT,
             "BUSY" => StatusCode::TOO_MANY_REQUESTS,
             "READONLY" | "MISCONF" => StatusCode::SERVICE_UNAVAILABLE,
+            _ if Panicked::is_told_in(text) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         };
         Self::new(status, code, text)

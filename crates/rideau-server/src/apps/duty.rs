@@ -81,7 +81,8 @@ impl Slot {
     }
 }
 
-/// Tells the machine that nothing is left of a process, also if its task panics.
+/// Tells the machine that nothing is left of a process, however its task ends.
+/// One that was still starting has failed to start by that.
 struct Gone {
     inner: Arc<Inner>,
     id: ProcessId,
@@ -90,27 +91,46 @@ struct Gone {
 impl Drop for Gone {
     fn drop(&mut self) {
         let id = self.id;
-        self.inner.forget(id);
-        let gone = || {
+        // It may be dropped by a panic, and a second one would end the program.
+        let _ = panics::contain(|| self.inner.forget(id));
+        let _ = panics::contain(|| {
             self.inner
                 .step(|state, now| state.machine.gone(id, now, &mut state.effects));
-        };
-        // It may be dropped by a panic, and a second one would end the program.
-        let _ = panics::contain(gone);
+        });
     }
 }
 
-/// See one process from its start to its end.
-pub(super) async fn run(inner: Arc<Inner>, start: Start, mut stop: Word) {
+/// See one process from its start to its end. If that panics, the process is
+/// killed, and is counted until it is gone.
+pub(super) async fn run(inner: Arc<Inner>, start: Start, stop: Word) {
     let id = start.process;
-    let gone = Gone {
+    let _gone = Gone {
         inner: Arc::clone(&inner),
         id,
     };
+    let Err(panicked) = panics::contain_async(see(&inner, &start, stop)).await else {
+        return;
+    };
+    let text = format!("process {id} is killed: its task ended with an {panicked}");
+    let killed = async {
+        inner.tell(&start.app.name, text, None);
+        let running = inner.step(|state, _| state.slots.get(&id)?.running.clone());
+        if let Some(running) = running {
+            let kill = running.process.stop_with(Signal::Kill, Duration::ZERO);
+            kill.await;
+        }
+    };
+    let _ = panics::contain_async(killed).await;
+}
+
+async fn see(inner: &Arc<Inner>, start: &Start, mut stop: Word) {
+    #[cfg(test)]
+    start.plant("start");
+    let id = start.process;
     let config = start.app.config.load_full();
     let started = {
         let (here, gone) = oneshot::channel();
-        let starting = begin(&inner, &start, &config, here);
+        let starting = begin(inner, start, &config, here);
         tokio::select! {
             biased;
             started = starting => Some(started),
@@ -128,14 +148,9 @@ pub(super) async fn run(inner: Arc<Inner>, start: Start, mut stop: Word) {
             let text = format!("process {id} did not start: {}", report.summary);
             inner.tell(&start.app.name, text, None);
             start.app.report.store(Some(Arc::from(report)));
-            inner.forget(id);
-            inner.step(|state, now| {
-                state.machine.start_failed(id, now, &mut state.effects);
-            });
         }
-        Some(Ok(process)) => serve(&inner, &start, &mut stop, &config, process).await,
+        Some(Ok(process)) => serve(inner, start, &mut stop, &config, process).await,
     }
-    drop(gone);
 }
 
 /// A process is ready: tell the machine, and wait for its end.
@@ -158,12 +173,20 @@ async fn serve(
     inner.step(|state, now| state.machine.started(id, now, &mut state.effects));
     let well = {
         let (inner, running) = (Arc::downgrade(inner), Arc::downgrade(&running));
-        tokio::spawn(health::watch(inner, running, config.health.clone()))
+        let health = config.health.clone();
+        tokio::spawn(async move {
+            let watch = || health::watch(&inner, &running, &health);
+            panics::keep("the watch over a process", watch).await;
+        })
     };
+    #[cfg(test)]
+    start.plant("service");
     let stopping = tokio::select! {
         exit = running.process.exited() => Err(exit),
         stopping = stopped(stop) => Ok(stopping),
     };
+    #[cfg(test)]
+    start.plant("end");
     well.abort();
     // Requests notice first when a process ends; then its end says more than theirs.
     let stopping = match stopping {
@@ -380,5 +403,96 @@ impl Inner {
     fn forget(self: &Arc<Self>, id: ProcessId) {
         let slot = self.step(|state, _| state.slots.remove(&id));
         drop(slot);
+    }
+}
+
+#[cfg(test)]
+impl Start {
+    /// Panic if a test wants it here, but only over the first process.
+    fn plant(&self, place: &str) {
+        let is_wanted = self.app.name.strip_prefix("panics-in-") == Some(place);
+        assert!(!is_wanted || self.process != ProcessId(1), "planted");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rideau_core::apps::Limits;
+    use tokio::time::Instant;
+
+    use crate::apps::Apps;
+    use crate::config::{AppReady, Config, Server};
+    use crate::member::Workshop;
+    use crate::scratch::Scratch;
+
+    use super::*;
+
+    /// Nothing takes longer, unless it hangs.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// An app of one process that only says that it is ready.
+    fn app(name: &str) -> AppConfig {
+        let script = "echo ready; exec sleep 1000";
+        let mut config = AppConfig::new(name, vec!["sh".into(), "-c".into(), script.into()]);
+        config.run.ready = AppReady::Line("ready".into());
+        config.run.stop_timeout = Duration::from_secs(1);
+        config.options.uptime_min = Duration::ZERO;
+        config.options.min = 1;
+        config.options.max = Some(1);
+        config.restart_dir = None;
+        config
+    }
+
+    fn begin_apps(folder: &Scratch, config: AppConfig) -> Apps {
+        let server = Server {
+            run_dir: Some(folder.join("run")),
+            ..Server::default()
+        };
+        let workshop = Arc::new(Workshop::new(&server, Arc::default()));
+        let apps = Apps::new(Limits::default(), workshop, Arc::default());
+        apps.begin(&Config {
+            apps: vec![config],
+            ..Config::default()
+        });
+        apps
+    }
+
+    /// Wait until a process is ready that satisfies this.
+    async fn ready(apps: &Apps, wanted: impl Fn(&Running) -> bool) -> Arc<Running> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let found = apps.0.running(&wanted).pop();
+            if let Some(found) = found {
+                return found;
+            }
+            assert!(Instant::now() < until, "no process is ready");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_panic_over_a_process_costs_that_process() {
+        for place in ["start", "service", "end"] {
+            let folder = Scratch::new();
+            let apps = begin_apps(&folder, app(&format!("panics-in-{place}")));
+            let is_first = |running: &Running| running.id == ProcessId(1);
+            if place == "end" {
+                let first = ready(&apps, is_first).await;
+                assert!(apps.detach(first.id));
+            }
+            let next = ready(&apps, |running| !is_first(running)).await;
+            assert!(next.process.is_alive(), "{place}");
+            // Nothing is left of the first, and it is counted no more.
+            let until = Instant::now() + PATIENCE;
+            let shown = || apps.shown(&apps.all()[0]).expect("it is there");
+            while shown().processes.len() != 1 || !apps.0.running(is_first).is_empty() {
+                assert!(Instant::now() < until, "{place}: it is never forgotten");
+                sleep(Duration::from_millis(5)).await;
+            }
+            drop(next);
+            let closed = timeout(PATIENCE, apps.close(PATIENCE)).await;
+            assert!(closed.is_ok(), "{place}: the apps never end");
+            assert!(apps.0.running(|_| true).is_empty(), "{place}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Applications that come, change and go with the config.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use rideau_core::OptionError;
 use rideau_core::apps::Restart;
@@ -9,6 +9,7 @@ use rideau_core::apps::Restart;
 use super::app::App;
 use super::{Apps, Inner, marker};
 use crate::config::{AppConfig, Config};
+use crate::panics;
 
 impl Apps {
     /// Find what cannot be before anything is changed.
@@ -69,8 +70,11 @@ impl Inner {
             state.effects.append(&mut effects);
             Some(app)
         })?;
-        let watched = marker::watch(Arc::downgrade(self), Arc::downgrade(&app));
-        self.spawn(watched);
+        let (apps, watched) = (Arc::downgrade(self), Arc::downgrade(&app));
+        self.spawn(async move {
+            let watch = || marker::watch(Weak::clone(&apps), Weak::clone(&watched));
+            panics::keep("the watch for restart.txt", watch).await;
+        });
         Some(app)
     }
 

@@ -12,13 +12,13 @@ use crate::config::Health;
 use crate::process::http_status;
 
 /// Wait until the process is gone, or is not well.
-pub(super) async fn watch(apps: Weak<Inner>, running: Weak<Running>, health: Option<Health>) {
+pub(super) async fn watch(apps: &Weak<Inner>, running: &Weak<Running>, health: &Option<Health>) {
     let Some(silent) = running.upgrade().map(|running| running.process.silent()) else {
         return;
     };
     let asked = async {
-        match &health {
-            Some(health) => ask(&running, health).await,
+        match health {
+            Some(health) => ask(running, health).await,
             None => pending().await,
         }
     };

@@ -71,7 +71,7 @@ pub(super) async fn watch(apps: Weak<Inner>, app: Weak<App>) {
         };
         let looked = folder.clone();
         let Ok(now) = spawn_blocking(move || Markers::look(&looked)).await else {
-            return;
+            continue;
         };
         // The first look only remembers, wherever it is.
         let known = before.take().filter(|(path, _)| *path == folder);

@@ -1,15 +1,16 @@
 //! A command of the tests that panics wherever a command can.
 
-use super::{About, about};
-use crate::client::{Client, Finish, Step, Wait, Wrong};
+use super::{About, about, tickets};
+use crate::client::{Client, Finish, Step, Tail, Wait, Wrong};
 use crate::resp::Request;
+use crate::ticket::Kind;
 
 pub(super) const PANIC: About = about(
     "TEST.PANIC",
     2,
     "",
-    "NOW | LATER | AFTER",
-    "Panic at once, while it waits, or when it is answered",
+    "NOW | LATER | AFTER | ASYNC",
+    "Panic at once, while it waits, when it is answered, or after an answer",
     panic,
 );
 
@@ -30,6 +31,10 @@ fn panic(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
             });
             finish
         })))),
+        Some(b"ASYNC") => {
+            let answer = async { panic!("planted") };
+            tickets::later(client, Kind::Lock, "a test", &Tail::default(), answer)
+        }
         _ => {
             // What was begun of an answer is not to be seen.
             client.reply().array(2);

@@ -1,6 +1,7 @@
 //! Commands whose answers nobody wants.
 
 use crate::client::{Client, Finish, Replies, Step, Wait};
+use crate::panics;
 use crate::resp::Request;
 
 /// Execute a request without an answer, unless it says itself that answers are
@@ -27,10 +28,13 @@ pub(super) fn execute(client: &mut Client, request: Request<'_>) -> Step {
 fn silent(wait: Wait) -> Wait {
     let Wait { answer, name } = wait;
     let answer = Box::pin(async move {
-        let finish = answer.await;
+        // A panic is not answered either.
+        let finish = panics::contain_async(answer).await;
         let silent: Finish = Box::new(move |client| {
             let before = client.out.len();
-            finish(client);
+            if let Ok(finish) = finish {
+                let _ = panics::contain(|| finish(client));
+            }
             client.out.truncate(before);
         });
         silent

@@ -13,6 +13,7 @@ use crate::meeting::{End, Mail};
 use crate::names::Named;
 use crate::outbox::Push;
 use crate::outcome::{Outcome, Part};
+use crate::panics;
 use crate::resp::{Mistake, Protocol, Quoted, Request, Upper};
 use crate::ticket::{Kind, Ticket};
 
@@ -131,7 +132,9 @@ pub(super) fn later(
     daemon.counts.waiting.fetch_add(1, Ordering::Relaxed);
     let counted = Counted(Arc::clone(&daemon));
     let task = tokio::spawn(async move {
-        let answer = answer.await;
+        // Nobody may wait for ever for an answer that does not come.
+        let answer = panics::contain_async(answer).await;
+        let answer = answer.unwrap_or_else(|panicked| Err(Outcome::failed(panicked)));
         drop(counted);
         let (outcome, thing) = match answer {
             Ok((parts, grant)) => {

@@ -3,12 +3,13 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::config::{Config, Listen};
 use crate::daemon::Daemon;
 use crate::lanes::Lanes;
-use crate::serve::Listener;
+use crate::serve::{self, Listener};
 
 /// Nothing takes longer, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -16,9 +17,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Wire(BufReader<TcpStream>);
 
 impl Wire {
+    fn send(&mut self, line: &str) {
+        write!(self.0.get_mut(), "{line}\r\n").expect("the server reads");
+    }
+
     /// The first line of an answer.
     fn ask(&mut self, line: &str) -> String {
-        write!(self.0.get_mut(), "{line}\r\n").expect("the server reads");
+        self.send(line);
         self.line()
     }
 
@@ -43,30 +48,59 @@ impl Wire {
     }
 }
 
-async fn serve() -> (Arc<Daemon>, impl Fn() -> Wire) {
-    let text = "[lock.\"*\"]\nqueue = { kind = \"never\" }\n";
-    let config = Config::parse(text, "test.toml", &|_| None);
-    let daemon = Daemon::new(config.expect("it is a config")).expect("it is sound");
-    let listen = Listen::Tcp(([127, 0, 0, 1], 0).into());
-    let listener = Listener::bind(&listen, 0).await.expect("a port is free");
-    let port = listener.port().expect("it is TCP");
-    let lanes = Arc::new(Lanes::start(Some(1)).expect("there are threads"));
-    tokio::spawn(listener.serve(Arc::clone(&daemon), lanes));
-    let connect = move || {
-        let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .expect("it is a socket");
+/// A server of its own, and what connects to it.
+struct Place {
+    daemon: Arc<Daemon>,
+    lanes: Arc<Lanes>,
+    port: u16,
+}
+
+impl Place {
+    async fn new(more: &str) -> Self {
+        let text = format!("{more}\n[lock.\"*\"]\nqueue = {{ kind = \"never\" }}\n");
+        let config = Config::parse(&text, "test.toml", &|_| None);
+        let daemon = Daemon::new(config.expect("it is a config")).expect("it is sound");
+        let listen = Listen::Tcp(([127, 0, 0, 1], 0).into());
+        let listener = Listener::bind(&listen, 0).await.expect("a port is free");
+        let port = listener.port().expect("it is TCP");
+        let lanes = Arc::new(Lanes::start(Some(1)).expect("there are threads"));
+        tokio::spawn(listener.serve(Arc::clone(&daemon), Arc::clone(&lanes)));
+        Self {
+            daemon,
+            lanes,
+            port,
+        }
+    }
+
+    fn connect(&self) -> Wire {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
+        let limited = stream.set_read_timeout(Some(PATIENCE));
+        limited.expect("it is a socket");
         Wire(BufReader::new(stream))
-    };
-    (daemon, connect)
+    }
+
+    /// Wait until no connection is remembered.
+    async fn forgets_all(&self) {
+        until("connections are never forgotten", || {
+            self.daemon.clients.is_empty()
+        })
+        .await;
+    }
+}
+
+async fn until(or: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "{or}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_costs_one_command_and_no_holder() {
-    let (daemon, connect) = serve().await;
+    let place = Place::new("").await;
     for when in ["NOW", "LATER", "AFTER"] {
-        let (mut holder, mut other) = (connect(), connect());
+        let (mut holder, mut other) = (place.connect(), place.connect());
         assert_eq!(holder.array(&format!("LOCK {when}"))[0], "go");
         let answer = holder.ask(&format!("TEST.PANIC {when}"));
         assert!(
@@ -77,12 +111,93 @@ async fn a_panic_costs_one_command_and_no_holder() {
         // It still holds what it held, and no longer than it is there.
         assert_eq!(other.array(&format!("LOCK {when}"))[0], "full");
         drop(holder);
-        assert_eq!(other.array(&format!("LOCK {when} WAIT 60000"))[0], "go");
+        assert_eq!(other.array(&format!("LOCK {when} WAIT 30000"))[0], "go");
         drop(other);
     }
-    let until = Instant::now() + PATIENCE;
-    while !daemon.clients.is_empty() {
-        assert!(Instant::now() < until, "connections are never forgotten");
-        tokio::task::yield_now().await;
+    place.forgets_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_wants_no_answer_is_told_of_no_panic() {
+    let place = Place::new("").await;
+    let mut wire = place.connect();
+    for when in ["NOW", "LATER", "AFTER"] {
+        wire.send("CLIENT REPLY SKIP");
+        wire.send(&format!("TEST.PANIC {when}"));
+        assert_eq!(wire.ask("ECHO skipped"), "$7", "{when}");
+        assert_eq!(wire.line(), "skipped");
+        wire.send("CLIENT REPLY OFF");
+        wire.send(&format!("TEST.PANIC {when}"));
+        assert_eq!(wire.ask("CLIENT REPLY ON"), "+OK", "{when}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_was_to_come_later_says_that_the_server_failed() {
+    let place = Place::new("").await;
+    let mut wire = place.connect();
+    let begun = wire.array("TEST.PANIC ASYNC");
+    assert_eq!(begun[0], "await");
+    let answer = wire.array(&format!("AWAIT {} 30000", begun[1]));
+    assert_eq!(answer[0], "cancelled");
+    assert!(answer[2].starts_with("internal error "), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_in_a_manager_leaves_no_member_behind() {
+    let pool = |name: &str| {
+        format!(
+            "[pool.{name}]\nmember = {{ list = [\"a\", \"b\"] }}\nmax = 1\n\
+             on_error = \"replace\"\nbackoff_first = \"1ms\"\n"
+        )
+    };
+    let names = ["start", "lost", "is_broken", "stop"].map(|name| format!("panics-in-{name}"));
+    let place = Place::new(&names.each_ref().map(|name| pool(name)).concat()).await;
+    let mut wire = place.connect();
+    let members = |name: &str| {
+        let places = place.daemon.places.load();
+        let stats = places.pools[name].pool.stats();
+        (stats.members, stats.starts_failed)
+    };
+    for name in &names[..3] {
+        let answer = wire.array(&format!("TAKE {name} WAIT 50"));
+        assert_ne!(answer[0], "go", "{name}: {answer:?}");
+        until("it starts for ever", || members(name).0.starting == 0).await;
+        assert_eq!(members(name).0.held, 0, "{name}");
+    }
+    for name in &names[..2] {
+        assert!(members(name).1 > 0, "{name}: it is no failed start");
+    }
+    // A stop that panics leaves room for the next.
+    let first = wire.array("TAKE panics-in-stop");
+    assert_eq!((first[0].as_str(), first[2].as_str()), ("go", "a"));
+    assert_eq!(wire.ask(&format!("RELEASE {} FAIL", first[1])), "+OK");
+    let next = wire.array("TAKE panics-in-stop WAIT 30000");
+    assert_eq!((next[0].as_str(), next[2].as_str()), ("go", "b"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_ends_after_a_panic() {
+    let place = Place::new("[server]\ndrain = \"1ms\"\n").await;
+    let mut wires = ["NOW", "LATER", "AFTER"].map(|when| (when, place.connect()));
+    for (when, wire) in &mut wires {
+        assert_eq!(wire.array(&format!("LOCK {when}"))[0], "go");
+        let answer = wire.ask(&format!("TEST.PANIC {when}"));
+        assert!(answer.starts_with("-ERR internal error "), "{answer}");
+    }
+    let drained = tokio::time::timeout(PATIENCE, serve::drain(&place.daemon)).await;
+    assert!(drained.is_ok(), "it never ends");
+    assert!(place.daemon.clients.is_empty(), "connections are left");
+    assert!(place.daemon.holdings.all().is_empty(), "something is held");
+}
+
+/// As when the system has no more files.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_comes_to_no_lane_is_forgotten() {
+    let place = Place::new("").await;
+    place.lanes.finish().await;
+    let _wire = place.connect();
+    let count = || place.daemon.counts.connections.load(Ordering::Relaxed);
+    until("nobody is let in", || count() == 1).await;
+    place.forgets_all().await;
 }

@@ -10,8 +10,8 @@ mod watch;
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 pub(super) use self::line::{Asked, Early, Line, Lost, Said, is_bare, put_chunk, put_last_chunk};
 use super::stream::Stream;
 use crate::lanes::Lanes;
+use crate::panics;
 use crate::process::Address;
 
 /// A process that closes a connection sooner has another reason than that it
@@ -179,7 +180,11 @@ impl Connections {
             Watch::Nobody => {
                 stack.watch = Watch::Begun;
                 drop(stack);
-                tokio::spawn(watch::look_after(Arc::downgrade(shared), shared.index()));
+                let (shared, index) = (Arc::downgrade(shared), shared.index());
+                tokio::spawn(async move {
+                    let look = || watch::look_after(Weak::clone(&shared), index);
+                    panics::keep("the watch over idle connections", look).await;
+                });
             }
             Watch::Task { waker, is_asleep } if *is_asleep => {
                 *is_asleep = false;

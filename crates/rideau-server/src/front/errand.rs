@@ -69,6 +69,8 @@ pub(super) struct Errand {
 impl Front {
     /// Find out what a request wants, and from whom.
     pub(super) fn begin(&self, seat: &Seat, heard: &Heard<'_>) -> Begun {
+        #[cfg(test)]
+        assert!(heard.target != b"/test/panic", "planted");
         let id = headers::id_of(heard.fields, seat, || self.ids.next());
         Begun {
             reads_html: heard.accept.is_some_and(headers::reads_html),

@@ -22,6 +22,7 @@ use super::seat::Seat;
 use super::stream::Stream;
 use super::{Front, Phase, http2};
 use crate::lanes::Lanes;
+use crate::panics;
 
 /// What HTTP/2 begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
@@ -151,7 +152,8 @@ impl Door {
                 phase: front.phase.subscribe(),
                 _permit: permit,
             };
-            guest.begin(stream, self.tls.as_ref(), lanes);
+            let begin = || guest.begin(stream, self.tls.as_ref(), lanes);
+            let _ = panics::contain(begin);
         }
     }
 }

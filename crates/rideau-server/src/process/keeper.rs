@@ -25,6 +25,7 @@ use super::procfs;
 use super::program::Whom;
 use super::run_folder::Place;
 use super::said::Said;
+use crate::panics;
 
 /// Who has left the group may keep its output open; it is not waited for long.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
@@ -111,7 +112,13 @@ impl Keeper {
     /// Watch the child until nothing of it is left.
     pub(super) async fn keep(self) {
         let life = self.watched.life.clone();
-        let gone = self.watch().await;
+        // Custody kills the child of a keeper that panicked, too.
+        let gone = panics::contain_async(self.watch()).await;
+        let gone = gone.unwrap_or_else(|_| Life::Gone {
+            exit: life.borrow().exit(),
+            until: Instant::now(),
+            left: 0,
+        });
         life.send_replace(gone);
     }
 

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::procfs::{self, Seen};
 use super::run_folder::MARK;
+use crate::panics;
 
 /// How often the dead are looked for, while there are children.
 const BURIAL_EVERY: Duration = Duration::from_secs(1);
@@ -90,8 +91,9 @@ fn work(jobs: &mpsc::Receiver<Job>) {
             jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
         };
         match job {
-            Ok(job) => job(),
-            Err(RecvTimeoutError::Timeout) => orphans.bury(),
+            // With this thread all children would end.
+            Ok(job) => drop(panics::contain(job)),
+            Err(RecvTimeoutError::Timeout) => drop(panics::contain(|| orphans.bury())),
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }

@@ -26,6 +26,7 @@ use crate::holdings::Card;
 use crate::lanes::Lanes;
 use crate::login::Proof;
 use crate::outbox::Outbox;
+use crate::panics;
 use crate::resp::Protocol;
 use crate::timing::Batch;
 use crate::tls;
@@ -97,7 +98,10 @@ impl Listener {
         match self {
             Self::Tcp(listener) => loop {
                 match listener.accept().await {
-                    Ok((stream, address)) => accept_tcp(&daemon, &lanes, stream, address),
+                    Ok((stream, address)) => {
+                        let accept = || accept_tcp(&daemon, &lanes, stream, address);
+                        let _ = panics::contain(accept);
+                    }
                     Err(error) => rest(&error).await,
                 }
             },
@@ -106,7 +110,10 @@ impl Listener {
             }
             Self::Unix(listener, path) => loop {
                 match listener.accept().await {
-                    Ok((stream, _)) => accept_unix(&daemon, &lanes, stream, &path),
+                    Ok((stream, _)) => {
+                        let accept = || accept_unix(&daemon, &lanes, stream, &path);
+                        let _ = panics::contain(accept);
+                    }
                     Err(error) => rest(&error).await,
                 }
             },
@@ -129,7 +136,8 @@ async fn serve_tls(
             Ok((stream, address)) => {
                 if generation != daemon.settings.generation() {
                     generation = daemon.settings.generation();
-                    acceptor = renewed(&daemon).unwrap_or(acceptor);
+                    let new = panics::contain(|| renewed(&daemon)).unwrap_or(None);
+                    acceptor = new.unwrap_or(acceptor);
                 }
                 let (daemon, acceptor) = (Arc::clone(&daemon), acceptor.clone());
                 give_tcp(lanes, stream, move |stream| {
@@ -265,35 +273,47 @@ fn accept_unix(daemon: &Arc<Daemon>, lanes: &Lanes, stream: UnixStream, path: &s
 
 /// Let a connection in, or say why not. What it is goes from hand to hand, and a
 /// future keeps room for each of them.
-fn admit(
-    daemon: &Arc<Daemon>,
-    address: String,
-    local: String,
-    proof: Proof,
-) -> Result<Box<Client>, String> {
+fn admit(daemon: &Arc<Daemon>, address: String, local: String, proof: Proof) -> Admitted {
     let most = daemon.config.load().limits.connections_max;
     let is_full = daemon.clients.len() >= most;
     if !is_full && !daemon.is_draining() {
         daemon.counts.connections.fetch_add(1, Ordering::Relaxed);
-        return Ok(Box::new(welcome(daemon, address, local, proof)));
+        return Admitted(Ok(Some(Box::new(welcome(daemon, address, local, proof)))));
     }
     daemon.counts.turned_away.fetch_add(1, Ordering::Relaxed);
     if is_full {
-        return Err(format!(
+        return Admitted(Err(format!(
             "-BUSY there are {most} connections, as many as limits.connections_max allows: \
              come back later, or raise the limit.\r\n"
-        ));
+        )));
     }
-    Err("-READONLY the server is stopping: connect to another, or come back later.\r\n".into())
+    let text = "-READONLY the server is stopping: connect to another, or come back later.\r\n";
+    Admitted(Err(text.into()))
+}
+
+/// A connection that was let in, until it is served, or why it was not. If it
+/// never comes to a lane, it is forgotten.
+struct Admitted(Result<Option<Box<Client>>, String>);
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        if let Ok(Some(client)) = &mut self.0 {
+            client.forget();
+        }
+    }
 }
 
 /// Serve a connection, or turn it away.
-async fn serve<S>(mut stream: S, admitted: Result<Box<Client>, String>)
+async fn serve<S>(mut stream: S, mut admitted: Admitted)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    match admitted {
-        Ok(client) => connection::serve(stream, client).await,
+    match &mut admitted.0 {
+        Ok(client) => {
+            if let Some(client) = client.take() {
+                connection::serve(stream, client).await;
+            }
+        }
         Err(text) => {
             let write = stream.write_all(text.as_bytes());
             let _ = tokio::time::timeout(Duration::from_secs(1), write).await;

@@ -99,6 +99,26 @@ fn frames_that_are_none_are_refused() {
     fails(&server, hello, "this port does not speak TLS");
 }
 
+/// Texts that are empty, or whose first letter is more than one byte.
+#[test]
+fn words_that_cannot_be_cut_anywhere_are_answered() {
+    let server = Server::with(SMALL);
+    let mut wire = server.connect();
+    assert_eq!(wire.ask("LOCK kept").parts()[0].text(), "go");
+    for word in ["", "é", "éé", "\u{10ffff}", " ", "*"] {
+        for name in ["INFO", "info"] {
+            let answer = wire.ask_words(&[name.as_bytes(), word.as_bytes()]);
+            answer.is_error("ERR INFO has no section ");
+        }
+    }
+    assert_eq!(wire.ask("PING").text(), "PONG");
+    drop(wire);
+    let mut other = server.connect();
+    until("nothing is held", || {
+        other.ask("LOCK.STAT kept").field("held").int() == 0
+    });
+}
+
 #[test]
 fn browsers_are_sent_away() {
     let server = Server::with(SMALL);

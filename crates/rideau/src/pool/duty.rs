@@ -9,6 +9,7 @@ use std::sync::{Arc, Weak};
 
 use rideau_core::pool::{MemberId, Retired};
 
+use super::caught::caught;
 use super::manager::{About, Manager};
 use super::slot::{Abort, Entry};
 use super::stock::{Fault, NO_CELL, PoolDriver};
@@ -210,7 +211,8 @@ pub(super) fn start<M: Manager>(duty: Duty<M>, manager: Arc<M>) {
         }
         let driver = duty.driver.clone();
         drop((duty, manager));
-        lost.await;
+        // A watch that panics tells no loss any more: the member is of no use.
+        let _ = caught(lost).await;
         if let Some(driver) = driver.upgrade() {
             driver.step(|step| {
                 let pool = &mut step.machine.pool;

@@ -3,6 +3,8 @@
 //! Whoever causes that, a guard that is dropped above all, only leaves word: one
 //! task of the pool starts the others.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -74,6 +76,7 @@ impl Tasks {
 /// Begin what is posted, until the pool is gone.
 async fn begin_all(mut posted: mpsc::UnboundedReceiver<Job>) {
     while let Some(job) = posted.recv().await {
-        job();
+        // The next is begun whatever becomes of this one.
+        let _ = catch_unwind(AssertUnwindSafe(job));
     }
 }

@@ -13,6 +13,7 @@ use tokio::task::AbortHandle;
 
 use super::spool::Spool;
 use super::{Broken, CUT, Live, Part};
+use crate::panics;
 
 /// Bytes of an answer that are kept in memory.
 const MEMORY_MAX: usize = 1024 * 1024;
@@ -106,7 +107,19 @@ impl Drop for Pumped {
     }
 }
 
-async fn pump(mut live: Live, basin: Arc<Mutex<Basin>>) {
+async fn pump(live: Live, basin: Arc<Mutex<Basin>>) {
+    let (end, trailers) = match panics::contain_async(fill(live, &basin)).await {
+        Ok(whole) => whole,
+        Err(_) => (End::Broken(CUT), Vec::new()),
+    };
+    let mut basin = basin.lock();
+    basin.end = end;
+    basin.trailers = trailers;
+    basin.wake_taker();
+}
+
+/// Take all that comes. Says how it ended, and what followed.
+async fn fill(mut live: Live, basin: &Mutex<Basin>) -> (End, Vec<u8>) {
     let end = loop {
         match poll_fn(|context| live.poll_part(context)).await {
             None => break End::Whole,
@@ -122,10 +135,7 @@ async fn pump(mut live: Live, basin: Arc<Mutex<Basin>>) {
         }
         poll_fn(|context| basin.lock().poll_room(context)).await;
     };
-    let mut basin = basin.lock();
-    basin.end = end;
-    basin.trailers = live.take_trailers();
-    basin.wake_taker();
+    (end, live.take_trailers())
 }
 
 impl Basin {
