@@ -5,6 +5,8 @@
 //! leaves takes its request along.
 
 mod client;
+#[cfg(test)]
+mod fuzz;
 mod head;
 
 use std::future::poll_fn;
