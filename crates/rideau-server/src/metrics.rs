@@ -20,6 +20,7 @@ use prometheus_client::registry::Registry;
 
 use crate::daemon::Daemon;
 use crate::holdings::Why;
+use crate::panics;
 use crate::show;
 use crate::timing::Timing;
 use page::Page;
@@ -152,6 +153,11 @@ fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
             "rideau_protocol_errors",
             "Requests that were no requests",
             load(&counts.protocol_errors),
+        ),
+        (
+            "rideau_internal_errors",
+            "Faults of the server itself: its log has each",
+            panics::count(),
         ),
         (
             "rideau_denied_logins",

@@ -10,6 +10,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -20,6 +21,9 @@ thread_local! {
     /// The id of the last panic of this thread, until it is contained.
     static LAST: Cell<Option<u32>> = const { Cell::new(None) };
 }
+
+/// Panics that were contained.
+static COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// A panic that was contained. Its text is for the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,10 +49,16 @@ impl Panicked {
 
     /// The panic that this thread has just caught.
     fn caught() -> Self {
+        COUNT.fetch_add(1, Ordering::Relaxed);
         // Without the hook, as in a program that links the server, it has none.
         let id = LAST.take().unwrap_or_else(new_id);
         Self { id }
     }
+}
+
+/// How many panics this process has contained.
+pub(crate) fn count() -> u64 {
+    COUNT.load(Ordering::Relaxed)
 }
 
 /// Log every panic of this process with an id from now on.
@@ -113,7 +123,7 @@ pub(crate) async fn keep<F: Future>(name: &str, begin: impl Fn() -> F) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::AtomicU32;
 
     use super::*;
 
@@ -125,10 +135,13 @@ mod tests {
 
     #[tokio::test]
     async fn each_panic_has_an_id() {
+        let before = count();
         let one = contain(|| panic!("planted")).err();
         let other = contain_async(async { panic!("planted") }).await.err();
         assert!(one.is_some() && other.is_some());
         assert_ne!(one, other);
+        // Other tests may panic meanwhile.
+        assert!(count() >= before + 2);
         let text = one.map(|panicked| panicked.to_string());
         assert!(text.is_some_and(|text| text.starts_with("internal error ")));
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::daemon::Daemon;
 use crate::holdings::Why;
+use crate::panics;
 use crate::show::{self, Cell, Sight, Table, Wanted, What};
 
 /// Every section, in order.
@@ -157,6 +158,7 @@ fn stats(daemon: &Daemon, page: &mut Page) {
     ] {
         page.line(key, count.load(Ordering::Relaxed));
     }
+    page.line("internal_errors", panics::count());
     page.line("foreign_releases", counts.foreign_releases.total());
     page.line("refused_asks", daemon.drops.total());
     for why in Why::ALL {
