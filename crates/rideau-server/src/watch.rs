@@ -261,3 +261,18 @@ impl Drop for Seeing {
         self.0.clients.end_monitor();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_would_miss_something_is_given_up() {
+        let outbox = Arc::new(Outbox::new(1000));
+        let _task = Task::forward(&outbox, async { panic!("planted") });
+        poll_fn(|context| outbox.poll_rung(context)).await;
+        assert!(outbox.is_over());
+    }
+}

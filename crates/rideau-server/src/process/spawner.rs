@@ -133,3 +133,15 @@ impl Orphans {
 fn is_marked(seen: Seen) -> bool {
     procfs::variable(seen.pid, MARK).is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::ask;
+
+    #[tokio::test]
+    async fn a_job_that_panics_costs_that_job() {
+        let failed = ask::<u32>(|| panic!("planted")).await;
+        assert!(failed.is_err());
+        assert_eq!(ask(|| Ok(7)).await.ok(), Some(7));
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rideau_server::process::{Exit, Process, Ready, Signal};
+use rideau_server::process::{Exit, Line, Process, Ready, Signal};
 use rideau_testing::signal;
 
 use crate::yard::{LONG, Yard, exists, number_in, program, runs, shell, until};
@@ -37,6 +37,21 @@ async fn a_stop_ends_the_whole_group() {
     assert!(!runs(grandchild));
     assert_eq!(yard.files(), [""; 0]);
     assert_eq!(process.stop().await, Some(Exit::Signal(TERM)), "once more");
+}
+
+#[tokio::test]
+async fn a_panic_over_a_child_ends_that_child_alone() {
+    let yard = Yard::new();
+    let script = "echo ready; echo planted; exec sleep 1000";
+    let program = shell(script, Ready::Line("ready".to_owned()));
+    let hear = |line: &Line| assert!(line.text != "planted", "as it was told");
+    let process = Process::start(&program, &yard.folder, hear).await.unwrap();
+    tokio::time::timeout(LONG, process.gone()).await.unwrap();
+    assert!(!process.is_alive());
+    until("the child's end", || !runs(process.pid())).await;
+    let other = yard.start(&program).await.unwrap();
+    assert!(other.is_alive());
+    assert!(other.stop().await.is_some());
 }
 
 #[tokio::test]

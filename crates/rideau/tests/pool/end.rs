@@ -103,6 +103,17 @@ async fn a_stop_that_hangs_keeps_its_slot_until_its_limit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_member_whose_watch_panics_is_replaced() {
+    let rig = Rig::new(1);
+    rig.on_lost_panic();
+    let pool = rig.start(options(1, 1)).await;
+    rig.lose(0);
+    settle().await;
+    assert_eq!((rig.born(), pool.stats().members.idle), (2, 1));
+    assert_eq!(pool.stats().retired_for(Retired::Lost), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stop_that_panics_frees_its_slot() {
     let rig = Rig::new(1);
     rig.on_stop(Act::Panic);

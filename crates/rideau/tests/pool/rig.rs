@@ -61,6 +61,7 @@ pub(crate) struct Book {
     stop: Mutex<Act>,
     broken: Mutex<HashSet<u64>>,
     is_broken_panics: AtomicBool,
+    lost_panics: AtomicBool,
     abort_panics: AtomicBool,
     pub(crate) checked: AtomicU64,
     stopped: Mutex<Vec<(u64, Retired)>>,
@@ -99,6 +100,7 @@ impl Rig {
             stop: Mutex::new(Act::Go),
             broken: Mutex::default(),
             is_broken_panics: AtomicBool::new(false),
+            lost_panics: AtomicBool::new(false),
             abort_panics: AtomicBool::new(false),
             checked: AtomicU64::new(0),
             stopped: Mutex::default(),
@@ -146,6 +148,11 @@ impl Rig {
 
     pub(crate) fn on_is_broken_panic(&self) {
         self.0.is_broken_panics.store(true, SeqCst);
+    }
+
+    /// What watches for a loss panics when it comes.
+    pub(crate) fn on_lost_panic(&self) {
+        self.0.lost_panics.store(true, SeqCst);
     }
 
     pub(crate) fn on_abort_panic(&self) {
@@ -306,9 +313,10 @@ impl Manager for Told {
     fn lost(&self, member: &Member) -> impl Future<Output = ()> + Send + 'static {
         let (loss, lost) = oneshot::channel();
         held(&self.0.losses).insert(member.number, loss);
-        let watch = Arc::clone(&self.0.watches);
+        let (watch, book) = (Arc::clone(&self.0.watches), Arc::clone(&self.0));
         async move {
             let lost = lost.await;
+            assert!(!book.lost_panics.load(SeqCst), "as it was told");
             if lost.is_err() {
                 pending::<()>().await;
             }
