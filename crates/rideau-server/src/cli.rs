@@ -9,6 +9,7 @@ mod bench;
 mod bound;
 mod change;
 mod child;
+mod control;
 mod hold;
 mod lease;
 mod load;

@@ -41,6 +41,8 @@ pub struct About {
     pub words: usize,
     /// What a user must be allowed for it.
     pub right: &'static str,
+    /// It is only for those who are known, also where there are no users.
+    pub is_control: bool,
     /// What follows its name.
     pub usage: &'static str,
     /// What it does.
@@ -62,10 +64,28 @@ const fn about(
         name,
         words,
         right,
+        is_control: is_control(name, right),
         usage,
         summary,
         run,
     }
+}
+
+/// Whether a command is only for those who are known. What a regulator is told of
+/// is no change of its config.
+const fn is_control(name: &str, right: &str) -> bool {
+    const fn is_same(one: &str, other: &str) -> bool {
+        // Both are ASCII and in one case; `==` is not const.
+        one.eq_ignore_ascii_case(other)
+    }
+    let mut at = 0;
+    while at < ADMIN.len() {
+        if is_same(ADMIN[at], right) {
+            return !is_same(name, "REG.UPDATE");
+        }
+        at += 1;
+    }
+    false
 }
 
 /// The command of this name.
@@ -178,11 +198,20 @@ fn may(client: &Client, about: &About, request: Request<'_>) -> Result<(), Wrong
             "NOPERM user {} may not use {name}: add \"{}\" to its allow list.",
             user.name, about.right
         ))),
-        None if client.config.users.is_empty() => Ok(()),
-        None => Err(Wrong(
+        None if !client.config.users.is_empty() => Err(Wrong(
             "NOAUTH say who you are first: AUTH user password.".into(),
         )),
+        None if about.is_control => Err(unknown_operator(client, name)),
+        None => Ok(()),
     }
+}
+
+#[cold]
+fn unknown_operator(client: &Client, name: &str) -> Wrong {
+    Wrong(format!(
+        "NOAUTH {name} is not for everybody: {}",
+        client.daemon.operator.advice()
+    ))
 }
 
 #[cold]
@@ -212,8 +241,14 @@ fn allowed(client: &Client, right: &str) -> Result<(), Wrong> {
         None if login::is_needed(client) => Err(Wrong(
             "NOAUTH say who you are first: AUTH user password.".into(),
         )),
+        None if ADMIN.contains(&right) => Err(unknown_operator(client, "this")),
         _ => Ok(()),
     }
+}
+
+/// Somebody may do this; none is anybody, where there are no users.
+pub(crate) fn may_do(user: Option<&User>, right: &str) -> bool {
+    user.map_or(!ADMIN.contains(&right), |user| has_right(user, right))
 }
 
 /// A user may do this, by itself or as one of a group.

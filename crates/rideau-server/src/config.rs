@@ -13,6 +13,7 @@ mod front;
 pub mod keys;
 mod lock;
 mod near;
+mod open;
 mod options;
 pub mod password;
 mod pattern;
@@ -38,6 +39,7 @@ pub use fault::{Fault, Faults, Level, count};
 pub use front::{ErrorPages, FrontConfig, Network};
 pub use lock::{Buckets, LockRule};
 pub(crate) use near::{edits, far};
+pub use open::{Opening, openings};
 pub use pattern::fits;
 pub use plan::{Live, Now, Plan, Step, plan};
 pub use pool::{GroupConfig, Member, PoolConfig};
@@ -45,7 +47,7 @@ pub use range::{Hold, RangeConfig, StoreConfig, StoreKind, class_word};
 pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,
 };
-pub use user::{ALLOWED, KINDS, Password, Scope, User};
+pub use user::{ALLOWED, KINDS, OPERATOR, Password, Scope, User};
 pub use view::ViewConfig;
 
 use read::Look;

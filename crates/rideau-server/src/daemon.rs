@@ -20,6 +20,7 @@ use crate::grant::Grant;
 use crate::holdings::{Card, Gone, HolderId, Holdings, Row, Thing, Why};
 use crate::log;
 use crate::member::Workshop;
+use crate::operator::Operator;
 use crate::outbox::Push;
 use crate::places::{FOR_EVER, Left, Places};
 use crate::sessions::Sessions;
@@ -59,6 +60,8 @@ pub struct Daemon {
     pub draining: AtomicBool,
     /// Room for what clients have sent and not finished.
     pub input: Arc<Budget>,
+    /// Who is in control without being a user of the config.
+    pub operator: Operator,
     /// Turns to check a password.
     pub password_checks: Turns,
     /// What it was told, as text, and what before.
@@ -195,6 +198,7 @@ impl Daemon {
         rule_locks(&locks, &config)?;
         Ok(Arc::new(Self {
             input: Arc::new(Budget::new(config.limits.input_max)),
+            operator: Operator::default(),
             password_checks: Turns::new(config.limits.password_checks_max),
             settings: Settings::new(&config, source),
             config: ArcSwap::from_pointee(config),

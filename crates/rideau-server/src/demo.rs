@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use clap::Args;
 use rideau_server::config::{Config, Log, LogFormat, LogLevel, text};
+use rideau_server::serve::Ready;
 use tokio::signal;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, interval_at};
@@ -94,7 +95,7 @@ fn serve(seconds: Seconds, is_json: bool) -> Done {
         .build()?;
     let served = runtime.block_on(async {
         let (ready, is_ready) = oneshot::channel();
-        let ready = move |_: &[String]| {
+        let ready = move |_: &Ready| {
             let _ = ready.send(());
         };
         tokio::select! {

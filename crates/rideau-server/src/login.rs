@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
+use rustix::process::geteuid;
 
 use crate::client::{Client, Finish, Step, Wait, Wrong};
 use crate::command;
@@ -21,6 +22,8 @@ pub enum Proof {
     Uid(u32),
     /// By the name in its certificate, which was verified.
     Certificate(String),
+    /// By the control socket, which only the operator can use.
+    Control,
 }
 
 impl Proof {
@@ -28,12 +31,26 @@ impl Proof {
     pub fn user(&self, daemon: &Daemon) -> Option<Arc<User>> {
         let config = daemon.config.load();
         let is_user = |user: &&User| match self {
-            Self::None => false,
+            Self::None | Self::Control => false,
             Self::Uid(uid) => user.uids.contains(uid),
             Self::Certificate(name) => user.name == *name,
         };
+        let is_operator = match self {
+            Self::Control => true,
+            // Where there are users, each says who it is.
+            Self::Uid(uid) => config.users.is_empty() && is_operator(*uid),
+            Self::None | Self::Certificate(_) => false,
+        };
+        if is_operator {
+            return Some(Arc::clone(daemon.operator.user()));
+        }
         config.users.iter().find(is_user).cloned().map(Arc::new)
     }
+}
+
+/// Whether an account may do what the server may: it is the server's own, or root.
+pub(crate) fn is_operator(uid: u32) -> bool {
+    uid == 0 || uid == geteuid().as_raw()
 }
 
 /// Follow a change of the config: a user may do other things from now on, or
@@ -53,6 +70,9 @@ fn follow_to(client: &mut Client, generation: u64) {
     let Some(user) = client.user.clone() else {
         return;
     };
+    if client.daemon.operator.is(&user) && !client.is_proven {
+        return;
+    }
     let found = if client.is_proven {
         client.proof.user(&client.daemon)
     } else {
@@ -84,14 +104,21 @@ pub(crate) fn begin(
     password: Vec<u8>,
     then: impl FnOnce(&mut Client) + Send + 'static,
 ) -> Result<Step, Wrong> {
+    if client.daemon.operator.is_token(&password) {
+        let operator = Arc::clone(client.daemon.operator.user());
+        client.is_proven = false;
+        become_user(client, Some(operator));
+        then(client);
+        return Ok(Step::Done);
+    }
     let config = client.daemon.config.load();
     if config.users.is_empty() {
         if user == b"default" {
-            return Err(Wrong(
-                "ERR there is no password here: the config has no users, and anybody who can \
-                 connect may do anything."
-                    .into(),
-            ));
+            return Err(Wrong(format!(
+                "ERR there is no password here: the config has no users. What anybody may do needs \
+                 no login; for the rest, {}",
+                client.daemon.operator.advice()
+            )));
         }
         return Err(Wrong("WRONGPASS there is no such user.".into()));
     }

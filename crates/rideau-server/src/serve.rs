@@ -6,17 +6,20 @@ mod listener;
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rustix::process::geteuid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 pub use self::listener::Listener;
 use crate::admin::AdminListener;
-use crate::config::{self, Config, Server};
+use crate::config::{self, Config, Opening, Server};
+use crate::control::ControlFiles;
 use crate::daemon::Daemon;
 use crate::front::{FrontListener, Tls};
 use crate::holdings::Why;
@@ -94,12 +97,33 @@ pub async fn drain(daemon: &Arc<Daemon>) {
     let _ = tokio::task::spawn_blocking(move || daemon.values.close()).await;
 }
 
+/// Where a server that is ready can be reached.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// Every address, those for applications last.
+    pub addresses: Vec<String>,
+    /// The operator's files, if there is a place for them.
+    pub control: Option<ControlPaths>,
+    /// The page, as a link that tells who comes there by its token; none where
+    /// nobody can come, or users say who they are.
+    pub page: Option<String>,
+}
+
+/// The operator's files.
+#[derive(Clone, Debug)]
+pub struct ControlPaths {
+    /// The socket.
+    pub socket: PathBuf,
+    /// The token.
+    pub token: PathBuf,
+}
+
 /// Serve what a config says until somebody asks us to stop.
 ///
 /// # Errors
 ///
 /// If it cannot listen, or an option breaks a rule.
-pub async fn run(config: Config, ready: impl FnOnce(&[String])) -> io::Result<()> {
+pub async fn run(config: Config, ready: impl FnOnce(&Ready)) -> io::Result<()> {
     let source = Source::of(&config);
     run_from(config, source, ready).await
 }
@@ -113,7 +137,7 @@ pub async fn run(config: Config, ready: impl FnOnce(&[String])) -> io::Result<()
 pub async fn run_from(
     config: Config,
     source: Source,
-    ready: impl FnOnce(&[String]),
+    ready: impl FnOnce(&Ready),
 ) -> io::Result<()> {
     let daemon = Daemon::with(config, source).map_err(io::Error::other)?;
     run_daemon(daemon, ready).await
@@ -124,7 +148,7 @@ pub async fn run_from(
 /// # Errors
 ///
 /// If it cannot listen.
-pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> io::Result<()> {
+pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::Result<()> {
     // Before anybody is served: a signal that comes before would end the program.
     let mut stop = StopAsked::listen()?;
     let hangup = signal(SignalKind::hangup())?;
@@ -132,11 +156,13 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> i
     let (server, tls) = (&config.server, &config.tls);
     let lanes = Arc::new(Lanes::start(server.threads)?);
     let mut addresses = Vec::new();
+    let mut port = None;
     for listen in &server.listen {
         let listener = Listener::bind(listen, server.socket_mode).await;
         let listener =
             listener.map_err(|error| unheard(listen, "server.listen or --listen", &error))?;
         addresses.push(listener.address());
+        port = port.or(listener.port());
         tokio::spawn(listener.serve(Arc::clone(&daemon), Arc::clone(&lanes)));
     }
     let acceptor = tls.as_ref().map(tls::acceptor).transpose()?;
@@ -145,11 +171,13 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> i
             let listener = Listener::bind_tls(*address, acceptor.clone(), HANDSHAKE_MAX).await;
             let listener =
                 listener.map_err(|error| unheard(address, "server.tls_listen", &error))?;
+            port = port.or(listener.port());
             addresses.push(format!("tls:{}", listener.address()));
             tokio::spawn(listener.serve(Arc::clone(&daemon), Arc::clone(&lanes)));
         }
     }
     let (admin, places) = listen_http(server, acceptor.clone()).await?;
+    let page = link(&daemon, &config, places.first());
     addresses.extend(places);
     tokio::spawn(admin.serve(Arc::clone(&daemon)));
     // Applications run on this machine: a front on every core would wait behind them.
@@ -159,7 +187,9 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> i
     };
     let (front, places) =
         listen_front(&daemon, &config, acceptor, Arc::clone(&front_lanes)).await?;
+    let port = port.or_else(|| places.iter().find_map(|place| port_of(place)));
     addresses.extend(places);
+    let control = listen_control(&daemon, &lanes, port);
     daemon.apps.begin(&config);
     daemon.front.follow_apps();
     let front = tokio::spawn(front.serve(Arc::clone(&daemon.front)));
@@ -174,14 +204,70 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&[String])) -> i
     for_ever("the watch for leaks", &daemon, watcher::keep);
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
     daemon.values.warn_of_quarantine();
-    ready(&addresses);
+    tell_what_is_open(&config);
+    ready(&Ready {
+        addresses,
+        control: control.as_ref().map(|files| ControlPaths {
+            socket: files.socket.clone(),
+            token: files.token.clone(),
+        }),
+        page,
+    });
     supervisor::tell("READY=1");
     stop.asked().await;
     supervisor::tell("STOPPING=1");
     let (finished, ()) = tokio::join!(finish(&daemon, front), drain(&daemon));
     front_lanes.finish().await;
     lanes.finish().await;
+    drop(control);
     finished
+}
+
+/// Say what is open to whom.
+fn tell_what_is_open(config: &Config) {
+    for Opening { text, is_risky } in config::openings(config, geteuid().is_root()) {
+        match is_risky {
+            true => tracing::warn!("{text}"),
+            false => tracing::info!("{text}"),
+        }
+    }
+}
+
+/// Listen for the operator at a socket named by this port. Without one the server
+/// is controlled by users of its config alone.
+fn listen_control(
+    daemon: &Arc<Daemon>,
+    lanes: &Arc<Lanes>,
+    port: Option<u16>,
+) -> Option<ControlFiles> {
+    // A server that listens nowhere has no name but its process.
+    let label = port.map_or_else(
+        || format!("p{}", std::process::id()),
+        |port| port.to_string(),
+    );
+    match ControlFiles::open(&label, daemon.operator.token()) {
+        Ok((listener, files)) => {
+            daemon.operator.set_file(&files.token);
+            let listener = Listener::control(listener, &files.socket);
+            tokio::spawn(listener.serve(Arc::clone(daemon), Arc::clone(lanes)));
+            Some(files)
+        }
+        Err(error) => {
+            tracing::warn!("there is no place for a control socket: {error}");
+            None
+        }
+    }
+}
+
+/// The page with the operator's token in its address.
+fn link(daemon: &Daemon, config: &Config, page: Option<&String>) -> Option<String> {
+    let token = daemon.operator.token()?;
+    let page = page.filter(|_| config.users.is_empty())?;
+    Some(format!("{page}/?token={token}"))
+}
+
+fn port_of(place: &str) -> Option<u16> {
+    place.rsplit(':').next()?.parse().ok()
 }
 
 /// Do this for as long as the server runs, also after a panic.

@@ -12,6 +12,8 @@ mod bad;
 mod blocking;
 #[path = "daemon/clients.rs"]
 mod clients;
+#[path = "daemon/control.rs"]
+mod control;
 #[path = "daemon/crowd.rs"]
 mod crowd;
 #[path = "daemon/curl.rs"]

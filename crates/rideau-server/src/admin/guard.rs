@@ -42,11 +42,24 @@ pub(super) async fn admit(
         check_origin(&parts.headers)?;
     }
     let shown = entrance.and_then(|entrance| entrance.certificate.clone());
-    let user = login(admin, &parts.headers, shown).await?;
+    let user = match operator(admin, parts) {
+        Some(operator) => Some(operator),
+        None => login(admin, &parts.headers, shown).await?,
+    };
     let right = match route.needs {
         Needs::Right(right) | Needs::Action(right) => Some(right),
         Needs::Nothing | Needs::User | Needs::Session => None,
     };
+    if let (None, Some(right)) = (&user, right)
+        && !command::may_do(None, right)
+    {
+        let advice = admin.daemon.operator.advice();
+        let text = format!(
+            "{} {} is not for everybody: {advice}",
+            route.method, route.path
+        );
+        return Err(No::new(StatusCode::UNAUTHORIZED, "NOAUTH", text));
+    }
     if let (Some(user), Some(right)) = (&user, right)
         && !command::has_right(user, right)
     {
@@ -153,6 +166,23 @@ impl Known {
             users.insert(key, (user.clone(), Instant::now()));
         }
     }
+}
+
+/// The operator, if the request has its token: as `Authorization: Bearer`, as a
+/// password, or in the address of the page, where a browser puts it.
+fn operator(admin: &Admin, parts: &Parts) -> Option<Arc<User>> {
+    let operator = &admin.daemon.operator;
+    let said = parts.headers.get(header::AUTHORIZATION);
+    let said = said.map(HeaderValue::as_bytes).unwrap_or_default();
+    let bearer = said.strip_prefix(b"Bearer ").map(<[u8]>::to_vec);
+    let password = basic(said).map(|(_, password)| password);
+    let query = parts.uri.query().unwrap_or_default();
+    let is_page = parts.uri.path() == "/" && parts.method == Method::GET;
+    let in_address = query.strip_prefix("token=").filter(|_| is_page);
+    let in_address = in_address.map(|token| token.as_bytes().to_vec());
+    let given = bearer.or(password).or(in_address)?;
+    let user = operator.is_token(&given).then(|| operator.user());
+    user.cloned()
 }
 
 async fn login(

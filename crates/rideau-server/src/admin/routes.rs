@@ -83,8 +83,8 @@ pub(super) static ALL: &[Route] = &[
     #[cfg(test)]
     about(Get, "/test/panic", Nothing, "Panic", "", "200:text",
         |_| Box::pin(async { panic!("planted") })),
-    about(Get, "/", Right("show"), "A page for people",
-        "", "200:html", |visit| Box::pin(status::page(visit))),
+    about(Get, "/", Right("show"), "A page for people; with the operator's token, all of it",
+        "?token", "200:html", |visit| Box::pin(status::page(visit))),
     about(Get, "/assets/status.css", Nothing, "How that page looks",
         "", "200:css", |visit| Box::pin(status::style(visit))),
     about(Get, "/healthz", Nothing, "Does it live?",

@@ -8,8 +8,7 @@ use clap::Args;
 use rideau_server::resp::Value;
 use serde_json::json;
 
-use super::wire::Wire;
-use super::{Done, Manner, show, tame};
+use super::{Done, Manner, control, show, tame};
 
 #[derive(Args, Debug)]
 pub(crate) struct Restart {
@@ -77,12 +76,12 @@ pub(crate) async fn to_process(command: &str, words: &OneProcess, manner: &Manne
 }
 
 async fn told(request: &[&str], manner: &Manner) -> Done {
-    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    let mut wire = control::connect(manner, NAME).await?;
     show::print(show::good(wire.ask(request).await?)?, manner)
 }
 
 pub(crate) async fn logs(words: &Logs, manner: &Manner) -> Done {
-    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    let mut wire = control::connect(manner, NAME).await?;
     let count = words.lines.max(1).to_string();
     let mut last = 0;
     let mut asked = count.as_str();

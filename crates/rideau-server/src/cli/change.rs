@@ -7,13 +7,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use rideau_server::config::keys::Change;
-use rideau_server::config::{self, Config, Faults, Level, Plan, Step};
+use rideau_server::config::{self, Config, Faults, Level, Opening, Plan, Step, openings};
 use rideau_server::resp::Value;
 use serde_json::json;
 
 use super::table::Table;
-use super::wire::{Wire, WireFault};
-use super::{Done, Failure, Manner, has_colours, show};
+use super::wire::WireFault;
+use super::{Done, Failure, Manner, control, has_colours, show};
 
 #[derive(Args, Debug)]
 pub(crate) struct OneFile {
@@ -49,11 +49,18 @@ pub(crate) fn check(words: &OneFile, manner: &Manner) -> Done {
     let text = read(&words.file)?;
     let (config, faults) = local(&text, &words.file);
     if manner.json {
-        show::print_json(&faults_json(&faults))?;
+        let mut answer = faults_json(&faults);
+        let open = config.iter().flat_map(opened).map(|open| open.text);
+        answer["open"] = open.collect();
+        show::print_json(&answer)?;
     } else {
         let mut out = io::stdout();
         let rendered = faults.render(has_colours(&out));
         out.write_all(rendered.as_bytes())?;
+        for Opening { text, is_risky } in config.iter().flat_map(opened) {
+            let level = if is_risky { "warning" } else { "open" };
+            writeln!(out, "{level}: {text}")?;
+        }
     }
     Ok(match config {
         Some(_) => ExitCode::SUCCESS,
@@ -61,9 +68,14 @@ pub(crate) fn check(words: &OneFile, manner: &Manner) -> Done {
     })
 }
 
+/// What is open to whom if this account serves it.
+fn opened(config: &Config) -> Vec<Opening> {
+    openings(config, rustix::process::geteuid().is_root())
+}
+
 pub(crate) async fn plan(words: &OneFile, manner: &Manner) -> Done {
     let text = read(&words.file)?;
-    match Wire::connect(&manner.server, NAME).await {
+    match control::connect(manner, NAME).await {
         Ok(mut wire) => {
             let answer = wire.ask(&["CONFIG", "PLAN", &text]).await?;
             let answer = match better(answer, &text, &words.file, manner)? {
@@ -189,7 +201,7 @@ pub(crate) async fn set(words: &Set, manner: &Manner) -> Done {
 }
 
 async fn ask(words: &[&str], manner: &Manner) -> Result<Value, Failure> {
-    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    let mut wire = control::connect(manner, NAME).await?;
     Ok(wire.ask(words).await?)
 }
 

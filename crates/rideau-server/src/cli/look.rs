@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::table::Table;
 use super::wire::Wire;
-use super::{Done, Failure, Manner, show, span, tame};
+use super::{Done, Failure, Manner, control, show, span, tame};
 
 #[derive(Args, Debug)]
 pub(crate) struct Status {
@@ -174,7 +174,7 @@ const OVERVIEW: [(&str, &str, &[&str]); 8] = [
 
 pub(crate) async fn status(words: &Status, manner: &Manner) -> Done {
     let kind = words.kind.as_deref().map(Kind::of).transpose()?;
-    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    let mut wire = control::connect(manner, NAME).await?;
     let answer = match kind {
         None => return overview(wire, manner).await,
         Some(Kind::History) => wire.ask(&["CONFIG", "HISTORY"]).await?,
@@ -289,7 +289,7 @@ fn headline(greeting: &Value, manner: &Manner) -> String {
 }
 
 pub(crate) async fn holders(words: &Holders, manner: &Manner) -> Done {
-    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    let mut wire = control::connect(manner, NAME).await?;
     let answer = wire.ask(&["SHOW", "HOLDERS", "COUNT", ROWS_MAX]).await?;
     let rows = rows(answer, words.name.as_deref())?;
     if let (Some(name), Ok(table)) = (&words.name, &rows)
@@ -330,7 +330,7 @@ fn print_rows(rows: Result<Table, Value>, manner: &Manner) -> Done {
 }
 
 pub(crate) async fn explain(words: &Explain, manner: &Manner) -> Done {
-    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    let mut wire = control::connect(manner, NAME).await?;
     let mut request = vec!["EXPLAIN", &words.id];
     if manner.json {
         request.push("JSON");
@@ -339,7 +339,7 @@ pub(crate) async fn explain(words: &Explain, manner: &Manner) -> Done {
 }
 
 pub(crate) async fn kill(words: &Kill, manner: &Manner) -> Done {
-    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    let mut wire = control::connect(manner, NAME).await?;
     let id = words.client.to_string();
     let answer = show::good(wire.ask(&["CLIENT", "KILL", "ID", &id]).await?)?;
     if answer == Value::Integer(0) {
@@ -355,7 +355,7 @@ pub(crate) async fn kill(words: &Kill, manner: &Manner) -> Done {
 }
 
 pub(crate) async fn revoke(words: &Revoke, manner: &Manner) -> Done {
-    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    let mut wire = control::connect(manner, NAME).await?;
     let how = if words.fail { "FAIL" } else { "OK" };
     let answer = wire.ask(&["RELEASE", &words.ticket, how]).await?;
     show::good(answer)?;
@@ -378,7 +378,7 @@ fn said(text: &str, json: Json, manner: &Manner) -> Done {
 
 /// Follow until the server ends or somebody interrupts.
 pub(crate) async fn tail(words: &Tail, manner: &Manner) -> Done {
-    let mut wire = Wire::connect(&manner.server, NAME).await?;
+    let mut wire = control::connect(manner, NAME).await?;
     let request: &[&str] = match words.stream {
         Stream::Events => &["SUBSCRIBE", "rideau:events"],
         Stream::Commands => &["MONITOR"],

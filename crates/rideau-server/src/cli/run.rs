@@ -2,16 +2,16 @@
 //! it ends.
 
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use rideau_server::config::{AppConfig, AppReady, Config, ErrorPages, Listen, Log, LogLevel};
+use rideau_server::config::{AppConfig, AppReady, Config, ErrorPages, Log, LogLevel};
 use rideau_server::daemon::Daemon;
 use rideau_server::process::{Step, Stream};
-use rideau_server::serve::run_daemon;
+use rideau_server::serve::{Ready, run_daemon};
 use rideau_server::settings::Source;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
@@ -43,8 +43,6 @@ pub(crate) struct Run {
 
 /// How often it is looked whether the application is ready.
 const LOOK: Duration = Duration::from_millis(20);
-/// Where the other commands find a server, if nobody else is there.
-const CONTROL: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 7433);
 
 pub(crate) fn run(words: &Run, manner: &Manner) -> Done {
     let config = words.config()?;
@@ -57,11 +55,11 @@ pub(crate) fn run(words: &Run, manner: &Manner) -> Done {
         let daemon = Daemon::with(config, source).map_err(io::Error::other)?;
         let (printing, closing) = (Arc::clone(&daemon), Arc::clone(&daemon));
         let (hopeless, is_hopeless) = oneshot::channel();
-        let ready = move |addresses: &[String]| {
+        let ready = move |ready: &Ready| {
             tokio::spawn(print(Arc::clone(&printing), name.clone()));
-            let addresses = addresses.to_vec();
+            let ready = ready.clone();
             tokio::spawn(async move {
-                if let Err(code) = announce(printing, name, addresses, is_json).await {
+                if let Err(code) = announce(printing, name, ready, is_json).await {
                     let _ = hopeless.send(code);
                 }
             });
@@ -101,7 +99,8 @@ impl Run {
         app.options.concurrency = self.concurrency;
         app.restart_dir = Some(self.restart_dir.clone());
         let mut config = Config::default();
-        config.server.listen = vec![Listen::Tcp(control())];
+        // It is controlled over its own socket, by this account alone.
+        config.server.listen.clear();
         config.server.admin = None;
         config.brokers.clear();
         config.locks.clear();
@@ -117,21 +116,12 @@ impl Run {
     }
 }
 
-/// The usual place for other commands, or any if somebody else is there.
-fn control() -> SocketAddr {
-    let usual = SocketAddr::from(CONTROL);
-    match TcpListener::bind(usual) {
-        Ok(_) => usual,
-        Err(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-    }
-}
-
 /// Say where it is served, once it is, and why it is not yet. What is no program
 /// is tried no second time, and gives the code to end with.
 async fn announce(
     daemon: Arc<Daemon>,
     name: String,
-    addresses: Vec<String>,
+    ready: Ready,
     is_json: bool,
 ) -> Result<(), u8> {
     let mut told = None;
@@ -158,17 +148,21 @@ async fn announce(
         told = id;
         tokio::time::sleep(LOOK).await;
     }
+    let control = ready.control.map(|control| control.socket);
     if is_json {
-        let text = serde_json::json!({ "listening": addresses }).to_string();
-        put(Stream::Error, &text);
+        let text = serde_json::json!({ "listening": ready.addresses, "control": control });
+        put(Stream::Error, &text.to_string());
         return Ok(());
     }
-    for address in addresses {
-        let what = match address.starts_with("http") {
-            true => "serves",
-            false => "is told what to do",
-        };
-        put(Stream::Error, &format!("rideau {what} at {address}"));
+    for address in ready.addresses {
+        put(Stream::Error, &format!("rideau serves at {address}"));
+    }
+    if let Some(socket) = control {
+        let socket = socket.display();
+        put(
+            Stream::Error,
+            &format!("rideau is controlled at unix:{socket}"),
+        );
     }
     Ok(())
 }

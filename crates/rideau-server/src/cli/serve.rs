@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use rideau_server::config::{Config, Log, text};
+use rideau_server::serve::Ready;
 use rideau_server::settings::Source;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -49,8 +50,8 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
     }
     let served = runtime.block_on(async {
         let (ready, is_ready) = oneshot::channel();
-        let ready = move |addresses: &[String]| {
-            let _ = ready.send(addresses.to_vec());
+        let ready = move |now: &Ready| {
+            let _ = ready.send(now.clone());
         };
         tokio::select! {
             served = rideau_server::serve::run_from(config, source, ready) => served.map(|()| true),
@@ -137,18 +138,24 @@ fn assignment(text: &str) -> Result<(String, String), String> {
 
 /// Say where the server listens, once it does; the last of the places, so many,
 /// are for applications.
-async fn announce(
-    is_ready: oneshot::Receiver<Vec<String>>,
-    fronts: usize,
-    is_json: bool,
-) -> Infallible {
-    if let Ok(addresses) = is_ready.await {
+async fn announce(is_ready: oneshot::Receiver<Ready>, fronts: usize, is_json: bool) -> Infallible {
+    if let Ok(Ready {
+        addresses,
+        control,
+        page,
+    }) = is_ready.await
+    {
         let first = addresses.len().saturating_sub(fronts);
         let mut out = io::stdout().lock();
         // Who closed our standard output does not want to know.
         if is_json {
             let fronts = &addresses[first..];
-            let said = serde_json::json!({ "listening": addresses, "applications": fronts });
+            let said = serde_json::json!({
+                "listening": addresses,
+                "applications": fronts,
+                "control": control.as_ref().map(|control| &control.socket),
+                "token": control.as_ref().map(|control| &control.token),
+            });
             let _ = writeln!(out, "{said}");
         } else {
             for (at, address) in addresses.iter().enumerate() {
@@ -158,6 +165,19 @@ async fn announce(
                     false => "",
                 };
                 let _ = writeln!(out, "rideau serves at {address}{what}");
+            }
+            if let Some(control) = control {
+                let socket = control.socket.display();
+                let _ = writeln!(
+                    out,
+                    "rideau is controlled at unix:{socket}, by this account"
+                );
+                // What a service prints is kept, and read by others.
+                let is_kept = std::env::var_os("JOURNAL_STREAM").is_some();
+                let _ = match page {
+                    Some(page) if !is_kept => writeln!(out, "and in a browser at {page}"),
+                    _ => writeln!(out, "and with the token in {}", control.token.display()),
+                };
             }
         }
         let _ = out.flush();

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -23,6 +24,8 @@ pub(crate) struct Server {
     tls: Option<Papers>,
     user: Option<String>,
     password: Option<String>,
+    /// Nobody has named it.
+    is_usual: bool,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -80,6 +83,8 @@ pub(crate) enum WireFault {
     Garbled(BadReply),
     /// The server does not let us in.
     Denied(String),
+    /// None is where it usually is, and there are several elsewhere.
+    Several(Vec<Server>),
 }
 
 const PORT: u16 = 7433;
@@ -98,7 +103,34 @@ impl Server {
             tls: None,
             user: None,
             password: None,
+            is_usual: false,
         }
+    }
+
+    /// The server that listens at a socket.
+    pub(super) fn at_socket(path: PathBuf) -> Self {
+        Self {
+            place: Place::Unix(path),
+            tls: None,
+            user: None,
+            password: None,
+            is_usual: false,
+        }
+    }
+
+    /// Nobody has named it.
+    pub(super) const fn is_usual(&self) -> bool {
+        self.is_usual
+    }
+
+    /// Its port, if it is on this machine and we have not to say who we are.
+    pub(super) fn open_port(&self) -> Option<u16> {
+        let Place::Tcp { host, port } = &self.place else {
+            return None;
+        };
+        let is_local = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+        let is_open = is_local && self.tls.is_none() && self.login().is_none();
+        is_open.then_some(*port)
     }
 
     /// A Redis at this address; the password of our own server is not for it.
@@ -138,7 +170,10 @@ impl Server {
 
 impl Default for Server {
     fn default() -> Self {
-        Self::local(PORT)
+        Self {
+            is_usual: true,
+            ..Self::local(PORT)
+        }
     }
 }
 
@@ -151,12 +186,7 @@ impl FromStr for Server {
 }
 
 fn parse(text: &str, default_port: u16) -> Result<Server, String> {
-    let unix = |path: &str| Server {
-        place: Place::Unix(path.into()),
-        tls: None,
-        user: None,
-        password: None,
-    };
+    let unix = |path: &str| Server::at_socket(path.into());
     if let Some(path) = text.strip_prefix("unix:") {
         return Ok(unix(path.strip_prefix("//").unwrap_or(path)));
     }
@@ -193,6 +223,7 @@ fn parse(text: &str, default_port: u16) -> Result<Server, String> {
         tls: secure.map(|_| Papers::default()),
         user,
         password,
+        is_usual: false,
     })
 }
 
@@ -405,6 +436,16 @@ impl fmt::Display for WireFault {
                  of the config, by default 127.0.0.1:7433, and --tls is for `server.tls_listen`"
             ),
             Self::Denied(text) => write!(f, "the server does not let us in: {text}"),
+            Self::Several(servers) => {
+                write!(
+                    f,
+                    "no server is at 127.0.0.1:{PORT}, and several are elsewhere: name one"
+                )?;
+                for server in servers {
+                    write!(f, "\n  --server {server}")?;
+                }
+                Ok(())
+            }
         }
     }
 }

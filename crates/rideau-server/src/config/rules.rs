@@ -11,6 +11,7 @@ use super::pattern::fits;
 use super::read::{Named, Sections};
 use super::section::{At, Notes, Section, suggest};
 use super::server::{OPEN_TO_ANYONE, Server};
+use super::user::OPERATOR;
 
 /// Note every rule that the parts break together.
 pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
@@ -30,6 +31,7 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
     check_shadows(notes, &sections.locks);
     check_uids(notes, &sections.users, config);
     check_ways_in(notes, sections);
+    check_user_names(notes, &sections.users);
     check_ranges(notes, sections, config);
     check_views(notes, sections, config);
     apps::check(notes, sections, config);
@@ -285,6 +287,16 @@ fn check_uids(notes: &Notes<'_>, sections: &Named<'_>, config: &Config) {
         if let Some((other, uid)) = taken {
             let message = format!("the user id {uid} is that of user `{other}` already");
             notes.error(sections[place].1.at("uids"), message, "keep one");
+        }
+    }
+}
+
+/// Who is in control without a login has a name as well.
+fn check_user_names(notes: &Notes<'_>, sections: &Named<'_>) {
+    for (name, section) in sections {
+        if *name == OPERATOR {
+            let message = format!("`{name}` is who has the server's account, and no other user");
+            notes.error(section.at.clone(), message, "give the user another name");
         }
     }
 }

@@ -42,6 +42,9 @@ pub struct Scope {
     pub names: String,
 }
 
+/// The name of whoever has the server's account, which is no user of a config.
+pub const OPERATOR: &str = "operator";
+
 /// What can be allowed. `@all` is everything but `@admin`.
 pub const ALLOWED: &[&str] = &[
     "@all",
@@ -85,6 +88,20 @@ pub const ALLOWED: &[&str] = &[
 pub const KINDS: &[&str] = &["pool", "broker", "regulator", "lock", "range", "app"];
 
 impl User {
+    /// Somebody who may do everything, known by other ways than a password.
+    pub(crate) fn everything(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            password: None,
+            uids: Vec::new(),
+            allow: vec!["@admin".into()],
+            on: vec![Scope {
+                kind: None,
+                names: "*".into(),
+            }],
+        }
+    }
+
     /// Whether the user may use commands on this thing. A group of pools is a
     /// pool whose name begins with `@`.
     pub fn may_use(&self, kind: &str, name: &str) -> bool {

@@ -2,20 +2,18 @@
 //! first pool needs it, and who is told of what goes wrong there.
 
 use std::env;
-use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::geteuid;
 use tokio::sync::{OnceCell, watch};
 use tokio::task::spawn_blocking;
 
 use crate::config;
 use crate::events::Events;
 use crate::process::RunFolder;
+use crate::run_places;
 
 /// More daemons than these do not share the name of a folder.
 const DAEMONS_MAX: usize = 64;
@@ -111,11 +109,8 @@ fn places(name: &str, runtime: Option<PathBuf>) -> Vec<PathBuf> {
         .take(NAME_LEN_MAX)
         .map(|c| if is_plain(c) { c } else { '_' })
         .collect();
-    let own = format!("rideau-{}", geteuid().as_raw());
-    let mut places = vec![Path::new("/run/rideau").join(&name)];
-    places.extend(runtime.map(|path| path.join("rideau").join(&name)));
-    places.push(env::temp_dir().join(own).join(&name));
-    places
+    let places = run_places::all(runtime).into_iter();
+    places.map(|place| place.join(&name)).collect()
 }
 
 /// The first that can be opened, and how many groups were ended on the way.
@@ -134,7 +129,7 @@ fn open_first(places: &[PathBuf]) -> io::Result<(RunFolder, usize)> {
 /// that nobody has any more are cleaned as well: whoever was there may have been
 /// killed, and its turn may not come again.
 fn open(place: &Path) -> io::Result<(RunFolder, usize)> {
-    make_above(place)?;
+    run_places::make_above(place)?;
     let mut own: Option<RunFolder> = None;
     let mut ended = 0;
     for number in 1..=DAEMONS_MAX {
@@ -167,27 +162,6 @@ fn beside(place: &Path, number: usize) -> PathBuf {
     let mut path = place.as_os_str().to_owned();
     path.push(format!("-{number}"));
     path.into()
-}
-
-/// In a folder that anybody may write to, somebody else could have made ours.
-fn make_above(place: &Path) -> io::Result<()> {
-    let Some(above) = place.parent() else {
-        return Ok(());
-    };
-    match fs::DirBuilder::new().mode(0o755).create(above) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-        _ => (),
-    }
-    let about = fs::symlink_metadata(above)?;
-    let is_ours = [0, geteuid().as_raw()].contains(&about.uid());
-    // A sticky folder is safe: what is ours there nobody else can move.
-    let is_closed = about.mode() & 0o022 == 0 || about.mode() & 0o1000 != 0;
-    if is_ours && (is_closed || about.is_symlink()) {
-        return Ok(());
-    }
-    let message = format!("others may change {}", above.display());
-    Err(io::Error::new(ErrorKind::PermissionDenied, message))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use crate::daemon::Daemon;
 use crate::held_back::HeldBack;
 use crate::holdings::Card;
 use crate::lanes::Lanes;
-use crate::login::Proof;
+use crate::login::{self, Proof};
 use crate::outbox::Outbox;
 use crate::panics;
 use crate::resp::Protocol;
@@ -40,6 +40,8 @@ pub enum Listener {
     Tls(TcpListener, TlsAcceptor, Duration),
     /// A socket in the file system.
     Unix(UnixListener, String),
+    /// The same, for the operator alone.
+    Control(UnixListener, String),
 }
 
 impl Listener {
@@ -73,13 +75,18 @@ impl Listener {
         }
     }
 
+    /// Listen for the operator.
+    pub(super) fn control(listener: UnixListener, path: &Path) -> Self {
+        Self::Control(listener, path.display().to_string())
+    }
+
     /// Where it listens, the port chosen by the system included.
     pub fn address(&self) -> String {
         match self {
             Self::Tcp(listener) | Self::Tls(listener, ..) => listener
                 .local_addr()
                 .map_or_else(|_| "?".into(), |address| address.to_string()),
-            Self::Unix(_, path) => format!("unix:{path}"),
+            Self::Unix(_, path) | Self::Control(_, path) => format!("unix:{path}"),
         }
     }
 
@@ -89,7 +96,7 @@ impl Listener {
             Self::Tcp(listener) | Self::Tls(listener, ..) => {
                 listener.local_addr().ok().map(|address| address.port())
             }
-            Self::Unix(..) => None,
+            Self::Unix(..) | Self::Control(..) => None,
         }
     }
 
@@ -114,6 +121,12 @@ impl Listener {
                         let accept = || accept_unix(&daemon, &lanes, stream, &path);
                         let _ = panics::contain(accept);
                     }
+                    Err(error) => rest(&error).await,
+                }
+            },
+            Self::Control(listener, path) => loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => accept_control(&daemon, &lanes, stream, &path),
                     Err(error) => rest(&error).await,
                 }
             },
@@ -263,12 +276,29 @@ fn watch(stream: &TcpStream, dead_peer: DeadPeer) {
 }
 
 fn accept_unix(daemon: &Arc<Daemon>, lanes: &Lanes, stream: UnixStream, path: &str) {
-    let peer = stream.peer_cred().ok();
-    let pid = peer.and_then(|peer| peer.pid()).unwrap_or(0);
-    let proof = peer.map_or(Proof::None, |peer| Proof::Uid(peer.uid()));
-    let address = format!("unix:{path} pid={pid}").replace(' ', ",");
+    let (uid, address) = peer(&stream, path);
+    let proof = uid.map_or(Proof::None, Proof::Uid);
     let admitted = admit(daemon, address, path.into(), proof);
     give_unix(lanes, stream, |stream| serve(stream, admitted));
+}
+
+/// The mode of the socket keeps others out. If somebody opens it to them all the
+/// same, they are told.
+fn accept_control(daemon: &Arc<Daemon>, lanes: &Lanes, stream: UnixStream, path: &str) {
+    let (uid, address) = peer(&stream, path);
+    let admitted = match uid {
+        Some(uid) if login::is_operator(uid) => admit(daemon, address, path.into(), Proof::Control),
+        _ => Err("-NOPERM this socket is for root and the account of the server.\r\n".into()),
+    };
+    give_unix(lanes, stream, |stream| serve(stream, admitted));
+}
+
+/// Whose account is at the other end of a Unix socket, and how it is shown.
+fn peer(stream: &UnixStream, path: &str) -> (Option<u32>, String) {
+    let peer = stream.peer_cred().ok();
+    let pid = peer.and_then(|peer| peer.pid()).unwrap_or(0);
+    let address = format!("unix:{path} pid={pid}").replace(' ', ",");
+    (peer.map(|peer| peer.uid()), address)
 }
 
 /// Let a connection in, or say why not. What it is goes from hand to hand, and a

@@ -10,5 +10,6 @@ mod guard;
 mod limits;
 mod live;
 mod metrics;
+mod rights;
 mod values;
 mod web;

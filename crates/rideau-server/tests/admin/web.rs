@@ -96,12 +96,26 @@ impl Server {
         Reply::parse(&String::from_utf8(answer).unwrap())
     }
 
-    /// The same, and the answer is still to be read.
+    /// The same, and the answer is still to be read. Where there are no users, what
+    /// needs the operator has its token.
     pub(crate) async fn open(&self, head: &str, headers: &[&str], body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.http).await.unwrap();
         let mut text = format!("{head} HTTP/1.1\r\nConnection: close\r\n");
         if !headers.iter().any(|header| header.starts_with("Host:")) {
             text += &format!("Host: {}\r\n", self.http);
+        }
+        let needs_operator = self.daemon.config.load().users.is_empty()
+            && !headers
+                .iter()
+                .any(|header| header.starts_with("Authorization:"))
+            && (headers
+                .iter()
+                .any(|header| header.starts_with("Rideau-Csrf:"))
+                || head.contains("/api/v1/config")
+                || head.contains("/logs"));
+        if needs_operator {
+            let token = self.daemon.operator.token().unwrap();
+            text += &format!("Authorization: Bearer {token}\r\n");
         }
         for header in headers {
             text += &format!("{header}\r\n");

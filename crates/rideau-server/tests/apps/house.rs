@@ -148,16 +148,35 @@ impl House {
         }
     }
 
-    /// A connection of the Redis protocol.
+    /// A connection of the Redis protocol. Where there are no users, what needs the
+    /// operator is said on a connection of the operator.
     pub(crate) fn peer(&self) -> Peer {
-        let (_, port) = self.control.rsplit_once(':').unwrap();
-        Peer::new(port.parse().unwrap())
+        let peer = Peer::new(self.port());
+        let config = fs::read_to_string(self.folder.join("rideau.toml")).unwrap();
+        match config.contains("[user.") {
+            true => peer,
+            false => peer.with_operator(Peer::operator(self.port(), &self.token())),
+        }
     }
 
-    /// What operators are answered over HTTP.
+    fn port(&self) -> u16 {
+        let (_, port) = self.control.rsplit_once(':').unwrap();
+        port.parse().unwrap()
+    }
+
+    fn token(&self) -> String {
+        let socket = rideau_server::control::find(self.port()).unwrap();
+        let token = fs::read_to_string(socket.with_extension("token")).unwrap();
+        token.trim_end().to_owned()
+    }
+
+    /// What the operator is answered over HTTP.
     pub(crate) fn admin(&self, method: &str, path: &str, body: &str) -> Answer {
-        let fields = "Rideau-Csrf: 1\r\n";
-        ask_with(self.admin, method, path, fields, body.as_bytes()).unwrap()
+        let fields = format!(
+            "Rideau-Csrf: 1\r\nAuthorization: Bearer {}\r\n",
+            self.token()
+        );
+        ask_with(self.admin, method, path, &fields, body.as_bytes()).unwrap()
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {

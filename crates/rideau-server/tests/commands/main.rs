@@ -12,6 +12,7 @@ mod ranges;
 mod ranges_change;
 mod ranges_kept;
 mod ranges_wait;
+mod rights;
 mod server;
 mod settings;
 mod sight;

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use rideau_server::command;
 use rideau_server::resp::{ReplyLimits, ReplyParser, Value};
 
 /// A connection to a server.
@@ -11,6 +12,7 @@ pub(crate) struct Peer {
     stream: TcpStream,
     parser: ReplyParser,
     buffer: Vec<u8>,
+    operator: Option<Box<Self>>,
 }
 
 impl Peer {
@@ -23,11 +25,29 @@ impl Peer {
             stream,
             parser: ReplyParser::default(),
             buffer: Vec::new(),
+            operator: None,
         }
+    }
+
+    /// A connection of the operator, who has this token.
+    pub(crate) fn operator(port: u16, token: &str) -> Self {
+        let mut operator = Self::new(port);
+        assert_eq!(operator.say(&format!("AUTH {token}")), "+OK");
+        operator
+    }
+
+    /// What only the operator may do goes over this connection from now on, as from a
+    /// second terminal.
+    pub(crate) fn with_operator(mut self, operator: Self) -> Self {
+        self.operator = Some(Box::new(operator));
+        self
     }
 
     /// Send words, and read the answer.
     pub(crate) fn ask(&mut self, words: &[&str]) -> Value {
+        if let Some(operator) = self.operator.as_mut().filter(|_| is_control(words)) {
+            return operator.ask(words);
+        }
         self.send(words);
         self.next().unwrap()
     }
@@ -70,6 +90,23 @@ impl Peer {
     pub(crate) fn hear(&mut self) -> String {
         text(&self.next().unwrap())
     }
+}
+
+/// Only the operator may do this, and it does not matter on which connection.
+fn is_control(words: &[&str]) -> bool {
+    let starts = |with: &[&str]| {
+        let words = words.get(..with.len()).unwrap_or_default();
+        words
+            .iter()
+            .zip(with)
+            .all(|(word, with)| word.eq_ignore_ascii_case(with))
+            && !words.is_empty()
+    };
+    let about = words
+        .first()
+        .and_then(|name| command::find(name.as_bytes()));
+    let is_control = about.is_some_and(|about| about.is_control && about.name != "MONITOR");
+    is_control || starts(&["CLIENT", "KILL"]) || starts(&["SHOW", "CONFIG"])
 }
 
 /// A value in one line.

@@ -73,8 +73,24 @@ impl Server {
         self.runtime.as_ref().unwrap().spawn(watch);
     }
 
+    /// A connection of anybody. Where there are no users, what needs the operator is
+    /// said on a connection of the operator.
     pub(crate) fn connect(&self) -> Peer {
+        let peer = self.stranger();
+        match self.daemon.config.load().users.is_empty() {
+            true => peer.with_operator(self.operator()),
+            false => peer,
+        }
+    }
+
+    /// A connection of anybody, and nothing else.
+    pub(crate) fn stranger(&self) -> Peer {
         Peer::new(self.port)
+    }
+
+    /// A connection of the operator.
+    pub(crate) fn operator(&self) -> Peer {
+        Peer::operator(self.port, self.daemon.operator.token().unwrap())
     }
 
     pub(crate) fn file(&self) -> PathBuf {

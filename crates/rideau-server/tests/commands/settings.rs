@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rideau_server::config::Config;
 use rideau_server::resp::Value;
-use rideau_server::serve;
+use rideau_server::serve::{self, Ready};
 use rideau_server::settings::Source;
 use rideau_testing::{Signal, signal};
 
@@ -282,7 +282,7 @@ fn a_hangup_reads_the_file_again() {
     let source = Source::read(&folder.file()).unwrap();
     let config = Config::parse(&text, "test.toml", &|_| None).unwrap();
     let (tell, told) = mpsc::channel();
-    let ready = move |addresses: &[String]| tell.send(addresses[0].clone()).unwrap();
+    let ready = move |ready: &Ready| tell.send(ready.addresses[0].clone()).unwrap();
     let runtime = folder.runtime.as_ref().unwrap();
     runtime.spawn(serve::run_from(config, source, ready));
     let limit = Duration::from_secs(20);

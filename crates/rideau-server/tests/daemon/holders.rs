@@ -51,7 +51,7 @@ fn who_vanishes_has_its_member_replaced() {
 #[test]
 fn an_operator_who_kills_a_connection_counts_as_a_crash() {
     let server = Server::with(SPARE);
-    let mut operator = server.connect();
+    let mut operator = server.operator();
     let lent = lent_after(&server, |mut holder| {
         let id = holder.ask("CLIENT ID").int();
         assert_eq!(operator.ask(&format!("CLIENT KILL {id}")).int(), 1);

@@ -273,7 +273,7 @@ fn half_commands_after_login_share_one_budget() {
 #[test]
 fn a_change_of_the_budget_counts_at_once_and_takes_nothing_away() {
     let server = Server::with(SHARED);
-    let (mut ops, mut half_sent) = (server.connect(), server.connect());
+    let (mut ops, mut half_sent) = (server.operator(), server.connect());
     half_sent.write(&half(1_000_000));
     until_used(&mut ops, DRAWN);
     let set = "CONFIG SET limits.frame_max 512KiB limits.input_max 512KiB";

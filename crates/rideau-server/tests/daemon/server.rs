@@ -133,6 +133,20 @@ impl Server {
         Wire::connect(self.address()).unwrap()
     }
 
+    /// A connection of the operator.
+    pub(crate) fn operator(&self) -> Wire {
+        let mut wire = self.connect();
+        assert_eq!(wire.ask(&format!("AUTH {}", self.token())).text(), "OK");
+        wire
+    }
+
+    /// What proves that one is the operator.
+    pub(crate) fn token(&self) -> String {
+        let socket = rideau_server::control::find(self.port).unwrap();
+        let token = fs::read_to_string(socket.with_extension("token")).unwrap();
+        token.trim_end().to_owned()
+    }
+
     /// A connection that speaks the third.
     pub(crate) fn connect3(&self) -> Wire {
         let mut wire = self.connect();
@@ -249,7 +263,7 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
 
 /// A port that nobody listened on a moment ago, and none of those that the
 /// system gives to whoever connects.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
         let next = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -1,0 +1,83 @@
+//! The matrix of rights over HTTP: every route of the document, and what alone
+//! opens it. What is expected stands in `rights.txt`.
+
+use std::collections::BTreeMap;
+
+use rideau_server::config::ALLOWED;
+use rideau_server::config::password::Hash;
+
+use crate::web::{LONG, Reply, Server};
+use tokio::io::AsyncReadExt;
+
+const EXPECTED: &str = include_str!("rights.txt");
+
+/// `user:secret` as the header wants it.
+fn basic(user: &str) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in format!("{user}:secret").as_bytes().chunks(3) {
+        let mut bits = 0;
+        for at in 0..3 {
+            bits = bits << 8 | u32::from(*three.get(at).unwrap_or(&0));
+        }
+        for at in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * at) & 63) as usize];
+            text.push(if at <= three.len() { digit.into() } else { '=' });
+        }
+    }
+    format!("Authorization: Basic {text}")
+}
+
+/// The status of an answer, whose body may go on for ever.
+async fn status(server: &Server, head: &str, headers: &[&str]) -> u16 {
+    // No body that a route wants.
+    let mut stream = server.open(head, headers, "x").await;
+    let mut start = [0; 64];
+    let read = stream.read_exact(&mut start);
+    tokio::time::timeout(LONG, read).await.unwrap().unwrap();
+    Reply::parse(&String::from_utf8_lossy(&start)).status
+}
+
+#[tokio::test]
+async fn each_right_opens_the_routes_that_it_should() {
+    let hash = Hash::of(b"secret").unwrap();
+    let mut users = String::new();
+    for (at, word) in ALLOWED.iter().enumerate() {
+        let hash = hash.as_str();
+        users += &format!("[user.u{at}]\npassword = '{hash}'\nallow = [\"{word}\"]\n\n");
+    }
+    let server = Server::start(&users).await;
+    let open = Server::start("").await;
+    let document = open.get("/api/openapi.json").await.json();
+    let mut routes = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            routes.push(format!("{} {path}", method.to_uppercase()));
+        }
+    }
+    let mut opened: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut who: Vec<(&str, &Server, String)> = vec![
+        ("open", &open, "Authorization: none".into()),
+        ("nobody", &server, "Authorization: none".into()),
+    ];
+    for (at, word) in ALLOWED.iter().enumerate() {
+        who.push((word, &server, basic(&format!("u{at}"))));
+    }
+    for (word, server, login) in &who {
+        for route in &routes {
+            // What is named is nowhere.
+            let head = route.replace(['{', '}', '*'], "");
+            let headers = ["Rideau-Csrf: 1", login.as_str()];
+            let status = status(server, &head, &headers).await;
+            let names = opened.entry(route).or_default();
+            if ![401, 403].contains(&status) {
+                names.push(word);
+            }
+        }
+    }
+    let found: String = opened
+        .iter()
+        .map(|(route, who)| format!("{route}: {}\n", who.join(" ")))
+        .collect();
+    assert!(found == EXPECTED, "the rights are now\n{found}");
+}
