@@ -33,6 +33,8 @@ mod real;
 mod replay;
 #[path = "apps/restarts.rs"]
 mod restarts;
+#[path = "apps/rights.rs"]
+mod rights;
 #[path = "apps/serving.rs"]
 mod serving;
 #[path = "apps/shortage.rs"]

@@ -350,6 +350,7 @@ fn program(config: &AppConfig, root: Option<PathBuf>) -> Program {
         user: run.user.clone(),
         group: run.group.clone(),
         umask: run.umask,
+        new_privileges: run.new_privileges,
         limits: ResourceLimits {
             files_max: run.files_max,
             processes_max: run.processes_max,

@@ -52,6 +52,8 @@ pub struct Run {
     pub group: Option<String>,
     /// Its mask for new files.
     pub umask: Option<u32>,
+    /// It may get more rights than its user has.
+    pub new_privileges: bool,
     /// As many files it may have open.
     pub files_max: Option<u64>,
     /// As many processes its user may have.
@@ -160,6 +162,7 @@ impl AppConfig {
                 user: None,
                 group: None,
                 umask: None,
+                new_privileges: false,
                 files_max: None,
                 processes_max: None,
                 listen,

@@ -20,6 +20,8 @@ pub struct Exec {
     pub ready: Ready,
     /// What it is asked to stop with.
     pub stop_signal: Signal,
+    /// It may get more rights than its user has.
+    pub new_privileges: bool,
 }
 
 /// The words of those ways to be ready that are a word.
@@ -58,6 +60,7 @@ impl Exec {
             stop_signal: part
                 .made("stop_signal", stop_signal)
                 .unwrap_or(Signal::Term),
+            new_privileges: part.answer("new_privileges").unwrap_or(false),
         })
     }
 }

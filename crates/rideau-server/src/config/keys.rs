@@ -146,6 +146,7 @@ pub(super) const MEMBER: &[Key] = &[
     // The names below `env` are the file's own.
     live("env"),
     live("stop_signal"),
+    live("new_privileges"),
 ];
 pub(super) const READY: &[Key] = &[live("line")];
 
@@ -231,6 +232,7 @@ pub(super) const APP: &[Key] = &[
     live("user"),
     live("group"),
     live("umask"),
+    live("new_privileges"),
     live("files_max"),
     live("processes_max"),
     live("listen"),

@@ -137,7 +137,7 @@ impl Member {
     }
 
     fn read_list(part: &Section<'_>) -> Option<Self> {
-        for key in ["ready", "dir", "env", "stop_signal"] {
+        for key in ["ready", "dir", "env", "stop_signal", "new_privileges"] {
             if let Some(entry) = part.entry(key) {
                 let message = format!("`{key}` means nothing for a list");
                 let hint = "remove it; it belongs to `exec`";

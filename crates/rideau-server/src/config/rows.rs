@@ -324,6 +324,7 @@ fn member(rows: &mut Rows, member: &Member) {
             }
             exec.dir.iter().for_each(|dir| rows.path_of("dir", dir));
             rows.text("stop_signal", exec.stop_signal.word());
+            rows.number("new_privileges", exec.new_privileges);
         }),
     }
 }

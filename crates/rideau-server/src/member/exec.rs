@@ -218,6 +218,7 @@ fn program(config: &PoolConfig, exec: &Exec) -> Program {
         start_timeout: config.options.start_timeout,
         stop_timeout: config.options.stop_timeout,
         stop_signal: exec.stop_signal,
+        new_privileges: exec.new_privileges,
         ..Program::default()
     }
 }

@@ -72,6 +72,7 @@ pub(super) fn prepare(
         directory: directory.map(Into::into),
         account,
         umask: program.umask,
+        new_privileges: program.new_privileges,
         limits: program.limits,
         cgroup: cgroup::make(place).map(Into::into),
         parent: i32::try_from(id()).unwrap_or_default(),

@@ -40,6 +40,7 @@ pub(super) struct Order {
     pub(super) directory: Option<OsString>,
     pub(super) account: Option<Account>,
     pub(super) umask: Option<u32>,
+    pub(super) new_privileges: bool,
     pub(super) limits: ResourceLimits,
     pub(super) cgroup: Option<OsString>,
     /// The number of whoever gave this order.

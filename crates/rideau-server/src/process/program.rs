@@ -37,6 +37,9 @@ pub struct Program {
     pub group: Option<String>,
     /// What its files are closed to; none for what the daemon's are.
     pub umask: Option<u32>,
+    /// It may get more rights than its user has, by programs such as `sudo`.
+    /// Without a stage this is always so.
+    pub new_privileges: bool,
     /// What it may use.
     pub limits: ResourceLimits,
     /// How to know that it is ready.
@@ -142,6 +145,7 @@ impl Default for Program {
             user: None,
             group: None,
             umask: None,
+            new_privileges: false,
             limits: ResourceLimits::default(),
             ready: Ready::Started,
             watchdog: None,

@@ -33,6 +33,8 @@ pub enum Step {
     Group,
     /// Becoming its user.
     User,
+    /// Giving up the chance of more rights.
+    Privileges,
     /// Dying with us.
     Parent,
     /// Going to its directory.
@@ -57,6 +59,7 @@ impl Step {
             Self::Limit => "limit",
             Self::Group => "group",
             Self::User => "user",
+            Self::Privileges => "privileges",
             Self::Parent => "parent",
             Self::Chdir => "chdir",
             Self::Listener => "listener",

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::Mode;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Gid, Pid, Resource, Rlimit, Signal, Uid, getppid, setrlimit, setsid, umask};
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::account::Account;
@@ -35,7 +35,7 @@ pub(super) const WORD: &str = "__exec";
 const SWEPT: &str = "--swept";
 /// Where the system shows a program to itself, even one whose file was replaced.
 pub(super) const OURSELVES: &str = "/proc/self/exe";
-/// Our own files are above those that a shell can close.
+/// Our own files are above those that are passed on.
 const OWN_FILES: i32 = 10;
 /// The first file that is passed on, by a convention of systemd.
 const FIRST_PASSED: i32 = 3;
@@ -99,6 +99,7 @@ fn obey(socket: &mut UnixStream) -> Result<Infallible, Complaint> {
     if let Some(account) = &order.account {
         become_user(account)?;
     }
+    give_up_privileges(&order)?;
     die_with(order.parent)?;
     if let Some(directory) = &order.directory {
         let what = directory.to_string_lossy();
@@ -140,34 +141,28 @@ fn is_program(file: &Path) -> bool {
     }
 }
 
-/// Close what the daemon was started with and does not know of. It cannot be
-/// done here, where files that nobody owns cannot be named; a shell can. It
-/// takes time, so it is done only if there are any.
+/// Pass on none of the files that the daemon was started with and does not know
+/// of. They are closed when the next program runs. One that is file 3 would be in
+/// the way of the listener, so then we run ourselves again first.
 fn sweep() {
-    let files = fs::read_dir("/proc/self/fd").into_iter().flatten();
-    let names = files.flatten().filter_map(|file| {
-        // The folder itself is read through a file that is gone by now.
-        let target = fs::read_link(file.path()).ok()?;
-        let number: i32 = file.file_name().to_str()?.parse().ok()?;
-        (!target.starts_with("/proc")).then_some(number)
-    });
-    let left: Vec<i32> = names
-        .filter(|number| (FIRST_PASSED..OWN_FILES).contains(number))
-        .collect();
-    if left.is_empty() {
+    close_fds::set_fds_cloexec(FIRST_PASSED, &[]);
+    if fs::symlink_metadata(format!("/proc/self/fd/{FIRST_PASSED}")).is_err() {
         return;
     }
-    let closing: Vec<String> = left.iter().map(|file| format!("{file}<&-")).collect();
-    let script = format!("exec {}; exec \"$0\" \"$@\"", closing.join(" "));
-    // In the shell our name for ourselves would be the shell's.
-    let Ok(ourselves) = std::env::current_exe() else {
-        return;
-    };
-    // Where there is no shell, the files stay open.
-    let _ = Command::new("/bin/sh")
-        .args([OsString::from("-c"), script.into(), ourselves.into()])
+    // If that fails, a listener that is not file 3 is an error later.
+    let _ = Command::new(OURSELVES)
+        .arg0("rideau")
         .args([WORD, SWEPT])
         .exec();
+}
+
+/// A program that is run from now on has no more rights than this one, whatever
+/// bits its file has.
+fn give_up_privileges(order: &Order) -> Result<(), Complaint> {
+    if order.new_privileges {
+        return Ok(());
+    }
+    set_no_new_privs(true).map_err(|error| failed(Step::Privileges, "", error))
 }
 
 fn limit(limits: ResourceLimits) -> Result<(), Complaint> {

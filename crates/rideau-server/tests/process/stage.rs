@@ -29,6 +29,13 @@ while True:
     c.close()
 ";
 
+/// Says which files are open but the list itself.
+const OPEN_FILES: &str = "
+import os
+files = sorted(map(int, os.listdir('/proc/self/fd')))
+print([file for file in files if os.path.exists('/proc/self/fd/%d' % file)], flush=True)
+";
+
 /// What is reported, and that nothing is left.
 async fn report(yard: &Yard, program: &Program) -> StartReport {
     let report = yard.start_reported(program).await.unwrap_err();
@@ -233,19 +240,31 @@ async fn a_child_leads_a_session_and_hears_every_signal() {
     let pid = process.pid().to_string();
     assert_eq!(words[2..4], [&pid, &pid], "its group and its session");
     assert_eq!(ignored(&lines[1]), 0);
-    assert_eq!(low(&lines[2..]), ["0", "1", "2", "3"]);
+    // The last is the list itself.
+    assert_eq!(lines[2..], ["0", "1", "2", "3"]);
+}
+
+#[tokio::test]
+async fn a_child_gets_no_more_rights_than_it_is_given_unless_it_may() {
+    let yard = Yard::new();
+    let mut asking = shell("grep NoNewPrivs /proc/self/status", Ready::Started);
+    assert_eq!(written(&yard, &asking).await, ["NoNewPrivs:\t1"]);
+    if is_root() {
+        // The change of the user is ours, and needs no rights of the program.
+        asking.argv[2] = "id -u; grep NoNewPrivs /proc/self/status".to_owned();
+        asking.user = Some("nobody".to_owned());
+        let lines = written(&yard, &asking).await;
+        assert_eq!(lines, ["65534", "NoNewPrivs:\t1"]);
+        asking.argv[2] = "grep NoNewPrivs /proc/self/status".to_owned();
+    }
+    asking.new_privileges = true;
+    assert_eq!(written(&yard, &asking).await, ["NoNewPrivs:\t0"]);
 }
 
 /// The ordinary signals that are ignored.
 fn ignored(row: &str) -> u64 {
     let set = row.strip_prefix("SigIgn:\t").unwrap();
     u64::from_str_radix(set, 16).unwrap() & 0x7fff_ffff
-}
-
-/// The files of a list that a shell could close; the last is the list itself.
-fn low(files: &[String]) -> Vec<&str> {
-    let files = files.iter().map(String::as_str);
-    files.filter(|file| file.len() == 1).collect()
 }
 
 #[tokio::test]
@@ -267,14 +286,20 @@ async fn what_the_daemon_was_started_with_is_not_passed_on() {
         fs::read_link("/proc/self/fd/5").unwrap(),
         Path::new("/dev/zero")
     );
+    let far = fs::File::open("/dev/zero").unwrap();
+    // It has a number of more than one digit, and no program closes it unasked.
+    let far = rustix::io::fcntl_dupfd_cloexec(&far, 900).unwrap();
+    rustix::io::fcntl_setfd(&far, rustix::io::FdFlags::empty()).unwrap();
     let yard = Yard::new();
     let script = "grep SigIgn /proc/self/status; ls /proc/self/fd";
     let lines = written(&yard, &shell(script, Ready::Started)).await;
     assert_eq!(ignored(&lines[0]), 0);
-    assert_eq!(low(&lines[1..]), ["0", "1", "2", "3"]);
-    let mut inheritor = program(&["python3", "-c", INHERITOR], Ready::Auto);
+    assert_eq!(lines[1..], ["0", "1", "2", "3"]);
+    let checked = format!("{OPEN_FILES}{INHERITOR}");
+    let mut inheritor = program(&["python3", "-c", &checked], Ready::Auto);
     inheritor.listen = Listen::InheritSocket;
     let process = yard.start(&inheritor).await.unwrap();
+    assert_eq!(texts(&process), ["[0, 1, 2, 3]"]);
     process.stop().await.unwrap();
 }
 

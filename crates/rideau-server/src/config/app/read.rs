@@ -55,6 +55,7 @@ impl AppConfig {
         run.user = section.made("user", |text| account("user", text));
         run.group = section.made("group", |text| account("group", text));
         run.umask = section.made("umask", umask);
+        run.new_privileges = section.answer("new_privileges").unwrap_or(false);
         run.files_max = section
             .number_or_none("files_max", 16..=1_000_000_000)
             .flatten();

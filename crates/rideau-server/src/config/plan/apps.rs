@@ -7,8 +7,10 @@ use crate::config::fault::count;
 /// What a change of an app's key means to its processes and requests.
 pub(super) fn meaning(key: &str, is_less: bool) -> &'static str {
     match key {
-        "exec" | "root" | "env" | "user" | "group" | "umask" | "files_max" | "processes_max"
-        | "listen" | "watchdog" => "New processes are started one after the other; requests go on.",
+        "exec" | "root" | "env" | "user" | "group" | "umask" | "new_privileges" | "files_max"
+        | "processes_max" | "listen" | "watchdog" => {
+            "New processes are started one after the other; requests go on."
+        }
         "ready" | "warm_up" | "log" | "start_timeout" | "stop_timeout" | "stop_signal" => {
             "For processes that are started from then on."
         }

@@ -65,6 +65,7 @@ fn run(rows: &mut Rows, run: &Run) {
     run.group.iter().for_each(|group| rows.text("group", group));
     let umask = run.umask.iter();
     umask.for_each(|mask| rows.text("umask", &format!("{mask:03o}")));
+    rows.number("new_privileges", run.new_privileges);
     rows.or_none("files_max", run.files_max);
     rows.or_none("processes_max", run.processes_max);
     match &run.listen {
