@@ -9,6 +9,7 @@ mod actions;
 mod apps;
 mod asks;
 mod config;
+mod entrance;
 mod explain;
 mod grants;
 mod guard;
@@ -34,6 +35,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -44,13 +46,25 @@ use crate::history::History;
 use crate::metrics::Counted;
 use crate::panics;
 use crate::serve::renewed;
+use crate::serve::reserve::Reserve;
 use crate::tls;
+use entrance::Entrance;
 use guard::Known;
 use patient::Patient;
 
 /// Connections at a time: people, scrapers and scripts, each with a few.
 const CONNECTIONS_MAX: usize = 256;
-/// Of these, those that are told what happens for as long as they like.
+/// Of these, those of one address that have not logged in; as few as
+/// `limits.before_login_max` if that is less.
+const BEFORE_LOGIN_MAX: usize = 64;
+/// What one connection too many is told.
+const FULL: &str = "There are 256 HTTP connections, as many as there may be: come back soon.";
+/// What one more of an address is told.
+const CROWDED: &str = "Too many connections of your address have not logged in: log in with \
+                       those, or come back soon.";
+/// A connection beyond all others has so long for its health check.
+const SPARE_WITHIN: Duration = Duration::from_secs(2);
+/// Of all connections, those that are told what happens for as long as they like.
 const WATCHERS_MAX: usize = 64;
 /// Bytes of a request before its body.
 const HEAD_MAX: usize = 16 * 1024;
@@ -71,6 +85,8 @@ struct Admin {
     history: Arc<History>,
     known: Known,
     connections: Arc<Semaphore>,
+    /// Room for health checks beyond these.
+    spare: Reserve,
     watchers: Arc<Semaphore>,
     counts: Counts,
 }
@@ -81,16 +97,6 @@ struct Counts {
     connections: AtomicU64,
     watchers: AtomicU64,
     body: AtomicU64,
-}
-
-/// How somebody came in.
-#[derive(Clone, Debug)]
-struct Entrance {
-    /// Only this machine can come this way; then a browser that was told another
-    /// name for it was misled.
-    is_local: bool,
-    /// The user that its certificate names, which was verified.
-    certificate: Option<String>,
 }
 
 /// Where the server listens for HTTP.
@@ -156,6 +162,7 @@ impl AdminListener {
             history,
             known: Known::default(),
             connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            spare: Reserve::default(),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             counts: Counts::default(),
         });
@@ -172,8 +179,8 @@ impl Door {
         let is_local = address.is_ok_and(|at| at.ip().is_loopback());
         let mut generation = admin.daemon.settings.generation();
         loop {
-            let stream = match self.listener.accept().await {
-                Ok((stream, _)) => stream,
+            let (stream, address) = match self.listener.accept().await {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!("cannot accept a connection: {error}");
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -181,79 +188,123 @@ impl Door {
                 }
             };
             let _ = stream.set_nodelay(true);
-            let Some(tls) = &mut self.tls else {
-                let entrance = Entrance {
-                    is_local,
-                    certificate: None,
-                };
-                if let Some((seat, stream)) = admin.seat(stream) {
-                    tokio::spawn(serve(stream, router.clone(), entrance, seat));
-                }
-                continue;
-            };
             // The files count as soon as they are read again.
-            if generation != admin.daemon.settings.generation() {
+            if let Some(tls) = &mut self.tls
+                && generation != admin.daemon.settings.generation()
+            {
                 generation = admin.daemon.settings.generation();
                 let new = panics::contain(|| renewed(&admin.daemon)).unwrap_or(None);
                 *tls = new.unwrap_or(tls.clone());
             }
-            if let Some((seat, stream)) = admin.seat(stream) {
-                tokio::spawn(serve_tls(
-                    stream,
-                    tls.clone(),
-                    router.clone(),
-                    is_local,
-                    seat,
-                ));
+            let entrance = Entrance::new(address, is_local);
+            let seat = match admin.seat(&entrance) {
+                Ok(seat) => seat,
+                Err(why) => {
+                    tokio::spawn(turn_away(stream, why));
+                    continue;
+                }
+            };
+            let served = Served {
+                router: router.clone(),
+                login_within: admin.daemon.config.load().limits.login_within,
+                entrance,
+                seat,
+            };
+            match &self.tls {
+                Some(tls) => drop(tokio::spawn(served.serve_tls(stream, tls.clone()))),
+                None => drop(tokio::spawn(served.serve(stream))),
             }
         }
     }
 }
 
-/// Serve one connection within TLS. Whoever has a certificate is the user that
-/// it names.
-async fn serve_tls(
-    stream: TcpStream,
-    tls: TlsAcceptor,
+/// One connection that is served.
+struct Served {
     router: axum::Router,
-    is_local: bool,
-    seat: OwnedSemaphorePermit,
-) {
-    let stream = match tokio::time::timeout(HANDSHAKE_WITHIN, tls.accept(stream)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return tracing::info!("no TLS for HTTP: {error}"),
-        Err(_) => return tracing::info!("no TLS for HTTP within {HANDSHAKE_WITHIN:?}"),
-    };
-    let certificates = stream.get_ref().1.peer_certificates();
-    let certificate = certificates.and_then(|all| tls::common_name(all.first()?));
-    let entrance = Entrance {
-        is_local,
-        certificate,
-    };
-    serve(stream, router, entrance, seat).await;
+    entrance: Entrance,
+    seat: Seat,
+    login_within: Duration,
 }
 
-/// Serve one connection.
-async fn serve<S>(stream: S, router: axum::Router, entrance: Entrance, seat: OwnedSemaphorePermit)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let io = TokioIo::new(Patient::new(stream, WRITE_WITHIN));
-    let router = TowerToHyperService::new(router);
-    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-        request.extensions_mut().insert(entrance.clone());
-        router.call(request)
-    });
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
-        .max_buf_size(HEAD_MAX)
-        .max_headers(HEADERS_MAX)
-        .serve_connection(io, service);
-    if let Err(error) = served.await {
-        tracing::debug!("an HTTP connection ended: {error}");
+impl Served {
+    /// Serve it within TLS. Whoever has a certificate is the user that it names.
+    async fn serve_tls(mut self, stream: TcpStream, tls: TlsAcceptor) {
+        let stream = match tokio::time::timeout(HANDSHAKE_WITHIN, tls.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::info!("no TLS for HTTP: {error}"),
+            Err(_) => return tracing::info!("no TLS for HTTP within {HANDSHAKE_WITHIN:?}"),
+        };
+        let certificates = stream.get_ref().1.peer_certificates();
+        self.entrance.certificate = certificates.and_then(|all| tls::common_name(all.first()?));
+        self.serve(stream).await;
     }
-    drop(seat);
+
+    /// Serve it. One that has not logged in in time ends after the request that it
+    /// makes, and so does one that was let in for a health check.
+    async fn serve<S>(self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let io = TokioIo::new(Patient::new(stream, WRITE_WITHIN));
+        let router = TowerToHyperService::new(self.router);
+        let (entrance, login) = (self.entrance.clone(), Arc::clone(&self.entrance.login));
+        let spare = self.seat.spare;
+        let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+            request.extensions_mut().insert(entrance.clone());
+            let answer = match spare.filter(|_| !is_health_check(&request)) {
+                Some(why) => Err(why),
+                None => Ok(router.call(request)),
+            };
+            async move {
+                match answer {
+                    Ok(answer) => answer.await,
+                    Err(why) => Ok(health::full(why)),
+                }
+            }
+        });
+        let within = match (spare.is_some(), login.is_over()) {
+            (true, _) => SPARE_WITHIN,
+            (false, true) => HEAD_WITHIN,
+            (false, false) => HEAD_WITHIN.min(self.login_within),
+        };
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(within)
+            .keep_alive(spare.is_none())
+            .max_buf_size(HEAD_MAX)
+            .max_headers(HEADERS_MAX)
+            .serve_connection(io, service);
+        let mut served = std::pin::pin!(served);
+        let late = async {
+            tokio::time::sleep(self.login_within).await;
+            if login.is_over() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let ended = tokio::select! {
+            ended = served.as_mut() => ended,
+            () = late, if !login.is_over() => {
+                served.as_mut().graceful_shutdown();
+                served.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!("an HTTP connection ended: {error}");
+        }
+        drop(self.seat);
+    }
+}
+
+/// Whether a request only wants to know how the server is.
+fn is_health_check<B>(request: &hyper::Request<B>) -> bool {
+    matches!(request.uri().path(), "/healthz" | "/readyz")
+}
+
+/// A connection may be served, as long as this is kept.
+struct Seat {
+    _permit: OwnedSemaphorePermit,
+    /// Why it may be used for health checks alone.
+    spare: Option<&'static str>,
 }
 
 /// Samples are taken only as long as somebody can see them.
@@ -266,16 +317,33 @@ impl Drop for Ended {
 }
 
 impl Admin {
-    /// A seat for a connection, or it is turned away.
-    fn seat(&self, stream: TcpStream) -> Option<(OwnedSemaphorePermit, TcpStream)> {
-        match Arc::clone(&self.connections).try_acquire_owned() {
-            Ok(seat) => Some((seat, stream)),
+    /// A seat for a connection, or why there is none.
+    fn seat(&self, entrance: &Entrance) -> Result<Seat, &'static str> {
+        let permit = Arc::clone(&self.connections).try_acquire_owned();
+        let why = match permit {
+            Ok(permit) if entrance.enter(&self.daemon, BEFORE_LOGIN_MAX) => {
+                return Ok(Seat {
+                    _permit: permit,
+                    spare: None,
+                });
+            }
+            Ok(_) => {
+                let counts = &self.daemon.counts;
+                counts.logins_crowded.fetch_add(1, Ordering::Relaxed);
+                CROWDED
+            }
             Err(_) => {
                 self.counts.connections.fetch_add(1, Ordering::Relaxed);
-                tokio::spawn(turn_away(stream));
-                None
+                FULL
             }
-        }
+        };
+        // A health check needs no login.
+        entrance.login.end();
+        let permit = self.spare.take().ok_or(why)?;
+        Ok(Seat {
+            _permit: permit,
+            spare: Some(why),
+        })
     }
 
     /// The limits of this side, for the metrics.
@@ -299,11 +367,8 @@ impl Admin {
 }
 
 /// Say no to one too many, and let it read that before the end.
-async fn turn_away(mut stream: TcpStream) {
-    let body = format!(
-        "{{\"error\":\"There are {CONNECTIONS_MAX} HTTP connections, as many as there may be: \
-         come back soon.\",\"code\":\"BUSY\"}}\n"
-    );
+async fn turn_away(mut stream: TcpStream, text: &str) {
+    let body = format!("{}\n", json!({ "error": text, "code": "BUSY" }));
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: \
          1\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",

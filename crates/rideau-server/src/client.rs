@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rideau::Refusal;
 
+use crate::attempts::Origin;
 use crate::clients::ClientCard;
 use crate::command;
 use crate::config::{Config, User};
@@ -17,7 +18,8 @@ use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::held_back::HeldBack;
 use crate::holdings::{Card, HolderId, Thing, Why};
-use crate::login::Proof;
+use crate::login::{self, Proof};
+use crate::logins::{Fingerprint, LoginPlace};
 use crate::names::Named;
 use crate::outcome::{self, Outcome, Part};
 use crate::panics::Panicked;
@@ -49,6 +51,12 @@ pub struct Client {
     pub watch: Watch,
     /// How it shows who it is without a password.
     pub proof: Proof,
+    /// Where it comes from, as far as limits go.
+    pub origin: Origin,
+    /// It is counted among those that have not logged in.
+    pub place: Option<Arc<LoginPlace>>,
+    /// The password that it has logged in with, as it was then.
+    pub password: Option<Fingerprint>,
     /// It is who that shows, and has not logged in as another.
     pub is_proven: bool,
     /// Its rights are those of the config of this generation.
@@ -233,7 +241,7 @@ impl Client {
 
     /// The name of its user.
     pub fn user_name(&self) -> &str {
-        self.user.as_ref().map_or("default", |user| &user.name)
+        login::name_of(self.user.as_ref())
     }
 
     /// The same, to find what belongs to it; none if everything is anybody's.

@@ -166,13 +166,16 @@ fn answer(client: &mut Client, request: Request<'_>) -> Step {
     };
     match done {
         Ok(step) => step,
-        Err(wrong) => fail(client, before, wrong),
+        Err(wrong) => fail(client, about, before, wrong),
     }
 }
 
 #[cold]
-fn fail(client: &mut Client, before: usize, Wrong(text): Wrong) -> Step {
+fn fail(client: &mut Client, about: &About, before: usize, Wrong(text): Wrong) -> Step {
     client.batch.fail();
+    if let (Some(why), Some(user)) = (text.strip_prefix("NOPERM "), &client.user) {
+        client.daemon.logins.denied(&user.name, about.right, why);
+    }
     // Whatever was begun is not to be seen.
     client.out.truncate(before);
     client.reply().error(text);

@@ -5,13 +5,16 @@
 //! answer, and no more is read than a limit allows. A client that has yet to log in
 //! has little room, and is not read from when that is full.
 
+mod before_login;
+mod waits;
+
 use std::future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
@@ -26,6 +29,8 @@ use crate::resp::{BEFORE_LOGIN_MAX, Fault, Limits, Protocol, RequestParser};
 use crate::timing::Run;
 use crate::values;
 use crate::watch::Watch;
+use before_login::quiet;
+use waits::Waits;
 
 /// Answers that needed more room than this give it back when they are written.
 const KEPT: usize = 64 * 1024;
@@ -75,6 +80,8 @@ enum Heard {
     Bell,
     /// It was silent for too long.
     Nothing,
+    /// It has not logged in in time.
+    Late,
 }
 
 struct Connection<S> {
@@ -93,6 +100,8 @@ struct Connection<S> {
     has_user: bool,
     /// They are those of a client that has yet to log in.
     is_before_login: bool,
+    /// Such a client has logged in by then.
+    login_by: Option<Instant>,
 }
 
 /// Serve one connection until it ends, and give back all that it held.
@@ -112,6 +121,7 @@ where
         generation: 0,
         has_user: false,
         is_before_login: true,
+        login_by: None,
     };
     connection.client.waker = future::poll_fn(|task| Poll::Ready(task.waker().clone())).await;
     // Whatever panics here, the holder ends and the connection is forgotten.
@@ -161,11 +171,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.pipeline_max = config.limits.pipeline_max as usize;
         self.output_max = config.limits.output_max as usize;
         client.card.outbox.set_bytes_max(self.output_max);
+        let login_within = config.limits.login_within;
+        drop(config);
         if self.is_before_login {
+            self.await_login(login_within);
             self.limits = limits.before_login();
             self.input_max = BEFORE_LOGIN_MAX;
             self.output_max = self.output_max.min(OUTPUT_BEFORE_LOGIN_MAX);
         } else {
+            self.end_login();
             self.limits = limits;
             let line_max = limits.inline_max + 1;
             self.input_max = frame_max.max(line_max).max(self.pipeline_max);
@@ -186,6 +200,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 self.miss();
                 return Err(Over::Lost);
             }
+            Heard::Late => return Err(self.refuse_late().await),
         }
         Ok(())
     }
@@ -194,7 +209,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     async fn heard(&mut self) -> Heard {
         let client = &self.client;
         let mut read = pin!(self.input.read_from(&mut self.stream));
-        let mut silence = pin!(client.heartbeat.map(|heartbeat| silence(client, heartbeat)));
+        let (heartbeat, login_by) = (client.heartbeat, self.login_by);
+        let is_timed = heartbeat.is_some() || login_by.is_some();
+        let mut silence = pin!(is_timed.then(|| quiet(client, heartbeat, login_by)));
         future::poll_fn(|context| {
             if let Poll::Ready(read) = read.as_mut().poll(context) {
                 return Poll::Ready(Heard::Read(read));
@@ -203,7 +220,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 return Poll::Ready(Heard::Bell);
             }
             match silence.as_mut().as_pin_mut() {
-                Some(silence) => silence.poll(context).map(|()| Heard::Nothing),
+                Some(silence) => silence.poll(context),
                 None => Poll::Pending,
             }
         })
@@ -237,6 +254,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.follow();
         let mut count = 0;
         loop {
+            if self.login_by.is_some_and(Self::is_late) {
+                return Err(self.refuse_late().await);
+            }
             let step = {
                 let (bytes, at) = self.input.parts();
                 match self.parser.next(bytes, at, &self.limits) {
@@ -562,30 +582,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 #[cold]
 fn answer_panic(panicked: Panicked) -> Finish {
     Box::new(move |client| client.answer_panic(client.out.len(), panicked))
-}
-
-/// Wait until a connection has been silent for longer than it promised.
-async fn silence(client: &Client, heartbeat: Duration) {
-    let left = heartbeat.saturating_sub(client.card.silent());
-    tokio::time::sleep(left).await;
-}
-
-/// One command waits.
-struct Waits(Arc<crate::daemon::Daemon>, Arc<crate::clients::ClientCard>);
-
-impl Waits {
-    fn begin(client: &Client) -> Self {
-        client.daemon.counts.waiting.fetch_add(1, Ordering::Relaxed);
-        client.card.is_waiting.store(true, Ordering::Relaxed);
-        Self(Arc::clone(&client.daemon), Arc::clone(&client.card))
-    }
-}
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        self.0.counts.waiting.fetch_sub(1, Ordering::Relaxed);
-        self.1.is_waiting.store(false, Ordering::Relaxed);
-    }
 }
 
 impl Client {

@@ -19,10 +19,12 @@ use crate::front::Front;
 use crate::grant::Grant;
 use crate::holdings::{Card, Gone, HolderId, Holdings, Row, Thing, Why};
 use crate::log;
+use crate::logins::Logins;
 use crate::member::Workshop;
 use crate::operator::Operator;
 use crate::outbox::Push;
 use crate::places::{FOR_EVER, Left, Places};
+use crate::serve::reserve::Reserve;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, Source};
 use crate::ticket::Ticket;
@@ -48,6 +50,8 @@ pub struct Daemon {
     pub sessions: Sessions,
     /// What happened.
     pub events: Arc<Events>,
+    /// Who logged in, and who did not.
+    pub logins: Logins,
     /// The last asks that were refused, to explain them.
     pub drops: Drops,
     /// What was counted.
@@ -62,6 +66,8 @@ pub struct Daemon {
     pub input: Arc<Budget>,
     /// Who is in control without being a user of the config.
     pub operator: Operator,
+    /// Room for health checks when there are too many connections.
+    pub(crate) reserve: Reserve,
     /// Turns to check a password.
     pub password_checks: Turns,
     /// What it was told, as text, and what before.
@@ -93,6 +99,11 @@ pub struct Counts {
     pub slow: AtomicU64,
     /// Failed attempts to log in.
     pub denied: AtomicU64,
+    /// Connections that were closed because they had not logged in.
+    pub logins_late: AtomicU64,
+    /// Connections that were turned away because too many of their address had not
+    /// logged in.
+    pub logins_crowded: AtomicU64,
     /// Things released on another connection than they were taken on.
     pub foreign_releases: ForeignReleases,
     /// Things taken back from holders that ended.
@@ -210,6 +221,8 @@ impl Daemon {
             holdings: Holdings::default(),
             clients: Clients::default(),
             sessions: Sessions::default(),
+            reserve: Reserve::default(),
+            logins: Logins::new(Arc::clone(&events)),
             events,
             drops: Drops::default(),
             counts: Counts::default(),

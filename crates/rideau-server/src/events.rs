@@ -1,5 +1,6 @@
 //! What happened, for those who watch and those who come later.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +17,8 @@ const BEHIND_MAX: usize = 1024;
 
 /// What kinds there are.
 pub const KINDS: &[&str] = &[
-    "client", "session", "config", "pool", "range", "app", "leak", "shed", "server",
+    "client", "session", "config", "pool", "range", "app", "leak", "shed", "server", "login",
+    "denied", "process",
 ];
 
 /// What happened.
@@ -54,15 +56,18 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Something happened.
+    /// Something happened. Names that clients chose cannot end the line.
     pub fn add(&self, kind: &'static str, name: &str, text: String, by: Option<&str>) {
-        tracing::info!(kind, name, by, "{text}");
+        let (name, text) = (plain(name), plain(&text));
+        let by = by.map(plain);
+        let by = by.as_deref();
+        tracing::info!(kind, name = &*name, by, "{text}");
         let event = Arc::new(Event {
             serial: self.serial.fetch_add(1, Ordering::Relaxed) + 1,
             at: SystemTime::now(),
             kind,
-            name: name.into(),
-            text,
+            name: name.into_owned(),
+            text: text.into_owned(),
             by: by.map(str::to_owned),
         });
         let mut last = self.last.lock();
@@ -91,6 +96,27 @@ impl Events {
     }
 }
 
+/// A text without what is no letter: line ends, escapes of terminals, marks that
+/// turn the direction of writing.
+fn plain(text: &str) -> Cow<'_, str> {
+    let is_bad = |letter: char| {
+        letter.is_control()
+            || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+            || matches!(letter, '\u{2060}'..='\u{2069}' | '\u{feff}')
+    };
+    if !text.contains(is_bad) {
+        return text.into();
+    }
+    let mut plain = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match is_bad(letter) {
+            true => plain.extend(letter.escape_default()),
+            false => plain.push(letter),
+        }
+    }
+    plain.into()
+}
+
 impl Event {
     /// One line of JSON.
     pub fn json(&self) -> Value {
@@ -103,5 +129,22 @@ impl Event {
             "text": self.text,
             "by": self.by,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_ends_a_line_or_speaks_to_a_terminal() {
+        let events = Events::default();
+        let name = "a\nb\u{1b}[2J\u{202e}é";
+        events.add("client", name, format!("{name} was here"), Some(name));
+        let event = &events.newest(1)[0];
+        let plain = "a\\nb\\u{1b}[2J\\u{202e}é";
+        assert_eq!(event.name, plain);
+        assert_eq!(event.text, format!("{plain} was here"));
+        assert_eq!(event.by.as_deref(), Some(plain));
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod apps;
+pub mod attempts;
 pub mod budget;
 pub mod client;
 pub mod clients;
@@ -24,6 +25,7 @@ pub mod lanes;
 pub mod later;
 pub mod log;
 pub mod login;
+pub mod logins;
 pub mod meeting;
 pub mod member;
 pub mod metrics;

@@ -6,12 +6,14 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 use rustix::process::geteuid;
 
+use crate::attempts::Origin;
 use crate::client::{Client, Finish, Step, Wait, Wrong};
 use crate::command;
 use crate::config::password::Hash;
 use crate::config::{Password, User};
 use crate::daemon::Daemon;
 use crate::holdings::{Card, Why};
+use crate::logins::{Fingerprint, How, LoginPlace};
 
 /// How a connection shows who it is without a password.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,6 +29,16 @@ pub enum Proof {
 }
 
 impl Proof {
+    /// The same in a word.
+    pub(crate) const fn how(&self) -> How {
+        match self {
+            Self::None => How::Password,
+            Self::Uid(_) => How::Uid,
+            Self::Certificate(_) => How::Certificate,
+            Self::Control => How::Control,
+        }
+    }
+
     /// Who that is.
     pub fn user(&self, daemon: &Daemon) -> Option<Arc<User>> {
         let config = daemon.config.load();
@@ -51,6 +63,12 @@ impl Proof {
 /// Whether an account may do what the server may: it is the server's own, or root.
 pub(crate) fn is_operator(uid: u32) -> bool {
     uid == 0 || uid == geteuid().as_raw()
+}
+
+/// The name of a user, for the record; every place that says who did something
+/// asks here.
+pub(crate) fn name_of(user: Option<&Arc<User>>) -> &str {
+    user.map_or("default", |user| &user.name)
 }
 
 /// Follow a change of the config: a user may do other things from now on, or
@@ -79,11 +97,40 @@ fn follow_to(client: &mut Client, generation: u64) {
         let config = client.daemon.config.load();
         let mut users = config.users.iter();
         let found = users.find(|known| known.name == user.name);
+        if let Some(found) = found
+            && password_now(&client.daemon, found) != client.password
+        {
+            return lapse(client);
+        }
         found.cloned().map(Arc::new)
     };
     match found {
         Some(found) if found.name == user.name => client.user = Some(found),
         found => become_user(client, found),
+    }
+}
+
+/// Its password is another now: it has to log in again. Until then it keeps what it
+/// holds, which is given back if it does not log in as the same user in time.
+fn lapse(client: &mut Client) {
+    let name = client.user_name().to_owned();
+    let address = &client.card.address;
+    let text = format!("the password of {name} was changed, and {address} has to log in again");
+    client.daemon.events.add("login", &name, text, None);
+    client.user = None;
+    client.password = None;
+}
+
+/// What the password of a user is known by now. None if there is none, or its file
+/// cannot be read.
+pub(crate) fn password_now(daemon: &Daemon, user: &User) -> Option<Fingerprint> {
+    let logins = &daemon.logins;
+    match user.password.as_ref()? {
+        Password::Hash(hash) => Some(logins.fingerprint(hash.as_str().as_bytes())),
+        Password::File(path) => {
+            let text = std::fs::read(path).ok()?;
+            Some(logins.fingerprint(&text))
+        }
     }
 }
 
@@ -106,7 +153,10 @@ pub(crate) fn begin(
 ) -> Result<Step, Wrong> {
     if client.daemon.operator.is_token(&password) {
         let operator = Arc::clone(client.daemon.operator.user());
+        let logins = &client.daemon.logins;
+        logins.succeeded(&operator.name, &client.card.address, How::Token);
         client.is_proven = false;
+        client.password = None;
         become_user(client, Some(operator));
         then(client);
         return Ok(Step::Done);
@@ -128,16 +178,28 @@ pub(crate) fn begin(
         .find(|known| known.name.as_bytes() == user);
     let found = found.cloned().map(Arc::new);
     let daemon = Arc::clone(&client.daemon);
+    let (origin, place) = (client.origin, client.place.clone());
     let answer = async move {
-        let is_right = check(&daemon, found.clone(), password).await;
-        let finish: Finish = Box::new(move |client| match found {
-            Some(user) if is_right => {
+        let checked = check(&daemon, found.clone(), password).await;
+        if checked.is_none() {
+            fail(&daemon, origin, place).await;
+        }
+        let finish: Finish = Box::new(move |client| match (found, checked) {
+            (Some(user), Some(password)) => {
                 client.is_proven = false;
-                become_user(client, Some(user));
+                client.password = Some(password);
+                let from = &client.card.address;
+                let logins = &client.daemon.logins;
+                logins.succeeded(&user.name, from, How::Password);
+                // After a change of its password it goes on with what it holds.
+                if client.user.is_none() && *client.holder_card().user == *user.name {
+                    client.user = Some(user);
+                } else {
+                    become_user(client, Some(user));
+                }
                 then(client);
             }
             _ => {
-                client.daemon.counts.denied.fetch_add(1, Ordering::Relaxed);
                 client
                     .reply()
                     .error("WRONGPASS the user or the password is wrong.");
@@ -151,13 +213,28 @@ pub(crate) fn begin(
     }))
 }
 
+/// A password was wrong: the answer waits, ever longer for those of one address.
+/// They count among those that have not logged in for as long, even if they do not
+/// wait for the answer.
+pub(crate) async fn fail(daemon: &Daemon, origin: Origin, place: Option<Arc<LoginPlace>>) {
+    daemon.counts.denied.fetch_add(1, Ordering::Relaxed);
+    let delay = daemon.logins.failed(origin);
+    if !delay.is_zero() {
+        let waits = tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            drop(place);
+        });
+        let _ = waits.await;
+    }
+}
+
 /// Be this user, or nobody, from now on. What the connection held as another it
 /// gives back first, and it leaves the other's session.
 pub(crate) fn become_user(client: &mut Client, user: Option<Arc<User>>) {
     let name = client.holder_card().name.lock().clone();
     command::leave_session(client, Why::Quit);
     client.daemon.end_holder(client.holder, Why::Quit);
-    let user_name = user.as_ref().map_or("default", |user| user.name.as_str());
+    let user_name = name_of(user.as_ref());
     let card = Arc::new(Card {
         name: Mutex::new(name),
         user: user_name.into(),
@@ -170,9 +247,15 @@ pub(crate) fn become_user(client: &mut Client, user: Option<Arc<User>>) {
     client.user = user;
 }
 
-/// As few as the config allows are checked at a time: each costs memory and
-/// time on purpose.
-pub(crate) async fn check(daemon: &Daemon, user: Option<Arc<User>>, password: Vec<u8>) -> bool {
+/// What the password is known by if it is right. As few as the config allows are
+/// checked at a time: each costs memory and time on purpose.
+pub(crate) async fn check(
+    daemon: &Daemon,
+    user: Option<Arc<User>>,
+    password: Vec<u8>,
+) -> Option<Fingerprint> {
+    // Taken before the check: a file that changes meanwhile counts as changed.
+    let now = user.as_ref().and_then(|user| password_now(daemon, user));
     let _turn = match daemon.password_checks.try_take() {
         Some(turn) => turn,
         None => {
@@ -190,7 +273,8 @@ pub(crate) async fn check(daemon: &Daemon, user: Option<Arc<User>>, password: Ve
             .filter_map(|user| user.password.as_ref());
         is_right(own, others, &password).0
     });
-    checked.await.unwrap_or(false)
+    let checked = checked.await;
+    now.filter(|_| matches!(checked, Ok(true)))
 }
 
 /// Whether this is the password, and how many hashes were made to know. It is one

@@ -3,6 +3,7 @@
 //! Its [listeners](Listener) bring whoever comes to a lane, which serves it.
 
 mod listener;
+pub(crate) mod reserve;
 
 use std::fmt;
 use std::io;
@@ -205,6 +206,9 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
     daemon.values.warn_of_quarantine();
     tell_what_is_open(&config);
+    for open in daemon.values.open_to_others() {
+        tracing::warn!("{open}");
+    }
     ready(&Ready {
         addresses,
         control: control.as_ref().map(|files| ControlPaths {

@@ -383,6 +383,10 @@ impl<'a> Sight<'a> {
 
     /// It may know of an event of this kind and name.
     pub fn sees_event(self, kind: &str, name: &str) -> bool {
+        // They tell where others are, and what they may not do.
+        if matches!(kind, "login" | "denied") && self.owner().is_some_and(|own| own != name) {
+            return false;
+        }
         let Some(user) = self.user.filter(|user| !user.may_use_all()) else {
             return true;
         };

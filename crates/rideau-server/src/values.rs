@@ -198,6 +198,12 @@ impl Values {
         }
     }
 
+    /// What others can read of the folder, and what to do about it.
+    pub fn open_to_others(&self) -> Vec<String> {
+        let folder = self.folder.as_ref().filter(|folder| folder.is_open());
+        folder.map_or_else(Vec::new, |folder| store::open_to_others(folder.path()))
+    }
+
     /// The ticket of a value that is held for a time.
     pub fn ticket(&self, value: u128, fence: u64) -> ValueTicket {
         self.secret.ticket(value, fence)

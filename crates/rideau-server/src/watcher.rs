@@ -60,7 +60,9 @@ pub async fn keep(daemon: Arc<Daemon>) {
     let mut watcher = Watcher::default();
     loop {
         ticks.tick().await;
-        watcher.look(&daemon, Instant::now());
+        let now = Instant::now();
+        watcher.look(&daemon, now);
+        daemon.logins.look(now);
     }
 }
 

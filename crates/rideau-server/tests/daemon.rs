@@ -8,6 +8,8 @@
 
 #[path = "daemon/bad.rs"]
 mod bad;
+#[path = "daemon/before_login.rs"]
+mod before_login;
 #[path = "daemon/blocking.rs"]
 mod blocking;
 #[path = "daemon/clients.rs"]

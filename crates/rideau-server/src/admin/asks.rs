@@ -17,6 +17,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::grants::session_of;
 use super::visit::{Answer, No, Visit, with_status};
+use crate::attempts::Origin;
 use crate::client::{Client, Finish, Replies, Step, Wait};
 use crate::clients::ClientCard;
 use crate::command;
@@ -366,6 +367,9 @@ fn client(
         held_back: HeldBack::default(),
         watch: Watch::default(),
         proof: Proof::None,
+        origin: Origin::Unknown,
+        place: None,
+        password: None,
         is_proven: false,
         generation: daemon.settings.generation(),
         config: daemon.config.load_full(),

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use axum::http::request::Parts;
@@ -15,9 +14,12 @@ use parking_lot::Mutex;
 use super::routes::{Needs, Route};
 use super::visit::No;
 use super::{Admin, Entrance};
+use crate::attempts::Origin;
 use crate::command;
 use crate::config::User;
+use crate::daemon::Daemon;
 use crate::login::{self, Proof};
+use crate::logins::{Fingerprint, How};
 
 /// A password that was right is not checked again for so long: each check costs
 /// time on purpose, and every request of a script carries it.
@@ -41,16 +43,20 @@ pub(super) async fn admit(
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         check_origin(&parts.headers)?;
     }
-    let shown = entrance.and_then(|entrance| entrance.certificate.clone());
     let user = match operator(admin, parts) {
-        Some(operator) => Some(operator),
-        None => login(admin, &parts.headers, shown).await?,
+        Some(operator) => {
+            if let Some(entrance) = entrance.filter(|entrance| !entrance.login.is_over()) {
+                let logins = &admin.daemon.logins;
+                logins.succeeded(&operator.name, &entrance.address, How::Token);
+            }
+            Some(operator)
+        }
+        None => login(admin, &parts.headers, entrance).await?,
     };
-    let right = match route.needs {
-        Needs::Right(right) | Needs::Action(right) => Some(right),
-        Needs::Nothing | Needs::User | Needs::Session => None,
-    };
-    if let (None, Some(right)) = (&user, right)
+    if let Some(entrance) = entrance {
+        entrance.login.end();
+    }
+    if let (None, Some(right)) = (&user, route.right())
         && !command::may_do(None, right)
     {
         let advice = admin.daemon.operator.advice();
@@ -60,13 +66,14 @@ pub(super) async fn admit(
         );
         return Err(No::new(StatusCode::UNAUTHORIZED, "NOAUTH", text));
     }
-    if let (Some(user), Some(right)) = (&user, right)
+    if let (Some(user), Some(right)) = (&user, route.right())
         && !command::has_right(user, right)
     {
         let text = format!(
             "User {} may not use {} {}: add \"{right}\" to its allow list.",
             user.name, route.method, route.path
         );
+        admin.daemon.logins.denied(&user.name, right, &text);
         return Err(No::new(StatusCode::FORBIDDEN, "NOPERM", text));
     }
     if matches!(route.needs, Needs::Action(_)) && !parts.headers.contains_key("rideau-csrf") {
@@ -140,7 +147,15 @@ fn check_origin(headers: &HeaderMap) -> Result<(), No> {
 pub(super) struct Known {
     one: RandomState,
     other: RandomState,
-    users: Mutex<HashMap<(u64, u64), (User, Instant)>>,
+    users: Mutex<HashMap<(u64, u64), Checked>>,
+}
+
+/// A password that was right.
+struct Checked {
+    user: User,
+    at: Instant,
+    /// What the right one was known by then: a file may say something else now.
+    password: Fingerprint,
 }
 
 impl Known {
@@ -149,21 +164,29 @@ impl Known {
         (self.one.hash_one(words), self.other.hash_one(words))
     }
 
-    /// This password of this very user was right a moment ago.
-    fn has(&self, user: &User, password: &[u8]) -> bool {
+    /// This password of this very user was right a moment ago, and is it still.
+    fn has(&self, daemon: &Daemon, user: &User, password: &[u8]) -> bool {
         let users = self.users.lock();
         let known = users.get(&self.key(&user.name, password));
-        known.is_some_and(|(known, at)| known == user && at.elapsed() < KNOWN_FOR)
+        let was = known.filter(|known| known.user == *user && known.at.elapsed() < KNOWN_FOR);
+        let was = was.map(|known| known.password);
+        drop(users);
+        was.is_some() && was == login::password_now(daemon, user)
     }
 
-    fn add(&self, user: &User, password: &[u8]) {
+    fn add(&self, user: &User, password: &[u8], checked: Fingerprint) {
         let key = self.key(&user.name, password);
         let mut users = self.users.lock();
         if users.len() >= KNOWN_MAX {
-            users.retain(|_, (_, at)| at.elapsed() < KNOWN_FOR);
+            users.retain(|_, known| known.at.elapsed() < KNOWN_FOR);
         }
         if users.len() < KNOWN_MAX {
-            users.insert(key, (user.clone(), Instant::now()));
+            let known = Checked {
+                user: user.clone(),
+                at: Instant::now(),
+                password: checked,
+            };
+            users.insert(key, known);
         }
     }
 }
@@ -188,7 +211,7 @@ fn operator(admin: &Admin, parts: &Parts) -> Option<Arc<User>> {
 async fn login(
     admin: &Admin,
     headers: &HeaderMap,
-    certificate: Option<String>,
+    entrance: Option<&Entrance>,
 ) -> Result<Option<Arc<User>>, No> {
     let daemon = &admin.daemon;
     let config = daemon.config.load_full();
@@ -197,8 +220,14 @@ async fn login(
     }
     let no = |text: &str| No::new(StatusCode::UNAUTHORIZED, "NOAUTH", text);
     let Some(said) = headers.get(header::AUTHORIZATION) else {
+        let certificate = entrance.and_then(|entrance| entrance.certificate.clone());
         let proof = certificate.map_or(Proof::None, Proof::Certificate);
         if let Some(user) = proof.user(daemon) {
+            // One connection is one login, however many requests it has.
+            if let Some(entrance) = entrance.filter(|entrance| !entrance.login.is_over()) {
+                let logins = &daemon.logins;
+                logins.succeeded(&user.name, &entrance.address, How::Certificate);
+            }
             return Ok(Some(user));
         }
         return Err(no(
@@ -211,21 +240,21 @@ async fn login(
         ));
     };
     let user = config.users.iter().find(|user| user.name == name);
-    if let Some(user) = user.filter(|user| admin.known.has(user, &password)) {
+    if let Some(user) = user.filter(|user| admin.known.has(daemon, user, &password)) {
         return Ok(Some(Arc::new(user.clone())));
     }
     let found = user.cloned().map(Arc::new);
-    let is_right = login::check(daemon, found.clone(), password.clone()).await;
-    match found.filter(|_| is_right) {
-        Some(user) => {
-            admin.known.add(&user, &password);
-            Ok(Some(user))
-        }
-        None => {
-            daemon.counts.denied.fetch_add(1, Ordering::Relaxed);
-            Err(no("The user or the password is wrong."))
-        }
+    let checked = login::check(daemon, found.clone(), password.clone()).await;
+    if let (Some(user), Some(checked)) = (found, checked) {
+        admin.known.add(&user, &password, checked);
+        let from = entrance.map_or("HTTP", |entrance| &entrance.address);
+        daemon.logins.succeeded(&user.name, from, How::Password);
+        return Ok(Some(user));
     }
+    let origin = entrance.map_or(Origin::Unknown, |entrance| entrance.origin);
+    let place = entrance.and_then(|entrance| entrance.login.place());
+    login::fail(daemon, origin, place).await;
+    Err(no("The user or the password is wrong."))
 }
 
 /// The user and the password of `Basic base64(user:password)`.

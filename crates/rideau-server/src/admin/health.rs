@@ -24,6 +24,11 @@ fn word(status: StatusCode, word: &str) -> Response {
     (status, kind, format!("{word}\n")).into_response()
 }
 
+/// There is room for nothing but health checks.
+pub(super) fn full(why: &str) -> Response {
+    No::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", why).into_response()
+}
+
 /// All numbers, for Prometheus.
 pub(super) async fn metrics(visit: Visit) -> Answer {
     let counted = visit.admin.counted();

@@ -247,6 +247,14 @@ pub(super) static ALL: &[Route] = &[
 ];
 
 impl Route {
+    /// The right that a user needs for it.
+    pub(super) const fn right(&self) -> Option<&'static str> {
+        match self.needs {
+            Right(right) | Action(right) => Some(right),
+            Nothing | User | Session => None,
+        }
+    }
+
     /// The names that its query may have.
     pub(super) fn known(&self) -> Vec<&'static str> {
         let words = self.takes.split_whitespace();

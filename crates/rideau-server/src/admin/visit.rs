@@ -18,6 +18,7 @@ use super::{Admin, BODY_WITHIN, guard};
 use crate::config::User;
 use crate::daemon::Daemon;
 use crate::input::{Input, NoRoom};
+use crate::login;
 use crate::panics::{self, Panicked};
 use crate::places::Places;
 use crate::resp::BEFORE_LOGIN_MAX;
@@ -59,7 +60,15 @@ pub(super) async fn answer(
 ) -> Response {
     let answer = panics::contain_async(async {
         let visit = enter(admin, route, names, parts, body).await?;
-        (route.run)(visit).await
+        let (admin, user) = (Arc::clone(&visit.admin), visit.user.clone());
+        let answer = (route.run)(visit).await;
+        if let (Err(no), Some(user)) = (&answer, user)
+            && no.code == "NOPERM"
+        {
+            let logins = &admin.daemon.logins;
+            logins.denied(&user.name, route.right().unwrap_or(route.path), &no.text);
+        }
+        answer
     });
     let answer = answer.await.unwrap_or_else(|panicked| {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
@@ -183,7 +192,7 @@ impl Visit {
 
     /// Who does this, for the record.
     pub(super) fn by(&self) -> &str {
-        self.user.as_ref().map_or("default", |user| &user.name)
+        login::name_of(self.user.as_ref())
     }
 
     /// The same, to find what belongs to it; none if everything is anybody's.

@@ -88,6 +88,8 @@ pub(super) const LIMITS: &[Key] = &[
     live("sessions_max"),
     live("names_max"),
     live("name_len_max"),
+    live("login_within"),
+    live("before_login_max"),
     live("password_checks_max"),
     restart("reservations_max"),
     live("ranges_max"),

@@ -1,6 +1,7 @@
 //! Reads a whole file.
 
 use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::{fs, io};
 
@@ -133,6 +134,14 @@ fn config(notes: &Notes<'_>, root: &dyn TableLike, look: Look) -> Config {
             if let Err(error) = look_at(&path) {
                 let message = format!("{} cannot be read: {error}", path.display());
                 notes.error(at, message, "the server needs it to start");
+            }
+        }
+        for (path, at) in notes.secret_files() {
+            let mode = fs::metadata(&path).map_or(0, |about| about.permissions().mode());
+            if mode & 0o007 != 0 {
+                let (path, mode) = (path.display(), mode & 0o777);
+                let message = format!("{path} is open to everybody here (mode {mode:03o})");
+                notes.warn(at, message, format!("run chmod o= {path}"));
             }
         }
     }

@@ -247,6 +247,8 @@ fn limits(rows: &mut Rows, limits: &Limits) {
     rows.number("sessions_max", limits.sessions_max);
     rows.number("names_max", limits.names_max);
     rows.number("name_len_max", limits.name_len_max);
+    rows.span("login_within", limits.login_within);
+    rows.number("before_login_max", limits.before_login_max);
     rows.number("password_checks_max", limits.password_checks_max);
     rows.number("reservations_max", limits.reservations_max);
     rows.number("ranges_max", limits.ranges_max);

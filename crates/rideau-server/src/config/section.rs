@@ -29,6 +29,7 @@ pub(super) struct Notes<'a> {
     faults: RefCell<Vec<Fault>>,
     more: Cell<usize>,
     files: RefCell<Vec<(PathBuf, At)>>,
+    secrets: RefCell<Vec<(PathBuf, At)>>,
 }
 
 /// A table and where it stands.
@@ -57,6 +58,7 @@ impl<'a> Notes<'a> {
             faults: RefCell::default(),
             more: Cell::default(),
             files: RefCell::default(),
+            secrets: RefCell::default(),
         }
     }
 
@@ -71,6 +73,16 @@ impl<'a> Notes<'a> {
     /// The file names another file, which has to be there.
     pub(super) fn file(&self, path: PathBuf, at: At) {
         self.files.borrow_mut().push((path, at));
+    }
+
+    /// The same for a file that nobody else should read.
+    pub(super) fn secret_file(&self, path: PathBuf, at: At) {
+        self.secrets.borrow_mut().push((path.clone(), at.clone()));
+        self.file(path, at);
+    }
+
+    pub(super) fn secret_files(&self) -> Vec<(PathBuf, At)> {
+        self.secrets.borrow().clone()
     }
 
     pub(super) fn files(&self) -> Vec<(PathBuf, At)> {

@@ -110,6 +110,10 @@ pub struct Limits {
     pub names_max: usize,
     /// Bytes of a name or a key.
     pub name_len_max: usize,
+    /// A connection has logged in by then, where there are users.
+    pub login_within: Duration,
+    /// Connections of one address that have not logged in.
+    pub before_login_max: usize,
     /// Passwords that are checked at a time.
     pub password_checks_max: usize,
     /// Values of ranges that have holders.
@@ -226,6 +230,8 @@ impl Default for Limits {
             sessions_max: 10_000,
             names_max: 1_000,
             name_len_max: 128,
+            login_within: Duration::from_secs(10),
+            before_login_max: 256,
             password_checks_max: 2,
             reservations_max: 50_000_000,
             ranges_max: 1_000,
@@ -366,6 +372,10 @@ impl Limits {
             sessions_max: count("sessions_max", MANY, default.sessions_max),
             names_max: count("names_max", 1_000_000, default.names_max),
             name_len_max: count("name_len_max", 4096, default.name_len_max),
+            login_within: section
+                .positive_span("login_within")
+                .unwrap_or(default.login_within),
+            before_login_max: count("before_login_max", MANY, default.before_login_max),
             password_checks_max: count("password_checks_max", 1024, default.password_checks_max),
             reservations_max: count("reservations_max", MANY, default.reservations_max),
             // One number is that of values that have lost their range.
@@ -394,7 +404,10 @@ impl Tls {
         }
         let path = |key| {
             let path = PathBuf::from(section.text(key)?);
-            section.notes.file(path.clone(), section.at(key));
+            match key {
+                "key" => section.notes.secret_file(path.clone(), section.at(key)),
+                _ => section.notes.file(path.clone(), section.at(key)),
+            }
             Some(path)
         };
         let client_ca = path("client_ca");

@@ -133,7 +133,7 @@ impl User {
             let path = PathBuf::from(path);
             section
                 .notes
-                .file(path.clone(), section.at("password_file"));
+                .secret_file(path.clone(), section.at("password_file"));
             Password::File(path)
         });
         let allow = section.list("allow").unwrap_or_default();

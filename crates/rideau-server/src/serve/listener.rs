@@ -15,16 +15,18 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::renewed;
+use super::{renewed, reserve};
+use crate::attempts::Origin;
 use crate::client::{Client, Replies};
 use crate::clients::ClientCard;
-use crate::config::{DeadPeer, Listen};
+use crate::config::{DeadPeer, Listen, User};
 use crate::connection;
 use crate::daemon::Daemon;
 use crate::held_back::HeldBack;
 use crate::holdings::Card;
 use crate::lanes::Lanes;
 use crate::login::{self, Proof};
+use crate::logins::LoginPlace;
 use crate::outbox::Outbox;
 use crate::panics;
 use crate::resp::Protocol;
@@ -224,8 +226,16 @@ async fn bind_unix(path: &Path, mode: u32) -> io::Result<Listener> {
 
 fn accept_tcp(daemon: &Arc<Daemon>, lanes: &Lanes, stream: TcpStream, address: SocketAddr) {
     let local = prepare(&stream, daemon);
-    let admitted = admit(daemon, address.to_string(), local, Proof::None);
-    give_tcp(lanes, stream, |stream| serve(stream, admitted));
+    let coming = Coming {
+        address: address.to_string(),
+        local,
+        origin: Origin::of(address.ip()),
+        proof: Proof::None,
+        place: None,
+    };
+    let admitted = admit(daemon, coming);
+    let daemon = Arc::clone(daemon);
+    give_tcp(lanes, stream, |stream| serve(stream, daemon, admitted));
 }
 
 /// Have the system send at once, and notice who is gone. Says where it came to.
@@ -246,6 +256,11 @@ async fn accept_tls(
     within: Duration,
 ) {
     let local = prepare(&stream, &daemon);
+    let origin = Origin::of(address.ip());
+    // A handshake is work, so it counts as a connection that has not logged in.
+    let Ok(place) = place_before_login(&daemon, origin) else {
+        return;
+    };
     let shaken = tokio::time::timeout(within, acceptor.accept(stream)).await;
     let stream = match shaken {
         Ok(Ok(stream)) => stream,
@@ -255,8 +270,15 @@ async fn accept_tls(
     let certificates = stream.get_ref().1.peer_certificates();
     let name = certificates.and_then(|all| tls::common_name(all.first()?));
     let proof = name.map_or(Proof::None, Proof::Certificate);
-    let admitted = admit(&daemon, address.to_string(), local, proof);
-    serve(stream, admitted).await;
+    let coming = Coming {
+        address: address.to_string(),
+        local,
+        origin,
+        proof,
+        place,
+    };
+    let admitted = admit(&daemon, coming);
+    serve(stream, daemon, admitted).await;
 }
 
 /// Notice a peer that went without a word, a cable that was pulled.
@@ -278,8 +300,41 @@ fn watch(stream: &TcpStream, dead_peer: DeadPeer) {
 fn accept_unix(daemon: &Arc<Daemon>, lanes: &Lanes, stream: UnixStream, path: &str) {
     let (uid, address) = peer(&stream, path);
     let proof = uid.map_or(Proof::None, Proof::Uid);
-    let admitted = admit(daemon, address, path.into(), proof);
-    give_unix(lanes, stream, |stream| serve(stream, admitted));
+    let admitted = admit(daemon, Coming::by_unix(uid, address, path, proof));
+    let daemon = Arc::clone(daemon);
+    give_unix(lanes, stream, |stream| serve(stream, daemon, admitted));
+}
+
+/// A connection that wants to come in.
+struct Coming {
+    address: String,
+    local: String,
+    origin: Origin,
+    proof: Proof,
+    /// It is counted among those that have not logged in.
+    place: Option<Arc<LoginPlace>>,
+}
+
+impl Coming {
+    fn by_unix(uid: Option<u32>, address: String, path: &str, proof: Proof) -> Self {
+        Self {
+            address,
+            local: path.into(),
+            origin: uid.map_or(Origin::Unknown, Origin::User),
+            proof,
+            place: None,
+        }
+    }
+}
+
+/// Why a connection does not come in.
+enum Refused {
+    /// There are too many. It may still ask how we are.
+    Full(String),
+    /// Nobody comes in any more.
+    Stopping,
+    /// It is somebody else's socket.
+    NotOperator,
 }
 
 /// The mode of the socket keeps others out. If somebody opens it to them all the
@@ -287,10 +342,14 @@ fn accept_unix(daemon: &Arc<Daemon>, lanes: &Lanes, stream: UnixStream, path: &s
 fn accept_control(daemon: &Arc<Daemon>, lanes: &Lanes, stream: UnixStream, path: &str) {
     let (uid, address) = peer(&stream, path);
     let admitted = match uid {
-        Some(uid) if login::is_operator(uid) => admit(daemon, address, path.into(), Proof::Control),
-        _ => Err("-NOPERM this socket is for root and the account of the server.\r\n".into()),
+        Some(uid) if login::is_operator(uid) => admit(
+            daemon,
+            Coming::by_unix(Some(uid), address, path, Proof::Control),
+        ),
+        _ => Admitted(Err(Refused::NotOperator)),
     };
-    give_unix(lanes, stream, |stream| serve(stream, admitted));
+    let daemon = Arc::clone(daemon);
+    give_unix(lanes, stream, |stream| serve(stream, daemon, admitted));
 }
 
 /// Whose account is at the other end of a Unix socket, and how it is shown.
@@ -303,27 +362,58 @@ fn peer(stream: &UnixStream, path: &str) -> (Option<u32>, String) {
 
 /// Let a connection in, or say why not. What it is goes from hand to hand, and a
 /// future keeps room for each of them.
-fn admit(daemon: &Arc<Daemon>, address: String, local: String, proof: Proof) -> Admitted {
+fn admit(daemon: &Arc<Daemon>, mut coming: Coming) -> Admitted {
     let most = daemon.config.load().limits.connections_max;
-    let is_full = daemon.clients.len() >= most;
-    if !is_full && !daemon.is_draining() {
-        daemon.counts.connections.fetch_add(1, Ordering::Relaxed);
-        return Admitted(Ok(Some(Box::new(welcome(daemon, address, local, proof)))));
-    }
-    daemon.counts.turned_away.fetch_add(1, Ordering::Relaxed);
-    if is_full {
-        return Admitted(Err(format!(
+    if daemon.clients.len() >= most {
+        daemon.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+        return Admitted(Err(Refused::Full(format!(
             "-BUSY there are {most} connections, as many as limits.connections_max allows: \
              come back later, or raise the limit.\r\n"
-        )));
+        ))));
     }
-    let text = "-READONLY the server is stopping: connect to another, or come back later.\r\n";
-    Admitted(Err(text.into()))
+    if daemon.is_draining() {
+        daemon.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+        return Admitted(Err(Refused::Stopping));
+    }
+    let user = coming.proof.user(daemon);
+    match &user {
+        Some(user) => {
+            coming.place = None;
+            let how = coming.proof.how();
+            daemon.logins.succeeded(&user.name, &coming.address, how);
+        }
+        None if coming.place.is_none() => match place_before_login(daemon, coming.origin) {
+            Ok(place) => coming.place = place,
+            Err(why) => return Admitted(Err(Refused::Full(why))),
+        },
+        None => (),
+    }
+    daemon.counts.connections.fetch_add(1, Ordering::Relaxed);
+    Admitted(Ok(Some(Box::new(welcome(daemon, coming, user)))))
+}
+
+/// Count a connection that has yet to log in, where that is needed. Says why not if
+/// there are too many of its address.
+fn place_before_login(daemon: &Daemon, origin: Origin) -> Result<Option<Arc<LoginPlace>>, String> {
+    let config = daemon.config.load();
+    if config.users.is_empty() {
+        return Ok(None);
+    }
+    let most = config.limits.before_login_max;
+    let place = daemon.logins.enter(origin, most);
+    if place.is_none() {
+        daemon.counts.logins_crowded.fetch_add(1, Ordering::Relaxed);
+        return Err(format!(
+            "-BUSY {most} connections from {origin} have not logged in, as many as \
+             limits.before_login_max allows: log in with those, or raise the limit.\r\n"
+        ));
+    }
+    Ok(place)
 }
 
 /// A connection that was let in, until it is served, or why it was not. If it
 /// never comes to a lane, it is forgotten.
-struct Admitted(Result<Option<Box<Client>>, String>);
+struct Admitted(Result<Option<Box<Client>>, Refused>);
 
 impl Drop for Admitted {
     fn drop(&mut self) {
@@ -334,29 +424,45 @@ impl Drop for Admitted {
 }
 
 /// Serve a connection, or turn it away.
-async fn serve<S>(mut stream: S, mut admitted: Admitted)
+async fn serve<S>(mut stream: S, daemon: Arc<Daemon>, mut admitted: Admitted)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    match &mut admitted.0 {
+    let told: &[u8] = match &mut admitted.0 {
         Ok(client) => {
+            drop(daemon);
             if let Some(client) = client.take() {
                 connection::serve(stream, client).await;
             }
+            return;
         }
-        Err(text) => {
-            let write = stream.write_all(text.as_bytes());
-            let _ = tokio::time::timeout(Duration::from_secs(1), write).await;
+        Err(Refused::Full(why)) => {
+            let place = daemon.reserve.take();
+            return reserve::turn_away(stream, why, place).await;
         }
-    }
+        Err(Refused::Stopping) => {
+            b"-READONLY the server is stopping: connect to another, or come back later.\r\n"
+        }
+        Err(Refused::NotOperator) => {
+            b"-NOPERM this socket is for root and the account of the server.\r\n"
+        }
+    };
+    let write = stream.write_all(told);
+    let _ = tokio::time::timeout(Duration::from_secs(1), write).await;
 }
 
-fn welcome(daemon: &Arc<Daemon>, address: String, local: String, proof: Proof) -> Client {
+fn welcome(daemon: &Arc<Daemon>, coming: Coming, user: Option<Arc<User>>) -> Client {
+    let Coming {
+        address,
+        local,
+        origin,
+        proof,
+        place,
+    } = coming;
     let generation = daemon.settings.generation();
     let config = daemon.config.load();
     let id = daemon.clients.next_id();
-    let user = proof.user(daemon);
-    let name = user.as_ref().map_or("default", |user| user.name.as_str());
+    let name = login::name_of(user.as_ref());
     let card = Arc::new(Card {
         name: Mutex::new(format!("conn-{id}")),
         user: name.into(),
@@ -392,6 +498,9 @@ fn welcome(daemon: &Arc<Daemon>, address: String, local: String, proof: Proof) -
         held_back: HeldBack::default(),
         watch: Watch::default(),
         proof,
+        origin,
+        place,
+        password: None,
         is_proven: true,
         generation,
         config: daemon.config.load_full(),

@@ -23,6 +23,7 @@ pub struct Limit {
 /// Every limit and how far it is filled.
 pub(super) fn all(daemon: &Daemon) -> Vec<Limit> {
     let mut all = of_server(daemon);
+    all.extend(of_logins(daemon));
     all.extend(of_ranges(daemon));
     all
 }
@@ -90,6 +91,20 @@ fn of_server(daemon: &Daemon) -> Vec<Limit> {
             wide(limits.name_len_max),
             None,
             &counts.long_names,
+        ),
+    ]
+}
+
+fn of_logins(daemon: &Daemon) -> [Limit; 2] {
+    let (config, counts) = (daemon.config.load(), &daemon.counts);
+    let limits = &config.limits;
+    let wide = |max: usize| max as u64;
+    [
+        limit(
+            "before_login_max",
+            wide(limits.before_login_max),
+            Some(daemon.logins.most_before_login()),
+            &counts.logins_crowded,
         ),
         limit(
             "password_checks_max",

@@ -2,6 +2,8 @@
 
 use std::env;
 use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,7 +76,7 @@ impl Folder {
 
     /// Open the folder, to be read. Gives what its tickets follow from.
     pub(super) fn open(&self, secret: &Secret) -> Result<Secret, StoreError> {
-        let created = fs::create_dir_all(&self.path);
+        let created = create_private(&self.path);
         created.map_err(|error| StoreError::of("make the folder", &self.path, error))?;
         let store = Embedded::open(self.path.join(RANGES))?;
         let file = self.path.join(SECRET);
@@ -88,7 +90,7 @@ impl Folder {
     /// Open the folder while the server runs. Says whether there was nothing in
     /// it, which has to be.
     pub(super) fn open_late(&self) -> Result<bool, StoreError> {
-        let created = fs::create_dir_all(&self.path);
+        let created = create_private(&self.path);
         created.map_err(|error| StoreError::of("make the folder", &self.path, error))?;
         let mut store = Embedded::open(self.path.join(RANGES))?;
         let mut is_empty = true;
@@ -111,6 +113,36 @@ impl Folder {
         let kept = secret.write(&file);
         kept.map_err(|error| StoreError::of("keep the secret", &file, error))
     }
+}
+
+/// Make a folder that nobody else may look into. One that is there stays as it is.
+fn create_private(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(path)
+}
+
+/// What others can read of a folder that is ours alone: the folder itself, and what
+/// we put into it. Each is told with what to do about it.
+pub(super) fn open_to_others(folder: &Path) -> Vec<String> {
+    let mut open = Vec::new();
+    let mut look = |path: &Path, wanted: &str| {
+        let mode = fs::metadata(path).map_or(0, |about| about.permissions().mode());
+        if mode & 0o077 != 0 {
+            let (path, mode) = (path.display(), mode & 0o777);
+            open.push(format!(
+                "{path} is open to others (mode {mode:03o}): run chmod {wanted} {path}"
+            ));
+        }
+    };
+    look(folder, "700");
+    let ranges = folder.join(RANGES);
+    look(&ranges, "700");
+    let files = fs::read_dir(&ranges).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = files.map(|file| file.path()).collect();
+    files.push(folder.join(SECRET));
+    files.sort();
+    files.iter().for_each(|file| look(file, "600"));
+    open
 }
 
 impl Kept {

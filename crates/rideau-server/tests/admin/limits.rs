@@ -44,7 +44,7 @@ async fn one_connection_too_many_is_told_so() {
     let mut all = Vec::new();
     let refused = loop {
         let mut stream = TcpStream::connect(server.http).await.unwrap();
-        let head = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let head = b"GET /api/v1/state HTTP/1.1\r\nHost: localhost\r\n\r\n";
         stream.write_all(head).await.unwrap();
         let mut start = [0; 12];
         let read = tokio::time::timeout(LONG, stream.read_exact(&mut start)).await;
@@ -57,6 +57,13 @@ async fn one_connection_too_many_is_told_so() {
     };
     assert_eq!(all.len(), 256);
     drop(refused);
+    // Health checks have room of their own.
+    for _ in 0..50 {
+        assert_eq!(server.get("/healthz").await.status, 200);
+        assert_eq!(server.get("/readyz").await.body, "ready\n");
+        let busy = server.get("/api/v1/state").await;
+        assert_eq!((busy.status, &*busy.text("code")), (503, "BUSY"));
+    }
     all.truncate(128);
     while server.get("/healthz").await.status != 200 {}
 }

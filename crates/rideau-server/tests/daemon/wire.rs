@@ -119,15 +119,6 @@ impl Wire {
         silent
     }
 
-    /// What the server says without having been asked, if it does.
-    pub(crate) fn try_read_soon(&mut self) -> Option<Value> {
-        if self.is_silent() {
-            None
-        } else {
-            self.try_read().ok()
-        }
-    }
-
     /// Give up after so many milliseconds to write.
     pub(crate) fn set_write_timeout(&self, milliseconds: u64) {
         let limit = Duration::from_millis(milliseconds);

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::pages::Pages;
+use super::private;
 use crate::store::StoreError;
 
 /// Room is made in steps, with zeros, so that a batch changes no length and no
@@ -60,7 +61,7 @@ impl Log {
         let new = path.with_extension("new");
         let opening = opening(file, salt, reach);
         let begin = || {
-            let mut begun = File::create(&new)?;
+            let mut begun = private::create_file(&new)?;
             begun.write_all(&opening)?;
             begun.sync_all()?;
             Ok(begun)

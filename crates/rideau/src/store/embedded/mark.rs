@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::log::{Reach, check_of, number_at};
+use super::private;
 use crate::store::StoreError;
 
 pub(super) const NAME: &str = "mark";
@@ -47,7 +48,7 @@ pub(super) struct Found {
 impl Mark {
     pub(super) fn create(folder: &Path, salt: u64) -> Result<(), StoreError> {
         let path = folder.join(NAME);
-        let file = File::create(&path);
+        let file = private::create_file(&path);
         let file = file.map_err(|error| StoreError::of("create the mark", &path, error))?;
         let mut mark = Self {
             path,

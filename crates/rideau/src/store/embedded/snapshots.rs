@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use redb::{Database, ReadableDatabase, TableDefinition};
 
 use super::log::{Reach, check_of, number_at};
+use super::private;
 use crate::store::StoreError;
 
 pub(super) const NAME: &str = "snapshots.redb";
@@ -100,6 +101,8 @@ impl Snapshots {
     pub(super) fn create(folder: &Path) -> Result<Self, StoreError> {
         let path = folder.join(NAME);
         let create = || {
+            let prepared = private::prepare_file(&path);
+            prepared.map_err(|error| StoreError::of("create a store", &path, error))?;
             guard("create a store", &path, || {
                 Ok(Database::builder()
                     .set_cache_size(CACHE_LEN)
