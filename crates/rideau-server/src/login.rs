@@ -113,10 +113,7 @@ fn follow_to(client: &mut Client, generation: u64) {
 /// Its password is another now: it has to log in again. Until then it keeps what it
 /// holds, which is given back if it does not log in as the same user in time.
 fn lapse(client: &mut Client) {
-    let name = client.user_name().to_owned();
-    let address = &client.card.address;
-    let text = format!("the password of {name} was changed, and {address} has to log in again");
-    client.daemon.events.add("login", &name, text, None);
+    client.daemon.logins.lapsed(client.user_name());
     client.user = None;
     client.password = None;
 }

@@ -96,6 +96,17 @@ impl Logins {
         self.events.add("login", user, text, Some(user));
     }
 
+    /// The password of a user is another now, and its connections have to log in
+    /// again: told once, however many they are.
+    pub fn lapsed(&self, user: &str) {
+        // No right is called so.
+        let key = (user.to_owned(), "its old password".to_owned());
+        if self.denials.lock().is_new(key, Instant::now()) {
+            let text = format!("the password of {user} was changed: its connections log in again");
+            self.events.add("login", user, text, None);
+        }
+    }
+
     /// A password was wrong. Says how long the answer is kept back.
     pub fn failed(&self, origin: Origin) -> Duration {
         let mut told = Vec::new();

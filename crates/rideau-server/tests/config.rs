@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,6 +39,42 @@ fn check_faults(faults: &str, least: usize) {
         assert_eq!(faults.render(false).trim_end(), said.trim_end(), "{name}");
         assert_eq!(config.is_some(), faults.errors() == 0, "{name}");
     }
+}
+
+#[test]
+fn a_secret_that_everybody_can_read_is_said() {
+    let folder = std::env::temp_dir().join(format!("rideau-secrets-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let [secret, key, cert] = ["secret", "key.pem", "cert.pem"].map(|name| {
+        let path = folder.join(name);
+        fs::write(&path, "hunter2").unwrap();
+        path
+    });
+    let text = format!(
+        "[user.ops]\npassword_file = {secret:?}\nallow = [\"@all\"]\n\
+         [tls]\ncert = {cert:?}\nkey = {key:?}\n"
+    );
+    let said = |mode| {
+        for path in [&secret, &key] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let (config, faults) = Config::check(&text, "a.toml", &env);
+        assert!(config.is_some(), "{faults}");
+        faults.render(false)
+    };
+    fs::set_permissions(&cert, fs::Permissions::from_mode(0o644)).unwrap();
+    let open = said(0o644);
+    for path in [&secret, &key] {
+        let path = path.display();
+        let warning = format!("warning  {path} is open to everybody here (mode 644)");
+        assert!(open.contains(&warning), "{warning} in {open}");
+        assert!(open.contains(&format!("run chmod o= {path}")), "{open}");
+    }
+    assert!(!open.contains("cert.pem is open"), "{open}");
+    for mode in [0o600, 0o640] {
+        assert_eq!(said(mode), "", "{mode:o}");
+    }
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

@@ -7,9 +7,8 @@
 
 use std::fmt;
 
-use argon2::password_hash::phc::PasswordHash;
-use argon2::password_hash::{PasswordHasher, PasswordVerifier};
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 
 /// The most memory one try may cost, in KiB.
 pub const MEMORY_MAX: u32 = 64 * 1024;
@@ -17,6 +16,10 @@ pub const MEMORY_MAX: u32 = 64 * 1024;
 pub const PASSES_MAX: u32 = 4;
 /// The most lanes.
 const LANES_MAX: u32 = 4;
+/// Memory for a hash is asked for in pieces larger than this, of which no more is
+/// used than is needed. Smaller ones the usual allocator may keep for each thread
+/// when they are free; these it gets from the system and gives back to it.
+const ALLOCATED_MIN: usize = 33 << 20;
 
 /// A password that can be checked but not read.
 #[derive(Clone, PartialEq, Eq)]
@@ -70,8 +73,17 @@ impl Hash {
     ///
     /// If the system has no randomness to give.
     pub fn of(password: &[u8]) -> Result<Self, HashFault> {
-        let hash = hasher().hash_password(password);
-        let hash: PasswordHash = hash.map_err(|_| HashFault::NoChance)?;
+        let mut salt = [0; Salt::RECOMMENDED_LENGTH];
+        getrandom::fill(&mut salt).map_err(|_| HashFault::NoChance)?;
+        let hasher = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::DEFAULT);
+        let output = output(&hasher, password, &salt);
+        let hash = PasswordHash {
+            algorithm: Algorithm::Argon2id.ident(),
+            version: Some(Version::V0x13.into()),
+            params: ParamsString::try_from(&Params::DEFAULT).map_err(|_| HashFault::Malformed)?,
+            salt: Some(Salt::new(&salt).map_err(|_| HashFault::Malformed)?),
+            hash: Some(output.ok_or(HashFault::Malformed)?),
+        };
         Ok(Self(hash.to_string()))
     }
 
@@ -94,8 +106,18 @@ impl Hash {
 
     /// Whether this is the password. Takes as long for a wrong one.
     pub fn verify(&self, password: &[u8]) -> bool {
-        let hash = PasswordHash::new(&self.0);
-        hash.is_ok_and(|hash| hasher().verify_password(password, &hash).is_ok())
+        self.computed(password).unwrap_or(false)
+    }
+
+    fn computed(&self, password: &[u8]) -> Option<bool> {
+        let hash = PasswordHash::new(&self.0).ok()?;
+        let version = hash.version.map(Version::try_from);
+        let version = version.transpose().ok()?.unwrap_or_default();
+        let params = Params::try_from(&hash).ok()?;
+        let hasher = Argon2::new(Algorithm::Argon2id, version, params);
+        let computed = output(&hasher, password, hash.salt.as_ref()?)?;
+        // The comparison takes as long wherever they differ.
+        Some(hash.hash? == computed)
     }
 
     /// The PHC form, for a file.
@@ -110,8 +132,18 @@ impl fmt::Debug for Hash {
     }
 }
 
-fn hasher() -> Argon2<'static> {
-    Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::DEFAULT)
+/// The hash itself. Its memory is given back to the system at once.
+fn output(hasher: &Argon2<'_>, password: &[u8], salt: &[u8]) -> Option<Output> {
+    let params = hasher.params();
+    let len = params.output_len().unwrap_or(Params::DEFAULT_OUTPUT_LEN);
+    let count = params.block_count();
+    let mut blocks = Vec::with_capacity(count.max(ALLOCATED_MIN / Block::SIZE));
+    blocks.resize(count, Block::new());
+    let mut out = [0; Output::MAX_LENGTH];
+    let out = out.get_mut(..len)?;
+    let made = hasher.hash_password_into_with_memory(password, salt, out, blocks.as_mut_slice());
+    made.ok()?;
+    Output::new(out).ok()
 }
 
 #[cfg(test)]

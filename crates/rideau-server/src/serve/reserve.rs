@@ -56,9 +56,12 @@ where
         stream.shutdown().await
     };
     let _ = tokio::time::timeout(TAKEN_WITHIN, told).await;
-    // What it sent and nobody read would make the system forget the answer.
-    let mut rest = [0; BYTES_MAX];
-    let _ = tokio::time::timeout(Duration::from_millis(100), stream.read(&mut rest)).await;
+    if place.is_some() {
+        // What it sent and nobody read would make the system forget the answer.
+        let mut rest = [0; BYTES_MAX];
+        let read = stream.read(&mut rest);
+        let _ = tokio::time::timeout(Duration::from_millis(100), read).await;
+    }
 }
 
 /// What is left to do.

@@ -303,3 +303,27 @@ fn what_others_can_read_is_said() {
     }
     let _ = fs::remove_dir_all(&folder);
 }
+
+#[test]
+fn the_memory_of_password_checks_comes_back() {
+    const MIB: u64 = 1 << 20;
+    let server = with("login_within = \"10m\"\npassword_checks_max = 4");
+    drop(login(&server, "ops"));
+    let before = server.memory();
+    // Checks run on any of many threads, and none of them may keep what it used.
+    for _ in 0..8 {
+        let mut wires: Vec<Wire> = (0..24).map(|_| server.connect()).collect();
+        for wire in &mut wires {
+            wire.write(&request(&[b"AUTH", b"ops", b"open sesame"]));
+        }
+        for wire in &mut wires {
+            assert_eq!(wire.read().text(), "OK");
+        }
+    }
+    let after = server.memory();
+    assert!(
+        after < before + 16 * MIB,
+        "{} MiB were kept",
+        (after - before) / MIB
+    );
+}

@@ -285,6 +285,7 @@ pub(in crate::command) fn bulk_release(
         "range",
         within.as_ref().map_or("*", |place| &place.name),
     )?;
+    let name = within.as_ref().map_or("*", |place| &*place.name).to_owned();
     let within = within.map(|place| place.id);
     let daemon = Arc::clone(&client.daemon);
     let released = async move {
@@ -295,6 +296,11 @@ pub(in crate::command) fn bulk_release(
         let finish: Finish = Box::new(move |client| match released {
             Ok(answer) => {
                 let (decision, until) = answer.into_parts();
+                if let Ok(count) = &decision {
+                    let text = format!("{count} values were released, whoever had them");
+                    let by = Some(client.user_name());
+                    client.daemon.events.add("range", &name, text, by);
+                }
                 tell_released(client, decision, until);
             }
             Err(_) => drop(
