@@ -56,7 +56,7 @@ use patient::Patient;
 const CONNECTIONS_MAX: usize = 256;
 /// Of these, those of one address that have not logged in; as few as
 /// `limits.before_login_max` if that is less.
-const BEFORE_LOGIN_MAX: usize = 64;
+const STRANGERS_MAX: usize = 64;
 /// What one connection too many is told.
 const FULL: &str = "There are 256 HTTP connections, as many as there may be: come back soon.";
 /// What one more of an address is told.
@@ -64,6 +64,8 @@ const CROWDED: &str = "Too many connections of your address have not logged in: 
                        those, or come back soon.";
 /// A connection beyond all others has so long for its health check.
 const SPARE_WITHIN: Duration = Duration::from_secs(2);
+/// One that has not logged in in time has so long to be answered.
+const LATE_WITHIN: Duration = Duration::from_secs(5);
 /// Of all connections, those that are told what happens for as long as they like.
 const WATCHERS_MAX: usize = 64;
 /// Bytes of a request before its body.
@@ -262,14 +264,10 @@ impl Served {
                 }
             }
         });
-        let within = match (spare.is_some(), login.is_over()) {
-            (true, _) => SPARE_WITHIN,
-            (false, true) => HEAD_WITHIN,
-            (false, false) => HEAD_WITHIN.min(self.login_within),
-        };
+        let head_within = spare.map_or(HEAD_WITHIN, |_| SPARE_WITHIN);
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(within)
+            .header_read_timeout(head_within)
             .keep_alive(spare.is_none())
             .max_buf_size(HEAD_MAX)
             .max_headers(HEADERS_MAX)
@@ -282,13 +280,18 @@ impl Served {
             }
         };
         let ended = tokio::select! {
-            ended = served.as_mut() => ended,
+            ended = served.as_mut() => Some(ended),
             () = late, if !login.is_over() => {
                 served.as_mut().graceful_shutdown();
-                served.await
+                // A request that was sent in time is answered.
+                match tokio::time::timeout(LATE_WITHIN, served.as_mut()).await {
+                    Ok(ended) => Some(ended),
+                    Err(_) if login.is_over() => Some(served.await),
+                    Err(_) => None,
+                }
             }
         };
-        if let Err(error) = ended {
+        if let Some(Err(error)) = ended {
             tracing::debug!("an HTTP connection ended: {error}");
         }
         drop(self.seat);
@@ -321,7 +324,7 @@ impl Admin {
     fn seat(&self, entrance: &Entrance) -> Result<Seat, &'static str> {
         let permit = Arc::clone(&self.connections).try_acquire_owned();
         let why = match permit {
-            Ok(permit) if entrance.enter(&self.daemon, BEFORE_LOGIN_MAX) => {
+            Ok(permit) if entrance.enter(&self.daemon, STRANGERS_MAX) => {
                 return Ok(Seat {
                     _permit: permit,
                     spare: None,

@@ -177,10 +177,7 @@ pub(crate) fn begin(
     let daemon = Arc::clone(&client.daemon);
     let (origin, place) = (client.origin, client.place.clone());
     let answer = async move {
-        let checked = check(&daemon, found.clone(), password).await;
-        if checked.is_none() {
-            fail(&daemon, origin, place).await;
-        }
+        let checked = attempt(daemon, found.clone(), password, origin, place).await;
         let finish: Finish = Box::new(move |client| match (found, checked) {
             (Some(user), Some(password)) => {
                 client.is_proven = false;
@@ -210,19 +207,30 @@ pub(crate) fn begin(
     }))
 }
 
-/// A password was wrong: the answer waits, ever longer for those of one address.
-/// They count among those that have not logged in for as long, even if they do not
-/// wait for the answer.
-pub(crate) async fn fail(daemon: &Daemon, origin: Origin, place: Option<Arc<LoginPlace>>) {
-    daemon.counts.denied.fetch_add(1, Ordering::Relaxed);
-    let delay = daemon.logins.failed(origin);
-    if !delay.is_zero() {
-        let waits = tokio::spawn(async move {
+/// Try a password: what it is known by if it is right. A wrong one is answered later
+/// and later, by the address that it comes from.
+///
+/// The try is finished even if the client does not wait for the answer. Until then it
+/// has its turn, and its place among those that have not logged in: closing a
+/// connection early gains nothing.
+pub(crate) async fn attempt(
+    daemon: Arc<Daemon>,
+    user: Option<Arc<User>>,
+    password: Vec<u8>,
+    origin: Origin,
+    place: Option<Arc<LoginPlace>>,
+) -> Option<Fingerprint> {
+    let attempt = tokio::spawn(async move {
+        let checked = check(&daemon, user, password).await;
+        if checked.is_none() {
+            daemon.counts.denied.fetch_add(1, Ordering::Relaxed);
+            let delay = daemon.logins.failed(origin);
             tokio::time::sleep(delay).await;
-            drop(place);
-        });
-        let _ = waits.await;
-    }
+        }
+        drop(place);
+        checked
+    });
+    attempt.await.unwrap_or(None)
 }
 
 /// Be this user, or nobody, from now on. What the connection held as another it
@@ -246,11 +254,7 @@ pub(crate) fn become_user(client: &mut Client, user: Option<Arc<User>>) {
 
 /// What the password is known by if it is right. As few as the config allows are
 /// checked at a time: each costs memory and time on purpose.
-pub(crate) async fn check(
-    daemon: &Daemon,
-    user: Option<Arc<User>>,
-    password: Vec<u8>,
-) -> Option<Fingerprint> {
+async fn check(daemon: &Daemon, user: Option<Arc<User>>, password: Vec<u8>) -> Option<Fingerprint> {
     // Taken before the check: a file that changes meanwhile counts as changed.
     let now = user.as_ref().and_then(|user| password_now(daemon, user));
     let _turn = match daemon.password_checks.try_take() {

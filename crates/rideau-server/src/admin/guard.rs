@@ -244,16 +244,16 @@ async fn login(
         return Ok(Some(Arc::new(user.clone())));
     }
     let found = user.cloned().map(Arc::new);
-    let checked = login::check(daemon, found.clone(), password.clone()).await;
+    let origin = entrance.map_or(Origin::Unknown, |entrance| entrance.origin);
+    let place = entrance.and_then(|entrance| entrance.login.place());
+    let (user, given) = (found.clone(), password.clone());
+    let checked = login::attempt(Arc::clone(daemon), user, given, origin, place).await;
     if let (Some(user), Some(checked)) = (found, checked) {
         admin.known.add(&user, &password, checked);
         let from = entrance.map_or("HTTP", |entrance| &entrance.address);
         daemon.logins.succeeded(&user.name, from, How::Password);
         return Ok(Some(user));
     }
-    let origin = entrance.map_or(Origin::Unknown, |entrance| entrance.origin);
-    let place = entrance.and_then(|entrance| entrance.login.place());
-    login::fail(daemon, origin, place).await;
     Err(no("The user or the password is wrong."))
 }
 

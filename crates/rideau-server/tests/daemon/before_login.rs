@@ -142,6 +142,24 @@ fn wrong_passwords_are_answered_ever_later_and_told_in_one_line() {
 }
 
 #[test]
+fn a_client_that_does_not_wait_for_its_answer_gains_nothing() {
+    let server = with("login_within = \"10m\"\npassword_checks_max = 1");
+    let mut ops = login(&server, "ops");
+    // Each would otherwise be checked at once, in memory of its own.
+    for _ in 0..40 {
+        let mut wire = server.connect();
+        wire.write(&request(&[b"AUTH", b"ops", b"wrong"]));
+    }
+    let mut most = 0;
+    until("all were checked and counted", || {
+        most = most.max(server.memory());
+        let stats = ops.ask("INFO stats").text();
+        stats.contains("failed_logins:40\r\n")
+    });
+    assert!(most < 150 << 20, "{} MiB", most >> 20);
+}
+
+#[test]
 fn logins_and_denials_are_told_with_who_it_was() {
     let server = with("login_within = \"10m\"");
     let mut ops = login(&server, "ops");
