@@ -156,27 +156,8 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     let config = daemon.config.load_full();
     let (server, tls) = (&config.server, &config.tls);
     let lanes = Arc::new(Lanes::start(server.threads)?);
-    let mut addresses = Vec::new();
-    let mut port = None;
-    for listen in &server.listen {
-        let listener = Listener::bind(listen, server.socket_mode).await;
-        let listener =
-            listener.map_err(|error| unheard(listen, "server.listen or --listen", &error))?;
-        addresses.push(listener.address());
-        port = port.or(listener.port());
-        tokio::spawn(listener.serve(Arc::clone(&daemon), Arc::clone(&lanes)));
-    }
     let acceptor = tls.as_ref().map(tls::acceptor).transpose()?;
-    if let Some(acceptor) = &acceptor {
-        for address in &server.tls_listen {
-            let listener = Listener::bind_tls(*address, acceptor.clone(), HANDSHAKE_MAX).await;
-            let listener =
-                listener.map_err(|error| unheard(address, "server.tls_listen", &error))?;
-            port = port.or(listener.port());
-            addresses.push(format!("tls:{}", listener.address()));
-            tokio::spawn(listener.serve(Arc::clone(&daemon), Arc::clone(&lanes)));
-        }
-    }
+    let (mut addresses, port) = listen_redis(&daemon, &lanes, acceptor.as_ref()).await?;
     let (admin, places) = listen_http(server, acceptor.clone()).await?;
     let page = link(&daemon, &config, places.first());
     addresses.extend(places);
@@ -205,10 +186,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     for_ever("the watch for leaks", &daemon, watcher::keep);
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
     daemon.values.warn_of_quarantine();
-    tell_what_is_open(&config);
-    for open in daemon.values.open_to_others() {
-        tracing::warn!("{open}");
-    }
+    tell_what_is_open(&daemon, &config);
     ready(&Ready {
         addresses,
         control: control.as_ref().map(|files| ControlPaths {
@@ -227,8 +205,44 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     finished
 }
 
+/// Listen for those who speak the Redis protocol, and serve them. Says where that
+/// is, and by which port the server is known.
+async fn listen_redis(
+    daemon: &Arc<Daemon>,
+    lanes: &Arc<Lanes>,
+    acceptor: Option<&TlsAcceptor>,
+) -> io::Result<(Vec<String>, Option<u16>)> {
+    let config = daemon.config.load_full();
+    let server = &config.server;
+    let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
+    for listen in &server.listen {
+        let listener = Listener::bind(listen, server.socket_mode).await;
+        let listener =
+            listener.map_err(|error| unheard(listen, "server.listen or --listen", &error))?;
+        addresses.push(listener.address());
+        listeners.push(listener);
+    }
+    if let Some(acceptor) = acceptor {
+        for address in &server.tls_listen {
+            let listener = Listener::bind_tls(*address, acceptor.clone(), HANDSHAKE_MAX).await;
+            let listener =
+                listener.map_err(|error| unheard(address, "server.tls_listen", &error))?;
+            addresses.push(format!("tls:{}", listener.address()));
+            listeners.push(listener);
+        }
+    }
+    let port = listeners.iter().find_map(Listener::port);
+    for listener in listeners {
+        tokio::spawn(listener.serve(Arc::clone(daemon), Arc::clone(lanes)));
+    }
+    Ok((addresses, port))
+}
+
 /// Say what is open to whom.
-fn tell_what_is_open(config: &Config) {
+fn tell_what_is_open(daemon: &Daemon, config: &Config) {
+    for open in daemon.values.open_to_others() {
+        tracing::warn!("{open}");
+    }
     for Opening { text, is_risky } in config::openings(config, geteuid().is_root()) {
         match is_risky {
             true => tracing::warn!("{text}"),
