@@ -52,7 +52,8 @@ use reserve::Taken;
 use wheel::Wheel;
 
 pub use ask::{
-    Ask, COUNT_MAX, Change, KEY_LEN_MAX, KEYS_MAX, Key, PLACES_MAX, Place, Prefer, TIERS_MAX, Which,
+    Ask, COUNT_MAX, Change, KEY_LEN_MAX, KEYS_MAX, Key, OWNER_LEN_MAX, PLACES_MAX, Place, Prefer,
+    Proof, TIERS_MAX, Which,
 };
 pub use effects::{Effects, Event, What};
 pub use entry::{BadEntry, Clock, Entry};
@@ -349,6 +350,7 @@ impl Allocator {
                 value: self.records.value(slot),
                 range: (head.range != STRAY).then_some(RangeId(head.range)),
                 fence: head.fence,
+                owner: self.records.body(slot).owner.map(Into::into),
             });
         }
     }
@@ -459,17 +461,24 @@ fn reserved<'a>(value: u128, head: Head, body: &Body<'a>) -> Reserved<'a> {
         updates: body.updates,
         data: body.data,
         keys: &[],
+        owner: body.owner,
     }
 }
 
 /// What a record has beside its value from the beginning.
-fn body<'a>(data: &'a Fields, keys: &'a Keys<'_>, now: Instant) -> Body<'a> {
+fn body<'a>(
+    data: &'a Fields,
+    keys: &'a Keys<'_>,
+    owner: Option<&'a [u8]>,
+    now: Instant,
+) -> Body<'a> {
     let now = end(now, Duration::ZERO);
     Body {
         created: now,
         updated: now,
         updates: 0,
         data: data.as_bytes(),
+        owner,
         keys: keys.as_slice(),
     }
 }

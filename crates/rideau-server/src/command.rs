@@ -39,7 +39,7 @@ pub struct About {
     pub name: &'static str,
     /// How many words it has at least, its name among them.
     pub words: usize,
-    /// What a user must be allowed for it.
+    /// What a user must be allowed for it; nothing if nobody has to say who it is.
     pub right: &'static str,
     /// It is only for those who are known, also where there are no users.
     pub is_control: bool,
@@ -49,6 +49,9 @@ pub struct About {
     pub summary: &'static str,
     run: Run,
 }
+
+/// Every user may do this with what is its own. What is not, the command checks itself.
+pub const OWN: &str = "own";
 
 type Run = fn(&mut Client, Request<'_>) -> Result<Step, Wrong>;
 
@@ -254,16 +257,25 @@ pub(crate) fn may_do(user: Option<&User>, right: &str) -> bool {
     user.map_or(!ADMIN.contains(&right), |user| has_right(user, right))
 }
 
+/// Whether the client has this right.
+fn has(client: &Client, right: &str) -> bool {
+    let user = client.user.as_deref();
+    (user.is_some() || client.config.users.is_empty()) && may_do(user, right)
+}
+
 /// A user may do this, by itself or as one of a group.
 pub(crate) fn has_right(user: &User, right: &str) -> bool {
+    if right == OWN {
+        return true;
+    }
     user.allow.iter().any(|allowed| match allowed.as_str() {
         "@admin" => true,
         "@all" => !ADMIN.contains(&right),
         "@read" => matches!(right, "show" | "explain" | "info" | "held"),
-        "@pool" => matches!(right, "take" | "release" | "offer" | "withdraw"),
-        "@broker" => matches!(right, "ask" | "offer" | "done" | "renew" | "release"),
-        "@lock" => matches!(right, "lock" | "unlock" | "release"),
-        "@app" => matches!(right, "get" | "release" | "app"),
+        "@pool" => matches!(right, "take" | "offer" | "withdraw"),
+        "@broker" => matches!(right, "ask" | "offer" | "done" | "renew"),
+        "@lock" => matches!(right, "lock" | "unlock"),
+        "@app" => matches!(right, "get" | "app"),
         "@range" => matches!(
             right,
             "reserve" | "update" | "lookup" | "release" | "cancel"
@@ -297,6 +309,17 @@ fn may_use(client: &Client, kind: &str, name: &str) -> Result<(), Wrong> {
     match &client.user {
         Some(user) if !user.may_use(kind, name) => Err(Wrong(format!(
             "NOPERM user {} may not use {kind} {name}: add \"{kind}:{name}\" to its on list.",
+            user.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A user may use everything, which this is about.
+fn may_use_all(client: &Client, what: &str) -> Result<(), Wrong> {
+    match &client.user {
+        Some(user) if !user.may_use_all() => Err(Wrong(format!(
+            "NOPERM user {} may not use {what}: that takes \"*\" on its on list.",
             user.name
         ))),
         _ => Ok(()),

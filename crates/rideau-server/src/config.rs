@@ -30,6 +30,8 @@ mod user;
 mod view;
 mod words;
 
+use std::sync::Arc;
+
 use rideau_core::{broker as core_broker, meter};
 
 pub use app::{AppConfig, AppListen, AppReady, Health, Http, Run};
@@ -44,6 +46,7 @@ pub use pattern::fits;
 pub use plan::{Live, Now, Plan, Step, plan};
 pub use pool::{GroupConfig, Member, PoolConfig};
 pub use range::{Hold, RangeConfig, StoreConfig, StoreKind, class_word};
+pub use section::Unexpanded;
 pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,
 };
@@ -91,6 +94,8 @@ pub struct Config {
     pub front: FrontConfig,
     /// The applications.
     pub apps: Vec<AppConfig>,
+    /// What was written with variables.
+    pub unexpanded: Arc<Vec<Unexpanded>>,
 }
 
 impl Default for Config {
@@ -111,6 +116,7 @@ impl Default for Config {
             store: StoreConfig::default(),
             front: FrontConfig::default(),
             apps: Vec::new(),
+            unexpanded: Arc::default(),
         }
     }
 }

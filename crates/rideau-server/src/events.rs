@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
+use crate::show::Sight;
+
 /// As many are remembered.
 const MOST: usize = 1024;
 /// A watcher that is further behind misses some.
@@ -41,6 +43,8 @@ pub struct Event {
     pub name: String,
     /// In words.
     pub text: String,
+    /// What follows the words for those who may read what programs write.
+    pub detail: String,
     /// Who did it, if somebody did.
     pub by: Option<String>,
 }
@@ -58,16 +62,29 @@ impl Default for Events {
 impl Events {
     /// Something happened. Names that clients chose cannot end the line.
     pub fn add(&self, kind: &'static str, name: &str, text: String, by: Option<&str>) {
-        let (name, text) = (plain(name), plain(&text));
+        self.add_with(kind, name, text, String::new(), by);
+    }
+
+    /// The same, with what only those learn who may read what programs write.
+    pub fn add_with(
+        &self,
+        kind: &'static str,
+        name: &str,
+        text: String,
+        detail: String,
+        by: Option<&str>,
+    ) {
+        let (name, text, detail) = (plain(name), plain(&text), plain(&detail));
         let by = by.map(plain);
         let by = by.as_deref();
-        tracing::info!(kind, name = &*name, by, "{text}");
+        tracing::info!(kind, name = &*name, by, "{text}{detail}");
         let event = Arc::new(Event {
             serial: self.serial.fetch_add(1, Ordering::Relaxed) + 1,
             at: SystemTime::now(),
             kind,
             name: name.into_owned(),
             text: text.into_owned(),
+            detail: detail.into_owned(),
             by: by.map(str::to_owned),
         });
         let mut last = self.last.lock();
@@ -118,15 +135,24 @@ fn plain(text: &str) -> Cow<'_, str> {
 }
 
 impl Event {
-    /// One line of JSON.
-    pub fn json(&self) -> Value {
+    /// In words, with all that one with this sight may know.
+    pub fn text(&self, sight: Sight<'_>) -> String {
+        let detail = match sight.sees_output(self.kind, &self.name) {
+            true => &*self.detail,
+            false => "",
+        };
+        format!("{}{detail}", self.text)
+    }
+
+    /// One line of JSON, for one with this sight.
+    pub fn json(&self, sight: Sight<'_>) -> Value {
         let since = self.at.duration_since(UNIX_EPOCH).unwrap_or_default();
         json!({
             "id": self.serial,
             "at_ms": since.as_millis() as u64,
             "kind": self.kind,
             "name": self.name,
-            "text": self.text,
+            "text": self.text(sight),
             "by": self.by,
         })
     }

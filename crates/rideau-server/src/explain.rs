@@ -13,6 +13,7 @@ use crate::config::{Buckets, count};
 use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::holdings::{Gone, Row};
+use crate::places::PoolPlace;
 use crate::show::{Cell, Sight};
 use crate::ticket::{Kind, Ticket};
 
@@ -128,7 +129,8 @@ fn ticket(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
         return session(daemon, ticket, sight);
     }
     match daemon.holdings.row(ticket, sight.owner()) {
-        Ok(row) => Some(held(daemon, &row, sight)),
+        Ok(row) if is_seen(&row, sight) => Some(held(daemon, &row, sight)),
+        Ok(_) => None,
         Err(Gone::Stale { ago, why }) => Some(Explained {
             kind: ticket.kind.word(),
             name: word.into(),
@@ -145,6 +147,12 @@ fn ticket(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
         }),
         Err(Gone::Unknown | Gone::Foreign) => None,
     }
+}
+
+/// It may know of this lease or ask: it is its own, or of something that it may use.
+fn is_seen(row: &Row, sight: Sight<'_>) -> bool {
+    let kind = row.ticket.kind.word();
+    sight.sees(kind, &row.name) || sight.is_of(&row.card)
 }
 
 fn held(daemon: &Daemon, row: &Row, sight: Sight<'_>) -> Explained {
@@ -206,11 +214,12 @@ fn held(daemon: &Daemon, row: &Row, sight: Sight<'_>) -> Explained {
 
 fn session(daemon: &Daemon, ticket: Ticket, sight: Sight<'_>) -> Option<Explained> {
     let row = daemon.sessions.find(ticket)?;
-    if !sight.sees_of(&row.card) {
+    if !sight.sees_of(&row.card) || !sight.sees_holder(&row.card) {
         return None;
     }
     let name = row.card.name.lock().clone();
-    let held = daemon.holdings.rows(row.holder);
+    let mut held = daemon.holdings.rows(row.holder);
+    held.retain(|row| is_seen(row, sight));
     let left = match row.left {
         Some(left) => format!("it ends in {} unless it is renewed", span(left)),
         None => "it ends when its last connection does".into(),
@@ -237,12 +246,13 @@ fn session(daemon: &Daemon, ticket: Ticket, sight: Sight<'_>) -> Option<Explaine
 fn connection(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
     let card = daemon.clients.find(word.parse().ok()?)?;
     let who = Arc::clone(&card.card.lock());
-    if !sight.sees_of(&who) {
+    if !sight.sees_of(&who) || !sight.sees_holder(&who) {
         return None;
     }
     let name = who.name.lock().clone();
     let holder = *card.holder.lock();
-    let held = daemon.holdings.rows(holder);
+    let mut held = daemon.holdings.rows(holder);
+    held.retain(|row| is_seen(row, sight));
     let is_waiting = card.is_waiting.load(Ordering::Relaxed);
     let mut text = format!(
         "Connection {} is {name}, user {}, from {}. It came {} ago and last said something {} \
@@ -290,7 +300,7 @@ fn pool(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
     sight.sees("pool", name).then_some(())?;
     let place = daemon.places.load().pools.get(name).cloned()?;
     let stats = place.stats();
-    let mut text = format!("Pool {name}:\n{}", place.pool.explain());
+    let mut text = format!("Pool {name}:\n{}", pool_text(&place, sight));
     let mut held = daemon.holdings.late(|grant, _| grant.is_member_of(&place));
     held.sort_unstable_by_key(|row| std::cmp::Reverse(row.held));
     let leak_after = place.config.load().leak_after;
@@ -322,6 +332,17 @@ fn pool(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
             ("refused_by", crate::show::reasons(&stats.takes).into()),
         ],
     })
+}
+
+/// How a pool is and why it gives nothing, with what its programs said for those who
+/// may read that.
+pub(crate) fn pool_text(place: &PoolPlace, sight: Sight<'_>) -> String {
+    let mut text = place.pool.explain();
+    let failure = place.members.failure();
+    if let Some(failure) = failure.filter(|_| sight.sees_output("pool", &place.name)) {
+        let _ = writeln!(text, "That is: {failure}.");
+    }
+    text
 }
 
 fn group(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {

@@ -94,7 +94,19 @@ pub struct Offer {
 
 /// Why there is no member.
 #[derive(Debug)]
-pub struct NoMember(String);
+pub struct NoMember {
+    /// For everybody.
+    text: String,
+    /// For those who may read what programs write.
+    detail: Option<Arc<str>>,
+}
+
+impl NoMember {
+    /// Why, for those who may read what programs write.
+    pub fn detail(&self) -> Option<&Arc<str>> {
+        self.detail.as_ref()
+    }
+}
 
 impl Member {
     /// The name of its pool.
@@ -181,6 +193,15 @@ impl Members {
                 }
             }
             _ => Follow::Anew,
+        }
+    }
+
+    /// Why the last program did not start, if so, for those who may read what programs
+    /// write.
+    pub fn failure(&self) -> Option<Arc<str>> {
+        match &*self.source {
+            Source::Exec(programs) => programs.failure(),
+            Source::List { .. } | Source::Offered(_) => None,
         }
     }
 
@@ -288,7 +309,10 @@ impl List {
     fn start(&mut self, pool: &Arc<str>, changes: u64) -> Result<Member, NoMember> {
         let value = self.free.pop_front().ok_or_else(|| {
             let len = self.values.len();
-            NoMember(format!("all {len} values of the list are lent"))
+            NoMember {
+                text: format!("all {len} values of the list are lent"),
+                detail: None,
+            }
         })?;
         self.used.insert(Arc::clone(&value));
         Ok(Member {
@@ -342,7 +366,7 @@ impl Offers {
 
 impl fmt::Display for NoMember {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 

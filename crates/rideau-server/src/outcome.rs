@@ -58,6 +58,15 @@ impl Outcome {
         Self::new("cancelled", vec![Part::Number(0), why.into()])
     }
 
+    /// The same no with another reason in words.
+    #[must_use]
+    pub fn with_why(mut self, why: String) -> Self {
+        if let Some(part) = self.parts.get_mut(1) {
+            *part = why.into();
+        }
+        self
+    }
+
     /// The word.
     pub const fn word(&self) -> &'static str {
         self.word

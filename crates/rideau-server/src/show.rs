@@ -19,11 +19,12 @@ pub use limits::Limit;
 pub(crate) use places::{counts, reasons, refused, state};
 
 use crate::command;
-use crate::config::{KINDS, User};
+use crate::config::{KINDS, User, text};
 use crate::daemon::Daemon;
 use crate::holdings::Card;
 use crate::resp::Reply;
 use crate::ticket::Ticket;
+use crate::values::sees_fence;
 
 /// Rows below the names of their columns. New columns come only at the end.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -174,20 +175,20 @@ impl What {
 pub fn table(daemon: &Daemon, what: What, wanted: &Wanted<'_>) -> Table {
     let mut table = match what {
         What::Pools => places::pools(daemon),
-        What::Groups => places::groups(daemon),
+        What::Groups => places::groups(daemon, wanted.sight),
         What::Brokers => places::brokers(daemon),
         What::Regulators => places::regulators(daemon),
         What::Locks => places::locks(daemon),
         What::Ranges => ranges::ranges(daemon),
         What::Views => ranges::views(daemon, wanted.sight),
-        What::Apps => apps::apps(daemon),
+        What::Apps => apps::apps(daemon, wanted.sight),
         What::Processes => apps::processes(daemon),
         What::Requests => apps::requests(daemon),
-        What::Clients => people::clients(daemon),
+        What::Clients => people::clients(daemon, wanted.sight),
         What::Sessions => people::sessions(daemon, wanted.sight),
         What::Holders => people::holders(daemon, wanted.sight),
         What::Drops => past::drops(daemon),
-        What::Events => past::events(daemon),
+        What::Events => past::events(daemon, wanted.sight),
         What::Config => limits::config(daemon),
         What::Limits => limits::table(daemon),
     };
@@ -244,6 +245,9 @@ impl Table {
             };
             if what == What::Events {
                 return sight.sees_event(&kind, &name);
+            }
+            if what == What::Config {
+                return sight.sees_path(&name);
             }
             sight.sees(&kind, &name)
         });
@@ -399,10 +403,45 @@ impl<'a> Sight<'a> {
             "shed" => ["pool", "broker", "regulator"]
                 .iter()
                 .any(|kind| user.may_use(kind, name)),
-            // It tells of all that was changed.
-            "config" => command::has_right(user, "config"),
+            // These tell of all that was changed, and of what others do.
+            "config" | "client" | "session" => false,
             kind => self.sees(kind, name),
         }
+    }
+
+    /// It may read what programs of this pool or app write, and why they fail.
+    pub fn sees_output(self, kind: &str, name: &str) -> bool {
+        let right = match kind {
+            "pool" | "app" => kind,
+            _ => return true,
+        };
+        let may_read = |user| command::has_right(user, right) && user.may_use(kind, name);
+        self.user.is_none_or(may_read)
+    }
+
+    /// This holder is its user's.
+    pub fn is_of(self, card: &Card) -> bool {
+        self.user.is_some_and(|user| *user.name == *card.user)
+    }
+
+    /// It sees a connection or a session of this holder: all of them, if no name is
+    /// kept from it, and else those of its user.
+    pub fn sees_holder(self, card: &Card) -> bool {
+        self.sees_all_names() || self.is_of(card)
+    }
+
+    /// It may know this key of the config.
+    pub fn sees_path(self, path: &str) -> bool {
+        if self.sees_all_names() {
+            return true;
+        }
+        let named = text::named(path);
+        named.is_some_and(|(kind, name)| self.sees(kind, &name))
+    }
+
+    /// It may know the fence of a value that has this owner.
+    pub fn sees_fence(self, owner: Option<&[u8]>) -> bool {
+        self.user.is_none() || sees_fence(self.user, owner)
     }
 
     /// No name is kept from it.

@@ -5,6 +5,7 @@
 //! can guess, and values that go with the connection that asked.
 
 mod follow;
+mod owner;
 mod place;
 mod secret;
 mod store;
@@ -27,6 +28,7 @@ use crate::ticket::Ticket;
 use secret::Secret;
 use store::Folder;
 
+pub use owner::{owner_of, sees_fence};
 pub use place::{RangeCounts, RangePlace, RangePlaces};
 pub use secret::ValueTicket;
 pub use store::folder;

@@ -113,7 +113,9 @@ impl Watch {
                             continue;
                         }
                         let wanted = channels.lock().clone();
-                        let pushes = wanted.iter().filter_map(|channel| channel.push(&event));
+                        let pushes = wanted
+                            .iter()
+                            .filter_map(|channel| channel.push(&event, sight));
                         pushes.for_each(|push| outbox.push(push));
                     }
                     // Who has missed some cannot know what it has missed.
@@ -160,7 +162,7 @@ impl Watch {
                         }
                         let name = format!("{VALUES}:{}", seen.range);
                         let wanted = channels.lock().clone();
-                        let text: Arc<str> = seen.json().to_string().into();
+                        let text: Arc<str> = seen.json(user.map(|user| &**user)).to_string().into();
                         let pushes = wanted.iter().filter_map(|one| one.message(&name, &text));
                         pushes.for_each(|push| outbox.push(push));
                     }
@@ -226,9 +228,9 @@ impl Watch {
 
 impl Channel {
     /// What to tell of an event, if it is one of these.
-    fn push(&self, event: &Event) -> Option<Push> {
+    fn push(&self, event: &Event, sight: Sight<'_>) -> Option<Push> {
         let all = format!("rideau:events:{}:{}", event.kind, event.name);
-        self.message(&all, &event.json().to_string().into())
+        self.message(&all, &event.json(sight).to_string().into())
     }
 
     /// What to tell on a channel, if it is one of these.

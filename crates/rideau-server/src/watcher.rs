@@ -80,14 +80,20 @@ impl Watcher {
             let is_failing = stats.circuit != Circuit::Closed;
             if is_failing != seen.is_failing {
                 seen.is_failing = is_failing;
-                let text = if is_failing {
-                    format!("members of pool {} do not start: {}", place.name, {
-                        last_fault(&place.pool.explain())
-                    })
+                let name = &place.name;
+                let (text, detail) = if is_failing {
+                    let why = place.members.failure().map_or_else(
+                        || last_fault(&place.pool.explain()),
+                        |failure| failure.to_string(),
+                    );
+                    (
+                        format!("members of pool {name} do not start"),
+                        format!(": {why}"),
+                    )
                 } else {
-                    format!("members of pool {} start again", place.name)
+                    (format!("members of pool {name} start again"), String::new())
                 };
-                daemon.events.add("pool", &place.name, text, None);
+                daemon.events.add_with("pool", name, text, detail, None);
             }
         }
         for place in places.brokers.values() {

@@ -35,6 +35,8 @@ mod replay;
 mod restarts;
 #[path = "apps/rights.rs"]
 mod rights;
+#[path = "apps/secrets.rs"]
+mod secrets;
 #[path = "apps/serving.rs"]
 mod serving;
 #[path = "apps/shortage.rs"]

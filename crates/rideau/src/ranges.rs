@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use parking_lot::MutexGuard;
 use rideau_core::allocator::{
-    Allocator, Ask, Bytes, Change, Count, Effects, Event, Filter, Held, Interval, Options,
+    Allocator, Ask, Bytes, Change, Count, Effects, Event, Filter, Held, Interval, Options, Proof,
     RangeError, RangeId, RangeOptions, RangeStats, Refused, Released, Reservation, Restore, Seen,
     Standing, Tally, Which,
 };
@@ -293,23 +293,26 @@ impl Ranges {
     }
 
     /// Hold a value from now on for this long.
-    pub fn refresh(
+    pub fn refresh<'a>(
         &self,
         which: Which<'_>,
-        fence: Option<u64>,
+        proof: impl Into<Proof<'a>>,
         ttl: Option<Duration>,
     ) -> Answer<Held> {
-        self.step(|machine, now, effects| machine.refresh(which, fence, ttl, now, effects))
+        let proof = proof.into();
+        self.step(|machine, now, effects| machine.refresh(which, proof, ttl, now, effects))
     }
 
     /// Forget the holder, its keys and data. The value stays apart for a while.
-    pub fn cancel(&self, which: Which<'_>, fence: Option<u64>) -> Answer<Held> {
-        self.step(|machine, now, effects| machine.cancel(which, fence, now, effects))
+    pub fn cancel<'a>(&self, which: Which<'_>, proof: impl Into<Proof<'a>>) -> Answer<Held> {
+        let proof = proof.into();
+        self.step(|machine, now, effects| machine.cancel(which, proof, now, effects))
     }
 
     /// Give a value back.
-    pub fn release(&self, value: u128, fence: Option<u64>) -> Answer<Released> {
-        self.step(|machine, now, effects| machine.release(value, fence, now, effects))
+    pub fn release<'a>(&self, value: u128, proof: impl Into<Proof<'a>>) -> Answer<Released> {
+        let proof = proof.into();
+        self.step(|machine, now, effects| machine.release(value, proof, now, effects))
     }
 
     /// Give back all that match, of one range or of all, in small steps that let

@@ -11,6 +11,8 @@ use super::refused::Refused;
 pub const KEYS_MAX: usize = 16;
 /// A key has at most as many bytes, its namespace included.
 pub const KEY_LEN_MAX: usize = 288;
+/// The name of an owner has at most as many bytes.
+pub const OWNER_LEN_MAX: usize = 255;
 /// Preferences have as many grades.
 pub const TIERS_MAX: u8 = 8;
 /// As many places may be named in one ask.
@@ -62,6 +64,8 @@ pub struct Ask<'a> {
     pub count: u32,
     /// Take fewer than that if there are not as many.
     pub partial: bool,
+    /// Whose they are from then on. Another owner's values are not given again for a key.
+    pub owner: Option<&'a [u8]>,
 }
 
 impl<'a> Ask<'a> {
@@ -76,6 +80,7 @@ impl<'a> Ask<'a> {
             id: None,
             count: 1,
             partial: false,
+            owner: None,
         }
     }
 
@@ -100,6 +105,7 @@ impl<'a> Ask<'a> {
         if let Some(id) = self.id {
             check_key(id)?;
         }
+        check_owner(self.owner)?;
         check_keys(self.keys)?;
         check_data(self.data)
     }
@@ -112,6 +118,22 @@ pub enum Which<'a> {
     Value(u128),
     /// That with this key.
     Key(&'a [u8]),
+}
+
+/// What shows that a value is one's own to change.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Proof<'a> {
+    /// The holder's number; not needed for values without a holder.
+    pub fence: Option<u64>,
+    /// The value must belong to this owner, if its owner is known. Without it the
+    /// owner does not matter.
+    pub owner: Option<&'a [u8]>,
+}
+
+impl From<Option<u64>> for Proof<'_> {
+    fn from(fence: Option<u64>) -> Self {
+        Self { fence, owner: None }
+    }
 }
 
 /// What to write beside a value, and for how long.
@@ -127,6 +149,11 @@ pub struct Change<'a> {
     pub keys: &'a [Key<'a>],
     /// Take the value if it is free.
     pub claim: bool,
+    /// Who writes this. A value that has a holder must belong to this owner, and one
+    /// that has none does so from then on.
+    pub owner: Option<&'a [u8]>,
+    /// The holder may be another owner: it was shown otherwise that this is right.
+    pub any_owner: bool,
 }
 
 impl<'a> Change<'a> {
@@ -138,13 +165,28 @@ impl<'a> Change<'a> {
             data,
             keys: &[],
             claim: false,
+            owner: None,
+            any_owner: false,
+        }
+    }
+
+    pub(super) fn proof(&self) -> Proof<'a> {
+        Proof {
+            fence: self.fence,
+            owner: self.owner.filter(|_| !self.any_owner),
         }
     }
 
     pub(super) fn check(&self) -> Result<(), Refused> {
+        check_owner(self.owner)?;
         check_keys(self.keys)?;
         check_data(self.data)
     }
+}
+
+fn check_owner(owner: Option<&[u8]>) -> Result<(), Refused> {
+    let is_good = owner.is_none_or(|owner| owner.len() <= OWNER_LEN_MAX);
+    is_good.then_some(()).ok_or(Refused::BadOwner)
 }
 
 pub(super) fn check_key(key: &[u8]) -> Result<(), Refused> {

@@ -15,6 +15,7 @@ pub(super) struct Asked {
     id: Option<Box<[u8]>>,
     count: u32,
     partial: bool,
+    owner: Option<Box<[u8]>>,
 }
 
 impl Asked {
@@ -28,6 +29,7 @@ impl Asked {
             id: ask.id.map(Into::into),
             count: ask.count,
             partial: ask.partial,
+            owner: ask.owner.map(Into::into),
         }
     }
 
@@ -47,6 +49,7 @@ impl Asked {
             id: self.id.as_deref(),
             count: self.count,
             partial: self.partial,
+            owner: self.owner.as_deref(),
         })
     }
 
@@ -77,6 +80,7 @@ impl Asked {
         let keys = self.keys.iter();
         let keys: usize = keys.map(|(bytes, _)| bytes.len() + 24).sum();
         let id = self.id.as_ref().map_or(0, |id| id.len());
-        size_of::<Self>() + size_of_val(&*self.prefer) + self.data.weight() + keys + id
+        let owner = self.owner.as_ref().map_or(0, |owner| owner.len());
+        size_of::<Self>() + size_of_val(&*self.prefer) + self.data.weight() + keys + id + owner
     }
 }

@@ -379,6 +379,7 @@ impl Allocator {
         };
         let kept = self.records.body(slot);
         let data = kept.data.to_vec();
+        let owner = kept.owner.map(<[u8]>::to_vec);
         let keys: Vec<(bool, Vec<u8>)> = kept
             .keys()
             .map(|key| (key.unique, key.bytes.to_vec()))
@@ -395,6 +396,7 @@ impl Allocator {
             updated: kept.updated,
             updates: kept.updates,
             data: &data,
+            owner: owner.as_deref(),
             keys: &keys,
         };
         self.records.replace(slot, head, body);

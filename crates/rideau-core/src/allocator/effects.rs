@@ -17,7 +17,7 @@ pub struct Effects {
 }
 
 /// Something that happened to a value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     /// Which event it is, counted from the first.
     pub number: u64,
@@ -29,8 +29,10 @@ pub struct Event {
     pub value: u128,
     /// Its range; none if that was taken away.
     pub range: Option<RangeId>,
-    /// Whose value it is, or was.
+    /// The number of the holder whose value it is, or was.
     pub fence: u64,
+    /// Its owner, if that is known.
+    pub owner: Option<Box<[u8]>>,
 }
 
 /// What happened to a value.

@@ -26,6 +26,9 @@ const LAPSED: u8 = 11;
 const KNOWN: u8 = 12;
 const UNKNOWN: u8 = 13;
 const PROMISED: u8 = 14;
+/// As `RESERVED` and `LAPSED`, with an owner.
+const RESERVED_BY: u8 = 15;
+const LAPSED_BY: u8 = 16;
 
 const NANOS_IN_MILLI: u64 = 1_000_000;
 
@@ -133,6 +136,8 @@ pub struct Reserved<'a> {
     pub(super) data: &'a [u8],
     /// Its keys, encoded.
     pub(super) keys: &'a [u8],
+    /// Whose it is, if that is known.
+    pub owner: Option<&'a [u8]>,
 }
 
 /// How the clocks stood at one moment.
@@ -152,8 +157,8 @@ impl<'a> Entry<'a> {
     /// Write it at the end.
     pub fn put(&self, into: &mut Vec<u8>) {
         match self {
-            Self::Reserved(reserved) => reserved.put(RESERVED, into),
-            Self::Lapsed(reserved) => reserved.put(LAPSED, into),
+            Self::Reserved(reserved) => reserved.put(false, into),
+            Self::Lapsed(reserved) => reserved.put(true, into),
             Self::Prolonged {
                 value,
                 fence,
@@ -217,8 +222,10 @@ impl<'a> Entry<'a> {
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, Torn> {
         Ok(match reader.byte()? {
-            RESERVED => Self::Reserved(Reserved::read(reader)?),
-            LAPSED => Self::Lapsed(Reserved::read(reader)?),
+            RESERVED => Self::Reserved(Reserved::read(reader, false)?),
+            LAPSED => Self::Lapsed(Reserved::read(reader, false)?),
+            RESERVED_BY => Self::Reserved(Reserved::read(reader, true)?),
+            LAPSED_BY => Self::Lapsed(Reserved::read(reader, true)?),
             PROLONGED => {
                 let (value, fence, until) = state(reader)?;
                 Self::Prolonged {
@@ -275,9 +282,10 @@ impl<'a> Entry<'a> {
 }
 
 impl<'a> Reserved<'a> {
-    fn put(&self, kind: u8, into: &mut Vec<u8>) {
-        self.put_all_but_keys(kind, into);
+    fn put(&self, is_lapsed: bool, into: &mut Vec<u8>) {
+        self.put_all_but_keys(is_lapsed, into);
         put_text(self.keys, into);
+        self.put_owner(into);
     }
 
     /// Write it as [`Entry::Reserved`], or as [`Entry::Lapsed`], with these keys
@@ -288,16 +296,29 @@ impl<'a> Reserved<'a> {
         keys: impl Iterator<Item = Key<'k>> + Clone,
         into: &mut Vec<u8>,
     ) {
-        self.put_all_but_keys(if is_lapsed { LAPSED } else { RESERVED }, into);
+        self.put_all_but_keys(is_lapsed, into);
         let len = |key: Key<'_>| 1 + small_len(key.bytes.len() as u64) + key.bytes.len();
         put_small(keys.clone().map(len).sum::<usize>() as u64, into);
         for key in keys {
             into.push(u8::from(key.unique));
             put_text(key.bytes, into);
         }
+        self.put_owner(into);
     }
 
-    fn put_all_but_keys(&self, kind: u8, into: &mut Vec<u8>) {
+    fn put_owner(&self, into: &mut Vec<u8>) {
+        if let Some(owner) = self.owner {
+            put_text(owner, into);
+        }
+    }
+
+    fn put_all_but_keys(&self, is_lapsed: bool, into: &mut Vec<u8>) {
+        let kind = match (is_lapsed, self.owner.is_some()) {
+            (false, false) => RESERVED,
+            (true, false) => LAPSED,
+            (false, true) => RESERVED_BY,
+            (true, true) => LAPSED_BY,
+        };
         put_state(kind, self.value, self.fence, self.until, into);
         put_instant(self.created, into);
         put_instant(self.updated, into);
@@ -305,7 +326,7 @@ impl<'a> Reserved<'a> {
         put_text(self.data, into);
     }
 
-    fn read(reader: &mut Reader<'a>) -> Result<Self, Torn> {
+    fn read(reader: &mut Reader<'a>, has_owner: bool) -> Result<Self, Torn> {
         let (value, fence, until) = state(reader)?;
         Ok(Self {
             value,
@@ -316,6 +337,11 @@ impl<'a> Reserved<'a> {
             updates: reader.small()?.try_into().map_err(|_| Torn)?,
             data: reader.text()?,
             keys: reader.text()?,
+            owner: if has_owner {
+                Some(reader.text()?)
+            } else {
+                None
+            },
         })
     }
 }
@@ -430,8 +456,16 @@ mod tests {
             updates: 3,
             data: b"data",
             keys: b"keys",
+            owner: None,
+        };
+        let owned = |owner| Reserved {
+            owner: Some(owner),
+            ..reserved.clone()
         };
         vec![
+            Entry::Reserved(owned(b"anna")),
+            Entry::Reserved(owned(b"")),
+            Entry::Lapsed(owned(b"anna")),
             Entry::Reserved(reserved.clone()),
             Entry::Lapsed(reserved),
             Entry::Prolonged {

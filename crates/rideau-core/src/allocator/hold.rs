@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::ask::{Change, Which, check_data, check_key};
+use super::ask::{Change, Proof, Which, check_data, check_key};
 use super::effects::{Effects, What};
 use super::entry::Entry;
 use super::fields::{self, Fields};
@@ -105,18 +105,20 @@ impl Allocator {
     /// # Errors
     ///
     /// If nobody holds it, another does, or the time is wrong.
-    pub fn refresh(
+    pub fn refresh<'a>(
         &mut self,
         which: Which<'_>,
-        fence: Option<u64>,
+        proof: impl Into<Proof<'a>>,
         ttl: Option<Duration>,
         now: Instant,
         effects: &mut Effects,
     ) -> Result<Held, Refused> {
         const NONE: &Fields = &Fields::new();
+        let Proof { fence, owner } = proof.into();
         let change = Change {
             fence,
             ttl,
+            owner,
             ..Change::new(NONE)
         };
         self.alter(which, &change, Mode::Keep, now, effects)
@@ -127,16 +129,16 @@ impl Allocator {
     /// # Errors
     ///
     /// If nobody holds it, or another does.
-    pub fn cancel(
+    pub fn cancel<'a>(
         &mut self,
         which: Which<'_>,
-        fence: Option<u64>,
+        proof: impl Into<Proof<'a>>,
         now: Instant,
         effects: &mut Effects,
     ) -> Result<Held, Refused> {
         let slot = self.held(which, now, effects)?;
         let head = self.records.head(slot);
-        self.check_fence(head, fence)?;
+        self.check_proof(slot, head, proof.into())?;
         let value = self.records.value(slot);
         let old = Fields::kept(self.records.body(slot).data);
         self.tell(What::Cancelled, slot, now, effects);
@@ -171,10 +173,10 @@ impl Allocator {
     /// # Errors
     ///
     /// If another holds it, or it is outside of every range.
-    pub fn release(
+    pub fn release<'a>(
         &mut self,
         value: u128,
-        fence: Option<u64>,
+        proof: impl Into<Proof<'a>>,
         now: Instant,
         effects: &mut Effects,
     ) -> Result<Released, Refused> {
@@ -188,11 +190,7 @@ impl Allocator {
                 effects.wait |= self.must_wait(head.range, head.fence);
                 return Ok(Released::Already);
             }
-            State::Reserved => self.check_fence(head, fence)?,
-            State::Detached if fence.is_some_and(|fence| fence != head.fence) => {
-                return Err(Refused::Conflict { fence: head.fence });
-            }
-            State::Detached => (),
+            State::Reserved | State::Detached => self.check_proof(slot, head, proof.into())?,
         }
         self.let_go(slot, head, now, effects);
         Ok(Released::Now)
@@ -217,7 +215,7 @@ impl Allocator {
                 None => return self.adopt(value, change, change.claim, now, effects),
             },
         };
-        self.check_fence(self.records.head(slot), change.fence)?;
+        self.check_proof(slot, self.records.head(slot), change.proof())?;
         if mode == Mode::Keep && self.records.head(slot).state == State::Reserved {
             return self.prolong(slot, change.ttl, now, effects);
         }
@@ -290,6 +288,7 @@ impl Allocator {
         };
         check_data(&data)?;
         let (created, updates) = (kept.created, kept.updates);
+        let kept_owner = kept.owner.map(<[u8]>::to_vec);
         let kept_keys: Vec<_> = kept
             .keys()
             .map(|key| (key.unique, key.bytes.into()))
@@ -313,6 +312,10 @@ impl Allocator {
             updated: end(now, Duration::ZERO),
             updates: updates.saturating_add(1),
             data: data.as_bytes(),
+            owner: match was {
+                State::Reserved => kept_owner.as_deref(),
+                State::Detached | State::Cooling => change.owner.or(kept_owner.as_deref()),
+            },
             keys: keys.as_slice(),
         };
         self.records.replace(slot, head, body);
@@ -395,7 +398,7 @@ impl Allocator {
         let until = end(now, ttl);
         let keys = Keys::new(change.keys, None);
         let data = change.data.something();
-        let body = body(&data, &keys, now);
+        let body = body(&data, &keys, change.owner, now);
         let fence = self.begin(value, id, until, body, now, effects);
         self.wait_for(id, effects);
         Ok(Held {
@@ -472,7 +475,13 @@ impl Allocator {
         }
     }
 
-    fn check_fence(&self, head: Head, fence: Option<u64>) -> Result<(), Refused> {
+    /// Whether this is the holder's to do. What others have is told to nobody: whose
+    /// it is counts before the fence.
+    fn check_proof(&self, slot: Slot, head: Head, proof: Proof<'_>) -> Result<(), Refused> {
+        let Proof { fence, owner } = proof;
+        if !self.may_own(slot, owner) {
+            return Err(Refused::Foreign);
+        }
         let is_needed = head.state == State::Reserved
             && head.range != STRAY
             && self.at(RangeId(head.range)).options.needs_fence;

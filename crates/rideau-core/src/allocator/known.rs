@@ -68,7 +68,10 @@ impl Allocator {
             let Some(slot) = self.in_the_way(key, None, now, effects) else {
                 continue;
             };
-            if !self.has_alone(slot, key.bytes) || self.records.head(slot).range == STRAY {
+            if !self.has_alone(slot, key.bytes)
+                || self.records.head(slot).range == STRAY
+                || !self.may_own(slot, ask.owner)
+            {
                 return Err(Refused::KeyTaken);
             }
             if owner.is_some_and(|owner| owner != slot) {
@@ -77,6 +80,14 @@ impl Allocator {
             owner = Some(slot);
         }
         Ok(owner)
+    }
+
+    /// This owner may have the value of a record: it is not another's.
+    pub(super) fn may_own(&self, slot: Slot, owner: Option<&[u8]>) -> bool {
+        owner.is_none_or(|owner| {
+            let known = self.records.body(slot).owner;
+            known.is_none_or(|known| known == owner)
+        })
     }
 
     /// No other has one of the asker's shared keys for itself.
@@ -135,11 +146,10 @@ impl Allocator {
         }));
         let range = RangeId(self.records.head(slot).range);
         let change = Change {
-            fence: None,
             ttl: Some(ask.ttl.unwrap_or(self.at(range).options.offer_ttl)),
-            data: ask.data,
             keys: &keys,
-            claim: false,
+            owner: ask.owner,
+            ..Change::new(ask.data)
         };
         self.replace(slot, &change, now, effects).map(|_| ())
     }

@@ -77,6 +77,8 @@ pub struct Seen {
     pub data: Fields,
     /// Its keys, and whether it has each for itself.
     pub keys: Vec<(Vec<u8>, bool)>,
+    /// Whose it is, if that is known.
+    pub owner: Option<Box<[u8]>>,
 }
 
 /// Which reservations are meant by many.
@@ -303,6 +305,7 @@ impl Allocator {
             updates: body.updates,
             data: Fields::kept(body.data),
             keys: keys.map(|key| (key.bytes.to_vec(), key.unique)).collect(),
+            owner: body.owner.map(Into::into),
         }
     }
 }

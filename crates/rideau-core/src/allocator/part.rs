@@ -76,6 +76,7 @@ impl Allocator {
             updated: body.updated,
             updates: body.updates,
             data: &[],
+            owner: None,
             keys: &[],
         };
         let head = Head {

@@ -47,6 +47,8 @@ pub(super) struct Body<'a> {
     pub(super) updated: Instant,
     pub(super) updates: u32,
     pub(super) data: &'a [u8],
+    /// Whose it is, if that is known.
+    pub(super) owner: Option<&'a [u8]>,
     /// That a unique one belongs to one record only is for the caller to see
     /// to: here both kinds are found alike.
     pub(super) keys: &'a [Key<'a>],

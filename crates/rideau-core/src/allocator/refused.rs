@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::ask::{COUNT_MAX, KEY_LEN_MAX, KEYS_MAX, PLACES_MAX, TIERS_MAX};
+use super::ask::{COUNT_MAX, KEY_LEN_MAX, KEYS_MAX, OWNER_LEN_MAX, PLACES_MAX, TIERS_MAX};
 use super::fields::DATA_LEN_MAX;
 use super::size::Size;
 use crate::refusal::Refusal;
@@ -37,6 +37,10 @@ pub enum Refused {
         /// Whose turn it is.
         fence: u64,
     },
+    /// It belongs to another owner.
+    Foreign,
+    /// The name of an owner is too long.
+    BadOwner,
     /// The range wants to be told the fence.
     NoFence,
     /// Several reservations have this key.
@@ -91,6 +95,7 @@ impl Refused {
                 | Self::Reserved
                 | Self::Resting
                 | Self::Conflict { .. }
+                | Self::Foreign
                 | Self::Ambiguous { .. }
                 | Self::KeyTaken
                 | Self::KeysApart
@@ -114,6 +119,8 @@ impl fmt::Display for Refused {
             Self::Conflict { fence } => {
                 write!(f, "another holder has it, with the fence {fence}")
             }
+            Self::Foreign => f.write_str("it belongs to another owner"),
+            Self::BadOwner => write!(f, "the name of an owner has at most {OWNER_LEN_MAX} bytes"),
             Self::NoFence => f.write_str("this range wants the fence that came with the value"),
             Self::Ambiguous { count } => {
                 write!(f, "{count} reservations have this key: name the value")

@@ -320,7 +320,7 @@ impl Allocator {
             let is_long = ttl > range.options.promise();
             let until = end(now, ttl);
             let keys = Keys::new(ask.keys, id);
-            let body = body(&data, &keys, now);
+            let body = body(&data, &keys, ask.owner, now);
             let fence = self.begin(value, id_of_range, until, body, now, effects);
             if !is_stock || is_long {
                 self.wait_for(id_of_range, effects);

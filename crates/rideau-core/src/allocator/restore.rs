@@ -194,6 +194,7 @@ impl Restore {
             updated: reserved.updated,
             updates: reserved.updates,
             data: reserved.data,
+            owner: reserved.owner,
             keys: &keys,
         };
         self.record(value, reserved.fence, reserved.until, state, body);
@@ -206,6 +207,7 @@ impl Restore {
             updated: until,
             updates: 0,
             data: &[],
+            owner: None,
             keys: &[],
         };
         self.record(value, fence, until, state, body);

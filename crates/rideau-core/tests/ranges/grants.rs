@@ -36,6 +36,7 @@ impl World {
             id: wish.id.as_deref(),
             count: wish.count,
             partial: wish.partial,
+            owner: None,
         };
         let before = self.effects.position();
         let mut granted = Vec::new();

@@ -11,6 +11,7 @@ mod disk;
 mod grants;
 mod laws;
 mod model;
+mod owners;
 mod start;
 mod steps;
 mod waiting;

@@ -104,6 +104,7 @@ impl World {
             data: &written,
             keys: &own_keys,
             claim,
+            ..Change::new(&written)
         };
         let expected = self.expect(deed, &target, &change);
         let before = self.effects.position();

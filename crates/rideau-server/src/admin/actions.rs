@@ -14,7 +14,7 @@ use super::grants::{gone_text, ticket_of};
 use super::health::away;
 use super::shown::find_pool;
 use super::visit::{Answer, No, Visit, ok};
-use crate::holdings::{Thing, Why};
+use crate::holdings::{Gone, Thing, Why};
 use crate::outbox::Push;
 use crate::places::PoolPlace;
 
@@ -111,6 +111,7 @@ pub(super) async fn kill(visit: Visit) -> Answer {
     let id = visit.name("id");
     let daemon = visit.daemon();
     let card = id.parse().ok().and_then(|id| daemon.clients.find(id));
+    let card = card.filter(|card| visit.sight().sees_holder(&card.card.lock()));
     let Some(card) = card else {
         let hint = "GET /api/v1/clients lists those there are.";
         return Err(No::no_such("client", id, hint));
@@ -128,6 +129,10 @@ pub(super) async fn revoke(visit: Visit) -> Answer {
     let daemon = visit.daemon();
     let row = daemon.holdings.row(ticket, None);
     let row = row.map_err(|gone| gone_text(ticket, gone))?;
+    if !visit.sight().sees(ticket.kind.word(), &row.name) {
+        // As if it were not there.
+        return Err(gone_text(ticket, Gone::Unknown));
+    }
     let taken = daemon.holdings.take(ticket, None, Why::Revoked);
     let taken = taken.map_err(|gone| gone_text(ticket, gone))?;
     let name = match taken.thing {

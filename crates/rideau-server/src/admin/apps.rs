@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::shown::{micros, spans, tally};
 use super::visit::{Answer, No, Visit, ok};
 use crate::apps::{App, AppLine, AppShown, Apps, ProcessShown};
+use crate::show::Sight;
 
 /// Lines of a log, unless one asks for fewer or more.
 const LINES: usize = 100;
@@ -53,7 +54,7 @@ pub(super) fn all(visit: &Visit) -> Vec<Value> {
     let (apps, sight) = (&visit.daemon().apps, visit.sight());
     let all = apps.all();
     let seen = all.iter().filter(|app| sight.sees("app", &app.name));
-    seen.filter_map(|app| Some(shown(app, &apps.shown(app)?)))
+    seen.filter_map(|app| Some(shown(app, &apps.shown(app)?, sight)))
         .collect()
 }
 
@@ -63,13 +64,15 @@ pub(super) async fn one_app(visit: Visit) -> Answer {
     let apps = &visit.daemon().apps;
     apps.look_at_usage(&app).await;
     let found = apps.shown(&app).ok_or_else(|| gone(&app.name))?;
-    let mut more = shown(&app, &found);
+    let mut more = shown(&app, &found, visit.sight());
     let processes: Vec<_> = found.processes.iter().map(process).collect();
     more["processes"] = processes.into();
     more["explain"] = apps.explain(&app).join("\n").into();
+    let sees_output = visit.sight().sees_output("app", &app.name);
     more["report"] = found
         .report
         .as_ref()
+        .filter(|_| sees_output)
         .map_or(Value::Null, |report| json!(**report));
     ok(&more)
 }
@@ -197,7 +200,7 @@ fn note(visit: &Visit, app: &App, text: String) {
     visit.daemon().events.add("app", &app.name, text, by);
 }
 
-fn shown(app: &App, found: &AppShown) -> Value {
+fn shown(app: &App, found: &AppShown, sight: Sight<'_>) -> Value {
     let stats = &found.stats;
     let count = |wanted: fn(State) -> bool| {
         let states = stats.processes.iter().map(|process| process.state);
@@ -220,6 +223,8 @@ fn shown(app: &App, found: &AppShown) -> Value {
     let failing = stats
         .failing
         .map(|(count, wait)| json!({ "failures": count, "retry_after_us": micros(wait) }));
+    let report = found.report.as_ref();
+    let report = report.filter(|_| sight.sees_output("app", &app.name));
     json!({
         "name": *found.name,
         "state": found.state(),
@@ -242,7 +247,7 @@ fn shown(app: &App, found: &AppShown) -> Value {
         "left": left,
         "generation": stats.generation,
         "failing": failing,
-        "why": found.report.as_ref().map(|report| &report.summary),
+        "why": report.map(|report| &report.summary),
     })
 }
 

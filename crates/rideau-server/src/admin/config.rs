@@ -27,14 +27,17 @@ struct Rollback {
 /// Every key that counts.
 pub(super) async fn show(visit: Visit) -> Answer {
     let rows = visit.daemon().config.load().rows();
+    let sight = visit.sight();
     let rows = rows
         .into_iter()
+        .filter(|(key, _)| sight.sees_path(key))
         .map(|(key, value)| json!({ "key": key, "value": value }));
     ok(&json!({ "rows": rows.collect::<Vec<_>>() }))
 }
 
 /// The configs that counted, the newest first.
 pub(super) async fn history(visit: Visit) -> Answer {
+    visit.sees_all("the whole config")?;
     let all = visit.daemon().settings.history();
     let versions = all.iter().map(|version| {
         let at = version.at.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -50,6 +53,7 @@ pub(super) async fn history(visit: Visit) -> Answer {
 
 /// What is wrong with the config in the body.
 pub(super) async fn check(visit: Visit) -> Answer {
+    visit.sees_all("the whole config")?;
     let checked = with_text(&visit, |daemon, text, _| daemon.check(text)).await?;
     match checked {
         Ok((_, faults)) => Ok(verdict(true, &faults)),
@@ -59,12 +63,14 @@ pub(super) async fn check(visit: Visit) -> Answer {
 
 /// What the config in the body would change.
 pub(super) async fn plan(visit: Visit) -> Answer {
+    visit.sees_all("the whole config")?;
     let planned = with_text(&visit, |daemon, text, _| daemon.plan(text)).await?;
     changed(planned)
 }
 
 /// Make the config in the body count.
 pub(super) async fn apply(visit: Visit) -> Answer {
+    visit.sees_all("the whole config")?;
     let applied = with_text(&visit, |daemon, text, by| daemon.apply(text, by)).await?;
     written(visit.daemon(), &applied).await?;
     changed(applied)
@@ -81,6 +87,7 @@ async fn written(daemon: &Daemon, plan: &Result<Plan, Unchanged>) -> Result<(), 
 
 /// Go back to a version of the history, or to the one before this.
 pub(super) async fn rollback(visit: Visit) -> Answer {
+    visit.sees_all("the whole config")?;
     let said: Rollback = visit.json()?;
     let daemon = Arc::clone(visit.daemon());
     let by = visit.by().to_owned();

@@ -31,6 +31,7 @@ pub(super) fn full(why: &str) -> Response {
 
 /// All numbers, for Prometheus.
 pub(super) async fn metrics(visit: Visit) -> Answer {
+    visit.sees_all("the numbers of everything")?;
     let counted = visit.admin.counted();
     let daemon = visit.daemon().clone();
     daemon.apps.look_at_all_usage().await;

@@ -59,7 +59,7 @@ pub(super) async fn events(visit: Visit) -> Answer {
     let state = (before, newest, news, (seat, visit));
     let told = unfold(state, |(mut before, newest, mut news, seat)| async move {
         if let Some(next) = before.pop() {
-            let told = event("event", Some(next.serial), &next.json());
+            let told = event("event", Some(next.serial), &next.json(seat.1.sight()));
             return Some((told, (before, newest, news, seat)));
         }
         let sight = seat.1.sight();
@@ -68,7 +68,7 @@ pub(super) async fn events(visit: Visit) -> Answer {
                 Ok(next) if next.serial <= newest => (),
                 Ok(next) if !sight.sees_event(next.kind, &next.name) => (),
                 Ok(next) => {
-                    let told = event("event", Some(next.serial), &next.json());
+                    let told = event("event", Some(next.serial), &next.json(sight));
                     return Some((told, (before, newest, news, seat)));
                 }
                 Err(RecvError::Lagged(missed)) => {

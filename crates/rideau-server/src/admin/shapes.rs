@@ -120,7 +120,7 @@ const ALL: &[(&str, &str)] = &[
     ("Refresh", "fence?:integer ttl_ms?:integer"),
     ("Changed", "outcome:string expires_ms:integer fence:integer was?:string old?:{any}"),
     ("Seen", "value:string keys:[string] data:{any} expires_ms:integer state:string node:string \
-        fence:integer range:string age_ms:integer updates:integer"),
+        fence:integer|null range:string age_ms:integer updates:integer"),
     ("SeenAll", "values:[Seen]"),
     ("Refused", "outcome?:string waited_us?:integer why?:string id?:string held?:integer \
         capacity?:integer retry_after_us?:integer error?:string code?:string"),

@@ -14,6 +14,7 @@ use crate::clients::ClientCard;
 use crate::config::Member;
 use crate::daemon::Daemon;
 use crate::drops::Dropped;
+use crate::explain;
 use crate::holdings::Row;
 use crate::places::{BrokerPlace, Places, PoolPlace, RegulatorPlace};
 use crate::sessions::SessionRow;
@@ -66,7 +67,7 @@ pub(super) async fn one_pool(visit: Visit) -> Answer {
         })
     });
     shown["holders"] = holders.collect();
-    shown["explain"] = place.pool.explain().into();
+    shown["explain"] = explain::pool_text(&place, visit.sight()).into();
     ok(&shown)
 }
 
@@ -138,7 +139,8 @@ fn keys(visit: &Visit, prefix: &[u8], cursor: &[u8], count: usize) -> Value {
 
 pub(super) async fn clients(visit: Visit) -> Answer {
     let daemon = visit.daemon();
-    let all = daemon.clients.all();
+    let mut all = daemon.clients.all();
+    all.retain(|card| visit.sight().sees_holder(&card.card.lock()));
     let count = visit.number("count", ROWS, ROWS_MAX)?;
     let shown = all.iter().take(count);
     let shown: Vec<_> = shown.map(|card| client(daemon, card)).collect();
@@ -174,7 +176,8 @@ fn client(daemon: &Daemon, card: &ClientCard) -> Value {
 }
 
 pub(super) async fn sessions(visit: Visit) -> Answer {
-    let all = visit.daemon().sessions.all();
+    let mut all = visit.daemon().sessions.all();
+    all.retain(|row| visit.sight().sees_holder(&row.card));
     let shown: Vec<_> = all.iter().map(|row| session(&visit, row)).collect();
     ok(&json!({ "sessions": shown }))
 }
@@ -342,11 +345,13 @@ fn more_of_pool(shown: &mut Value, stats: &PoolStats) {
 }
 
 fn groups(places: &Places) -> Vec<Value> {
-    sorted(
-        places.groups.values().map(
-            |place| json!({ "name": format!("@{}", place.name), "pools": place.config.pools }),
-        ),
-    )
+    sorted(places.groups.values().map(|place| {
+        let pools = place.config.pools.iter();
+        let seen: Vec<_> = pools
+            .filter(|name| places.pools.contains_key(*name))
+            .collect();
+        json!({ "name": format!("@{}", place.name), "pools": seen })
+    }))
 }
 
 fn broker(place: &BrokerPlace) -> Value {

@@ -260,7 +260,7 @@ fn write_events(out: &mut String, daemon: &Daemon, sight: Sight<'_>) -> fmt::Res
     let rows = events.iter().map(|event| {
         let ago = event.at.elapsed().unwrap_or_default();
         let by = event.by.clone().unwrap_or_default();
-        vec![format!("{} ago", span(ago)), event.text.clone(), by]
+        vec![format!("{} ago", span(ago)), event.text(sight), by]
     });
     write_table(out, "Events", &["", "what", "by"], rows, events.len())
 }

@@ -214,6 +214,21 @@ impl Visit {
         Arc::new(places.seen(self.sight()))
     }
 
+    /// What tells of everything is for users from whom no name is kept.
+    pub(super) fn sees_all(&self, what: &str) -> Result<(), No> {
+        match &self.user {
+            Some(user) if !user.may_use_all() => Err(No::new(
+                StatusCode::FORBIDDEN,
+                "NOPERM",
+                format!(
+                    "User {} may not use {what}: that takes \"*\" on its on list.",
+                    user.name
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The body as JSON; an empty one is an empty object.
     pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, No> {
         let body = match self.body.bytes() {

@@ -145,8 +145,10 @@ async fn see(inner: &Arc<Inner>, start: &Start, mut stop: Word) {
     match started {
         None => (),
         Some(Err(report)) => {
-            let text = format!("process {id} did not start: {}", report.summary);
-            inner.tell(&start.app.name, text, None);
+            let text = format!("process {id} did not start");
+            let detail = format!(": {}", report.summary);
+            let events = &inner.events;
+            events.add_with("app", &start.app.name, text, detail, None);
             start.app.report.store(Some(Arc::from(report)));
         }
         Some(Ok(process)) => serve(inner, start, &mut stop, &config, process).await,
@@ -323,6 +325,7 @@ fn program(config: &AppConfig, root: Option<PathBuf>) -> Program {
     Program {
         name: config.name.clone(),
         argv: run.command.clone(),
+        shown: run.shown.clone(),
         env: run.env.clone(),
         directory: root,
         listen: match &run.listen {

@@ -38,10 +38,11 @@ pub(super) fn get(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
         at_once: wait.is_zero(),
         ..Wanted::default()
     };
+    let sees_output = super::look::sight(client).sees_output("app", name);
     let (daemon, name) = (Arc::clone(&client.daemon), name.to_owned());
     let answer = async move {
         let granted = daemon.apps.ask(&app, wanted).await;
-        answer(&daemon, &app, granted)
+        answer(&daemon, &app, granted, sees_output)
     };
     if tail.is_async {
         return tickets::later(client, Kind::App, &name, &tail, answer);
@@ -49,7 +50,12 @@ pub(super) fn get(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
     Ok(Step::Wait(tickets::blocked(Kind::App, name, tail, answer)))
 }
 
-fn answer(daemon: &Daemon, app: &App, granted: Result<Session, Refused>) -> Answer {
+fn answer(
+    daemon: &Daemon,
+    app: &App,
+    granted: Result<Session, Refused>,
+    sees_output: bool,
+) -> Answer {
     match granted {
         Ok(session) => {
             let process = session.process();
@@ -61,12 +67,13 @@ fn answer(daemon: &Daemon, app: &App, granted: Result<Session, Refused>) -> Answ
             Ok((parts, Grant::App(session)))
         }
         Err(Refused { refusal, report }) => {
-            let why = match report {
-                Some(report) => format!("{refusal}: {}", report.summary),
-                None => refusal.to_string(),
-            };
             let explain = || daemon.apps.explain(app).join("\n");
-            Err(refused(daemon, "app", &app.name, &refusal, why, explain))
+            let why = refusal.to_string();
+            let no = refused(daemon, "app", &app.name, &refusal, why, explain);
+            Err(match report.filter(|_| sees_output) {
+                Some(report) => no.with_why(format!("{refusal}: {}", report.summary)),
+                None => no,
+            })
         }
     }
 }

@@ -183,7 +183,9 @@ pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, 
             if client.user.is_some() || login::is_needed(client) {
                 super::allowed(client, "client")?;
             }
-            let all = client.daemon.clients.all();
+            let mut all = client.daemon.clients.all();
+            let sight = super::look::sight(client);
+            all.retain(|card| sight.sees_holder(&card.card.lock()));
             let text: String = all.iter().map(|card| line(client, card) + "\n").collect();
             client.reply().verbatim(&text);
         }
@@ -260,7 +262,9 @@ fn kill(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong
         .and_then(|id| id.parse().ok());
     let id: u64 =
         id.ok_or_else(|| Mistake::wrong("CLIENT KILL", "the id of a connection", word))?;
+    let sight = super::look::sight(client);
     let found = client.daemon.clients.find(id);
+    let found = found.filter(|card| sight.sees_holder(&card.card.lock()));
     if let Some(card) = &found {
         card.outbox.kill();
         let by = client.user_name().to_owned();

@@ -10,10 +10,11 @@ use rideau::{Flow, Held, NotTaken, Terms};
 use super::settings;
 use super::tickets::{self, Answer};
 use crate::client::{Client, Step, Tail, Wrong, refused};
+use crate::config::text;
 use crate::daemon::Daemon;
 use crate::grant::Grant;
-use crate::member::{Members, Offer};
-use crate::outcome::{Part, micros};
+use crate::member::{Members, NoMember, Offer};
+use crate::outcome::{Outcome, Part, micros};
 use crate::places::{GroupPlace, PoolPlace};
 use crate::resp::{Mistake, Request, Upper};
 use crate::ticket::Kind;
@@ -62,9 +63,10 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
             }
             if tail.is_async {
                 let daemon = Arc::clone(&client.daemon);
+                let sees_output = super::look::sight(client).sees_output("pool", name);
                 let answer = async move {
                     let taken = taking.await;
-                    answer(&daemon, &pool.name, Some(&pool), taken, &note)
+                    answer(&daemon, &pool.name, Some(&pool), taken, &note, sees_output)
                 };
                 return waiting(client, name.to_owned(), tail, answer);
             }
@@ -77,9 +79,12 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
         }
         Target::Group(group) => {
             let daemon = Arc::clone(&client.daemon);
+            // It may be about any of its pools.
+            let sees_output = super::look::sight(client).sees_output("pool", "*");
             let answer = async move {
                 let taken = group.group.take_on(terms).await;
-                answer(&daemon, &format!("@{}", group.name), None, taken, &note)
+                let name = format!("@{}", group.name);
+                answer(&daemon, &name, None, taken, &note, sees_output)
             };
             waiting(client, name.to_owned(), tail, answer)
         }
@@ -97,9 +102,9 @@ fn settle(
     let held = match taken {
         Ok(held) => held,
         Err(no) => {
-            let why = why(&no);
-            let explain = || pool.pool.explain();
-            client.refuse("pool", &pool.name, &no.refusal, why, explain);
+            let sees_output = super::look::sight(client).sees_output("pool", &pool.name);
+            let no = refuse(&client.daemon, &pool.name, Some(pool), &no, sees_output);
+            client.tell_no(&no);
             return Ok(Step::Done);
         }
     };
@@ -145,6 +150,7 @@ fn answer(
     pool: Option<&Arc<PoolPlace>>,
     taken: Result<Held<'static, Members>, NotTaken>,
     note: &Option<String>,
+    sees_output: bool,
 ) -> Answer {
     match taken {
         Ok(held) => {
@@ -152,7 +158,7 @@ fn answer(
             let pool = pool.cloned().or_else(found);
             let Some(pool) = pool else {
                 // It was removed just now.
-                return Err(crate::outcome::Outcome::new("closed", Vec::new()));
+                return Err(Outcome::new("closed", Vec::new()));
             };
             if let Some(note) = note {
                 Held::note(&held, note.clone());
@@ -160,20 +166,37 @@ fn answer(
             let parts = vec![(&**held.value()).into(), micros(Held::waited(&held))];
             Ok((parts, Grant::Member { held, pool }))
         }
-        Err(no) => {
-            let explain = || pool.map_or_else(String::new, |pool| pool.pool.explain());
-            let why = why(&no);
-            Err(refused(daemon, "pool", name, &no.refusal, why, explain))
-        }
+        Err(no) => Err(refuse(daemon, name, pool, &no, sees_output)),
+    }
+}
+
+/// A no that is remembered for everybody, and told with all that the client may know.
+#[cold]
+fn refuse(
+    daemon: &Daemon,
+    name: &str,
+    pool: Option<&Arc<PoolPlace>>,
+    no: &NotTaken,
+    sees_output: bool,
+) -> Outcome {
+    let explain = || pool.map_or_else(String::new, |pool| pool.pool.explain());
+    let said = refused(daemon, "pool", name, &no.refusal, why(no, false), explain);
+    match sees_output {
+        true => said.with_why(why(no, true)),
+        false => said,
     }
 }
 
 /// Why nothing was taken. Members have values here; their numbers say nothing.
-fn why(no: &NotTaken) -> String {
+fn why(no: &NotTaken, sees_output: bool) -> String {
     use std::fmt::Write;
     let mut why = no.refusal.to_string();
     if let Some(error) = &no.start_error {
-        let _ = write!(why, "; starting members fails: {error}");
+        let known = error.downcast_ref::<NoMember>().and_then(NoMember::detail);
+        let _ = match known.filter(|_| sees_output) {
+            Some(detail) => write!(why, "; starting members fails: {detail}"),
+            None => write!(why, "; starting members fails: {error}"),
+        };
     }
     if let Some(longest) = &no.longest {
         let who = longest.note.as_deref().unwrap_or("somebody");
@@ -271,6 +294,11 @@ pub(super) fn add(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
     let keys = arguments.text("POOL.ADD", "the keys of the pool as TOML")?;
     arguments.end("POOL.ADD")?;
     super::may_use(client, "pool", name)?;
+    let env = |name: &str| std::env::var(name).ok();
+    let parsed = client.daemon.config.load().parse_pool(name, keys, &env);
+    if let Some(group) = parsed.ok().and_then(|pool| pool.group) {
+        check_group(client, &group)?;
+    }
     let plan = client.daemon.add_pool(name, keys, client.user_name())?;
     settings::done(client, &plan);
     Ok(Step::Done)
@@ -310,11 +338,20 @@ pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
         let key = arguments.text("POOL.SET", "a key such as MAX")?;
         let value = arguments.text("POOL.SET", "a value")?;
         let path = format!("pool.{above}.{}", key.to_lowercase());
+        if text::is_group(&path) {
+            check_group(client, &settings::as_text(value))?;
+        }
         values.push((path, value.to_owned()));
     }
     let plan = client.daemon.set(&values, client.user_name())?;
     settings::done(client, &plan);
     Ok(Step::Done)
+}
+
+/// Those who take from a group get members of all its pools: one brings a pool into a
+/// group only if one may use the group.
+pub(super) fn check_group(client: &Client, group: &str) -> Result<(), Wrong> {
+    super::may_use(client, "pool", &format!("@{group}"))
 }
 
 pub(super) fn recycle(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
@@ -375,6 +412,7 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     let mut arguments = request.arguments();
     let name = arguments.text("POOL.STAT", "a pool")?;
     arguments.end("POOL.STAT")?;
+    super::may_use(client, "pool", name)?;
     let place = pool(client, name)?;
     let stats = place.stats();
     let rows = [

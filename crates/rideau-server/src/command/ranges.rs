@@ -5,6 +5,7 @@ mod hold;
 mod later;
 mod manage;
 mod no;
+mod target;
 mod words;
 
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::grant::{Grant, HeldValue};
 use crate::holdings::Why;
 use crate::resp::{Quoted, Reply, Request};
 use crate::ticket::Kind;
-use crate::values::ValueTicket;
+use crate::values::{ValueTicket, owner_of};
 use words::{Beside, Words};
 
 pub(super) use count::count as count_values;
@@ -46,13 +47,15 @@ pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Step,
         return later::reserve(client, &words);
     }
     let Some(limit) = words.wait else {
-        let answer = client.daemon.values.ranges.reserve(&words.ask());
+        let owner = owner_of(client.user.as_deref());
+        let answer = client.daemon.values.ranges.reserve(&words.ask(owner));
         let (decision, until) = answer.into_parts();
         settle(client, decision, until, &words.how(), words.prefer())?;
         return Ok(Step::Done);
     };
     let ranges = &client.daemon.values.ranges;
-    match ranges.reserve_within(&words.ask(), limit).into_parts() {
+    let owner = owner_of(client.user.as_deref());
+    match ranges.reserve_within(&words.ask(owner), limit).into_parts() {
         Ok((decision, until)) => settle(client, decision, until, &words.how(), words.prefer())?,
         Err(reserving) => {
             client.may_wait()?;
@@ -229,11 +232,11 @@ pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Step, W
     let (value, kind) = words::value(client, word)?;
     let beside = Beside::parse(client, "CLAIM", &mut arguments)?;
     let change = Change {
-        fence: None,
         ttl: beside.ttl,
-        data: &beside.data,
         keys: &beside.keys,
         claim: true,
+        owner: Some(owner_of(client.user.as_deref())),
+        ..Change::new(&beside.data)
     };
     let answer = client.daemon.values.ranges.claim(value, &change);
     let (decision, until) = answer.into_parts();

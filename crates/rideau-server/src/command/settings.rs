@@ -2,6 +2,7 @@
 
 use crate::client::{Client, Step, Wrong};
 use crate::config::keys::Change;
+use crate::config::text::PathFault;
 use crate::config::{Faults, Plan, fits, text};
 use crate::resp::{Arguments, Mistake, Reply, Request, Upper};
 use crate::settings::Unchanged;
@@ -19,6 +20,9 @@ pub(super) fn config(client: &mut Client, request: Request<'_>) -> Result<Step, 
     match Upper::of(what).as_bytes() {
         b"GET" => return values(client, arguments),
         b"SET" => return set(client, arguments),
+        _ => super::may_use_all(client, "the whole config")?,
+    }
+    match Upper::of(what).as_bytes() {
         b"CHECK" => {
             let text = arguments.text("CONFIG CHECK", "a config as TOML")?;
             arguments.end("CONFIG CHECK")?;
@@ -63,7 +67,8 @@ pub(super) fn config(client: &mut Client, request: Request<'_>) -> Result<Step, 
 /// The values that count, by path, by the path of what is above them, or by a
 /// pattern with `*`.
 fn values(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
-    let rows = client.daemon.config.load().rows();
+    let mut rows = client.daemon.config.load().rows();
+    rows.retain(|(path, _)| super::look::sight(client).sees_path(path));
     let mut found: Vec<&(String, String)> = Vec::new();
     let mut next = Some(arguments.text("CONFIG GET", "a path such as pool.pg-1.max")?);
     while let Some(path) = next {
@@ -80,6 +85,7 @@ fn values(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wro
         // Keys of Redis have no dots, and those who ask for them want to hear
         // that there is nothing.
         if found.len() == before && path.contains('.') && !path.contains('*') {
+            may_use_path(client, path)?;
             text::get(&client.daemon.settings.text(), path).map_err(Unchanged::Path)?;
         }
         next = match arguments.len() {
@@ -100,11 +106,48 @@ fn set(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong>
     while values.is_empty() || arguments.len() > 0 {
         let path = arguments.text("CONFIG SET", "a path such as pool.pg-1.max")?;
         let value = arguments.text("CONFIG SET", "a value")?;
+        may_use_path(client, path)?;
+        if text::is_group(path) {
+            super::pools::check_group(client, &as_text(value))?;
+        }
         values.push((path.to_owned(), value.to_owned()));
     }
-    let plan = client.daemon.set(&values, client.user_name())?;
+    let plan = client.daemon.set(&values, client.user_name());
+    let plan = plan.map_err(|why| without_hint(client, why))?;
     done(client, &plan);
     Ok(Step::Done)
+}
+
+/// Why nothing changed, without names that the client may not know.
+fn without_hint(client: &Client, why: Unchanged) -> Unchanged {
+    match why {
+        Unchanged::Path(PathFault::NoName { part, name, near })
+            if !super::look::sight(client).sees_all_names() =>
+        {
+            let near = near.filter(|near| super::look::sight(client).sees(&part, near));
+            Unchanged::Path(PathFault::NoName { part, name, near })
+        }
+        why => why,
+    }
+}
+
+/// The client may know and change this key.
+fn may_use_path(client: &Client, path: &str) -> Result<(), Wrong> {
+    if super::look::sight(client).sees_path(path) {
+        return Ok(());
+    }
+    Err(Wrong(format!(
+        "NOPERM user {} may not use the key {path} of the config: its on list has no such thing.",
+        client.user_name()
+    )))
+}
+
+/// The text that is meant by a value as it is written, with or without quotes.
+pub(super) fn as_text(value: &str) -> String {
+    let parsed: Result<toml_edit::Value, _> = value.parse();
+    let parsed = parsed.ok();
+    let text = parsed.as_ref().and_then(toml_edit::Value::as_str);
+    text.unwrap_or(value).into()
 }
 
 /// Answer a change: `OK` is what clients of Redis expect, and more is said only

@@ -1,7 +1,7 @@
 //! Every command there is, with what it is for.
 
 use super::{
-    About, about, apps, brokers, connection, locks, look, pools, ranges, regulators, sessions,
+    About, OWN, about, apps, brokers, connection, locks, look, pools, ranges, regulators, sessions,
     settings, tickets, watch,
 };
 
@@ -20,7 +20,7 @@ pub const ALL: &[About] = &[
     about(
         "RELEASE",
         2,
-        "release",
+        OWN,
         "ticket [OK | FAIL [reason]] | value [FENCE n] | KEY k [FENCE n]",
         "End any lease by its ticket, or give a value back",
         tickets::release,
@@ -185,7 +185,7 @@ pub const ALL: &[About] = &[
     about(
         "DONE",
         2,
-        "done",
+        OWN,
         "ref [payload]",
         "End a match; the other party gets the payload",
         brokers::done,
@@ -225,7 +225,7 @@ pub const ALL: &[About] = &[
     about(
         "REG.DONE",
         2,
-        "release",
+        OWN,
         "ref [FAIL]",
         "Give a lease back",
         regulators::done,
@@ -233,7 +233,7 @@ pub const ALL: &[About] = &[
     about(
         "UNLOCK",
         2,
-        "unlock",
+        OWN,
         "key",
         "Give back what this holder took last of a key",
         locks::unlock,
@@ -265,7 +265,7 @@ pub const ALL: &[About] = &[
     about(
         "CANCEL",
         2,
-        "cancel",
+        OWN,
         "ticket | value [FENCE n] | KEY k [FENCE n]",
         "Give up an ASYNC command that waits, or forget the holder of a value",
         tickets::cancel,
@@ -291,7 +291,7 @@ pub const ALL: &[About] = &[
     about(
         "POOL.WITHDRAW",
         2,
-        "withdraw",
+        OWN,
         "ticket",
         "Take back a member that was brought",
         tickets::release,
@@ -436,7 +436,7 @@ pub const ALL: &[About] = &[
     about(
         "RANGE.RELEASE",
         3,
-        "release",
+        "range",
         "KEYPREFIX p | FIELD name content [IN range]",
         "Give back all values with such a key or field, whoever holds them",
         ranges::bulk_release,

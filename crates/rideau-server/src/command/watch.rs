@@ -143,6 +143,7 @@ fn confirm(client: &mut Client, word: &str, name: Option<&str>) {
 
 pub(super) fn monitor(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     request.arguments().end("MONITOR")?;
+    super::may_use_all(client, "everybody's commands")?;
     let (daemon, card) = (Arc::clone(&client.daemon), Arc::clone(&client.card));
     client.watch.monitor(&daemon, &card);
     client.reply().simple("OK");

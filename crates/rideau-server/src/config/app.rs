@@ -41,6 +41,8 @@ pub struct Run {
     /// The program and its words. `{socket}`, `{port}`, `{id}` and `{name}`
     /// stand for what each process has of its own.
     pub command: Vec<String>,
+    /// The same as it may be shown: variables of the file are not filled in.
+    pub shown: Vec<String>,
     /// Where it runs; none for where we do. Links on the way are followed
     /// anew at each start.
     pub root: Option<PathBuf>,
@@ -156,6 +158,7 @@ impl AppConfig {
             paths: vec!["/".into()],
             strips_path: false,
             run: Run {
+                shown: command.clone(),
                 command,
                 root: None,
                 env: Vec::new(),

@@ -12,6 +12,8 @@ pub struct Exec {
     /// The program and its words. `{socket}`, `{port}`, `{id}` and `{name}`
     /// stand for what each process has of its own.
     pub command: Vec<String>,
+    /// The same as it may be shown: variables of the file are not filled in.
+    pub shown: Vec<String>,
     /// Variables it has besides ours.
     pub env: Vec<(String, String)>,
     /// Where it runs; none for where we do.
@@ -29,7 +31,7 @@ const READY: &[&str] = &["socket", "port", "notify", "started"];
 
 impl Exec {
     pub(super) fn read(part: &Section<'_>) -> Option<Self> {
-        let command = command(part)?;
+        let (command, shown) = command(part)?;
         let env = env(part);
         let names = |what: &str| {
             let values = env.iter().map(|(_, value)| value);
@@ -54,6 +56,7 @@ impl Exec {
         }
         Some(Self {
             command,
+            shown,
             env,
             dir: part.text("dir").map(PathBuf::from),
             ready,
@@ -65,8 +68,8 @@ impl Exec {
     }
 }
 
-/// The program and its words.
-pub(super) fn command(part: &Section<'_>) -> Option<Vec<String>> {
+/// The program and its words, and the same as they may be shown.
+pub(super) fn command(part: &Section<'_>) -> Option<(Vec<String>, Vec<String>)> {
     let command = part.list("exec")?;
     let Some((program, at)) = command.first() else {
         let hint = "write [\"program\", \"word\", …]";
@@ -78,7 +81,10 @@ pub(super) fn command(part: &Section<'_>) -> Option<Vec<String>> {
         part.notes
             .error(at.clone(), "the program has no name", hint);
     }
-    Some(command.into_iter().map(|(word, _)| word).collect())
+    let command: Vec<String> = command.into_iter().map(|(word, _)| word).collect();
+    let shown = command.iter().map(|word| part.notes.written("exec", word));
+    let shown = shown.collect();
+    Some((command, shown))
 }
 
 /// The word of a way to be ready, as it is written; a line has none.

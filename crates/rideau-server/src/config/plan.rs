@@ -501,13 +501,19 @@ fn hidden(old: &Config, new: &Config, steps: &mut Vec<Step>) {
             );
         }
     }
-    let env = |member: &Member| match member {
-        Member::Exec(exec) => exec.env.clone(),
-        _ => Vec::new(),
+    // What stands for variables of the file may change with what is written.
+    let hidden = |member: &Member| match member {
+        Member::Exec(exec) => Some((exec.env.clone(), exec.shown.clone(), exec.command.clone())),
+        _ => None,
     };
     for pool in &new.pools {
         let before = old.pools.iter().find(|other| other.name == pool.name);
-        if before.is_some_and(|before| env(&before.member) != env(&pool.member)) {
+        let before = before.and_then(|before| hidden(&before.member));
+        let after = hidden(&pool.member);
+        let is_other = before.zip(after).is_some_and(|(before, after)| {
+            before.0 != after.0 || (before.1 == after.1 && before.2 != after.2)
+        });
+        if is_other {
             let meaning = "For members that are started from then on.";
             push(
                 format!("pool.{}.member.env", quoted_key(&pool.name)),

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::{fs, io};
 
 use toml_edit::{Document, Item, TableLike};
@@ -127,7 +128,8 @@ pub(super) fn read_range(
 fn config(notes: &Notes<'_>, root: &dyn TableLike, look: Look) -> Config {
     check_top(notes, root);
     let sections = Sections::open(notes, root);
-    let config = sections.config();
+    let mut config = sections.config();
+    config.unexpanded = Arc::new(notes.unexpanded());
     rules::check(notes, &sections, &config);
     if look == Look::Around {
         for (path, at) in notes.files() {
@@ -265,6 +267,7 @@ impl<'a> Sections<'a> {
                 .as_ref()
                 .map_or_else(FrontConfig::default, FrontConfig::read),
             apps: all(&self.apps, AppConfig::read).flatten().collect(),
+            unexpanded: Arc::default(),
             server: self
                 .server
                 .as_ref()

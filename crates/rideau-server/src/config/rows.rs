@@ -7,6 +7,7 @@
 mod apps;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rideau_core::{Lead, meter, pool, queue, valve};
@@ -17,6 +18,7 @@ use super::exec::ready_word;
 use super::lock::{Buckets, LockRule};
 use super::pool::{Member, PoolConfig, fate_word, pick_word};
 use super::range::{RangeConfig, Words};
+use super::section::Unexpanded;
 use super::server::{Limits, OPEN_TO_ANYONE, Server};
 use super::user::{Password, User};
 use super::words::{show_size, show_span};
@@ -26,16 +28,20 @@ use crate::process::Ready;
 struct Rows {
     path: String,
     rows: Vec<(String, String)>,
+    /// What was written with variables.
+    unexpanded: Arc<Vec<Unexpanded>>,
 }
 
 impl Config {
     /// Every key that counts and its value as TOML, as
     /// `("pool.pg-1.start_timeout", "\"5s\"")`. Hashes of passwords and values
-    /// of a program's environment are left out.
+    /// of a program's environment are left out, and a text with variables is as it
+    /// was written.
     pub fn rows(&self) -> Vec<(String, String)> {
         let mut rows = Rows {
             path: String::new(),
             rows: Vec::new(),
+            unexpanded: Arc::clone(&self.unexpanded),
         };
         rows.below("server", |rows| server(rows, &self.server));
         rows.below("limits", |rows| limits(rows, &self.limits));
@@ -132,12 +138,20 @@ impl Rows {
         self.rows.push((path, value));
     }
 
+    /// A text as it was written, if that was with variables.
+    fn written<'t>(&'t self, key: &str, text: &'t str) -> &'t str {
+        let mut all = self.unexpanded.iter();
+        let found = all.find(|one| one.key == key && one.value == text);
+        found.map_or(text, |one| &one.raw)
+    }
+
     fn text(&mut self, key: &str, text: &str) {
-        self.push(key, quoted(text));
+        let text = quoted(self.written(key, text));
+        self.push(key, text);
     }
 
     fn path_of(&mut self, key: &str, path: &Path) {
-        self.push(key, quoted(&path.display().to_string()));
+        self.text(key, &path.display().to_string());
     }
 
     fn number(&mut self, key: &str, number: impl ToString) {
@@ -167,7 +181,14 @@ impl Rows {
     }
 
     fn list(&mut self, key: &str, list: impl IntoIterator<Item = String>) {
-        let list: Vec<_> = list.into_iter().map(|text| quoted(&text)).collect();
+        let list = list.into_iter();
+        let list: Vec<_> = list.map(|text| quoted(self.written(key, &text))).collect();
+        self.push(key, format!("[{}]", list.join(", ")));
+    }
+
+    /// Texts as they are to be shown.
+    fn push_list(&mut self, key: &str, list: &[String]) {
+        let list: Vec<_> = list.iter().map(|text| quoted(text)).collect();
         self.push(key, format!("[{}]", list.join(", ")));
     }
 
@@ -177,6 +198,7 @@ impl Rows {
             let mut rows = Self {
                 path: String::new(),
                 rows: Vec::new(),
+                unexpanded: Arc::clone(&self.unexpanded),
             };
             fill(&mut rows, one);
             let pairs = rows.rows.iter();
@@ -319,7 +341,7 @@ fn member(rows: &mut Rows, member: &Member) {
             rows.below("member", |rows| rows.list("list", list.iter().cloned()));
         }
         Member::Exec(exec) => rows.below("member", |rows| {
-            rows.list("exec", exec.command.iter().cloned());
+            rows.push_list("exec", &exec.shown);
             match &exec.ready {
                 Ready::Line(text) => rows.below("ready", |rows| rows.text("line", text)),
                 ready => rows.text("ready", ready_word(ready)),

@@ -19,6 +19,8 @@ use super::words::{self, SIZE_UNITS, SPAN_UNITS, Unfilled};
 /// Bytes of the file.
 pub(super) type At = Range<usize>;
 
+/// What is shorter is no secret, and stands in too many texts by chance.
+const SECRET_LEN_MIN: usize = 4;
 /// Nobody mends more than this at a time.
 const FAULTS_MAX: usize = 100;
 
@@ -30,6 +32,23 @@ pub(super) struct Notes<'a> {
     more: Cell<usize>,
     files: RefCell<Vec<(PathBuf, At)>>,
     secrets: RefCell<Vec<(PathBuf, At)>>,
+    unexpanded: RefCell<Vec<Unexpanded>>,
+    /// The variables that were put in, and what they stand for.
+    variables: RefCell<Vec<(String, String)>>,
+    /// The last text has some of them.
+    is_filled: Cell<bool>,
+}
+
+/// A text that was written with variables. What these stand for may be secret, so it is
+/// shown as it was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unexpanded {
+    /// The last part of its key.
+    pub(super) key: String,
+    /// What it means.
+    pub(super) value: String,
+    /// As it was written.
+    pub(super) raw: String,
 }
 
 /// A table and where it stands.
@@ -59,6 +78,9 @@ impl<'a> Notes<'a> {
             more: Cell::default(),
             files: RefCell::default(),
             secrets: RefCell::default(),
+            unexpanded: RefCell::default(),
+            variables: RefCell::default(),
+            is_filled: Cell::default(),
         }
     }
 
@@ -94,9 +116,46 @@ impl<'a> Notes<'a> {
         (self.faults.into_inner(), self.more.get())
     }
 
+    /// As [`expand`](Self::expand), and remember how it was written: what variables
+    /// stand for is not shown.
+    pub(super) fn expand_key(&self, key: &str, text: &str, at: &At) -> Option<String> {
+        let value = self.expand(text, at)?;
+        if self.is_filled.get() {
+            self.unexpanded.borrow_mut().push(Unexpanded {
+                key: key.into(),
+                value: value.clone(),
+                raw: text.into(),
+            });
+        }
+        Some(value)
+    }
+
+    /// How a text of this key was written.
+    pub(super) fn written(&self, key: &str, text: &str) -> String {
+        let all = self.unexpanded.borrow();
+        let found = all.iter().find(|one| one.key == key && one.value == text);
+        found.map_or(text, |one| &one.raw).into()
+    }
+
+    /// All that was written with variables.
+    pub(super) fn unexpanded(&self) -> Vec<Unexpanded> {
+        self.unexpanded.borrow().clone()
+    }
+
     /// Text with its variables put in; none if one of them is not there.
     pub(super) fn expand(&self, text: &str, at: &At) -> Option<String> {
-        let unfilled = match words::expand(text, self.env) {
+        self.is_filled.set(false);
+        let env = |name: &str| {
+            let value = (self.env)(name)?;
+            self.is_filled.set(true);
+            let mut variables = self.variables.borrow_mut();
+            let known = variables.iter().any(|(known, _)| known == name);
+            if value.len() >= SECRET_LEN_MIN && !known {
+                variables.push((name.into(), value.clone()));
+            }
+            Some(value)
+        };
+        let unfilled = match words::expand(text, &env) {
             Ok(text) => return Some(text),
             Err(unfilled) => unfilled,
         };
@@ -127,7 +186,20 @@ impl<'a> Notes<'a> {
         None
     }
 
+    /// A text about something that was read, with names of variables instead of what
+    /// they stand for.
+    fn without_values(&self, text: String) -> String {
+        let variables = self.variables.borrow();
+        variables.iter().fold(text, |text, (name, value)| {
+            match text.contains(value.as_str()) {
+                true => text.replace(value.as_str(), &format!("${{{name}}}")),
+                false => text,
+            }
+        })
+    }
+
     fn note(&self, level: Level, at: At, message: String, hint: String) {
+        let (message, hint) = (self.without_values(message), self.without_values(hint));
         let mut faults = self.faults.borrow_mut();
         // The first error always counts, however many warnings there were.
         let is_told = level == Level::Warning || faults.iter().any(|f| f.level == level);
@@ -213,7 +285,7 @@ impl<'a> Section<'a> {
             self.notes.error(entry.at(), message, "write it in quotes");
             return None;
         };
-        self.notes.expand(text, &entry.at())
+        self.notes.expand_key(key, text, &entry.at())
     }
 
     /// Text of which something is made, or a fault with a hint.
@@ -420,7 +492,10 @@ impl<'a> Section<'a> {
         for value in array {
             let at = value.span().unwrap_or_else(|| entry.at());
             match value.as_str() {
-                Some(text) => list.extend(self.notes.expand(text, &at).map(|text| (text, at))),
+                Some(text) => {
+                    let text = self.notes.expand_key(key, text, &at);
+                    list.extend(text.map(|text| (text, at)));
+                }
                 None => {
                     let message = format!("an element of `{key}` is not text");
                     self.notes.error(at, message, "write it in quotes");

@@ -11,6 +11,7 @@ use toml_edit::{DocumentMut, Item, Key, Table, Value};
 use super::Config;
 use super::keys::{self, PARTS};
 use super::near::near;
+use super::user::KINDS;
 
 /// Why a value cannot be read or changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -123,6 +124,25 @@ pub fn table_at(text: &str, line: usize) -> Option<&str> {
         is_table(head).then(|| head.trim())
     });
     heads.last()
+}
+
+/// What a path is about that users may be kept from: a kind of thing, and its name.
+pub fn named(path: &str) -> Option<(&'static str, String)> {
+    let keys = Key::parse(path).ok()?;
+    let [part, name, ..] = &keys[..] else {
+        return None;
+    };
+    if part.get() == "group" {
+        return Some(("pool", format!("@{}", name.get())));
+    }
+    let kind = KINDS.iter().find(|kind| **kind == part.get())?;
+    Some((*kind, name.get().into()))
+}
+
+/// A path is about the group that a pool is in.
+pub fn is_group(path: &str) -> bool {
+    let keys = Key::parse(path).unwrap_or_default();
+    matches!(&keys[..], [part, _, key] if part.get() == "pool" && key.get() == "group")
 }
 
 /// Say whether a path is about something that there is. That goes for rules for

@@ -22,7 +22,12 @@ pub(super) fn app(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Expla
     for line in daemon.apps.explain(&app) {
         let _ = writeln!(text, "{line}");
     }
-    if let Some(report) = &shown.report {
+    let sees_output = sight.sees_output("app", name);
+    if shown.report.is_some() && !sees_output {
+        text.push_str("The last start failed: who has the right \"app\" is told why.\n");
+    }
+    let report = shown.report.as_ref().filter(|_| sees_output);
+    if let Some(report) = &report {
         let _ = writeln!(text, "The last start failed: {}", report.summary);
         for advice in &report.advice {
             let _ = writeln!(text, "Perhaps {advice}.");
@@ -41,10 +46,7 @@ pub(super) fn app(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Expla
             ("sessions", stats.sessions.into()),
             ("waiting", stats.waiting.into()),
             ("generation", stats.generation.into()),
-            (
-                "report",
-                shown.report.map(|report| report.id.clone()).into(),
-            ),
+            ("report", report.map(|report| report.id.clone()).into()),
         ],
     })
 }

@@ -86,7 +86,9 @@ pub(super) fn value(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Exp
     let seen = seen.ok().and_then(|seen| seen.into_iter().next());
     if let Some(seen) = seen {
         let is_old = ticket.is_some_and(|(_, fence)| fence != seen.fence);
-        return Some(held(daemon, &seen, is_old));
+        let is_new = ticket.is_some() && !is_old;
+        let sees_fence = is_new || sight.sees_fence(seen.owner.as_deref());
+        return Some(held(daemon, &seen, is_old, sees_fence));
     }
     let (place, kind) = places.ranges.of(value)?;
     let (shown, state) = (kind.print(value), ranges.stands(value).word());
@@ -99,17 +101,20 @@ pub(super) fn value(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Exp
     })
 }
 
-fn held(daemon: &Daemon, seen: &Seen, is_old: bool) -> Explained {
+fn held(daemon: &Daemon, seen: &Seen, is_old: bool, sees_fence: bool) -> Explained {
     let ranges = &daemon.values.ranges;
     let now = ranges.now();
     let range = seen.range.and_then(|range| ranges.name(range));
     let range = range.unwrap_or_else(|| "(removed)".into());
     let (shown, state) = (seen.kind.print(seen.value), seen.standing.word());
     let (ends, age) = (left(seen.until, now), left(now, seen.created));
+    let fence = match sees_fence {
+        true => format!(" with the fence {}", seen.fence),
+        false => String::new(),
+    };
     let mut text = format!(
-        "{shown} of range {range} is {state} with the fence {}; given out {} ago, changed {} \
-         since, and ends in {} unless it is renewed. It has {} and {}.\n",
-        seen.fence,
+        "{shown} of range {range} is {state}{fence}; given out {} ago, changed {} since, and ends \
+         in {} unless it is renewed. It has {} and {}.\n",
         span(age),
         count(seen.updates as usize, "time"),
         span(ends),
@@ -126,7 +131,7 @@ fn held(daemon: &Daemon, seen: &Seen, is_old: bool) -> Explained {
         facts: vec![
             ("state", state.into()),
             ("range", range.into()),
-            ("fence", seen.fence.into()),
+            ("fence", sees_fence.then_some(seen.fence).into()),
             ("left_us", ends.into()),
             ("age_us", age.into()),
             ("updates", u64::from(seen.updates).into()),

@@ -25,6 +25,8 @@ pub(super) struct Programs {
     pool: Arc<str>,
     workshop: Arc<Workshop>,
     program: ArcSwap<Program>,
+    /// Why the last start failed, if it did.
+    failure: Mutex<Option<Arc<str>>>,
     failures: Teller,
     losses: Teller,
 }
@@ -62,6 +64,7 @@ impl Programs {
             pool: Arc::clone(pool),
             workshop: Arc::clone(workshop),
             program: ArcSwap::from_pointee(program(config, exec)),
+            failure: Mutex::default(),
             failures: Teller::default(),
             losses: Teller::default(),
         });
@@ -71,7 +74,7 @@ impl Programs {
             runtime.spawn(async move {
                 if let Err(error) = programs.workshop.folder().await {
                     let text = format!("there is no run folder: {error}");
-                    programs.workshop.tell(&programs.pool, text);
+                    programs.workshop.tell(&programs.pool, text, String::new());
                 }
             });
         }
@@ -99,18 +102,20 @@ impl Programs {
     /// Start one.
     pub(super) async fn start(&self) -> Result<Arc<Child>, NoMember> {
         let started = self.try_start().await;
-        if let Err(NoMember(why)) = &started {
-            let tell = |text| self.workshop.tell(&self.pool, text);
-            self.failures
-                .tell(|| format!("a member could not be started: {why}"), tell);
+        let why = started.as_ref().err().and_then(NoMember::detail).cloned();
+        if let Some(why) = &why {
+            let text = "a member could not be started";
+            let tell = |detail| self.workshop.tell(&self.pool, text.into(), detail);
+            self.failures.tell(|| format!(": {why}"), tell);
         }
+        *self.failure.lock() = why;
         started
     }
 
     async fn try_start(&self) -> Result<Arc<Child>, NoMember> {
         let folder = self.workshop.folder().await;
         let folder =
-            folder.map_err(|error| NoMember(format!("there is no run folder: {error}")))?;
+            folder.map_err(|error| no_member(&format!("there is no run folder: {error}")))?;
         let program = self.program.load_full();
         let presence = self.workshop.enter();
         let pool = Arc::clone(&self.pool);
@@ -120,7 +125,7 @@ impl Programs {
             tracing::debug!(pool = &*pool, "{}", line.text);
         };
         let process = Process::start(&program, folder, said).await;
-        let process = process.map_err(|error| NoMember(error.to_string()))?;
+        let process = process.map_err(|error| no_member(&error.to_string()))?;
         let value = match process.address() {
             Some(address) => address.to_string(),
             None => process.pid().to_string(),
@@ -129,6 +134,11 @@ impl Programs {
             process,
             value: value.into(),
         }))
+    }
+
+    /// Why the last start failed, if it did.
+    pub(super) fn failure(&self) -> Option<Arc<str>> {
+        self.failure.lock().clone()
     }
 
     /// Stop one, within the time that its pool says now.
@@ -140,7 +150,7 @@ impl Programs {
         if stopped.is_none() {
             let (pid, value) = (child.process.pid(), &child.value);
             let text = format!("the process {pid} ({value}) was killed ({why:?}) and is not gone");
-            self.workshop.tell(&self.pool, text);
+            self.workshop.tell(&self.pool, text, String::new());
         }
     }
 
@@ -157,8 +167,9 @@ impl Programs {
             let Some(child) = child.upgrade() else {
                 return;
             };
-            let tell = |text| programs.workshop.tell(&programs.pool, text);
-            programs.losses.tell(|| child.ended(exit), tell);
+            let text = child.ended(exit);
+            let tell = |detail| programs.workshop.tell(&programs.pool, text, detail);
+            programs.losses.tell(|| child.said(), tell);
         }
     }
 }
@@ -169,18 +180,22 @@ impl Child {
     }
 
     fn ended(&self, exit: Exit) -> String {
+        let (pid, value) = (self.process.pid(), &self.value);
+        format!("the process {pid} ({value}) {exit} by itself")
+    }
+
+    /// What it said last.
+    fn said(&self) -> String {
         let lines = self.process.last_lines();
         let last = &lines[lines.len().saturating_sub(LINES_TOLD)..];
         let said: Vec<_> = last
             .iter()
             .map(|line| line.text.replace(char::is_control, "\u{fffd}"))
             .collect();
-        let (pid, value) = (self.process.pid(), &self.value);
-        let said = match &said[..] {
-            [] => "it said nothing".to_owned(),
-            said => format!("it said last: {}", said.join(" | ")),
-        };
-        format!("the process {pid} ({value}) {exit} by itself; {said}")
+        match &said[..] {
+            [] => "; it said nothing".to_owned(),
+            said => format!("; it said last: {}", said.join(" | ")),
+        }
     }
 }
 
@@ -208,10 +223,19 @@ impl Teller {
     }
 }
 
+/// A program that does not start: why is not for everybody to know.
+fn no_member(why: &str) -> NoMember {
+    NoMember {
+        text: "its program does not start".into(),
+        detail: Some(why.into()),
+    }
+}
+
 fn program(config: &PoolConfig, exec: &Exec) -> Program {
     Program {
         name: config.name.clone(),
         argv: exec.command.clone(),
+        shown: exec.shown.clone(),
         env: exec.env.clone(),
         directory: exec.dir.clone(),
         ready: exec.ready.clone(),

@@ -84,9 +84,10 @@ impl Workshop {
         *self.live.borrow()
     }
 
-    /// Something happened to a pool.
-    pub(super) fn tell(&self, pool: &str, text: String) {
-        self.events.add("pool", pool, text, None);
+    /// Something happened to a pool; the detail is for those who may read what its
+    /// programs write.
+    pub(super) fn tell(&self, pool: &str, text: String, detail: String) {
+        self.events.add_with("pool", pool, text, detail, None);
     }
 
     pub(super) fn enter(self: &Arc<Self>) -> Presence {

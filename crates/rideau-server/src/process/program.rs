@@ -22,6 +22,8 @@ pub struct Program {
     /// The program and its arguments. A program without a slash is looked for
     /// in the child's `PATH`, one with a relative path in its directory.
     pub argv: Vec<String>,
+    /// The same as it may be shown; nothing if that is the same.
+    pub shown: Vec<String>,
     /// All the child's environment but `PATH`, `HOME`, `LANG` and `TZ`, which
     /// are the daemon's unless they are here, and the names that start with
     /// `RIDEAU_` or tell the child whom to notify, which are always ours.
@@ -139,6 +141,7 @@ impl Default for Program {
         Self {
             name: String::new(),
             argv: Vec::new(),
+            shown: Vec::new(),
             env: Vec::new(),
             directory: None,
             listen: Listen::Named,
@@ -219,7 +222,15 @@ impl Program {
 
     /// The word it is spoken of by.
     pub(super) fn word(&self) -> String {
-        self.argv.first().cloned().unwrap_or_default()
+        self.shown().first().cloned().unwrap_or_default()
+    }
+
+    /// The program and its words, without what is secret of them.
+    pub(super) fn shown(&self) -> &[String] {
+        match self.shown.len() == self.argv.len() {
+            true => &self.shown,
+            false => &self.argv,
+        }
     }
 }
 

@@ -132,7 +132,7 @@ impl StartReport {
             ..Diary::new()
         };
         let error = StartError::Unanswered {
-            program: program.argv.first().cloned().unwrap_or_default(),
+            program: program.word(),
             exit,
             lines: process.last_lines(),
         };
@@ -186,7 +186,7 @@ impl Diary {
             advice: advice(program, error),
             exit: error.exit(),
             pid: self.pid,
-            command: program.argv.clone(),
+            command: program.shown().to_vec(),
             user: program.user.clone(),
             directory: program.directory.clone(),
             address: self.address,

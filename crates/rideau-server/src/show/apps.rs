@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Cell, Table};
+use super::{Cell, Sight, Table};
 use crate::apps::{App, AppShown};
 use crate::daemon::Daemon;
 
-pub(super) fn apps(daemon: &Daemon) -> Table {
+pub(super) fn apps(daemon: &Daemon, sight: Sight<'_>) -> Table {
     let mut table = Table::new(&[
         "name",
         "state",
@@ -28,7 +28,8 @@ pub(super) fn apps(daemon: &Daemon) -> Table {
         "generation",
         "why",
     ]);
-    table.rows = shown(daemon).iter().map(app).collect();
+    let all = shown(daemon);
+    table.rows = all.iter().map(|one| app(one, sight)).collect();
     table
 }
 
@@ -96,7 +97,7 @@ fn shown(daemon: &Daemon) -> Vec<AppShown> {
     all.iter().filter_map(shown).collect()
 }
 
-fn app(app: &AppShown) -> Vec<Cell> {
+fn app(app: &AppShown, sight: Sight<'_>) -> Vec<Cell> {
     use rideau_core::apps::State;
     let stats = &app.stats;
     let count = |wanted: fn(State) -> bool| {
@@ -124,6 +125,7 @@ fn app(app: &AppShown) -> Vec<Cell> {
         stats.generation.into(),
         app.report
             .as_ref()
+            .filter(|_| sight.sees_output("app", &app.name))
             .map(|report| report.summary.clone())
             .into(),
     ]

@@ -1,6 +1,6 @@
 //! What happened, the newest first.
 
-use super::Table;
+use super::{Sight, Table};
 use crate::daemon::Daemon;
 
 pub(super) fn drops(daemon: &Daemon) -> Table {
@@ -29,7 +29,7 @@ pub(super) fn drops(daemon: &Daemon) -> Table {
     table
 }
 
-pub(super) fn events(daemon: &Daemon) -> Table {
+pub(super) fn events(daemon: &Daemon, sight: Sight<'_>) -> Table {
     let mut table = Table::new(&["id", "at_ms", "kind", "name", "text", "by"]);
     for event in daemon.events.newest(usize::MAX) {
         table.rows.push(vec![
@@ -37,7 +37,7 @@ pub(super) fn events(daemon: &Daemon) -> Table {
             event.at.into(),
             event.kind.into(),
             event.name.as_str().into(),
-            event.text.as_str().into(),
+            event.text(sight).into(),
             event.by.as_deref().into(),
         ]);
     }

@@ -9,7 +9,7 @@ use crate::clients::ClientCard;
 use crate::daemon::Daemon;
 use crate::holdings::Row;
 
-pub(super) fn clients(daemon: &Daemon) -> Table {
+pub(super) fn clients(daemon: &Daemon, sight: Sight<'_>) -> Table {
     let mut table = Table::new(&[
         "id",
         "name",
@@ -26,7 +26,8 @@ pub(super) fn clients(daemon: &Daemon) -> Table {
         "session",
         "advice",
     ]);
-    let all = daemon.clients.all();
+    let mut all = daemon.clients.all();
+    all.retain(|card| sight.sees_holder(&card.card.lock()));
     table.rows = all.iter().map(|card| client(daemon, card)).collect();
     table
 }
@@ -66,6 +67,7 @@ fn short(id: &str) -> String {
 pub(super) fn sessions(daemon: &Daemon, sight: Sight<'_>) -> Table {
     let mut table = Table::new(&["id", "name", "user", "connections", "held", "left_us"]);
     let mut all = daemon.sessions.all();
+    all.retain(|row| sight.sees_holder(&row.card));
     all.sort_by_cached_key(|row| row.card.name.lock().clone());
     for row in all {
         table.rows.push(vec![

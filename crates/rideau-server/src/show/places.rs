@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rideau::{Circuit, PoolStats, Reason, Tally};
 
-use super::{Cell, Table};
+use super::{Cell, Sight, Table};
 use crate::config::Buckets;
 use crate::daemon::Daemon;
 use crate::places::{BrokerPlace, PoolPlace, RegulatorPlace, RulePlace};
@@ -93,13 +93,15 @@ pub(crate) fn refused(tally: &Tally) -> u64 {
     all - tally.shed[Reason::Cancelled.index()]
 }
 
-pub(super) fn groups(daemon: &Daemon) -> Table {
+pub(super) fn groups(daemon: &Daemon, sight: Sight<'_>) -> Table {
     let mut table = Table::new(&["name", "pick", "pools", "idle", "held", "max", "waiting"]);
     let places = daemon.places.load();
     let mut groups: Vec<_> = places.groups.values().collect();
     groups.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     for group in groups {
         let pools = group.group.pools();
+        let seen = group.config.pools.iter().map(String::as_str);
+        let seen: Vec<_> = seen.filter(|name| sight.sees("pool", name)).collect();
         let stats: Vec<_> = pools.iter().map(|(_, pool)| pool.stats()).collect();
         let sum = |count: fn(&PoolStats) -> usize| stats.iter().map(count).sum::<usize>();
         table.rows.push(vec![
@@ -109,7 +111,7 @@ pub(super) fn groups(daemon: &Daemon) -> Table {
                 rideau::GroupMethod::BestOfTwo => "best-of-two",
             }
             .into(),
-            group.config.pools.join(",").into(),
+            seen.join(",").into(),
             sum(|stats| stats.members.idle).into(),
             sum(|stats| stats.members.held).into(),
             sum(|stats| stats.max).into(),

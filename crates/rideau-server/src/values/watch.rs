@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 
+use super::sees_fence;
+use crate::config::User;
 use crate::daemon::Daemon;
 
 /// One thing that happened to a value, in words.
@@ -20,6 +22,8 @@ pub struct Happened {
     pub value: String,
     /// Its holder's number.
     pub fence: u64,
+    /// Whose it is, if that is known.
+    pub owner: Option<Box<[u8]>>,
     /// The number of the event: who misses some sees a gap.
     pub number: u64,
 }
@@ -34,18 +38,20 @@ impl Happened {
             what: word(event.what),
             value: kind.print(event.value),
             fence: event.fence,
+            owner: event.owner.clone(),
             number: event.number,
         }
     }
 
-    /// One line of JSON.
-    pub fn json(&self) -> Value {
+    /// One line of JSON, for this user: the fence of others is nothing to know.
+    pub fn json(&self, user: Option<&User>) -> Value {
+        let sees_fence = sees_fence(user, self.owner.as_deref());
         json!({
             "number": self.number,
             "what": self.what,
             "range": &*self.range,
             "value": self.value,
-            "fence": self.fence,
+            "fence": sees_fence.then_some(self.fence),
         })
     }
 }

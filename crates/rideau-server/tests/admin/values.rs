@@ -1,5 +1,6 @@
 //! Values of ranges with nothing but HTTP.
 
+use rideau_server::config::password::Hash;
 use serde_json::json;
 
 use crate::web::{CONFIG, Server};
@@ -133,4 +134,56 @@ async fn what_views_count_is_listed_and_measured() {
     ] {
         assert!(page.contains(line), "no {line} in {page}");
     }
+}
+
+#[tokio::test]
+async fn a_value_belongs_to_the_user_who_reserved_it() {
+    let hash = Hash::of(b"secret").unwrap();
+    let mut config = CONFIG.to_owned();
+    for (name, allow) in [
+        ("anna", r#"["@range"]"#),
+        ("bert", r#"["@range"]"#),
+        ("ops", r#"["@range", "range"]"#),
+    ] {
+        let hash = hash.as_str();
+        config += &format!("[user.{name}]\npassword = \"{hash}\"\nallow = {allow}\n");
+    }
+    let server = Server::start(&config).await;
+    // name:secret
+    const ANNA: &str = "Authorization: Basic YW5uYTpzZWNyZXQ=";
+    const BERT: &str = "Authorization: Basic YmVydDpzZWNyZXQ=";
+    const OPS: &str = "Authorization: Basic b3BzOnNlY3JldA==";
+    let body = r#"{"ttl_ms":60000,"keys":["k"]}"#;
+    let got = server.send("POST /v1/reserve/office", &[ANNA], body).await;
+    let fence = got.json()["fence"].clone();
+    assert!(fence.is_u64(), "{got:?}");
+    for (user, wanted) in [(ANNA, &fence), (OPS, &fence), (BERT, &json!(null))] {
+        let seen = server.send("GET /v1/values/10.20.0.0", &[user], "").await;
+        assert_eq!(seen.json()["fence"], *wanted, "{seen:?}");
+        let seen = server.send("GET /v1/keys/k", &[user], "").await;
+        assert_eq!(seen.json()["values"][0]["fence"], *wanted, "{seen:?}");
+    }
+    let said = format!(r#"{{"fence":{fence},"data":{{"host":"mine"}}}}"#);
+    let only = format!(r#"{{"fence":{fence}}}"#);
+    let wrong = r#"{"fence":7}"#;
+    let release = format!("DELETE /v1/values/10.20.0.0?fence={fence}");
+    for (head, body) in [
+        ("POST /v1/values/10.20.0.0/update", said.as_str()),
+        ("POST /v1/values/10.20.0.0/write", &said),
+        ("POST /v1/values/10.20.0.0/refresh", &only),
+        ("POST /v1/values/10.20.0.0/refresh", wrong),
+        ("POST /v1/values/10.20.0.0/cancel", &only),
+        (&release, ""),
+    ] {
+        let no = server.send(head, &[BERT], body).await;
+        assert_eq!(
+            (no.status, no.text("code")),
+            (410, "STALE".into()),
+            "{head}"
+        );
+        assert!(!no.body.contains(&fence.to_string()), "{head} {no:?}");
+    }
+    assert_eq!(server.send(&release, &[ANNA], "").await.status, 200);
+    let free = server.send(&release, &[ANNA], "").await;
+    assert_eq!((free.status, free.text("code")), (409, "NOTHELD".into()));
 }

@@ -179,6 +179,12 @@ impl House {
         ask_with(self.admin, method, path, &fields, body.as_bytes()).unwrap()
     }
 
+    /// What a user is shown over HTTP, by its name and password in base64.
+    pub(crate) fn admin_as(&self, basic: &str, path: &str) -> Answer {
+        let fields = format!("Authorization: Basic {basic}\r\n");
+        ask_with(self.admin, "GET", path, &fields, b"").unwrap()
+    }
+
     pub(crate) fn get(&self, path: &str) -> Answer {
         self.ask("GET", "test", path, b"").unwrap()
     }

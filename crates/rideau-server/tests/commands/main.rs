@@ -7,6 +7,7 @@ mod audit;
 mod locks;
 mod look;
 mod manners;
+mod owners;
 mod peer;
 mod pools;
 mod ranges;

@@ -111,19 +111,20 @@ on = [\"range:office\"]
         ),
         (
             "RESERVE 10.20.0.0-10.21.0.1",
-            "-NOPERM user dhcp may not use range guests",
+            "-NOPERM user dhcp may not use \"10.20.0.0-10.21.0.1\"",
         ),
         (
             "LOOKUP 2001:db8::",
-            "-NOPERM user dhcp may not use range guests",
+            "-NOPERM user dhcp may not use \"2001:db8::\"",
         ),
         (
             "REFRESH 10.20.0.1",
             "-NOPERM user dhcp may not use REFRESH: add \"update\"",
         ),
+        ("RELEASE 10.20.0.1", "-ERR "),
         (
-            "RELEASE 10.20.0.1",
-            "-NOPERM user dhcp may not use RELEASE: add \"release\"",
+            "RELEASE 10.21.0.1",
+            "-NOPERM user dhcp may not use \"10.21.0.1\"",
         ),
         (
             "RANGE.DRAIN office",

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rideau_server::resp::Value;
 
+use crate::owners::{login, users};
 use crate::peer::{Peer, text};
 use crate::server::Server;
 
@@ -91,6 +92,35 @@ fn a_start_restores_what_was_acknowledged_and_tickets_count_on() {
     let fence = |parts: &[String]| parts[6].parse::<u64>().unwrap();
     assert!(fence(&next) > fence(&gone), "fences grow on");
     assert_eq!(peer.say(&format!("RELEASE {}", kept[2])), "+OK");
+}
+
+#[test]
+fn whose_a_value_is_counts_after_a_start() {
+    let folder = Folder::new();
+    let users = users(&[
+        ("anna", "\"@range\"", "\"*\""),
+        ("bert", "\"@range\"", "\"*\""),
+    ]);
+    let config = folder.config(&format!("{users}{OFFICE}"));
+    let server = Server::start(&config);
+    let mut anna = login(&server, "anna");
+    let kept = reserve(&mut anna, &["RESERVE", "office", "TTL", "3600000"]);
+    let other = reserve(&mut anna, &["RESERVE", "office", "TTL", "3600000"]);
+    let written = format!("WRITE {} FENCE {} DATA x", other[1], other[6]);
+    assert!(anna.say(&written).starts_with("[ok, "));
+    drop(anna);
+    stop(server);
+
+    let server = Server::start(&config);
+    let (mut anna, mut bert) = (login(&server, "anna"), login(&server, "bert"));
+    for held in [kept, other] {
+        let release = format!("RELEASE {} FENCE {}", held[1], held[6]);
+        let said = bert.say(&release);
+        assert!(said.starts_with("-STALE "), "{said}");
+        assert!(!bert.say(&format!("LOOKUP {}", held[1])).contains(&held[6]));
+        assert!(anna.say(&format!("LOOKUP {}", held[1])).contains(&held[6]));
+        assert_eq!(anna.say(&release), "+OK");
+    }
 }
 
 #[test]

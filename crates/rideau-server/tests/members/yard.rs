@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use rideau_server::config::Config;
 use rideau_server::daemon::Daemon;
+use rideau_server::explain::explain;
 use rideau_server::lanes::Lanes;
 use rideau_server::serve::{self, Listener};
+use rideau_server::show::Sight;
 use rideau_testing::{Running, Signal, Start, command};
 
 use crate::peer::{LONG, Peer};
@@ -113,11 +115,12 @@ impl Server {
     pub(crate) fn events(&self, pool: &str) -> Vec<String> {
         let events = self.daemon.events.newest(100).into_iter();
         let of_pool = events.filter(|event| event.name == pool);
-        of_pool.map(|event| event.text.clone()).collect()
+        of_pool.map(|event| event.text(Sight::ALL)).collect()
     }
 
     pub(crate) fn explain(&self, pool: &str) -> String {
-        self.daemon.places.load().pools[pool].pool.explain()
+        let explained = explain(&self.daemon, &format!("pool:{pool}"), Sight::ALL);
+        explained.map_or_else(String::new, |explained| explained.text)
     }
 
     pub(crate) async fn stop(self) {

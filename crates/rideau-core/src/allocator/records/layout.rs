@@ -1,7 +1,8 @@
 //! How a record lies in the arena.
 //!
 //! A byte of counts, the value if it is far from the origin of its range, the fence,
-//! the keys, the times, the data; all numbers as short as they are small.
+//! the keys, the times, the data, the owner if it has a name; all numbers as short as
+//! they are small.
 
 use super::slab::{from_millis, to_millis};
 use super::{Body, Key};
@@ -12,6 +13,12 @@ use crate::time::Instant;
 /// bytes the value takes.
 const KEYS_BITS: u32 = 5;
 const KEYS_MAX: usize = (1 << KEYS_BITS) - 1;
+/// What is known of the owner stands in the lowest bits of how often a record was
+/// updated: nothing, that its name is empty, or that its name is behind the data.
+const OWNER_KINDS: u64 = 4;
+const OWNER_UNKNOWN: u64 = 0;
+const OWNER_PLAIN: u64 = 1;
+const OWNER_NAMED: u64 = 2;
 const VALUE_BYTES: [usize; 7] = [0, 6, 8, 10, 12, 14, 16];
 
 /// A record in the arena, with whatever lies behind it.
@@ -25,6 +32,7 @@ pub(in crate::allocator) struct View<'a> {
     pub(in crate::allocator) updated: Instant,
     pub(in crate::allocator) updates: u32,
     pub(in crate::allocator) data: &'a [u8],
+    pub(in crate::allocator) owner: Option<&'a [u8]>,
     keys: Keys<'a>,
 }
 
@@ -40,6 +48,7 @@ impl<'a> View<'a> {
             updated: self.updated,
             updates: self.updates,
             data: self.data,
+            owner: self.owner,
             keys: &[],
         }
     }
@@ -98,13 +107,23 @@ impl<'a> Layout<'a> {
         let mut rest = behind.rest;
         let created = rest.number();
         let updated = created.wrapping_add_signed(unzigzag(rest.number()));
-        let updates = rest.number() as u32;
+        let updates = rest.number();
         let len = rest.number() as usize;
+        let data = rest.take(len);
+        let owner = match updates % OWNER_KINDS {
+            OWNER_UNKNOWN => None,
+            OWNER_PLAIN => Some(&[][..]),
+            _ => {
+                let len = rest.number() as usize;
+                Some(rest.take(len))
+            }
+        };
         View {
             created: from_millis(created),
             updated: from_millis(updated),
-            updates,
-            data: rest.take(len),
+            updates: (updates / OWNER_KINDS) as u32,
+            data,
+            owner,
             keys,
         }
     }
@@ -134,9 +153,18 @@ pub(super) fn write(out: &mut Vec<u8>, distance: u128, fence: u64, body: &Body<'
     let (created, updated) = (to_millis(body.created), to_millis(body.updated));
     put_small(created, out);
     put_small(zigzag(updated.cast_signed() - created.cast_signed()), out);
-    put_small(u64::from(body.updates), out);
+    let owner = match body.owner {
+        None => OWNER_UNKNOWN,
+        Some([]) => OWNER_PLAIN,
+        Some(_) => OWNER_NAMED,
+    };
+    put_small(u64::from(body.updates) * OWNER_KINDS + owner, out);
     put_small(body.data.len() as u64, out);
     out.extend_from_slice(body.data);
+    if let (Some(name), OWNER_NAMED) = (body.owner, owner) {
+        put_small(name.len() as u64, out);
+        out.extend_from_slice(name);
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

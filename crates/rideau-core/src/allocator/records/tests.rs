@@ -15,6 +15,7 @@ struct Plain {
     updated: Instant,
     updates: u32,
     data: Vec<u8>,
+    owner: Option<Vec<u8>>,
     keys: Vec<(bool, Vec<u8>)>,
 }
 
@@ -44,6 +45,7 @@ impl Plain {
             updated: millis(rng),
             updates: rng.draw() as u32 >> rng.below(32),
             data: (0..len).map(|_| rng.draw() as u8).collect(),
+            owner: [None, Some(Vec::new()), Some(vec![9; 255])][rng.below(3) as usize].clone(),
             keys: draw_keys(rng),
         }
     }
@@ -62,6 +64,7 @@ impl Plain {
             updated: self.updated,
             updates: self.updates,
             data: &self.data,
+            owner: self.owner.as_deref(),
             keys: &keys,
         })
     }
@@ -74,6 +77,7 @@ impl Plain {
             updated: view.updated,
             updates: view.updates,
             data: view.data.to_vec(),
+            owner: view.owner.map(<[u8]>::to_vec),
             keys: view
                 .keys()
                 .map(|key| (key.unique, key.bytes.to_vec()))
@@ -369,6 +373,7 @@ const fn body<'a>(data: &'a [u8], keys: &'a [Key<'a>]) -> Body<'a> {
         updated: Instant::from_nanos(1),
         updates: 0,
         data,
+        owner: Some(b""),
         keys,
     }
 }

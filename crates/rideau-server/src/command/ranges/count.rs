@@ -3,10 +3,11 @@
 use rideau::allocator::Span;
 
 use super::no;
+use super::target::may_use_values;
 use crate::client::{Client, Step, Wrong};
 use crate::command::may_use;
 use crate::places::Places;
-use crate::resp::Request;
+use crate::resp::{Quoted, Request};
 use crate::values::Counted;
 
 /// Count the values of a view, of a range, or those that a word means.
@@ -15,8 +16,8 @@ pub(in crate::command) fn count(client: &mut Client, request: Request<'_>) -> Re
     let word = arguments.text("RANGE.COUNT", "a view, a range, or values as 10.0.0.0/24")?;
     arguments.end("RANGE.COUNT")?;
     let places = client.daemon.places.load_full();
-    let counted = counted(&places, word)?;
-    tell(client, &places, &counted, None)?;
+    let counted = counted(client, &places, word)?;
+    tell(client, &places, &counted, word, None)?;
     Ok(Step::Done)
 }
 
@@ -26,24 +27,24 @@ pub(super) fn view(client: &mut Client, name: &str) -> Result<(), Wrong> {
     let Some(view) = places.views.find(name) else {
         return Err(no::no_range(&places, name));
     };
-    tell(client, &places, &view.counted, Some(name))
+    tell(client, &places, &view.counted, name, Some(name))
 }
 
 /// What a word means. No name reads like values.
-fn counted(places: &Places, word: &str) -> Result<Counted, Wrong> {
+fn counted(client: &Client, places: &Places, word: &str) -> Result<Counted, Wrong> {
     if let Some(view) = places.views.find(word) {
         return Ok(view.counted.clone());
     }
     let nothing = || Wrong(format!("ERR {word:?} stands for no values."));
     if let Some(range) = places.ranges.find(word) {
+        may_use(client, "range", word)?;
         return Counted::new(&range.config.options.spans).ok_or_else(nothing);
     }
     let span = Span::parse(word).map_err(|error| match no::is_name(word) {
-        true => Wrong::no_such(
-            "range",
-            word,
-            "nor is it a view; SHOW RANGES and SHOW VIEWS list those there are.",
-        ),
+        true => may_use(client, "range", word).err().unwrap_or_else(|| {
+            let help = "nor is it a view; SHOW RANGES and SHOW VIEWS list those there are.";
+            Wrong::no_such("range", word, help)
+        }),
         false => Wrong(format!("ERR {word:?} stands for no values: {error}.")),
     })?;
     Counted::new(&[span]).ok_or_else(nothing)
@@ -54,10 +55,25 @@ fn tell(
     client: &mut Client,
     places: &Places,
     counted: &Counted,
+    word: &str,
     name: Option<&str>,
 ) -> Result<(), Wrong> {
-    for place in counted.touched(&places.ranges) {
-        may_use(client, "range", &place.name)?;
+    let touched = counted.touched(&places.ranges).map(|place| &*place.name);
+    let mut touched: Vec<&str> = touched.collect();
+    if touched.is_empty() {
+        touched.push("*");
+    }
+    if name.is_some() || no::is_name(word) {
+        // Of a view that counts what one may not use one does not learn that it is there.
+        if !touched
+            .iter()
+            .all(|name| may_use(client, "range", name).is_ok())
+        {
+            may_use(client, "range", word)?;
+            return Err(no::no_range(&Places::default(), word));
+        }
+    } else {
+        may_use_values(client, touched, Quoted(word.as_bytes()))?;
     }
     let count = client.daemon.values.count(counted);
     let rows = [

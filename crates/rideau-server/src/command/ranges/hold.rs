@@ -1,14 +1,17 @@
 //! What holders do with their values.
 
-use rideau::allocator::{Change, Held, Refused, Seen, Which};
+use rideau::allocator::{Change, Held, Proof, Refused, Released, Seen, Which};
 use rideau::{Failed, Instant};
 
-use super::words::{Beside, Target, ttl};
+use super::target::{Target, is_seen};
+use super::words::{Beside, ttl};
 use super::{no, write_fields};
 use crate::client::{Client, Step, Wrong};
+use crate::command::allowed;
 use crate::holdings::Why;
 use crate::resp::{Arguments, Mistake, Reply, Request, Upper};
 use crate::ticket::{Kind as TicketKind, Ticket};
+use crate::values::{owner_of, sees_fence};
 
 pub(in crate::command) fn write(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     alter(client, request, "WRITE")
@@ -20,14 +23,22 @@ pub(in crate::command) fn update(client: &mut Client, request: Request<'_>) -> R
 
 fn alter(client: &mut Client, request: Request<'_>, command: &'static str) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
-    let target = Target::parse(client, command, &mut arguments)?;
+    let mut target = Target::parse(client, command, &mut arguments)?;
     let beside = Beside::parse(client, command, &mut arguments)?;
+    target.check(client)?;
+    if beside.claim {
+        // It has a value then that nobody had.
+        allowed(client, "reserve")?;
+    }
+    let Proof { fence, owner } = target.proof(client, beside.fence)?;
     let change = Change {
-        fence: beside.fence.or(target.fence),
+        fence,
         ttl: beside.ttl,
-        data: &beside.data,
         keys: &beside.keys,
         claim: beside.claim,
+        owner: Some(owner_of(client.user.as_deref())),
+        any_owner: owner.is_none(),
+        ..Change::new(&beside.data)
     };
     let ranges = &client.daemon.values.ranges;
     let answer = match command {
@@ -35,7 +46,7 @@ fn alter(client: &mut Client, request: Request<'_>, command: &'static str) -> Re
         _ => ranges.update(target.which, &change),
     };
     let (decision, until) = answer.into_parts();
-    let held = decision.map_err(|failed| no::failed(client, &failed, target.shown()))?;
+    let held = decision.map_err(|no| failed(client, &no, &target, beside.fence))?;
     client.held_back.until(until);
     tell(client, &held);
     Ok(Step::Done)
@@ -61,48 +72,47 @@ struct Renewal<'a> {
     ttl: Option<std::time::Duration>,
 }
 
+impl Renewal<'_> {
+    /// Hold it for longer, if it is the client's. What is wrong has a word for lists.
+    fn run(&mut self, client: &mut Client) -> Result<Held, (&'static str, Wrong)> {
+        let error = |wrong| ("error", wrong);
+        self.target.check(client).map_err(error)?;
+        let stale = |wrong| ("stale", wrong);
+        let proof = self.target.proof(client, self.fence).map_err(stale)?;
+        let ranges = &client.daemon.values.ranges;
+        let answer = ranges.refresh(self.target.which, proof, self.ttl);
+        let (decision, until) = answer.into_parts();
+        if decision.is_ok() {
+            client.held_back.until(until);
+        }
+        decision.map_err(|no| {
+            let word = match &no {
+                Failed::Refused(Refused::Conflict { .. } | Refused::Foreign) => "stale",
+                Failed::Refused(Refused::NotReserved) => "notheld",
+                _ => "error",
+            };
+            (word, failed(client, &no, &self.target, self.fence))
+        })
+    }
+}
+
 pub(in crate::command) fn refresh(
     client: &mut Client,
     request: Request<'_>,
 ) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
-    let renewals = renewals(client, &mut arguments)?;
-    let mut decisions = Vec::with_capacity(renewals.len());
-    for Renewal { target, fence, ttl } in &renewals {
-        let fence = fence.or(target.fence);
-        let answer = client
-            .daemon
-            .values
-            .ranges
-            .refresh(target.which, fence, *ttl);
-        let (decision, until) = answer.into_parts();
-        if decision.is_ok() {
-            client.held_back.until(until);
-        }
-        decisions.push(decision);
-    }
+    let mut renewals = renewals(client, &mut arguments)?;
     let now = client.daemon.values.ranges.now();
-    if let [decision] = &decisions[..] {
-        let shown = || renewals[0].target.shown();
-        let held = decision
-            .as_ref()
-            .map_err(|failed| no::failed(client, failed, shown()))?;
-        write_renewed(&mut client.reply(), held, now);
+    if let [renewal] = &mut renewals[..] {
+        let held = renewal.run(client).map_err(|(_, wrong)| wrong)?;
+        write_renewed(&mut client.reply(), &held, now);
         return Ok(Step::Done);
     }
-    client.reply().array(decisions.len());
-    for (decision, renewal) in decisions.iter().zip(&renewals) {
-        match decision {
-            Ok(held) => write_renewed(&mut client.reply(), held, now),
-            Err(failed) => {
-                let Wrong(text) = no::failed(client, failed, renewal.target.shown());
-                let word = match failed {
-                    Failed::Refused(Refused::Conflict { .. }) => "stale",
-                    Failed::Refused(Refused::NotReserved) => "notheld",
-                    _ => "error",
-                };
-                client.reply().array(2).bulk(word).bulk(text);
-            }
+    client.reply().array(renewals.len());
+    for renewal in &mut renewals {
+        match renewal.run(client) {
+            Ok(held) => write_renewed(&mut client.reply(), &held, now),
+            Err((word, Wrong(text))) => drop(client.reply().array(2).bulk(word).bulk(text)),
         }
     }
     Ok(Step::Done)
@@ -146,20 +156,34 @@ fn renewals<'a>(client: &Client, arguments: &mut Arguments<'a>) -> Result<Vec<Re
     Ok(renewals)
 }
 
+/// Why nothing happened. Who comes with a fence that does not count is told the same
+/// whether it is wrong or another user's.
+fn failed(client: &Client, no: &Failed, target: &Target<'_>, fence: Option<u64>) -> Wrong {
+    match no {
+        Failed::Refused(Refused::Foreign) if fence.is_some() => no::stale(target.shown()),
+        no => no::failed(client, no, target.shown()),
+    }
+}
+
 pub(in crate::command) fn lookup(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
-    let target = Target::parse(client, "LOOKUP", &mut arguments)?;
+    let mut target = Target::parse(client, "LOOKUP", &mut arguments)?;
     arguments.end("LOOKUP")?;
+    if let Which::Value(_) = target.which {
+        target.check(client)?;
+    }
     let answer = client.daemon.values.ranges.lookup(target.which);
     let (seen, until) = answer.into_parts();
     let seen = seen.map_err(|failed| no::failed(client, &failed, target.shown()))?;
     client.held_back.until(until);
     match (target.which, &seen[..]) {
         (Which::Value(value), []) => return look_unheld(client, value, &target),
-        (Which::Value(_), [one, ..]) => write_seen(client, one),
+        (Which::Value(_), [one, ..]) => write_seen(client, one, target.fence),
         (Which::Key(_), all) => {
-            client.reply().array(all.len());
-            all.iter().for_each(|one| write_seen(client, one));
+            let seen = all.iter().filter(|one| is_seen(client, one));
+            let seen: Vec<_> = seen.collect();
+            client.reply().array(seen.len());
+            seen.iter().for_each(|one| write_seen(client, one, None));
         }
     }
     Ok(Step::Done)
@@ -192,7 +216,10 @@ fn look_unheld(client: &mut Client, value: u128, target: &Target<'_>) -> Result<
     Ok(Step::Done)
 }
 
-fn write_seen(client: &mut Client, seen: &Seen) {
+/// A value that is held. Its fence is told to whose it is, and to who has its ticket.
+fn write_seen(client: &mut Client, seen: &Seen, ticket: Option<u64>) {
+    let sees_fence =
+        ticket == Some(seen.fence) || sees_fence(client.user.as_deref(), seen.owner.as_deref());
     let daemon = std::sync::Arc::clone(&client.daemon);
     let ranges = &daemon.values.ranges;
     let now = ranges.now();
@@ -208,8 +235,12 @@ fn write_seen(client: &mut Client, seen: &Seen) {
     reply
         .integer(no::millis(seen.until, now))
         .bulk(seen.standing.word())
-        .bulk(&config.server.name)
-        .integer(seen.fence as i64)
+        .bulk(&config.server.name);
+    match sees_fence {
+        true => reply.integer(seen.fence as i64),
+        false => reply.null(),
+    };
+    reply
         .bulk(range.unwrap_or_default())
         .integer(no::millis(now, seen.created))
         .integer(seen.updates.into());
@@ -218,11 +249,13 @@ fn write_seen(client: &mut Client, seen: &Seen) {
 /// `CANCEL` of a value: its holder is forgotten.
 pub(in crate::command) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
-    let target = Target::parse(client, "CANCEL", &mut arguments)?;
-    let fence = fence(&mut arguments, "CANCEL")?.or(target.fence);
-    let answer = client.daemon.values.ranges.cancel(target.which, fence);
+    let mut target = Target::parse(client, "CANCEL", &mut arguments)?;
+    let fence = fence(&mut arguments, "CANCEL")?;
+    target.check_end(client, "cancel")?;
+    let proof = target.proof(client, fence)?;
+    let answer = client.daemon.values.ranges.cancel(target.which, proof);
     let (decision, until) = answer.into_parts();
-    let held = decision.map_err(|failed| no::failed(client, &failed, target.shown()))?;
+    let held = decision.map_err(|no| failed(client, &no, &target, fence))?;
     client.held_back.until(until);
     forget(client, held.value);
     tell(client, &held);
@@ -235,38 +268,51 @@ pub(in crate::command) fn release(
     request: Request<'_>,
 ) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
-    let target = Target::parse(client, "RELEASE", &mut arguments)?;
-    let fence = fence(&mut arguments, "RELEASE")?.or(target.fence);
+    let mut target = Target::parse(client, "RELEASE", &mut arguments)?;
+    let fence = fence(&mut arguments, "RELEASE")?;
+    target.check_end(client, "release")?;
+    let mut proof = target.proof(client, fence)?;
     let value = match target.which {
         Which::Value(value) => value,
-        Which::Key(_) => only(client, &target)?,
+        Which::Key(_) => {
+            let seen = only(client, &target)?;
+            if proof.fence.is_none() && !needs_fence(client, &seen) {
+                // No other that comes to have the value meanwhile loses it.
+                proof.fence = Some(seen.fence);
+            }
+            seen.value
+        }
     };
-    let answer = client.daemon.values.ranges.release(value, fence);
+    let answer = client.daemon.values.ranges.release(value, proof);
     let (decision, until) = answer.into_parts();
-    decision.map_err(|failed| no::failed(client, &failed, target.shown()))?;
+    let released = decision.map_err(|no| failed(client, &no, &target, fence))?;
     client.held_back.until(until);
+    if released == Released::Already {
+        let no = Failed::Refused(Refused::NotReserved);
+        return Err(no::failed(client, &no, target.shown()));
+    }
     forget(client, value);
     client.reply_ok();
     Ok(Step::Done)
 }
 
-/// The one value that has a key.
-fn only(client: &Client, target: &Target<'_>) -> Result<u128, Wrong> {
-    let (seen, _) = client
-        .daemon
-        .values
-        .ranges
-        .lookup(target.which)
-        .into_parts();
-    let seen = seen.map_err(|failed| no::failed(client, &failed, target.shown()))?;
-    let no = match &seen[..] {
-        [one] => return Ok(one.value),
-        [] => Refused::NotReserved,
-        several => Refused::Ambiguous {
-            count: several.len(),
-        },
+/// The one reservation that has a key.
+fn only(client: &Client, target: &Target<'_>) -> Result<Seen, Wrong> {
+    let ranges = &client.daemon.values.ranges;
+    let (seen, _) = ranges.lookup(target.which).into_parts();
+    let mut seen = seen.map_err(|failed| no::failed(client, &failed, target.shown()))?;
+    let no = match (seen.pop(), seen.len()) {
+        (Some(one), 0) => return Ok(one),
+        (None, _) => Refused::NotReserved,
+        (Some(_), others) => Refused::Ambiguous { count: others + 1 },
     };
     Err(no::failed(client, &Failed::Refused(no), target.shown()))
+}
+
+fn needs_fence(client: &Client, seen: &Seen) -> bool {
+    let ranges = &client.daemon.values.ranges;
+    let options = seen.range.and_then(|range| ranges.options(range));
+    options.is_some_and(|options| options.needs_fence)
 }
 
 /// What went with a connection does so no more.

@@ -14,6 +14,7 @@ use crate::daemon::Daemon;
 use crate::grant::{Grant, HeldValue};
 use crate::outcome::{Outcome, Part};
 use crate::ticket::Kind;
+use crate::values::owner_of;
 
 /// Give a ticket of the ask now. Its answer is what `RESERVE` would have told, after
 /// that ticket.
@@ -25,7 +26,8 @@ pub(super) fn reserve(client: &mut Client, words: &Words<'_>) -> Result<Step, Wr
         ..Tail::default()
     });
     let daemon = Arc::clone(&client.daemon);
-    let reserving = daemon.values.ranges.reserve_within(&words.ask(), limit);
+    let ask = words.ask(owner_of(client.user.as_deref()));
+    let reserving = daemon.values.ranges.reserve_within(&ask, limit);
     let name = name(client, words);
     let since = Instant::now();
     tickets::later(client, Kind::Value, &name, &tail, async move {

@@ -10,10 +10,12 @@ use super::{count, no};
 use crate::client::{Client, Finish, Step, Wait, Wrong};
 use crate::command::{may_use, settings, watch as channels};
 use crate::resp::{Mistake, Reply, Request, Upper};
-use crate::values::RangePlace;
+use crate::values::{RangePlace, sees_fence};
 
-/// The range of this name.
+/// The range of this name, if the client may use it.
 fn range(client: &Client, name: &str) -> Result<Arc<RangePlace>, Wrong> {
+    // Who may not does not learn whether it is there.
+    may_use(client, "range", name)?;
     let places = client.daemon.places.load();
     let found = places.ranges.find(name).cloned();
     found.ok_or_else(|| no::no_range(&places, name))
@@ -33,7 +35,6 @@ pub(in crate::command) fn add(client: &mut Client, request: Request<'_>) -> Resu
 pub(in crate::command) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
     let name = arguments.text("RANGE.SET", "a range")?;
-    may_use(client, "range", name)?;
     range(client, name)?;
     let above = toml_edit::Key::new(name);
     let above = above.display_repr();
@@ -94,7 +95,8 @@ pub(in crate::command) fn stat(client: &mut Client, request: Request<'_>) -> Res
     if let Some(name) = name {
         return one_stat(client, name);
     }
-    let all = client.daemon.values.ranges.all_stats();
+    let mut all = client.daemon.values.ranges.all_stats();
+    all.retain(|stats| may_use(client, "range", &stats.name).is_ok());
     let mut reply = client.reply();
     reply.array(all.len());
     all.iter().for_each(|stats| write_stats(&mut reply, stats));
@@ -111,6 +113,10 @@ pub(in crate::command) fn info(client: &mut Client, request: Request<'_>) -> Res
 
 fn one_stat(client: &mut Client, name: &str) -> Result<Step, Wrong> {
     let ranges = &client.daemon.values.ranges;
+    let is_view = client.daemon.places.load().views.find(name).is_some();
+    if !is_view {
+        may_use(client, "range", name)?;
+    }
     // One that drains has no place any more, but is there.
     let stats = ranges.range(name).and_then(|id| ranges.stats(id));
     match stats {
@@ -179,6 +185,7 @@ pub(in crate::command) fn list(client: &mut Client, request: Request<'_>) -> Res
         .filter(|(_, range)| may_use(client, "range", range).is_ok())
         .collect();
     let now = ranges.now();
+    let user = client.user.clone();
     let mut reply = client.reply();
     reply.array(2).integer(cursor.into()).array(named.len());
     for (seen, range) in named {
@@ -188,9 +195,12 @@ pub(in crate::command) fn list(client: &mut Client, request: Request<'_>) -> Res
             .bulk(seen.kind.print(seen.value))
             .bulk(range)
             .bulk(seen.standing.word())
-            .integer(no::millis(seen.until, now))
-            .integer(seen.fence as i64)
-            .bulk(key);
+            .integer(no::millis(seen.until, now));
+        match sees_fence(user.as_deref(), seen.owner.as_deref()) {
+            true => reply.integer(seen.fence as i64),
+            false => reply.null(),
+        };
+        reply.bulk(key);
     }
     Ok(Step::Done)
 }
@@ -240,7 +250,6 @@ pub(in crate::command) fn watch(client: &mut Client, request: Request<'_>) -> Re
     };
     arguments.end("RANGE.WATCH")?;
     if let Some(name) = name {
-        may_use(client, "range", name)?;
         range(client, name)?;
     }
     channels::values(client, name);
@@ -280,12 +289,10 @@ pub(in crate::command) fn bulk_release(
         Some(word) => return Err(Mistake::unknown("RANGE.RELEASE", word).into()),
     };
     arguments.end("RANGE.RELEASE")?;
-    may_use(
-        client,
-        "range",
-        within.as_ref().map_or("*", |place| &place.name),
-    )?;
     let name = within.as_ref().map_or("*", |place| &*place.name).to_owned();
+    if within.is_none() {
+        may_use(client, "range", "*")?;
+    }
     let within = within.map(|place| place.id);
     let daemon = Arc::clone(&client.daemon);
     let released = async move {

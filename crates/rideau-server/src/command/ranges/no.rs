@@ -25,6 +25,14 @@ pub(super) fn failed(client: &Client, failed: &Failed, what: impl Display) -> Wr
     }
 }
 
+/// A fence that does not count. Whose value it is, and with which fence, is for nobody
+/// else to know.
+pub(super) fn stale(what: impl Display) -> Wrong {
+    Wrong(format!(
+        "STALE {what}: another holder has it. What you held is over, and nothing was changed."
+    ))
+}
+
 /// Why nothing is free where it was wanted most, if nobody knows who has its
 /// values: who is told only how many there are would look for holders.
 pub(super) fn quarantined(daemon: &Daemon, prefer: &[Prefer]) -> Option<String> {
@@ -54,9 +62,10 @@ fn refused(client: &Client, no: &Refused, what: &dyn Display) -> Wrong {
         }
         Refused::Draining => format!("READONLY {no}: name another range."),
         Refused::NotReserved => format!("NOTHELD {what}: {no}."),
-        Refused::Conflict { .. } => {
-            format!("STALE {what}: {no}. What you held is over, and nothing was changed.")
-        }
+        Refused::Conflict { .. } => return stale(what),
+        Refused::Foreign => format!(
+            "NOPERM {what} belongs to another user, and nothing was changed: name its ticket."
+        ),
         Refused::NoFence => format!(
             "ERR {what}: {no}; write FENCE and the number that RESERVE told, or name the ticket."
         ),

@@ -4,17 +4,15 @@ use std::time::Duration;
 
 use rideau::allocator::{
     Ask, COUNT_MAX, FIELD_LEN_MAX, Field, Fields, Interval, Key, Kind, Place, Prefer, Span,
-    TIERS_MAX, TIME_MAX, Which, parse_value,
+    TIERS_MAX, TIME_MAX, parse_value,
 };
 
+use super::target::{may_use_value, may_use_values};
 use super::{How, count, no};
 use crate::client::{Client, Tail, Wrong};
 use crate::command::may_use;
-use crate::grant::Grant;
-use crate::holdings::Thing;
 use crate::places::Places;
 use crate::resp::{Arguments, Mistake, Quoted, Request, Upper};
-use crate::ticket::{Kind as TicketKind, Ticket};
 use crate::values::RangePlaces;
 
 /// As many fields can be set by one command.
@@ -121,8 +119,10 @@ impl<'a> Words<'a> {
         }
     }
 
-    pub(super) fn ask(&self) -> Ask<'_> {
+    /// What is asked for, by this owner.
+    pub(super) fn ask<'s>(&'s self, owner: &'s [u8]) -> Ask<'s> {
         Ask {
+            owner: Some(owner),
             ttl: self.beside.ttl,
             data: &self.beside.data,
             keys: &self.beside.keys,
@@ -301,20 +301,27 @@ fn add_places(
         }
         let is_name = || no::is_name(part) || places.views.find(part).is_some();
         let span = Span::parse(part).map_err(|error| match is_name() {
-            true => no::no_range(places, part),
+            // Who may not use a range does not learn whether it is there.
+            true => match may_use(client, "range", part) {
+                Ok(()) => no::no_range(places, part),
+                Err(wrong) => wrong,
+            },
             false => Wrong(format!("ERR {part:?} stands for no values: {error}.")),
         })?;
         let mut within = ranges.within(span.interval).peekable();
         if within.peek().is_none() {
+            may_use_values(client, ["*"], Quoted(part.as_bytes()))?;
             return Err(no::failed(
                 client,
                 &rideau::Failed::Refused(rideau::allocator::Refused::OutOfRange),
                 Quoted(part.as_bytes()),
             ));
         }
-        for range in within {
-            may_use(client, "range", &range.name)?;
-        }
+        may_use_values(
+            client,
+            within.map(|range| &*range.name),
+            Quoted(part.as_bytes()),
+        )?;
         let place = Place::Within(span.interval);
         prefer.push(Prefer { tier, place });
     }
@@ -328,117 +335,8 @@ pub(super) fn value(client: &Client, word: &str) -> Result<(u128, Kind), Wrong> 
         let word = Quoted(word.as_bytes());
         Wrong(format!("ERR {word} is no value: {error}."))
     })?;
+    may_use_value(client, value, Quoted(word.as_bytes()))?;
     let places = client.daemon.places.load();
-    match places.ranges.of(value) {
-        Some((place, kind)) => {
-            may_use(client, "range", &place.name)?;
-            Ok((value, kind))
-        }
-        // A range that is gone may have values that are held.
-        None => {
-            may_use(client, "range", "*")?;
-            Ok((value, kind))
-        }
-    }
-}
-
-/// Which reservation a command is about.
-pub(super) struct Target<'a> {
-    pub(super) which: Which<'a>,
-    /// What the ticket says.
-    pub(super) fence: Option<u64>,
-    /// As it was written.
-    pub(super) word: &'a [u8],
-}
-
-impl<'a> Target<'a> {
-    pub(super) fn parse(
-        client: &Client,
-        command: &'static str,
-        arguments: &mut Arguments<'a>,
-    ) -> Result<Self, Wrong> {
-        let word = arguments.word(command, "a value, a ticket or KEY")?;
-        Self::of(client, word, arguments)
-    }
-
-    pub(super) fn of(
-        client: &Client,
-        word: &'a [u8],
-        arguments: &mut Arguments<'a>,
-    ) -> Result<Self, Wrong> {
-        if word.eq_ignore_ascii_case(b"KEY") {
-            let key = arguments.word("KEY", "a key")?;
-            let which = Which::Key(key);
-            check_key(client, key)?;
-            return Ok(Self {
-                which,
-                fence: None,
-                word: key,
-            });
-        }
-        if word.starts_with(b"v-") {
-            let (value, fence) = ticket(client, word)?;
-            return Ok(Self {
-                which: Which::Value(value),
-                fence: Some(fence),
-                word,
-            });
-        }
-        let text = std::str::from_utf8(word);
-        let text = text.map_err(|_| Mistake::wrong("KEY", "a value in UTF-8", word))?;
-        let (value, _) = value(client, text)?;
-        Ok(Self {
-            which: Which::Value(value),
-            fence: None,
-            word,
-        })
-    }
-
-    pub(super) fn shown(&self) -> String {
-        Quoted(self.word).to_string()
-    }
-}
-
-/// The value and fence of a ticket.
-fn ticket(client: &Client, word: &[u8]) -> Result<(u128, u64), Wrong> {
-    let read = match Ticket::parse(word) {
-        Some(ticket) if ticket.kind == TicketKind::Value => {
-            let holdings = &client.daemon.holdings;
-            let looked = holdings.look(ticket, client.scope(), |thing| match thing {
-                Thing::Held(Grant::Value(held)) => Some((held.value, held.fence)),
-                _ => None,
-            });
-            let gone = |gone| crate::command::tickets::gone_text(word, gone);
-            looked.map_err(gone)?
-        }
-        _ => client.daemon.values.read_ticket(word),
-    };
-    let (value, fence) = read.ok_or_else(|| {
-        let word = Quoted(word);
-        Wrong(format!(
-            "NOSUCH ticket {word}: a ticket of a value is what RESERVE answered with."
-        ))
-    })?;
-    let places = client.daemon.places.load();
-    let name = places.ranges.of(value).map(|(place, _)| &*place.name);
-    may_use(client, "range", name.unwrap_or("*"))?;
-    Ok((value, fence))
-}
-
-/// Who may use some ranges only cannot touch what others have under a key.
-fn check_key(client: &Client, key: &[u8]) -> Result<(), Wrong> {
-    let is_limited = client
-        .user
-        .as_ref()
-        .is_some_and(|user| !user.may_use("range", "*"));
-    if !is_limited {
-        return Ok(());
-    }
-    let ranges = &client.daemon.values.ranges;
-    let (seen, _) = ranges.lookup(Which::Key(key)).into_parts();
-    for seen in seen.unwrap_or_default() {
-        let name = seen.range.and_then(|range| ranges.name(range));
-        may_use(client, "range", name.as_deref().unwrap_or("*"))?;
-    }
-    Ok(())
+    let of = places.ranges.of(value);
+    Ok((value, of.map_or(kind, |(_, kind)| kind)))
 }

@@ -23,7 +23,10 @@ impl AppConfig {
     pub(in crate::config) fn read(name: &str, section: &Section<'_>) -> Option<Self> {
         check_name(name, section);
         let command = command(name, section);
-        let mut app = Self::new(name, command.clone().unwrap_or_default());
+        let is_there = command.is_some();
+        let (command, shown) = command.unwrap_or_default();
+        let mut app = Self::new(name, command);
+        app.run.shown = shown;
         app.hosts = hosts::hosts(section).unwrap_or_default();
         app.paths = hosts::paths(section).unwrap_or(app.paths);
         app.strips_path = section.answer("strip").unwrap_or(false);
@@ -41,7 +44,7 @@ impl AppConfig {
         } else if let Some(dir) = section.made("restart_dir", folder_below) {
             app.restart_dir = Some(dir);
         }
-        command.is_some().then_some(app)
+        is_there.then_some(app)
     }
 
     fn read_run(&mut self, section: &Section<'_>) {
@@ -246,7 +249,7 @@ fn check_name(name: &str, section: &Section<'_>) {
     section.notes.error(section.at.clone(), message, hint);
 }
 
-fn command(name: &str, section: &Section<'_>) -> Option<Vec<String>> {
+fn command(name: &str, section: &Section<'_>) -> Option<(Vec<String>, Vec<String>)> {
     let Some(entry) = section.entry("exec") else {
         let message = format!("app `{name}` has no program");
         let hint = "write exec = [\"program\", \"word\", …]";

@@ -59,7 +59,7 @@ pub(super) fn app(rows: &mut Rows, app: &AppConfig) {
 }
 
 fn run(rows: &mut Rows, run: &Run) {
-    rows.list("exec", run.command.iter().cloned());
+    rows.push_list("exec", &run.shown);
     run.root.iter().for_each(|root| rows.path_of("root", root));
     run.user.iter().for_each(|user| rows.text("user", user));
     run.group.iter().for_each(|group| rows.text("group", group));
