@@ -383,6 +383,47 @@ fn variables_of_the_environment_make_texts_numbers_and_spans() {
 }
 
 #[test]
+fn what_variables_stand_for_is_shown_nowhere() {
+    let text = r#"
+        [server]
+        name = "${NODE}"
+
+        [pool.a]
+        member = { exec = ["sh", "--key=${NODE}"], dir = "/srv/${NODE}" }
+
+        [pool.b]
+        like = "a"
+
+        [app.shop]
+        exec = ["serve", "${NODE}"]
+        "#;
+    let config = read(text);
+    let shown = format!("{:?}", config.rows());
+    assert!(!shown.contains("rideau-b"), "{shown}");
+    for (path, value) in [
+        ("server.name", r#""${NODE}""#),
+        ("pool.a.member.exec", r#"["sh", "--key=${NODE}"]"#),
+        ("pool.b.member.exec", r#"["sh", "--key=${NODE}"]"#),
+        ("pool.b.member.dir", r#""/srv/${NODE}""#),
+        ("app.shop.exec", r#"["serve", "${NODE}"]"#),
+    ] {
+        assert_eq!(config.value(path).as_deref(), Some(value), "{path}");
+    }
+    let plan = format!("{:?}", plan(&read(""), &config, None));
+    assert!(!plan.contains("rideau-b"), "{plan}");
+    for wrong in [
+        "[log]\nlevel = \"${NODE}\"",
+        "[pool.a]\nmember = \"${NODE}\"",
+        "[server]\ndrain = \"${NODE}\"",
+    ] {
+        let faults = Config::parse(wrong, "a.toml", &env)
+            .unwrap_err()
+            .to_string();
+        assert!(!faults.contains("rideau-b"), "{faults}");
+    }
+}
+
+#[test]
 fn a_regulator_is_told_by_the_broker_it_names() {
     let config = read(
         r#"

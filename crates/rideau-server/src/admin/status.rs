@@ -70,7 +70,7 @@ fn write_page(out: &mut String, visit: &Visit) -> fmt::Result {
         write_shown(out, visit, shown)?;
     }
     write_events(out, daemon, visit.sight())?;
-    write_clients(out, daemon)?;
+    write_clients(out, daemon, visit.sight())?;
     write_next(out, &config.server, &places)?;
     out.write_str("</body></html>\n")
 }
@@ -230,8 +230,9 @@ fn write_locks(out: &mut String, daemon: &Daemon, places: &Places) -> fmt::Resul
     )
 }
 
-fn write_clients(out: &mut String, daemon: &Daemon) -> fmt::Result {
-    let clients = daemon.clients.all();
+fn write_clients(out: &mut String, daemon: &Daemon, sight: Sight<'_>) -> fmt::Result {
+    let mut clients = daemon.clients.all();
+    clients.retain(|card| sight.sees_holder(&card.card.lock()));
     let rows = clients.iter().take(ROWS_MAX).map(|card| {
         let holder = card.card.lock().clone();
         let held = daemon.holdings.count(*card.holder.lock());

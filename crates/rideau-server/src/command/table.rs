@@ -22,7 +22,7 @@ pub const ALL: &[About] = &[
         2,
         OWN,
         "ticket [OK | FAIL [reason]] | value [FENCE n] | KEY k [FENCE n]",
-        "End any lease by its ticket, or give a value back",
+        "End a lease of yours by its ticket, or give a value of yours back",
         tickets::release,
     ),
     about(
@@ -48,7 +48,7 @@ pub const ALL: &[About] = &[
         2,
         "lookup",
         "value | ticket | KEY k",
-        "Who has a value, or what has a key",
+        "Who has a value, or what has a key; fences of others are not told",
         ranges::lookup,
     ),
     about(

@@ -232,6 +232,7 @@ pub(in crate::command) fn debug(client: &mut Client, request: Request<'_>) -> Re
     let mut arguments = request.arguments();
     let seconds = arguments.number("RANGE.DEBUG", "seconds", 0..=MOST)?;
     arguments.end("RANGE.DEBUG")?;
+    may_use(client, "range", "*")?;
     let within = Duration::from_secs(seconds);
     client.daemon.debug_values(within);
     let text = format!("what happens to values is logged for {within:?}");
