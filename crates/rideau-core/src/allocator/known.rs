@@ -51,7 +51,8 @@ impl Allocator {
         let mut slots = self.with_key(&id_key(id), now, effects);
         slots.retain(|slot| {
             let head = self.records.head(*slot);
-            head.state == State::Reserved && head.range != STRAY
+            let is_held = head.state == State::Reserved && head.range != STRAY;
+            is_held && self.may_own(*slot, ask.owner)
         });
         slots
     }

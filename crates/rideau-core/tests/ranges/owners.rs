@@ -112,6 +112,22 @@ fn what_another_owner_has_is_not_given_again_for_its_key() {
 }
 
 #[test]
+fn an_id_of_another_owner_is_another_id() {
+    let mut bench = Bench::new(&[("few", "0-3")]);
+    let prefer = [bench.prefer("few", 0)];
+    let ask = |owner| Ask {
+        id: Some(b"same"),
+        owner: Some(owner),
+        ..Ask::new(&prefer)
+    };
+    let held = bench.reserve(&ask(ANNA)).unwrap()[0];
+    assert_eq!(bench.reserve(&ask(ANNA)).unwrap()[0].value, held.value);
+    let other = bench.reserve(&ask(BOB)).unwrap()[0];
+    assert_ne!(other.value, held.value);
+    assert_eq!(bench.reserve(&ask(BOB)).unwrap()[0].value, other.value);
+}
+
+#[test]
 fn where_nobody_knows_the_owner_the_fence_is_enough() {
     let mut bench = Bench::new(&[("few", "0-3")]);
     let held = reserve(&mut bench, None, b"mac").unwrap();

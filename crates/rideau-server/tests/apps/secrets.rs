@@ -22,8 +22,8 @@ fn house(folder: &Path) -> House {
     let mut text = format!(
         "[app.shop]\nexec = {exec}\nmin = 1\nstart_timeout = \"5s\"\n\
          [pool.work]\nmember = {{ exec = {exec}, ready = \"notify\" }}\n\
-         backoff_first = \"5ms\"\nbackoff_max = \"10ms\"\n\
-         [pool.other]\nlike = \"work\"\nqueue = \"never\"\n"
+         backoff_first = \"5ms\"\nbackoff_max = \"10ms\"\nqueue = \"never\"\n\
+         [pool.other]\nlike = \"work\"\n"
     );
     for (name, allow) in [
         ("eyes", "[\"@read\", \"take\", \"get\", \"subscribe\"]"),

@@ -372,7 +372,7 @@ fn hidden_ranges_are_named_nowhere_and_answer_as_if_they_were_not_there() {
     ] {
         let said = bert.say(line);
         assert!(!said.contains("hidden"), "{line}: {said}");
-        assert!(!said.contains("ops"), "{line}: {said}");
+        assert!(!said.contains(", ops, "), "{line}: {said}");
     }
     assert_eq!(bert.say("LOOKUP KEY k"), "[]");
     let said = bert.say("RELEASE KEY k");
