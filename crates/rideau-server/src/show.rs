@@ -93,6 +93,9 @@ pub struct Sight<'a> {
     user: Option<&'a User>,
     /// It sees the tickets of others in full.
     is_all: bool,
+    /// It is known, so its rights say what it reads of programs; anybody reads
+    /// nothing of them.
+    is_known: bool,
 }
 
 /// Which rows are wanted.
@@ -356,6 +359,7 @@ impl<'a> Sight<'a> {
     pub const ALL: Sight<'static> = Sight {
         user: None,
         is_all: true,
+        is_known: true,
     };
 
     /// What this user sees, or anybody where there are no users.
@@ -363,6 +367,7 @@ impl<'a> Sight<'a> {
         Self {
             user,
             is_all: user.is_none_or(|user| command::has_right(user, "client")),
+            is_known: user.is_some(),
         }
     }
 
@@ -416,7 +421,7 @@ impl<'a> Sight<'a> {
             _ => return true,
         };
         let may_read = |user| command::has_right(user, right) && user.may_use(kind, name);
-        self.user.is_none_or(may_read)
+        self.is_known && self.user.is_none_or(may_read)
     }
 
     /// This holder is its user's.
