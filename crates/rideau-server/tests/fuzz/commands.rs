@@ -5,6 +5,8 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use rideau_core::Rng;
 use rideau_server::command::{self, About};
@@ -15,6 +17,9 @@ use super::server::{PATIENCE, Server, alone, is_sound};
 const USUAL: u64 = 400;
 /// As many sessions have the same server.
 const SESSIONS: u32 = 100;
+
+/// What is not answered by then may wait for something.
+const SOON: Duration = Duration::from_millis(100);
 
 /// Words that are no names.
 const WORDS: &[&str] = &[
@@ -324,31 +329,36 @@ fn read(word: &[u8]) -> Vec<u8> {
     bytes
 }
 
-struct Session {
+struct Session<'a> {
+    server: &'a Server,
     stream: TcpStream,
     /// What was answered since the last look.
     said: Vec<u8>,
     tickets: Vec<Vec<u8>>,
     syncs: u32,
     is_closed: bool,
+    /// It may wait for as long as it likes.
+    is_patient: bool,
 }
 
-impl Session {
-    fn begin(server: &Server) -> Result<Self, String> {
+impl<'a> Session<'a> {
+    fn begin(server: &'a Server) -> Result<Self, String> {
         let begin = || {
             let stream = TcpStream::connect(server.redis)?;
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(SOON))?;
             stream.set_write_timeout(Some(PATIENCE))?;
             io::Result::Ok(stream)
         };
         let stream = begin().map_err(|error| format!("cannot connect: {error}"))?;
         Ok(Self {
+            server,
             stream,
             said: Vec::new(),
             tickets: Vec::new(),
             syncs: 0,
             is_closed: false,
+            is_patient: false,
         })
     }
 
@@ -361,6 +371,9 @@ impl Session {
             if words.iter().any(|word| *word == b"@ticket") {
                 self.sync()?;
             }
+            // An end that never comes may be awaited, and waits may be made longer.
+            self.is_patient |= words[0].eq_ignore_ascii_case(b"AWAIT");
+            self.is_patient |= words[0].eq_ignore_ascii_case(b"CONFIG");
             let words: Vec<_> = words.into_iter().map(|word| self.stand_in(word)).collect();
             self.write(&request(&words))?;
         }
@@ -392,6 +405,13 @@ impl Session {
         }
     }
 
+    fn is_waiting(&self) -> bool {
+        let clients = self.server.daemon.clients.all();
+        clients
+            .iter()
+            .any(|card| card.is_waiting.load(Ordering::Relaxed))
+    }
+
     /// Wait until all that was sent is answered, or the connection is closed.
     fn sync(&mut self) -> Tried {
         self.syncs += 1;
@@ -400,11 +420,15 @@ impl Session {
         self.write(&request(&["CLIENT", "REPLY", "ON"]))?;
         self.write(&request(&["PING", &word]))?;
         let mut part = [0; 4096];
+        let until = Instant::now() + PATIENCE;
         while !self.is_closed && !has(&self.said, word.as_bytes()) {
             match self.stream.read(&mut part) {
                 Ok(0) => self.is_closed = true,
                 Ok(len) => self.said.extend_from_slice(&part[..len]),
                 Err(error) if is_end(&error) => self.is_closed = true,
+                // Then it is left alone while it waits.
+                Err(_) if self.is_patient && self.is_waiting() => self.is_closed = true,
+                Err(_) if Instant::now() < until => (),
                 Err(error) => {
                     let said = self.said.escape_ascii();
                     return Err(format!("it does not answer: {error}; it said {said}"));
