@@ -182,9 +182,6 @@ impl No {
 
     fn text(&self, reader: &Reader<'_>) -> String {
         let mut text = format!("{}\n", self.sentence());
-        if let Self::Panicked(panicked) = self {
-            let _ = writeln!(text, "\n{panicked}");
-        }
         if let Some(details) = self.details(reader.pages) {
             let _ = write!(text, "\n{}\n", details.trim_end());
         }
@@ -214,8 +211,11 @@ impl No {
 
     /// What only developers should know.
     fn details(&self, pages: ErrorPages) -> Option<String> {
-        if let Self::Bad(why) = self {
-            return Some((*why).to_owned());
+        match self {
+            Self::Bad(why) => return Some((*why).to_owned()),
+            // By which id the log has it.
+            Self::Panicked(panicked) => return Some(panicked.to_string()),
+            _ => (),
         }
         if pages == ErrorPages::Short {
             return None;
