@@ -213,8 +213,12 @@ fn head_lengths(head: &Head, bytes: &[u8]) -> usize {
     fields.all("content-length").count() + fields.all("transfer-encoding").count()
 }
 
-/// Another parser finds the same in it.
+/// Another parser finds the same in it, if it takes such targets.
 fn is_read_alike(head: &Head, bytes: &[u8]) -> Tried {
+    let is_usual = |byte: &u8| byte.is_ascii_alphanumeric() || b"/?=&.*:-".contains(byte);
+    if !head.target(bytes).iter().all(is_usual) {
+        return Ok(());
+    }
     let mut room = [EMPTY_HEADER; LIMITS.fields_max];
     let mut other = httparse::Request::new(&mut room);
     match other.parse(bytes) {
@@ -229,7 +233,10 @@ fn is_read_alike(head: &Head, bytes: &[u8]) -> Tried {
     let theirs: Vec<_> = theirs
         .map(|field| (field.name.as_bytes(), field.value.trim_ascii()))
         .collect();
-    let ours: Vec<_> = head.fields(bytes).iter().collect();
+    let ours = head.fields(bytes).iter();
+    let ours: Vec<_> = ours
+        .map(|(name, value)| (name, value.trim_ascii()))
+        .collect();
     match theirs == ours {
         true => Ok(()),
         false => Err(format!("another finds {theirs:?}, and we {ours:?}")),
