@@ -6,6 +6,7 @@
 //! has little room, and is not read from when that is full.
 
 mod before_login;
+mod linger;
 mod waits;
 
 use std::future;
@@ -42,10 +43,6 @@ const OUTPUT_BEFORE_LOGIN_MAX: usize = 16 * 1024;
 const TELL: Duration = Duration::from_secs(1);
 /// A client that does not take what is written for so long is cut.
 const WRITE_MAX: Duration = Duration::from_secs(30);
-/// A client that is refused while it sends has so long to read why.
-const LINGER: Duration = Duration::from_secs(1);
-/// Meanwhile it may send so much more.
-const LINGER_MAX: usize = 4 << 20;
 
 // What may come before login needs nothing of what all share.
 const _: () = assert!(BEFORE_LOGIN_MAX <= input::BASE);
@@ -555,27 +552,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         tracing::warn!(address, "{fault}");
         fault.answer(&mut self.client.out);
         self.refuse().await
-    }
-
-    /// Read on for a moment, and forget what comes. A connection that is closed while
-    /// its client sends is reset, and the client does not see what it was told.
-    #[cold]
-    async fn linger(&mut self) {
-        let rest = async {
-            self.stream.shutdown().await?;
-            let mut left = LINGER_MAX;
-            while left > 0 && self.input.make_room(0).is_ok() {
-                let len = self.input.read_from(&mut self.stream).await?;
-                if len == 0 {
-                    break;
-                }
-                left = left.saturating_sub(len);
-                // So it never needs a map.
-                self.input.clear();
-            }
-            io::Result::Ok(())
-        };
-        let _ = tokio::time::timeout(LINGER, rest).await;
     }
 }
 

@@ -154,6 +154,7 @@ fn stats(daemon: &Daemon, page: &mut Page) {
         ("protocol_errors", &counts.protocol_errors),
         ("slow_clients_cut", &counts.slow),
         ("failed_logins", &counts.denied),
+        ("late_logins", &counts.logins_late),
         ("config_changes", &counts.changes),
     ] {
         page.line(key, count.load(Ordering::Relaxed));

@@ -39,7 +39,8 @@ fn programs_get_no_file_of_the_server_and_no_rights_but_those_that_they_were_giv
          [app.trusted]\npaths = [\"/trusted\"]\nnew_privileges = true\n\
          exec = [\"python3\", \"FOLDER/seen.py\"]\n\
          [pool.plain]\nmax = 1\nqueue = \"never\"\n\
-         member = {{ exec = [\"python3\", \"-c\", {member:?}], ready = {{ line = \"{{address}}\" }} }}\n\
+         member = {{ exec = [\"python3\", \"-c\", {member:?}], \
+         ready = {{ line = \"{{address}}\" }} }}\n\
          [pool.trusted]\nmax = 1\nqueue = \"never\"\n\
          member = {{ exec = [\"python3\", \"-c\", {member:?}], new_privileges = true, \
          ready = {{ line = \"{{address}}\" }} }}\n"

@@ -68,7 +68,8 @@ fn users_that_come_have_to_be_named_by_those_who_are_there() {
     assert_eq!(said, "-NOAUTH say who you are first: AUTH user password.");
     assert_eq!(peer.say("AUTH ops secret"), "+OK");
     let events = peer.ask(&["SHOW", "EVENTS"]);
-    assert_eq!(cell(&events, 0, "text"), "apply: + user.ops");
+    assert_eq!(cell(&events, 0, "kind"), "login");
+    assert_eq!(cell(&events, 1, "text"), "apply: + user.ops");
 }
 
 #[test]

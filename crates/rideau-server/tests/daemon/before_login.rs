@@ -329,7 +329,7 @@ fn the_memory_of_password_checks_comes_back() {
     drop(login(&server, "ops"));
     let before = server.memory();
     // Checks run on any of many threads, and none of them may keep what it used.
-    for _ in 0..8 {
+    for _ in 0..4 {
         let mut wires: Vec<Wire> = (0..24).map(|_| server.connect()).collect();
         for wire in &mut wires {
             wire.write(&request(&[b"AUTH", b"ops", b"open sesame"]));

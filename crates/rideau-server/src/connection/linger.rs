@@ -1,0 +1,36 @@
+//! The end of a connection that was refused while its client was sending.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+
+use super::Connection;
+
+/// A client that is refused while it sends has so long to read why.
+const LINGER: Duration = Duration::from_secs(1);
+/// Meanwhile it may send so much more.
+const LINGER_MAX: usize = 4 << 20;
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
+    /// Read on for a moment, and forget what comes. A connection that is closed while
+    /// its client sends is reset, and the client does not see what it was told.
+    #[cold]
+    pub(super) async fn linger(&mut self) {
+        let rest = async {
+            self.stream.shutdown().await?;
+            let mut left = LINGER_MAX;
+            while left > 0 && self.input.make_room(0).is_ok() {
+                let len = self.input.read_from(&mut self.stream).await?;
+                if len == 0 {
+                    break;
+                }
+                left = left.saturating_sub(len);
+                // So it never needs a map.
+                self.input.clear();
+            }
+            io::Result::Ok(())
+        };
+        let _ = tokio::time::timeout(LINGER, rest).await;
+    }
+}
