@@ -177,7 +177,11 @@ fn answer(client: &mut Client, request: Request<'_>) -> Step {
 fn fail(client: &mut Client, about: &About, before: usize, Wrong(text): Wrong) -> Step {
     client.batch.fail();
     if let (Some(why), Some(user)) = (text.strip_prefix("NOPERM "), &client.user) {
-        client.daemon.logins.denied(&user.name, about.right, why);
+        let right = match about.right {
+            "" => about.name,
+            right => right,
+        };
+        client.daemon.logins.denied(&user.name, right, why);
     }
     // Whatever was begun is not to be seen.
     client.out.truncate(before);

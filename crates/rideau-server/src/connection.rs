@@ -197,7 +197,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 self.miss();
                 return Err(Over::Lost);
             }
-            Heard::Late => return Err(self.refuse_late().await),
+            Heard::Late => return Err(Box::pin(self.refuse_late()).await),
         }
         Ok(())
     }
@@ -252,7 +252,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let mut count = 0;
         loop {
             if self.login_by.is_some_and(Self::is_late) {
-                return Err(self.refuse_late().await);
+                return Err(Box::pin(self.refuse_late()).await);
             }
             let step = {
                 let (bytes, at) = self.input.parts();

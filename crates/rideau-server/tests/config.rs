@@ -52,7 +52,8 @@ fn a_secret_that_everybody_can_read_is_said() {
     });
     let text = format!(
         "[user.ops]\npassword_file = {secret:?}\nallow = [\"@all\"]\n\
-         [tls]\ncert = {cert:?}\nkey = {key:?}\n"
+         [tls]\ncert = {cert:?}\nkey = {key:?}\n\
+         [server]\ntls_listen = [\"127.0.0.1:7500\"]\n"
     );
     let said = |mode| {
         for path in [&secret, &key] {

@@ -139,7 +139,8 @@ fn config(notes: &Notes<'_>, root: &dyn TableLike, look: Look) -> Config {
             }
         }
         for (path, at) in notes.secret_files() {
-            let mode = fs::metadata(&path).map_or(0, |about| about.permissions().mode());
+            let about = fs::metadata(&path).ok().filter(fs::Metadata::is_file);
+            let mode = about.map_or(0, |about| about.permissions().mode());
             if mode & 0o007 != 0 {
                 let (path, mode) = (path.display(), mode & 0o777);
                 let message = format!("{path} is open to everybody here (mode {mode:03o})");

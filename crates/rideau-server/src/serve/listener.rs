@@ -438,7 +438,8 @@ where
         }
         Err(Refused::Full(why)) => {
             let place = daemon.reserve.take();
-            return reserve::turn_away(stream, why, place).await;
+            // Apart, so that those that are let in keep no room for it.
+            return Box::pin(reserve::turn_away(stream, why, place)).await;
         }
         Err(Refused::Stopping) => {
             b"-READONLY the server is stopping: connect to another, or come back later.\r\n"
@@ -447,7 +448,7 @@ where
             b"-NOPERM this socket is for root and the account of the server.\r\n"
         }
     };
-    let write = stream.write_all(told);
+    let write = Box::pin(stream.write_all(told));
     let _ = tokio::time::timeout(Duration::from_secs(1), write).await;
 }
 

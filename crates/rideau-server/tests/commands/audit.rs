@@ -35,7 +35,7 @@ fn every_change_says_who_made_it() {
         ("pool", &["POOL.ADD new", "member = { list = [\"x\"] }"]),
         ("pool", &["POOL.DEL new"]),
         ("config", &["RANGE.ADD new", "values = [\"20-29\"]"]),
-        ("config", &["RANGE.SET new cooling 7s"]),
+        ("config", &["RANGE.SET new cool 7s"]),
         ("config", &["RANGE.REMOVE new"]),
         ("range", &["RANGE.RELEASE KEYPREFIX a"]),
         ("range", &["RANGE.DEBUG 0"]),
