@@ -396,7 +396,7 @@ fn what_variables_stand_for_is_shown_nowhere() {
         like = "a"
 
         [app.shop]
-        exec = ["serve", "${NODE}"]
+        exec = ["sh", "${NODE}"]
         "#;
     let config = read(text);
     let shown = format!("{:?}", config.rows());
@@ -406,7 +406,7 @@ fn what_variables_stand_for_is_shown_nowhere() {
         ("pool.a.member.exec", r#"["sh", "--key=${NODE}"]"#),
         ("pool.b.member.exec", r#"["sh", "--key=${NODE}"]"#),
         ("pool.b.member.dir", r#""/srv/${NODE}""#),
-        ("app.shop.exec", r#"["serve", "${NODE}"]"#),
+        ("app.shop.exec", r#"["sh", "${NODE}"]"#),
     ] {
         assert_eq!(config.value(path).as_deref(), Some(value), "{path}");
     }

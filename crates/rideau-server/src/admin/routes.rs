@@ -237,7 +237,7 @@ pub(super) static ALL: &[Route] = &[
         |visit| Box::pin(values::release(visit))),
     about(Delete, "/v1/grants/{ticket}", User,
         "Give back what a ticket stands for; fail says why it is of no more use",
-        "?fail", "200:Ok 404:Error 410:Error", |visit| Box::pin(grants::release(visit))),
+        "?fail", "200:Ok 404:Error 409:Error 410:Error", |visit| Box::pin(grants::release(visit))),
     about(Post, "/v1/grants/{ticket}/done", User,
         "End a match; the other party gets the payload",
         "Done", "200:Ok 404:Error 409:Error 410:Error", |visit| Box::pin(grants::done(visit))),

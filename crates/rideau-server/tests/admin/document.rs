@@ -349,7 +349,7 @@ async fn values(server: &Server) -> Vec<Call> {
         delete("/v1/values/{value}", &of(""), 200),
         delete("/v1/values/{value}", "/v1/values/77", 404),
         post("/v1/values/{value}/cancel", "/v1/values/2/cancel", "", 409),
-        delete("/v1/grants/{ticket}", &format!("/v1/grants/{ticket}"), 200),
+        delete("/v1/grants/{ticket}", &format!("/v1/grants/{ticket}"), 409),
     ]
 }
 
