@@ -382,8 +382,8 @@ fn send(server: &Server, bytes: &[u8]) -> io::Result<Vec<u8>> {
             Err(error) if is_late(&error) => return Err(error),
             Err(_) => return Ok(said),
         }
-        let text = String::from_utf8_lossy(&said);
-        if text.contains("text/event-stream") {
+        let text = String::from_utf8_lossy(&said).to_lowercase();
+        if text.contains("\r\ncontent-type: text/event-stream") {
             return Ok(said);
         }
     }
