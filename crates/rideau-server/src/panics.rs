@@ -7,12 +7,11 @@
 use std::backtrace::Backtrace;
 use std::cell::Cell;
 use std::fmt;
-use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
 use std::time::Duration;
+
+use futures_util::FutureExt;
 
 /// A task that panicked is begun again after this.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -99,18 +98,17 @@ pub(crate) fn contain<T>(run: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|_| Panicked::caught())
 }
 
-/// Await this, and contain its panic. The future is dropped before it is told.
+/// Await this, and contain its panic. There is one of these around each connection,
+/// so it has no more room than the future itself.
 ///
 /// # Errors
 ///
 /// If it panicked.
-pub(crate) async fn contain_async<F: Future>(future: F) -> Result<F::Output, Panicked> {
-    let mut future = pin!(future);
-    poll_fn(|context| match contain(|| future.as_mut().poll(context)) {
-        Ok(poll) => poll.map(Ok),
-        Err(panicked) => Poll::Ready(Err(panicked)),
-    })
-    .await
+pub(crate) fn contain_async<F: Future>(
+    future: F,
+) -> impl Future<Output = Result<F::Output, Panicked>> {
+    let caught = AssertUnwindSafe(future).catch_unwind();
+    caught.map(|done| done.map_err(|_| Panicked::caught()))
 }
 
 /// Do what the server needs for as long as it runs, again after a panic.
