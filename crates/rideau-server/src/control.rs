@@ -18,7 +18,8 @@ use tokio::net::UnixListener;
 
 use crate::run_places;
 
-/// The folder of the files, in one of those that this account may have. No run folder has a dot in its name.
+/// The folder of the files, in one of those that this account may have. No run
+/// folder has a dot in its name.
 const FOLDER: &str = "control.d";
 /// Servers that are known by the same port, at different addresses.
 const SAME_PORT_MAX: usize = 16;

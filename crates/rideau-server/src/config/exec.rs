@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::keys;
-use super::section::{Section, kind_of, suggest_word};
+use super::near::suggest_word;
+use super::section::{Section, kind_of};
 use crate::process::{Ready, Signal};
 
 /// How to run a process for a member.

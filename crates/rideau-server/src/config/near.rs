@@ -99,6 +99,17 @@ pub(crate) fn edits(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
+/// Which word was probably meant, and which there are unless they are many.
+pub(super) fn suggest_word(word: &str, known: &[&str]) -> String {
+    const MANY: usize = 10;
+    let all = known.join(", ");
+    match near(word, known.iter().copied()) {
+        Some(near) if known.len() > MANY => format!("did you mean {near:?}?"),
+        Some(near) => format!("did you mean {near:?}? one of: {all}"),
+        None => format!("one of: {all}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

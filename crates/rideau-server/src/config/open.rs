@@ -152,8 +152,9 @@ mod tests {
 
     #[test]
     fn programs_on_the_account_of_the_server_are_named() {
-        let config = "[app.shop]\nexec = [\"shop\"]\n[app.blog]\nexec = [\"blog\"]\nuser = \
-                      \"www-data\"\n[pool.work]\nmember = { exec = [\"work\"] }\n";
+        let config = "[front]\nlisten = [\"127.0.0.1:3000\"]\n[app.shop]\nexec = [\"true\"]\n\
+                      [app.blog]\nexec = [\"true\"]\nhosts = [\"blog.example\"]\nuser = \"nobody\"\n\
+                      [pool.work]\nmember = { exec = [\"true\"] }\n";
         let all = texts(config, true);
         let named: Vec<_> = all.iter().filter(|(is_risky, _)| *is_risky).collect();
         assert_eq!(named.len(), 2);

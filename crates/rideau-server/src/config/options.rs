@@ -10,7 +10,8 @@ use rideau_core::{Instant, OptionError, Rule, Settings, apps, meter, queue, valv
 use toml_edit::{Item, TableLike, Value};
 
 use super::keys::{self, Key};
-use super::section::{At, Entry, Section, kind_of, not_a_span, suggest_key, suggest_word};
+use super::near::suggest_word;
+use super::section::{At, Entry, Section, kind_of, not_a_span, suggest_key};
 use super::words::show_span;
 
 /// Meters that are not asked for by name.

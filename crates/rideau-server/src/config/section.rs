@@ -13,7 +13,7 @@ use toml_edit::{Item, TableLike, Value};
 
 use super::fault::{Fault, Level};
 use super::keys::{self, Key, PARTS};
-use super::near::near;
+use super::near::{near, suggest_word};
 use super::words::{self, SIZE_UNITS, SPAN_UNITS, Unfilled};
 
 /// Bytes of the file.
@@ -567,17 +567,6 @@ pub(super) fn suggest_key(name: &str, known: &[Key]) -> String {
     match elsewhere.into_iter().next() {
         Some((part, near)) => format!("did you mean `{near}` under [{part}]?"),
         None => format!("known here: {}", names(known).join(", ")),
-    }
-}
-
-/// Which word was probably meant, and which there are unless they are many.
-pub(super) fn suggest_word(word: &str, known: &[&str]) -> String {
-    const MANY: usize = 10;
-    let all = known.join(", ");
-    match near(word, known.iter().copied()) {
-        Some(near) if known.len() > MANY => format!("did you mean {near:?}?"),
-        Some(near) => format!("did you mean {near:?}? one of: {all}"),
-        None => format!("one of: {all}"),
     }
 }
 

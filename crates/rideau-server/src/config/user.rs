@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use toml_edit::Item;
 
+use super::near::suggest_word;
 use super::password::{Hash, HashFault, MEMORY_MAX, PASSES_MAX};
 use super::pattern::fits;
-use super::section::{At, Section, suggest_word};
+use super::section::{At, Section};
 
 /// Somebody, how to know them, and what they may do.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -111,8 +111,10 @@ pub(super) fn serve<'a>(
     };
     let served = panics::contain_async(connection.serve());
     async move {
-        if let Err(panicked) = served.await {
-            Box::pin(fail(client, front, panicked)).await;
+        match served.await {
+            Ok(None) => (),
+            Ok(Some(turned)) => turned.begin(client),
+            Err(panicked) => Box::pin(fail(client, front, panicked)).await,
         }
     }
 }
@@ -129,8 +131,9 @@ async fn fail(client: Arc<Mutex<Client>>, front: &Front, panicked: Panicked) {
 
 impl Connection<'_> {
     /// One request after the other. What most of them need is here and in no other
-    /// future: each that is made is first made elsewhere, and then moved.
-    async fn serve(self) {
+    /// future: each that is made is first made elsewhere, and then moved. Says what the
+    /// last of them has become, if it is something else.
+    async fn serve(self) -> Option<Box<Turned>> {
         let turned = loop {
             let came = poll_fn(|context| {
                 let is_open = self.front.is_open();
@@ -183,10 +186,10 @@ impl Connection<'_> {
                 Err(turned) => break Some(turned),
             }
         };
-        if let Some(turned) = turned {
-            return turned.begin(self.client);
+        if turned.is_none() {
+            poll_fn(|context| self.client.lock().poll_end(context)).await;
         }
-        poll_fn(|context| self.client.lock().poll_end(context)).await;
+        turned
     }
 
     /// Answer what is no request.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
 
@@ -424,7 +424,7 @@ impl Drop for Admitted {
 }
 
 /// Serve a connection, or turn it away.
-async fn serve<S>(mut stream: S, daemon: Arc<Daemon>, mut admitted: Admitted)
+async fn serve<S>(stream: S, daemon: Arc<Daemon>, mut admitted: Admitted)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -448,8 +448,21 @@ where
             b"-NOPERM this socket is for root and the account of the server.\r\n"
         }
     };
-    let write = Box::pin(stream.write_all(told));
-    let _ = tokio::time::timeout(Duration::from_secs(1), write).await;
+    let told = Box::pin(tell_last(stream, told));
+    let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
+}
+
+/// Say this, and read on until the client has seen it: a connection that is closed
+/// while its client sends is reset.
+async fn tell_last<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, told: &[u8]) {
+    let last = async {
+        stream.write_all(told).await?;
+        stream.shutdown().await?;
+        let mut rest = [0; 512];
+        while stream.read(&mut rest).await? > 0 {}
+        io::Result::Ok(())
+    };
+    let _ = last.await;
 }
 
 fn welcome(daemon: &Arc<Daemon>, coming: Coming, user: Option<Arc<User>>) -> Client {

@@ -86,7 +86,7 @@ async fn a_lease_is_revoked_and_its_holder_told() {
         event.text.starts_with("lock k was revoked from"),
         "{event:?}"
     );
-    assert_eq!(event.by.as_deref(), Some("default"));
+    assert_eq!(event.by.as_deref(), Some("operator"));
 }
 
 #[tokio::test]

@@ -16,8 +16,11 @@ async fn a_body_that_is_too_long_is_refused() {
 
     // One that does not say how long it will be.
     let mut stream = TcpStream::connect(server.http).await.unwrap();
-    let head = "POST /api/v1/config/check HTTP/1.1\r\nHost: localhost\r\nRideau-Csrf: \
-                1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+    let token = server.daemon.operator.token().unwrap();
+    let head = format!(
+        "POST /api/v1/config/check HTTP/1.1\r\nHost: localhost\r\nRideau-Csrf: 1\r\n\
+         Authorization: Bearer {token}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    );
     let text = format!("{head}1000\r\n{long}\r\n0\r\n\r\n");
     stream.write_all(text.as_bytes()).await.unwrap();
     assert_eq!(status(&mut stream).await, "413");

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rideau_server::config::ALLOWED;
 use rideau_server::config::password::Hash;
 
-use crate::web::{LONG, Reply, Server};
+use crate::web::{LONG, Server};
 use tokio::io::AsyncReadExt;
 
 const EXPECTED: &str = include_str!("rights.txt");
@@ -35,7 +35,9 @@ async fn status(server: &Server, head: &str, headers: &[&str]) -> u16 {
     let mut start = [0; 64];
     let read = stream.read_exact(&mut start);
     tokio::time::timeout(LONG, read).await.unwrap().unwrap();
-    Reply::parse(&String::from_utf8_lossy(&start)).status
+    let start = String::from_utf8_lossy(&start);
+    let status = start.split(' ').nth(1).unwrap();
+    status.parse().unwrap()
 }
 
 #[tokio::test]

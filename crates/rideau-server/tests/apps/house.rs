@@ -155,8 +155,13 @@ impl House {
         let config = fs::read_to_string(self.folder.join("rideau.toml")).unwrap();
         match config.contains("[user.") {
             true => peer,
-            false => peer.with_operator(Peer::operator(self.port(), &self.token())),
+            false => peer.with_operator(self.port(), &self.token()),
         }
+    }
+
+    /// A connection of the operator.
+    pub(crate) fn operator(&self) -> Peer {
+        Peer::operator(self.port(), &self.token())
     }
 
     fn port(&self) -> u16 {

@@ -192,7 +192,7 @@ fn what_an_app_does_and_writes_is_shown() {
 fn an_app_that_does_not_start_is_explained() {
     let folder = folder();
     let house = House::new(&folder, "[app.shop]\nexec = APP\nenv = { CRASH = \"3\" }\n");
-    let mut ops = house.peer();
+    let mut ops = house.operator();
     let refused = ops.say("APP.GET shop WAIT 20000");
     assert!(refused.contains("3"), "{refused}");
     let why = ops.say("EXPLAIN shop");

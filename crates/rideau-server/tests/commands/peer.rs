@@ -12,7 +12,18 @@ pub(crate) struct Peer {
     stream: TcpStream,
     parser: ReplyParser,
     buffer: Vec<u8>,
-    operator: Option<Box<Self>>,
+    operator: Operator,
+    is_third: bool,
+}
+
+/// Who says what only the operator may.
+enum Operator {
+    /// Nobody else.
+    None,
+    /// Somebody at this port who has this token, as soon as there is need.
+    Token(u16, String),
+    /// Somebody who has connected.
+    Peer(Box<Peer>),
 }
 
 impl Peer {
@@ -25,7 +36,8 @@ impl Peer {
             stream,
             parser: ReplyParser::default(),
             buffer: Vec::new(),
-            operator: None,
+            operator: Operator::None,
+            is_third: false,
         }
     }
 
@@ -36,18 +48,31 @@ impl Peer {
         operator
     }
 
-    /// What only the operator may do goes over this connection from now on, as from a
-    /// second terminal.
-    pub(crate) fn with_operator(mut self, operator: Self) -> Self {
-        self.operator = Some(Box::new(operator));
+    /// What only the operator may do is said on a second connection from now on, as
+    /// from a second terminal.
+    pub(crate) fn with_operator(mut self, port: u16, token: &str) -> Self {
+        self.operator = Operator::Token(port, token.into());
         self
     }
 
     /// Send words, and read the answer.
     pub(crate) fn ask(&mut self, words: &[&str]) -> Value {
-        if let Some(operator) = self.operator.as_mut().filter(|_| is_control(words)) {
+        if let Operator::Token(port, token) = &self.operator
+            && is_control(words)
+        {
+            self.operator = Operator::Peer(Box::new(Self::operator(*port, token)));
+        }
+        // Both speak the same version of the protocol.
+        if let Operator::Peer(operator) = &mut self.operator
+            && is_control(words)
+        {
+            operator.ask(&["HELLO", if self.is_third { "3" } else { "2" }]);
             return operator.ask(words);
         }
+        self.is_third = match words {
+            ["HELLO", version, ..] => *version == "3",
+            _ => self.is_third,
+        };
         self.send(words);
         self.next().unwrap()
     }

@@ -78,7 +78,7 @@ impl Server {
     pub(crate) fn connect(&self) -> Peer {
         let peer = self.stranger();
         match self.daemon.config.load().users.is_empty() {
-            true => peer.with_operator(self.operator()),
+            true => peer.with_operator(self.port, self.daemon.operator.token().unwrap()),
             false => peer,
         }
     }

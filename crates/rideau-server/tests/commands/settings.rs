@@ -195,7 +195,7 @@ fn what_needs_a_restart_is_said() {
         cell(&events, 0, "text"),
         "set: server.threads 0 -> 3; part of it counts after the next start"
     );
-    assert_eq!(cell(&events, 0, "by"), "default");
+    assert_eq!(cell(&events, 0, "by"), "operator");
     let back = peer.ask(&["CONFIG", "ROLLBACK"]);
     assert_eq!(
         rows(&back),

@@ -171,7 +171,7 @@ fn a_lease_that_is_held_too_long_is_one_event() {
 fn starts_that_fail_are_an_event() {
     let server = Server::start(TEXT);
     server.watch();
-    let (mut peer, mut other) = (server.connect(), server.connect());
+    let (mut peer, mut other) = (server.operator(), server.connect());
     peer.say("SUBSCRIBE rideau:events:pool:pressed");
     other.say("TAKE pressed WAIT 1000");
     // The start that failed tells first, and then who looks after all pools.

@@ -189,13 +189,18 @@ fn another_account_of_the_machine_gets_nothing() {
         .output();
     assert!(!read.unwrap().status.success());
     // Who has opened the socket to others has not given them the server.
-    for path in [socket.parent().unwrap(), &socket] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
-    }
-    let done = as_nobody(&folder, &["--server", &at_socket, "apply", &evil]);
+    // It has a second name, for the folder is that of all servers.
+    let opened = PathBuf::from(format!("/run/rideau-control-{}", std::process::id()));
+    fs::create_dir_all(&opened).unwrap();
+    let second = opened.join("sock");
+    fs::hard_link(&socket, &second).unwrap();
+    fs::set_permissions(&second, fs::Permissions::from_mode(0o777)).unwrap();
+    let at_second = format!("unix:{}", second.display());
+    let done = as_nobody(&folder, &["--server", &at_second, "apply", &evil]);
     let done = { done }.output().unwrap();
     let text = "NOPERM this socket is for root and the account of the server";
     assert!(said(&done).contains(text), "{}", said(&done));
+    fs::remove_dir_all(&opened).unwrap();
     assert!(!proof.exists());
     // The account of the server itself needs no word.
     let done = program(env!("CARGO_BIN_EXE_rideau"))

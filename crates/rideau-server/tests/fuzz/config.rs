@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use rideau_core::Rng;
-use rideau_server::config::{Config, keys, plan, text};
+use rideau_server::config::{Config, Member, keys, plan, text};
 use rideau_server::settings::Source;
 
 use super::kit::{self, Tried, below, is_once_in, one};
@@ -157,7 +157,13 @@ fn read(input: &str) -> Result<bool, String> {
 fn again(config: &Config) -> Tried {
     let text = Source::of(config).text;
     // Passwords and environments are shown to nobody.
-    if !config.users.is_empty() || text.contains("(hidden)") {
+    let pools = config.pools.iter().map(|pool| &pool.member);
+    let has_env = config.apps.iter().any(|app| !app.run.env.is_empty())
+        || pools.into_iter().any(|member| match member {
+            Member::Exec(exec) => !exec.env.is_empty(),
+            _ => false,
+        });
+    if !config.users.is_empty() || has_env {
         return Ok(());
     }
     let read = Config::parse(&text, "again.toml", &|_| None);

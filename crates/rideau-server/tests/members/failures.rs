@@ -15,7 +15,12 @@ const SENTENCE: &str =
 #[tokio::test]
 async fn whoever_waits_in_vain_is_told_what_the_process_said_last() {
     let server = Server::start(BROKEN).await;
-    let no = server.peer().await.ask("TAKE p WAIT 1000").await.words();
+    let no = server
+        .operator()
+        .await
+        .ask("TAKE p WAIT 1000")
+        .await
+        .words();
     assert_ne!(no[0], "go");
     assert!(no[2].contains(SENTENCE), "{no:?}");
     let explained = server.explain("p");
@@ -26,7 +31,7 @@ async fn whoever_waits_in_vain_is_told_what_the_process_said_last() {
 #[tokio::test]
 async fn where_nobody_is_to_wait_for_a_broken_program_nobody_does() {
     let server = Server::start(&format!("{BROKEN}fail_fast = true\nfailures = 1")).await;
-    let mut peer = server.peer().await;
+    let mut peer = server.operator().await;
     peer.ask("TAKE p WAIT 30000").await;
     until("its failure is known", || {
         server.explain("p").contains(SENTENCE)
@@ -61,7 +66,12 @@ async fn who_is_not_ready_in_time_is_said_to_be_late() {
         "#,
     )
     .await;
-    let no = server.peer().await.ask("TAKE p WAIT 3000").await.words();
+    let no = server
+        .operator()
+        .await
+        .ask("TAKE p WAIT 3000")
+        .await
+        .words();
     let sentence = "`sh` was not ready within 100ms: READY=1 was not sent";
     assert!(no[2].contains(sentence), "{no:?}");
     assert!(no[2].contains("it said last: waiting"), "{no:?}");
@@ -73,7 +83,12 @@ async fn a_run_folder_that_cannot_be_is_an_answer_as_well() {
     let yard = Yard::new();
     std::fs::write(yard.run_dir(), "a file").unwrap();
     let server = Server::start_in(yard, &format!("{BROKEN}init = 1")).await;
-    let no = server.peer().await.ask("TAKE p WAIT 1000").await.words();
+    let no = server
+        .operator()
+        .await
+        .ask("TAKE p WAIT 1000")
+        .await
+        .words();
     assert!(no[2].contains("there is no run folder: "), "{no:?}");
 
     // The next try may find one.

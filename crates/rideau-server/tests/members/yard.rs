@@ -17,7 +17,7 @@ use rideau_server::serve::{self, Listener};
 use rideau_server::show::Sight;
 use rideau_testing::{Running, Signal, Start, command};
 
-use crate::peer::{LONG, Peer};
+use crate::peer::{Answer, LONG, Peer};
 
 /// A temporary folder, gone with the test.
 pub(crate) struct Yard(PathBuf);
@@ -103,6 +103,15 @@ impl Server {
 
     pub(crate) async fn peer(&self) -> Peer {
         Peer::connect(&self.address).await
+    }
+
+    /// A connection of the operator, who is told what programs write.
+    pub(crate) async fn operator(&self) -> Peer {
+        let mut peer = self.peer().await;
+        let token = self.daemon.operator.token().unwrap();
+        peer.send(&format!("AUTH {token}")).await;
+        assert_eq!(peer.answer().await, Answer::Text("OK".into()));
+        peer
     }
 
     pub(crate) fn change(&self, pools: &str) {

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{AppConfig, AppListen, AppReady, Health, Http, hosts};
-use crate::config::section::{Section, kind_of, suggest_word};
+use crate::config::near::suggest_word;
+use crate::config::section::{Section, kind_of};
 use crate::config::server::{Made, address, note};
 use crate::config::words::{show_size, show_span};
 use crate::config::{exec, keys, options};

@@ -78,10 +78,31 @@ const FIELDS: &[&[u8]] = &[
 ];
 
 const PARTS: &[&[u8]] = &[
-    b"\r\n", b"\r", b"\n", b"\r\n\r\n", b" ", b"\t", b":", b",", b"\0", b"\x0b", b"\x7f", b"\xff",
-    b"\xc3\xa9", b"Host: a\r\n", b"Content-Length: 1\r\n", b"Transfer-Encoding: chunked\r\n",
-    b"HTTP/1.1", b"GET ", b"chunked", b"0\r\n\r\n", b"5\r\nhello\r\n", b";", b"ffffffff", b"0",
-    b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+    b"\r\n",
+    b"\r",
+    b"\n",
+    b"\r\n\r\n",
+    b" ",
+    b"\t",
+    b":",
+    b",",
+    b"\0",
+    b"\x0b",
+    b"\x7f",
+    b"\xff",
+    b"\xc3\xa9",
+    b"Host: a\r\n",
+    b"Content-Length: 1\r\n",
+    b"Transfer-Encoding: chunked\r\n",
+    b"HTTP/1.1",
+    b"GET ",
+    b"chunked",
+    b"0\r\n\r\n",
+    b"5\r\nhello\r\n",
+    b";",
+    b"ffffffff",
+    b"0",
+    b"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
 ];
 
 #[test]
