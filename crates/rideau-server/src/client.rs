@@ -244,9 +244,10 @@ impl Client {
         login::name_of(self.user.as_ref())
     }
 
-    /// The same, to find what belongs to it; none if everything is anybody's.
+    /// The same, to find what belongs to it; none if everything does, as to the
+    /// operator, or to anybody where there are no users.
     pub fn scope(&self) -> Option<&str> {
-        self.user.as_ref().map(|user| user.name.as_str())
+        self.daemon.operator.scope_of(self.user.as_ref())
     }
 
     /// Keep a grant, and answer with its ticket.

@@ -44,6 +44,12 @@ impl Operator {
         Arc::ptr_eq(&self.user, user)
     }
 
+    /// Whose things a user may end by their tickets; none for anybody's.
+    pub(crate) fn scope_of<'a>(&self, user: Option<&'a Arc<User>>) -> Option<&'a str> {
+        let user = user.filter(|user| !self.is(user))?;
+        Some(user.name.as_str())
+    }
+
     /// What proves that somebody may read the operator's files.
     pub fn token(&self) -> Option<&str> {
         self.token.as_deref()

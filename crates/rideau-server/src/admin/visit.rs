@@ -197,7 +197,7 @@ impl Visit {
 
     /// The same, to find what belongs to it; none if everything is anybody's.
     pub(super) fn scope(&self) -> Option<&str> {
-        self.user.as_ref().map(|user| user.name.as_str())
+        self.daemon().operator.scope_of(self.user.as_ref())
     }
 
     /// What it sees.

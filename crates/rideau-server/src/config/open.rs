@@ -152,9 +152,10 @@ mod tests {
 
     #[test]
     fn programs_on_the_account_of_the_server_are_named() {
-        let config = "[front]\nlisten = [\"127.0.0.1:3000\"]\n[app.shop]\nexec = [\"true\"]\n\
-                      [app.blog]\nexec = [\"true\"]\nhosts = [\"blog.example\"]\nuser = \"nobody\"\n\
-                      [pool.work]\nmember = { exec = [\"true\"] }\n";
+        let config = "[front]\nlisten = [\"127.0.0.1:3000\"]\n\
+                      [app.shop]\nexec = [\"sleep\"]\n\
+                      [app.blog]\nexec = [\"sleep\"]\nhosts = [\"a.example\"]\nuser = \"nobody\"\n\
+                      [pool.work]\nmember = { exec = [\"sleep\"] }\n";
         let all = texts(config, true);
         let named: Vec<_> = all.iter().filter(|(is_risky, _)| *is_risky).collect();
         assert_eq!(named.len(), 2);

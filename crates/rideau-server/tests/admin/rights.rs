@@ -28,10 +28,30 @@ fn basic(user: &str) -> String {
     format!("Authorization: Basic {text}")
 }
 
+/// Who may, in few words.
+fn said(who: &[&str]) -> String {
+    let is_every = ALLOWED.iter().all(|word| who.contains(word));
+    let strangers = who.iter().filter(|who| !ALLOWED.contains(who)).copied();
+    match is_every {
+        true => strangers
+            .chain(["every user"])
+            .collect::<Vec<_>>()
+            .join(" "),
+        false => who.join(" "),
+    }
+}
+
+/// A session of whoever logs in so; none if it may have none.
+async fn session(server: &Server, login: &str) -> Option<String> {
+    let reply = server.send("POST /v1/sessions", &[login], "").await;
+    (reply.status == 200).then(|| reply.text("id"))
+}
+
 /// The status of an answer, whose body may go on for ever.
 async fn status(server: &Server, head: &str, headers: &[&str]) -> u16 {
-    // No body that a route wants.
-    let mut stream = server.open(head, headers, "x").await;
+    // Nothing is changed by this: a config is none, and asks name what is nowhere.
+    let body = if head.contains("/config/") { "x" } else { "{}" };
+    let mut stream = server.open(head, headers, body).await;
     let mut start = [0; 64];
     let read = stream.read_exact(&mut start);
     tokio::time::timeout(LONG, read).await.unwrap().unwrap();
@@ -46,7 +66,9 @@ async fn each_right_opens_the_routes_that_it_should() {
     let mut users = String::new();
     for (at, word) in ALLOWED.iter().enumerate() {
         let hash = hash.as_str();
-        users += &format!("[user.u{at}]\npassword = '{hash}'\nallow = [\"{word}\"]\n\n");
+        // Asks belong to sessions, so everybody may have one.
+        let allow = format!("[\"{word}\", \"session\"]");
+        users += &format!("[user.u{at}]\npassword = '{hash}'\nallow = {allow}\n\n");
     }
     let server = Server::start(&users).await;
     let open = Server::start("").await;
@@ -66,10 +88,12 @@ async fn each_right_opens_the_routes_that_it_should() {
         who.push((word, &server, basic(&format!("u{at}"))));
     }
     for (word, server, login) in &who {
+        let session = session(server, login).await.unwrap_or_default();
+        let session = format!("Rideau-Session: {session}");
         for route in &routes {
             // What is named is nowhere.
             let head = route.replace(['{', '}', '*'], "");
-            let headers = ["Rideau-Csrf: 1", login.as_str()];
+            let headers = ["Rideau-Csrf: 1", login.as_str(), session.as_str()];
             let status = status(server, &head, &headers).await;
             let names = opened.entry(route).or_default();
             if ![401, 403].contains(&status) {
@@ -79,7 +103,7 @@ async fn each_right_opens_the_routes_that_it_should() {
     }
     let found: String = opened
         .iter()
-        .map(|(route, who)| format!("{route}: {}\n", who.join(" ")))
+        .map(|(route, who)| format!("{route}: {}\n", said(who)))
         .collect();
     assert!(found == EXPECTED, "the rights are now\n{found}");
 }

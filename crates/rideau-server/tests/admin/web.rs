@@ -111,6 +111,7 @@ impl Server {
             && (headers
                 .iter()
                 .any(|header| header.starts_with("Rideau-Csrf:"))
+                || head.starts_with("POST /api/")
                 || head.contains("/api/v1/config")
                 || head.contains("/logs"));
         if needs_operator {

@@ -64,6 +64,19 @@ fn is_answer(told: &[Value]) -> bool {
     what.ends_with(b"subscribe")
 }
 
+/// Who may, in few words.
+fn said(who: &[&str]) -> String {
+    let is_every = ALLOWED.iter().all(|word| who.contains(word));
+    let strangers = who.iter().filter(|who| !ALLOWED.contains(who)).copied();
+    match is_every {
+        true => strangers
+            .chain(["every user"])
+            .collect::<Vec<_>>()
+            .join(" "),
+        false => who.join(" "),
+    }
+}
+
 fn users() -> String {
     let hash = Hash::of(b"secret").unwrap();
     let user = |(at, word): (usize, &&str)| {
@@ -100,7 +113,7 @@ fn each_right_opens_what_it_should_and_nothing_else() {
     }
     let found: String = opened
         .iter()
-        .map(|(name, who)| format!("{name}: {}\n", who.join(" ")))
+        .map(|(name, who)| format!("{name}: {}\n", said(who)))
         .collect();
     assert!(found == EXPECTED, "the rights are now\n{found}");
 }

@@ -129,7 +129,7 @@ fn channels_that_cannot_be_are_refused() {
 #[test]
 fn a_monitor_sees_commands_and_no_secrets() {
     let server = Server::start(TEXT);
-    let (mut peer, mut other) = (server.operator(), server.connect());
+    let (mut peer, mut other) = (server.operator(), server.operator());
     assert_eq!(peer.say("MONITOR"), "+OK");
     other.say("LEN work");
     other.say("AUTH anna secret");

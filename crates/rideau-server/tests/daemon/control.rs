@@ -160,7 +160,7 @@ fn another_account_of_the_machine_gets_nothing() {
     let evil = folder.join("evil.toml");
     let config = fs::read_to_string(server.file()).unwrap();
     let exec = format!(
-        "[pool.evil]\nmember = {{ exec = [\"sh\", \"-c\", \"id > {}; sleep 60\"] }}\nmin = 1\n",
+        "[pool.evil]\nmember = {{ exec = [\"sh\", \"-c\", \"id > {}; sleep 60\"] }}\ninit = 1\n",
         proof.display()
     );
     fs::write(&evil, config + &exec).unwrap();
@@ -310,11 +310,11 @@ fn an_application_of_another_account_cannot_reach_the_control_socket() {
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
     let (port, front) = (free_port(), free_port());
     let script = folder.join("app.py");
-    let found = folder.join("found");
-    // It tries what it could find out by itself.
+    let (found, base) = (folder.join("found"), folder.join("base"));
     let text = format!(
-        "import os, socket\n\
-         base = '/run/rideau/control.d/{port}'\n\
+        "import os, socket, time\n\
+         while not os.path.exists({base:?}): time.sleep(0.01)\n\
+         base = open({base:?}).read()\n\
          found = []\n\
          try:\n    socket.socket(socket.AF_UNIX).connect(base + '.sock'); found.append('socket')\n\
          except OSError as error: found.append(error.strerror)\n\
@@ -336,10 +336,16 @@ fn an_application_of_another_account_cannot_reach_the_control_socket() {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .start();
+    // It could find out by itself where they are.
+    let socket = || control::find(port);
+    crate::server::until("the server listens", || socket().is_some());
+    let path = socket().unwrap().with_extension("");
+    let (begun, whole) = (folder.join("begun"), path.to_str().unwrap());
+    fs::write(&begun, whole).unwrap();
+    fs::rename(&begun, &base).unwrap();
     let read = || fs::read_to_string(&found).unwrap_or_default();
     crate::server::until("the application has tried", || read().ends_with('\n'));
     assert_eq!(read(), "65534 ['Permission denied', 'Permission denied']\n");
-    assert!(Path::new(&format!("/run/rideau/control.d/{port}.sock")).exists());
     drop(running);
     let _ = fs::remove_dir_all(&folder);
 }
