@@ -157,11 +157,10 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     let (server, tls) = (&config.server, &config.tls);
     let lanes = Arc::new(Lanes::start(server.threads)?);
     let acceptor = tls.as_ref().map(tls::acceptor).transpose()?;
-    let (mut addresses, port) = listen_redis(&daemon, &lanes, acceptor.as_ref()).await?;
+    let (listeners, mut addresses) = listen_redis(server, acceptor.as_ref()).await?;
     let (admin, places) = listen_http(server, acceptor.clone()).await?;
     let page = link(&daemon, &config, places.first());
     addresses.extend(places);
-    tokio::spawn(admin.serve(Arc::clone(&daemon)));
     // Applications run on this machine: a front on every core would wait behind them.
     let front_lanes = match server.threads {
         Some(_) => Arc::clone(&lanes),
@@ -169,9 +168,15 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     };
     let (front, places) =
         listen_front(&daemon, &config, acceptor, Arc::clone(&front_lanes)).await?;
+    let port = listeners.iter().find_map(Listener::port);
     let port = port.or_else(|| places.iter().find_map(|place| port_of(place)));
     addresses.extend(places);
+    // Before anybody is served, so that whoever is can be told where it is.
     let control = listen_control(&daemon, &lanes, port);
+    for listener in listeners {
+        tokio::spawn(listener.serve(Arc::clone(&daemon), Arc::clone(&lanes)));
+    }
+    tokio::spawn(admin.serve(Arc::clone(&daemon)));
     daemon.apps.begin(&config);
     daemon.front.follow_apps();
     let front = tokio::spawn(front.serve(Arc::clone(&daemon.front)));
@@ -205,16 +210,12 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     finished
 }
 
-/// Listen for those who speak the Redis protocol, and serve them. Says where that
-/// is, and by which port the server is known.
+/// Listen for those who speak the Redis protocol. Says where that is.
 async fn listen_redis(
-    daemon: &Arc<Daemon>,
-    lanes: &Arc<Lanes>,
+    server: &Server,
     acceptor: Option<&TlsAcceptor>,
-) -> io::Result<(Vec<String>, Option<u16>)> {
-    let config = daemon.config.load_full();
-    let server = &config.server;
-    let (mut addresses, mut listeners) = (Vec::new(), Vec::new());
+) -> io::Result<(Vec<Listener>, Vec<String>)> {
+    let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
     for listen in &server.listen {
         let listener = Listener::bind(listen, server.socket_mode).await;
         let listener =
@@ -231,11 +232,7 @@ async fn listen_redis(
             listeners.push(listener);
         }
     }
-    let port = listeners.iter().find_map(Listener::port);
-    for listener in listeners {
-        tokio::spawn(listener.serve(Arc::clone(daemon), Arc::clone(lanes)));
-    }
-    Ok((addresses, port))
+    Ok((listeners, addresses))
 }
 
 /// Say what is open to whom.

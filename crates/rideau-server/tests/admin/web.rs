@@ -108,10 +108,7 @@ impl Server {
             && !headers
                 .iter()
                 .any(|header| header.starts_with("Authorization:"))
-            && (headers
-                .iter()
-                .any(|header| header.starts_with("Rideau-Csrf:"))
-                || head.starts_with("POST /api/")
+            && (head.starts_with("POST /api/")
                 || head.contains("/api/v1/config")
                 || head.contains("/logs"));
         if needs_operator {
