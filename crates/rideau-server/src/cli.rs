@@ -15,6 +15,7 @@ mod lease;
 mod load;
 mod look;
 mod meet;
+mod pages;
 mod paper;
 mod run;
 mod serve;

@@ -9,6 +9,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use rideau::Refusal;
+use rideau::allocator::Prefer;
 
 use crate::attempts::Origin;
 use crate::clients::ClientCard;
@@ -18,12 +19,14 @@ use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::held_back::HeldBack;
 use crate::holdings::{Card, HolderId, Thing, Why};
+use crate::label::{BadLabel, Label};
 use crate::login::{self, Proof};
 use crate::logins::{Fingerprint, LoginPlace};
 use crate::names::Named;
 use crate::outcome::{self, Outcome, Part};
 use crate::panics::Panicked;
 use crate::places::{BrokerPlace, PoolPlace, RulePlace};
+use crate::quota::{Counted, Over, Quota, Usage};
 use crate::resp::{Mistake, Protocol, Reply};
 use crate::ticket::{Kind, Text, Ticket};
 use crate::timing::Batch;
@@ -37,6 +40,10 @@ pub struct Client {
     pub card: Arc<ClientCard>,
     /// Who it is; none until it has said so where that is needed.
     pub user: Option<Arc<User>>,
+    /// What its user has of what all share.
+    pub usage: Arc<Usage>,
+    /// It is one of its user's connections; none for a request of another protocol.
+    pub connection: Option<Counted>,
     /// Its own holder.
     pub holder: HolderId,
     /// The session it is attached to.
@@ -115,6 +122,37 @@ pub struct Wait {
     pub answer: Pin<Box<dyn Future<Output = Finish> + Send>>,
     /// What it waits for.
     pub name: String,
+    /// What its user needs for that when it is answered.
+    pub awaits: Awaits,
+    /// Nobody wants the answer.
+    pub is_silent: bool,
+}
+
+/// What a command waits for, to see whether its user may still have it.
+#[derive(Clone, Debug)]
+pub enum Awaits {
+    /// Nothing that not everybody may use.
+    Anything,
+    /// A thing of this kind, with the name that the wait has.
+    Thing(&'static str),
+    /// Values of these places.
+    Values(Arc<[Prefer]>),
+}
+
+impl Wait {
+    /// Wait for something with this name.
+    pub fn new(
+        name: impl Into<String>,
+        awaits: Awaits,
+        answer: Pin<Box<dyn Future<Output = Finish> + Send>>,
+    ) -> Self {
+        Self {
+            answer,
+            name: name.into(),
+            awaits,
+            is_silent: false,
+        }
+    }
 }
 
 /// What is left to do when a wait is over.
@@ -144,6 +182,12 @@ impl From<Mistake> for Wrong {
             Some(usage) => format!("ERR {mistake}. It takes {usage}."),
             None => format!("ERR {mistake}."),
         })
+    }
+}
+
+impl From<Over> for Wrong {
+    fn from(over: Over) -> Self {
+        Self(format!("BUSY {over}."))
     }
 }
 
@@ -207,13 +251,6 @@ impl Client {
         self.broker = Weak::new();
     }
 
-    /// The same after a wait; its rights stay what they are until it says more.
-    pub fn read_new_config(&mut self) {
-        if self.generation != self.daemon.settings.generation() {
-            self.read_config();
-        }
-    }
-
     /// Take back what was answered since the output had this length, and say that
     /// the server failed.
     #[cold]
@@ -227,6 +264,23 @@ impl Client {
             Replies::Skipping => self.replies = Replies::On,
             Replies::Off => (),
         }
+    }
+
+    /// Whether the client may name something so.
+    ///
+    /// # Errors
+    ///
+    /// If it is too long, or has other characters than it may.
+    #[inline]
+    pub fn check_label(&self, label: Label, name: &[u8]) -> Result<(), Wrong> {
+        let checked = label.check(name, &self.config.limits);
+        checked.map_err(|bad| self.bad_label(&bad))
+    }
+
+    #[cold]
+    fn bad_label(&self, bad: &BadLabel) -> Wrong {
+        self.daemon.count_label(bad);
+        Wrong(format!("ERR {bad}."))
     }
 
     /// Answer `OK`.
@@ -339,7 +393,9 @@ impl Client {
         let most = self.config.limits.waiters_max;
         let counts = &self.daemon.counts;
         if counts.waiting.load(Ordering::Relaxed) < most {
-            return Ok(());
+            let (user, limits) = (self.user.as_deref(), &self.config.limits);
+            let checked = self.usage.check(Quota::Waiting, user, limits);
+            return checked.map_err(|over| self.wait_refused(over));
         }
         counts.waits_refused.fetch_add(1, Ordering::Relaxed);
         Err(Wrong(format!(
@@ -348,9 +404,67 @@ impl Client {
         )))
     }
 
+    /// Count a command that begins to wait, exactly.
+    ///
+    /// # Errors
+    ///
+    /// If as many of its user's do as may.
+    pub fn begin_wait(&self) -> Result<Waiting, Wrong> {
+        let (user, limits) = (self.user.as_deref(), &self.config.limits);
+        let counted = self.usage.take(Quota::Waiting, user, limits);
+        let counted = counted.map_err(|over| self.wait_refused(over))?;
+        self.daemon.counts.waiting.fetch_add(1, Ordering::Relaxed);
+        Ok(Waiting {
+            daemon: Arc::clone(&self.daemon),
+            _counted: counted,
+        })
+    }
+
+    #[cold]
+    fn wait_refused(&self, over: Over) -> Wrong {
+        let counts = &self.daemon.counts;
+        counts.waits_refused.fetch_add(1, Ordering::Relaxed);
+        over.into()
+    }
+
+    /// Counts one stream more of the client's user.
+    pub fn stream(&self) -> impl Fn() -> Result<Counted, Over> + use<> {
+        let (usage, user) = (Arc::clone(&self.usage), self.user.clone());
+        let config = Arc::clone(&self.config);
+        move || usage.take(Quota::Streams, user.as_deref(), &config.limits)
+    }
+
+    /// Count the connection as one of this user's, who it is about to be.
+    ///
+    /// # Errors
+    ///
+    /// If the user has as many as it may.
+    pub fn connection_of(&self, user: &User) -> Result<Counted, Over> {
+        let usage = self.daemon.quotas.of(&user.name);
+        let own = self.connection.as_ref();
+        // One that logs in as who it is has been counted before.
+        match own.is_some_and(|own| own.is_of(&usage)) {
+            true => Ok(usage.count(Quota::Connections)),
+            false => usage.take(Quota::Connections, Some(user), &self.config.limits),
+        }
+    }
+
     /// The connection's own card as a holder.
     pub fn holder_card(&self) -> Arc<Card> {
         Arc::clone(&self.card.card.lock())
+    }
+}
+
+/// A command that waits, counted until this is dropped.
+#[must_use]
+pub struct Waiting {
+    daemon: Arc<Daemon>,
+    _counted: Counted,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.daemon.counts.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -8,6 +8,7 @@ mod brokers;
 mod connection;
 mod locks;
 mod look;
+mod page;
 #[cfg(test)]
 mod planted;
 mod pools;
@@ -16,6 +17,7 @@ mod ranges;
 mod regulators;
 mod sessions;
 mod settings;
+mod still;
 mod table;
 mod tail;
 mod tickets;
@@ -24,13 +26,18 @@ mod watch;
 use std::sync::atomic::Ordering;
 
 use crate::client::{Client, Replies, Step, Wrong};
-use crate::config::{User, edits, far};
+use crate::config::{Config, User, edits, far};
+use crate::daemon::Daemon;
 use crate::holdings::Why;
 use crate::login;
 use crate::panics;
 use crate::resp::{Protocol, Quoted, Request, Upper};
 
+pub(crate) use still::{may_still, may_still_have};
 pub use table::ALL;
+pub(crate) use watch::follow as follow_watch;
+
+use still::may_run;
 
 /// A command, for those who look.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +59,20 @@ pub struct About {
 
 /// Every user may do this with what is its own. What is not, the command checks itself.
 pub const OWN: &str = "own";
+
+impl About {
+    /// Write down that a user may not do this, if an error says so.
+    #[cold]
+    fn deny(&self, daemon: &Daemon, user: &str, error: &str) {
+        let right = match self.right {
+            "" => self.name,
+            right => right,
+        };
+        if let Some(why) = error.strip_prefix("NOPERM ") {
+            daemon.logins.denied(user, right, why);
+        }
+    }
+}
 
 type Run = fn(&mut Client, Request<'_>) -> Result<Step, Wrong>;
 
@@ -176,12 +197,8 @@ fn answer(client: &mut Client, request: Request<'_>) -> Step {
 #[cold]
 fn fail(client: &mut Client, about: &About, before: usize, Wrong(text): Wrong) -> Step {
     client.batch.fail();
-    if let (Some(why), Some(user)) = (text.strip_prefix("NOPERM "), &client.user) {
-        let right = match about.right {
-            "" => about.name,
-            right => right,
-        };
-        client.daemon.logins.denied(&user.name, right, why);
+    if let Some(user) = &client.user {
+        about.deny(&client.daemon, &user.name, &text);
     }
     // Whatever was begun is not to be seen.
     client.out.truncate(before);
@@ -199,28 +216,44 @@ fn may(client: &Client, about: &About, request: Request<'_>) -> Result<(), Wrong
     if is_subscriber(client) && !LISTENING.contains(&name) {
         return Err(listens(name));
     }
+    allows(
+        &client.daemon,
+        client.user.as_deref(),
+        &client.config,
+        about,
+    )
+}
+
+/// Whether a user has the right that a command needs.
+#[inline]
+fn allows(
+    daemon: &Daemon,
+    user: Option<&User>,
+    config: &Config,
+    about: &About,
+) -> Result<(), Wrong> {
     if about.right.is_empty() {
         return Ok(());
     }
-    match &client.user {
+    match user {
         Some(user) if has_right(user, about.right) => Ok(()),
         Some(user) => Err(Wrong(format!(
-            "NOPERM user {} may not use {name}: add \"{}\" to its allow list.",
-            user.name, about.right
+            "NOPERM user {} may not use {}: add \"{}\" to its allow list.",
+            user.name, about.name, about.right
         ))),
-        None if !client.config.users.is_empty() => Err(Wrong(
+        None if !config.users.is_empty() => Err(Wrong(
             "NOAUTH say who you are first: AUTH user password.".into(),
         )),
-        None if about.is_control => Err(unknown_operator(client, name)),
+        None if about.is_control => Err(unknown_operator(daemon, about.name)),
         None => Ok(()),
     }
 }
 
 #[cold]
-fn unknown_operator(client: &Client, name: &str) -> Wrong {
+fn unknown_operator(daemon: &Daemon, name: &str) -> Wrong {
     Wrong(format!(
         "NOAUTH {name} is not for everybody: {}",
-        client.daemon.operator.advice()
+        daemon.operator.advice()
     ))
 }
 
@@ -251,7 +284,7 @@ fn allowed(client: &Client, right: &str) -> Result<(), Wrong> {
         None if login::is_needed(client) => Err(Wrong(
             "NOAUTH say who you are first: AUTH user password.".into(),
         )),
-        None if ADMIN.contains(&right) => Err(unknown_operator(client, "this")),
+        None if ADMIN.contains(&right) => Err(unknown_operator(&client.daemon, "this")),
         _ => Ok(()),
     }
 }
@@ -311,12 +344,17 @@ const ADMIN: &[&str] = &["pool", "range", "app", "config", "client", "monitor"];
 /// A user may use this thing.
 fn may_use(client: &Client, kind: &str, name: &str) -> Result<(), Wrong> {
     match &client.user {
-        Some(user) if !user.may_use(kind, name) => Err(Wrong(format!(
-            "NOPERM user {} may not use {kind} {name}: add \"{kind}:{name}\" to its on list.",
-            user.name
-        ))),
+        Some(user) if !user.may_use(kind, name) => Err(no_use(user, kind, name)),
         _ => Ok(()),
     }
+}
+
+#[cold]
+fn no_use(user: &User, kind: &str, name: &str) -> Wrong {
+    Wrong(format!(
+        "NOPERM user {} may not use {kind} {name}: add \"{kind}:{name}\" to its on list.",
+        user.name
+    ))
 }
 
 /// A user may use everything, which this is about.

@@ -7,31 +7,29 @@
 
 mod before_login;
 mod linger;
-mod waits;
+mod wait;
 
 use std::future;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
-use crate::client::{Client, Finish, Step, Wait};
+use crate::client::{Client, Step};
 use crate::command;
 use crate::holdings::Why;
 use crate::input::{self, Input, NoRoom};
 use crate::login;
-use crate::panics::{self, Panicked};
+use crate::panics;
 use crate::resp::{BEFORE_LOGIN_MAX, Fault, Limits, Protocol, RequestParser};
 use crate::timing::Run;
 use crate::values;
 use crate::watch::Watch;
 use before_login::quiet;
-use waits::Waits;
 
 /// Answers that needed more room than this give it back when they are written.
 const KEPT: usize = 64 * 1024;
@@ -39,8 +37,6 @@ const KEPT: usize = 64 * 1024;
 const KEPT_BEFORE_LOGIN: usize = 4 * 1024;
 /// Answers before login are written when there is so much of them.
 const OUTPUT_BEFORE_LOGIN_MAX: usize = 16 * 1024;
-/// Those who wait and can be told are told so this often.
-const TELL: Duration = Duration::from_secs(1);
 /// A client that does not take what is written for so long is cut.
 const WRITE_MAX: Duration = Duration::from_secs(30);
 
@@ -55,18 +51,6 @@ enum Over {
     Refused,
     /// It vanished.
     Lost,
-}
-
-/// What ends the sleep of one that waits for an answer.
-enum Woken {
-    /// There it is.
-    Answered(Finish),
-    /// The other side said so many bytes.
-    Read(io::Result<usize>),
-    /// There is something to tell.
-    Bell,
-    /// It has waited for so long that it is told so.
-    Tick,
 }
 
 /// What a connection that has nothing to do may hear.
@@ -192,7 +176,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             Heard::Read(Ok(0)) => return Err(Over::Lost),
             Heard::Read(Err(error)) => return Err(self.lost(&error)),
             Heard::Read(Ok(_)) => self.client.hear(),
-            Heard::Bell => self.tell()?,
+            Heard::Bell => {
+                if let Err(over) = self.tell() {
+                    return Err(self.say_last(over).await);
+                }
+            }
             Heard::Nothing => {
                 self.miss();
                 return Err(Over::Lost);
@@ -310,103 +298,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    /// Wait for the answer of a command; go on reading meanwhile.
-    async fn wait(&mut self, wait: Wait, begun: u64) -> Result<(), Over> {
-        let Wait { mut answer, name } = wait;
-        // Most of those who wait are answered soon; whoever was answered before
-        // is not kept waiting.
-        self.flush().await?;
-        let _waits = Waits::begin(&self.client);
-        let mut ticks = self.ticks();
-        let finish = loop {
-            let is_full = self.input.len() >= self.pipeline_max;
-            let reads = match self.make_room_behind(is_full) {
-                Ok(reads) => reads,
-                Err(no_room) => return Err(self.refuse_input(no_room).await),
-            };
-            match self.woken(&mut answer, &mut ticks, reads).await {
-                Woken::Answered(finish) => break finish,
-                Woken::Read(Ok(0)) => return Err(Over::Lost),
-                Woken::Read(Err(error)) => return Err(self.lost(&error)),
-                Woken::Read(Ok(_)) if is_full => return Err(self.refuse_more(&name).await),
-                Woken::Read(Ok(_)) => self.client.hear(),
-                Woken::Bell => {
-                    self.tell()?;
-                    self.flush().await?;
-                }
-                Woken::Tick => {
-                    let waited = self.client.daemon.holdings.now().saturating_sub(begun);
-                    let mut reply = self.client.reply();
-                    reply.push(3).bulk("rideau:waiting").bulk(&name);
-                    reply.integer((waited / 1000) as i64);
-                    self.flush().await?;
-                }
-            }
-        };
-        // Who waits for an answer need not say anything.
-        self.client.hear();
-        self.client.read_new_config();
-        let before = self.client.out.len();
-        let finished = panics::contain(|| finish(&mut self.client));
-        finished.unwrap_or_else(|panicked| self.client.answer_panic(before, panicked));
-        Ok(())
-    }
-
-    /// Have room for what comes behind a command that waits. Says whether to read.
-    ///
-    /// Behind a login much may come that is too much before it. It stays with the
-    /// system until the login is done.
-    fn make_room_behind(&mut self, is_full: bool) -> Result<bool, NoRoom> {
-        match is_full {
-            true => Ok(!self.is_before_login),
-            false if self.is_before_login => Ok(self.input.make_room(self.input_max).is_ok()),
-            false => self.input.make_room(self.input_max).map(|()| true),
-        }
-    }
-
-    /// What comes first; an answer before all else, but none to one who has to go.
-    /// Every wait passes here, so it is polled by hand.
-    async fn woken(
-        &mut self,
-        answer: &mut Pin<Box<dyn Future<Output = Finish> + Send>>,
-        ticks: &mut Option<Interval>,
-        reads: bool,
-    ) -> Woken {
-        let outbox = &self.client.card.outbox;
-        let mut read = pin!(self.input.read_from(&mut self.stream));
-        future::poll_fn(|task| {
-            if !outbox.is_killed() {
-                match panics::contain(|| answer.as_mut().poll(task)) {
-                    Ok(Poll::Pending) => (),
-                    Ok(Poll::Ready(finish)) => return Poll::Ready(Woken::Answered(finish)),
-                    Err(panicked) => return Poll::Ready(Woken::Answered(answer_panic(panicked))),
-                }
-            }
-            if reads && let Poll::Ready(read) = read.as_mut().poll(task) {
-                return Poll::Ready(Woken::Read(read));
-            }
-            if outbox.poll_rung(task).is_ready() {
-                return Poll::Ready(Woken::Bell);
-            }
-            match ticks {
-                Some(ticks) => ticks.poll_tick(task).map(|_| Woken::Tick),
-                None => Poll::Pending,
-            }
-        })
-        .await
-    }
-
-    /// It sends more and more behind a command that waits.
+    /// Write what a connection is told last; but it may be slow to read.
     #[cold]
-    async fn refuse_more(&mut self, name: &str) -> Over {
-        let max = self.pipeline_max;
-        let counts = &self.client.daemon.counts;
-        counts.pipelines_refused.fetch_add(1, Ordering::Relaxed);
-        self.client.reply().error(format_args!(
-            "ERR pipeline too long: {max} bytes wait behind {name}, as many as \
-             limits.pipeline_max allows."
-        ));
-        self.refuse().await
+    async fn say_last(&mut self, over: Over) -> Over {
+        let _ = tokio::time::timeout(linger::WITHIN, self.flush()).await;
+        over
     }
 
     /// There is no room for the rest of what it sends.
@@ -443,16 +339,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Over::Refused
     }
 
-    /// Only who speaks the third version can be told something in between.
-    fn ticks(&self) -> Option<Interval> {
-        if self.client.protocol != Protocol::Resp3 {
-            return None;
-        }
-        let mut ticks = interval_at(tokio::time::Instant::now() + TELL, TELL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Some(ticks)
-    }
-
     /// Write what others want it told, or end if somebody wants that.
     fn tell(&mut self) -> Result<(), Over> {
         let outbox = Arc::clone(&self.client.card.outbox);
@@ -464,6 +350,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 .fetch_add(1, Ordering::Relaxed);
             return Err(Over::Closed);
         }
+        if self.client.generation != self.client.daemon.settings.generation() {
+            login::follow(&mut self.client);
+        }
+        command::follow_watch(&mut self.client);
         for push in outbox.take() {
             let is_known = !push.needs_pushes() || self.client.protocol == Protocol::Resp3;
             if is_known && self.client.watch.wants(&push) {
@@ -555,11 +445,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 }
 
-#[cold]
-fn answer_panic(panicked: Panicked) -> Finish {
-    Box::new(move |client| client.answer_panic(client.out.len(), panicked))
-}
-
 impl Client {
     /// Give back all that the connection held.
     fn let_go(&mut self) {
@@ -581,6 +466,9 @@ impl Client {
         self.daemon.clients.remove(self.card.id);
     }
 }
+
+#[cfg(test)]
+mod moment;
 
 #[cfg(test)]
 #[path = "connection/panics.rs"]

@@ -18,12 +18,14 @@ use crate::events::Events;
 use crate::front::Front;
 use crate::grant::Grant;
 use crate::holdings::{Card, Gone, HolderId, Holdings, Row, Thing, Why};
+use crate::label::BadLabel;
 use crate::log;
 use crate::logins::Logins;
 use crate::member::Workshop;
 use crate::operator::Operator;
 use crate::outbox::Push;
 use crate::places::{FOR_EVER, Left, Places};
+use crate::quota::Quotas;
 use crate::serve::reserve::Reserve;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, Source};
@@ -48,6 +50,8 @@ pub struct Daemon {
     pub clients: Clients,
     /// The sessions.
     pub sessions: Sessions,
+    /// What each user has of what all share.
+    pub quotas: Quotas,
     /// What happened.
     pub events: Arc<Events>,
     /// Who logged in, and who did not.
@@ -221,6 +225,7 @@ impl Daemon {
             holdings: Holdings::default(),
             clients: Clients::default(),
             sessions: Sessions::default(),
+            quotas: Quotas::default(),
             reserve: Reserve::default(),
             logins: Logins::new(Arc::clone(&events)),
             events,
@@ -365,6 +370,12 @@ impl Daemon {
         let taken = self.holdings.take_at(ticket, user, why, now)?;
         end(taken.thing, why);
         Ok(taken.holder)
+    }
+
+    /// A client named something as it may not.
+    pub(crate) fn count_label(&self, bad: &BadLabel) {
+        let is_long = u64::from(bad.is_over_name_len());
+        self.counts.long_names.fetch_add(is_long, Ordering::Relaxed);
     }
 
     /// Nobody new is served.

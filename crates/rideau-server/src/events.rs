@@ -1,6 +1,5 @@
 //! What happened, for those who watch and those who come later.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +9,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
+use crate::label;
 use crate::show::Sight;
 
 /// As many are remembered.
@@ -74,8 +74,8 @@ impl Events {
         detail: String,
         by: Option<&str>,
     ) {
-        let (name, text, detail) = (plain(name), plain(&text), plain(&detail));
-        let by = by.map(plain);
+        let (name, text) = (label::shown(name), label::shown(&text));
+        let (detail, by) = (label::shown(&detail), by.map(label::shown));
         let by = by.as_deref();
         tracing::info!(kind, name = &*name, by, "{text}{detail}");
         let event = Arc::new(Event {
@@ -111,27 +111,6 @@ impl Events {
     pub fn watch(&self) -> broadcast::Receiver<Arc<Event>> {
         self.watchers.subscribe()
     }
-}
-
-/// A text without what is no letter: line ends, escapes of terminals, marks that
-/// turn the direction of writing.
-fn plain(text: &str) -> Cow<'_, str> {
-    let is_bad = |letter: char| {
-        letter.is_control()
-            || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
-            || matches!(letter, '\u{2060}'..='\u{2069}' | '\u{feff}')
-    };
-    if !text.contains(is_bad) {
-        return text.into();
-    }
-    let mut plain = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match is_bad(letter) {
-            true => plain.extend(letter.escape_default()),
-            false => plain.push(letter),
-        }
-    }
-    plain.into()
 }
 
 impl Event {

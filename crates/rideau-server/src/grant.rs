@@ -84,7 +84,7 @@ impl Grant {
                 let units = count(lock.units() as usize, "unit");
                 format!("{units}, fence {}", lock.fence())
             }
-            Self::Match(meeting) => String::from_utf8_lossy(meeting.value()).into_owned(),
+            Self::Match(meeting) => payload(meeting.value()),
             Self::Lease { .. } => String::new(),
             Self::Value(held) => held.kind.print(held.value),
             Self::App(session) => session.process().address.to_string(),
@@ -125,6 +125,17 @@ impl Grant {
                 _ => Ended::Left,
             }),
         }
+    }
+}
+
+/// A payload in a table: its beginning, for it may be long.
+fn payload(bytes: &[u8]) -> String {
+    const MOST: usize = 256;
+    let near = &bytes[..bytes.len().min(MOST)];
+    let text = String::from_utf8_lossy(near).into_owned();
+    match near.len() < bytes.len() {
+        true => text + "…",
+        false => text,
     }
 }
 

@@ -6,6 +6,7 @@
 //! ticket says where it is kept.
 
 mod ending;
+mod rows;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,6 +30,7 @@ const NONE: u32 = u32::MAX;
 const ENDED_MAX: usize = 256;
 
 pub use ending::{Gone, Why};
+pub use rows::Row;
 
 /// All that is held through the server.
 pub struct Holdings {
@@ -118,25 +120,6 @@ pub struct Taken {
     pub thing: Thing,
     /// Whose it was.
     pub holder: HolderId,
-}
-
-/// One thing that is held, to be shown.
-#[derive(Clone, Debug)]
-pub struct Row {
-    /// Its ticket.
-    pub ticket: Ticket,
-    /// The name of what it is of.
-    pub name: String,
-    /// What it is.
-    pub value: String,
-    /// For how long.
-    pub held: Duration,
-    /// What the holder says.
-    pub note: Option<String>,
-    /// Who holds it.
-    pub card: Arc<Card>,
-    /// It waits, and is not held yet.
-    pub is_waiting: bool,
 }
 
 impl Default for Holdings {
@@ -354,22 +337,6 @@ impl Holdings {
         held
     }
 
-    /// What a ticket stands for, to be shown.
-    ///
-    /// # Errors
-    ///
-    /// If there is nothing under the ticket, or it is not this user's.
-    pub fn row(&self, ticket: Ticket, user: Option<&str>) -> Result<Row, Gone> {
-        let now = self.now();
-        let (shard, at) = self.find(ticket)?;
-        let row = shard.row(ticket.place >> SLOT_BITS, at, now);
-        let row = row.ok_or(Gone::Unknown)?;
-        if user.is_some_and(|user| *user != *row.card.user) {
-            return Err(Gone::Foreign);
-        }
-        Ok(row)
-    }
-
     /// Remember an ask by the name that its holder gave it.
     pub fn remember(&self, holder: HolderId, name: &[u8], named: Named) {
         let shard = &mut *self.shards[holder.shard as usize].lock();
@@ -394,49 +361,6 @@ impl Holdings {
     pub fn count(&self, holder: HolderId) -> usize {
         let shard = self.shards[holder.shard as usize].lock();
         shard.holder(holder).map_or(0, |slot| slot.len)
-    }
-
-    /// What a holder holds, the newest first.
-    pub fn rows(&self, holder: HolderId) -> Vec<Row> {
-        let now = self.now();
-        let shard = self.shards[holder.shard as usize].lock();
-        let mut rows = Vec::new();
-        let mut at = shard.holder(holder).map_or(NONE, |slot| slot.first);
-        while at != NONE {
-            rows.extend(shard.row(holder.shard, at, now));
-            at = shard.slots[at as usize].next;
-        }
-        rows
-    }
-
-    /// All that is held, in no order.
-    pub fn all(&self) -> Vec<Row> {
-        let now = self.now();
-        let mut rows = Vec::new();
-        for (shard_at, shard) in self.shards.iter().enumerate() {
-            let shard = shard.lock();
-            let places = 0..shard.slots.len() as u32;
-            rows.extend(places.filter_map(|at| shard.row(shard_at as u32, at, now)));
-        }
-        rows
-    }
-
-    /// All that is held and wanted, for so long.
-    pub fn late(&self, wanted: impl Fn(&Grant, Duration) -> bool) -> Vec<Row> {
-        let now = self.now();
-        let mut rows = Vec::new();
-        for (at, shard) in self.shards.iter().enumerate() {
-            let shard = shard.lock();
-            for (place, slot) in shard.slots.iter().enumerate() {
-                let held = Duration::from_nanos(now.saturating_sub(slot.since));
-                if let Thing::Held(grant) | Thing::Untold(grant, _) = &slot.thing
-                    && wanted(grant, held)
-                {
-                    rows.extend(shard.row(at as u32, place as u32, now));
-                }
-            }
-        }
-        rows
     }
 
     #[inline]
@@ -532,25 +456,6 @@ impl Shard {
             None => self.ended.push(ended),
         }
         self.oldest_ended = (self.oldest_ended + 1) % ENDED_MAX;
-    }
-
-    fn row(&self, shard: u32, at: u32, now: u64) -> Option<Row> {
-        let slot = &self.slots[at as usize];
-        let card = self.card_of(at).filter(|_| slot.secret != 0)?;
-        let (name, value, is_waiting) = match &slot.thing {
-            Thing::Held(grant) | Thing::Untold(grant, _) => (grant.name(), grant.value(), false),
-            Thing::Asked(later) => (later.name().to_owned(), String::new(), true),
-            Thing::None => return None,
-        };
-        Some(Row {
-            ticket: self.ticket(shard, at),
-            name,
-            value,
-            held: Duration::from_nanos(now.saturating_sub(slot.since)),
-            note: slot.note.as_deref().map(str::to_owned),
-            card,
-            is_waiting,
-        })
     }
 }
 

@@ -1,26 +1,44 @@
 //! An ask whose answer comes later, under the ticket that was given at once.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use crate::outbox::Outbox;
 use crate::outcome::{Outcome, Part};
 
 /// An ask under way, or its answer until somebody fetches it.
 #[derive(Debug)]
 pub struct Later {
     name: String,
-    answer: Mutex<Option<Outcome>>,
+    /// Where its command is among all.
+    pub command: usize,
+    /// Where it is told that asked, and whether it is.
+    outbox: Arc<Outbox>,
+    is_pushed: bool,
+    state: Mutex<State>,
     bell: Notify,
     task: Mutex<Option<AbortHandle>>,
 }
 
+#[derive(Debug, Default)]
+struct State {
+    /// What it comes to is known, and nobody else may decide.
+    is_decided: bool,
+    answer: Option<Outcome>,
+}
+
 impl Later {
-    /// An ask for something with this name.
-    pub fn new(name: &str) -> Self {
+    /// An ask of this command for something with this name.
+    pub fn new(name: &str, command: usize, outbox: Arc<Outbox>, is_pushed: bool) -> Self {
         Self {
             name: name.into(),
-            answer: Mutex::new(None),
+            command,
+            outbox,
+            is_pushed,
+            state: Mutex::default(),
             bell: Notify::new(),
             task: Mutex::new(None),
         }
@@ -36,9 +54,36 @@ impl Later {
         *self.task.lock() = Some(task);
     }
 
+    /// The client is told what becomes of it, and need not fetch it.
+    pub fn is_pushed(&self) -> bool {
+        self.is_pushed
+    }
+
+    /// Where that is told.
+    pub fn outbox(&self) -> &Arc<Outbox> {
+        &self.outbox
+    }
+
+    /// Decide what it comes to. Only the first may.
+    pub fn decide(&self) -> bool {
+        !std::mem::replace(&mut self.state.lock().is_decided, true)
+    }
+
+    /// Answer no, and wait no longer, unless it is decided. Says whether it was not.
+    pub fn refuse(&self, outcome: Outcome) -> bool {
+        if !self.decide() {
+            return false;
+        }
+        if let Some(task) = self.task.lock().take() {
+            task.abort();
+        }
+        self.answer(outcome);
+        true
+    }
+
     /// Here it is.
     pub fn answer(&self, outcome: Outcome) {
-        *self.answer.lock() = Some(outcome);
+        self.state.lock().answer = Some(outcome);
         self.bell.notify_waiters();
     }
 
@@ -47,18 +92,18 @@ impl Later {
         if let Some(task) = self.task.lock().take() {
             task.abort();
         }
-        let mut answer = self.answer.lock();
-        if answer.is_none() {
+        let mut state = self.state.lock();
+        if state.answer.is_none() {
             let parts = vec![Part::Number(0), why.into()];
-            *answer = Some(Outcome::new("cancelled", parts));
+            state.answer = Some(Outcome::new("cancelled", parts));
         }
-        drop(answer);
+        drop(state);
         self.bell.notify_waiters();
     }
 
     /// The answer, if it is there.
     pub fn answered(&self) -> Option<Outcome> {
-        self.answer.lock().clone()
+        self.state.lock().answer.clone()
     }
 
     /// Wait for the answer.

@@ -21,6 +21,7 @@ pub mod held_back;
 pub mod history;
 pub mod holdings;
 pub mod input;
+pub mod label;
 pub mod lanes;
 pub mod later;
 pub mod log;
@@ -36,8 +37,10 @@ pub mod outcome;
 mod panics;
 pub mod places;
 pub mod process;
+pub mod quota;
 pub mod report;
 pub mod resp;
+mod rights;
 mod run_places;
 #[cfg(test)]
 mod scratch;

@@ -1,9 +1,12 @@
 //! The log: to standard error, as the config wants it.
 //!
 //! How much is written follows the config while the server runs; in which form,
-//! only its start.
+//! only its start. Text of others cannot begin a line of it, nor command a terminal:
+//! names are checked when they are given, see [`label`](crate::label), and what is
+//! written is looked at once more here.
 
-use std::io::{self, IsTerminal};
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 
 use tracing::level_filters::LevelFilter;
@@ -11,6 +14,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
 use crate::config::{Log, LogFormat, LogLevel};
+use crate::label::is_wild;
 use crate::panics;
 
 /// How much is written; none if nothing is.
@@ -21,7 +25,9 @@ pub fn start(log: Log, has_colours: bool) {
     let (level, handle) = reload::Layer::new(filter(log.level));
     let all = tracing_subscriber::registry().with(level);
     let colours = has_colours && io::stderr().is_terminal();
-    let lines = fmt::layer().with_writer(io::stderr).with_ansi(colours);
+    let lines = fmt::layer()
+        .with_writer(move || Lines { colours })
+        .with_ansi(colours);
     let begun = match log.format {
         LogFormat::Text => tracing::subscriber::set_global_default(all.with(lines)),
         LogFormat::Json => tracing::subscriber::set_global_default(all.with(lines.json())),
@@ -30,6 +36,46 @@ pub fn start(log: Log, has_colours: bool) {
         let _ = LEVEL.set(handle);
         panics::log_all();
     }
+}
+
+/// Standard error, one event at a time.
+struct Lines {
+    /// Some controls are ours, and those in texts are escaped before.
+    colours: bool,
+}
+
+impl Write for Lines {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        io::stderr().write_all(tame(event, self.colours).as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+/// An event in one line; further lines are indented, so that none is taken for another
+/// event.
+fn tame(event: &[u8], colours: bool) -> Cow<'_, str> {
+    let event = String::from_utf8_lossy(event);
+    let (text, end) = match event.strip_suffix('\n') {
+        Some(text) => (text, "\n"),
+        None => (&*event, ""),
+    };
+    let is_bad = |letter| is_wild(letter) && !(colours && letter == '\u{1b}');
+    if !text.contains(is_bad) {
+        return event;
+    }
+    let mut tame = String::with_capacity(text.len() + 64);
+    for letter in text.chars() {
+        match letter {
+            '\n' => tame.push_str("\n    "),
+            bad if is_bad(bad) => tame.extend(bad.escape_default()),
+            letter => tame.push(letter),
+        }
+    }
+    Cow::Owned(tame + end)
 }
 
 /// Write so much from now on.
@@ -47,5 +93,21 @@ const fn filter(level: LogLevel) -> LevelFilter {
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_begins_a_line_or_commands_a_terminal() {
+        let tamed = |text: &str| tame(text.as_bytes(), false).into_owned();
+        assert_eq!(tamed("as it is: größe\n"), "as it is: größe\n");
+        assert_eq!(
+            tamed("a\r\nINFO b\x1b[2J\n"),
+            "a\\r\n    INFO b\\u{1b}[2J\n"
+        );
+        assert_eq!(tame(b"\x1b[31mred\x07\n", true), "\u{1b}[31mred\\u{7}\n");
     }
 }

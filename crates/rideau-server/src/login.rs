@@ -7,13 +7,14 @@ use parking_lot::Mutex;
 use rustix::process::geteuid;
 
 use crate::attempts::Origin;
-use crate::client::{Client, Finish, Step, Wait, Wrong};
+use crate::client::{Awaits, Client, Finish, Step, Wait, Wrong};
 use crate::command;
 use crate::config::password::Hash;
 use crate::config::{Password, User};
 use crate::daemon::Daemon;
 use crate::holdings::{Card, Why};
 use crate::logins::{Fingerprint, How, LoginPlace};
+use crate::quota::{Over, Quota};
 
 /// How a connection shows who it is without a password.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -156,6 +157,7 @@ pub(crate) fn begin(
         client.password = None;
         become_user(client, Some(operator));
         then(client);
+        command::follow_watch(client);
         return Ok(Step::Done);
     }
     let config = client.daemon.config.load();
@@ -180,6 +182,10 @@ pub(crate) fn begin(
         let checked = attempt(daemon, found.clone(), password, origin, place).await;
         let finish: Finish = Box::new(move |client| match (found, checked) {
             (Some(user), Some(password)) => {
+                let counted = match client.connection_of(&user) {
+                    Ok(counted) => counted,
+                    Err(over) => return turn_away(client, over),
+                };
                 client.is_proven = false;
                 client.password = Some(password);
                 let from = &client.card.address;
@@ -191,7 +197,9 @@ pub(crate) fn begin(
                 } else {
                     become_user(client, Some(user));
                 }
+                client.connection = Some(counted);
                 then(client);
+                command::follow_watch(client);
             }
             _ => {
                 client
@@ -201,10 +209,21 @@ pub(crate) fn begin(
         });
         finish
     };
-    Ok(Step::Wait(Wait {
-        answer: Box::pin(answer),
-        name: "a password check".into(),
-    }))
+    let answer = Box::pin(answer);
+    Ok(Step::Wait(Wait::new(
+        "a password check",
+        Awaits::Anything,
+        answer,
+    )))
+}
+
+/// The user has as many connections as it may.
+#[cold]
+fn turn_away(client: &mut Client, over: Over) {
+    let counts = &client.daemon.counts;
+    counts.turned_away.fetch_add(1, Ordering::Relaxed);
+    let Wrong(text) = over.into();
+    client.reply().error(text);
 }
 
 /// Try a password: what it is known by if it is right. A wrong one is answered later
@@ -249,7 +268,57 @@ pub(crate) fn become_user(client: &mut Client, user: Option<Arc<User>>) {
     client.holder = client.daemon.holdings.open(Arc::clone(&card));
     *client.card.holder.lock() = client.holder;
     *client.card.card.lock() = card;
+    client.usage = client.daemon.quotas.of(user_name);
+    // A connection that is there already stays, whoever it is.
+    let counted = client
+        .usage
+        .take(Quota::Connections, None, &client.config.limits);
+    client.connection = counted.ok();
     client.user = user;
+}
+
+/// The user as it is now, with the rights that it has now. The operator is in no config.
+///
+/// # Errors
+///
+/// If it is no more or has another password, or if one has to be a user now and is none.
+pub(crate) fn current(
+    daemon: &Daemon,
+    user: Option<&Arc<User>>,
+) -> Result<Option<Arc<User>>, Wrong> {
+    let config = daemon.config.load();
+    let Some(user) = user else {
+        return match config.users.is_empty() {
+            true => Ok(None),
+            false => Err(Wrong(
+                "NOAUTH the config has users now: say who you are.".into(),
+            )),
+        };
+    };
+    if daemon.operator.is(user) {
+        return Ok(Some(Arc::clone(user)));
+    }
+    match config.users.iter().find(|known| known.name == user.name) {
+        Some(found) if found.password == user.password => Ok(Some(Arc::new(found.clone()))),
+        Some(found) => Err(Wrong(format!(
+            "NOAUTH user {} has another password now: log in again.",
+            found.name
+        ))),
+        None => Err(gone(&user.name)),
+    }
+}
+
+/// Why a connection of a user is over, if that user is no more.
+pub(crate) fn removed(client: &Client) -> Option<Wrong> {
+    let user = client.user.as_ref()?;
+    let config = client.daemon.config.load();
+    let is_there = config.users.iter().any(|known| known.name == user.name);
+    let is_there = is_there || client.daemon.operator.is(user);
+    (!is_there).then(|| gone(&user.name))
+}
+
+fn gone(user: &str) -> Wrong {
+    Wrong(format!("NOAUTH user {user} is no more: log in as another."))
 }
 
 /// What the password is known by if it is right. As few as the config allows are

@@ -48,6 +48,9 @@ pub enum Push {
         channel: Arc<str>,
         /// The event as JSON.
         text: Arc<str>,
+        /// The kind and the name of what it tells of: who may not see that any more
+        /// when it is written is not told.
+        of: (&'static str, Arc<str>),
     },
     /// A command that somebody sent.
     Monitor(Arc<str>),
@@ -103,6 +106,11 @@ impl Outbox {
         } else {
             self.pushes.lock().push(push);
         }
+        self.ring();
+    }
+
+    /// Have the connection look at what it may do, and what it is to be told.
+    pub fn wake(&self) {
         self.ring();
     }
 
@@ -202,6 +210,7 @@ impl Push {
                 pattern: Some(pattern),
                 channel,
                 text,
+                ..
             } => {
                 reply.push(4).bulk("pmessage").bulk(&**pattern);
                 reply.bulk(&**channel).bulk(&**text);

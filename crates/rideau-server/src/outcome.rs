@@ -67,6 +67,19 @@ impl Outcome {
         self
     }
 
+    /// The user may not have it any more, as an error says.
+    pub fn denied(error: String) -> Self {
+        Self::new("denied", vec![error.into()])
+    }
+
+    /// That error, if it is one.
+    pub fn denial(&self) -> Option<&str> {
+        match (self.word, self.parts.first()) {
+            ("denied", Some(Part::Text(error))) => std::str::from_utf8(error).ok(),
+            _ => None,
+        }
+    }
+
     /// The word.
     pub const fn word(&self) -> &'static str {
         self.word

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::holdings::{Card, HolderId, Why};
+use crate::quota::Counted;
 use crate::ticket::{Kind, Ticket};
 
 /// The sessions there are.
@@ -30,6 +31,8 @@ struct Session {
     left: Why,
     /// When it ends unless somebody renews it.
     ends: Option<Instant>,
+    /// It is one of its user's.
+    _counted: Counted,
 }
 
 /// A session, to be shown.
@@ -54,6 +57,7 @@ impl Sessions {
         ttl: Option<Duration>,
         grace: Duration,
         most: usize,
+        counted: Counted,
         holder: impl FnOnce(Ticket) -> (HolderId, Arc<Card>),
     ) -> Option<SessionRow> {
         let mut all = self.all.lock();
@@ -72,6 +76,7 @@ impl Sessions {
             attached: 0,
             left: Why::Expired,
             ends: ttl.map(|ttl| Instant::now() + ttl),
+            _counted: counted,
         };
         let row = session.row();
         all.insert(ticket.secret, session);
@@ -163,6 +168,13 @@ impl Sessions {
     /// There is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl SessionRow {
+    /// Grows with each session that is opened.
+    pub fn key(&self) -> u128 {
+        self.ticket.place.into()
     }
 }
 

@@ -483,8 +483,18 @@ impl Daemon {
         if is_new {
             self.tell_change(&old, way.how, &plan, summary, way.by);
             self.end_users(&old);
+            self.follow_users(&old);
         }
         Ok(plan)
+    }
+
+    /// Let other users count and tell nobody of it: the moment between both.
+    #[cfg(test)]
+    pub(crate) fn set_users_unseen(&self, users: Vec<config::User>) {
+        let mut config = Config::clone(&self.config.load());
+        config.users = users;
+        self.config.store(Arc::new(config));
+        self.settings.generation.fetch_add(1, Ordering::Release);
     }
 
     /// What changes. What goes back to what the server was started with needs no

@@ -6,6 +6,7 @@
 
 mod apps;
 mod limits;
+mod page;
 mod past;
 mod people;
 mod places;
@@ -16,12 +17,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Map, Value};
 
 pub use limits::Limit;
+pub use page::{More, Page};
 pub(crate) use places::{counts, reasons, refused, state};
 
 use crate::command;
 use crate::config::{KINDS, User, text};
 use crate::daemon::Daemon;
 use crate::holdings::Card;
+use crate::label;
 use crate::resp::Reply;
 use crate::ticket::Ticket;
 use crate::values::sees_fence;
@@ -33,6 +36,11 @@ pub struct Table {
     pub columns: &'static [&'static str],
     /// As many cells as there are columns, each.
     pub rows: Vec<Vec<Cell>>,
+    /// The keys of the rows, which grow, where those stay the same when rows come and
+    /// go; else it is their places.
+    keys: Vec<u128>,
+    /// What is left for the next page, and how to ask for that.
+    more: Option<(More, String)>,
 }
 
 /// One value of a table.
@@ -103,8 +111,8 @@ pub struct Sight<'a> {
 pub struct Wanted<'a> {
     /// Only those of this name.
     pub name: Option<&'a str>,
-    /// As many at most.
-    pub count: usize,
+    /// Which of them.
+    pub page: Page,
     /// Whose tickets are shown in full.
     pub sight: Sight<'a>,
 }
@@ -116,7 +124,7 @@ impl Default for Wanted<'_> {
     fn default() -> Self {
         Self {
             name: None,
-            count: COUNT,
+            page: Page::default(),
             sight: Sight::ALL,
         }
     }
@@ -187,19 +195,27 @@ pub fn table(daemon: &Daemon, what: What, wanted: &Wanted<'_>) -> Table {
         What::Apps => apps::apps(daemon, wanted.sight),
         What::Processes => apps::processes(daemon),
         What::Requests => apps::requests(daemon),
-        What::Clients => people::clients(daemon, wanted.sight),
-        What::Sessions => people::sessions(daemon, wanted.sight),
-        What::Holders => people::holders(daemon, wanted.sight),
+        What::Clients => people::clients(daemon, wanted),
+        What::Sessions => people::sessions(daemon, wanted),
+        What::Holders => people::holders(daemon, wanted),
         What::Drops => past::drops(daemon),
         What::Events => past::events(daemon, wanted.sight),
         What::Config => limits::config(daemon),
         What::Limits => limits::table(daemon),
     };
+    if table.keys.len() != table.rows.len() {
+        table.keys = (1..=table.rows.len() as u128).collect();
+    }
     if let Some(name) = wanted.name {
         table.keep(name);
     }
     table.keep_seen(what, wanted.sight);
-    table.rows.truncate(wanted.count);
+    let more = table.cut(&wanted.page);
+    table.more = more.map(|more| {
+        let name = wanted.name.map(|name| format!(" {name}"));
+        let what = what.word().to_uppercase();
+        (more, format!("SHOW {what}{}", name.unwrap_or_default()))
+    });
     table
 }
 
@@ -213,7 +229,27 @@ impl Table {
         Self {
             columns,
             rows: Vec::new(),
+            keys: Vec::new(),
+            more: None,
         }
+    }
+
+    /// Keep the rows that are wanted, with their keys.
+    fn retain(&mut self, is_wanted: impl Fn(&[Cell]) -> bool) {
+        let mut rows = self.rows.iter();
+        let mut next = || rows.next().is_some_and(|row| is_wanted(row));
+        self.keys.retain(|_| next());
+        self.rows.retain(|row| is_wanted(row));
+    }
+
+    /// Keep one page, and say what is left.
+    fn cut(&mut self, page: &Page) -> Option<More> {
+        let keys = std::mem::take(&mut self.keys).into_iter();
+        let rows = keys.zip(std::mem::take(&mut self.rows)).collect();
+        let bytes = |(_, row): &(u128, Vec<Cell>)| row.iter().map(Cell::bytes).sum();
+        let (rows, more) = page.cut(rows, |(key, _)| *key, bytes);
+        (self.keys, self.rows) = rows.into_iter().unzip();
+        more
     }
 
     /// Keep the rows that are called so in their column `name`, or else in their
@@ -221,8 +257,7 @@ impl Table {
     fn keep(&mut self, name: &str) {
         let column = self.columns.iter().position(|column| *column == "name");
         let column = column.unwrap_or(0);
-        self.rows
-            .retain(|row| matches!(&row[column], Cell::Text(text) if text == name));
+        self.retain(|row| matches!(&row[column], Cell::Text(text) if text == name));
     }
 
     /// Keep the rows that are about nothing that one may not use.
@@ -233,7 +268,7 @@ impl Table {
         let at = |wanted: &str| self.columns.iter().position(|column| *column == wanted);
         let (kind, name) = (at("kind"), at("name"));
         let text = |row: &[Cell], at: Option<usize>| at.map(|at| row[at].to_string());
-        self.rows.retain(|row| {
+        self.retain(|row| {
             let Some(name) = text(row, name) else {
                 return true;
             };
@@ -256,15 +291,21 @@ impl Table {
         });
     }
 
-    /// The header and the rows, as arrays.
+    /// The header and the rows, as arrays. If some are left for the next page, a row
+    /// with one cell says so.
     pub fn write(&self, reply: &mut Reply<'_>) {
-        reply.array(1 + self.rows.len()).array(self.columns.len());
+        let more = usize::from(self.more.is_some());
+        reply.array(1 + self.rows.len() + more);
+        reply.array(self.columns.len());
         for column in self.columns {
             reply.bulk(column);
         }
         for row in &self.rows {
             reply.array(row.len());
             row.iter().for_each(|cell| cell.write(reply));
+        }
+        if let Some((more, command)) = &self.more {
+            reply.array(1).bulk(more.words(command));
         }
     }
 
@@ -285,8 +326,16 @@ impl Cell {
         match self {
             Self::None => reply.null(),
             Self::Number(number) => reply.integer(*number),
-            Self::Text(text) => reply.bulk(text),
+            Self::Text(text) => reply.bulk(&*label::shown(text)),
         };
+    }
+
+    /// About how many bytes it takes in an answer.
+    fn bytes(&self) -> usize {
+        16 + match self {
+            Self::None | Self::Number(_) => 8,
+            Self::Text(text) => label::shown(text).len(),
+        }
     }
 
     /// As JSON has it.

@@ -1,10 +1,12 @@
 //! What a connection watches: events by channel, and everybody's commands.
 //!
 //! A task forwards what happens to the connection's outbox, and ends with the
-//! connection. A connection that does not read is cut when its outbox is full.
+//! connection. What its user may see is looked up when an event happens, and again
+//! when it is written. A connection that does not read is cut when its outbox is full.
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
@@ -15,16 +17,22 @@ use crate::daemon::Daemon;
 use crate::events::Event;
 use crate::outbox::{Outbox, Push};
 use crate::panics;
+use crate::quota::{Counted, Over, Usage};
 use crate::show::Sight;
 use crate::values::Happened;
 
 /// The channel of what happens to values; that of one range is below it.
 pub const VALUES: &str = "rideau:ranges";
 
+/// What a message on it is of, in place of a kind of event.
+const VALUE: &str = "value";
+
 /// What one connection watches.
 #[derive(Default)]
 pub struct Watch {
     channels: Arc<Mutex<Vec<Channel>>>,
+    /// Who watches: what is sent is what this user may see then.
+    user: Arc<ArcSwapOption<User>>,
     events: Option<Task>,
     values: Option<Task>,
     commands: Option<Task>,
@@ -39,25 +47,33 @@ pub struct Channel {
     pub is_pattern: bool,
 }
 
-/// Ends when it is dropped.
-struct Task(AbortHandle);
+/// Ends when it is dropped, and counts as one of its user's streams until then.
+struct Task {
+    task: AbortHandle,
+    counted: Counted,
+}
 
 impl Task {
     /// Forward what happens. A connection that would miss some of it is ended.
-    fn forward(outbox: &Arc<Outbox>, forwards: impl Future<Output = ()> + Send + 'static) -> Self {
+    fn forward(
+        outbox: &Arc<Outbox>,
+        counted: Counted,
+        forwards: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
         let outbox = Arc::clone(outbox);
         let task = tokio::spawn(async move {
             if panics::contain_async(forwards).await.is_err() {
                 outbox.give_up();
             }
         });
-        Self(task.abort_handle())
+        let task = task.abort_handle();
+        Self { task, counted }
     }
 }
 
 impl Drop for Task {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -86,28 +102,102 @@ impl Watch {
         self.len() == 0
     }
 
+    /// It watches nothing.
+    pub fn is_idle(&self) -> bool {
+        !self.is_subscribed() && !self.is_monitor()
+    }
+
+    /// It sees every command.
+    pub fn is_monitor(&self) -> bool {
+        self.commands.is_some()
+    }
+
+    /// What it hears of.
+    pub fn channels(&self) -> Vec<Channel> {
+        self.channels.lock().clone()
+    }
+
+    /// Be told what this user may see from now on.
+    pub fn set_user(&self, user: Option<Arc<User>>) {
+        self.user.store(user);
+    }
+
+    /// Whether this user was told what it may see.
+    pub fn is_of(&self, user: Option<&Arc<User>>) -> bool {
+        let known = self.user.load();
+        match (known.as_ref(), user) {
+            (Some(known), Some(user)) => Arc::ptr_eq(known, user),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// Its streams are another user's from now on, who has room for them.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room for all. Then none of them is left.
+    pub fn recount(
+        &mut self,
+        usage: &Arc<Usage>,
+        take: impl Fn() -> Result<Counted, Over>,
+    ) -> Result<(), Over> {
+        let tasks = [&mut self.events, &mut self.values, &mut self.commands];
+        let mut recounted = Ok(());
+        for task in tasks.into_iter().filter_map(Option::as_mut) {
+            if task.counted.is_of(usage) {
+                continue;
+            }
+            match take() {
+                Ok(counted) => task.counted = counted,
+                Err(over) => recounted = Err(over),
+            }
+        }
+        if recounted.is_err() {
+            self.end();
+        }
+        recounted
+    }
+
+    /// Watch nothing any more.
+    fn end(&mut self) {
+        self.channels.lock().clear();
+        self.events = None;
+        self.values = None;
+        self.commands = None;
+    }
+
     /// Hear of events from now on.
+    ///
+    /// # Errors
+    ///
+    /// If the user has as many streams as it may.
     pub fn subscribe(
         &mut self,
         daemon: &Daemon,
         card: &Arc<ClientCard>,
-        user: Option<Arc<User>>,
         channel: Channel,
-    ) {
+        count: impl FnOnce() -> Result<Counted, Over>,
+    ) -> Result<(), Over> {
+        let counted = match self.events {
+            Some(_) => None,
+            None => Some(count()?),
+        };
         let mut channels = self.channels.lock();
         if !channels.contains(&channel) {
             channels.push(channel);
         }
         drop(channels);
-        if self.events.is_some() {
-            return;
-        }
+        let Some(counted) = counted else {
+            return Ok(());
+        };
         let (mut happened, outbox) = (daemon.events.watch(), Arc::clone(&card.outbox));
-        let channels = Arc::clone(&self.channels);
-        let task = Task::forward(&card.outbox, async move {
+        let (channels, user) = (Arc::clone(&self.channels), Arc::clone(&self.user));
+        let task = Task::forward(&card.outbox, counted, async move {
             loop {
                 match happened.recv().await {
                     Ok(event) => {
+                        let user = user.load();
                         let sight = Sight::of(user.as_deref());
                         if !sight.sees_event(event.kind, &event.name) {
                             continue;
@@ -125,29 +215,38 @@ impl Watch {
             }
         });
         self.events = Some(task);
+        Ok(())
     }
 
-    /// Hear of what happens to values from now on, of ranges that this user may
+    /// Hear of what happens to values from now on, of ranges that the user may
     /// use.
+    ///
+    /// # Errors
+    ///
+    /// If the user has as many streams as it may.
     pub fn subscribe_values(
         &mut self,
         daemon: &Arc<Daemon>,
         card: &Arc<ClientCard>,
-        user: Option<Arc<User>>,
         channel: Channel,
-    ) {
+        count: impl FnOnce() -> Result<Counted, Over>,
+    ) -> Result<(), Over> {
+        let counted = match self.values {
+            Some(_) => None,
+            None => Some(count()?),
+        };
         let mut channels = self.channels.lock();
         if !channels.contains(&channel) {
             channels.push(channel);
         }
         drop(channels);
-        if self.values.is_some() {
-            return;
-        }
+        let Some(counted) = counted else {
+            return Ok(());
+        };
         let mut happened = daemon.values.ranges.watch();
         let (daemon, outbox) = (Arc::downgrade(daemon), Arc::clone(&card.outbox));
-        let channels = Arc::clone(&self.channels);
-        let task = Task::forward(&card.outbox, async move {
+        let (channels, user) = (Arc::clone(&self.channels), Arc::clone(&self.user));
+        let task = Task::forward(&card.outbox, counted, async move {
             loop {
                 let event = happened.recv().await;
                 let Some(daemon) = daemon.upgrade() else {
@@ -156,6 +255,7 @@ impl Watch {
                 match event {
                     Ok(event) => {
                         let seen = Happened::of(&daemon, &event);
+                        let user = user.load();
                         let user = user.as_ref();
                         if user.is_some_and(|user| !user.may_use("range", &seen.range)) {
                             continue;
@@ -163,7 +263,9 @@ impl Watch {
                         let name = format!("{VALUES}:{}", seen.range);
                         let wanted = channels.lock().clone();
                         let text: Arc<str> = seen.json(user.map(|user| &**user)).to_string().into();
-                        let pushes = wanted.iter().filter_map(|one| one.message(&name, &text));
+                        let of = (VALUE, Arc::clone(&seen.range));
+                        let wanted = wanted.iter();
+                        let pushes = wanted.filter_map(|one| one.message(&name, &text, &of));
                         pushes.for_each(|push| outbox.push(push));
                     }
                     // The numbers of the events tell that some are missing.
@@ -173,26 +275,40 @@ impl Watch {
             }
         });
         self.values = Some(task);
+        Ok(())
     }
 
     /// Hear of these no more.
     pub fn unsubscribe(&mut self, channel: &Channel) {
         let mut channels = self.channels.lock();
         channels.retain(|known| known != channel);
-        if channels.is_empty() {
+        let is_of_values = |channel: &Channel| channel.name.starts_with(VALUES);
+        if channels.iter().all(is_of_values) {
             self.events = None;
+        }
+        if !channels.iter().any(is_of_values) {
             self.values = None;
         }
     }
 
     /// See every command from now on.
-    pub fn monitor(&mut self, daemon: &Arc<Daemon>, card: &Arc<ClientCard>) {
+    ///
+    /// # Errors
+    ///
+    /// If the user has as many streams as it may.
+    pub fn monitor(
+        &mut self,
+        daemon: &Arc<Daemon>,
+        card: &Arc<ClientCard>,
+        count: impl FnOnce() -> Result<Counted, Over>,
+    ) -> Result<(), Over> {
         if self.commands.is_some() {
-            return;
+            return Ok(());
         }
+        let counted = count()?;
         let (mut lines, outbox) = (daemon.clients.monitor(), Arc::clone(&card.outbox));
         let seeing = Seeing(Arc::clone(daemon));
-        let task = Task::forward(&card.outbox, async move {
+        let task = Task::forward(&card.outbox, counted, async move {
             let _seeing = seeing;
             loop {
                 match lines.recv().await {
@@ -206,14 +322,26 @@ impl Watch {
             }
         });
         self.commands = Some(task);
+        Ok(())
     }
 
-    /// It still wants to be told this.
+    /// See no more commands.
+    pub fn end_monitor(&mut self) {
+        self.commands = None;
+    }
+
+    /// It still wants to be told this, and may be.
     pub fn wants(&self, push: &Push) -> bool {
         match push {
             Push::Message {
-                pattern, channel, ..
+                pattern,
+                channel,
+                of,
+                ..
             } => {
+                if !sees(self.user.load().as_deref(), of) {
+                    return false;
+                }
                 let channels = self.channels.lock();
                 let name = pattern.as_ref().unwrap_or(channel);
                 channels
@@ -226,15 +354,24 @@ impl Watch {
     }
 }
 
+/// Whether a user may see this kind and name.
+fn sees(user: Option<&User>, (kind, name): &(&'static str, Arc<str>)) -> bool {
+    match *kind {
+        VALUE => user.is_none_or(|user| user.may_use("range", name)),
+        kind => Sight::of(user).sees_event(kind, name),
+    }
+}
+
 impl Channel {
     /// What to tell of an event, if it is one of these.
     fn push(&self, event: &Event, sight: Sight<'_>) -> Option<Push> {
         let all = format!("rideau:events:{}:{}", event.kind, event.name);
-        self.message(&all, &event.json(sight).to_string().into())
+        let of = (event.kind, event.name.as_str().into());
+        self.message(&all, &event.json(sight).to_string().into(), &of)
     }
 
     /// What to tell on a channel, if it is one of these.
-    fn message(&self, all: &str, text: &Arc<str>) -> Option<Push> {
+    fn message(&self, all: &str, text: &Arc<str>, of: &(&'static str, Arc<str>)) -> Option<Push> {
         let is_wanted = if self.is_pattern {
             fits(&self.name, all)
         } else {
@@ -251,6 +388,7 @@ impl Channel {
             },
             pattern: self.is_pattern.then_some(name),
             text: Arc::clone(text),
+            of: of.clone(),
         })
     }
 }
@@ -269,11 +407,13 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
+    use crate::quota::Quota;
 
     #[tokio::test]
     async fn a_connection_that_would_miss_something_is_given_up() {
         let outbox = Arc::new(Outbox::new(1000));
-        let _task = Task::forward(&outbox, async { panic!("planted") });
+        let counted = Arc::new(Usage::default()).count(Quota::Streams);
+        let _task = Task::forward(&outbox, counted, async { panic!("planted") });
         poll_fn(|context| outbox.poll_rung(context)).await;
         assert!(outbox.is_over());
     }

@@ -18,13 +18,13 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::grants::session_of;
 use super::visit::{Answer, No, Visit, with_status};
 use crate::attempts::Origin;
-use crate::client::{Client, Finish, Replies, Step, Wait};
+use crate::client::{Awaits, Client, Finish, Replies, Step, Wait, Wrong};
 use crate::clients::ClientCard;
 use crate::command;
 use crate::daemon::Daemon;
 use crate::held_back::HeldBack;
 use crate::holdings::{Card, HolderId, Why};
-use crate::login::Proof;
+use crate::login::{self, Proof};
 use crate::outbox::Outbox;
 use crate::resp::{Limits, Protocol, Reply, ReplyLimits, ReplyParser, RequestParser, Value};
 use crate::ticket::Ticket;
@@ -217,7 +217,7 @@ async fn execute(
         }
     };
     if let Step::Wait(wait) = step {
-        let finish = guest.wait(wait).await;
+        let finish = guest.wait(wait).await?;
         let begun = guest.client.now;
         guest.client.hear();
         finish(&mut guest.client);
@@ -257,7 +257,7 @@ impl Guest {
         let row = daemon.sessions.attach(session, visit.by());
         let row = row.ok_or_else(|| super::grants::no_session(id))?;
         let mut client = client(daemon, &row.card, row.holder, Some(row.ticket));
-        client.user = visit.user.clone();
+        client.user.clone_from(&visit.user);
         client.session = Some((session, row.holder));
         Ok(Self {
             client,
@@ -276,32 +276,59 @@ impl Guest {
         });
         let holder = daemon.holdings.open(Arc::clone(&card));
         let mut client = client(daemon, &card, holder, None);
-        client.user = visit.user.clone();
+        client.user.clone_from(&visit.user);
         Self {
             client,
             session: None,
         }
     }
 
-    /// Wait for the answer; the session stays alive meanwhile.
-    async fn wait(&self, wait: Wait) -> Finish {
-        let Wait { mut answer, .. } = wait;
-        let daemon = &self.client.daemon;
-        let _waits = Waits::begin(daemon);
+    /// Wait for the answer; the session stays alive meanwhile. Whoever may not have it
+    /// any more is told so, and what was given in that moment goes back.
+    async fn wait(&mut self, wait: Wait) -> Result<Finish, No> {
+        let Wait {
+            mut answer,
+            name,
+            awaits,
+            ..
+        } = wait;
+        let waiting = self.client.begin_wait();
+        let _waiting = waiting.map_err(|Wrong(text)| No::of_command(&text))?;
         let mut ticks = interval(RENEW);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
-                finish = &mut answer => return finish,
+                finish = &mut answer => {
+                    self.follow(&awaits, &name)?;
+                    return Ok(finish);
+                }
                 _ = ticks.tick() => {
+                    self.follow(&awaits, &name)?;
                     let user = self.client.user_name();
                     if let Some(session) = self.session {
-                        let _ = daemon.sessions.renew(session, user);
+                        let _ = self.client.daemon.sessions.renew(session, user);
                     }
                 }
             }
         }
+    }
+
+    /// Follow a change of what its user may do.
+    fn follow(&mut self, awaits: &Awaits, name: &str) -> Result<(), No> {
+        let client = &mut self.client;
+        let generation = client.daemon.settings.generation();
+        if client.generation == generation {
+            return Ok(());
+        }
+        let user = login::current(&client.daemon, client.user.as_ref());
+        let may = user.and_then(|user| {
+            client.generation = generation;
+            client.user = user;
+            client.read_config();
+            command::may_still(client, awaits, name)
+        });
+        may.map_err(|Wrong(text)| No::of_command(&text))
     }
 }
 
@@ -312,22 +339,6 @@ impl Drop for Guest {
             Some(session) => daemon.sessions.detach(session, Why::Quit),
             None => drop(daemon.end_holder(self.client.holder, Why::Quit)),
         }
-    }
-}
-
-/// One command waits.
-struct Waits(Arc<Daemon>);
-
-impl Waits {
-    fn begin(daemon: &Arc<Daemon>) -> Self {
-        daemon.counts.waiting.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(daemon))
-    }
-}
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        self.0.counts.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -360,6 +371,8 @@ fn client(
         daemon: Arc::clone(daemon),
         card: Arc::new(card),
         user: None,
+        usage: daemon.quotas.of(&holder_card.user),
+        connection: None,
         holder,
         session: None,
         protocol: Protocol::Resp2,

@@ -13,6 +13,8 @@ use super::values;
 use super::visit::{Answer, No, Visit, ok};
 use crate::grant::Grant;
 use crate::holdings::{Card, Gone, Thing, Why};
+use crate::label::Label;
+use crate::quota::Quota;
 use crate::ticket::{Kind, Ticket};
 
 /// The time of a session that says none: HTTP has no connection to watch, so
@@ -20,8 +22,6 @@ use crate::ticket::{Kind, Ticket};
 const TTL: u64 = 30_000;
 /// No session lives longer without a word.
 const TTL_MAX: u64 = 7 * 86_400_000;
-/// As long as a session's name may be.
-const NAME_MAX: usize = 128;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,34 +47,37 @@ pub(super) async fn open(visit: Visit) -> Answer {
             "ttl_ms wants 1 to {TTL_MAX}, and grace_ms 0 to {TTL_MAX}."
         )));
     }
-    if said.name.len() > NAME_MAX {
-        return Err(No::wrong(format!(
-            "A session's name has {NAME_MAX} bytes at most."
-        )));
-    }
+    visit.check_label(Label::Session, &said.name)?;
     let daemon = visit.daemon();
     if daemon.is_draining() {
         return Err(No::draining());
     }
-    let most = daemon.config.load().limits.sessions_max;
+    let config = daemon.config.load_full();
+    let most = config.limits.sessions_max;
+    let counted = visit.count(Quota::Sessions).inspect_err(|_| {
+        let refused = &daemon.counts.sessions_refused;
+        refused.fetch_add(1, Ordering::Relaxed);
+    })?;
     let user: Arc<str> = visit.by().into();
     let (span, grace) = (
         Duration::from_millis(ttl),
         Duration::from_millis(said.grace_ms),
     );
-    let opened = daemon.sessions.open(Some(span), grace, most, |ticket| {
-        let name = match said.name.as_str() {
-            "" => format!("session {ticket:?}"),
-            name => name.to_owned(),
-        };
-        let card = Arc::new(Card {
-            name: Mutex::new(name),
-            user,
-            session: Some(ticket.to_string()),
-            connection: None,
+    let opened = daemon
+        .sessions
+        .open(Some(span), grace, most, counted, |ticket| {
+            let name = match said.name.as_str() {
+                "" => format!("session {ticket:?}"),
+                name => name.to_owned(),
+            };
+            let card = Arc::new(Card {
+                name: Mutex::new(name),
+                user,
+                session: Some(ticket.to_string()),
+                connection: None,
+            });
+            (daemon.holdings.open(Arc::clone(&card)), card)
         });
-        (daemon.holdings.open(Arc::clone(&card)), card)
-    });
     match opened {
         Some(row) => ok(&json!({ "id": row.ticket.to_string(), "ttl_ms": ttl })),
         None => {
@@ -115,6 +118,7 @@ pub(super) async fn release(visit: Visit) -> Answer {
     }
     let ticket = ticket_of(visit.name("ticket"))?;
     let reason = visit.query.find("fail");
+    visit.check_label(Label::Reason, reason.unwrap_or_default())?;
     let why = match reason {
         Some(_) => Why::Failed,
         None => Why::Released,

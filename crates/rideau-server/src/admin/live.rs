@@ -1,6 +1,7 @@
 //! What happens now, for as long as somebody watches, and what happened lately.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,9 +14,14 @@ use futures_util::stream::unfold;
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::WATCHERS_MAX;
 use super::visit::{Answer, No, Visit, ok};
-use super::{Admin, WATCHERS_MAX};
+use crate::client::Wrong;
+use crate::command;
+use crate::login;
+use crate::quota::{Counted, Quota};
 
 /// A watcher hears something at least this often, so that proxies and we
 /// notice when one side is gone.
@@ -23,20 +29,27 @@ const QUIET_MAX: Duration = Duration::from_secs(15);
 /// Series of one answer.
 const SERIES_MAX: usize = 64;
 
+/// A stream may go on for so long before it is looked at whether it may.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// Every sample, once in a step.
 pub(super) async fn stream(visit: Visit) -> Answer {
-    let seat = watch(&visit.admin)?;
-    let mut samples = visit.admin.history.watch();
+    let seat = Seat::take(visit, "show")?;
+    let mut samples = seat.visit.admin.history.watch();
     // The one there is comes at once.
     samples.mark_changed();
-    let state = (samples, seat, visit);
-    let events = unfold(state, |(mut samples, seat, visit)| async move {
+    let events = unfold(Some((samples, seat)), |state| async move {
+        let (mut samples, mut seat) = state?;
         loop {
-            samples.changed().await.ok()?;
+            let changed = seat.next(samples.changed()).await;
+            match changed {
+                Err(denied) => return Some((denied, None)),
+                Ok(changed) => changed.ok()?,
+            }
             let sample = Arc::clone(&samples.borrow_and_update());
             if sample.at_ms > 0 {
-                let told = event("sample", None, &sample.json(visit.sight()));
-                return Some((told, (samples, seat, visit)));
+                let told = event("sample", None, &sample.json(seat.visit.sight()));
+                return Some((told, Some((samples, seat))));
             }
         }
     });
@@ -49,50 +62,112 @@ pub(super) async fn events(visit: Visit) -> Answer {
         Some(_) => visit.number("last", 0, 1024)?,
         None => 0,
     };
-    let seat = watch(&visit.admin)?;
-    let events = &visit.daemon().events;
+    let seat = Seat::take(visit, "subscribe")?;
+    let events = &seat.visit.daemon().events;
     let news = events.watch();
-    let mut before = events.newest(last);
+    let before = events.newest(last);
     let newest = before.first().map_or(0, |event| event.serial);
-    before.retain(|event| visit.sight().sees_event(event.kind, &event.name));
     // The oldest is told first, so it is the last of the list.
-    let state = (before, newest, news, (seat, visit));
-    let told = unfold(state, |(mut before, newest, mut news, seat)| async move {
-        if let Some(next) = before.pop() {
-            let told = event("event", Some(next.serial), &next.json(seat.1.sight()));
-            return Some((told, (before, newest, news, seat)));
-        }
-        let sight = seat.1.sight();
+    let state = Some((before, newest, news, seat));
+    let told = unfold(state, |state| async move {
+        let (mut before, newest, mut news, mut seat) = state?;
         loop {
-            match news.recv().await {
-                Ok(next) if next.serial <= newest => (),
-                Ok(next) if !sight.sees_event(next.kind, &next.name) => (),
-                Ok(next) => {
-                    let told = event("event", Some(next.serial), &next.json(sight));
-                    return Some((told, (before, newest, news, seat)));
+            let next = match before.pop() {
+                Some(next) => seat.next(async { Ok(next) }).await,
+                None => match seat.next(news.recv()).await {
+                    Ok(Ok(next)) if next.serial <= newest => continue,
+                    next => next,
+                },
+            };
+            let sight = seat.visit.sight();
+            let told = match next {
+                Err(denied) => return Some((denied, None)),
+                Ok(Ok(next)) if !sight.sees_event(next.kind, &next.name) => continue,
+                Ok(Ok(next)) => event("event", Some(next.serial), &next.json(sight)),
+                Ok(Err(RecvError::Lagged(missed))) => {
+                    event("missed", None, &json!({ "missed": missed }))
                 }
-                Err(RecvError::Lagged(missed)) => {
-                    let told = event("missed", None, &json!({ "missed": missed }));
-                    return Some((told, (before, newest, news, seat)));
-                }
-                Err(RecvError::Closed) => return None,
-            }
+                Ok(Err(RecvError::Closed)) => return None,
+            };
+            return Some((told, Some((before, newest, news, seat))));
         }
     });
     Ok(served(told))
 }
 
-/// A seat among those who watch.
-fn watch(admin: &Admin) -> Result<OwnedSemaphorePermit, No> {
-    let seat = Arc::clone(&admin.watchers).try_acquire_owned();
-    seat.map_err(|_| {
-        admin.counts.watchers.fetch_add(1, Ordering::Relaxed);
-        No::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "BUSY",
-            format!("{WATCHERS_MAX} watch already, as many as may: close one of them."),
-        )
-    })
+/// A seat among those who watch. What its user may see is looked up for each event,
+/// and at least every second.
+struct Seat {
+    visit: Visit,
+    right: &'static str,
+    look: Interval,
+    _permit: OwnedSemaphorePermit,
+    _counted: Counted,
+}
+
+impl Seat {
+    fn take(visit: Visit, right: &'static str) -> Result<Self, No> {
+        let admin = &visit.admin;
+        let permit = Arc::clone(&admin.watchers).try_acquire_owned();
+        let permit = permit.map_err(|_| {
+            admin.counts.watchers.fetch_add(1, Ordering::Relaxed);
+            No::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "BUSY",
+                format!("{WATCHERS_MAX} watch already, as many as may: close one of them."),
+            )
+        })?;
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Self {
+            _counted: visit.count(Quota::Streams)?,
+            right,
+            look,
+            _permit: permit,
+            visit,
+        })
+    }
+
+    /// What comes next, unless its user may not see it any more: then the stream ends
+    /// with a word that says so.
+    async fn next<T>(&mut self, next: impl Future<Output = T>) -> Result<T, Told> {
+        let mut next = pin!(next);
+        loop {
+            let came = tokio::select! {
+                biased;
+                came = &mut next => Some(came),
+                _ = self.look.tick() => None,
+            };
+            self.follow().map_err(|no| {
+                let said = json!({ "error": no.text, "code": no.code });
+                event("denied", None, &said)
+            })?;
+            if let Some(came) = came {
+                return Ok(came);
+            }
+        }
+    }
+
+    /// Follow a change of who its user is and what it may do.
+    fn follow(&mut self) -> Result<(), No> {
+        let generation = self.visit.daemon().settings.generation();
+        if self.visit.generation == generation {
+            return Ok(());
+        }
+        let user = login::current(self.visit.daemon(), self.visit.user.as_ref());
+        let user = user.map_err(|Wrong(text)| No::of_command(&text))?;
+        if let Some(user) = &user
+            && !command::has_right(user, self.right)
+        {
+            return Err(No::of_command(&format!(
+                "NOPERM user {} may not watch this any more: add \"{}\" to its allow list.",
+                user.name, self.right
+            )));
+        }
+        self.visit.user = user;
+        self.visit.generation = generation;
+        Ok(())
+    }
 }
 
 type Told = Result<Event, Infallible>;

@@ -59,17 +59,17 @@ const ALL: &[(&str, &str)] = &[
     ("AppLog", "lines:[AppLine]"),
     ("AppLine", "serial:integer at_ms:integer process:integer stream:string text:string"),
     ("RestartApp", "how?:string"),
-    ("Clients", "clients:[Client] total:integer"),
+    ("Clients", "clients:[Client] total:integer cursor:string|null"),
     ("Client", "id:integer name:string user:string address:string age_ms:integer idle_ms:integer \
         last:string commands:integer held:integer is_waiting:boolean is_in_session:boolean \
         protocol:integer library:string advice:string|null"),
-    ("Sessions", "sessions:[SessionRow]"),
+    ("Sessions", "sessions:[SessionRow] total:integer cursor:string|null"),
     ("SessionRow", "id:string name:string user:string attached:integer held:integer \
         left_ms:integer|null"),
-    ("Holders", "holders:[Holding] total:integer"),
+    ("Holders", "holders:[Holding] total:integer cursor:string|null"),
     ("Holding", "ticket:string kind:string name:string value:string held_us:integer \
         note:string|null is_waiting:boolean holder:string user:string connection:integer|null"),
-    ("Drops", "drops:[Drop] total:integer"),
+    ("Drops", "drops:[Drop] total:integer cursor:string|null"),
     ("Drop", "id:string at_ms:integer kind:string name:string reason:string waited_us:integer \
         len:integer why:string"),
     ("Limits", "limits:[Limit]"),
@@ -121,7 +121,7 @@ const ALL: &[(&str, &str)] = &[
     ("Changed", "outcome:string expires_ms:integer fence:integer was?:string old?:{any}"),
     ("Seen", "value:string keys:[string] data:{any} expires_ms:integer state:string node:string \
         fence:integer|null range:string age_ms:integer updates:integer"),
-    ("SeenAll", "values:[Seen]"),
+    ("SeenAll", "values:[Seen] cursor:string|null"),
     ("Refused", "outcome?:string waited_us?:integer why?:string id?:string held?:integer \
         capacity?:integer retry_after_us?:integer error?:string code?:string"),
     ("Done", "payload?:string"),

@@ -18,7 +18,7 @@ use crate::explain;
 use crate::holdings::Row;
 use crate::places::{BrokerPlace, Places, PoolPlace, RegulatorPlace};
 use crate::sessions::SessionRow;
-use crate::show;
+use crate::show::{self, Page};
 
 /// Rows of a page, unless one asks for fewer or more.
 const ROWS: usize = 1_000;
@@ -59,7 +59,7 @@ pub(super) async fn pools(visit: Visit) -> Answer {
 pub(super) async fn one_pool(visit: Visit) -> Answer {
     let place = find_pool(&visit)?;
     let mut shown = pool(&place);
-    let holders = place.pool.holders().into_iter().map(|holder| {
+    let holders = place.pool.holders().into_iter().take(ROWS).map(|holder| {
         json!({
             "held_us": micros(holder.held),
             "uses": holder.uses,
@@ -123,8 +123,16 @@ fn keys(visit: &Visit, prefix: &[u8], cursor: &[u8], count: usize) -> Value {
     all.retain(|(key, _)| key.starts_with(prefix) && key.as_slice() > cursor);
     all.retain(|(key, _)| sight.sees("lock", &String::from_utf8_lossy(key)));
     all.sort_unstable();
-    let is_more = all.len() > count;
-    all.truncate(count);
+    let numbered: Vec<_> = (1..).zip(all).collect();
+    let page = Page {
+        count,
+        bytes_max: daemon.config.load().limits.output_max as usize,
+        ..Page::default()
+    };
+    let bytes = |(_, (key, _)): &(u128, (Vec<u8>, u64))| 2 * key.len() + 256;
+    let (all, more) = page.cut(numbered, |(at, _)| *at, bytes);
+    let all: Vec<_> = all.into_iter().map(|(_, row)| row).collect();
+    let is_more = more.is_some();
     let last = all.last().filter(|_| is_more);
     let last = last.map(|(key, _)| String::from_utf8_lossy(key).into_owned());
     let rows = all.iter().map(|(key, held)| {
@@ -141,10 +149,10 @@ pub(super) async fn clients(visit: Visit) -> Answer {
     let daemon = visit.daemon();
     let mut all = daemon.clients.all();
     all.retain(|card| visit.sight().sees_holder(&card.card.lock()));
-    let count = visit.number("count", ROWS, ROWS_MAX)?;
-    let shown = all.iter().take(count);
-    let shown: Vec<_> = shown.map(|card| client(daemon, card)).collect();
-    ok(&json!({ "clients": shown, "total": all.len() }))
+    let total = all.len();
+    let key = |card: &Arc<ClientCard>| card.id.into();
+    let (shown, cursor) = page(&visit, ROWS, all, key, |card| client(daemon, card))?;
+    ok(&json!({ "clients": shown, "total": total, "cursor": cursor }))
 }
 
 /// A connection.
@@ -178,8 +186,12 @@ fn client(daemon: &Daemon, card: &ClientCard) -> Value {
 pub(super) async fn sessions(visit: Visit) -> Answer {
     let mut all = visit.daemon().sessions.all();
     all.retain(|row| visit.sight().sees_holder(&row.card));
-    let shown: Vec<_> = all.iter().map(|row| session(&visit, row)).collect();
-    ok(&json!({ "sessions": shown }))
+    let total = all.len();
+    all.sort_unstable_by_key(SessionRow::key);
+    let (shown, cursor) = page(&visit, ROWS, all, SessionRow::key, |row| {
+        session(&visit, row)
+    })?;
+    ok(&json!({ "sessions": shown, "total": total, "cursor": cursor }))
 }
 
 /// A session.
@@ -196,15 +208,37 @@ fn session(visit: &Visit, row: &SessionRow) -> Value {
 
 /// All that is held or waited for under a ticket, the longest first.
 pub(super) async fn holders(visit: Visit) -> Answer {
-    let count = visit.number("count", ROWS, ROWS_MAX)?;
     let of = visit.query.find("of").unwrap_or_default();
     let mut rows = visit.daemon().holdings.all();
     let sight = visit.sight();
     rows.retain(|row| is_of(row, of) && sight.sees(row.ticket.kind.word(), &row.name));
-    rows.sort_by_key(|row| std::cmp::Reverse(row.held));
-    let shown = rows.iter().take(count);
-    let shown: Vec<_> = shown.map(|row| holding(&visit, row)).collect();
-    ok(&json!({ "holders": shown, "total": rows.len() }))
+    rows.sort_unstable_by_key(Row::key);
+    let total = rows.len();
+    let (shown, cursor) = page(&visit, ROWS, rows, Row::key, |row| holding(&visit, row))?;
+    ok(&json!({ "holders": shown, "total": total, "cursor": cursor }))
+}
+
+/// One page of rows that come by their keys, with room in one answer, and where the
+/// next one begins.
+fn page<T>(
+    visit: &Visit,
+    count: usize,
+    rows: Vec<T>,
+    key: impl Fn(&T) -> u128,
+    show: impl Fn(&T) -> Value,
+) -> Result<(Vec<Value>, Option<String>), No> {
+    let cursor = visit.query.find("cursor");
+    let from = cursor.map_or(Ok(0), str::parse);
+    let from = from.map_err(|_| No::wrong("cursor wants that of the page before."))?;
+    let page = Page {
+        from,
+        count: visit.number("count", count, ROWS_MAX)?,
+        bytes_max: visit.daemon().config.load().limits.output_max as usize,
+        ..Page::default()
+    };
+    let (rows, more) = page.cut(rows, key, |row| show(row).to_string().len() + 1);
+    let cursor = more.map(|more| more.from.to_string());
+    Ok((rows.iter().map(show).collect(), cursor))
 }
 
 /// `pool:pg-1`, `lock:tenant/42`, `conn:12`, `user:anna`, or just a name.
@@ -235,14 +269,13 @@ fn holding(visit: &Visit, row: &Row) -> Value {
 }
 
 pub(super) async fn drops(visit: Visit) -> Answer {
-    let count = visit.number("count", 100, ROWS_MAX)?;
     let drops = &visit.daemon().drops;
     let sight = visit.sight();
     let mut newest = drops.newest(usize::MAX);
     newest.retain(|dropped| sight.sees(dropped.kind, &dropped.name));
-    newest.truncate(count);
-    let newest: Vec<_> = newest.iter().map(dropped).collect();
-    ok(&json!({ "drops": newest, "total": drops.total() }))
+    let key = |dropped: &Dropped| u128::from(u64::MAX - dropped.serial);
+    let (shown, cursor) = page(&visit, 100, newest, key, dropped)?;
+    ok(&json!({ "drops": shown, "total": drops.total(), "cursor": cursor }))
 }
 
 /// An ask that got a no.

@@ -13,8 +13,9 @@ use axum::response::IntoResponse;
 use super::visit::{Answer, Visit};
 use crate::config::{Listen, Server, count};
 use crate::daemon::Daemon;
+use crate::label::is_wild;
 use crate::places::Places;
-use crate::show::{self, Cell, Sight, Wanted, What};
+use crate::show::{self, Cell, Page, Sight, Wanted, What};
 
 const STYLE: &str = include_str!("status.css");
 /// The page loads itself again this often, in seconds.
@@ -175,7 +176,10 @@ const AFTER_LOCKS: [Shown; 4] = [
 
 fn write_shown(out: &mut String, visit: &Visit, shown: &Shown) -> fmt::Result {
     let wanted = Wanted {
-        count: usize::MAX,
+        page: Page {
+            count: usize::MAX,
+            ..Page::default()
+        },
         sight: visit.sight(),
         ..Wanted::default()
     };
@@ -378,6 +382,7 @@ impl fmt::Display for Escaped<'_> {
                 '>' => f.write_str("&gt;")?,
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&#39;")?,
+                wild if is_wild(wild) => write!(f, "{}", wild.escape_default())?,
                 letter => f.write_char(letter)?,
             }
         }

@@ -182,12 +182,22 @@ pub(super) async fn lookup(visit: Visit) -> Answer {
 pub(super) async fn lookup_key(visit: Visit) -> Answer {
     let mut words = Words::new("LOOKUP", "KEY");
     words.word(visit.name("key"));
+    let cursor = visit.query.find("cursor");
+    words.text("FROM", cursor.map(str::to_owned));
     match run_values(&visit, &words).await? {
         Value::Error(text) => Err(No::of_command(&text)),
         all => {
-            let all = elements(&all).iter();
-            let all: Vec<_> = all.map(|seen| named(SEEN, elements(seen))).collect();
-            ok(&json!({ "values": all }))
+            let (mut all, mut cursor) = (elements(&all), None);
+            // A row with one element says where the next page begins.
+            if let Some((Value::Array(more), rest)) = all.split_last()
+                && let [Value::Bulk(more)] = &more[..]
+            {
+                let more = String::from_utf8_lossy(more);
+                cursor = more.rsplit(' ').next().map(str::to_owned);
+                all = rest;
+            }
+            let all = all.iter().map(|seen| named(SEEN, elements(seen)));
+            ok(&json!({ "values": all.collect::<Vec<_>>(), "cursor": cursor }))
         }
     }
 }

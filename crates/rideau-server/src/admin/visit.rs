@@ -18,9 +18,11 @@ use super::{Admin, BODY_WITHIN, guard};
 use crate::config::User;
 use crate::daemon::Daemon;
 use crate::input::{Input, NoRoom};
+use crate::label::Label;
 use crate::login;
 use crate::panics::{self, Panicked};
 use crate::places::Places;
+use crate::quota::{Counted, Quota};
 use crate::resp::BEFORE_LOGIN_MAX;
 use crate::show::Sight;
 
@@ -29,6 +31,8 @@ pub(super) struct Visit {
     pub(super) admin: Arc<Admin>,
     /// Who it is; none where there are no users.
     pub(super) user: Option<Arc<User>>,
+    /// Its rights are those of the config of this generation, or of a later one.
+    pub(super) generation: u64,
     /// What the address names.
     pub(super) names: Vec<(String, String)>,
     pub(super) query: Query,
@@ -84,6 +88,7 @@ async fn enter(
     parts: Parts,
     body: Body,
 ) -> Result<Visit, No> {
+    let generation = admin.daemon.settings.generation();
     let user = guard::admit(&admin, route, &parts).await?;
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     if let Some(unknown) = query.unknown(&route.known()) {
@@ -106,6 +111,7 @@ async fn enter(
         session,
         body: read(&admin, user.as_deref(), &parts, body).await?,
         user,
+        generation,
         admin,
     })
 }
@@ -227,6 +233,24 @@ impl Visit {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Count one thing more of its user.
+    pub(super) fn count(&self, quota: Quota) -> Result<Counted, No> {
+        let daemon = self.daemon();
+        let config = daemon.config.load();
+        let usage = daemon.quotas.of(self.by());
+        let counted = usage.take(quota, self.user.as_deref(), &config.limits);
+        counted.map_err(|over| No::of_command(&format!("BUSY {over}.")))
+    }
+
+    /// Whether a client may name something so.
+    pub(super) fn check_label(&self, label: Label, name: &str) -> Result<(), No> {
+        let config = self.daemon().config.load();
+        label.check(name.as_bytes(), &config.limits).map_err(|bad| {
+            self.daemon().count_label(&bad);
+            No::of_command(&format!("ERR {bad}."))
+        })
     }
 
     /// The body as JSON; an empty one is an empty object.

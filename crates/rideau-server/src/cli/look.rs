@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::table::Table;
 use super::wire::Wire;
-use super::{Done, Failure, Manner, control, show, span, tame};
+use super::{Done, Failure, Manner, control, pages, show, span, tame};
 
 #[derive(Args, Debug)]
 pub(crate) struct Status {
@@ -76,7 +76,8 @@ fn client(text: &str) -> Result<u64, String> {
 /// How often the last refusals are looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// As many rows are looked at.
-const ROWS_MAX: &str = "10000";
+const ROWS_MAX: usize = 10_000;
+const ROWS: &str = "10000";
 /// How the server calls us.
 const NAME: &str = "rideau-cli";
 /// What an overview shows: what is asked for, how one is called, and which
@@ -178,7 +179,10 @@ pub(crate) async fn status(words: &Status, manner: &Manner) -> Done {
     let answer = match kind {
         None => return overview(wire, manner).await,
         Some(Kind::History) => wire.ask(&["CONFIG", "HISTORY"]).await?,
-        Some(Kind::Shown(what)) => wire.ask(&["SHOW", what.word(), "COUNT", ROWS_MAX]).await?,
+        Some(Kind::Shown(what)) => {
+            let ask = ["SHOW", what.word(), "COUNT", ROWS];
+            pages::ask(&mut wire, &ask, ROWS_MAX).await?
+        }
     };
     let rows = rows(answer, words.name.as_deref())?;
     if let (Some(kind), Some(name), Ok(table)) = (kind, &words.name, &rows)
@@ -248,7 +252,8 @@ async fn overview(mut wire: Wire, manner: &Manner) -> Done {
     let mut tables = Vec::new();
     for (kind, title, columns) in OVERVIEW {
         // A server may not have all of them.
-        let answer = match show::good(wire.ask(&["SHOW", kind]).await?) {
+        let answer = pages::ask(&mut wire, &["SHOW", kind], ROWS_MAX).await?;
+        let answer = match show::good(answer) {
             Ok(answer) => answer,
             Err(failure) if kind == OVERVIEW[0].0 => return Err(failure),
             Err(_) => continue,
@@ -290,7 +295,8 @@ fn headline(greeting: &Value, manner: &Manner) -> String {
 
 pub(crate) async fn holders(words: &Holders, manner: &Manner) -> Done {
     let mut wire = control::connect(manner, NAME).await?;
-    let answer = wire.ask(&["SHOW", "HOLDERS", "COUNT", ROWS_MAX]).await?;
+    let ask = ["SHOW", "HOLDERS", "COUNT", ROWS];
+    let answer = pages::ask(&mut wire, &ask, ROWS_MAX).await?;
     let rows = rows(answer, words.name.as_deref())?;
     if let (Some(name), Ok(table)) = (&words.name, &rows)
         && table.is_empty()
@@ -407,7 +413,8 @@ async fn tail_drops(mut wire: Wire, manner: &Manner) -> Done {
     let mut seen = HashSet::new();
     let mut is_first = true;
     loop {
-        let answer = show::good(wire.ask(&["SHOW", "DROPS"]).await?)?;
+        let words = ["SHOW", "DROPS", "COUNT", "1000"];
+        let answer = show::good(pages::ask(&mut wire, &words, 1000).await?)?;
         let table = Table::of(&answer);
         let lines = table.as_ref().map(Table::named_lines).unwrap_or_default();
         let objects = table.as_ref().map(Table::json).unwrap_or_default();

@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::io::IsTerminal;
 
+use rideau_server::label::is_wild;
+
 /// The text with all that commands a terminal written out; its lines stay.
 pub(crate) fn tamed(text: &str) -> Cow<'_, str> {
     replaced(text, |c| {
@@ -34,14 +36,6 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
     replaced(text, |c| {
         is_wild(c).then(|| format!("\\u{:04x}", u32::from(c)))
     })
-}
-
-/// A terminal does something with it other than show it: controls, old and new,
-/// and what turns the direction of reading.
-fn is_wild(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}')
-        || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn replaced(text: &str, instead: impl Fn(char) -> Option<String>) -> Cow<'_, str> {

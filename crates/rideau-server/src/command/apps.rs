@@ -6,7 +6,7 @@ use rideau_core::apps::{ProcessId, Restart};
 
 use super::tickets::{self, Answer};
 use crate::apps::{App, Refused, Session, Wanted};
-use crate::client::{Client, Step, Tail, Wrong, refused};
+use crate::client::{Awaits, Client, Step, Tail, Wait, Wrong, refused};
 use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::outcome::{Part, micros};
@@ -217,10 +217,8 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
         });
         finish
     };
-    Ok(Step::Wait(crate::client::Wait {
-        answer: Box::pin(finish),
-        name,
-    }))
+    let awaits = Awaits::Thing("app");
+    Ok(Step::Wait(Wait::new(name, awaits, Box::pin(finish))))
 }
 
 pub(super) fn log(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rideau::{Flow, Lead, Match, Now, Refused, Side, Terms};
 
+use super::tail;
 use super::tickets::{self, Answer};
 use crate::client::{Client, Step, Tail, Wrong, refused};
 use crate::daemon::Daemon;
@@ -148,7 +149,8 @@ fn waiting(
         move |client: &mut Client| settle(client, &place, own, met, &tail)
     };
     let name = name.to_string();
-    Ok(Step::Wait(tickets::blocked_until(name, answer)))
+    let wait = tickets::blocked_until(Kind::Match, name, answer);
+    Ok(Step::Wait(wait))
 }
 
 type Met = Result<Match<Party>, Refused<Party>>;
@@ -263,7 +265,7 @@ impl<'a> Words<'a> {
         while let Some(option) = arguments.next() {
             match Upper::of(option).as_bytes() {
                 b"VALUE" => words.value = arguments.word("VALUE", "a value")?,
-                b"FLOW" => words.flow = Flow::of(arguments.word("FLOW", "a flow's name")?),
+                b"FLOW" => words.flow = tail::flow(&mut arguments, client)?,
                 b"NB" => words.is_now = true,
                 b"DYN" => words.is_dynamic = true,
                 upper => {

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{ALL, About};
+use super::{ALL, About, page};
 use crate::client::{Client, Replies, Step, Wrong};
 use crate::clients::ClientCard;
 use crate::holdings::Why;
+use crate::label::Label;
 use crate::login;
 use crate::resp::{Arguments, Mistake, Protocol, Request, Upper};
+use crate::show::More;
 use crate::watch::Watch;
 
 /// Nobody promises to say something less often: a day.
@@ -68,6 +70,7 @@ pub(super) fn hello(client: &mut Client, request: Request<'_>) -> Result<Step, W
         match Upper::of(option).as_bytes() {
             b"AUTH" => {
                 let user = arguments.word("AUTH", "a user")?;
+                client.check_label(Label::User, user)?;
                 let password = arguments.word("AUTH", "a password")?;
                 who = Some((user.to_vec(), password.to_vec()));
             }
@@ -121,6 +124,7 @@ pub(super) fn auth(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
         Some(password) => (first, password),
         None => (b"default".to_vec(), first),
     };
+    client.check_label(Label::User, &user)?;
     login::begin(client, user, password, |client| {
         client.reply().simple("OK");
     })
@@ -183,11 +187,7 @@ pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, 
             if client.user.is_some() || login::is_needed(client) {
                 super::allowed(client, "client")?;
             }
-            let mut all = client.daemon.clients.all();
-            let sight = super::look::sight(client);
-            all.retain(|card| sight.sees_holder(&card.card.lock()));
-            let text: String = all.iter().map(|card| line(client, card) + "\n").collect();
-            client.reply().verbatim(&text);
+            return list(client, arguments);
         }
         b"KILL" => {
             super::allowed(client, "client")?;
@@ -219,17 +219,7 @@ fn reply(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wron
 }
 
 fn set_name(client: &Client, name: &[u8]) -> Result<(), Wrong> {
-    let most = client.daemon.config.load().limits.name_len_max;
-    let is_plain = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
-    if name.len() > most || !is_plain {
-        let counts = &client.daemon.counts;
-        counts
-            .long_names
-            .fetch_add(u64::from(name.len() > most), Ordering::Relaxed);
-        return Err(Wrong(format!(
-            "ERR a name has up to {most} bytes, without spaces, line ends or letters beyond ASCII."
-        )));
-    }
+    client.check_label(Label::Connection, name)?;
     *client.holder_card().name.lock() = String::from_utf8_lossy(name).into_owned();
     Ok(())
 }
@@ -237,12 +227,7 @@ fn set_name(client: &Client, name: &[u8]) -> Result<(), Wrong> {
 fn set_info(client: &Client, arguments: &mut Arguments<'_>) -> Result<(), Wrong> {
     let attribute = arguments.word("CLIENT SETINFO", "LIB-NAME or LIB-VER")?;
     let value = arguments.text("CLIENT SETINFO", "a value")?;
-    let most = client.daemon.config.load().limits.name_len_max;
-    if value.len() > most || value.chars().any(char::is_whitespace) {
-        return Err(Wrong(format!(
-            "ERR CLIENT SETINFO wants up to {most} bytes without spaces."
-        )));
-    }
+    client.check_label(Label::Library, value.as_bytes())?;
     let mut library = client.card.library.lock();
     match Upper::of(attribute).as_bytes() {
         b"LIB-NAME" => library.0 = value.into(),
@@ -273,6 +258,27 @@ fn kill(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong
         client.daemon.events.add("client", &name, text, Some(&by));
     }
     client.reply().integer(found.is_some().into());
+    Ok(Step::Done)
+}
+
+/// The connections, each in a line. If some are left for the next page, a line like the
+/// others says so.
+fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+    let mut page = page::all(client);
+    while let Some(word) = arguments.next() {
+        // What Redis has beside these makes no difference here.
+        page::option(&mut page, Upper::of(word).as_bytes(), &mut arguments)?;
+    }
+    let mut all = client.daemon.clients.all();
+    let sight = super::look::sight(client);
+    all.retain(|card| sight.sees_holder(&card.card.lock()));
+    let key = |card: &Arc<ClientCard>| card.id.into();
+    let (all, more) = page.cut(all, key, |card| line(client, card).len() + 1);
+    let mut text: String = all.iter().map(|card| line(client, card) + "\n").collect();
+    if let Some(More { count, from }) = more {
+        text += &format!("more={count} from={from}\n");
+    }
+    client.reply().verbatim(&text);
     Ok(Step::Done)
 }
 

@@ -5,14 +5,16 @@ use std::sync::atomic::Ordering;
 
 use rideau::{Capacity, Denied, Lock, Now, Reason, Refusal, Terms};
 
-use super::tickets;
+use super::{page, tickets};
 use crate::client::{Client, Step, Tail, Wrong, refused};
 use crate::config::{Buckets, LockRule};
 use crate::grant::Grant;
 use crate::holdings::Why;
+use crate::label::Label;
 use crate::outcome::{Part, micros};
 use crate::places::RulePlace;
 use crate::resp::{Arguments, Mistake, Quoted, Request, Upper};
+use crate::show::{More, Page};
 use crate::ticket::Kind;
 
 /// What `LOCK` says.
@@ -177,7 +179,7 @@ fn granted(
 #[inline]
 fn rule(client: &Client, words: &Words<'_>) -> Result<(usize, Capacity), Wrong> {
     let key = words.key;
-    check_key(client, key)?;
+    client.check_label(Label::Key, key)?;
     if client.user.is_some() {
         super::may_use(client, "lock", &String::from_utf8_lossy(key))?;
     }
@@ -224,26 +226,6 @@ fn too_many_keys(client: &Client, place: &RulePlace) -> Wrong {
         "BUSY {most} keys are held or waited for, as many as limits.keys_max allows: release \
          some, or raise the limit."
     ))
-}
-
-/// Whether this can be a key: text, and not too long.
-fn check_key(client: &Client, key: &[u8]) -> Result<(), Wrong> {
-    let most = client.config.limits.name_len_max;
-    if key.is_empty() || key.len() > most {
-        let counts = &client.daemon.counts;
-        counts
-            .long_names
-            .fetch_add(u64::from(key.len() > most), Ordering::Relaxed);
-        return Err(Wrong(format!(
-            "ERR a key has 1 to {most} bytes (limits.name_len_max), not {}.",
-            key.len()
-        )));
-    }
-    if key.is_ascii() || std::str::from_utf8(key).is_ok() {
-        return Ok(());
-    }
-    let key = Quoted(key);
-    Err(Wrong(format!("ERR a key is text in UTF-8, not {key}.")))
 }
 
 impl Words<'_> {
@@ -320,11 +302,21 @@ pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     all.retain(|(key, _)| key.starts_with(prefix) && key.as_slice() > cursor);
     all.retain(|(key, _)| sight.sees("lock", &String::from_utf8_lossy(key)));
     all.sort_unstable();
-    all.truncate(count as usize);
+    let (page, count) = (page::usual(client), count as usize);
+    // The place of a key is good for one answer; its name is for the next.
+    let all: Vec<_> = (1..).zip(all).take(count).collect();
+    let page = Page { count, ..page };
+    let (all, more) = page.cut(all, |(at, _)| *at, |(_, (key, _))| key.len() + 48);
+    let last = all.last().map(|(_, (key, _))| key.clone());
     let mut reply = client.reply();
-    reply.array(all.len());
-    for (key, held) in all {
+    reply.array(all.len() + usize::from(more.is_some()));
+    for (_, (key, held)) in all {
         reply.array(2).bulk(key).integer(held as i64);
+    }
+    if let (Some(More { count, .. }), Some(last)) = (more, last) {
+        let last = String::from_utf8_lossy(&last);
+        let left = format!("{count} more: LOCK.LS CURSOR {last}");
+        reply.array(1).bulk(left);
     }
     Ok(Step::Done)
 }

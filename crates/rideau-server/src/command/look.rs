@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::client::{Client, Finish, Step, Wait, Wrong};
+use super::page;
+use crate::client::{Awaits, Client, Finish, Step, Wait, Wrong};
 use crate::explain;
 use crate::report;
 use crate::resp::{Mistake, Quoted, Request, Upper};
-use crate::show::{self, Sight, Wanted, What};
-
-/// As many rows are shown at most.
-const COUNT_MAX: u64 = 100_000;
+use crate::show::{self, Page, Sight, Wanted, What};
 
 /// What this client sees.
 pub(super) fn sight(client: &Client) -> Sight<'_> {
@@ -30,37 +28,36 @@ pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
             all.join(", ")
         )));
     };
-    let (mut name, mut count) = (None, show::COUNT as u64);
+    let (mut name, mut page) = (None, page::usual(client));
     while arguments.len() > 0 {
-        let text = arguments.text("SHOW", "a name, or COUNT")?;
-        match Upper::of(text.as_bytes()).as_bytes() {
-            b"COUNT" => count = arguments.number("COUNT", "rows", 1..=COUNT_MAX)?,
-            _ => name = Some(text),
+        let text = arguments.text("SHOW", "a name, COUNT or FROM")?;
+        let upper = Upper::of(text.as_bytes());
+        if !page::option(&mut page, upper.as_bytes(), &mut arguments)? {
+            name = Some(text);
         }
     }
     if what == What::Config {
         super::allowed(client, "config")?;
     }
-    let count = count as usize;
     if what == What::Processes {
-        return Ok(processes(client, name.map(Into::into), count));
+        return Ok(processes(client, name.map(Into::into), page));
     }
     let sight = sight(client);
-    let wanted = Wanted { name, count, sight };
+    let wanted = Wanted { name, page, sight };
     let table = show::table(&client.daemon, what, &wanted);
     table.write(&mut client.reply());
     Ok(Step::Done)
 }
 
 /// Processes with what they use now, which has to be looked at first.
-fn processes(client: &Client, name: Option<String>, count: usize) -> Step {
+fn processes(client: &Client, name: Option<String>, page: Page) -> Step {
     let daemon = Arc::clone(&client.daemon);
     let answer = async move {
         daemon.apps.look_at_all_usage().await;
         let finish: Finish = Box::new(move |client: &mut Client| {
             let wanted = Wanted {
                 name: name.as_deref(),
-                count,
+                page,
                 sight: sight(client),
             };
             let table = show::table(&daemon, What::Processes, &wanted);
@@ -68,10 +65,7 @@ fn processes(client: &Client, name: Option<String>, count: usize) -> Step {
         });
         finish
     };
-    Step::Wait(Wait {
-        answer: Box::pin(answer),
-        name: "SHOW".into(),
-    })
+    Step::Wait(Wait::new("SHOW", Awaits::Anything, Box::pin(answer)))
 }
 
 pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {

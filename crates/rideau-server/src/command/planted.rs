@@ -1,7 +1,7 @@
 //! A command of the tests that panics wherever a command can.
 
 use super::{About, about, tickets};
-use crate::client::{Client, Finish, Step, Tail, Wait, Wrong};
+use crate::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
 use crate::resp::Request;
 use crate::ticket::Kind;
 
@@ -15,10 +15,7 @@ pub(super) const PANIC: About = about(
 );
 
 fn panic(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
-    let wait = |answer| Wait {
-        answer,
-        name: "a test".into(),
-    };
+    let wait = |answer| Wait::new("a test", Awaits::Anything, answer);
     match request.word(1) {
         Some(b"LATER") => Ok(Step::Wait(wait(Box::pin(async {
             tokio::task::yield_now().await;

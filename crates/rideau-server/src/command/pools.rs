@@ -8,11 +8,13 @@ use std::time::Duration;
 use rideau::{Flow, Held, NotTaken, Terms};
 
 use super::settings;
+use super::tail;
 use super::tickets::{self, Answer};
 use crate::client::{Client, Step, Tail, Wrong, refused};
 use crate::config::text;
 use crate::daemon::Daemon;
 use crate::grant::Grant;
+use crate::label::Label;
 use crate::member::{Members, NoMember, Offer};
 use crate::outcome::{Outcome, Part, micros};
 use crate::places::{GroupPlace, PoolPlace};
@@ -35,7 +37,7 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     let mut flow = Flow(0);
     while let Some(option) = arguments.next() {
         match Upper::of(option).as_bytes() {
-            b"FLOW" => flow = Flow::of(arguments.word("FLOW", "a flow's name")?),
+            b"FLOW" => flow = tail::flow(&mut arguments, client)?,
             upper => {
                 if !tail.option(upper, &mut arguments, client)? {
                     return Err(Mistake::unknown("TAKE", option).into());
@@ -75,7 +77,9 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
                 let taken = taking.await;
                 move |client: &mut Client| settle(client, &pool, taken, &tail, note)
             };
-            Ok(Step::Wait(tickets::blocked_until(name.to_owned(), answer)))
+            let name = name.to_owned();
+            let wait = tickets::blocked_until(Kind::Member, name, answer);
+            Ok(Step::Wait(wait))
         }
         Target::Group(group) => {
             let daemon = Arc::clone(&client.daemon);
@@ -266,6 +270,7 @@ pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Step, W
             }
         }
     }
+    client.check_label(Label::Member, value.as_bytes())?;
     super::may_use(client, "pool", name)?;
     let pool = pool(client, name)?;
     let offer = Arc::new(Offer::new(value));

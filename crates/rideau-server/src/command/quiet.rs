@@ -26,10 +26,10 @@ pub(super) fn execute(client: &mut Client, request: Request<'_>) -> Step {
 }
 
 fn silent(wait: Wait) -> Wait {
-    let Wait { answer, name } = wait;
+    let inner = wait.answer;
     let answer = Box::pin(async move {
         // A panic is not answered either.
-        let finish = panics::contain_async(answer).await;
+        let finish = panics::contain_async(inner).await;
         let silent: Finish = Box::new(move |client| {
             let before = client.out.len();
             if let Ok(finish) = finish {
@@ -39,5 +39,9 @@ fn silent(wait: Wait) -> Wait {
         });
         silent
     });
-    Wait { answer, name }
+    Wait {
+        answer,
+        is_silent: true,
+        ..wait
+    }
 }

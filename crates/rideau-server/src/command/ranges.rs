@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use rideau::allocator::{Change, Place, Prefer, Refused, Reservation};
 use rideau::{Failed, Instant, Reserving, Until};
 
-use crate::client::{Client, Finish, Step, Tail, Wait, Wrong};
+use crate::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
 use crate::grant::{Grant, HeldValue};
 use crate::holdings::Why;
 use crate::resp::{Quoted, Reply, Request};
@@ -27,6 +27,7 @@ pub(super) use hold::{cancel, is_value, lookup, refresh, release, update, write}
 pub(super) use manage::{
     add, bulk_release, debug, drain, info, list, memory, remove, set, stat, watch,
 };
+pub(super) use words::may_use_places;
 
 /// How much a value was preferred, in a word.
 const TIERS: [&str; 8] = [
@@ -59,10 +60,10 @@ pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Step,
         Ok((decision, until)) => settle(client, decision, until, &words.how(), words.prefer())?,
         Err(reserving) => {
             client.may_wait()?;
-            return Ok(Step::Wait(Wait {
-                name: "RESERVE".into(),
-                answer: Box::pin(wait(reserving, words.how(), words.prefer().to_vec())),
-            }));
+            let prefer: Arc<[Prefer]> = words.prefer().into();
+            let awaits = Awaits::Values(Arc::clone(&prefer));
+            let answer = Box::pin(wait(reserving, words.how(), prefer));
+            return Ok(Step::Wait(Wait::new("RESERVE", awaits, answer)));
         }
     }
     Ok(Step::Done)
@@ -76,7 +77,7 @@ struct How {
 }
 
 /// Wait in line. What is given is given back if nobody is there to take it.
-async fn wait(mut reserving: Reserving, how: How, prefer: Vec<Prefer>) -> Finish {
+async fn wait(mut reserving: Reserving, how: How, prefer: Arc<[Prefer]>) -> Finish {
     reserving.decided().await;
     Box::new(move |client| {
         let Ok((decision, until)) = reserving.into_parts() else {

@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::tickets;
+use super::{allowed, page, tickets};
 use crate::client::{Client, Step, Wrong};
 use crate::holdings::{Card, Why};
+use crate::label::Label;
+use crate::quota::Quota;
 use crate::resp::{Arguments, Mistake, Quoted, Request, Upper};
+use crate::sessions::SessionRow;
 use crate::ticket::{Kind, Ticket};
 
 /// No session lives longer without a word.
@@ -18,7 +21,12 @@ const TTL_MAX: u64 = 7 * 86_400_000;
 pub(super) fn session(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
     let what = arguments.word("SESSION", "OPEN, ATTACH, DETACH, RENEW, CLOSE or LS")?;
-    match Upper::of(what).as_bytes() {
+    let what_upper = Upper::of(what);
+    // What a user has opened it can close, whatever it may do by now.
+    if what_upper.as_bytes() != b"CLOSE" {
+        allowed(client, "session")?;
+    }
+    match what_upper.as_bytes() {
         b"OPEN" => open(client, arguments),
         b"ATTACH" => attach(client, arguments),
         b"DETACH" => {
@@ -28,7 +36,7 @@ pub(super) fn session(client: &mut Client, request: Request<'_>) -> Result<Step,
         }
         b"RENEW" => renew(client, arguments),
         b"CLOSE" => close(client, arguments),
-        b"LS" => list(client),
+        b"LS" => list(client, arguments),
         _ => Err(Mistake::unknown("SESSION", what).into()),
     }
 }
@@ -45,14 +53,23 @@ fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong
                 let ms = arguments.number("GRACE", "milliseconds", 0..=TTL_MAX)?;
                 grace = Duration::from_millis(ms);
             }
-            b"NAME" => name = arguments.text("NAME", "a name")?.into(),
+            b"NAME" => {
+                let text = arguments.text("NAME", "a name")?;
+                client.check_label(Label::Session, text.as_bytes())?;
+                name = text.into();
+            }
             _ => return Err(Mistake::unknown("SESSION OPEN", option).into()),
         }
     }
-    let most = client.daemon.config.load().limits.sessions_max;
+    let limits = &client.config.limits;
+    let counted = client
+        .usage
+        .take(Quota::Sessions, client.user.as_deref(), limits);
+    let counted = counted.map_err(|over| refused(client, over.into()))?;
+    let most = limits.sessions_max;
     let user: Arc<str> = client.user_name().into();
     let daemon = Arc::clone(&client.daemon);
-    let opened = daemon.sessions.open(ttl, grace, most, |ticket| {
+    let opened = daemon.sessions.open(ttl, grace, most, counted, |ticket| {
         let name = if name.is_empty() {
             format!("session {:?}", ticket)
         } else {
@@ -67,17 +84,23 @@ fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong
         (daemon.holdings.open(Arc::clone(&card)), card)
     });
     let Some(row) = opened else {
-        let counts = &client.daemon.counts;
-        counts.sessions_refused.fetch_add(1, Ordering::Relaxed);
-        return Err(Wrong(format!(
+        let wrong = Wrong(format!(
             "BUSY there are {most} sessions, as many as limits.sessions_max allows: close \
              some, or raise the limit."
-        )));
+        ));
+        return Err(refused(client, wrong));
     };
     enter(client, row.ticket)?;
     let ttl = ttl.map_or(-1, |ttl| ttl.as_millis() as i64);
     client.reply().array(2).bulk(row.ticket.text()).integer(ttl);
     Ok(Step::Done)
+}
+
+#[cold]
+fn refused(client: &Client, why: Wrong) -> Wrong {
+    let counts = &client.daemon.counts;
+    counts.sessions_refused.fetch_add(1, Ordering::Relaxed);
+    why
 }
 
 /// Become part of a session, and of no other.
@@ -137,13 +160,17 @@ fn close(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wron
     Ok(Step::Done)
 }
 
-fn list(client: &mut Client) -> Result<Step, Wrong> {
+fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+    let page = page::options(client, "SESSION LS", &mut arguments)?;
     let mut rows = client.daemon.sessions.all();
     let user = client.user_name().to_owned();
     rows.retain(|row| *row.card.user == *user);
+    rows.sort_unstable_by_key(SessionRow::key);
+    let bytes = |row: &SessionRow| 160 + row.card.name.lock().len();
+    let (rows, more) = page.cut(rows, SessionRow::key, bytes);
     let daemon = Arc::clone(&client.daemon);
     let mut reply = client.reply();
-    reply.array(rows.len());
+    reply.array(rows.len() + usize::from(more.is_some()));
     for row in rows {
         let left = row.left.map_or(-1, |left| left.as_millis() as i64);
         reply
@@ -154,6 +181,7 @@ fn list(client: &mut Client) -> Result<Step, Wrong> {
             .integer(daemon.holdings.count(row.holder) as i64)
             .integer(left);
     }
+    page::write_more(&mut reply, more, "SESSION LS");
     Ok(Step::Done)
 }
 

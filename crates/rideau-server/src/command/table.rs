@@ -47,7 +47,7 @@ pub const ALL: &[About] = &[
         "LOOKUP",
         2,
         "lookup",
-        "value | ticket | KEY k",
+        "value | ticket | KEY k [COUNT n] [FROM cursor]",
         "Who has a value, or what has a key; fences of others are not told",
         ranges::lookup,
     ),
@@ -270,13 +270,20 @@ pub const ALL: &[About] = &[
         "Give up an ASYNC command that waits, or forget the holder of a value",
         tickets::cancel,
     ),
-    about("HELD", 1, "held", "", "What this holder has", tickets::held),
+    about(
+        "HELD",
+        1,
+        "held",
+        "[COUNT n] [FROM cursor]",
+        "What this holder has",
+        tickets::held,
+    ),
     about(
         "SESSION",
         2,
-        "session",
+        OWN,
         "OPEN [TTL ms] [GRACE ms] [NAME n] | ATTACH id | DETACH | RENEW [id] | \
-         CLOSE [id] [FAIL] | LS",
+         CLOSE [id] [FAIL] | LS [COUNT n] [FROM cursor]",
         "A holder that outlives a connection",
         sessions::session,
     ),
@@ -381,7 +388,7 @@ pub const ALL: &[About] = &[
         "RANGE.STAT",
         1,
         "show",
-        "[range | view]",
+        "[range | view] [COUNT n] [FROM cursor]",
         "How many values are free, reserved, quarantined, detached and cooling",
         ranges::stat,
     ),
@@ -447,7 +454,7 @@ pub const ALL: &[About] = &[
         "show",
         "POOLS | GROUPS | BROKERS | REGULATORS | LOCKS | RANGES | VIEWS | APPS | PROCESSES \
          | REQUESTS | CLIENTS | SESSIONS | HOLDERS | DROPS | EVENTS | CONFIG | LIMITS [name] \
-         [COUNT n]",
+         [COUNT n] [FROM cursor]",
         "What there is, as a table: the names of the columns, then the rows",
         look::show,
     ),
@@ -563,8 +570,9 @@ pub const ALL: &[About] = &[
         "CLIENT",
         2,
         "",
-        "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST | KILL id | \
-         HEARTBEAT ms | REPLY ON|OFF|SKIP | NO-EVICT on|off | NO-TOUCH on|off",
+        "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST [COUNT n] \
+         [FROM id] | KILL id | HEARTBEAT ms | REPLY ON|OFF|SKIP | NO-EVICT on|off | \
+         NO-TOUCH on|off",
         "The connections",
         connection::client,
     ),

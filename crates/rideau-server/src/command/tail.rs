@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use crate::client::{Client, Tail, Wrong};
-use crate::resp::Arguments;
+use rideau::Flow;
 
-/// As long as a note may be, in bytes.
-const NOTE_MAX: usize = 64;
-/// As long as the client's own name of an ask may be.
-const NONCE_MAX: usize = 128;
+use crate::client::{Client, Tail, Wrong};
+use crate::label::Label;
+use crate::resp::Arguments;
 
 impl Tail {
     /// Take an option that begins with `word`, if it is one of the tail's.
@@ -28,22 +26,12 @@ impl Tail {
             b"ASYNC" => self.is_async = true,
             b"ID" => {
                 let nonce = arguments.word("ID", "your own name of the ask")?;
-                if nonce.is_empty() || nonce.len() > NONCE_MAX {
-                    return Err(Wrong(format!(
-                        "ERR ID wants 1 to {NONCE_MAX} bytes, not {}.",
-                        nonce.len()
-                    )));
-                }
+                client.check_label(Label::AskId, nonce)?;
                 self.nonce = Some(nonce.into());
             }
             b"NOTE" => {
                 let note = arguments.text("NOTE", "a few words")?;
-                if note.len() > NOTE_MAX {
-                    return Err(Wrong(format!(
-                        "ERR NOTE wants {NOTE_MAX} bytes at most, not {}.",
-                        note.len()
-                    )));
-                }
+                client.check_label(Label::Note, note.as_bytes())?;
                 self.note = Some(note.into());
             }
             b"TRACE" => drop(arguments.word("TRACE", "a traceparent")?),
@@ -51,4 +39,11 @@ impl Tail {
         }
         Ok(true)
     }
+}
+
+/// The flow of an ask, behind `FLOW`.
+pub(super) fn flow(arguments: &mut Arguments<'_>, client: &Client) -> Result<Flow, Wrong> {
+    let name = arguments.word("FLOW", "a flow's name")?;
+    client.check_label(Label::Flow, name)?;
+    Ok(Flow::of(name))
 }

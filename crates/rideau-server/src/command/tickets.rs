@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::ranges;
-use crate::client::{Client, Finish, Step, Tail, Wait, Wrong};
+use super::{page, ranges, still};
+use crate::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
+use crate::daemon::Daemon;
 use crate::grant::Grant;
-use crate::holdings::{Gone, Thing, Why};
+use crate::holdings::{Gone, Row, Thing, Why};
+use crate::label::Label;
 use crate::later::Later;
 use crate::meeting::{End, Mail};
 use crate::names::Named;
@@ -72,14 +74,15 @@ pub(super) fn blocked(
     tail: Tail,
     answer: impl Future<Output = Answer> + Send + 'static,
 ) -> Wait {
-    blocked_until(name, async move {
+    blocked_until(kind, name, async move {
         let answer = answer.await;
         move |client: &mut Client| settle(client, kind, answer, &tail)
     })
 }
 
-/// Let a command wait until it can be answered in this way.
+/// Let a command wait for such a thing, until it can be answered in this way.
 pub(super) fn blocked_until<F>(
+    kind: Kind,
     name: String,
     answer: impl Future<Output = F> + Send + 'static,
 ) -> Wait
@@ -97,10 +100,7 @@ where
         });
         finish
     };
-    Wait {
-        answer: Box::pin(answer),
-        name,
-    }
+    Wait::new(name, Awaits::Thing(kind.word()), Box::pin(answer))
 }
 
 /// Give a ticket now, and the answer later.
@@ -111,7 +111,11 @@ pub(super) fn later(
     tail: &Tail,
     answer: impl Future<Output = Answer> + Send + 'static,
 ) -> Result<Step, Wrong> {
-    let later = Arc::new(Later::new(name));
+    let waiting = client.begin_wait()?;
+    let outbox = Arc::clone(&client.card.outbox);
+    let is_pushed = client.protocol == Protocol::Resp3;
+    let later = Later::new(name, still::last(client), outbox, is_pushed);
+    let later = Arc::new(later);
     let most = client.daemon.config.load().limits.held_max;
     let asked = Thing::Asked(Arc::clone(&later));
     let note = tail.note.clone();
@@ -125,70 +129,96 @@ pub(super) fn later(
     client.remember(tail, ticket, Vec::new);
     client.reply().array(2).bulk("await").bulk(ticket.text());
     let daemon = Arc::clone(&client.daemon);
-    let outbox = Arc::clone(&client.card.outbox);
-    let is_pushed = client.protocol == Protocol::Resp3;
     let told = Arc::downgrade(&later);
     let (owner, nonce) = (client.owner(), tail.nonce.clone());
-    daemon.counts.waiting.fetch_add(1, Ordering::Relaxed);
-    let counted = Counted(Arc::clone(&daemon));
+    let generation = client.generation;
     let task = tokio::spawn(async move {
         // Nobody may wait for ever for an answer that does not come.
         let answer = panics::contain_async(answer).await;
         let answer = answer.unwrap_or_else(|panicked| Err(Outcome::failed(panicked)));
-        drop(counted);
-        let (outcome, thing) = match answer {
-            Ok((parts, grant)) => {
-                if let Some(nonce) = nonce {
-                    let told = parts.clone();
-                    let named = Named { ticket, told };
-                    daemon.holdings.remember(owner, &nonce, named);
-                }
-                (go(ticket, parts), Some(grant))
+        drop(waiting);
+        let Some(later) = told.upgrade().filter(|later| later.decide()) else {
+            if let Ok((_, grant)) = answer {
+                grant.end(Why::Cancelled);
             }
-            Err(no) => (no, None),
+            return;
         };
-        let later = told.upgrade();
-        match thing {
-            Some(grant) => {
-                let (mail, value) = (mail(&grant), value(&grant));
-                let thing = if is_pushed {
-                    Thing::Held(grant)
-                } else {
-                    Thing::Untold(grant, Box::new(outcome.clone()))
-                };
-                if let Err(Thing::Held(grant) | Thing::Untold(grant, _)) =
-                    daemon.holdings.fill(ticket, thing)
-                {
-                    grant.end(Why::Cancelled);
-                    return;
-                }
-                if let Some(mail) = mail {
-                    mail.begin(ticket, &outbox);
-                }
-                if let Some(value) = value {
-                    daemon.values.hold(value, ticket, &daemon.holdings);
-                }
+        // What it may have is looked up again if that has changed since it asked.
+        let answer = match answer {
+            Ok(granted) if daemon.settings.generation() != generation => {
+                allowed(&daemon, ticket, &later, granted)
             }
-            None if is_pushed => {
-                let _ = daemon.holdings.take(ticket, None, Why::Over);
-            }
-            None => (),
+            answer => answer,
+        };
+        if let (Ok((parts, _)), Some(nonce)) = (&answer, nonce) {
+            let told = parts.clone();
+            let named = Named { ticket, told };
+            daemon.holdings.remember(owner, &nonce, named);
         }
-        if let Some(later) = later {
-            later.answer(outcome.clone());
-        }
-        outbox.push(Push::Answer(ticket, outcome));
+        answer_later(&daemon, ticket, &later, answer);
     });
     later.set_task(task.abort_handle());
     Ok(Step::Done)
 }
 
-/// One that waits is counted as long as it does.
-struct Counted(Arc<crate::daemon::Daemon>);
+/// Keep what an ask came to, and tell it.
+fn answer_later(daemon: &Daemon, ticket: Ticket, later: &Later, answer: Answer) {
+    let outcome = match answer {
+        Ok((parts, grant)) => {
+            let outcome = go(ticket, parts);
+            let (mail, value) = (mail(&grant), value(&grant));
+            let thing = match later.is_pushed() {
+                true => Thing::Held(grant),
+                false => Thing::Untold(grant, Box::new(outcome.clone())),
+            };
+            if let Err(Thing::Held(grant) | Thing::Untold(grant, _)) =
+                daemon.holdings.fill(ticket, thing)
+            {
+                return grant.end(Why::Cancelled);
+            }
+            if let Some(mail) = mail {
+                mail.begin(ticket, later.outbox());
+            }
+            if let Some(value) = value {
+                daemon.values.hold(value, ticket, &daemon.holdings);
+            }
+            outcome
+        }
+        Err(no) => {
+            if later.is_pushed() {
+                let _ = daemon.holdings.take(ticket, None, Why::Over);
+            }
+            no
+        }
+    };
+    later.answer(outcome.clone());
+    later.outbox().push(Push::Answer(ticket, outcome));
+}
 
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.counts.waiting.fetch_sub(1, Ordering::Relaxed);
+/// What was granted, if its user may still have it; else it is given back.
+#[cold]
+fn allowed(
+    daemon: &Daemon,
+    ticket: Ticket,
+    later: &Later,
+    (parts, grant): (Vec<Part>, Grant),
+) -> Answer {
+    let Ok(row) = daemon.holdings.row(ticket, None) else {
+        // It was cancelled just now, and is given back where that is seen.
+        return Ok((parts, grant));
+    };
+    // Of several ranges that were asked for it is one.
+    let range = match &grant {
+        Grant::Value(_) => Some(grant.name()),
+        _ => None,
+    };
+    let name = range.as_deref().unwrap_or(later.name());
+    match daemon.may_still_have(&row.card, ticket, later, name) {
+        Ok(()) => Ok((parts, grant)),
+        Err(Wrong(text)) => {
+            grant.end(Why::Cancelled);
+            Err(Outcome::denied(text))
+        }
     }
 }
 
@@ -226,7 +256,11 @@ pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step,
         None => Why::Released,
         Some(how) => match Upper::of(how).as_bytes() {
             b"OK" => Why::Released,
-            b"FAIL" => Why::Failed,
+            b"FAIL" => {
+                let reason = arguments.next().unwrap_or_default();
+                client.check_label(Label::Reason, reason)?;
+                Why::Failed
+            }
             _ => return Err(Mistake::wrong("RELEASE", "OK or FAIL", how).into()),
         },
     };
@@ -287,10 +321,19 @@ pub(super) fn gone_text(word: &[u8], gone: Gone) -> Wrong {
     })
 }
 
-pub(super) fn held(client: &mut Client, _request: Request<'_>) -> Result<Step, Wrong> {
-    let rows = client.daemon.holdings.rows(client.owner());
+pub(super) fn held(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let page = page::options(client, "HELD", &mut request.arguments())?;
+    let mut rows = client.daemon.holdings.rows(client.owner());
+    // The newest first, as they are listed.
+    let key = |row: &Row| u128::MAX - row.key();
+    rows.sort_by_key(key);
+    let bytes = |row: &Row| {
+        let note = row.note.as_ref().map_or(0, String::len);
+        160 + row.name.len() + row.value.len() + note
+    };
+    let (rows, more) = page.cut(rows, key, bytes);
     let mut reply = client.reply();
-    reply.array(rows.len());
+    reply.array(rows.len() + usize::from(more.is_some()));
     for row in rows {
         let micros = i64::try_from(row.held.as_micros()).unwrap_or(i64::MAX);
         reply
@@ -306,6 +349,7 @@ pub(super) fn held(client: &mut Client, _request: Request<'_>) -> Result<Step, W
             .integer(micros)
             .bulk(row.note.unwrap_or_default());
     }
+    page::write_more(&mut reply, more, "HELD");
     Ok(Step::Done)
 }
 
@@ -359,16 +403,14 @@ pub(super) fn wait(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
             )));
         }
         Awaited::Answer(later) => {
-            return Ok(Step::Wait(Wait {
-                name: later.name().into(),
-                answer: Box::pin(answer_within(later, ticket, limit)),
-            }));
+            let name = later.name().to_owned();
+            let answer = Box::pin(answer_within(later, ticket, limit));
+            return Ok(Step::Wait(Wait::new(name, Awaits::Anything, answer)));
         }
         Awaited::End(mail) => {
-            return Ok(Step::Wait(Wait {
-                name: ticket.kind.word().into(),
-                answer: Box::pin(end_within(mail, ticket, limit)),
-            }));
+            let answer = Box::pin(end_within(mail, ticket, limit));
+            let name = ticket.kind.word();
+            return Ok(Step::Wait(Wait::new(name, Awaits::Anything, answer)));
         }
     }
     Ok(Step::Done)
@@ -409,7 +451,10 @@ async fn answer_within(later: Arc<Later>, ticket: Ticket, limit: Duration) -> Fi
             } else {
                 let _ = client.daemon.holdings.take(ticket, None, Why::Over);
             }
-            outcome.write(&mut client.reply());
+            match outcome.denial() {
+                Some(error) => drop(client.reply().error(error)),
+                None => outcome.write(&mut client.reply()),
+            }
         }
         Err(_) => timed_out(client, limit, "it still waits; AWAIT again, or CANCEL it"),
     })

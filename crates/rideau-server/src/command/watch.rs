@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+
 use crate::client::{Client, Step, Wrong};
 use crate::events::KINDS;
+use crate::label::Label;
+use crate::login;
 use crate::resp::{Quoted, Request};
 use crate::watch::{Channel, VALUES};
 
@@ -30,6 +34,7 @@ fn begin(client: &mut Client, request: Request<'_>, is_pattern: bool) -> Result<
     let mut channels = Vec::new();
     while arguments.len() > 0 {
         let name = arguments.text(command, "a channel")?;
+        client.check_label(Label::Channel, name.as_bytes())?;
         check(name, is_pattern)?;
         channels.push(Channel {
             name: name.into(),
@@ -42,35 +47,40 @@ fn begin(client: &mut Client, request: Request<'_>, is_pattern: bool) -> Result<
              them all."
         )));
     }
-    let (daemon, card) = (Arc::clone(&client.daemon), Arc::clone(&client.card));
     for channel in channels {
         let name = Arc::clone(&channel.name);
-        let user = client.user.clone();
-        let watch = &mut client.watch;
-        if name.starts_with(VALUES) {
-            watch.subscribe_values(&daemon, &card, user, channel);
-        } else {
-            watch.subscribe(&daemon, &card, user, channel);
-        }
+        add(client, channel)?;
         confirm(client, &command.to_lowercase(), Some(&name));
     }
     Ok(Step::Done)
 }
 
+/// Hear of one channel more.
+fn add(client: &mut Client, channel: Channel) -> Result<(), Wrong> {
+    let (daemon, card) = (Arc::clone(&client.daemon), Arc::clone(&client.card));
+    client.watch.set_user(client.user.clone());
+    let count = client.stream();
+    let watch = &mut client.watch;
+    let added = match channel.name.starts_with(VALUES) {
+        true => watch.subscribe_values(&daemon, &card, channel, count),
+        false => watch.subscribe(&daemon, &card, channel, count),
+    };
+    Ok(added?)
+}
+
 /// Hear of what happens to the values of a range, or of all.
-pub(super) fn values(client: &mut Client, range: Option<&str>) {
+pub(super) fn values(client: &mut Client, range: Option<&str>) -> Result<(), Wrong> {
     let name: Arc<str> = match range {
         Some(range) => format!("{VALUES}:{range}").into(),
         None => VALUES.into(),
     };
-    let (daemon, card) = (Arc::clone(&client.daemon), Arc::clone(&client.card));
     let channel = Channel {
         name: Arc::clone(&name),
         is_pattern: false,
     };
-    let user = client.user.clone();
-    client.watch.subscribe_values(&daemon, &card, user, channel);
+    add(client, channel)?;
     confirm(client, "subscribe", Some(&name));
+    Ok(())
 }
 
 /// Whoever waits for events that cannot be would wait for ever.
@@ -145,7 +155,86 @@ pub(super) fn monitor(client: &mut Client, request: Request<'_>) -> Result<Step,
     request.arguments().end("MONITOR")?;
     super::may_use_all(client, "everybody's commands")?;
     let (daemon, card) = (Arc::clone(&client.daemon), Arc::clone(&client.card));
-    client.watch.monitor(&daemon, &card);
+    client.watch.set_user(client.user.clone());
+    let count = client.stream();
+    client.watch.monitor(&daemon, &card, count)?;
     client.reply().simple("OK");
     Ok(Step::Done)
+}
+
+/// Follow a change of who the client is or of what it may do. What it may not watch
+/// any more ends, with one message that says why.
+pub(crate) fn follow(client: &mut Client) {
+    if client.watch.is_idle() {
+        return;
+    }
+    if client.watch.is_of(client.user.as_ref()) && !login::is_needed(client) {
+        return;
+    }
+    client.watch.set_user(client.user.clone());
+    if client.watch.is_monitor()
+        && let Err(Wrong(text)) = super::may_run(client, "MONITOR")
+    {
+        client.watch.end_monitor();
+        client.reply().error(text);
+    }
+    let mut why = None;
+    let channels = client.watch.channels();
+    let mut lost = channels.clone();
+    lost.retain(|channel| match may_hear(client, channel) {
+        Ok(()) => false,
+        Err(wrong) => {
+            why.get_or_insert(wrong);
+            true
+        }
+    });
+    if let Some(Wrong(text)) = why {
+        end_all(client, &lost, &text);
+    }
+    let (usage, count) = (Arc::clone(&client.usage), client.stream());
+    let Err(over) = client.watch.recount(&usage, count) else {
+        return;
+    };
+    let Wrong(text) = over.into();
+    match channels.iter().any(|channel| !lost.contains(channel)) {
+        true => {
+            let rest = channels.iter().filter(|channel| !lost.contains(channel));
+            end_all(client, &rest.cloned().collect::<Vec<_>>(), &text);
+        }
+        // There was only the stream of commands.
+        false => drop(client.reply().error(text)),
+    }
+}
+
+/// Whether the client may still hear of this channel.
+fn may_hear(client: &Client, channel: &Channel) -> Result<(), Wrong> {
+    let range = channel.name.strip_prefix(VALUES);
+    let range = range.and_then(|rest| rest.strip_prefix(':'));
+    super::may_run(client, "SUBSCRIBE")?;
+    match range.filter(|_| !channel.is_pattern) {
+        Some(range) => super::may_use(client, "range", range),
+        None => Ok(()),
+    }
+}
+
+/// The last message on the first of these channels says why they end.
+fn end_all(client: &mut Client, channels: &[Channel], text: &str) {
+    let Some(first) = channels.first() else {
+        return;
+    };
+    let said = json!({ "error": text }).to_string();
+    let mut reply = client.reply();
+    match first.is_pattern {
+        true => reply.push(4).bulk("pmessage").bulk(&*first.name),
+        false => reply.push(3).bulk("message"),
+    };
+    reply.bulk(&*first.name).bulk(said);
+    for channel in channels {
+        client.watch.unsubscribe(channel);
+        let word = match channel.is_pattern {
+            true => "punsubscribe",
+            false => "unsubscribe",
+        };
+        confirm(client, word, Some(&channel.name));
+    }
 }

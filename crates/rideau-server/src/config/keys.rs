@@ -107,6 +107,10 @@ pub(super) const USER: &[Key] = &[
     live("uids"),
     live("allow"),
     live("on"),
+    live("connections_max"),
+    live("sessions_max"),
+    live("streams_max"),
+    live("waiting_max"),
 ];
 
 pub(super) const POOL: &[Key] = &[

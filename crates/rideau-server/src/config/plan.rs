@@ -360,7 +360,10 @@ fn meaning(
         ["front", key] => at_once(apps::front_meaning(key, is_less)),
         ["limits", ..] if is_less => at_once("What is over it stays; nothing is added to it."),
         ["tls", ..] | ["server", "dead_peer", ..] => at_once("For new connections."),
-        ["user", ..] => at_once("From the next command on."),
+        ["user", _, key] if is_less && key.ends_with("_max") => {
+            at_once("What is over it stays; nothing is added to it.")
+        }
+        ["user", ..] => at_once("At once, also for streams and for commands that wait."),
         _ => at_once("At once."),
     }
 }

@@ -23,6 +23,7 @@ use super::server::{Limits, OPEN_TO_ANYONE, Server};
 use super::user::{Password, User};
 use super::words::{show_size, show_span};
 use crate::process::Ready;
+use crate::quota::Quota;
 
 /// Rows as they are collected: the path, and the value as TOML.
 struct Rows {
@@ -287,6 +288,10 @@ fn user(rows: &mut Rows, user: &User) {
     rows.push("uids", format!("[{}]", uids.join(", ")));
     rows.list("allow", user.allow.iter().cloned());
     rows.list("on", user.on.iter().map(ToString::to_string));
+    for quota in Quota::ALL {
+        let said = user.quotas[quota as usize].iter();
+        said.for_each(|most| rows.number(quota.key(), most));
+    }
 }
 
 fn pool_rows(rows: &mut Rows, pool: &PoolConfig) {

@@ -9,6 +9,10 @@ use super::near::suggest_word;
 use super::password::{Hash, HashFault, MEMORY_MAX, PASSES_MAX};
 use super::pattern::fits;
 use super::section::{At, Section};
+use crate::quota::Quota;
+
+/// More than this is no quota.
+const QUOTA_MAX: usize = 10_000_000;
 
 /// Somebody, how to know them, and what they may do.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +27,8 @@ pub struct User {
     pub allow: Vec<String>,
     /// What the commands may be used on.
     pub on: Vec<Scope>,
+    /// How much they may have of what all share, by [`Quota`]; none for the usual.
+    pub quotas: [Option<usize>; Quota::ALL.len()],
 }
 
 /// Where the password is.
@@ -100,6 +106,8 @@ impl User {
                 kind: None,
                 names: "*".into(),
             }],
+            // No key of the config could raise them.
+            quotas: [Some(usize::MAX); Quota::ALL.len()],
         }
     }
 
@@ -152,6 +160,7 @@ impl User {
                 .into_iter()
                 .filter_map(|(words, at)| scope(section, &words, at))
                 .collect(),
+            quotas: Quota::ALL.map(|quota| section.number(quota.key(), 0..=QUOTA_MAX)),
         }
     }
 }

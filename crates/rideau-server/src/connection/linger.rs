@@ -8,9 +8,9 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use super::Connection;
 
 /// A client that is refused while it sends has so long to read why.
-const LINGER: Duration = Duration::from_secs(1);
+pub(super) const WITHIN: Duration = Duration::from_secs(1);
 /// Meanwhile it may send so much more.
-const LINGER_MAX: usize = 4 << 20;
+const BYTES_MAX: usize = 4 << 20;
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Read on for a moment, and forget what comes. A connection that is closed while
@@ -19,7 +19,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     pub(super) async fn linger(&mut self) {
         let rest = async {
             self.stream.shutdown().await?;
-            let mut left = LINGER_MAX;
+            let mut left = BYTES_MAX;
             while left > 0 && self.input.make_room(0).is_ok() {
                 let len = self.input.read_from(&mut self.stream).await?;
                 if len == 0 {
@@ -31,6 +31,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             }
             io::Result::Ok(())
         };
-        let _ = tokio::time::timeout(LINGER, rest).await;
+        let _ = tokio::time::timeout(WITHIN, rest).await;
     }
 }

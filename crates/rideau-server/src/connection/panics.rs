@@ -14,21 +14,21 @@ use crate::serve::{self, Listener};
 /// Nothing takes longer, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Wire(BufReader<TcpStream>);
+pub(super) struct Wire(BufReader<TcpStream>);
 
 impl Wire {
-    fn send(&mut self, line: &str) {
+    pub(super) fn send(&mut self, line: &str) {
         write!(self.0.get_mut(), "{line}\r\n").expect("the server reads");
     }
 
     /// The first line of an answer.
-    fn ask(&mut self, line: &str) -> String {
+    pub(super) fn ask(&mut self, line: &str) -> String {
         self.send(line);
         self.line()
     }
 
     /// The elements of an answer.
-    fn array(&mut self, line: &str) -> Vec<String> {
+    pub(super) fn array(&mut self, line: &str) -> Vec<String> {
         let head = self.ask(line);
         let len: usize = head[1..].parse().expect("an array");
         let mut element = || {
@@ -41,7 +41,7 @@ impl Wire {
         (0..len).map(|_| element()).collect()
     }
 
-    fn line(&mut self) -> String {
+    pub(super) fn line(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).expect("the server answers");
         line.trim_end().to_owned()
@@ -49,14 +49,14 @@ impl Wire {
 }
 
 /// A server of its own, and what connects to it.
-struct Place {
-    daemon: Arc<Daemon>,
+pub(super) struct Place {
+    pub(super) daemon: Arc<Daemon>,
     lanes: Arc<Lanes>,
     port: u16,
 }
 
 impl Place {
-    async fn new(more: &str) -> Self {
+    pub(super) async fn new(more: &str) -> Self {
         let text = format!("{more}\n[lock.\"*\"]\nqueue = {{ kind = \"never\" }}\n");
         let config = Config::parse(&text, "test.toml", &|_| None);
         let daemon = Daemon::new(config.expect("it is a config")).expect("it is sound");
@@ -72,7 +72,7 @@ impl Place {
         }
     }
 
-    fn connect(&self) -> Wire {
+    pub(super) fn connect(&self) -> Wire {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
         let limited = stream.set_read_timeout(Some(PATIENCE));
         limited.expect("it is a socket");
@@ -88,7 +88,7 @@ impl Place {
     }
 }
 
-async fn until(or: &str, is_so: impl Fn() -> bool) {
+pub(super) async fn until(or: &str, is_so: impl Fn() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < until, "{or}");

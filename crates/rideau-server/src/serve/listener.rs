@@ -29,6 +29,7 @@ use crate::login::{self, Proof};
 use crate::logins::LoginPlace;
 use crate::outbox::Outbox;
 use crate::panics;
+use crate::quota::{Counted, Quota};
 use crate::resp::Protocol;
 use crate::timing::Batch;
 use crate::tls;
@@ -376,6 +377,15 @@ fn admit(daemon: &Arc<Daemon>, mut coming: Coming) -> Admitted {
         return Admitted(Err(Refused::Stopping));
     }
     let user = coming.proof.user(daemon);
+    let usage = daemon.quotas.of(login::name_of(user.as_ref()));
+    let limits = &daemon.config.load().limits;
+    let counted = match usage.take(Quota::Connections, user.as_deref(), limits) {
+        Ok(counted) => counted,
+        Err(over) => {
+            daemon.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+            return Admitted(Err(Refused::Full(format!("-BUSY {over}.\r\n"))));
+        }
+    };
     match &user {
         Some(user) => {
             coming.place = None;
@@ -389,7 +399,7 @@ fn admit(daemon: &Arc<Daemon>, mut coming: Coming) -> Admitted {
         None => (),
     }
     daemon.counts.connections.fetch_add(1, Ordering::Relaxed);
-    Admitted(Ok(Some(Box::new(welcome(daemon, coming, user)))))
+    Admitted(Ok(Some(Box::new(welcome(daemon, coming, user, counted)))))
 }
 
 /// Count a connection that has yet to log in, where that is needed. Says why not if
@@ -465,7 +475,12 @@ async fn tell_last<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, told: &[u8]
     let _ = last.await;
 }
 
-fn welcome(daemon: &Arc<Daemon>, coming: Coming, user: Option<Arc<User>>) -> Client {
+fn welcome(
+    daemon: &Arc<Daemon>,
+    coming: Coming,
+    user: Option<Arc<User>>,
+    connection: Counted,
+) -> Client {
     let Coming {
         address,
         local,
@@ -477,6 +492,7 @@ fn welcome(daemon: &Arc<Daemon>, coming: Coming, user: Option<Arc<User>>) -> Cli
     let config = daemon.config.load();
     let id = daemon.clients.next_id();
     let name = login::name_of(user.as_ref());
+    let usage = daemon.quotas.of(name);
     let card = Arc::new(Card {
         name: Mutex::new(format!("conn-{id}")),
         user: name.into(),
@@ -505,6 +521,8 @@ fn welcome(daemon: &Arc<Daemon>, coming: Coming, user: Option<Arc<User>>) -> Cli
         daemon: Arc::clone(daemon),
         card,
         user,
+        usage,
+        connection: Some(connection),
         holder,
         session: None,
         protocol: Protocol::Resp2,

@@ -15,6 +15,7 @@ pub(super) fn drops(daemon: &Daemon) -> Table {
         "why",
     ]);
     for dropped in daemon.drops.newest(usize::MAX) {
+        table.keys.push(newest_first(dropped.serial));
         table.rows.push(vec![
             format!("d-{:x}", dropped.serial).into(),
             dropped.at.into(),
@@ -32,6 +33,7 @@ pub(super) fn drops(daemon: &Daemon) -> Table {
 pub(super) fn events(daemon: &Daemon, sight: Sight<'_>) -> Table {
     let mut table = Table::new(&["id", "at_ms", "kind", "name", "text", "by"]);
     for event in daemon.events.newest(usize::MAX) {
+        table.keys.push(newest_first(event.serial));
         table.rows.push(vec![
             event.serial.into(),
             event.at.into(),
@@ -42,4 +44,9 @@ pub(super) fn events(daemon: &Daemon, sight: Sight<'_>) -> Table {
         ]);
     }
     table
+}
+
+/// A key that grows from the newest to the oldest.
+fn newest_first(serial: u64) -> u128 {
+    u128::from(u64::MAX - serial)
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Cell, Sight, Table};
+use super::{Cell, Sight, Table, Wanted};
 use crate::clients::ClientCard;
 use crate::daemon::Daemon;
 use crate::holdings::Row;
+use crate::sessions::SessionRow;
 
-pub(super) fn clients(daemon: &Daemon, sight: Sight<'_>) -> Table {
+pub(super) fn clients(daemon: &Daemon, wanted: &Wanted<'_>) -> Table {
     let mut table = Table::new(&[
         "id",
         "name",
@@ -27,7 +28,10 @@ pub(super) fn clients(daemon: &Daemon, sight: Sight<'_>) -> Table {
         "advice",
     ]);
     let mut all = daemon.clients.all();
-    all.retain(|card| sight.sees_holder(&card.card.lock()));
+    all.retain(|card| {
+        u128::from(card.id) > wanted.page.from && wanted.sight.sees_holder(&card.card.lock())
+    });
+    table.keys = all.iter().map(|card| card.id.into()).collect();
     table.rows = all.iter().map(|card| client(daemon, card)).collect();
     table
 }
@@ -64,14 +68,15 @@ fn short(id: &str) -> String {
     id.chars().take(10).chain(['…']).collect()
 }
 
-pub(super) fn sessions(daemon: &Daemon, sight: Sight<'_>) -> Table {
+pub(super) fn sessions(daemon: &Daemon, wanted: &Wanted<'_>) -> Table {
     let mut table = Table::new(&["id", "name", "user", "connections", "held", "left_us"]);
     let mut all = daemon.sessions.all();
-    all.retain(|row| sight.sees_holder(&row.card));
-    all.sort_by_cached_key(|row| row.card.name.lock().clone());
+    all.retain(|row| row.key() > wanted.page.from && wanted.sight.sees_holder(&row.card));
+    all.sort_unstable_by_key(SessionRow::key);
+    table.keys = all.iter().map(SessionRow::key).collect();
     for row in all {
         table.rows.push(vec![
-            sight.ticket(row.ticket, &row.card).into(),
+            wanted.sight.ticket(row.ticket, &row.card).into(),
             row.card.name.lock().clone().into(),
             (&*row.card.user).into(),
             row.attached.into(),
@@ -82,7 +87,7 @@ pub(super) fn sessions(daemon: &Daemon, sight: Sight<'_>) -> Table {
     table
 }
 
-pub(super) fn holders(daemon: &Daemon, sight: Sight<'_>) -> Table {
+pub(super) fn holders(daemon: &Daemon, wanted: &Wanted<'_>) -> Table {
     let mut table = Table::new(&[
         "kind",
         "name",
@@ -98,10 +103,12 @@ pub(super) fn holders(daemon: &Daemon, sight: Sight<'_>) -> Table {
         "is_leak",
     ]);
     let mut all = daemon.holdings.all();
-    all.sort_unstable_by_key(|row| std::cmp::Reverse(row.held));
+    all.retain(|row| row.key() > wanted.page.from);
+    all.sort_unstable_by_key(Row::key);
+    table.keys = all.iter().map(Row::key).collect();
     table.rows = all
         .into_iter()
-        .map(|row| holder(daemon, row, sight))
+        .map(|row| holder(daemon, row, wanted.sight))
         .collect();
     table
 }

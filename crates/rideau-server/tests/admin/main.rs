@@ -10,6 +10,8 @@ mod guard;
 mod limits;
 mod live;
 mod metrics;
+mod pages;
 mod rights;
+mod streams;
 mod values;
 mod web;

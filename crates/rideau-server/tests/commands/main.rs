@@ -4,12 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod audit;
+mod labels;
 mod locks;
 mod look;
 mod manners;
 mod owners;
+mod pages;
 mod peer;
 mod pools;
+mod quotas;
 mod ranges;
 mod ranges_change;
 mod ranges_kept;
@@ -18,6 +21,7 @@ mod rights;
 mod server;
 mod settings;
 mod sight;
+mod streams;
 mod users;
 mod views;
 mod watch;

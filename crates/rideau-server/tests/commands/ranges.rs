@@ -369,7 +369,7 @@ fn what_is_wrong_says_so_in_its_own_words_and_changes_nothing() {
         ),
         (
             format!("RESERVE office KEY {long_key}"),
-            "-ERR a key has from 1 to 288 bytes",
+            "-ERR the key of a value has 1 to 288 bytes",
         ),
         (
             format!("RESERVE office DATA {data}"),
@@ -377,7 +377,7 @@ fn what_is_wrong_says_so_in_its_own_words_and_changes_nothing() {
         ),
         (
             format!("RESERVE office SET {long_key} x"),
-            "-ERR the name of a field has from 1 to 255 bytes",
+            "-ERR the name of a field has 1 to 255 bytes",
         ),
     ];
     let long = long.iter().map(|(line, error)| (line.as_str(), *error));

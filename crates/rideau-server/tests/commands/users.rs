@@ -8,10 +8,15 @@ use rideau_server::resp::Value;
 use crate::peer::{Peer, cell, rows, text};
 use crate::server::Server;
 
+/// The hash of the password of all users.
+pub(crate) fn hash() -> &'static str {
+    static HASH: OnceLock<String> = OnceLock::new();
+    HASH.get_or_init(|| Hash::of(b"secret").unwrap().as_str().into())
+}
+
 /// A config with these users, each with what it may do.
 fn config(users: &[(&str, &str)]) -> String {
-    static HASH: OnceLock<String> = OnceLock::new();
-    let hash = HASH.get_or_init(|| Hash::of(b"secret").unwrap().as_str().into());
+    let hash = hash();
     let mut text = String::new();
     for (name, allow) in users {
         text += &format!("[user.{name}]\npassword = '{hash}'\nallow = [{allow}]\n\n");
@@ -19,7 +24,7 @@ fn config(users: &[(&str, &str)]) -> String {
     text + "[pool.cad]\nmember = { list = [\"A\", \"B\"] }\n\n[lock.\"*\"]\n"
 }
 
-fn login(server: &Server, user: &str) -> Peer {
+pub(crate) fn login(server: &Server, user: &str) -> Peer {
     let mut peer = server.connect();
     assert_eq!(peer.say(&format!("AUTH {user} secret")), "+OK");
     peer
@@ -54,6 +59,8 @@ fn a_user_who_is_no_more_loses_its_connections_and_sessions() {
     while cell(&ops.ask(&["SHOW", "POOLS"]), 0, "waiting") != "1" {}
     ops.ask(&["CONFIG", "APPLY", &config(&[OPS])]);
     assert_eq!(anna.next(), None);
+    let said = waiting.hear();
+    assert!(said.starts_with("-NOAUTH user anna is no more"), "{said}");
     assert_eq!(waiting.next(), None);
     while cell(&ops.ask(&["SHOW", "POOLS"]), 0, "held") != "0" {}
     assert!(rows(&ops.ask(&["SHOW", "SESSIONS"])).is_empty());

@@ -414,7 +414,7 @@ fn names_are_short_and_text() {
     let mut wire = server.connect();
     let (bad, long): (&[u8], &[u8]) = (b"\xff\xfe", &[b'k'; 17]);
     wire.ask_words(&[b"LOCK", bad])
-        .is_error("ERR a key is text in UTF-8");
+        .is_error("ERR a key has 1 to 16 bytes (limits.name_len_max) of UTF-8");
     wire.ask_words(&[b"LOCK", long])
         .is_error("ERR a key has 1 to 16 bytes");
     wire.ask_words(&[b"LOCK", b""])
@@ -427,12 +427,12 @@ fn names_are_short_and_text() {
         .is_error("ERR NOTE wants a few words");
     let note = [b'n'; 65];
     wire.ask_words(&[b"TAKE", b"one", b"NOTE", &note])
-        .is_error("ERR NOTE wants 64 bytes");
+        .is_error("ERR NOTE has 0 to 64 bytes");
     let nonce = [b'n'; 129];
     wire.ask_words(&[b"TAKE", b"one", b"ID", &nonce])
-        .is_error("ERR ID wants 1 to 128 bytes");
+        .is_error("ERR ID has 1 to 128 bytes");
     wire.ask_words(&[b"CLIENT", b"SETNAME", b"a b"])
-        .is_error("ERR a name has up to 16 bytes");
+        .is_error("ERR the name of a connection has 0 to 16 bytes");
     wire.ask_words(&[b"CLIENT", b"SETINFO", b"LIB-NAME", b"a b"])
         .is_error("ERR CLIENT SETINFO");
     wire.ask_words(&[bad])

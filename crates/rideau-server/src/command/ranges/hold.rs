@@ -7,9 +7,10 @@ use super::target::{Target, is_seen};
 use super::words::{Beside, ttl};
 use super::{no, write_fields};
 use crate::client::{Client, Step, Wrong};
-use crate::command::allowed;
+use crate::command::{allowed, page};
 use crate::holdings::Why;
 use crate::resp::{Arguments, Mistake, Reply, Request, Upper};
+use crate::show::Page;
 use crate::ticket::{Kind as TicketKind, Ticket};
 use crate::values::{owner_of, sees_fence};
 
@@ -168,7 +169,7 @@ fn failed(client: &Client, no: &Failed, target: &Target<'_>, fence: Option<u64>)
 pub(in crate::command) fn lookup(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
     let mut target = Target::parse(client, "LOOKUP", &mut arguments)?;
-    arguments.end("LOOKUP")?;
+    let page = page::options(client, "LOOKUP", &mut arguments)?;
     if let Which::Value(_) = target.which {
         target.check(client)?;
     }
@@ -179,14 +180,26 @@ pub(in crate::command) fn lookup(client: &mut Client, request: Request<'_>) -> R
     match (target.which, &seen[..]) {
         (Which::Value(value), []) => return look_unheld(client, value, &target),
         (Which::Value(_), [one, ..]) => write_seen(client, one, target.fence),
-        (Which::Key(_), all) => {
-            let seen = all.iter().filter(|one| is_seen(client, one));
-            let seen: Vec<_> = seen.collect();
-            client.reply().array(seen.len());
-            seen.iter().for_each(|one| write_seen(client, one, None));
-        }
+        (Which::Key(_), _) => write_all_seen(client, seen, &page, &target),
     }
     Ok(Step::Done)
+}
+
+/// All that have a key, as many as there is room for.
+fn write_all_seen(client: &mut Client, mut all: Vec<Seen>, page: &Page, target: &Target<'_>) {
+    all.retain(|one| is_seen(client, one));
+    let key = |one: &Seen| one.value.saturating_add(1);
+    all.sort_unstable_by_key(key);
+    let bytes = |one: &Seen| {
+        let keys: usize = one.keys.iter().map(|(key, _)| key.len() + 16).sum();
+        512 + keys + 2 * one.data.weight()
+    };
+    let (all, more) = page.cut(all, key, bytes);
+    let len = all.len() + usize::from(more.is_some());
+    client.reply().array(len);
+    all.iter().for_each(|one| write_seen(client, one, None));
+    let command = format!("LOOKUP KEY {}", String::from_utf8_lossy(target.word));
+    page::write_more(&mut client.reply(), more, &command);
 }
 
 /// A value that nobody holds.

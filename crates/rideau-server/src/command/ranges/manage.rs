@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rideau::Failed;
-use rideau::allocator::{Filter, RangeStats};
+use rideau::allocator::{Filter, KEY_LEN_MAX, RangeStats, Seen};
 
 use super::{count, no};
-use crate::client::{Client, Finish, Step, Wait, Wrong};
-use crate::command::{may_use, settings, watch as channels};
+use crate::client::{Awaits, Client, Finish, Step, Wait, Wrong};
+use crate::command::{may_use, page, settings, watch as channels};
 use crate::resp::{Mistake, Reply, Request, Upper};
 use crate::values::{RangePlace, sees_fence};
 
@@ -87,19 +87,30 @@ fn take_away(client: &mut Client, name: &str) -> Result<Step, Wrong> {
 
 pub(in crate::command) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
-    let name = match arguments.len() {
-        0 => None,
-        _ => Some(arguments.text("RANGE.STAT", "a range")?),
-    };
-    arguments.end("RANGE.STAT")?;
+    let (mut name, mut page) = (None, page::all(client));
+    while arguments.len() > 0 {
+        let text = arguments.text("RANGE.STAT", "a range, COUNT or FROM")?;
+        let upper = Upper::of(text.as_bytes());
+        match page::option(&mut page, upper.as_bytes(), &mut arguments)? {
+            true => (),
+            false if name.is_none() => name = Some(text),
+            false => return Err(Mistake::unknown("RANGE.STAT", text.as_bytes()).into()),
+        }
+    }
     if let Some(name) = name {
         return one_stat(client, name);
     }
     let mut all = client.daemon.values.ranges.all_stats();
     all.retain(|stats| may_use(client, "range", &stats.name).is_ok());
+    all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    let all = (1_u128..).zip(all).collect();
+    let bytes = |(_, stats): &(u128, RangeStats)| 512 + stats.name.len();
+    let (all, more) = page.cut(all, |(at, _)| *at, bytes);
     let mut reply = client.reply();
-    reply.array(all.len());
-    all.iter().for_each(|stats| write_stats(&mut reply, stats));
+    reply.array(all.len() + usize::from(more.is_some()));
+    all.iter()
+        .for_each(|(_, stats)| write_stats(&mut reply, stats));
+    page::write_more(&mut reply, more, "RANGE.STAT");
     Ok(Step::Done)
 }
 
@@ -167,10 +178,7 @@ pub(in crate::command) fn list(client: &mut Client, request: Request<'_>) -> Res
         }
     }
     let ranges = client.daemon.values.ranges.clone();
-    let page = ranges.page(&mut cursor, count as usize);
-    if page.len() < count as usize {
-        cursor = 0;
-    }
+    let page = fitting(client, &mut cursor, count as usize);
     let named: Vec<_> = page
         .iter()
         .map(|seen| {
@@ -203,6 +211,20 @@ pub(in crate::command) fn list(client: &mut Client, request: Request<'_>) -> Res
         reply.bulk(key);
     }
     Ok(Step::Done)
+}
+
+/// As many reservations as an answer has room for. The cursor is behind them, or zero
+/// at the end.
+fn fitting(client: &Client, cursor: &mut u32, count: usize) -> Vec<Seen> {
+    let limits = &client.config.limits;
+    // What one row takes at most: a name, a value, a key and some numbers.
+    let row = 256 + KEY_LEN_MAX + limits.name_len_max;
+    let most = (limits.output_max as usize / row).clamp(1, count);
+    let page = client.daemon.values.ranges.page(cursor, most);
+    if page.len() < most {
+        *cursor = 0;
+    }
+    page
 }
 
 pub(in crate::command) fn memory(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
@@ -253,7 +275,7 @@ pub(in crate::command) fn watch(client: &mut Client, request: Request<'_>) -> Re
     if let Some(name) = name {
         range(client, name)?;
     }
-    channels::values(client, name);
+    channels::values(client, name)?;
     Ok(Step::Done)
 }
 
@@ -319,10 +341,11 @@ pub(in crate::command) fn bulk_release(
         });
         finish
     };
-    Ok(Step::Wait(Wait {
-        name: "RANGE.RELEASE".into(),
-        answer: Box::pin(released),
-    }))
+    Ok(Step::Wait(Wait::new(
+        "RANGE.RELEASE",
+        Awaits::Anything,
+        Box::pin(released),
+    )))
 }
 
 fn tell_released(client: &mut Client, decision: Result<u64, Failed>, until: rideau::Until) {

@@ -24,7 +24,7 @@ pub(super) struct Target<'a> {
     /// What the ticket says.
     pub(super) fence: Option<u64>,
     /// As it was written.
-    word: &'a [u8],
+    pub(super) word: &'a [u8],
 }
 
 impl<'a> Target<'a> {

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use rideau::allocator::{
-    Ask, COUNT_MAX, FIELD_LEN_MAX, Field, Fields, Interval, Key, Kind, Place, Prefer, Span,
-    TIERS_MAX, TIME_MAX, parse_value,
+    Ask, COUNT_MAX, Field, Fields, Interval, Key, Kind, Place, Prefer, Span, TIERS_MAX, TIME_MAX,
+    parse_value,
 };
 
 use super::target::{may_use_value, may_use_values};
 use super::{How, count, no};
 use crate::client::{Client, Tail, Wrong};
 use crate::command::may_use;
+use crate::label::Label;
 use crate::places::Places;
 use crate::resp::{Arguments, Mistake, Quoted, Request, Upper};
 use crate::values::RangePlaces;
@@ -182,20 +183,21 @@ impl<'a> Beside<'a> {
             b"KEY" | b"UNIQUE" => {
                 let unique = word == b"UNIQUE";
                 let bytes = arguments.word(if unique { "UNIQUE" } else { "KEY" }, "a key")?;
+                client.check_label(Label::ValueKey, bytes)?;
                 self.keys.push(Key { bytes, unique });
             }
             b"DATA" => {
                 let content = arguments.word("DATA", "any bytes")?;
-                self.set(DATA, Field::Bytes(content))?;
+                self.set(client, DATA, Field::Bytes(content))?;
             }
             b"SET" => {
                 let name = arguments.word("SET", "the name of a field")?;
                 let content = arguments.word("SET", "the content of the field")?;
-                self.set(name, Field::Bytes(content))?;
+                self.set(client, name, Field::Bytes(content))?;
             }
             b"UNSET" => {
                 let name = arguments.word("UNSET", "the name of a field")?;
-                self.set(name, Field::Nothing)?;
+                self.set(client, name, Field::Nothing)?;
             }
             b"CLAIM" => self.claim = true,
             b"NOTE" => return self.tail.option(word, arguments, client),
@@ -204,13 +206,8 @@ impl<'a> Beside<'a> {
         Ok(true)
     }
 
-    fn set(&mut self, name: &[u8], field: Field<'_>) -> Result<(), Wrong> {
-        if name.is_empty() || name.len() > FIELD_LEN_MAX {
-            return Err(Wrong(format!(
-                "ERR the name of a field has from 1 to {FIELD_LEN_MAX} bytes, not {}.",
-                name.len()
-            )));
-        }
+    fn set(&mut self, client: &Client, name: &[u8], field: Field<'_>) -> Result<(), Wrong> {
+        client.check_label(Label::Field, name)?;
         self.fields += 1;
         if self.fields > FIELDS_MAX {
             return Err(Wrong(format!(
@@ -249,12 +246,7 @@ impl<'a> Beside<'a> {
 fn id(client: &Client, arguments: &mut Arguments<'_>) -> Result<Vec<u8>, Wrong> {
     const ID_MAX: usize = 128;
     let word = arguments.word("ID", "your own name of the ask")?;
-    if word.is_empty() || word.len() > ID_MAX {
-        let len = word.len();
-        return Err(Wrong(format!(
-            "ERR ID wants 1 to {ID_MAX} bytes, not {len}."
-        )));
-    }
+    client.check_label(Label::AskId, word)?;
     // Two users may have the same name for something.
     let mut id = client.scope().unwrap_or_default().as_bytes().to_vec();
     id.truncate(ID_MAX);
@@ -339,4 +331,22 @@ pub(super) fn value(client: &Client, word: &str) -> Result<(u128, Kind), Wrong> 
     let places = client.daemon.places.load();
     let of = places.ranges.of(value);
     Ok((value, of.map_or(kind, |(_, kind)| kind)))
+}
+
+/// Whether the client may use all ranges that values are wanted of.
+pub(in crate::command) fn may_use_places(client: &Client, prefer: &[Prefer]) -> Result<(), Wrong> {
+    let places = client.daemon.places.load();
+    for Prefer { place, .. } in prefer {
+        match *place {
+            Place::Range(id) => {
+                let name = places.ranges.by_id(id).map(|place| &*place.name);
+                may_use(client, "range", name.unwrap_or("*"))?;
+            }
+            Place::Within(interval) => {
+                let names = places.ranges.within(interval).map(|range| &*range.name);
+                may_use_values(client, names, "the values that it waits for")?;
+            }
+        }
+    }
+    Ok(())
 }

@@ -1,0 +1,67 @@
+//! What is granted in the very moment in which its user loses the right to it.
+
+use std::sync::atomic::Ordering;
+
+use super::tests::{Place, Wire, until};
+use crate::config::password::Hash;
+use crate::config::{Config, User};
+use crate::holdings::Why;
+use crate::ticket::Ticket;
+
+/// `anna`, who may do this.
+fn anna(hash: &Hash, allow: &str) -> String {
+    let hash = hash.as_str();
+    format!("[user.anna]\npassword = '{hash}'\nallow = {allow}\n")
+}
+
+fn users(text: &str) -> Vec<User> {
+    let config = Config::parse(text, "test.toml", &|_| None);
+    config.expect("it is a config").users
+}
+
+fn login(place: &Place) -> Wire {
+    let mut wire = place.connect();
+    assert_eq!(wire.ask("AUTH anna secret"), "+OK");
+    wire
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_in_the_moment_of_a_change_goes_back() {
+    let hash = Hash::of(b"secret").expect("there is memory");
+    let much = anna(&hash, "[\"lock\", \"await\"]");
+    let little = users(&anna(&hash, "[\"await\"]"));
+    let no = "-NOPERM user anna may not use LOCK: add \"lock\" to its allow list.";
+    let place = Place::new(&much).await;
+    let daemon = &place.daemon;
+    let (mut holder, mut waiter) = (login(&place), login(&place));
+    for is_async in [false, true] {
+        let held = holder.array("LOCK k");
+        assert_eq!(held[0], "go", "{is_async}");
+        let ticket = Ticket::parse(held[1].as_bytes()).expect("it is a ticket");
+        let begun = match is_async {
+            true => waiter.array("LOCK k WAIT 30000 ASYNC"),
+            false => {
+                waiter.send("LOCK k WAIT 30000");
+                Vec::new()
+            }
+        };
+        until("nobody waits", || {
+            daemon.counts.waiting.load(Ordering::Relaxed) == 1
+        })
+        .await;
+        // Nobody is told of the change, so it is the grant that has to look.
+        daemon.set_users_unseen(little.clone());
+        let released = daemon.release(ticket, None, Why::Released);
+        assert!(released.is_ok(), "{is_async}");
+        let said = match is_async {
+            true => waiter.ask(&format!("AWAIT {} 30000", begun[1])),
+            false => waiter.line(),
+        };
+        assert_eq!(said, no, "{is_async}");
+        daemon.set_users_unseen(users(&much));
+        // The lock is free again.
+        let free = holder.array("LOCK k WAIT 30000");
+        assert_eq!(free[0], "go", "{is_async}");
+        assert_eq!(holder.ask("UNLOCK k"), "+OK");
+    }
+}

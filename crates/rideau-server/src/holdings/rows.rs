@@ -1,0 +1,139 @@
+//! What is held and waited for, to be shown or found.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Card, Gone, HolderId, Holdings, NONE, SLOT_BITS, Shard, Thing};
+use crate::grant::Grant;
+use crate::later::Later;
+use crate::ticket::Ticket;
+
+/// One thing that is held, to be shown.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its ticket.
+    pub ticket: Ticket,
+    /// The name of what it is of.
+    pub name: String,
+    /// What it is.
+    pub value: String,
+    /// For how long.
+    pub held: Duration,
+    /// What the holder says.
+    pub note: Option<String>,
+    /// Who holds it.
+    pub card: Arc<Card>,
+    /// It waits, and is not held yet.
+    pub is_waiting: bool,
+    /// Since when, in nanoseconds since the holdings began.
+    since: u64,
+}
+
+impl Row {
+    /// Another one for each row, which grows from the oldest to the newest.
+    pub fn key(&self) -> u128 {
+        u128::from(self.since) << 32 | u128::from(self.ticket.place)
+    }
+}
+
+impl Holdings {
+    /// What a ticket stands for, to be shown.
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing under the ticket, or it is not this user's.
+    pub fn row(&self, ticket: Ticket, user: Option<&str>) -> Result<Row, Gone> {
+        let now = self.now();
+        let (shard, at) = self.find(ticket)?;
+        let row = shard.row(ticket.place >> SLOT_BITS, at, now);
+        let row = row.ok_or(Gone::Unknown)?;
+        if user.is_some_and(|user| *user != *row.card.user) {
+            return Err(Gone::Foreign);
+        }
+        Ok(row)
+    }
+
+    /// What a holder holds, the newest first.
+    pub fn rows(&self, holder: HolderId) -> Vec<Row> {
+        let now = self.now();
+        let shard = self.shards[holder.shard as usize].lock();
+        let mut rows = Vec::new();
+        let mut at = shard.holder(holder).map_or(NONE, |slot| slot.first);
+        while at != NONE {
+            rows.extend(shard.row(holder.shard, at, now));
+            at = shard.slots[at as usize].next;
+        }
+        rows
+    }
+
+    /// All that is held, in no order.
+    pub fn all(&self) -> Vec<Row> {
+        let now = self.now();
+        let mut rows = Vec::new();
+        for (shard_at, shard) in self.shards.iter().enumerate() {
+            let shard = shard.lock();
+            let places = 0..shard.slots.len() as u32;
+            rows.extend(places.filter_map(|at| shard.row(shard_at as u32, at, now)));
+        }
+        rows
+    }
+
+    /// Asks that wait, of holders that are wanted.
+    pub fn asked(&self, wanted: impl Fn(&Card) -> bool) -> Vec<(Ticket, Arc<Card>, Arc<Later>)> {
+        let mut asked = Vec::new();
+        for (at, shard) in self.shards.iter().enumerate() {
+            let shard = shard.lock();
+            for (place, slot) in shard.slots.iter().enumerate() {
+                let Thing::Asked(later) = &slot.thing else {
+                    continue;
+                };
+                let place = place as u32;
+                if let Some(card) = shard.card_of(place).filter(|card| wanted(card)) {
+                    let ticket = shard.ticket(at as u32, place);
+                    asked.push((ticket, card, Arc::clone(later)));
+                }
+            }
+        }
+        asked
+    }
+
+    /// All that is held and wanted, for so long.
+    pub fn late(&self, wanted: impl Fn(&Grant, Duration) -> bool) -> Vec<Row> {
+        let now = self.now();
+        let mut rows = Vec::new();
+        for (at, shard) in self.shards.iter().enumerate() {
+            let shard = shard.lock();
+            for (place, slot) in shard.slots.iter().enumerate() {
+                let held = Duration::from_nanos(now.saturating_sub(slot.since));
+                if let Thing::Held(grant) | Thing::Untold(grant, _) = &slot.thing
+                    && wanted(grant, held)
+                {
+                    rows.extend(shard.row(at as u32, place as u32, now));
+                }
+            }
+        }
+        rows
+    }
+}
+
+impl Shard {
+    fn row(&self, shard: u32, at: u32, now: u64) -> Option<Row> {
+        let slot = &self.slots[at as usize];
+        let card = self.card_of(at).filter(|_| slot.secret != 0)?;
+        let (name, value, is_waiting) = match &slot.thing {
+            Thing::Held(grant) | Thing::Untold(grant, _) => (grant.name(), grant.value(), false),
+            Thing::Asked(later) => (later.name().to_owned(), String::new(), true),
+            Thing::None => return None,
+        };
+        Some(Row {
+            ticket: self.ticket(shard, at),
+            name,
+            value,
+            held: Duration::from_nanos(now.saturating_sub(slot.since)),
+            note: slot.note.as_deref().map(str::to_owned),
+            card,
+            is_waiting,
+            since: slot.since,
+        })
+    }
+}

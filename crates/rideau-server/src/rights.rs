@@ -1,0 +1,67 @@
+//! A change of users counts at once: connections are woken to look at what they may
+//! still watch and wait for, and asks in the background are refused.
+
+use std::sync::Arc;
+
+use crate::client::Wrong;
+use crate::command;
+use crate::config::{Config, OPERATOR, User};
+use crate::daemon::Daemon;
+use crate::holdings::{Card, Why};
+use crate::later::Later;
+use crate::outbox::Push;
+use crate::outcome::Outcome;
+use crate::ticket::Ticket;
+
+impl Daemon {
+    /// Have all those follow whose user is another than before.
+    pub(crate) fn follow_users(&self, old: &Config) {
+        let new = self.config.load_full();
+        if old.users == new.users {
+            return;
+        }
+        let is_changed = |name: &str| match (find(old, name), find(&new, name)) {
+            // Nobody had to be a user, or nobody has to any more.
+            (None, None) => old.users.is_empty() != new.users.is_empty(),
+            (before, now) => before != now,
+        };
+        for client in self.clients.all() {
+            if is_changed(&Arc::clone(&client.card.lock()).user) {
+                client.outbox.wake();
+            }
+        }
+        for (ticket, card, later) in self.holdings.asked(|card| is_changed(&card.user)) {
+            let Err(Wrong(text)) = self.may_still_have(&card, ticket, &later, later.name()) else {
+                continue;
+            };
+            let outcome = Outcome::denied(text);
+            if later.refuse(outcome.clone()) && later.is_pushed() {
+                let _ = self.holdings.take(ticket, None, Why::Revoked);
+                later.outbox().push(Push::Answer(ticket, outcome));
+            }
+        }
+    }
+
+    /// Whether the holder's user may have what was asked for, as it is called, by the
+    /// rights of now.
+    pub(crate) fn may_still_have(
+        &self,
+        card: &Card,
+        ticket: Ticket,
+        later: &Later,
+        name: &str,
+    ) -> Result<(), Wrong> {
+        let config = self.config.load();
+        let user = match &*card.user {
+            // No user of the config is called so.
+            OPERATOR => Some(&**self.operator.user()),
+            name => find(&config, name),
+        };
+        let kind = ticket.kind.word();
+        command::may_still_have(self, user, &config, later.command, kind, name)
+    }
+}
+
+fn find<'a>(config: &'a Config, name: &str) -> Option<&'a User> {
+    config.users.iter().find(|user| user.name == name)
+}
