@@ -167,27 +167,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    /// Wait until there is more to execute or to tell.
+    /// Wait until there is more to execute; meanwhile it is told things.
     async fn hear(&mut self) -> Result<(), Over> {
         if let Err(no_room) = self.input.make_room(self.input_max) {
             return Err(self.refuse_input(no_room).await);
         }
-        match self.heard().await {
-            Heard::Read(Ok(0)) => return Err(Over::Lost),
-            Heard::Read(Err(error)) => return Err(self.lost(&error)),
-            Heard::Read(Ok(_)) => self.client.hear(),
-            Heard::Bell => {
-                if let Err(over) = self.tell() {
-                    return Err(self.say_last(over).await);
+        loop {
+            match self.heard().await {
+                Heard::Read(Ok(0)) => return Err(Over::Lost),
+                Heard::Read(Err(error)) => return Err(self.lost(&error)),
+                Heard::Read(Ok(_)) => {
+                    self.client.hear();
+                    return Ok(());
                 }
+                Heard::Bell => self.answer_bell().await?,
+                Heard::Nothing => {
+                    self.miss();
+                    return Err(Over::Lost);
+                }
+                Heard::Late => return Err(Box::pin(self.refuse_late()).await),
             }
-            Heard::Nothing => {
-                self.miss();
-                return Err(Over::Lost);
-            }
-            Heard::Late => return Err(Box::pin(self.refuse_late()).await),
         }
-        Ok(())
+    }
+
+    /// Tell what there is to tell. Other limits hold at once for one whose login has
+    /// ended, and else from what is read next: a half command stays.
+    async fn answer_bell(&mut self) -> Result<(), Over> {
+        if let Err(over) = self.tell() {
+            return Err(self.say_last(over).await);
+        }
+        if self.client.user.is_some() != self.has_user {
+            self.read_limits();
+        }
+        self.flush().await
     }
 
     /// What comes first. Every read passes here, so it is polled by hand.

@@ -54,8 +54,26 @@ fn crowd() {
     for wire in wires.iter_mut().step_by(7) {
         assert_eq!(wire.ask("PING").text(), "PONG");
     }
-    let list = wires[0].ask("CLIENT LIST").text();
-    assert_eq!(list.lines().count(), CROWD);
+    assert_eq!(listed(&mut wires[0]), CROWD);
+}
+
+/// The connections of all pages of the list.
+fn listed(wire: &mut Wire) -> usize {
+    let mut count = 0;
+    let mut next = "CLIENT LIST".to_owned();
+    loop {
+        let page = wire.ask(&next).text();
+        let last = page.lines().last().expect("it lists itself");
+        count += page.lines().count();
+        let Some((_, from)) = last
+            .strip_prefix("more=")
+            .and_then(|l| l.split_once(" from="))
+        else {
+            return count;
+        };
+        count -= 1;
+        next = format!("CLIENT LIST FROM {from}");
+    }
 }
 
 /// Connections that said what real clients say first.

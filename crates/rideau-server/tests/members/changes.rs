@@ -27,8 +27,12 @@ async fn another_program_is_for_those_who_come_and_who_holds_keeps_the_old() {
     // The other has not lost its place.
     let new = other.taken().await.value.parse().unwrap();
     assert_ne!(new, old);
-    let words = std::fs::read_to_string(format!("/proc/{new}/cmdline")).unwrap();
-    assert_eq!(words, "sleep\x001001\0");
+    // The system shows no words of a process while it loads its program.
+    until("it is the new program", || {
+        let words = std::fs::read_to_string(format!("/proc/{new}/cmdline")).unwrap();
+        words == "sleep\x001001\0"
+    })
+    .await;
     until("the old is gone", || !runs(old)).await;
     server.stop().await;
     assert!(!runs(new));
