@@ -45,6 +45,7 @@ use crate::daemon::Daemon;
 use crate::history::History;
 use crate::metrics::Counted;
 use crate::panics;
+use crate::quota::HTTP_CONNECTIONS_MAX;
 use crate::serve::renewed;
 use crate::serve::reserve::Reserve;
 use crate::tls;
@@ -52,8 +53,6 @@ use entrance::Entrance;
 use guard::Known;
 use patient::Patient;
 
-/// Connections at a time: people, scrapers and scripts, each with a few.
-const CONNECTIONS_MAX: usize = 256;
 /// Of these, those of one address that have not logged in; as few as
 /// `limits.before_login_max` if that is less.
 const STRANGERS_MAX: usize = 64;
@@ -163,7 +162,7 @@ impl AdminListener {
             daemon,
             history,
             known: Known::default(),
-            connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            connections: Arc::new(Semaphore::new(HTTP_CONNECTIONS_MAX)),
             spare: Reserve::default(),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             counts: Counts::default(),

@@ -66,10 +66,13 @@ pub(crate) fn is_operator(uid: u32) -> bool {
     uid == 0 || uid == geteuid().as_raw()
 }
 
+/// What those are called who did not say who they are.
+pub(crate) const NOBODY: &str = "default";
+
 /// The name of a user, for the record; every place that says who did something
 /// asks here.
 pub(crate) fn name_of(user: Option<&Arc<User>>) -> &str {
-    user.map_or("default", |user| &user.name)
+    user.map_or(NOBODY, |user| &user.name)
 }
 
 /// Follow a change of the config: a user may do other things from now on, or
@@ -180,8 +183,8 @@ pub(crate) fn begin(
     let (origin, place) = (client.origin, client.place.clone());
     let answer = async move {
         let checked = attempt(daemon, found.clone(), password, origin, place).await;
-        let finish: Finish = Box::new(move |client| match (found, checked) {
-            (Some(user), Some(password)) => {
+        let finish: Finish = Box::new(move |client| match still(client, found, checked) {
+            Some((user, password)) => {
                 let counted = match client.connection_of(&user) {
                     Ok(counted) => counted,
                     Err(over) => return turn_away(client, over),
@@ -201,7 +204,7 @@ pub(crate) fn begin(
                 then(client);
                 command::follow_watch(client);
             }
-            _ => {
+            None => {
                 client
                     .reply()
                     .error("WRONGPASS the user or the password is wrong.");
@@ -215,6 +218,20 @@ pub(crate) fn begin(
         Awaits::Anything,
         answer,
     )))
+}
+
+/// The user as it is now, if what was checked is still its password: a check takes a
+/// while.
+fn still(
+    client: &Client,
+    found: Option<Arc<User>>,
+    checked: Option<Fingerprint>,
+) -> Option<(Arc<User>, Fingerprint)> {
+    let (found, checked) = found.zip(checked)?;
+    let config = client.daemon.config.load();
+    let user = config.users.iter().find(|user| user.name == found.name)?;
+    let is_right = password_now(&client.daemon, user) == Some(checked);
+    is_right.then(|| (Arc::new(user.clone()), checked))
 }
 
 /// The user has as many connections as it may.
@@ -270,14 +287,13 @@ pub(crate) fn become_user(client: &mut Client, user: Option<Arc<User>>) {
     *client.card.card.lock() = card;
     client.usage = client.daemon.quotas.of(user_name);
     // A connection that is there already stays, whoever it is.
-    let counted = client
-        .usage
-        .take(Quota::Connections, None, &client.config.limits);
-    client.connection = counted.ok();
+    let counted = user.as_ref();
+    client.connection = counted.map(|_| client.usage.count(Quota::Connections));
     client.user = user;
 }
 
 /// The user as it is now, with the rights that it has now. The operator is in no config.
+/// Who came with a password came with this one.
 ///
 /// # Errors
 ///
@@ -285,6 +301,7 @@ pub(crate) fn become_user(client: &mut Client, user: Option<Arc<User>>) {
 pub(crate) fn current(
     daemon: &Daemon,
     user: Option<&Arc<User>>,
+    password: Option<Fingerprint>,
 ) -> Result<Option<Arc<User>>, Wrong> {
     let config = daemon.config.load();
     let Some(user) = user else {
@@ -299,7 +316,9 @@ pub(crate) fn current(
         return Ok(Some(Arc::clone(user)));
     }
     match config.users.iter().find(|known| known.name == user.name) {
-        Some(found) if found.password == user.password => Ok(Some(Arc::new(found.clone()))),
+        Some(found) if password.is_none() || password == password_now(daemon, found) => {
+            Ok(Some(Arc::new(found.clone())))
+        }
         Some(found) => Err(Wrong(format!(
             "NOAUTH user {} has another password now: log in again.",
             found.name

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::config::{OPERATOR, User};
+use crate::login;
 
 /// Bytes of a token.
 const TOKEN_LEN: usize = 32;
@@ -44,10 +45,13 @@ impl Operator {
         Arc::ptr_eq(&self.user, user)
     }
 
-    /// Whose things a user may end by their tickets; none for anybody's.
+    /// Whose things a user may end by their tickets; none for anybody's. Where there are
+    /// no users, what anybody has is everybody's, but for the operator's.
     pub(crate) fn scope_of<'a>(&self, user: Option<&'a Arc<User>>) -> Option<&'a str> {
-        let user = user.filter(|user| !self.is(user))?;
-        Some(user.name.as_str())
+        match user {
+            Some(user) if self.is(user) => None,
+            user => Some(login::name_of(user)),
+        }
     }
 
     /// What proves that somebody may read the operator's files.

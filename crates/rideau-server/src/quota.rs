@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 
 use crate::config::{Limits, User};
 
+/// HTTP connections at a time: people, scrapers and scripts, each with a few.
+pub(crate) const HTTP_CONNECTIONS_MAX: usize = 256;
 /// A user that says nothing has as many streams at least.
 const STREAMS_MIN: usize = 16;
 
@@ -21,6 +23,8 @@ const STREAMS_MIN: usize = 16;
 pub enum Quota {
     /// Connections of the Redis protocol.
     Connections,
+    /// Connections of HTTP to the admin port.
+    Http,
     /// Sessions.
     Sessions,
     /// Subscriptions, `MONITOR`, and streams over HTTP.
@@ -56,8 +60,9 @@ pub struct Over {
 
 impl Quota {
     /// All that is counted.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Connections,
+        Self::Http,
         Self::Sessions,
         Self::Streams,
         Self::Waiting,
@@ -67,6 +72,7 @@ impl Quota {
     pub const fn key(self) -> &'static str {
         match self {
             Self::Connections => "connections_max",
+            Self::Http => "http_connections_max",
             Self::Sessions => "sessions_max",
             Self::Streams => "streams_max",
             Self::Waiting => "waiting_max",
@@ -81,6 +87,7 @@ impl Quota {
         }
         match self {
             Self::Connections => most_of(limits.connections_max),
+            Self::Http => most_of(HTTP_CONNECTIONS_MAX),
             Self::Sessions => most_of(limits.sessions_max),
             Self::Waiting => most_of(limits.waiters_max),
             Self::Streams => match limits.connections_max / 10 {
@@ -93,6 +100,7 @@ impl Quota {
     const fn things(self) -> &'static str {
         match self {
             Self::Connections => "connections",
+            Self::Http => "HTTP connections",
             Self::Sessions => "sessions",
             Self::Streams => "streams",
             Self::Waiting => "commands that wait",
@@ -101,7 +109,7 @@ impl Quota {
 
     const fn advice(self) -> &'static str {
         match self {
-            Self::Connections | Self::Sessions | Self::Streams => "close some",
+            Self::Connections | Self::Http | Self::Sessions | Self::Streams => "close some",
             Self::Waiting => "ask again soon",
         }
     }
@@ -266,9 +274,9 @@ mod tests {
     fn a_user_that_says_nothing_leaves_something_to_others() {
         let (anna, limits) = user("");
         let most = Quota::ALL.map(|quota| anna.most(quota, &limits));
-        assert_eq!(most, [9_000, 9_000, 1_000, 90_000]);
+        assert_eq!(most, [9_000, 231, 9_000, 1_000, 90_000]);
         let (anna, limits) = user("[limits]\nconnections_max = 2\nsessions_max = 1\n");
         let most = Quota::ALL.map(|quota| anna.most(quota, &limits));
-        assert_eq!(most, [2, 1, 16, 90_000]);
+        assert_eq!(most, [2, 231, 1, 16, 90_000]);
     }
 }

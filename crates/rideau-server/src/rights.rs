@@ -31,7 +31,10 @@ impl Daemon {
             }
         }
         for (ticket, card, later) in self.holdings.asked(|card| is_changed(&card.user)) {
-            let Err(Wrong(text)) = self.may_still_have(&card, ticket, &later, later.name()) else {
+            let is_known = is_same(old, &new, &card.user);
+            let may =
+                is_known.and_then(|()| self.may_still_have(&card, ticket, &later, later.name()));
+            let Err(Wrong(text)) = may else {
                 continue;
             };
             let outcome = Outcome::denied(text);
@@ -60,6 +63,19 @@ impl Daemon {
         let kind = ticket.kind.word();
         command::may_still_have(self, user, &config, later.command, kind, name)
     }
+}
+
+/// Whether those who asked by this name are still known by it: they may have been
+/// nobody, or have another password now.
+fn is_same(old: &Config, new: &Config, name: &str) -> Result<(), Wrong> {
+    let no = match (find(old, name), find(new, name)) {
+        (None, Some(_)) => "NOAUTH the config has users now: say who you are.",
+        (Some(before), Some(now)) if before.password != now.password => {
+            "NOAUTH the user has another password now: log in again."
+        }
+        _ => return Ok(()),
+    };
+    Err(Wrong(no.into()))
 }
 
 fn find<'a>(config: &'a Config, name: &str) -> Option<&'a User> {

@@ -25,6 +25,7 @@ use crate::config::{KINDS, User, text};
 use crate::daemon::Daemon;
 use crate::holdings::Card;
 use crate::label;
+use crate::login;
 use crate::resp::Reply;
 use crate::ticket::Ticket;
 use crate::values::sees_fence;
@@ -194,7 +195,7 @@ pub fn table(daemon: &Daemon, what: What, wanted: &Wanted<'_>) -> Table {
         What::Views => ranges::views(daemon, wanted.sight),
         What::Apps => apps::apps(daemon, wanted.sight),
         What::Processes => apps::processes(daemon),
-        What::Requests => apps::requests(daemon),
+        What::Requests => apps::requests(daemon, wanted.sight),
         What::Clients => people::clients(daemon, wanted),
         What::Sessions => people::sessions(daemon, wanted),
         What::Holders => people::holders(daemon, wanted),
@@ -262,7 +263,8 @@ impl Table {
 
     /// Keep the rows that are about nothing that one may not use.
     fn keep_seen(&mut self, what: What, sight: Sight<'_>) {
-        if sight.sees_all_names() {
+        // Some events are not for everybody who sees all names.
+        if sight.sees_all_names() && what != What::Events {
             return;
         }
         let at = |wanted: &str| self.columns.iter().position(|column| *column == wanted);
@@ -415,15 +417,18 @@ impl<'a> Sight<'a> {
     pub fn of(user: Option<&'a User>) -> Self {
         Self {
             user,
-            is_all: user.is_none_or(|user| command::has_right(user, "client")),
+            is_all: user.is_some_and(|user| command::has_right(user, "client")),
             is_known: user.is_some(),
         }
     }
 
     /// Whose things it sees; none if everybody's.
     pub fn owner(self) -> Option<&'a str> {
-        let user = self.user.filter(|_| !self.is_all);
-        user.map(|user| user.name.as_str())
+        match self.user {
+            _ if self.is_all => None,
+            Some(user) => Some(&user.name),
+            None => Some(login::NOBODY),
+        }
     }
 
     /// It sees what is this holder's.
@@ -441,8 +446,17 @@ impl<'a> Sight<'a> {
 
     /// It may know of an event of this kind and name.
     pub fn sees_event(self, kind: &str, name: &str) -> bool {
-        // They tell where others are, and what they may not do.
-        if matches!(kind, "login" | "denied") && self.owner().is_some_and(|own| own != name) {
+        let sees = match kind {
+            // They tell where others are, and what they may not do.
+            "login" | "denied" => self.is_known && self.owner().is_none_or(|own| own == name),
+            // They tell what programs there are, and more of the config.
+            "config" => {
+                let user = self.user;
+                self.is_known && user.is_none_or(|user| command::has_right(user, "config"))
+            }
+            _ => true,
+        };
+        if !sees {
             return false;
         }
         let Some(user) = self.user.filter(|user| !user.may_use_all()) else {

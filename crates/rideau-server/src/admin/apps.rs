@@ -65,10 +65,11 @@ pub(super) async fn one_app(visit: Visit) -> Answer {
     apps.look_at_usage(&app).await;
     let found = apps.shown(&app).ok_or_else(|| gone(&app.name))?;
     let mut more = shown(&app, &found, visit.sight());
-    let processes: Vec<_> = found.processes.iter().map(process).collect();
+    let sees_output = visit.sight().sees_output("app", &app.name);
+    let processes = found.processes.iter();
+    let processes: Vec<_> = processes.map(|one| process(one, sees_output)).collect();
     more["processes"] = processes.into();
     more["explain"] = apps.explain(&app).join("\n").into();
-    let sees_output = visit.sight().sees_output("app", &app.name);
     more["report"] = found
         .report
         .as_ref()
@@ -251,7 +252,8 @@ fn shown(app: &App, found: &AppShown, sight: Sight<'_>) -> Value {
     })
 }
 
-fn process(process: &ProcessShown) -> Value {
+/// What it serves tells as much as its log.
+fn process(process: &ProcessShown, sees_output: bool) -> Value {
     let stats = &process.stats;
     json!({
         "id": stats.process.0,
@@ -267,7 +269,7 @@ fn process(process: &ProcessShown) -> Value {
         "memory": stats.memory,
         "cpu_us": micros(process.processor),
         "address": process.address,
-        "requests": process.requests,
+        "requests": sees_output.then_some(&process.requests),
     })
 }
 

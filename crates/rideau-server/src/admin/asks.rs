@@ -257,7 +257,7 @@ impl Guest {
         let row = daemon.sessions.attach(session, visit.by());
         let row = row.ok_or_else(|| super::grants::no_session(id))?;
         let mut client = client(daemon, &row.card, row.holder, Some(row.ticket));
-        client.user.clone_from(&visit.user);
+        be(&mut client, visit);
         client.session = Some((session, row.holder));
         Ok(Self {
             client,
@@ -276,7 +276,7 @@ impl Guest {
         });
         let holder = daemon.holdings.open(Arc::clone(&card));
         let mut client = client(daemon, &card, holder, None);
-        client.user.clone_from(&visit.user);
+        be(&mut client, visit);
         Self {
             client,
             session: None,
@@ -321,7 +321,7 @@ impl Guest {
         if client.generation == generation {
             return Ok(());
         }
-        let user = login::current(&client.daemon, client.user.as_ref());
+        let user = login::current(&client.daemon, client.user.as_ref(), client.password);
         let may = user.and_then(|user| {
             client.generation = generation;
             client.user = user;
@@ -340,6 +340,13 @@ impl Drop for Guest {
             None => drop(daemon.end_holder(self.client.holder, Why::Quit)),
         }
     }
+}
+
+/// Have the client be who makes the request, with what was known of it then.
+fn be(client: &mut Client, visit: &Visit) {
+    client.user.clone_from(&visit.user);
+    client.password = visit.password;
+    client.generation = visit.generation;
 }
 
 /// A client as commands want one. It is in no list: the session is the holder,

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::attempts::Origin;
+use crate::config::User;
 use crate::daemon::Daemon;
 use crate::logins::LoginPlace;
+use crate::quota::{Counted, Over, Quota};
 
 /// How a connection came in.
 #[derive(Clone)]
@@ -30,6 +32,8 @@ pub(super) struct Entrance {
 #[derive(Default)]
 pub(super) struct Login {
     is_over: AtomicBool,
+    /// It is one of the connections of its user.
+    counted: Mutex<Option<Counted>>,
     place: Mutex<Option<Arc<LoginPlace>>>,
 }
 
@@ -58,6 +62,22 @@ impl Entrance {
         let is_in = place.is_some();
         *self.login.place.lock() = place;
         is_in
+    }
+}
+
+impl Entrance {
+    /// Count it as a connection of the user who makes its requests.
+    pub(super) fn count(&self, daemon: &Daemon, user: Option<&Arc<User>>) -> Result<(), Over> {
+        let Some(user) = user.filter(|user| !daemon.operator.is(user)) else {
+            return Ok(());
+        };
+        let usage = daemon.quotas.of(&user.name);
+        let mut counted = self.login.counted.lock();
+        if !counted.as_ref().is_some_and(|one| one.is_of(&usage)) {
+            let limits = &daemon.config.load().limits;
+            *counted = Some(usage.take(Quota::Http, Some(user), limits)?);
+        }
+        Ok(())
     }
 }
 

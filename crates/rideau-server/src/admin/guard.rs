@@ -27,14 +27,27 @@ const KNOWN_FOR: Duration = Duration::from_secs(60);
 /// As many are known at a time.
 const KNOWN_MAX: usize = 1024;
 
+/// Who makes a request: nobody where there are no users.
+#[derive(Clone, Default)]
+pub(super) struct Identity {
+    pub(super) user: Option<Arc<User>>,
+    /// What its password was known by, if it came with one.
+    pub(super) password: Option<Fingerprint>,
+}
+
+impl From<Arc<User>> for Identity {
+    fn from(user: Arc<User>) -> Self {
+        Self {
+            user: Some(user),
+            password: None,
+        }
+    }
+}
+
 /// Whether a request may be answered, and who makes it.
-pub(super) async fn admit(
-    admin: &Admin,
-    route: &Route,
-    parts: &Parts,
-) -> Result<Option<Arc<User>>, No> {
+pub(super) async fn admit(admin: &Admin, route: &Route, parts: &Parts) -> Result<Identity, No> {
     if route.needs == Needs::Nothing {
-        return Ok(None);
+        return Ok(Identity::default());
     }
     let entrance = parts.extensions.get::<Entrance>();
     if entrance.is_some_and(|entrance| entrance.is_local) {
@@ -43,20 +56,40 @@ pub(super) async fn admit(
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         check_origin(&parts.headers)?;
     }
-    let user = match operator(admin, parts) {
+    let identity = match operator(admin, parts) {
         Some(operator) => {
             if let Some(entrance) = entrance.filter(|entrance| !entrance.login.is_over()) {
                 let logins = &admin.daemon.logins;
                 logins.succeeded(&operator.name, &entrance.address, How::Token);
             }
-            Some(operator)
+            Identity::from(operator)
         }
         None => login(admin, &parts.headers, entrance).await?,
     };
     if let Some(entrance) = entrance {
+        let counted = entrance.count(&admin.daemon, identity.user.as_ref());
+        counted.map_err(|over| No::of_command(&format!("BUSY {over}.")))?;
         entrance.login.end();
     }
-    if let (None, Some(right)) = (&user, route.right())
+    check_right(admin, route, identity.user.as_ref())?;
+    if matches!(route.needs, Needs::Action(_)) && !parts.headers.contains_key("rideau-csrf") {
+        return Err(No::new(
+            StatusCode::FORBIDDEN,
+            "NOPERM",
+            "An action needs the header Rideau-Csrf, with any value: no page of another site can \
+             send it.",
+        ));
+    }
+    Ok(identity)
+}
+
+/// Whether this user may have what a route gives.
+pub(super) fn check_right(
+    admin: &Admin,
+    route: &Route,
+    user: Option<&Arc<User>>,
+) -> Result<(), No> {
+    if let (None, Some(right)) = (user, route.right())
         && !command::may_do(None, right)
     {
         let advice = admin.daemon.operator.advice();
@@ -66,7 +99,7 @@ pub(super) async fn admit(
         );
         return Err(No::new(StatusCode::UNAUTHORIZED, "NOAUTH", text));
     }
-    if let (Some(user), Some(right)) = (&user, route.right())
+    if let (Some(user), Some(right)) = (user, route.right())
         && !command::has_right(user, right)
     {
         let text = format!(
@@ -76,15 +109,7 @@ pub(super) async fn admit(
         admin.daemon.logins.denied(&user.name, right, &text);
         return Err(No::new(StatusCode::FORBIDDEN, "NOPERM", text));
     }
-    if matches!(route.needs, Needs::Action(_)) && !parts.headers.contains_key("rideau-csrf") {
-        return Err(No::new(
-            StatusCode::FORBIDDEN,
-            "NOPERM",
-            "An action needs the header Rideau-Csrf, with any value: no page of another site can \
-             send it.",
-        ));
-    }
-    Ok(user)
+    Ok(())
 }
 
 /// A page of another site can have its own name lead to this machine, and then
@@ -165,13 +190,13 @@ impl Known {
     }
 
     /// This password of this very user was right a moment ago, and is it still.
-    fn has(&self, daemon: &Daemon, user: &User, password: &[u8]) -> bool {
+    fn find(&self, daemon: &Daemon, user: &User, password: &[u8]) -> Option<Fingerprint> {
         let users = self.users.lock();
         let known = users.get(&self.key(&user.name, password));
         let was = known.filter(|known| known.user == *user && known.at.elapsed() < KNOWN_FOR);
         let was = was.map(|known| known.password);
         drop(users);
-        was.is_some() && was == login::password_now(daemon, user)
+        was.filter(|was| login::password_now(daemon, user) == Some(*was))
     }
 
     fn add(&self, user: &User, password: &[u8], checked: Fingerprint) {
@@ -212,11 +237,11 @@ async fn login(
     admin: &Admin,
     headers: &HeaderMap,
     entrance: Option<&Entrance>,
-) -> Result<Option<Arc<User>>, No> {
+) -> Result<Identity, No> {
     let daemon = &admin.daemon;
     let config = daemon.config.load_full();
     if config.users.is_empty() {
-        return Ok(None);
+        return Ok(Identity::default());
     }
     let no = |text: &str| No::new(StatusCode::UNAUTHORIZED, "NOAUTH", text);
     let Some(said) = headers.get(header::AUTHORIZATION) else {
@@ -228,7 +253,7 @@ async fn login(
                 let logins = &daemon.logins;
                 logins.succeeded(&user.name, &entrance.address, How::Certificate);
             }
-            return Ok(Some(user));
+            return Ok(user.into());
         }
         return Err(no(
             "Say who you are: the config has users, and HTTP Basic authentication is wanted.",
@@ -240,8 +265,13 @@ async fn login(
         ));
     };
     let user = config.users.iter().find(|user| user.name == name);
-    if let Some(user) = user.filter(|user| admin.known.has(daemon, user, &password)) {
-        return Ok(Some(Arc::new(user.clone())));
+    if let Some(user) = user
+        && let Some(known) = admin.known.find(daemon, user, &password)
+    {
+        return Ok(Identity {
+            user: Some(Arc::new(user.clone())),
+            password: Some(known),
+        });
     }
     let found = user.cloned().map(Arc::new);
     let origin = entrance.map_or(Origin::Unknown, |entrance| entrance.origin);
@@ -252,7 +282,10 @@ async fn login(
         admin.known.add(&user, &password, checked);
         let from = entrance.map_or("HTTP", |entrance| &entrance.address);
         daemon.logins.succeeded(&user.name, from, How::Password);
-        return Ok(Some(user));
+        return Ok(Identity {
+            user: Some(user),
+            password: Some(checked),
+        });
     }
     Err(no("The user or the password is wrong."))
 }

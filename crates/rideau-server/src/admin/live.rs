@@ -18,9 +18,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::WATCHERS_MAX;
 use super::visit::{Answer, No, Visit, ok};
-use crate::client::Wrong;
 use crate::command;
-use crate::login;
 use crate::quota::{Counted, Quota};
 
 /// A watcher hears something at least this often, so that proxies and we
@@ -150,13 +148,8 @@ impl Seat {
 
     /// Follow a change of who its user is and what it may do.
     fn follow(&mut self) -> Result<(), No> {
-        let generation = self.visit.daemon().settings.generation();
-        if self.visit.generation == generation {
-            return Ok(());
-        }
-        let user = login::current(self.visit.daemon(), self.visit.user.as_ref());
-        let user = user.map_err(|Wrong(text)| No::of_command(&text))?;
-        if let Some(user) = &user
+        if self.visit.follow()?
+            && let Some(user) = &self.visit.user
             && !command::has_right(user, self.right)
         {
             return Err(No::of_command(&format!(
@@ -164,8 +157,6 @@ impl Seat {
                 user.name, self.right
             )));
         }
-        self.visit.user = user;
-        self.visit.generation = generation;
         Ok(())
     }
 }

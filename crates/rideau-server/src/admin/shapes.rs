@@ -54,7 +54,7 @@ const ALL: &[(&str, &str)] = &[
         processes:[Process] explain:string report:any"),
     ("Process", "id:integer pid:integer|null state:string why:string|null generation:integer \
         sessions:integer upgrades:integer finished:integer age_us:integer unused_us:integer \
-        memory:integer cpu_us:integer address:string|null requests:[AppRequest]"),
+        memory:integer cpu_us:integer address:string|null requests:[AppRequest]|null"),
     ("AppRequest", "method:string path:string client:string|null age_ms:integer"),
     ("AppLog", "lines:[AppLine]"),
     ("AppLine", "serial:integer at_ms:integer process:integer stream:string text:string"),

@@ -17,6 +17,7 @@ use crate::drops::Dropped;
 use crate::explain;
 use crate::holdings::Row;
 use crate::places::{BrokerPlace, Places, PoolPlace, RegulatorPlace};
+use crate::quota::HTTP_CONNECTIONS_MAX;
 use crate::sessions::SessionRow;
 use crate::show::{self, Page};
 
@@ -310,9 +311,9 @@ fn own_limits(visit: &Visit) -> [Value; 3] {
     let rows = [
         (
             "http_connections",
-            super::CONNECTIONS_MAX,
+            HTTP_CONNECTIONS_MAX,
             Some(now(
-                super::CONNECTIONS_MAX,
+                HTTP_CONNECTIONS_MAX,
                 admin.connections.available_permits(),
             )),
             &admin.counts.connections,

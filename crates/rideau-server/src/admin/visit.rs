@@ -12,14 +12,17 @@ use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::guard::Identity;
 use super::query::Query;
-use super::routes::Route;
+use super::routes::{Needs, Route};
 use super::{Admin, BODY_WITHIN, guard};
+use crate::client::Wrong;
 use crate::config::User;
 use crate::daemon::Daemon;
 use crate::input::{Input, NoRoom};
 use crate::label::Label;
 use crate::login;
+use crate::logins::Fingerprint;
 use crate::panics::{self, Panicked};
 use crate::places::Places;
 use crate::quota::{Counted, Quota};
@@ -31,6 +34,8 @@ pub(super) struct Visit {
     pub(super) admin: Arc<Admin>,
     /// Who it is; none where there are no users.
     pub(super) user: Option<Arc<User>>,
+    /// What its password was known by, if it came with one.
+    pub(super) password: Option<Fingerprint>,
     /// Its rights are those of the config of this generation, or of a later one.
     pub(super) generation: u64,
     /// What the address names.
@@ -89,7 +94,7 @@ async fn enter(
     body: Body,
 ) -> Result<Visit, No> {
     let generation = admin.daemon.settings.generation();
-    let user = guard::admit(&admin, route, &parts).await?;
+    let Identity { user, password } = guard::admit(&admin, route, &parts).await?;
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     if let Some(unknown) = query.unknown(&route.known()) {
         return Err(No::wrong(format!(
@@ -105,15 +110,21 @@ async fn enter(
     let names = names.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let session = parts.headers.get("rideau-session");
     let session = session.map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
-    Ok(Visit {
+    let mut visit = Visit {
         names: names.collect(),
         query,
         session,
         body: read(&admin, user.as_deref(), &parts, body).await?,
         user,
+        password,
         generation,
         admin,
-    })
+    };
+    // The password check and the body have taken their time.
+    if route.needs != Needs::Nothing && visit.follow()? {
+        guard::check_right(&visit.admin, route, visit.user.as_ref())?;
+    }
+    Ok(visit)
 }
 
 /// Read a body that is not too long and does not take too long.
@@ -194,6 +205,19 @@ impl Visit {
     pub(super) fn name(&self, name: &str) -> &str {
         let found = self.names.iter().find(|(known, _)| known == name);
         found.map_or("", |(_, value)| value.as_str())
+    }
+
+    /// Follow a change of who its user is. Says whether there was one; what it may do is
+    /// to be looked up again then.
+    pub(super) fn follow(&mut self) -> Result<bool, No> {
+        let generation = self.daemon().settings.generation();
+        if self.generation == generation {
+            return Ok(false);
+        }
+        let user = login::current(self.daemon(), self.user.as_ref(), self.password);
+        self.user = user.map_err(|Wrong(text)| No::of_command(&text))?;
+        self.generation = generation;
+        Ok(true)
     }
 
     /// Who does this, for the record.

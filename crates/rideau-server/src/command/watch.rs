@@ -153,7 +153,7 @@ fn confirm(client: &mut Client, word: &str, name: Option<&str>) {
 
 pub(super) fn monitor(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     request.arguments().end("MONITOR")?;
-    super::may_use_all(client, "everybody's commands")?;
+    may_see_commands(client)?;
     let (daemon, card) = (Arc::clone(&client.daemon), Arc::clone(&client.card));
     client.watch.set_user(client.user.clone());
     let count = client.stream();
@@ -173,7 +173,7 @@ pub(crate) fn follow(client: &mut Client) {
     }
     client.watch.set_user(client.user.clone());
     if client.watch.is_monitor()
-        && let Err(Wrong(text)) = super::may_run(client, "MONITOR")
+        && let Err(Wrong(text)) = may_monitor(client)
     {
         client.watch.end_monitor();
         client.reply().error(text);
@@ -204,6 +204,16 @@ pub(crate) fn follow(client: &mut Client) {
         // There was only the stream of commands.
         false => drop(client.reply().error(text)),
     }
+}
+
+/// Whether the client may still see the commands of all.
+fn may_monitor(client: &Client) -> Result<(), Wrong> {
+    super::may_run(client, "MONITOR")?;
+    may_see_commands(client)
+}
+
+fn may_see_commands(client: &Client) -> Result<(), Wrong> {
+    super::may_use_all(client, "everybody's commands")
 }
 
 /// Whether the client may still hear of this channel.

@@ -108,6 +108,7 @@ pub(super) const USER: &[Key] = &[
     live("allow"),
     live("on"),
     live("connections_max"),
+    live("http_connections_max"),
     live("sessions_max"),
     live("streams_max"),
     live("waiting_max"),

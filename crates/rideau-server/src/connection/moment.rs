@@ -65,3 +65,37 @@ async fn a_grant_in_the_moment_of_a_change_goes_back() {
         assert_eq!(holder.ask("UNLOCK k"), "+OK");
     }
 }
+
+/// A password check takes a while. Who is let in is who the user is by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_that_was_being_checked_has_the_rights_of_now() {
+    let hash = Hash::of(b"secret").expect("there is memory");
+    let other = Hash::of(b"other").expect("there is memory");
+    let much = anna(&hash, "[\"lock\"]");
+    let place = Place::new(&much).await;
+    let daemon = &place.daemon;
+    let wrong = "-WRONGPASS the user or the password is wrong.";
+    for (after, said) in [
+        (anna(&hash, "[\"info\"]"), "+OK"),
+        (anna(&other, "[\"lock\"]"), wrong),
+        (much.replace("anna", "bert"), wrong),
+    ] {
+        daemon.set_users_unseen(users(&much));
+        let mut wire = place.connect();
+        let mut turns = Vec::new();
+        while let Some(turn) = daemon.password_checks.try_take() {
+            turns.push(turn);
+        }
+        let before = daemon.counts.checks_delayed.load(Ordering::Relaxed);
+        wire.send("AUTH anna secret");
+        until("no check waits for its turn", || {
+            daemon.counts.checks_delayed.load(Ordering::Relaxed) > before
+        })
+        .await;
+        daemon.set_users_unseen(users(&after));
+        drop(turns);
+        assert_eq!(wire.line(), said, "{after}");
+        let no = wire.ask("LOCK k");
+        assert!(no.starts_with("-NO"), "{no}");
+    }
+}

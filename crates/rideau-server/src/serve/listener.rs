@@ -376,6 +376,8 @@ fn admit(daemon: &Arc<Daemon>, mut coming: Coming) -> Admitted {
         daemon.counts.turned_away.fetch_add(1, Ordering::Relaxed);
         return Admitted(Err(Refused::Stopping));
     }
+    // Read before the user: a change that comes meanwhile is followed later.
+    let generation = daemon.settings.generation();
     let user = coming.proof.user(daemon);
     let usage = daemon.quotas.of(login::name_of(user.as_ref()));
     let limits = &daemon.config.load().limits;
@@ -399,7 +401,9 @@ fn admit(daemon: &Arc<Daemon>, mut coming: Coming) -> Admitted {
         None => (),
     }
     daemon.counts.connections.fetch_add(1, Ordering::Relaxed);
-    Admitted(Ok(Some(Box::new(welcome(daemon, coming, user, counted)))))
+    Admitted(Ok(Some(Box::new(welcome(
+        daemon, coming, user, counted, generation,
+    )))))
 }
 
 /// Count a connection that has yet to log in, where that is needed. Says why not if
@@ -480,6 +484,7 @@ fn welcome(
     coming: Coming,
     user: Option<Arc<User>>,
     connection: Counted,
+    generation: u64,
 ) -> Client {
     let Coming {
         address,
@@ -488,7 +493,6 @@ fn welcome(
         proof,
         place,
     } = coming;
-    let generation = daemon.settings.generation();
     let config = daemon.config.load();
     let id = daemon.clients.next_id();
     let name = login::name_of(user.as_ref());

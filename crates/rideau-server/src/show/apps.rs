@@ -72,9 +72,12 @@ pub(super) fn processes(daemon: &Daemon) -> Table {
     table
 }
 
-pub(super) fn requests(daemon: &Daemon) -> Table {
+/// What is being served: for those who may read the logs, which tell as much.
+pub(super) fn requests(daemon: &Daemon, sight: Sight<'_>) -> Table {
     let mut table = Table::new(&["name", "pid", "method", "path", "client", "age_us"]);
-    for app in shown(daemon) {
+    let mut all = shown(daemon);
+    all.retain(|app| sight.sees_output("app", &app.name));
+    for app in all {
         for process in &app.processes {
             table.rows.extend(process.requests.iter().map(|request| {
                 vec![

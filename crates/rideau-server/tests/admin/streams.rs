@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use rideau_server::config::password::Hash;
 use rideau_server::quota::Quota;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 
 use crate::web::{CONFIG, LONG, Reply, Server};
@@ -131,6 +131,69 @@ async fn an_ask_that_waits_is_answered_no_when_its_user_may_not_have_it_any_more
         assert_eq!(Reply::parse(&said).status, code, "{said}");
         assert_eq!(server.daemon.quotas.of("a").now(Quota::Waiting), 0);
     }
+}
+
+/// A body may come long after the head.
+#[tokio::test]
+async fn what_a_user_may_do_is_looked_up_when_the_body_is_there() {
+    let action = "Rideau-Csrf: 1";
+    for (path, body) in [
+        ("/api/v1/config/apply", format!("{CONFIG}# other")),
+        ("/v1/take/pg", r#"{"wait_ms":20000}"#.to_owned()),
+    ] {
+        for (user, code) in [(Some("allow = [\"session\"]"), 403), (None, 401)] {
+            let server = start("allow = [\"@all\", \"@admin\"]").await;
+            let opened = server.send("POST /v1/sessions", &[AUTH], "").await;
+            let session = format!("Rideau-Session: {}", opened.text("id"));
+            server
+                .until(|daemon| daemon.quotas.of("a").now(Quota::Http) == 0)
+                .await;
+            let (first, rest) = body.split_at(5);
+            let mut text = format!(
+                "POST {path} HTTP/1.1\r\nConnection: close\r\nHost: {}\r\n",
+                server.http
+            );
+            for line in [
+                AUTH,
+                action,
+                &session,
+                &format!("Content-Length: {}", body.len()),
+            ] {
+                text += &format!("{line}\r\n");
+            }
+            let mut stream = TcpStream::connect(server.http).await.unwrap();
+            stream
+                .write_all(format!("{text}\r\n{first}").as_bytes())
+                .await
+                .unwrap();
+            server
+                .until(|daemon| daemon.quotas.of("a").now(Quota::Http) == 1)
+                .await;
+            apply(&server, user);
+            stream.write_all(rest.as_bytes()).await.unwrap();
+            let mut said = String::new();
+            let read = stream.read_to_string(&mut said);
+            tokio::time::timeout(LONG, read).await.unwrap().unwrap();
+            assert_eq!(Reply::parse(&said).status, code, "{path}: {said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn connections_of_http_count_for_their_user() {
+    let server = start("allow = [\"@all\"]\nhttp_connections_max = 1").await;
+    let watcher = Watcher::open(&server, "/api/v1/events").await;
+    let more = server.send("GET /api/v1/pools", &[AUTH], "").await;
+    assert_eq!(more.status, 429, "{more:?}");
+    let said = more.text("error");
+    let begin = "user a has 1 HTTP connections, as many as user.a.http_connections_max allows";
+    assert!(said.starts_with(begin), "{said}");
+    drop(watcher);
+    server
+        .until(|daemon| daemon.quotas.of("a").now(Quota::Http) == 0)
+        .await;
+    let again = server.send("GET /api/v1/pools", &[AUTH], "").await;
+    assert_eq!(again.status, 200, "{again:?}");
 }
 
 #[tokio::test]

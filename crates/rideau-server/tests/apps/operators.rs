@@ -151,7 +151,7 @@ fn what_an_app_does_and_writes_is_shown() {
         &folder,
         "[app.shop]\nexec = APP\nmax = 1\nenv = { SAY = \"hello from shop\" }\n",
     );
-    let mut ops = house.peer();
+    let mut ops = house.operator();
     let pid = house.get("/pid").body;
     let lines = ops.say("APP.LOG shop LINES 5");
     assert_eq!(lines, "[[1, 1, out, hello from shop]]");
@@ -281,7 +281,7 @@ fn the_command_line_restarts_in_three_ways() {
     }
     // A request that is being served is finished, or it is not.
     for (word, status) in [("--blocking", 200), ("--now", 502)] {
-        let mut ops = house.peer();
+        let mut ops = house.operator();
         thread::scope(|scope| {
             let slow = scope.spawn(|| house.ask("POST", "test", "/sleep/2000", b"").unwrap());
             until("it is served", || {

@@ -134,3 +134,47 @@ fn events_are_told_to_those_who_may_know_of_them() {
     let told = shop.hear();
     assert!(told.contains("pg-1") && !told.contains("secret"), "{told}");
 }
+
+#[test]
+fn strangers_neither_see_nor_end_what_the_operator_has() {
+    let server = Server::start("[lock.\"*\"]\n");
+    let (mut operator, mut stranger) = (server.operator(), server.stranger());
+    let held = operator.say("LOCK k");
+    let ticket = held
+        .split(", ")
+        .find(|word| word.starts_with("l-"))
+        .unwrap();
+    let session = operator.say("SESSION OPEN TTL 600000");
+    let session = session.trim_matches(['[', ']']).split(", ").next().unwrap();
+    let mut other = server.stranger();
+    let own = other.say("LOCK mine");
+    for line in ["SHOW HOLDERS", "SHOW SESSIONS", "SESSION LS"] {
+        let said = stranger.say(line);
+        assert!(!said.contains(ticket) && !said.contains(session), "{said}");
+    }
+    let said = stranger.say(&format!("RELEASE {ticket}"));
+    assert!(
+        said.starts_with("-STALE") || said.starts_with("-NO"),
+        "{said}"
+    );
+    let said = stranger.say(&format!("SESSION ATTACH {session}"));
+    assert!(said.starts_with('-'), "{said}");
+    assert!(operator.say("SHOW HOLDERS").contains(ticket));
+    // What strangers have is everybody's.
+    assert!(stranger.say("SHOW HOLDERS").contains("mine"));
+    let own = own.split(", ").find(|word| word.starts_with("l-")).unwrap();
+    assert_eq!(stranger.say(&format!("RELEASE {own}")), "+OK");
+}
+
+#[test]
+fn strangers_do_not_hear_what_was_changed_or_who_logged_in() {
+    let server = Server::start("[pool.p]\nmember = { list = [\"a\", \"b\"] }\n");
+    let (mut operator, mut stranger) = (server.operator(), server.stranger());
+    assert_eq!(operator.say("CONFIG SET pool.p.max 1"), "+OK");
+    operator.say("POOL.PAUSE p");
+    let seen = operator.say("SHOW EVENTS");
+    assert!(seen.contains("pool.p.max"), "{seen}");
+    let seen = stranger.say("SHOW EVENTS");
+    assert!(!seen.contains("pool.p.max"), "{seen}");
+    assert!(seen.contains("paused"), "{seen}");
+}

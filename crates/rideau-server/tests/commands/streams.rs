@@ -136,21 +136,59 @@ fn a_stream_of_one_range_ends_with_the_right_to_use_it() {
 
 #[test]
 fn a_monitor_sees_nothing_after_its_user_may_not() {
+    let narrow = format!("{ALL}\non = [\"pool:cad\"]");
+    let (no, not_all) = (
+        "-NOPERM user anna may not use MONITOR: add \"monitor\" to its allow list.",
+        "-NOPERM user anna may not use everybody's commands: that takes \"*\" on its on list.",
+    );
+    for (less, no) in [("allow = [\"@all\"]", no), (&narrow, not_all)] {
+        let server = Server::start(&config(Some(ALL)));
+        let (mut ops, mut anna) = (login(&server, "ops"), login(&server, "anna"));
+        assert_eq!(anna.say("MONITOR"), "+OK");
+        apply(&mut ops, Some(less));
+        let mut heard = anna.hear();
+        if heard.contains("\"CONFIG\"") {
+            heard = anna.hear();
+        }
+        assert_eq!(heard, no);
+        ops.say("PING");
+        assert_eq!(anna.say("PING"), "+PONG");
+        while server.daemon.clients.is_monitored() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn what_was_asked_by_a_user_with_another_password_is_refused() {
     let server = Server::start(&config(Some(ALL)));
     let (mut ops, mut anna) = (login(&server, "ops"), login(&server, "anna"));
-    assert_eq!(anna.say("MONITOR"), "+OK");
-    apply(&mut ops, Some("allow = [\"@all\"]"));
-    let mut heard = anna.hear();
-    if heard.contains("\"CONFIG\"") {
-        heard = anna.hear();
-    }
-    let no = "-NOPERM user anna may not use MONITOR: add \"monitor\" to its allow list.";
-    assert_eq!(heard, no);
-    ops.say("PING");
-    assert_eq!(anna.say("PING"), "+PONG");
-    while server.daemon.clients.is_monitored() {
-        std::thread::yield_now();
-    }
+    ops.say("LOCK k");
+    anna.say("HELLO 3");
+    assert!(anna.say("LOCK k WAIT 30000 ASYNC").contains("await"));
+    let other = rideau_server::config::password::Hash::of(b"other").unwrap();
+    let set = ["CONFIG", "SET", "user.anna.password", other.as_str()];
+    assert_eq!(text(&ops.ask(&set)), "+OK");
+    let heard = anna.hear();
+    assert!(heard.contains("another password now"), "{heard}");
+}
+
+#[test]
+fn a_change_leaves_asks_for_a_value_alone_that_may_still_be_had() {
+    let may = format!("{ALL}\non = [\"range:lab\"]");
+    let server = Server::start(&config(Some(&may)));
+    let (mut ops, mut anna) = (login(&server, "ops"), login(&server, "anna"));
+    let ticket = ops.say("RESERVE lab");
+    ops.say("RESERVE lab");
+    anna.say("HELLO 3");
+    let asked = anna.say("RESERVE 11-12 WAIT 30000 ASYNC");
+    assert!(asked.contains("await"), "{asked}");
+    apply(&mut ops, Some(&format!("{may}\nstreams_max = 5")));
+    let ticket = ticket.split(", ").find(|word| word.starts_with("v-"));
+    let said = ops.say(&format!("RELEASE {}", ticket.unwrap()));
+    assert!(!said.starts_with('-'), "{said}");
+    let heard = anna.hear();
+    assert!(heard.contains("go"), "{heard}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ asks = { kind = "timeout", timeout = "1ms", max = 1 }
 #[test]
 fn who_subscribes_hears_of_what_happens() {
     let server = Server::start(TEXT);
-    let (mut peer, mut other) = (server.connect(), server.connect());
+    let (mut peer, mut other) = (server.operator(), server.connect());
     assert_eq!(
         peer.say("SUBSCRIBE rideau:events:pool rideau:events:config:set"),
         "[subscribe, rideau:events:pool, 1]"

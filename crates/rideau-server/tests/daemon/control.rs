@@ -242,8 +242,10 @@ fn one_application_has_no_port_but_its_own() {
                 command
             }
         };
+        // Servers of other tests are found in the temporary folder of this account.
         command
             .env("XDG_RUNTIME_DIR", &runtime)
+            .env("TMPDIR", &runtime)
             .current_dir(&folder);
         command
     };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rideau_server::config::{Config, Listen};
 use rideau_server::daemon::Daemon;
 use rideau_server::lanes::Lanes;
+use rideau_server::quota::Quota;
 use rideau_server::serve::Listener;
 use tokio::net::UnixStream;
 
@@ -35,6 +36,20 @@ async fn on_a_unix_socket_the_system_says_who_comes() {
     assert_eq!(&*daemon.clients.all()[0].card.lock().user, "ops");
     let mode = std::fs::metadata(folder.0.join("s")).unwrap().permissions();
     assert_eq!(mode.mode() & 0o777, 0o640);
+}
+
+#[tokio::test]
+async fn a_connection_that_begins_anew_is_still_one_of_its_user() {
+    let folder = Folder::new();
+    let about = std::fs::metadata(&folder.0).unwrap();
+    let daemon = start(&folder, about.uid()).await;
+    let mut stream = UnixStream::connect(folder.0.join("s")).await.unwrap();
+    assert_eq!(ask(&mut stream, "PING").await, "+PONG");
+    let count = || daemon.quotas.of("ops").now(Quota::Connections);
+    assert_eq!(count(), 1);
+    assert_eq!(ask(&mut stream, "RESET").await, "+RESET");
+    assert_eq!(ask(&mut stream, "PING").await, "+PONG");
+    assert_eq!(count(), 1);
 }
 
 #[tokio::test]

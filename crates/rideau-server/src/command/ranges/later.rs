@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rideau::Failed;
-use rideau::allocator::{Refused, Reservation, Size};
+use rideau::allocator::{Place, Refused, Reservation, Size};
 
 use super::words::Words;
 use super::{TIERS, no};
@@ -83,11 +83,13 @@ fn part(size: Size) -> Part {
 fn name(client: &Client, words: &Words<'_>) -> String {
     let places = client.daemon.places.load();
     let first = words.prefer().first().map(|prefer| prefer.place);
-    match first {
-        Some(rideau::allocator::Place::Range(id)) => {
-            let place = places.ranges.by_id(id);
-            place.map_or_else(String::new, |place| place.name.to_string())
+    let place = match first {
+        Some(Place::Range(id)) => places.ranges.by_id(id),
+        Some(Place::Within(within)) => {
+            let place = places.ranges.of(within.first());
+            place.map(|(place, _)| place)
         }
-        _ => "values".to_owned(),
-    }
+        None => None,
+    };
+    place.map_or_else(String::new, |place| place.name.to_string())
 }
