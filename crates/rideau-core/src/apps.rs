@@ -31,6 +31,7 @@ use std::time::Duration;
 use crate::ids::Ticket;
 use crate::ledger::Reply;
 use crate::machine::Machine;
+use crate::queue::{ENDS_MAX, Shedding};
 use crate::refusal::{Reason, Refusal};
 use crate::rng::Rng;
 use crate::settings::OptionError;
@@ -52,6 +53,10 @@ pub use self::stats::{AppStats, Deploy, ProcessStats, State, Stats};
 /// Asks for an app that are so close to each other are one, as far as its worth
 /// goes.
 const MOMENT: Duration = Duration::from_millis(1);
+
+/// A request that names no wait waits for a place no longer than this, where
+/// the law of the queue does not say when it has to go.
+pub const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Who waits for which app, and what the processes of all are doing.
 ///
@@ -187,7 +192,11 @@ impl<R: Reply> Apps<R> {
             app.finished += u64::from(counts);
             app.pace.moved = now;
             if open.upgraded == Upgraded::No {
-                app.pace.learn(ended, now.nanos_since(open.since));
+                let took = now.nanos_since(open.since);
+                app.pace.learn(ended, took);
+                if matches!(ended, Ended::Answered | Ended::TimedOut) {
+                    app.waiting.ended_hold(Duration::from_nanos(took));
+                }
             }
         }
         if self.processes.still(open.slot, open.process).is_some() {
@@ -256,6 +265,12 @@ impl<R: Reply> Apps<R> {
         if !ask.terms.wait {
             return Came::Refused(self.turn_away(at, ask, Reason::Busy, now));
         }
+        let mut ask = *ask;
+        if let Shedding::Paced { .. } = self.app(at).options.queue.shedding {
+            let limit = ask.terms.deadline.unwrap_or(ask.terms.sent + WAIT_MAX);
+            ask.terms.deadline = Some(limit);
+        }
+        let ask = &ask;
         let app = self.app(at);
         let may_come = app.counts.ready + app.counts.starting > 0;
         if !may_come && !app.failures.may_start(now) {
@@ -270,6 +285,7 @@ impl<R: Reply> Apps<R> {
         if app.waiting.len() == 0 {
             app.pace.moved = now;
         }
+        app.tell_load();
         let ticket = app.waiting.join(&ask.terms, reply(), now);
         match app.waiting.take_ended(ticket) {
             Some(End::Shed { refusal, .. }) => Came::Refused(refusal),
@@ -327,8 +343,9 @@ impl<R: Reply> Machine for Apps<R> {
                 }
             }
             self.finish_all(now, effects);
-            // What has no time at all is due with what brought it about.
-            if self.timers.first() > now {
+            // What has no time at all is due with what brought it about. After
+            // many ends, whoever waits for them is told first.
+            if self.timers.first() > now || effects.len() >= ENDS_MAX as usize {
                 return;
             }
         }

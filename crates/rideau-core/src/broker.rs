@@ -63,6 +63,8 @@ pub struct Stats {
 pub struct Broker<A, O> {
     active: Side,
     closed: bool,
+    /// Both sides wait, for one of them is behind with ending waits.
+    both: bool,
     /// Somebody wants readings.
     metered: bool,
     /// The active side has had nobody who came before this.
@@ -110,6 +112,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             offers: Waiting::new(offers, Ledger::new(2, 2)),
             active: Side::Offer,
             closed: false,
+            both: false,
             metered: !panel.is_empty(),
             empty: now,
             prompt: [0; 2],
@@ -185,6 +188,9 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             }
         };
         self.settle(now);
+        if self.both {
+            self.pair(now, effects);
+        }
         self.finish(now, now, effects);
         gone
     }
@@ -206,6 +212,9 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             gone.extend(left.map(|(offer, refusal)| (Gone::Offer(offer), refusal)));
         }
         self.settle(now);
+        if self.both {
+            self.pair(now, effects);
+        }
         self.finish(now, now, effects);
         gone
     }
@@ -247,6 +256,9 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         self.metered = !self.panel.is_empty();
         self.asks.reconfigure(options.asks, now);
         self.offers.reconfigure(options.offers, now);
+        if self.both {
+            self.pair(now, effects);
+        }
         self.finish(now, now, effects);
         Ok(())
     }
@@ -344,6 +356,9 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Option<(Ticket, Instant, O)> {
+        if self.both {
+            self.pair(now, effects);
+        }
         if self.active == Side::Ask {
             return None;
         }
@@ -351,7 +366,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         if self.offers.has_ended() {
             self.report_each(effects);
         }
-        if served.is_none() {
+        if served.is_none() && self.offers.len() == 0 {
             (self.active, self.empty) = (Side::Ask, terms.sent);
         }
         served
@@ -364,6 +379,9 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Option<(Ticket, Instant, A)> {
+        if self.both {
+            self.pair(now, effects);
+        }
         if self.active == Side::Offer {
             return None;
         }
@@ -371,10 +389,46 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         if self.asks.has_ended() {
             self.report_each(effects);
         }
-        if served.is_none() {
+        if served.is_none() && self.asks.len() == 0 {
             (self.active, self.empty) = (Side::Offer, terms.sent);
         }
         served
+    }
+
+    /// Match those who had to wait although the other side was not empty: it had
+    /// to end more waits than one call may.
+    #[cold]
+    fn pair(&mut self, now: Instant, effects: &mut Vec<Effect<A, O>>) {
+        while self.asks.len() > 0 && self.offers.len() > 0 {
+            let Some(ask) = self.asks.take(now) else {
+                break;
+            };
+            let Some((_, sent, offer)) = self.offers.serve(now) else {
+                self.asks.put_back(ask, now);
+                break;
+            };
+            let (ticket, found_sent, reply) = self.asks.close_taken(ask);
+            let found = Found {
+                ticket,
+                reply,
+                sent,
+                found_sent,
+                now,
+            };
+            self.asks.count_served(found_sent, now);
+            self.offers.count_served(sent, now);
+            effects.push(found.into_match_for_offer(offer));
+        }
+        self.report_each(effects);
+        self.both = self.asks.len() > 0 && self.offers.len() > 0;
+        let side = match (self.asks.len(), self.offers.len()) {
+            (0, 1..) => Side::Offer,
+            (1.., 0) => Side::Ask,
+            _ => return,
+        };
+        if side != self.active {
+            (self.active, self.empty) = (side, now);
+        }
     }
 
     /// Count one who came at `sent` and found somebody. Most wait for nothing,
@@ -462,7 +516,8 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             Side::Ask => self.len(Side::Offer),
             Side::Offer => self.len(Side::Ask),
         };
-        debug_assert_eq!(idle, 0, "only the active side waits");
+        let is_behind = self.asks.is_behind() || self.offers.is_behind();
+        debug_assert!(idle == 0 || is_behind, "only the active side waits");
         debug_assert_eq!(
             self.asks.open(),
             self.len(Side::Ask),
@@ -496,6 +551,9 @@ impl<A: Reply, O: Reply> Machine for Broker<A, O> {
     fn advance(&mut self, now: Instant, effects: &mut Vec<Effect<A, O>>) {
         self.settle(now);
         self.report(effects);
+        if self.both {
+            self.pair(now, effects);
+        }
         if !self.panel.is_empty() {
             self.read(now, self.panel.unread_delay(), now, effects);
         }

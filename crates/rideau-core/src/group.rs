@@ -154,6 +154,7 @@ fn tells(reason: Reason) -> u8 {
         | Reason::MinDelay
         | Reason::Standing
         | Reason::Deadline
+        | Reason::Hopeless
         | Reason::Protected => 5,
         Reason::Cancelled | Reason::Excess | Reason::Keys => 6,
     }

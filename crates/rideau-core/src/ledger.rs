@@ -57,6 +57,8 @@ pub(crate) struct Place {
     pub(crate) next: u32,
     /// The line it stands in; [`NONE`] if it does not wait.
     pub(crate) line: u32,
+    /// The asker named its wait.
+    pub(crate) promised: bool,
 }
 
 #[derive(Debug)]
@@ -287,6 +289,7 @@ impl Place {
             prev: NONE,
             next: NONE,
             line: NONE,
+            promised: false,
         }
     }
 }

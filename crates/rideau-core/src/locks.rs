@@ -340,12 +340,17 @@ impl<C: Count, R: Reply> Lines<C, R> {
             let line = &mut self.lines[at];
             let Some((ticket, sent, reply)) = line.waiting.serve(now) else {
                 // The law let none of them through, or they were gone.
+                let is_behind = line.waiting.is_behind();
                 self.tell_ended(effects);
+                if is_behind {
+                    return Some(held);
+                }
                 continue;
             };
             let taken = self.count.take(line.claim());
             let (grant, units) = taken.expect("while somebody waits, the number held only falls");
             let waited = line.waiting.count_served(sent, now);
+            line.tell_load();
             self.tell_ended(effects);
             effects.push(Effect::Grant {
                 ticket,

@@ -23,7 +23,7 @@ use crate::expiry::Expiry;
 use crate::ids::{Tag, Ticket};
 use crate::ledger::Reply;
 use crate::machine::Machine;
-use crate::queue::Terms;
+use crate::queue::{Capacity, Load, Terms};
 use crate::refusal::{Reason, Refusal};
 use crate::rng::Rng;
 use crate::settings::OptionError;
@@ -78,6 +78,8 @@ pub struct Pool<R> {
     rng: Rng,
     options: Box<Options>,
     tallies: Tallies,
+    /// What the members can bear, for the law of the lines.
+    load: Load,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,6 +139,7 @@ impl<R: Reply> Pool<R> {
             rng: Rng::new(options.seed),
             options: Box::new(options),
             tallies: Tallies::default(),
+            load: Load::default(),
         };
         pool.finish(now, effects);
         Ok(pool)
@@ -192,6 +195,9 @@ impl<R: Reply> Pool<R> {
     ) {
         debug_assert_eq!(self.members.at(slot).doing, Doing::Out);
         self.tallies.count_hold(held);
+        if !held.is_zero() {
+            self.load.ended(held);
+        }
         if let Some(valve) = &mut self.valve {
             valve.learn(held, !matches!(used, Use::Over(_)), now);
         }
@@ -435,6 +441,7 @@ impl<R: Reply> Pool<R> {
         self.seen = now;
         self.serve(now, effects);
         self.grow(now, effects);
+        self.tell_load();
         if self.lines.has_ended() {
             self.tell_ended(now, effects);
         }
@@ -445,6 +452,19 @@ impl<R: Reply> Pool<R> {
             self.tell_standing(now, effects);
         }
         self.check(now);
+    }
+
+    /// Let the lines know what the members can bear. A start is no overload.
+    #[inline]
+    fn tell_load(&mut self) {
+        let counts = self.members.counts();
+        let ready = counts.idle + counts.held + counts.checking;
+        self.load.capacity = if ready == 0 && counts.starting > 0 {
+            Capacity::Starting
+        } else {
+            Capacity::Units(u32::try_from(ready).unwrap_or(u32::MAX))
+        };
+        self.lines.bear(self.load);
     }
 
     #[cold]

@@ -6,24 +6,31 @@
 
 mod apart;
 mod codel;
+mod expire;
 mod fair;
+mod law;
 mod line;
+mod list;
 mod min_delay;
+mod newest;
 mod options;
+mod pace;
+mod paced;
+mod refuse;
 mod standing;
-
-use std::time::Duration;
 
 use crate::expiry::Expiry;
 use crate::ids::{Flow, Tag, Ticket};
 use crate::ledger::{Ledger, NONE};
-use crate::refusal::{Reason, Refusal};
+use crate::refusal::Reason;
 use crate::settings::OptionError;
-use crate::time::{Instant, nanos};
+use crate::time::Instant;
 use fair::Fair;
 use line::{Limits, Line};
+use pace::Pace;
 
 pub use options::{Fair as FairOptions, Index, Options, Order, Overflow, Shedding};
+pub use pace::{Capacity, Load};
 
 /// On what terms somebody waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +45,21 @@ pub struct Terms {
     pub tag: Option<Tag>,
     /// Wait if nothing is there at once.
     pub wait: bool,
+    /// The asker named its wait: a law that keeps promises lets it wait until
+    /// its deadline.
+    pub promised: bool,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// This one's. The ticket stays open.
+    Of(Ticket),
+    /// Nobody waits.
+    Nobody,
+    /// As many waits were ended as one call may end, and more have to be: keep
+    /// what is there to give, and call again.
+    More,
 }
 
 /// Somebody whom the queue has let go. The ticket is still open.
@@ -58,12 +80,15 @@ pub struct Shed {
 pub struct Queue {
     shape: Shape,
     limits: Limits,
-    pace: Pace,
     order: Order,
+    /// How many more waits the present call may end.
+    left: u32,
+    /// When a call ended as many waits as it may, unless one did less since.
+    behind: Instant,
+    /// The last instant that a refused asker was told to come again.
+    booked: Instant,
     /// Deadlines of askers and of laws that settle a limit at arrival.
     expiry: Expiry<Ticket>,
-    /// Those whose limit came while the minimum protected them.
-    spared: Vec<Ticket>,
     options: Box<Options>,
 }
 
@@ -79,23 +104,15 @@ pub(crate) struct Step<'a, R> {
     limits: Deadlines<'a>,
     now: Instant,
     shed: &'a mut Vec<Shed>,
+    left: &'a mut u32,
 }
 
 /// Where a law puts the limit of an entry.
 pub(crate) struct Deadlines<'a>(&'a mut Expiry<Ticket>);
 
-/// How fast those who wait are served.
-#[derive(Debug)]
-struct Pace {
-    /// When the last was served, or the first came to an empty queue.
-    last: Instant,
-    /// A moving average of the span between two that were served while
-    /// somebody waited.
-    gap: Option<u64>,
-}
-
-/// Nobody is told to come back later than this.
-const PATIENCE_MAX: Duration = Duration::from_secs(3600);
+/// One call ends at most this many waits by deadline or law, so that no call
+/// takes long.
+pub const ENDS_MAX: u32 = 1024;
 
 /// The name of the only line of a queue that is not fair.
 const ONLY: u32 = 0;
@@ -109,6 +126,17 @@ impl Terms {
             flow: Flow(0),
             tag: None,
             wait: true,
+            promised: false,
+        }
+    }
+}
+
+impl Turn {
+    /// The ticket, if it is anybody's turn.
+    pub fn ticket(self) -> Option<Ticket> {
+        match self {
+            Self::Of(ticket) => Some(ticket),
+            Self::Nobody | Self::More => None,
         }
     }
 }
@@ -127,11 +155,9 @@ impl Queue {
             shape: Shape::new(&options, now),
             options: Box::new(options),
             expiry: Expiry::new(),
-            spared: Vec::new(),
-            pace: Pace {
-                last: now,
-                gap: None,
-            },
+            left: 0,
+            behind: Instant::NEVER,
+            booked: Instant::START,
         })
     }
 
@@ -162,39 +188,51 @@ impl Queue {
     }
 
     /// When the oldest of those who wait asked.
-    pub fn oldest<R>(&self, ledger: &Ledger<R>) -> Option<Instant> {
+    pub fn oldest(&self) -> Option<Instant> {
         match &self.shape {
-            Shape::Single(line) => line.oldest(ledger),
-            Shape::Fair(fair) => fair.oldest(ledger),
+            Shape::Single(line) => line.oldest(),
+            Shape::Fair(fair) => fair.oldest(),
         }
     }
 
     /// The queue is overloaded as its law sees it.
     pub fn is_shedding(&self, now: Instant) -> bool {
         match &self.shape {
-            Shape::Single(line) => line.is_shedding(now),
+            Shape::Single(line) => line.sheds_from(&self.limits) <= now,
             Shape::Fair(fair) => fair.is_shedding(now),
         }
     }
 
-    /// When the queue has to be advanced next.
-    #[inline(always)]
-    pub fn deadline<R>(&self, ledger: &Ledger<R>) -> Option<Instant> {
-        let due = match &self.shape {
-            Shape::Single(line) => line.due(self.limits.min, ledger),
-            Shape::Fair(fair) => fair.due(),
-        };
-        due.min(self.expiry.first()).finite()
+    /// The last call ended as many waits as one call may end, and more have to
+    /// be: the queue is due at once.
+    pub fn is_behind(&self) -> bool {
+        self.behind != Instant::NEVER
     }
 
-    /// A no for somebody who waited since `sent`, with the queue's numbers.
-    pub fn refusal(&self, reason: Reason, sent: Instant, now: Instant) -> Refusal {
-        Refusal {
-            reason,
-            waited: now.since(sent),
-            len: self.len(),
-            retry_after: self.retry_after(),
-        }
+    /// When the queue has to be advanced next.
+    #[inline(always)]
+    pub fn deadline(&self) -> Option<Instant> {
+        let due = match &self.shape {
+            Shape::Single(line) => line.due(&self.limits),
+            Shape::Fair(fair) => fair.due(),
+        };
+        due.min(self.expiry.first()).min(self.behind).finite()
+    }
+
+    /// The mean span between two that were served after a wait, in nanoseconds.
+    pub(crate) fn gap(&self) -> Option<u64> {
+        self.shape.pace().gap()
+    }
+
+    /// What the place told about itself.
+    pub fn load(&self) -> Load {
+        self.limits.load
+    }
+
+    /// The place says how many it can serve at once, and how long holders hold.
+    #[inline]
+    pub fn bear(&mut self, load: Load) {
+        self.limits.load = load;
     }
 
     /// Let an open ticket wait, or shed it if it must not.
@@ -207,46 +245,51 @@ impl Queue {
         now: Instant,
         shed: &mut Vec<Shed>,
     ) {
-        let limits = self.limits;
-        let deadline = terms.deadline.unwrap_or(Instant::NEVER);
+        self.begin();
+        let deadline = self.deadline_of(terms, now);
         let place = ledger.place_mut(ticket.slot);
         (place.sent, place.deadline, place.flow) = (terms.sent, deadline, terms.flow);
+        place.promised = terms.promised;
         self.expire(ledger, now, shed);
         if self.is_empty() {
-            self.pace.last = now;
+            self.booked = Instant::START;
         }
         if deadline <= now {
-            let reason = Reason::Deadline;
+            let reason = Self::late_reason(terms.promised);
             shed.push(Shed { ticket, reason });
-            return self.settle(ledger, now, shed);
+            self.settle(ledger, now, shed);
+            return self.finish(now);
         }
         self.expiry.push(deadline, ticket);
+        let limits = self.limits;
         self.with(ledger, now, shed, |shape, step| match shape {
-            Shape::Single(line) => line.push(ticket.slot, limits, step),
-            Shape::Fair(fair) => fair.push(ticket.slot, limits, step),
+            Shape::Single(line) => line.push(ticket.slot, &limits, step),
+            Shape::Fair(fair) => fair.push(ticket.slot, &limits, step),
         });
         // A law may settle a limit that has come already.
         self.expire(ledger, now, shed);
+        self.finish(now);
     }
 
     /// Take the one whose turn it is. The ticket stays open.
     #[inline(always)]
-    pub fn pop<R>(
-        &mut self,
-        ledger: &mut Ledger<R>,
-        now: Instant,
-        shed: &mut Vec<Shed>,
-    ) -> Option<Ticket> {
+    pub fn pop<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) -> Turn {
+        self.begin();
         self.expire(ledger, now, shed);
-        let (limits, order) = (self.limits, self.order);
-        let taken = self.with(ledger, now, shed, |shape, step| match shape {
-            Shape::Single(line) => take(line, order, limits.min, step),
-            Shape::Fair(fair) => fair.pop(limits, step, |line, step| {
-                take(line, order, limits.min, step)
-            }),
-        })?;
-        self.pace.serve(now);
-        Some(ledger.ticket(taken))
+        let mut taken = None;
+        if self.left > 0 {
+            let (limits, order) = (self.limits, self.order);
+            taken = self.with(ledger, now, shed, |shape, step| match shape {
+                Shape::Single(line) => line.pop(order, &limits, step),
+                Shape::Fair(fair) => fair.pop(order, &limits, step),
+            });
+        }
+        self.finish(now);
+        match taken {
+            Some(taken) => Turn::Of(ledger.ticket(taken)),
+            None if self.is_behind() => Turn::More,
+            None => Turn::Nobody,
+        }
     }
 
     /// Take one out of turn. The ticket stays open. False if it does not wait.
@@ -264,20 +307,40 @@ impl Queue {
         waited
     }
 
+    /// More waits have to be ended than a call may: the queue is due at once.
+    pub(crate) fn fall_behind(&mut self, now: Instant) {
+        self.behind = now;
+    }
+
+    /// Let one wait again that was taken and could not be served. Nobody is
+    /// asked, and nobody is shed for it.
+    pub(crate) fn put_back<R>(&mut self, ticket: Ticket, ledger: &mut Ledger<R>, now: Instant) {
+        let limits = self.limits;
+        self.expiry.push(ledger.place(ticket.slot).deadline, ticket);
+        self.with(ledger, now, &mut Vec::new(), |shape, step| match shape {
+            Shape::Single(line) => line.link(ticket.slot, step.ledger),
+            Shape::Fair(fair) => fair.adopt(ticket.slot, &limits, step),
+        });
+    }
+
     /// Take one out of turn because it is served. The ticket stays open. False
     /// if it does not wait.
     pub(crate) fn pick<R>(&mut self, ticket: Ticket, ledger: &mut Ledger<R>, now: Instant) -> bool {
-        let waited = self.withdraw(ticket, ledger, now);
+        let waited = waits(ledger, ticket);
         if waited {
-            self.pace.serve(now);
+            let place = ledger.place(ticket.slot);
+            self.shape.serve(place.line, place.sent, now);
         }
-        waited
+        self.withdraw(ticket, ledger, now)
     }
 
-    /// Shed whom deadlines and the law want gone by now.
+    /// Shed whom deadlines and the law want gone by now, or as many as one call
+    /// may. If there are more, the queue is due at once.
     pub fn advance<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
+        self.begin();
         self.expire(ledger, now, shed);
         self.settle(ledger, now, shed);
+        self.finish(now);
     }
 
     /// Let everybody go.
@@ -290,7 +353,7 @@ impl Queue {
             });
         }
         self.expiry.clear();
-        self.spared.clear();
+        self.behind = Instant::NEVER;
     }
 
     /// Change everything at once. All who wait keep their places, but those
@@ -307,7 +370,12 @@ impl Queue {
         shed: &mut Vec<Shed>,
     ) -> Result<(), OptionError> {
         options.validate()?;
-        self.limits = Limits::of(&options);
+        self.begin();
+        self.limits = Limits {
+            load: self.limits.load,
+            flows: self.limits.flows,
+            ..Limits::of(&options)
+        };
         self.order = options.order;
         let limits = self.limits;
         let (old, shedding) = (
@@ -326,15 +394,19 @@ impl Queue {
         if !same_shape {
             self.reshape(ledger, now, shed);
         }
+        self.with(ledger, now, shed, |shape, step| match shape {
+            Shape::Single(line) => line.release_spared(limits.min, step),
+            Shape::Fair(fair) => fair.release_spared(&limits, step),
+        });
         self.expire(ledger, now, shed);
         let fair_options = self.options.fair.clone();
         self.with(ledger, now, shed, |shape, step| {
             match (shape, fair_options) {
-                (Shape::Fair(fair), Some(new)) => fair.reconfigure(&new, &shedding, limits, step),
+                (Shape::Fair(fair), Some(new)) => fair.reconfigure(&new, &shedding, &limits, step),
                 (Shape::Single(line), _) => {
-                    line.reconfigure(&shedding, step.now);
-                    line.trim(limits, step);
-                    line.settle(limits.min, step);
+                    line.reconfigure(&shedding, step.ledger, step.now);
+                    line.trim(&limits, step);
+                    line.settle(limits.min, &limits, step);
                 }
                 (Shape::Fair(_), None) => unreachable!("the shape follows the options"),
             }
@@ -358,76 +430,48 @@ impl Queue {
         waited
     }
 
+    /// A call begins.
+    #[inline(always)]
+    fn begin(&mut self) {
+        (self.left, self.behind) = (ENDS_MAX, Instant::NEVER);
+        if let Shape::Fair(fair) = &self.shape {
+            self.limits.flows = u32::try_from(fair.active()).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// A call ends. If it could end no more waits, more may have to be.
+    #[inline(always)]
+    fn finish(&mut self, now: Instant) {
+        if self.left == 0 {
+            self.behind = now;
+        }
+    }
+
+    /// When somebody gives up who comes now. A promise may have a cap.
+    #[inline(always)]
+    fn deadline_of(&self, terms: &Terms, now: Instant) -> Instant {
+        let deadline = terms.deadline.unwrap_or(Instant::NEVER);
+        match self.options.shedding {
+            Shedding::Paced {
+                wait_cap: Some(cap),
+            } if terms.promised => deadline.min(now + cap),
+            _ => deadline,
+        }
+    }
+
     fn settle<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
         let limits = self.limits;
         self.with(ledger, now, shed, |shape, step| match shape {
-            Shape::Single(line) => line.settle(limits.min, step),
-            Shape::Fair(fair) => fair.settle(limits, step),
+            Shape::Single(line) => line.settle(limits.min, &limits, step),
+            Shape::Fair(fair) => fair.settle(&limits, step),
         });
-    }
-
-    /// Shed whose own deadline has come, or the limit that the law gave them.
-    #[inline]
-    fn expire<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
-        // Most queues have no deadlines of their own.
-        if self.expiry.first() > now && self.spared.is_empty() {
-            return;
-        }
-        self.expire_due(ledger, now, shed);
-    }
-
-    #[cold]
-    fn expire_due<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
-        for ticket in std::mem::take(&mut self.spared) {
-            if waits(ledger, ticket) {
-                self.reach_limit(ticket, ledger, now, shed);
-            }
-        }
-        while let Some((due, ticket)) = self.expiry.pop_due(now) {
-            if !waits(ledger, ticket) {
-                continue;
-            }
-            if ledger.place(ticket.slot).deadline == due {
-                self.unlink(ticket.slot, ledger, now, shed);
-                let reason = Reason::Deadline;
-                shed.push(Shed { ticket, reason });
-            } else {
-                self.reach_limit(ticket, ledger, now, shed);
-            }
-        }
-        self.sweep(ledger);
-    }
-
-    /// Shed one whose limit has come, unless the minimum protects it as yet.
-    fn reach_limit<R>(
-        &mut self,
-        ticket: Ticket,
-        ledger: &mut Ledger<R>,
-        now: Instant,
-        shed: &mut Vec<Shed>,
-    ) {
-        let line = self.line(ledger.place(ticket.slot).line);
-        if line.len() <= self.limits.min {
-            self.spared.push(ticket);
-            return;
-        }
-        self.unlink(ticket.slot, ledger, now, shed);
-        let reason = Reason::Standing;
-        shed.push(Shed { ticket, reason });
-    }
-
-    fn line(&self, name: u32) -> &Line {
-        match &self.shape {
-            Shape::Single(line) => line,
-            Shape::Fair(fair) => fair.line(name),
-        }
     }
 
     fn unlink<R>(&mut self, slot: u32, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
         let limits = self.limits;
         self.with(ledger, now, shed, |shape, step| match shape {
             Shape::Single(line) => line.unlink(slot, step.ledger),
-            Shape::Fair(fair) => fair.unlink(slot, limits, step),
+            Shape::Fair(fair) => fair.unlink(slot, &limits, step),
         });
     }
 
@@ -444,19 +488,11 @@ impl Queue {
             limits: Deadlines(&mut self.expiry),
             now,
             shed,
+            left: &mut self.left,
         };
         let result = work(&mut self.shape, &mut step);
         self.sweep(ledger);
         result
-    }
-
-    #[inline]
-    fn sweep<R>(&mut self, ledger: &Ledger<R>) {
-        if self.expiry.is_empty() {
-            return;
-        }
-        let alive = self.len();
-        self.expiry.sweep(alive, |_, ticket| waits(ledger, ticket));
     }
 
     /// Everybody, oldest first, out of their lines.
@@ -474,6 +510,9 @@ impl Queue {
 
     /// Move everybody into the lines that the options ask for.
     fn reshape<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
+        // Their limits have come, whatever line they will stand in.
+        let Self { shape, expiry, .. } = self;
+        shape.take_spared(|ticket| expiry.push(now, ticket));
         let slots = self.clear(ledger);
         self.shape = Shape::new(&self.options, now);
         let limits = self.limits;
@@ -481,45 +520,8 @@ impl Queue {
             Shape::Single(line) => slots.iter().for_each(|slot| line.link(*slot, step.ledger)),
             Shape::Fair(fair) => slots
                 .iter()
-                .for_each(|slot| fair.adopt(*slot, limits, step)),
+                .for_each(|slot| fair.adopt(*slot, &limits, step)),
         });
-    }
-
-    /// Another law settles other limits: askers' own deadlines stay, and a
-    /// standing queue gives those who wait already the longer limit.
-    fn rebuild_expiry<R>(&mut self, ledger: &Ledger<R>) {
-        let limit = match self.options.shedding {
-            Shedding::Standing { interval, .. } => nanos(interval),
-            _ => u64::MAX,
-        };
-        let Self { shape, expiry, .. } = self;
-        self.spared.clear();
-        expiry.clear();
-        shape.each(ledger, |slot| {
-            let (place, ticket) = (ledger.place(slot), ledger.ticket(slot));
-            expiry.push(place.deadline, ticket);
-            if place.sent.after(limit) != place.deadline {
-                expiry.push(place.sent.after(limit), ticket);
-            }
-        });
-    }
-
-    /// About the time that those who wait will take, and one more.
-    fn retry_after(&self) -> Duration {
-        let patience = match self.options.shedding {
-            Shedding::Never => Duration::from_secs(1),
-            Shedding::Timeout { wait_max } => wait_max,
-            Shedding::CoDel { interval, .. }
-            | Shedding::BoundedCoDel { interval, .. }
-            | Shedding::MinDelay { interval, .. }
-            | Shedding::Standing { interval, .. } => interval,
-        };
-        let patience = patience.min(PATIENCE_MAX);
-        let Some(gap) = self.pace.gap else {
-            return patience;
-        };
-        let waiting = u64::try_from(self.len()).expect("a length fits") + 1;
-        Duration::from_nanos(gap.saturating_mul(waiting)).min(patience.saturating_mul(8))
     }
 }
 
@@ -527,7 +529,37 @@ impl Shape {
     fn new(options: &Options, now: Instant) -> Self {
         match &options.fair {
             None => Self::Single(Line::new(ONLY, &options.shedding, now)),
-            Some(fair) => Self::Fair(Box::new(Fair::new(fair, &options.shedding))),
+            Some(fair) => Self::Fair(Box::new(Fair::new(fair, &options.shedding, now))),
+        }
+    }
+
+    fn pace(&self) -> &Pace {
+        match self {
+            Self::Single(line) => &line.pace,
+            Self::Fair(fair) => &fair.pace,
+        }
+    }
+
+    fn take_spared(&mut self, each: impl FnMut(Ticket)) {
+        match self {
+            Self::Single(line) => line.take_spared(each),
+            Self::Fair(fair) => fair.take_spared(each),
+        }
+    }
+
+    /// One of this line is served out of turn.
+    fn serve(&mut self, line: u32, sent: Instant, now: Instant) {
+        match self {
+            Self::Single(line) => line.pace.serve(sent, now),
+            Self::Fair(fair) => fair.serve(line, sent, now),
+        }
+    }
+
+    /// How long the law lets those wait whom it protects no more.
+    fn bound(&self, limits: &Limits) -> u64 {
+        match self {
+            Self::Single(line) => line.bound(limits),
+            Self::Fair(_) => paced::calm_bound(limits.load.hold_nanos()),
         }
     }
 
@@ -543,33 +575,6 @@ impl Shape {
 impl Deadlines<'_> {
     fn push(&mut self, due: Instant, ticket: Ticket) {
         self.0.push(due, ticket);
-    }
-}
-
-impl Pace {
-    fn serve(&mut self, now: Instant) {
-        let gap = now.nanos_since(self.last);
-        self.last = now;
-        self.gap = Some(
-            self.gap
-                .map_or(gap, |average| average - average / 8 + gap / 8),
-        );
-    }
-}
-
-#[inline(always)]
-fn take<R>(line: &mut Line, order: Order, min: u32, step: &mut Step<'_, R>) -> Option<u32> {
-    let newest_first = match order {
-        Order::Fifo => false,
-        Order::Lifo => true,
-        Order::Adaptive { slow } => line
-            .oldest(step.ledger)
-            .is_some_and(|sent| sent + slow <= step.now),
-    };
-    if newest_first {
-        line.pop_newest(min, step)
-    } else {
-        line.pop_oldest(min, step)
     }
 }
 

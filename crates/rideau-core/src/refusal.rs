@@ -21,6 +21,8 @@ pub enum Reason {
     Standing,
     /// The asker's own deadline came.
     Deadline,
+    /// It came when it would have waited for much longer than it wanted to.
+    Hopeless,
     /// Nothing was there, and the asker did not want to wait.
     Busy,
     /// The protector turned it away before it could wait.
@@ -43,7 +45,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of [`index`](Self::index).
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Full,
         Self::Timeout,
         Self::CoDel,
@@ -51,6 +53,7 @@ impl Reason {
         Self::MinDelay,
         Self::Standing,
         Self::Deadline,
+        Self::Hopeless,
         Self::Busy,
         Self::Protected,
         Self::Cancelled,
@@ -77,6 +80,7 @@ impl Reason {
             Self::MinDelay => "min-delay",
             Self::Standing => "standing",
             Self::Deadline => "deadline",
+            Self::Hopeless => "hopeless",
             Self::Busy => "busy",
             Self::Protected => "protected",
             Self::Cancelled => "cancelled",
@@ -100,6 +104,7 @@ impl fmt::Display for Reason {
             Self::MinDelay => "nobody is served quickly and it waited too long",
             Self::Standing => "the queue has not been empty for long and it waited too long",
             Self::Deadline => "its own deadline came",
+            Self::Hopeless => "it would have waited for much longer than it wanted to",
             Self::Busy => "nothing was there at once",
             Self::Protected => "the protector turned it away",
             Self::Cancelled => "somebody cancelled it",

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::histogram::Histogram;
 use crate::ids::{Tag, Ticket};
 use crate::ledger::{Ledger, Reply};
-use crate::queue::{self, Queue, Shed, Terms};
+use crate::queue::{self, ENDS_MAX, Load, Queue, Shed, Terms};
 use crate::refusal::{Reason, Refusal};
 use crate::time::Instant;
 
@@ -123,6 +123,26 @@ impl<R: Reply> Waiting<R> {
         self.queue.is_shedding(now)
     }
 
+    /// More waits have to be ended than one call may: the queue is due at once.
+    #[inline]
+    pub(crate) fn is_behind(&self) -> bool {
+        self.queue.is_behind()
+    }
+
+    /// A hold ended after this long, for a law that goes by that.
+    #[inline]
+    pub(crate) fn ended_hold(&mut self, held: Duration) {
+        let mut load = self.queue.load();
+        load.ended(held);
+        self.queue.bear(load);
+    }
+
+    /// What the place can bear, for its law.
+    #[inline]
+    pub(crate) fn bear(&mut self, load: Load) {
+        self.queue.bear(load);
+    }
+
     pub(crate) fn tally(&self) -> &Tally {
         &self.tally
     }
@@ -138,11 +158,11 @@ impl<R: Reply> Waiting<R> {
     }
 
     pub(crate) fn oldest(&self) -> Option<Instant> {
-        self.queue.oldest(&self.ledger)
+        self.queue.oldest()
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.queue.deadline(&self.ledger)
+        self.queue.deadline()
     }
 
     pub(crate) fn newest(&self, tag: Tag) -> Option<Ticket> {
@@ -208,7 +228,7 @@ impl<R: Reply> Waiting<R> {
     ) -> (Ticket, Refusal) {
         self.tally.came += 1;
         let ticket = self.ledger.pass();
-        let refusal = self.queue.refusal(reason, terms.sent, now);
+        let refusal = self.queue.refuse(reason, terms.sent, now);
         self.count_no(refusal);
         (ticket, refusal)
     }
@@ -239,13 +259,12 @@ impl<R: Reply> Waiting<R> {
         self.end_shed(now);
     }
 
-    /// Take the one whose turn it is and who is still there, and forget it.
+    /// Take the one whose turn it is and who is still there, and forget it. If
+    /// there is none although some wait, the queue is behind.
     #[inline(always)]
     pub(crate) fn serve(&mut self, now: Instant) -> Option<(Ticket, Instant, R)> {
         let ticket = self.take(now)?;
-        let sent = self.ledger.sent(ticket);
-        let reply = self.ledger.close(ticket).expect("who waits has a reply");
-        Some((ticket, sent, reply))
+        Some(self.close_taken(ticket))
     }
 
     /// Serve one who waits although it may not be its turn, and forget it.
@@ -334,16 +353,37 @@ impl<R: Reply> Waiting<R> {
         self.end_shed(now);
     }
 
+    /// Take the one whose turn it is and who is still there. It must be closed,
+    /// or put back.
     #[inline(always)]
-    fn take(&mut self, now: Instant) -> Option<Ticket> {
+    pub(crate) fn take(&mut self, now: Instant) -> Option<Ticket> {
+        let mut gone = 0;
         loop {
-            let taken = self.queue.pop(&mut self.ledger, now, &mut self.shed);
+            let turn = self.queue.pop(&mut self.ledger, now, &mut self.shed);
             self.end_shed(now);
-            let ticket = taken?;
+            let ticket = turn.ticket()?;
             if !self.forget_gone(ticket) {
                 return Some(ticket);
             }
+            gone += 1;
+            if gone == ENDS_MAX {
+                self.queue.fall_behind(now);
+                return None;
+            }
         }
+    }
+
+    /// Let one wait again that was taken and could not be served.
+    pub(crate) fn put_back(&mut self, ticket: Ticket, now: Instant) {
+        self.queue.put_back(ticket, &mut self.ledger, now);
+    }
+
+    /// Close the ticket of one that was taken.
+    #[inline(always)]
+    pub(crate) fn close_taken(&mut self, ticket: Ticket) -> (Ticket, Instant, R) {
+        let sent = self.ledger.sent(ticket);
+        let reply = self.ledger.close(ticket).expect("who waits has a reply");
+        (ticket, sent, reply)
     }
 
     /// Close the ticket of one who is gone.
@@ -369,7 +409,7 @@ impl<R: Reply> Waiting<R> {
             let Shed { ticket, reason } = self.shed[at];
             let sent = self.ledger.sent(ticket);
             let reply = self.ledger.close(ticket).expect("who is shed had a ticket");
-            let refusal = self.queue.refusal(reason, sent, now);
+            let refusal = self.queue.refuse(reason, sent, now);
             self.count_no(refusal);
             self.ended.push(End::Shed {
                 ticket,

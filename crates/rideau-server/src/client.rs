@@ -8,8 +8,8 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use rideau::Refusal;
 use rideau::allocator::Prefer;
+use rideau::{Refusal, Terms};
 
 use crate::attempts::Origin;
 use crate::clients::ClientCard;
@@ -167,6 +167,8 @@ pub struct Wrong(pub String);
 pub struct Tail {
     /// Wait so long at most.
     pub wait: Option<Duration>,
+    /// The longest wait there is where it waits, if it named a longer one.
+    pub cap: Option<Duration>,
     /// Answer later.
     pub is_async: bool,
     /// The client's own name of the ask.
@@ -382,6 +384,17 @@ impl Client {
         let server = &self.config.server;
         let wait = tail.wait.unwrap_or(server.wait_default);
         wait.min(server.wait_max)
+    }
+
+    /// The terms on which a command waits. A wait that it names is a promise,
+    /// the usual one a limit.
+    pub fn terms(&self, tail: &Tail) -> Terms {
+        let limit = self.wait_max(tail);
+        Terms {
+            wait_max: tail.wait.and(Some(limit)),
+            wait_default: Some(limit),
+            ..Terms::default()
+        }
     }
 
     /// Whether one more command may wait.

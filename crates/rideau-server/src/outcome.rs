@@ -153,9 +153,12 @@ pub fn micros(time: Duration) -> Part {
 pub const fn word(reason: Reason) -> &'static str {
     match reason {
         Reason::Timeout | Reason::Deadline => "timeout",
-        Reason::CoDel | Reason::Bound | Reason::MinDelay | Reason::Standing | Reason::Protected => {
-            "shed"
-        }
+        Reason::CoDel
+        | Reason::Bound
+        | Reason::MinDelay
+        | Reason::Standing
+        | Reason::Hopeless
+        | Reason::Protected => "shed",
         Reason::Cancelled => "cancelled",
         Reason::Closed => "closed",
         _ => "full",

@@ -41,10 +41,13 @@ fn the_defaults_in_the_tables_are_the_defaults() {
         "`open` and `least_of` have no defaults"
     );
 
-    let spelled_out = "kind=bounded-codel target=100ms interval=1s wait_max=200ms order=fifo \
-                       min=0 max=65_536 overflow=newest";
+    let spelled_out = "kind=paced order=fifo min=0 max=65_536 overflow=newest";
     let default = parse(queue::Options::parse, spelled_out);
     assert_eq!(default, Ok(queue::Options::default()));
+
+    let bounded = "kind=bounded-codel target=100ms interval=1s wait_max=200ms";
+    let bounded = parse(queue::Options::parse, bounded);
+    assert_eq!(parse(queue::Options::parse, "kind=bounded-codel"), bounded);
 }
 
 #[test]

@@ -10,8 +10,12 @@ use rideau_core::{Flow, Instant, Tag};
 /// queue lets one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Terms {
-    /// Wait no longer than this.
+    /// Wait for this long. A queue whose law keeps promises, as the default
+    /// does, lets the ask wait until then.
     pub wait_max: Option<Duration>,
+    /// Wait no longer than this if `wait_max` names no time. That is a limit and
+    /// no promise: under overload the ask may be shed before.
+    pub wait_default: Option<Duration>,
     /// Whose turn it takes in a fair queue.
     pub flow: Flow,
     /// What it can be cancelled by, together with others of the same tag.
@@ -24,6 +28,7 @@ impl Terms {
     /// Wait as long as the queue lets one.
     pub(crate) const USUAL: Self = Self {
         wait_max: None,
+        wait_default: None,
         flow: Flow(0),
         tag: None,
         priority: Priority::Normal,
@@ -33,10 +38,16 @@ impl Terms {
     pub(crate) fn since(&self, sent: Instant, wait: bool) -> queue::Terms {
         queue::Terms {
             sent,
-            deadline: self.wait_max.map(|wait_max| sent + wait_max),
+            deadline: self.limit().map(|limit| sent + limit),
             flow: self.flow,
             tag: self.tag,
             wait,
+            promised: self.wait_max.is_some(),
         }
+    }
+
+    /// The longest wait on these terms.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        self.wait_max.or(self.wait_default)
     }
 }

@@ -152,6 +152,7 @@ impl<R: Reply> Waiters<R> {
         let asked = Asked::of(ask);
         let terms = Terms {
             deadline: Some(deadline),
+            promised: true,
             ..Terms::new(now)
         };
         let (bytes, is_costly) = (asked.bytes(), self.lines.is_costly(&asked, machine));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::histogram::Histogram;
 use crate::ids::Ticket;
 use crate::ledger::{Ledger, Reply};
-use crate::queue::{Queue, Terms};
+use crate::queue::{Capacity, Queue, Terms};
 use crate::settings::OptionError;
 use crate::time::{Instant, nanos};
 use crate::waiting::Waiting;
@@ -134,6 +134,21 @@ impl<R: Reply> App<R> {
             },
             tallies: Tallies::default(),
         })
+    }
+
+    /// Let the law of the queue know how many requests fit at once. As long as
+    /// the first process starts, or waits for room, there is no overload.
+    pub(super) fn tell_load(&mut self) {
+        let places = self.counts.ready.saturating_mul(self.options.places());
+        let is_coming = self.counts.starting > 0 || self.room != Room::Enough;
+        let capacity = if places == 0 && is_coming {
+            Capacity::Starting
+        } else {
+            Capacity::Units(u32::try_from(places).unwrap_or(u32::MAX))
+        };
+        let mut load = self.waiting.queue().load();
+        load.capacity = capacity;
+        self.waiting.bear(load);
     }
 
     /// Nothing is to be done about it but to hand out places.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::queue::{self, Shedding};
+use crate::queue;
 use crate::settings::{OptionError, Rule};
 
 /// What all apps share.
@@ -119,9 +119,6 @@ impl Default for Options {
             concurrency: 16,
             queue: queue::Options {
                 max: Some(100),
-                shedding: Shedding::Timeout {
-                    wait_max: Duration::from_secs(30),
-                },
                 ..queue::Options::default()
             },
             idle_after: Some(Duration::from_secs(300)),

@@ -172,6 +172,9 @@ impl<R: Reply> Apps<R> {
                 return;
             }
             let Some((_, sent, reply)) = app.waiting.serve(now) else {
+                if app.waiting.is_behind() {
+                    return;
+                }
                 // All were let go; perhaps it is the turn of one set aside.
                 continue;
             };

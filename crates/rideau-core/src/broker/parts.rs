@@ -72,6 +72,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         effects: &mut Vec<Effect<A, O>>,
     ) -> Came<A, O> {
         let ticket = self.asks.join(terms, ask, now);
+        self.both |= self.active == Side::Offer;
         let end = self.asks.take_ended(ticket);
         self.finish(terms.sent, now, effects);
         match end {
@@ -91,6 +92,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         effects: &mut Vec<Effect<A, O>>,
     ) -> Came<A, O> {
         let ticket = self.offers.join(terms, offer, now);
+        self.both |= self.active == Side::Ask;
         let end = self.offers.take_ended(ticket);
         self.finish(terms.sent, now, effects);
         match end {

@@ -5,7 +5,7 @@
 use super::claim::Claim;
 use crate::ids::Ticket;
 use crate::ledger::{Ledger, Reply};
-use crate::queue::{self, Queue, Terms};
+use crate::queue::{self, Capacity, Load, Queue, Terms};
 use crate::time::Instant;
 use crate::waiting::{Tally, Waiting};
 
@@ -34,13 +34,28 @@ impl<R: Reply> Line<R> {
         now: Instant,
     ) -> Self {
         let queue = Queue::new(options.clone(), now).expect("the options were validated");
-        Self {
+        let mut line = Self {
             claim,
             waiting: Waiting::new(queue, Ledger::new(first, stride)),
             first,
             stride,
             turn: 0,
+        };
+        line.tell_load();
+        line
+    }
+
+    /// Let the law know how many can hold at once, and for how long they do. No
+    /// hold is timed: while all units are held and some wait, a hold takes as
+    /// long as it takes to serve that many.
+    pub(super) fn tell_load(&mut self) {
+        let holders = self.claim.capacity.units() / u64::from(self.claim.units.max(1));
+        let capacity = u32::try_from(holders).unwrap_or(u32::MAX);
+        let mut load = Load::new(Capacity::Units(capacity));
+        if let Some(gap) = self.waiting.queue().gap() {
+            load.expect_hold(gap.saturating_mul(holders));
         }
+        self.waiting.bear(load);
     }
 
     pub(super) fn claim(&self) -> Claim {

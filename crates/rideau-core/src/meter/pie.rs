@@ -69,10 +69,12 @@ struct Sample {
 const ALPHA: f64 = 0.125;
 /// and this much per second of growth.
 const BETA: f64 = 1.25;
-/// From this chance on, it grows by [`STEP_MAX`] at most.
+/// From this chance on, it grows by [`STEP_MAX`] at most in each [`STEP_EVERY`].
 const CAPPED: f64 = 0.1;
 /// One long wait must not close the door at once.
 const STEP_MAX: f64 = 0.02;
+/// Nanoseconds: the period for which RFC 8033 means the step.
+const STEP_EVERY: f64 = 15e6;
 /// What stays of a chance while nobody waits.
 const DECAY: f64 = 0.98;
 /// Below this chance, short waits refuse nobody.
@@ -223,14 +225,15 @@ impl Controller {
         if let Some((_, fraction)) = fractions.find(|(below, _)| self.probability < *below) {
             step /= fraction;
         }
+        let spent = now.nanos_since(last.at);
         if self.probability >= CAPPED {
-            step = step.min(STEP_MAX);
+            let periods = (spent as f64 / STEP_EVERY).max(1.0);
+            step = step.min((STEP_MAX * periods).min(1.0));
         }
         self.probability = (self.probability + step).clamp(0.0, 1.0);
         if waited == 0 && last.waited == 0 {
             self.probability *= DECAY;
         }
-        let spent = now.nanos_since(last.at);
         self.allowance = self.allowance.saturating_sub(spent);
     }
 
@@ -313,6 +316,27 @@ mod tests {
         assert_eq!(corrected(0.1, 0, 10_000_000_000), 0.1 + 0.02);
         assert!(corrected(0.099, 0, 10_000_000_000) > 0.99);
         assert_eq!(corrected(1.0, 900_000_000, 0), 0.0);
+    }
+
+    #[test]
+    fn the_step_is_meant_for_fifteen_milliseconds() {
+        for (after_ms, grown) in [(1, 0.02), (15, 0.02), (30, 0.04), (100, 2.0 / 15.0)] {
+            let mut controller = Controller::new(PieSide::default());
+            controller.probability = 0.5;
+            controller.correct(0, Instant::START);
+            controller.probability = 0.5;
+            controller.correct(10_000_000_000, Instant::from_nanos(after_ms * 1_000_000));
+            let growth = controller.probability - 0.5;
+            assert!(
+                (growth - grown).abs() < 1e-12,
+                "{growth} after {after_ms} ms"
+            );
+        }
+        let mut controller = Controller::new(PieSide::default());
+        controller.correct(0, Instant::START);
+        controller.probability = 0.5;
+        controller.correct(100_000_000_000, Instant::from_nanos(10_000_000_000));
+        assert_eq!(controller.probability, 1.0);
     }
 
     #[test]

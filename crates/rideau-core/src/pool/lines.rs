@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::histogram::Histogram;
 use crate::ids::{Tag, Ticket};
 use crate::ledger::{Ledger, Reply};
-use crate::queue::{self, Queue, Terms};
+use crate::queue::{self, Load, Queue, Terms};
 use crate::refusal::{Reason, Refusal};
 use crate::settings::OptionError;
 use crate::time::Instant;
@@ -39,6 +39,7 @@ pub(super) struct Lines<R> {
     len: usize,
     /// A member found nobody waiting, and the line's law does not know yet.
     untold: [bool; LINES],
+    load: Load,
 }
 
 impl<R: Reply> Lines<R> {
@@ -56,6 +57,7 @@ impl<R: Reply> Lines<R> {
             lines,
             len: 0,
             untold: [false; LINES],
+            load: Load::default(),
         })
     }
 
@@ -68,6 +70,11 @@ impl<R: Reply> Lines<R> {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// More waits have to be ended than one call may: who waits is served then.
+    pub(super) fn is_behind(&self) -> bool {
+        self.lines.iter().any(Waiting::is_behind)
     }
 
     pub(super) fn lens(&self) -> [usize; LINES] {
@@ -101,6 +108,7 @@ impl<R: Reply> Lines<R> {
     ) -> Result<Ticket, Refusal> {
         self.tell(priority, now);
         let line = &mut self.lines[priority as usize];
+        line.bear(self.load);
         let before = line.len();
         let ticket = line.join(terms, reply, now);
         self.len = self.len + line.len() - before;
@@ -145,6 +153,7 @@ impl<R: Reply> Lines<R> {
     pub(super) fn rejoin(&mut self, apart: Apart<R>, now: Instant) -> Ticket {
         self.tell(APART, now);
         let line = &mut self.lines[APART as usize];
+        line.bear(self.load);
         let before = line.len();
         let ticket = line.rejoin(apart, now);
         self.len = self.len + line.len() - before;
@@ -172,7 +181,18 @@ impl<R: Reply> Lines<R> {
         reason: Reason,
         now: Instant,
     ) -> Refusal {
-        self.lines[priority as usize].refuse(terms, reason, now).1
+        let line = &mut self.lines[priority as usize];
+        line.bear(self.load);
+        line.refuse(terms, reason, now).1
+    }
+
+    /// What the members can bear, for the laws of all lines.
+    #[inline]
+    pub(super) fn bear(&mut self, load: Load) {
+        self.load = load;
+        if self.len > 0 {
+            self.lines.iter_mut().for_each(|line| line.bear(load));
+        }
     }
 
     /// Take the one whose turn it is.
@@ -188,6 +208,9 @@ impl<R: Reply> Lines<R> {
             if let Some((_, sent, reply)) = served {
                 let waited = line.count_served(sent, now);
                 return Some((sent, reply, waited));
+            }
+            if line.is_behind() {
+                return None;
             }
         }
         None

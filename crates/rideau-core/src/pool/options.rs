@@ -133,7 +133,7 @@ impl Default for Backoff {
 const MAX_MAX: usize = 1 << 18;
 
 impl Options {
-    /// Options by their names, as `max=20 queue.target=5ms`.
+    /// Options by their names, as `max=20 queue.max=50`.
     ///
     /// # Errors
     ///
@@ -296,7 +296,7 @@ mod tests {
             "init=2 max=20 idle_min=1 grow_at=3 idle_age_max=none life_max=1h life_jitter=5m \
              uses_max=1000 reuse=fifo starts_max=8 start_timeout=900ms backoff_first=10ms \
              backoff_max=1s failures=5 fail_fast=yes stop_timeout=2s check_after=0 \
-             on_cancel=check on_error=replace queue.target=5ms valve.kind=relative \
+             on_cancel=check on_error=replace queue.wait_cap=5s valve.kind=relative \
              valve.min=1 seed=7",
         );
         let options = options.unwrap();

@@ -144,7 +144,9 @@ impl<R: Reply> Pool<R> {
         } else if self.mode != Mode::Running {
             self.members.turn(slot, Doing::Idle { since: now });
         } else if !self.grant_next(slot, now, effects) {
-            self.lines.find_nobody();
+            if self.lines.is_empty() {
+                self.lines.find_nobody();
+            }
             self.members.turn(slot, Doing::Idle { since: now });
         }
     }

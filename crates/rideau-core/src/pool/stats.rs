@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::histogram::Histogram;
 use crate::ledger::Reply;
+use crate::queue::Shedding;
 use crate::time::{Instant, nanos};
 use crate::valve;
 use crate::waiting::{Account, Tally};
@@ -159,6 +160,12 @@ impl<R: Reply> Pool<R> {
         let (Circuit::Failing { retry_after, .. } | Circuit::Open { retry_after, .. }) =
             self.circuit(now)
         else {
+            // Those whose line knows its pace have appointments of their own.
+            let line = self.lines.line(Priority::Normal).queue();
+            let is_paced = matches!(line.options().shedding, Shedding::Paced { .. });
+            if is_paced && line.gap().is_some() {
+                return Duration::ZERO;
+            }
             let turns = (self.lines.len() as u64 + 1).div_ceil(self.options.max as u64);
             return Duration::from_nanos(self.tallies.hold.saturating_mul(turns));
         };

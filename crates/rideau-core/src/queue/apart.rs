@@ -23,7 +23,6 @@ impl Queue {
         };
         let most = self.options.max.map_or(usize::MAX, |max| max as usize);
         let is_plain = self.order == Order::Fifo
-            && self.spared.is_empty()
             && self.len().saturating_add(more) <= most
             && !self.is_shedding(now);
         if !is_plain {
@@ -44,6 +43,7 @@ impl Queue {
             Shedding::Never => Duration::MAX,
             Shedding::Timeout { wait_max } => wait_max,
             Shedding::CoDel { target, .. } | Shedding::BoundedCoDel { target, .. } => target,
+            Shedding::Paced { .. } => super::paced::QUIET,
             Shedding::MinDelay { .. } | Shedding::Standing { .. } => return None,
         };
         Some((quiet / 2).min(PATIENCE_MAX))

@@ -8,9 +8,10 @@ use std::collections::{HashMap, VecDeque};
 
 use super::Step;
 use super::line::{Limits, Line};
-use super::options::{self, Index, Shedding};
+use super::options::{self, Index, Order, Shedding};
+use super::pace::Pace;
 use crate::expiry::Expiry;
-use crate::ids::Flow;
+use crate::ids::{Flow, Ticket};
 use crate::ledger::Ledger;
 use crate::rng::mix;
 use crate::time::Instant;
@@ -32,7 +33,13 @@ pub(crate) struct Fair {
     fresh: VecDeque<u32>,
     robin: VecDeque<u32>,
     due: Expiry<u32>,
+    /// When the oldest of each line was sent.
+    heads: Expiry<u32>,
+    /// From when on each line is overloaded, if nothing happens.
+    sheds: Expiry<u32>,
     parked: Expiry<u32>,
+    /// How fast all lines together are served.
+    pub(crate) pace: Pace,
     len: usize,
     /// How many flows in the rotation have nobody.
     emptied: usize,
@@ -47,6 +54,8 @@ struct FlowLine {
     /// How many more it may be served in its present turn.
     credit: u32,
     due: Instant,
+    head: Instant,
+    sheds: Instant,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +69,7 @@ enum State {
 }
 
 impl Fair {
-    pub(crate) fn new(options: &options::Fair, shedding: &Shedding) -> Self {
+    pub(crate) fn new(options: &options::Fair, shedding: &Shedding, now: Instant) -> Self {
         Self {
             options: options.clone(),
             shedding: *shedding,
@@ -71,7 +80,10 @@ impl Fair {
             fresh: VecDeque::new(),
             robin: VecDeque::new(),
             due: Expiry::new(),
+            heads: Expiry::new(),
+            sheds: Expiry::new(),
             parked: Expiry::new(),
+            pace: Pace::new(now),
             len: 0,
             emptied: 0,
         }
@@ -90,15 +102,18 @@ impl Fair {
         self.options.index == index
     }
 
-    pub(crate) fn oldest<R>(&self, ledger: &Ledger<R>) -> Option<Instant> {
-        self.lines().filter_map(|line| line.oldest(ledger)).min()
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.heads.first().finite()
     }
 
     pub(crate) fn lines(&self) -> impl Iterator<Item = &Line> {
         self.flows.iter().map(|flow| &flow.line)
     }
 
-    pub(crate) fn push<R>(&mut self, slot: u32, limits: Limits, step: &mut Step<'_, R>) {
+    pub(crate) fn push<R>(&mut self, slot: u32, limits: &Limits, step: &mut Step<'_, R>) {
+        if self.len == 0 {
+            self.pace.begin(step.now);
+        }
         let at = self.flow_for(step.ledger.place(slot).flow, step.now);
         self.on_line(at, limits, step, |line, step| line.push(slot, limits, step));
         self.settle(limits, step);
@@ -107,15 +122,21 @@ impl Fair {
     /// Serve the flow whose turn it is.
     pub(crate) fn pop<R>(
         &mut self,
-        limits: Limits,
+        order: Order,
+        limits: &Limits,
         step: &mut Step<'_, R>,
-        mut take: impl FnMut(&mut Line, &mut Step<'_, R>) -> Option<u32>,
     ) -> Option<u32> {
         let mut taken = None;
         while let Some(at) = self.fresh.pop_front().or_else(|| self.robin.pop_front()) {
-            taken = self.on_line(at, limits, step, &mut take);
-            if taken.is_some() {
+            taken = self.on_line(at, limits, step, |line, step| line.pop(order, limits, step));
+            if let Some(slot) = taken {
+                self.pace.serve(step.ledger.place(slot).sent, step.now);
                 self.end_serving(at);
+                break;
+            }
+            if self.line(at).len() > 0 {
+                // The call may end no more waits: it stays its turn.
+                self.robin.push_front(at);
                 break;
             }
             self.leave(at, step.now);
@@ -124,24 +145,55 @@ impl Fair {
         taken
     }
 
-    pub(crate) fn unlink<R>(&mut self, slot: u32, limits: Limits, step: &mut Step<'_, R>) {
+    /// One of a line is served out of turn.
+    pub(crate) fn serve(&mut self, at: u32, sent: Instant, now: Instant) {
+        self.flows[at as usize].line.pace.serve(sent, now);
+        self.pace.serve(sent, now);
+    }
+
+    pub(crate) fn unlink<R>(&mut self, slot: u32, limits: &Limits, step: &mut Step<'_, R>) {
         let at = step.ledger.place(slot).line;
         self.on_line(at, limits, step, |line, step| {
             line.unlink(slot, step.ledger)
         });
+        self.sweep();
     }
 
     pub(crate) fn line(&self, at: u32) -> &Line {
         &self.flows[at as usize].line
     }
 
+    pub(crate) fn line_mut(&mut self, at: u32) -> &mut Line {
+        &mut self.flows[at as usize].line
+    }
+
+    /// Whom the minima of their lines protected, be they there or not.
+    pub(crate) fn take_spared(&mut self, mut each: impl FnMut(Ticket)) {
+        for flow in &mut self.flows {
+            flow.line.take_spared(&mut each);
+        }
+    }
+
+    /// Shed whom the minimum protects no more.
+    pub(crate) fn release_spared<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) {
+        for at in self.places() {
+            self.on_line(at, limits, step, |line, step| {
+                line.release_spared(limits.min, step);
+            });
+        }
+    }
+
     /// Settle the lines that are due, and forget what was remembered long
     /// enough.
-    pub(crate) fn settle<R>(&mut self, limits: Limits, step: &mut Step<'_, R>) {
-        while let Some((due, at)) = self.due.pop_due(step.now) {
+    pub(crate) fn settle<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) {
+        while !step.is_spent()
+            && let Some((due, at)) = self.due.pop_due(step.now)
+        {
             if self.flows[at as usize].due == due {
                 self.flows[at as usize].due = Instant::NEVER;
-                self.on_line(at, limits, step, |line, step| line.settle(limits.min, step));
+                self.on_line(at, limits, step, |line, step| {
+                    line.settle(limits.min, limits, step);
+                });
             }
         }
         while let Some((until, at)) = self.parked.pop_due(step.now) {
@@ -149,9 +201,18 @@ impl Fair {
                 self.discard(at);
             }
         }
+        self.sweep();
+    }
+
+    /// Forget what is not so any more.
+    fn sweep(&mut self) {
         let (flows, alive) = (&self.flows, self.by_key.len() + 1);
         self.due
             .sweep(alive, |due, at| flows[at as usize].due == due);
+        self.heads
+            .sweep(alive, |sent, at| flows[at as usize].head == sent);
+        self.sheds
+            .sweep(alive, |from, at| flows[at as usize].sheds == from);
         self.parked.sweep(alive, |until, at| {
             flows[at as usize].state == State::Parked { until }
         });
@@ -162,9 +223,7 @@ impl Fair {
     }
 
     pub(crate) fn is_shedding(&self, now: Instant) -> bool {
-        let active = |flow: &&FlowLine| flow.state == State::Active;
-        let mut active = self.flows.iter().filter(active);
-        active.any(|flow| flow.line.is_shedding(now))
+        self.sheds.first() <= now
     }
 
     /// Take over changed options with the same index: flows and turns stay.
@@ -172,13 +231,13 @@ impl Fair {
         &mut self,
         options: &options::Fair,
         shedding: &Shedding,
-        limits: Limits,
+        limits: &Limits,
         step: &mut Step<'_, R>,
     ) {
         self.options = options.clone();
         self.shedding = *shedding;
         self.parked.clear();
-        for at in 0..u32::try_from(self.flows.len()).expect("flows are numbered by 32 bits") {
+        for at in self.places() {
             let flow = &mut self.flows[at as usize];
             match flow.state {
                 State::Unused => continue,
@@ -193,15 +252,15 @@ impl Fair {
             flow.weight = weight(&self.options, flow.key);
             flow.credit = flow.credit.min(flow.weight);
             self.on_line(at, limits, step, |line, step| {
-                line.reconfigure(shedding, step.now);
+                line.reconfigure(shedding, step.ledger, step.now);
                 line.trim(limits, step);
-                line.settle(limits.min, step);
+                line.settle(limits.min, limits, step);
             });
         }
     }
 
     /// Take an entry over from another queue, without asking anybody.
-    pub(crate) fn adopt<R>(&mut self, slot: u32, limits: Limits, step: &mut Step<'_, R>) {
+    pub(crate) fn adopt<R>(&mut self, slot: u32, limits: &Limits, step: &mut Step<'_, R>) {
         let at = self.flow_for(step.ledger.place(slot).flow, step.now);
         self.on_line(at, limits, step, |line, step| line.link(slot, step.ledger));
     }
@@ -211,14 +270,20 @@ impl Fair {
         for flow in &mut self.flows {
             flow.line.clear(ledger, &mut each);
         }
-        *self = Self::new(&self.options, &self.shedding);
+        let pace = std::mem::replace(&mut self.pace, Pace::new(Instant::START));
+        *self = Self::new(&self.options, &self.shedding, Instant::START);
+        self.pace = pace;
+    }
+
+    fn places(&self) -> std::ops::Range<u32> {
+        0..u32::try_from(self.flows.len()).expect("flows are numbered by 32 bits")
     }
 
     /// Work on a line, and keep the count and its due time true.
     fn on_line<R, T>(
         &mut self,
         at: u32,
-        limits: Limits,
+        limits: &Limits,
         step: &mut Step<'_, R>,
         work: impl FnOnce(&mut Line, &mut Step<'_, R>) -> T,
     ) -> T {
@@ -231,11 +296,20 @@ impl Fair {
             (1.., 0) => self.emptied += 1,
             _ => (),
         }
-        let due = flow.line.due(limits.min, step.ledger);
-        if due != flow.due {
-            flow.due = due;
-            self.due.push(due, at);
-        }
+        let renew = |known: &mut Instant, new: Instant, expiry: &mut Expiry<u32>| {
+            if *known != new {
+                *known = new;
+                expiry.push(new, at);
+            }
+        };
+        renew(&mut flow.due, flow.line.due(limits), &mut self.due);
+        let head = flow.line.oldest().unwrap_or(Instant::NEVER);
+        renew(&mut flow.head, head, &mut self.heads);
+        let sheds = match flow.state {
+            State::Active => flow.line.sheds_from(limits),
+            State::Parked { .. } | State::Unused => Instant::NEVER,
+        };
+        renew(&mut flow.sheds, sheds, &mut self.sheds);
         result
     }
 
@@ -292,6 +366,8 @@ impl Fair {
             weight: weight(&self.options, key),
             credit: 0,
             due: Instant::NEVER,
+            head: Instant::NEVER,
+            sheds: Instant::NEVER,
         };
         if at == next {
             self.flows.push(flow);
@@ -343,6 +419,7 @@ impl Fair {
         self.emptied -= 1;
         let flow = &mut self.flows[at as usize];
         flow.credit = 0;
+        flow.sheds = Instant::NEVER;
         let until = flow.line.memory(now);
         if until > now {
             flow.state = State::Parked { until };
@@ -356,7 +433,7 @@ impl Fair {
         let flow = &mut self.flows[at as usize];
         debug_assert!(flow.line.len() == 0, "only an empty line is forgotten");
         flow.state = State::Unused;
-        flow.due = Instant::NEVER;
+        (flow.due, flow.sheds) = (Instant::NEVER, Instant::NEVER);
         match flow.key.take() {
             Some(key) => self.by_key.remove(&key),
             None => self.shared.take(),

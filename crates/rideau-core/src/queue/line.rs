@@ -1,16 +1,21 @@
 //! One line of those who wait, oldest to newest, and the law over it.
 //!
 //! The line links entries and asks its law; it does no arithmetic on waits.
-//! The law always sheds from the oldest end, whatever end is served.
+//! The law always sheds from the oldest end, whatever end is served. A line
+//! whose law keeps promises has those who were promised their wait in a list
+//! of their own.
 
-use super::codel::{CoDel, Progress, Verdict};
-use super::min_delay::MinDelay;
-use super::options::{Options, Overflow, Shedding};
-use super::standing::Standing;
-use super::{Shed, Step};
+use super::codel::{Progress, Verdict};
+use super::law::{Law, expired, law_spans};
+use super::list::List;
+use super::options::{Options, Order, Overflow, Shedding};
+use super::pace::{Capacity, Load, Pace};
+use super::paced;
+use super::{Shed, Step, waits};
+use crate::ids::Ticket;
 use crate::ledger::{Ledger, NONE};
 use crate::refusal::Reason;
-use crate::time::{Instant, nanos};
+use crate::time::Instant;
 
 /// Limits of one line.
 #[derive(Clone, Copy, Debug)]
@@ -18,28 +23,24 @@ pub(crate) struct Limits {
     pub(crate) min: u32,
     pub(crate) max: u32,
     pub(crate) overflow: Overflow,
+    /// What the place told about itself.
+    pub(crate) load: Load,
+    /// How many lines share what the law protects.
+    pub(crate) flows: u32,
 }
 
-/// Invariant: `len` entries are linked from `head` (the oldest) to `tail`.
+/// Invariant: `len` entries are linked in both lists together.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Line {
     /// How the entries name this line.
     name: u32,
-    head: u32,
-    tail: u32,
-    len: u32,
-    law: Law,
-}
-
-/// A law of the queue's options, with the state it needs.
-#[derive(Debug)]
-enum Law {
-    Never,
-    Timeout(u64),
-    CoDel(CoDel),
-    MinDelay(MinDelay),
-    Standing(Standing),
+    pub(super) len: u32,
+    /// All entries; under a law that keeps promises, those without one.
+    pub(super) plain: List,
+    promised: List,
+    pub(crate) pace: Pace,
+    pub(super) law: Law,
 }
 
 impl Limits {
@@ -48,6 +49,8 @@ impl Limits {
             min: options.min,
             max: options.max.unwrap_or(u32::MAX),
             overflow: options.overflow,
+            load: Load::UNKNOWN,
+            flows: 1,
         }
     }
 }
@@ -56,9 +59,10 @@ impl Line {
     pub(crate) fn new(name: u32, shedding: &Shedding, now: Instant) -> Self {
         Self {
             name,
-            head: NONE,
-            tail: NONE,
             len: 0,
+            plain: List::EMPTY,
+            promised: List::EMPTY,
+            pace: Pace::new(now),
             law: Law::new(shedding, now),
         }
     }
@@ -68,22 +72,29 @@ impl Line {
     }
 
     /// When the oldest was sent.
-    pub(crate) fn oldest<R>(&self, ledger: &Ledger<R>) -> Option<Instant> {
-        (self.head != NONE).then(|| ledger.place(self.head).sent)
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.oldest_sent().finite()
     }
 
     /// Let a newcomer in, or somebody go if there is no room.
     #[inline(always)]
-    pub(crate) fn push<R>(&mut self, slot: u32, limits: Limits, step: &mut Step<'_, R>) {
-        if self.len >= limits.max {
-            if limits.max == 0 || limits.overflow == Overflow::Newest {
-                step.shed(slot, Reason::Full);
-                self.settle(limits.min, step);
-                return;
-            }
-            self.shed_oldest(Reason::Full, step);
+    pub(crate) fn push<R>(&mut self, slot: u32, limits: &Limits, step: &mut Step<'_, R>) {
+        if self.keeps_promises() {
+            self.settle(limits.min, limits, step);
+        }
+        if self.len >= limits.max && !self.make_room(limits, step) {
+            step.shed(slot, Reason::Full);
+            self.settle(limits.min, limits, step);
+            return;
+        }
+        if self.is_hopeless(slot, step) {
+            step.shed(slot, Reason::Hopeless);
+            return;
         }
         let was_empty = self.len == 0;
+        if was_empty {
+            self.pace.begin(step.now);
+        }
         self.link(slot, step.ledger);
         if let Law::Standing(standing) = &mut self.law {
             let sent = step.ledger.place(slot).sent;
@@ -91,23 +102,31 @@ impl Line {
             step.limits
                 .push(sent.after(allowed), step.ledger.ticket(slot));
         }
-        self.settle(limits.min, step);
+        self.settle(limits.min, limits, step);
     }
 
-    /// Shed whom the law wants gone while nobody is served.
+    /// Shed whom the law wants gone while nobody is served, down to `floor`.
     #[inline]
-    pub(crate) fn settle<R>(&mut self, floor: u32, step: &mut Step<'_, R>) {
-        // The oldest may lie in another core's memory: look only if it matters.
-        if let Law::CoDel(codel) = &self.law
-            && codel.is_quiet(step.now)
-        {
-            return;
+    pub(crate) fn settle<R>(&mut self, floor: u32, limits: &Limits, step: &mut Step<'_, R>) {
+        match &self.law {
+            Law::Paced(_) => return self.settle_paced(limits, step),
+            Law::Standing(_) => return self.release_spared(floor, step),
+            // The oldest may lie in another core's memory: look only if it
+            // matters.
+            Law::CoDel(codel) if codel.is_quiet(step.now) => return,
+            _ => (),
         }
         let mut progress = Progress::default();
         while self.len > floor {
-            let sent = step.ledger.place(self.head).sent;
+            let sent = self.plain.sent;
+            if step.is_spent() {
+                if let Law::MinDelay(min_delay) = &mut self.law {
+                    min_delay.go_on();
+                }
+                return;
+            }
             let verdict = match &mut self.law {
-                Law::Never | Law::Standing(_) => Verdict::Keep,
+                Law::Never | Law::Standing(_) | Law::Paced(_) => Verdict::Keep,
                 Law::Timeout(wait_max) => expired(sent, *wait_max, step.now),
                 Law::CoDel(codel) => codel.scan(sent, &mut progress, step.now),
                 Law::MinDelay(min_delay) => min_delay.scan(sent, &mut progress, step.now),
@@ -119,22 +138,51 @@ impl Line {
         }
     }
 
+    /// Take the one whose turn it is, if the law lets one through.
+    #[inline(always)]
+    pub(crate) fn pop<R>(
+        &mut self,
+        order: Order,
+        limits: &Limits,
+        step: &mut Step<'_, R>,
+    ) -> Option<u32> {
+        let newest_first = match order {
+            Order::Fifo => false,
+            Order::Lifo => true,
+            Order::Adaptive { slow } => self.oldest_sent() + slow <= step.now,
+        };
+        let taken = if self.keeps_promises() {
+            self.pop_paced(newest_first, limits, step)
+        } else if newest_first {
+            self.pop_newest(limits, step)
+        } else {
+            self.pop_oldest(limits, step)
+        };
+        if let Some(slot) = taken {
+            self.pace.serve(step.ledger.place(slot).sent, step.now);
+        }
+        taken
+    }
+
     /// Take the oldest whom the law lets through.
     #[inline(always)]
-    pub(crate) fn pop_oldest<R>(&mut self, min: u32, step: &mut Step<'_, R>) -> Option<u32> {
+    fn pop_oldest<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) -> Option<u32> {
         let mut progress = Progress::default();
-        while self.head != NONE {
-            let sent = step.ledger.place(self.head).sent;
-            let spare = self.len > min;
+        while self.plain.head != NONE {
+            if step.is_spent() {
+                return None;
+            }
+            let sent = self.plain.sent;
+            let spare = self.len > limits.min;
             let verdict = match &mut self.law {
-                Law::Never | Law::Standing(_) => Verdict::Keep,
+                Law::Never | Law::Standing(_) | Law::Paced(_) => Verdict::Keep,
                 Law::Timeout(wait_max) if spare => expired(sent, *wait_max, step.now),
                 Law::Timeout(_) => Verdict::Keep,
                 Law::MinDelay(law) => law.judge(step.now.nanos_since(sent), spare, step.now),
                 Law::CoDel(codel) => codel.judge(sent, spare, &mut progress, step.now),
             };
             match verdict {
-                Verdict::Keep => return self.take(self.head, step.ledger),
+                Verdict::Keep => return self.take(self.plain.head, step),
                 Verdict::Shed(reason) => self.shed_oldest(reason, step),
             }
         }
@@ -146,68 +194,82 @@ impl Line {
     }
 
     /// Take the newest whom the law lets through.
-    pub(crate) fn pop_newest<R>(&mut self, min: u32, step: &mut Step<'_, R>) -> Option<u32> {
+    fn pop_newest<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) -> Option<u32> {
         match &mut self.law {
-            Law::Never | Law::Standing(_) => (),
-            Law::Timeout(_) => self.settle(min, step),
-            Law::CoDel(_) => return self.pop_newest_by_codel(min, step),
-            Law::MinDelay(_) => return self.pop_newest_by_min_delay(min, step),
+            Law::Never | Law::Standing(_) | Law::Paced(_) => (),
+            Law::Timeout(_) => self.settle(limits.min, limits, step),
+            Law::CoDel(_) => return self.pop_newest_by_codel(limits, step),
+            Law::MinDelay(_) => return self.pop_newest_by_min_delay(limits, step),
         }
-        self.take(self.tail, step.ledger)
+        if step.is_spent() {
+            return None;
+        }
+        self.take(self.plain.tail, step)
     }
 
     /// Take an entry out, wherever it stands.
     #[inline]
     pub(crate) fn unlink<R>(&mut self, slot: u32, ledger: &mut Ledger<R>) {
-        let place = ledger.place_mut(slot);
+        let place = ledger.place(slot);
         debug_assert_eq!(place.line, self.name, "it stands in this line");
-        let (prev, next) = (place.prev, place.next);
-        (place.prev, place.next, place.line) = (NONE, NONE, NONE);
-        match prev {
-            NONE => self.head = next,
-            _ => ledger.place_mut(prev).next = next,
-        }
-        match next {
-            NONE => self.tail = prev,
-            _ => ledger.place_mut(next).prev = prev,
-        }
+        let list = if place.promised && self.keeps_promises() {
+            &mut self.promised
+        } else {
+            &mut self.plain
+        };
+        list.unlink(slot, ledger);
         self.len -= 1;
     }
 
     /// Put an entry at the newest end, without asking anybody.
     #[inline]
     pub(crate) fn link<R>(&mut self, slot: u32, ledger: &mut Ledger<R>) {
-        let place = ledger.place_mut(slot);
-        (place.prev, place.next, place.line) = (self.tail, NONE, self.name);
-        match self.tail {
-            NONE => self.head = slot,
-            tail => ledger.place_mut(tail).next = slot,
-        }
-        self.tail = slot;
+        let list = if ledger.place(slot).promised && self.keeps_promises() {
+            &mut self.promised
+        } else {
+            &mut self.plain
+        };
+        list.link(slot, self.name, ledger);
         self.len += 1;
     }
 
     /// When the line has to be settled next.
     #[inline(always)]
-    pub(crate) fn due<R>(&self, min: u32, ledger: &Ledger<R>) -> Instant {
-        if self.len <= min {
+    pub(crate) fn due(&self, limits: &Limits) -> Instant {
+        if self.len <= limits.min {
             return Instant::NEVER;
         }
         match &self.law {
             Law::Never | Law::Standing(_) => Instant::NEVER,
-            Law::Timeout(wait_max) => ledger.place(self.head).sent.after(*wait_max),
-            Law::CoDel(codel) => codel.due(|| ledger.place(self.head).sent),
-            Law::MinDelay(min_delay) => min_delay.due(ledger.place(self.head).sent),
+            Law::Timeout(wait_max) => self.plain.sent.after(*wait_max),
+            Law::CoDel(codel) => codel.due(|| self.plain.sent),
+            Law::MinDelay(min_delay) => min_delay.due(self.plain.sent),
+            Law::Paced(_) if !self.may_shed(limits) => Instant::NEVER,
+            Law::Paced(law) => law.due(
+                self.oldest_sent(),
+                self.plain.sent,
+                limits.load.hold_nanos(),
+            ),
         }
     }
 
-    /// The line is overloaded as its law sees it.
-    pub(crate) fn is_shedding(&self, now: Instant) -> bool {
-        match &self.law {
+    /// From when on the line is overloaded as its law sees it, if nothing
+    /// happens.
+    pub(crate) fn sheds_from(&self, limits: &Limits) -> Instant {
+        let sheds = match &self.law {
             Law::Never | Law::Timeout(_) => false,
             Law::CoDel(codel) => codel.is_shedding(),
             Law::MinDelay(min_delay) => min_delay.is_shedding(),
-            Law::Standing(standing) => self.len > 0 && standing.is_shedding(now),
+            Law::Standing(standing) if self.len > 0 => return standing.sheds_from(),
+            Law::Paced(law) if self.is_crowded(limits) => {
+                return law.lasting_from(limits.load.hold_nanos());
+            }
+            Law::Standing(_) | Law::Paced(_) => false,
+        };
+        if sheds {
+            Instant::START
+        } else {
+            Instant::NEVER
         }
     }
 
@@ -215,13 +277,27 @@ impl Line {
     pub(crate) fn memory(&self, now: Instant) -> Instant {
         match &self.law {
             Law::CoDel(codel) => codel.memory(now),
-            Law::Never | Law::Timeout(_) | Law::MinDelay(_) | Law::Standing(_) => now,
+            _ => now,
+        }
+    }
+
+    /// How long a refused asker is kept away at least eight times over.
+    pub(crate) fn bound(&self, limits: &Limits) -> u64 {
+        let hold = limits.load.hold_nanos();
+        match &self.law {
+            Law::Paced(law) => law.bound(hold),
+            _ => paced::calm_bound(hold),
         }
     }
 
     /// Take over a changed law, keeping what the old one knew if it is of the
     /// same kind.
-    pub(crate) fn reconfigure(&mut self, shedding: &Shedding, now: Instant) {
+    pub(crate) fn reconfigure<R>(
+        &mut self,
+        shedding: &Shedding,
+        ledger: &mut Ledger<R>,
+        now: Instant,
+    ) {
         match (&mut self.law, Law::new(shedding, now)) {
             (Law::CoDel(codel), Law::CoDel(_)) => {
                 let (target, interval, bound) = law_spans(shedding);
@@ -235,167 +311,230 @@ impl Line {
                 let (target, interval, _) = law_spans(shedding);
                 standing.reconfigure(target, interval);
             }
-            (law, new) => *law = new,
+            (Law::Paced(_), Law::Paced(_)) => (),
+            (old, new) => {
+                let relinks = matches!(old, Law::Paced(_)) || matches!(new, Law::Paced(_));
+                let mut slots = Vec::new();
+                if relinks {
+                    self.clear(ledger, |slot| slots.push(slot));
+                }
+                self.law = new;
+                slots.iter().for_each(|slot| self.link(*slot, ledger));
+            }
         }
     }
 
     /// Let go those for whom there is no room any more, oldest first.
-    pub(crate) fn trim<R>(&mut self, limits: Limits, step: &mut Step<'_, R>) {
+    pub(crate) fn trim<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) {
         let surplus = self.len.saturating_sub(limits.max);
-        if limits.max == 0 || limits.overflow == Overflow::Oldest {
-            (0..surplus).for_each(|_| self.shed_oldest(Reason::Full, step));
-            return;
-        }
-        let mut first = self.tail;
-        for _ in 1..surplus {
-            first = step.ledger.place(first).prev;
-        }
+        let oldest = limits.max == 0 || limits.overflow == Overflow::Oldest;
+        let mut gone = Vec::new();
         for _ in 0..surplus {
-            let next = step.ledger.place(first).next;
-            self.unlink(first, step.ledger);
-            step.shed(first, Reason::Full);
-            first = next;
+            let slot = if oldest {
+                self.first(step.ledger)
+            } else {
+                self.last(step.ledger)
+            };
+            self.unlink(slot, step.ledger);
+            gone.push(slot);
         }
+        if !oldest {
+            gone.reverse();
+        }
+        gone.iter().for_each(|slot| step.shed(*slot, Reason::Full));
     }
 
-    /// Look at everybody, oldest first.
+    /// Look at everybody, the oldest of a list first.
     pub(crate) fn each<R>(&self, ledger: &Ledger<R>, mut look: impl FnMut(u32)) {
-        let mut slot = self.head;
-        while slot != NONE {
+        self.all(ledger, |slot| {
             look(slot);
-            slot = ledger.place(slot).next;
-        }
+            true
+        });
     }
 
-    /// Is it so for everybody, oldest first? Nobody is looked at after one for
-    /// whom it is not.
+    /// Is it so for everybody? Nobody is looked at after one for whom it is
+    /// not.
     pub(crate) fn all<R>(&self, ledger: &Ledger<R>, mut is: impl FnMut(u32) -> bool) -> bool {
-        let mut slot = self.head;
-        while slot != NONE {
-            if !is(slot) {
-                return false;
+        for list in [&self.plain, &self.promised] {
+            let mut slot = list.head;
+            while slot != NONE {
+                if !is(slot) {
+                    return false;
+                }
+                slot = ledger.place(slot).next;
             }
-            slot = ledger.place(slot).next;
         }
         true
     }
 
     /// Take everybody out, oldest first.
     pub(crate) fn clear<R>(&mut self, ledger: &mut Ledger<R>, mut each: impl FnMut(u32)) {
-        while let Some(slot) = self.take(self.head, ledger) {
+        while self.len > 0 {
+            let slot = self.first(ledger);
+            self.unlink(slot, ledger);
             each(slot);
         }
     }
 
-    fn pop_newest_by_codel<R>(&mut self, min: u32, step: &mut Step<'_, R>) -> Option<u32> {
-        let Law::CoDel(codel) = &mut self.law else {
-            unreachable!("only called for this law");
-        };
-        if self.tail == NONE {
-            codel.found_empty(step.now);
-            return None;
+    /// Keep one over its limit, because the minimum protects it as yet.
+    pub(crate) fn spare<R>(&mut self, ticket: Ticket, min: u32, ledger: &Ledger<R>) {
+        if let Law::Standing(standing) = &mut self.law {
+            standing.spare(ticket, min, |ticket| waits(ledger, ticket));
         }
-        let was_due = codel.is_due(step.now);
-        let had_spare = self.len > min;
-        if !had_spare {
-            codel.calm(step.now);
-        }
-        let taken = self.take(self.tail, step.ledger)?;
-        if !had_spare {
-            return Some(taken);
-        }
-        self.settle(min.saturating_sub(1), step);
-
-        let Law::CoDel(codel) = &mut self.law else {
-            unreachable!("the law did not change");
-        };
-        let sent = step.ledger.place(taken).sent;
-        if self.len < min {
-            codel.calm(step.now);
-        } else if codel.is_over_bound(sent, step.now) {
-            step.shed(taken, Reason::Bound);
-            return self.pop_newest_by_codel(min, step);
-        } else if self.len == 0
-            && was_due
-            && let Verdict::Shed(reason) = codel.judge_last(sent, step.now)
-        {
-            step.shed(taken, reason);
-            return None;
-        }
-        Some(taken)
     }
 
-    fn pop_newest_by_min_delay<R>(&mut self, min: u32, step: &mut Step<'_, R>) -> Option<u32> {
-        loop {
-            let spare = self.len > min;
-            let taken = self.take(self.tail, step.ledger)?;
-            let waited = step.now.nanos_since(step.ledger.place(taken).sent);
-            let Law::MinDelay(law) = &mut self.law else {
-                unreachable!("only called for this law");
-            };
-            match law.judge(waited, spare, step.now) {
-                Verdict::Shed(reason) => step.shed(taken, reason),
-                Verdict::Keep => return Some(taken),
+    /// Whom the minimum protected, be they there or not.
+    pub(crate) fn take_spared(&mut self, each: impl FnMut(Ticket)) {
+        if let Law::Standing(standing) = &mut self.law {
+            std::iter::from_fn(|| standing.next_spared()).for_each(each);
+        }
+    }
+
+    /// Shed whom the minimum protects no more, in the order of their limits.
+    pub(crate) fn release_spared<R>(&mut self, min: u32, step: &mut Step<'_, R>) {
+        while self.len > min
+            && !step.is_spent()
+            && let Law::Standing(standing) = &mut self.law
+            && let Some(ticket) = standing.next_spared()
+        {
+            if waits(step.ledger, ticket) {
+                self.unlink(ticket.slot, step.ledger);
+                step.shed(ticket.slot, Reason::Standing);
             }
         }
     }
 
-    fn take<R>(&mut self, slot: u32, ledger: &mut Ledger<R>) -> Option<u32> {
+    /// The law never sheds who was promised its wait.
+    #[inline(always)]
+    fn keeps_promises(&self) -> bool {
+        matches!(self.law, Law::Paced(_))
+    }
+
+    #[inline(always)]
+    fn oldest_sent(&self) -> Instant {
+        self.plain.sent.min(self.promised.sent)
+    }
+
+    /// The oldest; of two sent at once, the one that came first.
+    fn first<R>(&self, ledger: &Ledger<R>) -> u32 {
+        let serial = |slot: u32| ledger.ticket(slot).serial;
+        let (plain, promised) = (&self.plain, &self.promised);
+        match (plain.head, promised.head) {
+            (NONE, head) | (head, NONE) => head,
+            (head, _) if plain.sent < promised.sent => head,
+            (_, head) if plain.sent > promised.sent => head,
+            (head, other) if serial(head) < serial(other) => head,
+            (_, head) => head,
+        }
+    }
+
+    /// The newest; of two sent at once, the one that came last.
+    fn last<R>(&self, ledger: &Ledger<R>) -> u32 {
+        let age = |slot: u32| (ledger.place(slot).sent, ledger.ticket(slot).serial);
+        match (self.plain.tail, self.promised.tail) {
+            (NONE, tail) | (tail, NONE) => tail,
+            (plain, promised) if age(plain) > age(promised) => plain,
+            (_, promised) => promised,
+        }
+    }
+
+    /// Let the oldest make room, if the options say so and it has no promise.
+    fn make_room<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) -> bool {
+        let may = limits.max > 0 && limits.overflow == Overflow::Oldest;
+        let makes = may && self.plain.head != NONE;
+        if makes {
+            self.shed_oldest(Reason::Full, step);
+        }
+        makes
+    }
+
+    /// More wait than the law protects.
+    fn is_crowded(&self, limits: &Limits) -> bool {
+        let protected = paced::protected(&limits.load, &self.pace, limits.flows);
+        self.len > protected.max(limits.min)
+    }
+
+    /// The law keeping promises might have to shed one some time.
+    fn may_shed(&self, limits: &Limits) -> bool {
+        self.plain.head != NONE
+            && limits.load.capacity != Capacity::Starting
+            && self.is_crowded(limits)
+    }
+
+    fn is_hopeless<R>(&self, slot: u32, step: &Step<'_, R>) -> bool {
+        let Law::Paced(law) = &self.law else {
+            return false;
+        };
+        let place = step.ledger.place(slot);
+        if !place.promised || place.deadline == Instant::NEVER {
+            return false;
+        }
+        let wait = place.deadline.nanos_since(step.now);
+        law.is_hopeless(self.len, wait, &self.pace, step.now)
+    }
+
+    fn settle_paced<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) {
+        let oldest = self.oldest_sent();
+        let Law::Paced(law) = &mut self.law else {
+            unreachable!("only called for this law");
+        };
+        if oldest == Instant::NEVER || limits.load.capacity == Capacity::Starting {
+            return law.calm();
+        }
+        let bound = law.look(oldest, limits.load.hold_nanos(), step.now);
+        while self.plain.sent.after(bound) < step.now && !step.is_spent() && self.is_crowded(limits)
+        {
+            self.shed_oldest(Reason::Bound, step);
+        }
+    }
+
+    fn pop_paced<R>(
+        &mut self,
+        newest: bool,
+        limits: &Limits,
+        step: &mut Step<'_, R>,
+    ) -> Option<u32> {
+        self.settle_paced(limits, step);
+        if self.len == 0 || step.is_spent() {
+            return None;
+        }
+        let oldest = self.oldest_sent();
+        if let Law::Paced(law) = &mut self.law {
+            law.serve(oldest, step.now);
+        }
+        let slot = if newest {
+            self.last(step.ledger)
+        } else {
+            self.first(step.ledger)
+        };
+        self.take(slot, step)
+    }
+
+    #[inline]
+    pub(super) fn take<R>(&mut self, slot: u32, step: &mut Step<'_, R>) -> Option<u32> {
         if slot == NONE {
             return None;
         }
-        self.unlink(slot, ledger);
+        self.unlink(slot, step.ledger);
         Some(slot)
     }
 
-    fn shed_oldest<R>(&mut self, reason: Reason, step: &mut Step<'_, R>) {
-        let slot = self.head;
+    pub(super) fn shed_oldest<R>(&mut self, reason: Reason, step: &mut Step<'_, R>) {
+        let slot = self.plain.head;
         self.unlink(slot, step.ledger);
         step.shed(slot, reason);
     }
 }
 
-impl Law {
-    fn new(shedding: &Shedding, now: Instant) -> Self {
-        let (target, interval, bound) = law_spans(shedding);
-        match shedding {
-            Shedding::Never => Self::Never,
-            Shedding::Timeout { wait_max } => Self::Timeout(nanos(*wait_max)),
-            Shedding::CoDel { .. } | Shedding::BoundedCoDel { .. } => {
-                Self::CoDel(CoDel::new(target, interval, bound, now))
-            }
-            Shedding::MinDelay { .. } => Self::MinDelay(MinDelay::new(target, interval, now)),
-            Shedding::Standing { .. } => Self::Standing(Standing::new(target, interval, now)),
-        }
-    }
-}
-
-/// Target, interval and bound of a law, in nanoseconds.
-fn law_spans(shedding: &Shedding) -> (u64, u64, u64) {
-    match *shedding {
-        Shedding::Never | Shedding::Timeout { .. } => (0, 0, u64::MAX),
-        Shedding::BoundedCoDel {
-            target,
-            interval,
-            wait_max,
-        } => (nanos(target), nanos(interval), nanos(wait_max)),
-        Shedding::CoDel { target, interval }
-        | Shedding::MinDelay { target, interval }
-        | Shedding::Standing { target, interval } => (nanos(target), nanos(interval), u64::MAX),
-    }
-}
-
-fn expired(sent: Instant, wait_max: u64, now: Instant) -> Verdict {
-    if sent.after(wait_max) <= now {
-        Verdict::Shed(Reason::Timeout)
-    } else {
-        Verdict::Keep
-    }
-}
-
 impl<R> Step<'_, R> {
-    fn shed(&mut self, slot: u32, reason: Reason) {
+    pub(super) fn shed(&mut self, slot: u32, reason: Reason) {
         let ticket = self.ledger.ticket(slot);
         self.shed.push(Shed { ticket, reason });
+        *self.left = self.left.saturating_sub(1);
+    }
+
+    /// As many waits were ended as one call may end.
+    pub(super) fn is_spent(&self) -> bool {
+        *self.left == 0
     }
 }

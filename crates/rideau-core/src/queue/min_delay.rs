@@ -18,6 +18,8 @@ pub(crate) struct MinDelay {
     overloaded: bool,
     /// When the line last served somebody, or last looked because it did not.
     looked: Instant,
+    /// The last look ended before all had gone that must.
+    unfinished: bool,
 }
 
 impl MinDelay {
@@ -29,6 +31,7 @@ impl MinDelay {
             until: now,
             overloaded: false,
             looked: now,
+            unfinished: false,
         }
     }
 
@@ -56,14 +59,20 @@ impl MinDelay {
     pub(crate) fn scan(&mut self, sent: Instant, progress: &mut Progress, now: Instant) -> Verdict {
         let waited = now.nanos_since(sent);
         if *progress == Progress::Nothing {
-            if self.due(sent) > now {
+            let goes_on = std::mem::take(&mut self.unfinished);
+            if !goes_on && self.due(sent) > now {
                 return Verdict::Keep;
             }
             *progress = Progress::Entered;
             self.looked = now;
-            self.overloaded = waited > self.target;
+            self.overloaded = goes_on || waited > self.target;
         }
         self.over_slough(waited)
+    }
+
+    /// A look has to be gone on with: one call may shed only so many.
+    pub(crate) fn go_on(&mut self) {
+        self.unfinished = true;
     }
 
     /// The next look at a line that serves nobody.

@@ -93,6 +93,13 @@ pub enum Shedding {
         /// A queue stands that was not empty for this long.
         interval: Duration,
     },
+    /// Never sheds an ask that named its wait, nor anybody while few wait; sheds
+    /// the others by age. Few, and the ages, follow from the capacity and the
+    /// holds that the place tells.
+    Paced {
+        /// An ask that names a longer wait gets this one.
+        wait_cap: Option<Duration>,
+    },
 }
 
 /// Turns by flow.
@@ -134,14 +141,15 @@ const KINDS: &[&str] = &[
     "bounded-codel",
     "min-delay",
     "standing",
+    "paced",
 ];
 const ORDERS: &[&str] = &["fifo", "lifo", "adaptive"];
 const OVERFLOWS: &[&str] = &["newest", "oldest"];
 const ANSWERS: &[&str] = &["no", "yes"];
 
 impl Default for Options {
-    /// First come, first served; controlled delay with a bound, and no more
-    /// than 65,536 may wait.
+    /// First come, first served; who named its wait gets it, the others are
+    /// shed by age under overload, and no more than 65,536 may wait.
     fn default() -> Self {
         Self {
             order: Order::Fifo,
@@ -156,11 +164,7 @@ impl Default for Options {
 
 impl Default for Shedding {
     fn default() -> Self {
-        Self::BoundedCoDel {
-            target: TARGET,
-            interval: INTERVAL,
-            wait_max: TARGET * 2,
-        }
+        Self::Paced { wait_cap: None }
     }
 }
 
@@ -225,13 +229,18 @@ impl Options {
 impl Shedding {
     fn take(settings: &mut Settings) -> Result<Self, OptionError> {
         const BOUNDED: usize = 3;
-        let kind = settings.word("kind", KINDS)?.unwrap_or(BOUNDED);
+        const PACED: usize = 6;
+        let kind = settings.word("kind", KINDS)?.unwrap_or(PACED);
         if kind == 0 {
             return Ok(Self::Never);
         }
         if kind == 1 {
             let wait_max = settings.span("timeout")?.unwrap_or(WAIT_MAX);
             return Ok(Self::Timeout { wait_max });
+        }
+        if kind == PACED {
+            let wait_cap = settings.span("wait_cap")?;
+            return Ok(Self::Paced { wait_cap });
         }
         let target = settings.span("target")?.unwrap_or(TARGET);
         let interval = settings.span("interval")?.unwrap_or(INTERVAL);
@@ -251,7 +260,10 @@ impl Shedding {
 
     fn validate(&self) -> Result<(), OptionError> {
         let (target, interval, bound) = match *self {
-            Self::Never | Self::Timeout { .. } => return Ok(()),
+            Self::Paced {
+                wait_cap: Some(Duration::ZERO),
+            } => return Err(OptionError::new("wait_cap", Rule::Zero)),
+            Self::Never | Self::Timeout { .. } | Self::Paced { .. } => return Ok(()),
             Self::BoundedCoDel {
                 target,
                 interval,
@@ -397,6 +409,15 @@ mod tests {
     }
 
     #[test]
+    fn the_default_law_has_no_numbers_but_a_cap() {
+        let shedding = |words| parse(words).unwrap().shedding;
+        assert_eq!(shedding(""), Shedding::Paced { wait_cap: None });
+        assert_eq!(shedding("kind=paced"), Shedding::default());
+        let wait_cap = Some(Duration::from_secs(20));
+        assert_eq!(shedding("wait_cap=20s"), Shedding::Paced { wait_cap });
+    }
+
+    #[test]
     fn bad_options_name_the_option_and_the_rule() {
         for (words, message) in [
             (
@@ -428,12 +449,14 @@ mod tests {
                 "option `target` is not known here; remove it",
             ),
             ("max=many", "option `max` is not a whole number that fits"),
+            ("target=5ms", "option `target` is not known here; remove it"),
+            ("wait_cap=0", "option `wait_cap` is zero; it has to be more"),
             (
-                "target=5",
+                "kind=codel target=5",
                 "option `target` is not a span of time; write a number and ns, us, ms, s, m or h",
             ),
             (
-                "target=1s wait_max=1ms",
+                "kind=bounded-codel target=1s wait_max=1ms",
                 "option `target` is over `wait_max`; lower it or raise `wait_max`",
             ),
             (

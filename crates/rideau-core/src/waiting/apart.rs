@@ -20,6 +20,8 @@ pub struct Apart<R> {
     pub sent: Instant,
     /// When it gives up.
     pub deadline: Instant,
+    /// It named its wait.
+    pub promised: bool,
     /// How to answer it.
     pub reply: R,
 }
@@ -38,7 +40,7 @@ impl<R: Reply> Waiting<R> {
     pub(crate) fn part(&mut self, mut parts: impl FnMut(Apart<R>)) {
         for slot in self.queue.part(&mut self.ledger) {
             let place = self.ledger.place(slot);
-            let (sent, deadline) = (place.sent, place.deadline);
+            let (sent, deadline, promised) = (place.sent, place.deadline, place.promised);
             let reply = self.ledger.close(self.ledger.ticket(slot));
             let reply = reply.expect("who waits has a reply");
             // It is counted when it is served, or comes back.
@@ -46,6 +48,7 @@ impl<R: Reply> Waiting<R> {
             parts(Apart {
                 sent,
                 deadline,
+                promised,
                 reply,
             });
         }
@@ -56,6 +59,7 @@ impl<R: Reply> Waiting<R> {
     pub(crate) fn rejoin(&mut self, apart: Apart<R>, now: Instant) -> Ticket {
         let terms = Terms {
             deadline: (apart.deadline != Instant::NEVER).then_some(apart.deadline),
+            promised: apart.promised,
             ..Terms::new(apart.sent)
         };
         self.join(&terms, apart.reply, now)

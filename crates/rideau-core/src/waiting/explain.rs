@@ -93,9 +93,19 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
             };
             format!("{few} With the queue's `max` {whom}; a higher one only means longer waits.")
         }
+        Reason::Timeout if is_paced(options) => format!(
+            "{few} These asks named no wait, and waited as long as such an ask may: name a longer \
+             one (`WAIT`, `wait_max`), or raise the default (`server.wait_default`)."
+        ),
         Reason::Timeout => format!(
             "{few} A plain timeout lets everybody wait nearly the whole of it under overload; \
-             `kind=bounded-codel` keeps the waits of the served short."
+             `kind=paced` keeps the waits of the served short."
+        ),
+        Reason::Bound if is_paced(options) => format!(
+            "{few} More asks waited than the queue protects (four, or two for each that can be \
+             served at once), and these had named no wait: beyond that number, such an ask may \
+             wait for 400 ms or three holds, and for 150 ms once overload has lasted. Name a wait \
+             (`WAIT`, `wait_max`) and the ask keeps its place, or protect more (`min`)."
         ),
         Reason::CoDel | Reason::Bound | Reason::MinDelay | Reason::Standing => {
             let Some((target, interval)) = spans(&options.shedding) else {
@@ -106,6 +116,11 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
                  higher target serves no more asks, it only lets them wait longer."
             )
         }
+        Reason::Hopeless => format!(
+            "{few} The queue had been slow for as long as these asks would have waited, and they \
+             would have had to wait for more than twice as long. Name a longer wait (`WAIT`, \
+             `wait_max`), or take `kind=never` to let such asks wait in vain."
+        ),
         Reason::Deadline => format!("{few} Or let askers set later deadlines."),
         Reason::Busy | Reason::Protected => {
             format!("{few} Or wait for one rather than ask only at once.")
@@ -122,9 +137,13 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
     }
 }
 
+fn is_paced(options: &Options) -> bool {
+    matches!(options.shedding, Shedding::Paced { .. })
+}
+
 fn spans(shedding: &Shedding) -> Option<(Duration, Duration)> {
     match *shedding {
-        Shedding::Never | Shedding::Timeout { .. } => None,
+        Shedding::Never | Shedding::Timeout { .. } | Shedding::Paced { .. } => None,
         Shedding::CoDel { target, interval }
         | Shedding::BoundedCoDel {
             target, interval, ..

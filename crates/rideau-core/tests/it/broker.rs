@@ -484,6 +484,7 @@ impl Room {
         let terms = Terms {
             wait,
             deadline: named.get("deadline").map(|word| millis(word)),
+            promised: named.contains_key("deadline"),
             tag: named.get("tag").map(|word| Tag(word.parse().unwrap())),
             ..Terms::new(if sent.is_empty() { now } else { millis(sent) })
         };
@@ -505,6 +506,7 @@ impl Room {
             tag: Some(Tag(at)),
             flow: Flow(at % 1500),
             deadline: Some(Instant::from_nanos(1_000_000 + at)),
+            promised: true,
             ..Terms::new(Instant::START)
         };
         let reply = Name(String::new(), Rc::clone(&self.dead));

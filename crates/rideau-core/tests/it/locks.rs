@@ -579,6 +579,7 @@ impl Door {
         let terms = Terms {
             wait,
             deadline: named.get("deadline").map(|word| millis(word)),
+            promised: named.contains_key("deadline"),
             tag: named.get("tag").map(|word| Tag(number(word))),
             flow: Flow(named.get("flow").map_or(0, number)),
             ..Terms::new(sent)

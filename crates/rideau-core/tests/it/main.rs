@@ -4,6 +4,7 @@
 
 mod apps;
 mod broker;
+mod crowd;
 mod locks;
 mod mailbox;
 mod pool;

@@ -654,7 +654,7 @@ fn a_queue_without_a_real_timeout_says_when_to_ask_again() {
         queue.push(ticket, &Terms::new(now), &mut ledger, now, &mut shed);
     }
     let now = Instant::from_nanos(10);
-    queue.pop(&mut ledger, now, &mut shed).unwrap();
+    queue.pop(&mut ledger, now, &mut shed).ticket().unwrap();
     let refusal = queue.refusal(Reason::Busy, now, now);
     assert_eq!(refusal.retry_after, Duration::from_nanos(20));
 }
@@ -722,6 +722,7 @@ impl Hall {
         self.tickets.insert(name.into(), ticket);
         let terms = Terms {
             deadline,
+            promised: deadline.is_some(),
             flow: Flow::of(&name[..1]),
             ..Terms::new(if sent.is_empty() { now } else { millis(sent) })
         };
@@ -756,7 +757,7 @@ impl Stage for Hall {
             "out" => {
                 let taken = self.queue.pop(&mut self.ledger, now, &mut shed);
                 let name = |ticket| self.ledger.close(ticket).expect("it was open").0;
-                last = Some(taken.map_or("empty".into(), name));
+                last = Some(taken.ticket().map_or("empty".into(), name));
             }
             "wait" => self.queue.advance(&mut self.ledger, now, &mut shed),
             "close" => self.queue.close(&mut self.ledger, &mut shed),
@@ -787,7 +788,7 @@ impl Stage for Hall {
         match name {
             "len" => self.queue.len().to_string(),
             "shedding" => self.queue.is_shedding(self.now).to_string(),
-            "next" => instant(self.queue.deadline(&self.ledger)),
+            "next" => instant(self.queue.deadline()),
             other => panic!("nothing to look at: {other}"),
         }
     }

@@ -562,6 +562,7 @@ impl Desk {
         let terms = Terms {
             wait,
             deadline: named.get("deadline").map(|word| millis(word)),
+            promised: named.contains_key("deadline"),
             tag: named.get("tag").map(|word| Tag(word.parse().unwrap())),
             ..Terms::new(sent)
         };

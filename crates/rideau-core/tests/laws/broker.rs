@@ -142,6 +142,7 @@ impl Play {
             flow: visit.flow,
             tag: visit.tag,
             wait: visit.wait,
+            promised: newcomer.deadline.is_some(),
         };
         let visitor = Visitor {
             id,

@@ -66,7 +66,7 @@ proptest! {
             let guest = bound.guest(&input);
             assert_eq!(guest, plain.guest(&input));
             let waited = |hall: &Hall| {
-                let oldest = hall.queue.oldest(&hall.ledger);
+                let oldest = hall.queue.oldest();
                 oldest.map_or(Duration::ZERO, |oldest| hall.instant().since(oldest))
             };
             let comes_late = guest.is_some_and(|guest| hall_wait(&bound, guest.sent) > wait_max);
@@ -74,7 +74,7 @@ proptest! {
                 break;
             }
             assert_eq!(plain.act(&input, guest), bound.act(&input, guest));
-            let soonest = bound.queue.oldest(&bound.ledger).map(|oldest| oldest + wait_max);
+            let soonest = bound.queue.oldest().map(|oldest| oldest + wait_max);
             assert!(
                 bound.deadline() == plain.deadline()
                     || bound.deadline() == soonest.map(|at| at.as_nanos() + 1)
@@ -225,6 +225,7 @@ fn input(rng: &mut Draws) -> Input {
             patience: (rng.below(10) == 0).then(|| rng.span()),
             flow: 0,
             tag: None,
+            promised: true,
         },
         20..30 => Input::Pop,
         30..38 => Input::Wait,

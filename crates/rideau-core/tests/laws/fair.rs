@@ -47,7 +47,7 @@ proptest! {
         let mut hall = Hall::new(&Options { fair, ..Options::default() }, true, 0);
         let flood = std::iter::repeat_n(0, flood);
         for flow in flood.chain(1..=flows) {
-            let input = Input::Push { ago: 0, patience: None, flow, tag: None };
+            let input = Input::Push { ago: 0, patience: None, flow, tag: None, promised: false };
             let guest = hall.guest(&input);
             hall.act(&input, guest);
         }

@@ -25,6 +25,7 @@ pub(crate) enum Input {
         patience: Option<u64>,
         flow: u64,
         tag: Option<u64>,
+        promised: bool,
     },
     Pop,
     Wait,
@@ -67,6 +68,7 @@ pub(crate) struct Guest {
     pub(crate) deadline: u64,
     pub(crate) flow: u64,
     pub(crate) tag: Option<u64>,
+    pub(crate) promised: bool,
 }
 
 /// A queue and everybody who ever came, by number.
@@ -107,7 +109,7 @@ impl Hall {
     }
 
     pub(crate) fn deadline(&self) -> Option<u64> {
-        self.queue.deadline(&self.ledger).map(Instant::as_nanos)
+        self.queue.deadline().map(Instant::as_nanos)
     }
 
     /// Who would come with this input.
@@ -117,6 +119,7 @@ impl Hall {
             patience,
             flow,
             tag,
+            promised,
         } = *input
         else {
             return None;
@@ -132,6 +135,7 @@ impl Hall {
             deadline: patience.map_or(u64::MAX, |span| self.now + span),
             flow,
             tag,
+            promised,
         })
     }
 
@@ -153,12 +157,14 @@ impl Hall {
                     flow: Flow(guest.flow),
                     tag: guest.tag.map(Tag),
                     wait: true,
+                    promised: guest.promised,
                 };
                 self.queue
                     .push(ticket, &terms, &mut self.ledger, now, &mut shed);
             }
             Input::Pop => {
                 let taken = self.queue.pop(&mut self.ledger, now, &mut shed);
+                let taken = taken.ticket();
                 outcome.taken = taken.map(|ticket| self.ledger.close(ticket).unwrap());
             }
             Input::Wait => self.queue.advance(&mut self.ledger, now, &mut shed),
@@ -214,14 +220,16 @@ pub(crate) fn pause() -> impl Strategy<Value = Pause> {
 pub(crate) fn push() -> impl Strategy<Value = Input> {
     let ago = prop_oneof![3 => Just(0), 2 => span()];
     let tag = option::weighted(0.3, 0..NAMES);
-    (ago, option::weighted(0.2, span()), 0..NAMES, tag).prop_map(|(ago, patience, flow, tag)| {
-        Input::Push {
+    let patience = option::weighted(0.2, span());
+    (ago, patience, 0..NAMES, tag, any::<bool>()).prop_map(
+        |(ago, patience, flow, tag, promised)| Input::Push {
             ago,
             patience,
             flow,
             tag,
-        }
-    })
+            promised: promised || patience.is_some(),
+        },
+    )
 }
 
 /// Everything that can happen, with changes to what `options` gives.
@@ -276,6 +284,11 @@ pub(crate) fn codel_shedding() -> impl Strategy<Value = Shedding> {
             wait_max: target + more,
         }),
     ]
+}
+
+/// The law that keeps promises.
+pub(crate) fn paced_shedding() -> impl Strategy<Value = Shedding> {
+    Just(Shedding::Paced { wait_cap: None })
 }
 
 fn timeout() -> impl Strategy<Value = Shedding> {

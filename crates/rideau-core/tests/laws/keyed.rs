@@ -134,6 +134,7 @@ impl Town {
             flow: Flow(0),
             tag: None,
             wait,
+            promised: false,
         };
         let came = self.pool_step(key, |pool, now, effects| {
             let reply = || Waiter(number);

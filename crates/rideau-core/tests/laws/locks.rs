@@ -266,6 +266,7 @@ impl Run {
             flow: Flow(guest.flow),
             tag: guest.tag.map(Tag),
             wait,
+            promised: guest.promised,
         };
         let reply = Asker(guest.id, Rc::clone(&self.gone));
         self.waiting.insert(guest.id, (claim, guest.sent));
@@ -402,6 +403,7 @@ impl Run {
             deadline: patience.map_or(u64::MAX, |span| self.now + span),
             flow,
             tag,
+            promised: patience.is_some(),
         })
     }
 

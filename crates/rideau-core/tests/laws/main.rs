@@ -1,6 +1,7 @@
 //! Laws that hold for every input, checked against slow and obvious models.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod acceptance;
 mod apps;
 mod broker;
 mod codel;
@@ -10,6 +11,7 @@ mod keyed;
 mod locks;
 mod meters;
 mod overload;
+mod paced;
 mod plain;
 mod pool;
 mod protector;

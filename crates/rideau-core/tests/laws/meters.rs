@@ -377,8 +377,7 @@ impl SideModel {
             p if p < 0.001 => step / 32.0,
             p if p < 0.01 => step / 8.0,
             p if p < 0.1 => step / 2.0,
-            _ if step > 0.02 => 0.02,
-            _ => step,
+            _ => step.min((0.02 * (now - updated) as f64 / 15e6).clamp(0.02, 1.0)),
         };
         self.p = (self.p + step).clamp(0.0, 1.0);
         if (waited, last) == (0, 0) {

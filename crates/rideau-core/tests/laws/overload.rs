@@ -5,7 +5,7 @@
 //! then somebody comes, then somebody is served. The first event at 20 s is
 //! the last. Waits are of those served in the second half.
 
-use rideau_core::queue::{Options, Queue, Terms};
+use rideau_core::queue::{Options, Queue, Terms, Turn};
 use rideau_core::{Instant, Ledger, Settings};
 
 const COME_EVERY: u64 = 5_000_000;
@@ -60,6 +60,13 @@ const MEASURED: &[(&str, [usize; 4])] = &[
         "kind=standing target=5ms interval=100ms order=lifo",
         [0, 0, 1996, 6],
     ),
+    ("kind=paced", [145, 150, 1968, 30]),
+    ("kind=min-delay order=lifo", [0, 0, 1980, 20]),
+    ("kind=min-delay order=adaptive slow=100ms", [0, 0, 1980, 20]),
+    (
+        "kind=min-delay target=5ms interval=100ms order=lifo",
+        [0, 0, 1999, 1],
+    ),
     ("kind=bounded-codel", [200, 200, 1961, 41]),
     (
         "kind=bounded-codel target=5ms interval=100ms",
@@ -93,7 +100,7 @@ fn twice_the_load_has_the_numbers_of_the_specification() {
 fn a_bound_keeps_waits_near_the_target_and_everybody_busy() {
     for target in [5, 100, 200, 500] {
         let interval = target * if target < 100 { 20 } else { 10 };
-        let options = format!("target={target}ms interval={interval}ms");
+        let options = format!("kind=bounded-codel target={target}ms interval={interval}ms");
         let run = overload(&options);
         assert!(10 * run.percentile(99) < 21 * target, "{options}");
         assert!(100 * run.served >= 99 * CAPACITY, "{options}");
@@ -112,7 +119,7 @@ fn overload(options: &str) -> Run {
     let (mut came, mut served, mut waits) = (0, 0, Vec::new());
     let mut now = 0;
     while now < END {
-        let due = queue.deadline(&ledger).map_or(u64::MAX, Instant::as_nanos);
+        let due = queue.deadline().map_or(u64::MAX, Instant::as_nanos);
         now = due.min(come).min(serve);
         let instant = Instant::from_nanos(now);
         if now == due {
@@ -123,7 +130,7 @@ fn overload(options: &str) -> Run {
             queue.push(ticket, &terms, &mut ledger, instant, &mut shed);
             (came, come) = (came + 1, come + COME_EVERY);
         } else {
-            if let Some(ticket) = queue.pop(&mut ledger, instant, &mut shed) {
+            if let Turn::Of(ticket) = queue.pop(&mut ledger, instant, &mut shed) {
                 served += 1;
                 let waited = now - ledger.close(ticket).unwrap();
                 if now >= END / 2 {

@@ -111,6 +111,7 @@ impl Plain {
             Shedding::MinDelay { target, interval } => {
                 self.least_wait_pop(nanos(target), nanos(interval), newest_first, now)
             }
+            Shedding::Paced { .. } => panic!("it has a model of its own"),
             Shedding::Never | Shedding::Timeout { .. } | Shedding::Standing { .. } => {
                 self.settle(now);
                 self.take(newest_first)
@@ -204,7 +205,7 @@ impl Plain {
     fn due(&self) -> u64 {
         let oldest = self.waiting[0].guest.sent;
         match self.options.shedding {
-            Shedding::Never | Shedding::Standing { .. } => u64::MAX,
+            Shedding::Never | Shedding::Standing { .. } | Shedding::Paced { .. } => u64::MAX,
             Shedding::Timeout { wait_max } => oldest.saturating_add(nanos(wait_max)),
             Shedding::CoDel { .. } => self.codel.look,
             Shedding::BoundedCoDel { wait_max, .. } => {
@@ -269,7 +270,7 @@ impl Plain {
     fn settle(&mut self, now: u64) {
         let min = self.min();
         match self.options.shedding {
-            Shedding::Never | Shedding::Standing { .. } => (),
+            Shedding::Never | Shedding::Standing { .. } | Shedding::Paced { .. } => (),
             Shedding::Timeout { wait_max } => {
                 let expired =
                     |who: &Waiting| u128::from(now - who.guest.sent) >= wait_max.as_nanos();
@@ -303,8 +304,7 @@ impl Plain {
         now: u64,
     ) -> Option<usize> {
         while !self.waiting.is_empty() {
-            let at = if newest { self.waiting.len() - 1 } else { 0 };
-            let waited = now - self.waiting[at].guest.sent;
+            let waited = now - self.waiting[0].guest.sent;
             let law = &mut self.least;
             law.looked = now;
             let opens = now > law.until;
@@ -318,7 +318,7 @@ impl Plain {
             if !goes || self.waiting.len() <= self.min() {
                 return self.take(newest);
             }
-            self.shed_at(at, Reason::MinDelay);
+            self.shed_at(0, Reason::MinDelay);
         }
         None
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use proptest::option;
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
-use rideau_core::queue::{FairOptions, Index, Options, Order, Overflow, Shedding};
+use rideau_core::queue::{FairOptions, Index, Options, Order, Overflow, Shedding, Turn};
 use rideau_core::{Instant, Reason, Tag};
 
 use crate::hall::{self, Guest, Hall, Input, NAMES, Outcome, Pause};
@@ -23,10 +23,15 @@ proptest! {
         is_ordered in prop_oneof![3 => Just(true), 1 => Just(false)],
         history in hall::history(hall::input(options_or_worse())),
     ) {
+        let options = told_apart(options, is_ordered);
         let mut hall = Hall::new(&options, is_ordered, 0);
         let mut witness = Witness::new(options, is_ordered);
-        for (input, pause) in &history {
-            witness.step(&mut hall, input, *pause);
+        for (input, pause) in history {
+            let input = match input {
+                Input::Change(options) => Input::Change(told_apart(options, is_ordered)),
+                other => other,
+            };
+            witness.step(&mut hall, &input, pause);
         }
         witness.close(&mut hall);
     }
@@ -94,7 +99,21 @@ fn any_single() -> impl Strategy<Value = Options> {
 }
 
 fn any_options() -> impl Strategy<Value = Options> {
-    (any_single(), option::of(hall::fair())).prop_map(|(single, fair)| Options { fair, ..single })
+    let shedding = prop_oneof![4 => any_shedding(), 1 => hall::paced_shedding()];
+    let single = hall::single(shedding);
+    (single, option::of(hall::fair())).prop_map(|(single, fair)| Options { fair, ..single })
+}
+
+/// A law that has those with a promise in a list of their own serves by stamps,
+/// and only in order are these the order in which all came.
+fn told_apart(options: Options, is_ordered: bool) -> Options {
+    match options.shedding {
+        Shedding::Paced { .. } if !is_ordered => Options {
+            shedding: Shedding::Never,
+            ..options
+        },
+        _ => options,
+    }
 }
 
 /// Options of which every fifth breaks a rule.
@@ -225,7 +244,10 @@ impl Witness {
         assert!((0..NAMES).all(|tag| hall.ledger.newest(Tag(tag)).is_none()));
         assert_eq!(hall.deadline(), None);
         let (now, mut shed) = (hall.instant(), Vec::new());
-        assert_eq!(hall.queue.pop(&mut hall.ledger, now, &mut shed), None);
+        assert_eq!(
+            hall.queue.pop(&mut hall.ledger, now, &mut shed),
+            Turn::Nobody
+        );
         assert!(shed.is_empty());
         assert!(self.options.fair.is_none() || hall.queue.flows() == 0);
     }
@@ -266,6 +288,7 @@ impl Witness {
             Input::Change(_) => true,
             Input::Wait | Input::Leave(_) | Input::LeaveTagged(_) => false,
         };
+        let may_act = may_act || matches!(self.options.shedding, Shedding::Paced { .. });
         if may_act || !self.is_ordered || due.is_some_and(|due| due <= now) {
             return;
         }
@@ -434,7 +457,7 @@ impl Witness {
         assert_eq!(hall.queue.len(), self.waiting.len());
         assert_eq!(hall.ledger.len(), self.waiting.len());
         assert_eq!(hall.queue.is_empty(), self.waiting.is_empty());
-        let oldest = hall.queue.oldest(&hall.ledger).map(Instant::as_nanos);
+        let oldest = hall.queue.oldest().map(Instant::as_nanos);
         if !self.is_mixed || self.is_ordered {
             let lines = self.lines();
             let wanted = lines.iter().map(|line| line[0].sent).min();
@@ -470,6 +493,8 @@ impl Witness {
         let is_spare = longest > self.options.min as usize;
         match self.options.shedding {
             _ if is_timeless => assert_eq!(deadline, None),
+            // It protects more than the minimum.
+            Shedding::Paced { .. } if is_spare => (),
             _ if is_spare && !self.is_mixed => assert!(deadline.is_some()),
             _ if is_spare => (),
             // A limit may come while the minimum keeps its owner.
@@ -479,7 +504,10 @@ impl Witness {
     }
 
     fn has_own_limits(&self) -> bool {
-        matches!(self.options.shedding, Shedding::Standing { .. })
+        matches!(
+            self.options.shedding,
+            Shedding::Standing { .. } | Shedding::Paced { .. }
+        )
     }
 
     /// The line that somebody stands in, if that can be told.

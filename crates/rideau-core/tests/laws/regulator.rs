@@ -205,6 +205,7 @@ impl Run {
             flow: Flow(tag),
             tag: Some(Tag(tag)),
             wait,
+            promised: patience.is_some(),
             ..Terms::new(sent)
         };
         let reply = Asker(name, Rc::clone(&self.gone));

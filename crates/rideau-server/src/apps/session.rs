@@ -21,6 +21,8 @@ use crate::process::StartReport;
 pub struct Wanted {
     /// When it gives up.
     pub deadline: Option<tokio::time::Instant>,
+    /// It named that itself.
+    pub promised: bool,
     /// The process it was with before, and would be with again.
     pub sticky: Option<ProcessId>,
     /// The process that just failed it.
@@ -231,6 +233,7 @@ impl Inner {
                 flow: wanted.flow.unwrap_or_default(),
                 tag: None,
                 wait: !wanted.at_once,
+                promised: wanted.promised,
             },
             sticky: wanted.sticky,
             avoid: wanted.avoid,

@@ -35,6 +35,7 @@ pub(super) fn get(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
     let wait = client.wait_max(&tail);
     let wanted = Wanted {
         deadline: Some(tokio::time::Instant::now() + wait),
+        promised: tail.wait.is_some(),
         at_once: wait.is_zero(),
         ..Wanted::default()
     };

@@ -55,12 +55,18 @@ fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Step, W
     }
     client.may_wait()?;
     let terms = Terms {
-        wait_max: Some(client.wait_max(&words.tail)),
         flow: words.flow,
-        ..Terms::default()
+        ..client.terms(&words.tail)
     };
     let mut tail = words.tail;
     tail.is_async |= words.is_dynamic;
+    tail.cap_by(|| {
+        let options = place.broker.options();
+        match side {
+            Side::Ask => options.asks,
+            Side::Offer => options.offers,
+        }
+    });
     match side {
         Side::Ask => match place.broker.ask_now(party, terms) {
             Now::Answered(met) => settle(client, &place, own, met, &tail),

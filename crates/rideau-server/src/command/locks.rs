@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rideau::{Capacity, Denied, Lock, Now, Reason, Refusal, Terms};
+use rideau::{Capacity, Denied, Lock, Now, Reason, Refusal};
 
 use super::{page, tickets};
 use crate::client::{Client, Step, Tail, Wrong, refused};
@@ -31,6 +31,7 @@ const MOST: u64 = 1 << 40;
 /// What those say besides the key who say nothing else.
 static NOTHING: Tail = Tail {
     wait: None,
+    cap: None,
     is_async: false,
     nonce: None,
     note: None,
@@ -95,15 +96,13 @@ fn try_lock(
 fn wait(
     client: &mut Client,
     words: &Words<'_>,
-    tail: Tail,
+    mut tail: Tail,
     capacity: Capacity,
     rule: &RulePlace,
 ) -> Result<Step, Wrong> {
     client.may_wait()?;
-    let terms = Terms {
-        wait_max: Some(client.wait_max(&tail)),
-        ..Terms::default()
-    };
+    tail.cap_by(|| rule.rule.queue.clone());
+    let terms = client.terms(&tail);
     let name = String::from_utf8_lossy(words.key).into_owned();
     let now = client
         .daemon

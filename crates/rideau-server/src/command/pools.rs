@@ -50,10 +50,12 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     if let Some(step) = tickets::repeated(client, &tail) {
         return Ok(step);
     }
+    if let Target::Pool(pool) = &target {
+        tail.cap_by(|| pool.pool.options().queue);
+    }
     let terms = Terms {
-        wait_max: Some(client.wait_max(&tail)),
         flow,
-        ..Terms::default()
+        ..client.terms(&tail)
     };
     let note = note(client, &tail);
     match target {

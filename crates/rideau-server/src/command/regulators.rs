@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rideau::{Lead, Lease, Now, Refusal, Terms};
+use rideau::{Lead, Lease, Now, Refusal};
 
 use super::tickets::{self, Answer};
 use crate::client::{Client, Step, Tail, Wrong, refused};
@@ -30,10 +30,8 @@ pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
         return Ok(step);
     }
     client.may_wait()?;
-    let terms = Terms {
-        wait_max: Some(client.wait_max(&tail)),
-        ..Terms::default()
-    };
+    tail.cap_by(|| place.regulator.options().queue);
+    let terms = client.terms(&tail);
     let name = name.to_owned();
     let (daemon, at) = (Arc::clone(&client.daemon), Arc::clone(&place));
     let answer = move |granted| answer(&daemon, &at, granted);

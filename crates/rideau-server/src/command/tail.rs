@@ -2,13 +2,24 @@
 
 use std::time::Duration;
 
-use rideau::Flow;
+use rideau::{Flow, queue};
 
 use crate::client::{Client, Tail, Wrong};
 use crate::label::Label;
 use crate::resp::Arguments;
 
 impl Tail {
+    /// Remember what the queue makes of the wait, for one that is told at once
+    /// that it waits.
+    pub(super) fn cap_by(&mut self, queue: impl FnOnce() -> queue::Options) {
+        let Some(wait) = self.wait.filter(|_| self.is_async) else {
+            return;
+        };
+        if let queue::Shedding::Paced { wait_cap } = queue().shedding {
+            self.cap = wait_cap.filter(|cap| *cap < wait);
+        }
+    }
+
     /// Take an option that begins with `word`, if it is one of the tail's.
     pub(super) fn option(
         &mut self,

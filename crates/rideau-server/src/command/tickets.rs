@@ -127,7 +127,7 @@ pub(super) fn later(
         return Err(client.not_kept(most));
     };
     client.remember(tail, ticket, Vec::new);
-    client.reply().array(2).bulk("await").bulk(ticket.text());
+    tell_wait(client, ticket, tail);
     let daemon = Arc::clone(&client.daemon);
     let told = Arc::downgrade(&later);
     let (owner, nonce) = (client.owner(), tail.nonce.clone());
@@ -236,7 +236,16 @@ pub(super) fn repeated(client: &mut Client, tail: &Tail) -> Option<Step> {
     match shown {
         Ok(Some(parts)) => go(ticket, parts).write(&mut client.reply()),
         Ok(None) => {
-            client.reply().array(2).bulk("await").bulk(ticket.text());
+            let mut reply = client.reply();
+            match tail.cap {
+                None => reply.array(2).bulk("await").bulk(ticket.text()),
+                // It named a longer wait than there is.
+                Some(cap) => {
+                    let cap = i64::try_from(cap.as_millis()).unwrap_or(i64::MAX);
+                    let reply = reply.array(3).bulk("await").bulk(ticket.text());
+                    reply.integer(cap)
+                }
+            };
         }
         Err(_) => return None,
     }
@@ -373,6 +382,19 @@ pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, 
             .is_ok();
     client.reply().integer(cancelled.into());
     Ok(Step::Done)
+}
+
+/// Say that the answer comes later; and after which wait at most, if that is
+/// less than was asked for.
+fn tell_wait(client: &mut Client, ticket: Ticket, tail: &Tail) {
+    let mut reply = client.reply();
+    let Some(cap) = tail.cap else {
+        reply.array(2).bulk("await").bulk(ticket.text());
+        return;
+    };
+    let cap = i64::try_from(cap.as_millis()).unwrap_or(i64::MAX);
+    let reply = reply.array(3).bulk("await").bulk(ticket.text());
+    reply.integer(cap);
 }
 
 /// What somebody can wait for under a ticket.

@@ -293,6 +293,7 @@ pub(super) const QUEUE: &[Key] = &[
     live("target"),
     live("interval"),
     live("wait_max"),
+    live("wait_cap"),
     live("order"),
     live("slow"),
     live("min"),

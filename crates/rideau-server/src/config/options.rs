@@ -415,12 +415,13 @@ pub(super) fn app_queue(section: &Section<'_>, key: &str) -> Option<queue::Optio
     let usual = apps::Options::default().queue;
     let mut pairs = Pairs::below(section, key, "queue", keys::QUEUE)?;
     let at = pairs.at.clone();
-    pairs.give("kind", "timeout".into(), &at);
-    let kind = pairs.pairs.iter().find(|pair| pair.option == "kind");
-    if let (Some("timeout"), queue::Shedding::Timeout { wait_max }) =
-        (kind.map(|pair| pair.word.as_str()), usual.shedding)
-    {
-        pairs.give("timeout", show_span(wait_max), &at);
+    // A time-out that is named alone is meant.
+    if !pairs.lacks("timeout") {
+        pairs.give("kind", "timeout".into(), &at);
+    }
+    let is_timeout = |pair: &Pair| pair.option == "kind" && pair.word == "timeout";
+    if pairs.pairs.iter().any(is_timeout) {
+        pairs.give("timeout", show_span(apps::WAIT_MAX), &at);
     }
     if let Some(max) = usual.max {
         pairs.give("max", max.to_string(), &at);

@@ -423,6 +423,7 @@ fn queue(rows: &mut Rows, options: &queue::Options) {
         } => ("bounded-codel", Some((target, interval)), Some(wait_max)),
         Shedding::MinDelay { target, interval } => ("min-delay", Some((target, interval)), None),
         Shedding::Standing { target, interval } => ("standing", Some((target, interval)), None),
+        Shedding::Paced { .. } => ("paced", None, None),
     };
     rows.text("kind", kind);
     if let Shedding::Timeout { wait_max } = options.shedding {
@@ -435,6 +436,12 @@ fn queue(rows: &mut Rows, options: &queue::Options) {
     wait_max
         .iter()
         .for_each(|wait_max| rows.span("wait_max", *wait_max));
+    if let Shedding::Paced {
+        wait_cap: Some(wait_cap),
+    } = options.shedding
+    {
+        rows.span("wait_cap", wait_cap);
+    }
     match options.order {
         Order::Fifo => rows.text("order", "fifo"),
         Order::Lifo => rows.text("order", "lifo"),

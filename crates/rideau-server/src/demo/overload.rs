@@ -41,11 +41,7 @@ const RIVALS: [(&str, &str, &str); 2] = [
         "kind=timeout timeout=1s",
         "plain FIFO with a timeout",
     ),
-    (
-        "default",
-        "kind=bounded-codel target=100ms",
-        "the default: CoDel with a bound",
-    ),
+    ("default", "kind=paced", "the default: shed by age"),
 ];
 
 /// Show the demo for so long.

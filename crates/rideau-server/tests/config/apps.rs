@@ -157,7 +157,7 @@ fn a_queue_of_an_app_has_a_limit_and_a_time_unless_it_says_otherwise() {
         interval: Duration::from_secs(1),
     };
     for (words, expected) in [
-        ("{ max = 7 }", (timeout(30), Some(7))),
+        ("{ max = 7 }", (queue::Shedding::default(), Some(7))),
         ("{ timeout = \"1s\" }", (timeout(1), Some(100))),
         ("\"timeout\"", (timeout(30), Some(100))),
         ("\"never\"", (queue::Shedding::Never, Some(100))),

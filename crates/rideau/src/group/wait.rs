@@ -138,9 +138,10 @@ impl<'a, M: Manager> Wait<'a, M> {
 
     /// The same terms for a pool that is asked later.
     fn terms_left(&self) -> Terms {
-        let wait_max = self.terms.wait_max;
+        let left = |limit: Duration| limit.saturating_sub(self.waited());
         Terms {
-            wait_max: wait_max.map(|wait_max| wait_max.saturating_sub(self.waited())),
+            wait_max: self.terms.wait_max.map(left),
+            wait_default: self.terms.wait_default.map(left),
             ..self.terms
         }
     }

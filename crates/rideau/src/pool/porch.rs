@@ -36,6 +36,7 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use rideau_core::pool::{Apart, Grant};
+use rideau_core::queue::Terms;
 use rideau_core::{Histogram, Instant};
 
 use super::cell::Cell;
@@ -192,29 +193,23 @@ impl Porch {
         served
     }
 
-    /// Wait here for a member from `sent` on. Says in which cell the answer will
+    /// Wait here for a member from now on. Says in which cell the answer will
     /// be; none if the porch is closed or full: go to the pool's lock.
-    pub(super) fn wait(
-        &self,
-        sent: Instant,
-        deadline: Instant,
-        waker: &Waker,
-        cells: &Slots<Cell>,
-    ) -> Option<u32> {
+    pub(super) fn wait(&self, terms: &Terms, waker: &Waker, cells: &Slots<Cell>) -> Option<u32> {
         if !self.is_open() {
             return None;
         }
-        self.wait_near(self.own(), sent, deadline, waker, cells)
+        self.wait_near(self.own(), terms, waker, cells)
     }
 
     fn wait_near(
         &self,
         own: usize,
-        sent: Instant,
-        deadline: Instant,
+        terms: &Terms,
         waker: &Waker,
         cells: &Slots<Cell>,
     ) -> Option<u32> {
+        let (sent, deadline) = (terms.sent, terms.deadline.unwrap_or(Instant::NEVER));
         // It is somebody else's code that runs for it.
         let waker = waker.clone();
         let (line, mut crowd) = self.room(own)?;
@@ -229,6 +224,7 @@ impl Porch {
         crowd.waiting.push_back(Apart {
             sent,
             deadline,
+            promised: terms.promised,
             reply,
         });
         if crowd.waiting.len() == 1 {

@@ -176,8 +176,13 @@ impl<'a, M: Manager> Take<'a, M> {
     /// Nobody is told apart by these terms.
     fn is_usual(&self) -> bool {
         let is_usual = |terms: &Terms| {
-            let wait_max = None;
-            Terms { wait_max, ..*terms } == Terms::USUAL
+            let (wait_max, wait_default) = (None, None);
+            let terms = Terms {
+                wait_max,
+                wait_default,
+                ..*terms
+            };
+            terms == Terms::USUAL
         };
         self.terms.as_deref().is_none_or(is_usual)
     }
@@ -199,13 +204,8 @@ impl<'a, M: Manager> Take<'a, M> {
     fn wait_on_porch(&mut self, context: &Context<'_>) -> Option<u32> {
         let stock = self.driver.shell();
         let sent = self.driver.clock().now();
-        let deadline = self.terms().since(sent, true).deadline;
-        let cell = stock.porch.wait(
-            sent,
-            deadline.unwrap_or(Instant::NEVER),
-            context.waker(),
-            &stock.cells,
-        )?;
+        let terms = self.terms().since(sent, true);
+        let cell = stock.porch.wait(&terms, context.waker(), &stock.cells)?;
         self.sent = Some(sent);
         Some(cell)
     }
@@ -553,12 +553,20 @@ fn discard<M: Manager>(
 
 /// A refusal with all that is known.
 #[cold]
-pub(super) fn not_taken<M: Manager>(driver: &Arc<PoolDriver<M>>, refusal: Refusal) -> NotTaken {
+pub(super) fn not_taken<M: Manager>(driver: &Arc<PoolDriver<M>>, mut refusal: Refusal) -> NotTaken {
     let start_error = match refusal.reason {
         Reason::Closed | Reason::Cancelled => None,
         _ => fault(driver),
     };
-    NotTaken::new(refusal, start_error, longest(driver))
+    let (longest, is_alone) = longest(driver);
+    if let Some(holder) = longest.as_ref().filter(|_| is_alone)
+        && refusal.len == 0
+        && refusal.reason != Reason::Closed
+    {
+        // A hold that has lasted for so long is expected to last as long again.
+        refusal.retry_after = refusal.retry_after.max(holder.held);
+    }
+    NotTaken::new(refusal, start_error, longest)
 }
 
 /// Why members cannot be started, if they cannot. A start that was called off
@@ -569,13 +577,15 @@ pub(super) fn fault<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Option<Fault> {
     (circuit != Circuit::Closed).then_some(fault)
 }
 
-/// Who holds a member longest.
-fn longest<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Option<Holder> {
+/// Who holds a member longest, and whether nobody else holds one.
+fn longest<M: Manager>(driver: &Arc<PoolDriver<M>>) -> (Option<Holder>, bool) {
     let now = driver.clock().now();
-    let held = driver.shell().each_slot();
-    let held = held.filter_map(|slot| Some((slot.held_since()?, slot)));
-    let (_, slot) = held.min_by_key(|(since, _)| *since)?;
-    slot.holder(now)
+    let mut held = 0;
+    let slots = driver.shell().each_slot();
+    let since = slots.filter_map(|slot| Some((slot.held_since()?, slot)));
+    let first = since.inspect(|_| held += 1).min_by_key(|(since, _)| *since);
+    let longest = first.and_then(|(_, slot)| slot.holder(now));
+    (longest, held == 1)
 }
 
 /// All who hold a member, the longest first.

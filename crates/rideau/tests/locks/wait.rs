@@ -75,6 +75,44 @@ async fn a_deadline_ends_a_wait_and_nothing_is_left_of_it() {
     assert_eq!(locks.acquire("db", 1).unwrap().ordinal(), 1);
 }
 
+/// One holder after the other keeps the lock for seconds, and each ask that
+/// named its wait is served.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_named_is_kept_however_long_the_holds_are() {
+    let locks: Locks<String> = Locks::new();
+    let mut lock = locks.acquire_wait("db", 1).await.unwrap();
+    let mut asks: Vec<_> = (0..3)
+        .map(|_| locks.begin_acquire("db", 1, 1, no_longer_than(10_000 * MS)))
+        .collect();
+    for ask in &mut asks {
+        assert!(waits(ask));
+    }
+    for (at, ask) in asks.into_iter().enumerate() {
+        sleep(3000 * MS).await;
+        lock.release();
+        lock = ask.await.unwrap();
+        assert_eq!(lock.waited(), (at as u32 + 1) * 3000 * MS);
+    }
+}
+
+/// Five that named no wait are one more than the lock protects.
+#[tokio::test(start_paused = true)]
+async fn asks_that_name_no_wait_are_shed_by_age_once_too_many_wait() {
+    let locks: Locks<String> = Locks::new();
+    let _lock = locks.acquire_wait("db", 1).await.unwrap();
+    let mut asks: Vec<_> = (0..5).map(|_| wait(&locks, 1, 1)).collect();
+    for ask in &mut asks {
+        assert!(waits(ask));
+    }
+    sleep(60_000 * MS).await;
+    let no = refused(&mut asks[0]);
+    assert_eq!(no.reason, Reason::Bound);
+    assert!(no.waited > 400 * MS && no.waited < 410 * MS, "{no}");
+    for ask in &mut asks[1..] {
+        assert!(waits(ask));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_grant_just_before_the_deadline_counts() {
     let locks = patient_locks();

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
-use rideau::{Flow, Held, Pool, Priority, Reason, Tag, Terms, queue};
+use rideau::{Flow, Held, Pool, PoolOptions, Priority, Reason, Tag, Terms, queue};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -101,6 +101,38 @@ async fn tenants_take_turns() {
     }
     let order = ["anna", "bert", "carl", "carl", "anna", "anna"];
     assert_eq!(turns.all(), order);
+}
+
+/// The only member is held for seconds: a take that named its wait gets it, and
+/// one that did not is told after the default.
+#[tokio::test(start_paused = true)]
+async fn a_named_wait_is_kept_and_a_default_one_is_a_limit() {
+    let rig = Rig::new(1);
+    let set = PoolOptions {
+        queue: queue::Options::default(),
+        ..options(1, 1)
+    };
+    let pool = rig.start(set).await;
+    let held = pool.take().await.unwrap();
+    let named = tokio::spawn(pool.take_owned(Terms {
+        wait_max: Some(10 * S),
+        wait_default: Some(2 * S),
+        ..Terms::default()
+    }));
+    let usual = tokio::spawn(pool.take_owned(Terms {
+        wait_default: Some(2 * S),
+        ..Terms::default()
+    }));
+    sleep(3 * S).await;
+    let no = usual.await.unwrap().unwrap_err();
+    assert_eq!(
+        (no.refusal.reason, no.refusal.waited),
+        (Reason::Timeout, 2 * S)
+    );
+    let retry = pool.try_take().unwrap_err();
+    assert!(retry.refusal.retry_after >= S, "{retry}");
+    drop(held);
+    drop(named.await.unwrap().unwrap());
 }
 
 #[tokio::test(start_paused = true)]

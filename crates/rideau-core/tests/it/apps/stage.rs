@@ -79,6 +79,7 @@ impl House {
             terms: Terms {
                 wait: !named.contains_key("now"),
                 deadline: named.get("deadline").map(|word| millis(word)),
+                promised: named.contains_key("deadline"),
                 ..Terms::new(now)
             },
             sticky: named.get("sticky").map(process),

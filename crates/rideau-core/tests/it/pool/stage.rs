@@ -84,6 +84,7 @@ impl House {
         let terms = Terms {
             wait,
             deadline: named.get("deadline").map(|word| millis(word)),
+            promised: named.contains_key("deadline"),
             tag: named.get("tag").map(|word| Tag(word.parse().unwrap())),
             ..Terms::new(named.get("sent").map_or(now, |word| millis(word)))
         };

@@ -120,6 +120,7 @@ impl Run {
             terms: Terms {
                 deadline: self.dice.deadline(self.now),
                 wait: !self.dice.chance(5),
+                promised: true,
                 ..Terms::new(self.now)
             },
             sticky: some(&mut self.dice),

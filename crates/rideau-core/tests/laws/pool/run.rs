@@ -280,6 +280,7 @@ impl Run {
             flow: Flow(self.dice.below(3) as u64),
             tag: self.dice.chance(30).then(|| Tag(self.dice.below(3) as u64)),
             wait: self.is_patient || self.dice.chance(80),
+            promised: true,
         };
         let (terms, place) = match self.is_plain {
             true => (Terms::new(terms.sent), 1),

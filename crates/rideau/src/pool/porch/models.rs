@@ -29,7 +29,7 @@ impl Shared {
         let sent = Instant::from_nanos(sent);
         let waker = Waker::noop();
         porch
-            .wait_near(line, sent, Instant::NEVER, waker, cells)
+            .wait_near(line, &Terms::new(sent), waker, cells)
             .is_some()
     }
 

@@ -46,6 +46,7 @@ impl Stage {
         let apart = |sent: &u64| Apart {
             sent: at(*sent),
             deadline: Instant::NEVER,
+            promised: false,
             reply: Reply {
                 waker: Waker::noop().clone(),
                 cell: cell(),
@@ -61,9 +62,12 @@ impl Stage {
     }
 
     fn wait_until(&self, line: usize, sent: u64, deadline: Instant) -> Option<u32> {
+        let terms = queue::Terms {
+            deadline: deadline.finite(),
+            ..queue::Terms::new(at(sent))
+        };
         let waker = Waker::noop();
-        self.porch
-            .wait_near(line, at(sent), deadline, waker, &self.cells)
+        self.porch.wait_near(line, &terms, waker, &self.cells)
     }
 
     /// Who is served by one on this line, and after which wait.

@@ -107,6 +107,7 @@ impl Run {
         apart.waiting.push_back(Apart {
             sent,
             deadline,
+            promised: false,
             reply,
         });
         self.model.lines[NORMAL].push(Waiter {
