@@ -188,9 +188,6 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             }
         };
         self.settle(now);
-        if self.both {
-            self.pair(now, effects);
-        }
         self.finish(now, now, effects);
         gone
     }
@@ -212,9 +209,6 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             gone.extend(left.map(|(offer, refusal)| (Gone::Offer(offer), refusal)));
         }
         self.settle(now);
-        if self.both {
-            self.pair(now, effects);
-        }
         self.finish(now, now, effects);
         gone
     }
@@ -256,9 +250,6 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         self.metered = !self.panel.is_empty();
         self.asks.reconfigure(options.asks, now);
         self.offers.reconfigure(options.offers, now);
-        if self.both {
-            self.pair(now, effects);
-        }
         self.finish(now, now, effects);
         Ok(())
     }
@@ -356,10 +347,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Option<(Ticket, Instant, O)> {
-        if self.both {
-            self.pair(now, effects);
-        }
-        if self.active == Side::Ask {
+        if self.active == Side::Ask || self.both {
             return None;
         }
         let served = self.offers.serve(now);
@@ -379,10 +367,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Option<(Ticket, Instant, A)> {
-        if self.both {
-            self.pair(now, effects);
-        }
-        if self.active == Side::Offer {
+        if self.active == Side::Offer || self.both {
             return None;
         }
         let served = self.asks.serve(now);
@@ -456,6 +441,9 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     /// What follows every input, which was sent at `sent`.
     fn finish(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<A, O>>) {
         self.report(effects);
+        if self.both {
+            self.pair(now, effects);
+        }
         if self.metered && self.panel.count(sent, now) {
             self.read(sent, now.since(sent), now, effects);
         }

@@ -394,22 +394,21 @@ impl Queue {
         if !same_shape {
             self.reshape(ledger, now, shed);
         }
-        self.with(ledger, now, shed, |shape, step| match shape {
-            Shape::Single(line) => line.release_spared(limits.min, step),
-            Shape::Fair(fair) => fair.release_spared(&limits, step),
-        });
-        self.expire(ledger, now, shed);
         let fair_options = self.options.fair.clone();
         self.with(ledger, now, shed, |shape, step| {
             match (shape, fair_options) {
-                (Shape::Fair(fair), Some(new)) => fair.reconfigure(&new, &shedding, &limits, step),
+                (Shape::Fair(fair), Some(new)) => fair.adopt_law(&new, &shedding, &limits, step),
                 (Shape::Single(line), _) => {
                     line.reconfigure(&shedding, step.ledger, step.now);
-                    line.trim(&limits, step);
-                    line.settle(limits.min, &limits, step);
+                    line.release_spared(limits.min, step);
                 }
                 (Shape::Fair(_), None) => unreachable!("the shape follows the options"),
             }
+        });
+        self.expire(ledger, now, shed);
+        self.with(ledger, now, shed, |shape, step| match shape {
+            Shape::Fair(fair) => fair.fit(&limits, step),
+            Shape::Single(line) => line.fit(&limits, step),
         });
         self.advance(ledger, now, shed);
         Ok(())
@@ -511,8 +510,13 @@ impl Queue {
     /// Move everybody into the lines that the options ask for.
     fn reshape<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
         // Their limits have come, whatever line they will stand in.
+        let stands = matches!(self.options.shedding, Shedding::Standing { .. });
         let Self { shape, expiry, .. } = self;
-        shape.take_spared(|ticket| expiry.push(now, ticket));
+        shape.take_spared(|ticket| {
+            if stands {
+                expiry.push(now, ticket);
+            }
+        });
         let slots = self.clear(ledger);
         self.shape = Shape::new(&self.options, now);
         let limits = self.limits;

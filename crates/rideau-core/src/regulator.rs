@@ -5,6 +5,7 @@
 
 mod effect;
 mod explain;
+mod invariants;
 mod lease;
 
 use std::time::Duration;
@@ -75,6 +76,9 @@ pub struct Regulator<R> {
     leases: Leases,
     panel: Panel,
     closed: bool,
+    /// The queue had to end more waits than one call may, and may have kept the
+    /// regulator shut for that.
+    was_behind: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,6 +133,7 @@ impl<R: Reply> Regulator<R> {
             leases: Leases::default(),
             panel,
             closed: false,
+            was_behind: false,
         })
     }
 
@@ -473,6 +478,7 @@ impl<R: Reply> Regulator<R> {
             let granted = self.waiting.grant(self.told, now);
             self.tell_ended(now, effects);
             let Some((ticket, sent, reply)) = granted else {
+                // Else it opens when all are gone who have to.
                 if !self.waiting.is_behind() {
                     self.state = State::Open;
                 }
@@ -480,6 +486,14 @@ impl<R: Reply> Regulator<R> {
             };
             self.grant(ticket, sent, reply, now, effects);
         }
+    }
+
+    /// Open after all if the queue was behind when the valve opened.
+    fn catch_up(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
+        if std::mem::take(&mut self.was_behind) {
+            self.follow_valve(now, now, effects);
+        }
+        self.was_behind = self.state != State::Open && self.waiting.is_behind();
     }
 
     /// Say who was let go. A valve that opens by time alone knows better than
@@ -508,6 +522,7 @@ impl<R: Reply> Regulator<R> {
 
     /// What follows every input, which was sent at `sent`.
     fn finish(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<R>>) {
+        self.catch_up(now, effects);
         self.tell_ended(now, effects);
         if self.panel.count(sent, now) {
             self.read(sent, now.since(sent), now, effects);
@@ -536,35 +551,6 @@ impl<R: Reply> Regulator<R> {
         };
         self.panel.feed(lead, queue_delay, now, effects);
     }
-
-    fn check(&self) {
-        let (waiting, size) = (&self.waiting, self.size());
-        let is_open = self.state == State::Open;
-        debug_assert!(
-            is_open == self.valve.is_open(self.told) || waiting.is_behind(),
-            "it is as its valve"
-        );
-        debug_assert!(
-            !is_open || self.is_empty(),
-            "nobody waits for what is there"
-        );
-        debug_assert_eq!(
-            waiting.open(),
-            waiting.len() + size,
-            "who has a ticket waits or holds"
-        );
-        let (tally, leases) = (waiting.tally(), &self.leases);
-        debug_assert_eq!(
-            tally.came,
-            tally.served + tally.cancelled + tally.shed_total() + waiting.len() as u64,
-            "every ask has one end"
-        );
-        debug_assert_eq!(
-            tally.served,
-            leases.ended() + size as u64,
-            "every lease has one end"
-        );
-    }
 }
 
 impl<R: Reply> Machine for Regulator<R> {
@@ -586,6 +572,7 @@ impl<R: Reply> Machine for Regulator<R> {
         if self.state != State::Open {
             self.waiting.advance(now);
         }
+        self.catch_up(now, effects);
         self.tell_ended(now, effects);
         if !self.panel.is_empty() {
             self.read(now, self.panel.unread_delay(), now, effects);

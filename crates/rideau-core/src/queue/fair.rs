@@ -174,15 +174,6 @@ impl Fair {
         }
     }
 
-    /// Shed whom the minimum protects no more.
-    pub(crate) fn release_spared<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) {
-        for at in self.places() {
-            self.on_line(at, limits, step, |line, step| {
-                line.release_spared(limits.min, step);
-            });
-        }
-    }
-
     /// Settle the lines that are due, and forget what was remembered long
     /// enough.
     pub(crate) fn settle<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) {
@@ -226,8 +217,9 @@ impl Fair {
         self.sheds.first() <= now
     }
 
-    /// Take over changed options with the same index: flows and turns stay.
-    pub(crate) fn reconfigure<R>(
+    /// Take over changed options with the same index: flows and turns stay. Whom
+    /// the new minimum protects no more is shed.
+    pub(crate) fn adopt_law<R>(
         &mut self,
         options: &options::Fair,
         shedding: &Shedding,
@@ -253,9 +245,17 @@ impl Fair {
             flow.credit = flow.credit.min(flow.weight);
             self.on_line(at, limits, step, |line, step| {
                 line.reconfigure(shedding, step.ledger, step.now);
-                line.trim(limits, step);
-                line.settle(limits.min, limits, step);
+                line.release_spared(limits.min, step);
             });
+        }
+    }
+
+    /// Keep to changed limits.
+    pub(crate) fn fit<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) {
+        for at in self.places() {
+            if self.flows[at as usize].state != State::Unused {
+                self.on_line(at, limits, step, |line, step| line.fit(limits, step));
+            }
         }
     }
 

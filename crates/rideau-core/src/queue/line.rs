@@ -325,7 +325,7 @@ impl Line {
     }
 
     /// Let go those for whom there is no room any more, oldest first.
-    pub(crate) fn trim<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) {
+    fn trim<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) {
         let surplus = self.len.saturating_sub(limits.max);
         let oldest = limits.max == 0 || limits.overflow == Overflow::Oldest;
         let mut gone = Vec::new();
@@ -342,6 +342,12 @@ impl Line {
             gone.reverse();
         }
         gone.iter().for_each(|slot| step.shed(*slot, Reason::Full));
+    }
+
+    /// Keep to changed limits.
+    pub(crate) fn fit<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) {
+        self.trim(limits, step);
+        self.settle(limits.min, limits, step);
     }
 
     /// Look at everybody, the oldest of a list first.

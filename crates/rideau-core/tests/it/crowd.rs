@@ -330,7 +330,7 @@ fn a_regulator_that_is_behind_opens_when_it_is_not() {
     effects.clear();
     regulator.release(held, true, LATE, LATE, &mut effects);
     assert!(effects.len() <= 2 * ENDS);
-    advance_all(&mut regulator, &mut effects, 2 * ENDS);
+    advance_all(&mut regulator, &mut effects, 3 * ENDS);
     assert_eq!(effects.len(), 5000);
     assert!(regulator.stats(LATE).is_open);
 }

@@ -278,7 +278,7 @@ fn codel_serving_the_newest_keeps_its_episode_over_a_fresh_last_one() {
 #[test]
 fn a_bounded_codel_sheds_long_waits_only_while_it_sheds_at_all() {
     check(
-        "target=100ms interval=1s",
+        "kind=bounded-codel target=100ms interval=1s",
         "
            0 in a
          100 wait                                          | next 1100
@@ -297,7 +297,7 @@ fn a_bounded_codel_sheds_long_waits_only_while_it_sheds_at_all() {
 #[test]
 fn a_bounded_codel_does_not_serve_a_newest_one_over_the_bound() {
     check(
-        "target=100ms interval=1s order=lifo",
+        "kind=bounded-codel target=100ms interval=1s order=lifo",
         "
            0 in a
          100 wait                             | next 1100

@@ -3,8 +3,8 @@
 //! Each cell is run under the law and under time-outs with the same arrivals
 //! and the same holds. A serve is useful within the wait that the asker named,
 //! or else within five holds or half a second. The ratio is that of useful
-//! serves to those of the time-out that turns out best. Every other cell is
-//! left to the soak.
+//! serves to those of the time-out that turns out best; the soak tries more of
+//! them.
 
 mod cell;
 mod run;
@@ -12,11 +12,20 @@ mod run;
 use cell::{Asker, Cell, Holds, Load, MS, SECOND};
 use run::{Law, Run, run};
 
-const TIMEOUTS: [u64; 9] = [100, 200, 450, 900, 2_000, 4_500, 9_000, 30_000, 135_000];
-const LONG_TIMEOUTS: [u64; 4] = [50, 13_500, 60_000, u64::MAX / MS];
-
-const SERVERS: [u32; 4] = [1, 4, 10, 100];
-const SPANS: [u64; 6] = [MS, 10 * MS, 100 * MS, SECOND, 3 * SECOND, 30 * SECOND];
+/// Servers and holds, few of the first with short ones of the second: a run
+/// has to be long enough, and not too long.
+const PLACES: [(u32, u64); 10] = [
+    (1, MS),
+    (1, 100 * MS),
+    (1, 3 * SECOND),
+    (4, 10 * MS),
+    (4, SECOND),
+    (4, 30 * SECOND),
+    (10, 100 * MS),
+    (10, 3 * SECOND),
+    (100, SECOND),
+    (100, 30 * SECOND),
+];
 
 /// One cell under the law and under the best time-out.
 struct Compared {
@@ -29,7 +38,7 @@ struct Compared {
 fn steady_load_without_a_named_wait() {
     let mut known = Vec::new();
     let mut blind = Vec::new();
-    for load in [0.3, 0.7, 0.9, 1.0, 1.2, 2.0, 10.0] {
+    for load in [0.5, 0.9, 1.0, 1.2, 2.0, 5.0] {
         for (at, cell) in cells(|servers, hold| Cell::steady(load, servers, hold)) {
             let best = best_timeout(&cell);
             known.push(compare(&cell, Law::Paced, best));
@@ -64,7 +73,7 @@ fn steady_load_without_a_named_wait() {
 #[test]
 fn named_waits_are_kept() {
     let mut told = Vec::new();
-    for load in [0.7, 1.2, 2.0, 10.0] {
+    for load in [0.7, 1.2, 2.0, 5.0] {
         for (servers, hold) in [(1, 10 * MS), (10, 10 * MS), (1, SECOND), (10, SECOND)] {
             for wait in [200 * MS, 2 * SECOND, 10 * hold, 100 * hold] {
                 let cell = Cell {
@@ -120,6 +129,8 @@ fn askers_that_leave_cost_nothing() {
 fn few_are_shed_that_could_have_been_served() {
     for load in [0.3, 0.7, 0.9] {
         for (_, cell) in cells(|servers, hold| Cell::steady(load, servers, hold)) {
+            let until = 4 * cell.until;
+            let cell = Cell { until, ..cell };
             let (paced, never) = (run(&cell, Law::Paced), run(&cell, Law::Never));
             let name = name(&cell);
             assert!(100 * paced.useful >= 99 * never.useful, "{name}");
@@ -138,26 +149,33 @@ fn few_are_shed_that_could_have_been_served() {
 
 #[test]
 fn lasting_overload_has_short_waits_and_is_soon_over() {
-    for servers in [1, 10] {
-        let cell = Cell::steady(2.0, servers, 10 * MS);
+    // With one server a serve within 75 ms comes by chance again and again, and
+    // the tight bound is off for two seconds then.
+    for (servers, most) in [(1, 400), (4, 155), (10, 155)] {
+        let cell = Cell {
+            until: 20 * SECOND,
+            ..Cell::steady(2.0, servers, 10 * MS)
+        };
         let mut waits = run(&cell, Law::Paced).waits;
         // Overload has to last before the bound is tight.
         waits.drain(..waits.len() / 2);
         waits.sort_unstable();
         let p99 = waits[waits.len() * 99 / 100];
-        assert!(p99 <= 155 * MS, "{p99} with {servers} servers");
+        assert!(p99 <= most * MS, "{p99} with {servers} servers");
 
         let cell = Cell {
             load: Load::Recovery,
-            askers: 20_000,
             ..cell
         };
-        let whole = 20_000 * 10 * MS / u64::from(servers);
-        let over = whole / 5;
+        let over = cell.until / 5;
         let serves = run(&cell, Law::Paced).serves;
         let quick = |(at, waited): &&(u64, u64)| *at > over && *waited < 75 * MS;
         let (quick, _) = serves.iter().find(quick).unwrap();
-        assert!(quick - over <= 300 * MS, "{} with {servers}", quick - over);
+        assert!(
+            quick - over <= most.max(300) * MS,
+            "{} with {servers}",
+            quick - over
+        );
     }
 }
 
@@ -186,13 +204,14 @@ fn followers_of_retry_after_come_seldom() {
 /// Bursts, waves, ramps and stalls.
 fn patterns() -> Vec<Cell> {
     let mut cells = Vec::new();
-    for (servers, hold) in [
-        (1, 10 * MS),
-        (10, 10 * MS),
-        (1, 100 * MS),
-        (10, 100 * MS),
-        (10, SECOND),
-    ] {
+    let places = [
+        (1, 10 * MS, 120),
+        (4, 10 * MS, 60),
+        (1, 100 * MS, 240),
+        (10, 100 * MS, 120),
+        (10, SECOND, 600),
+    ];
+    for (servers, hold, seconds) in places {
         let loads = [
             Load::Bursts(100 * MS),
             Load::Bursts(SECOND),
@@ -204,44 +223,38 @@ fn patterns() -> Vec<Cell> {
         ];
         cells.extend(loads.map(|load| Cell {
             load,
-            askers: 8000,
+            until: seconds * SECOND,
             ..Cell::steady(1.0, servers, hold)
         }));
     }
     cells
 }
 
-/// Cells over servers and holds, each with a seed of its own; half of them but
-/// in a soak.
+/// Cells over servers and holds, each with a seed of its own.
 fn cells(cell: impl Fn(u32, u64) -> Cell) -> Vec<(usize, Cell)> {
-    let all = SERVERS
-        .iter()
-        .flat_map(|servers| SPANS.map(|hold| (*servers, hold)));
-    let cells = all.enumerate().map(|(at, (servers, hold))| {
-        let cell = cell(servers, hold);
-        (
-            at,
-            Cell {
-                seed: at as u64 + 11,
-                ..cell
-            },
-        )
+    let cells = PLACES.iter().enumerate().map(|(at, (servers, hold))| {
+        let cell = cell(*servers, *hold);
+        let seed = at as u64 + 11;
+        (at, Cell { seed, ..cell })
     });
-    let is_soak = std::env::var_os("RIDEAU_SOAK").is_some();
-    cells
-        .filter(|(at, _)| is_soak || (at + at / SPANS.len()).is_multiple_of(2))
-        .collect()
+    cells.collect()
 }
 
 /// The most useful serves of any time-out.
 fn best_timeout(cell: &Cell) -> usize {
-    let more: &[u64] = match std::env::var_os("RIDEAU_SOAK") {
-        Some(_) => &LONG_TIMEOUTS,
-        None => &[],
-    };
-    let timeouts = TIMEOUTS.iter().chain(more);
-    let useful = timeouts.map(|ms| run(cell, Law::Timeout(ms.saturating_mul(MS))).useful);
-    useful.max().unwrap()
+    let useful = cell.useful_within();
+    let mut timeouts = vec![100 * MS, 200 * MS, useful * 9 / 10, 2 * useful];
+    if let Asker::Told(wait) = cell.asker {
+        timeouts.push(wait / 2);
+    }
+    if std::env::var_os("RIDEAU_SOAK").is_some() {
+        let more = [
+            50, 450, 900, 2_000, 4_500, 9_000, 13_500, 30_000, 60_000, 135_000,
+        ];
+        timeouts.extend(more.map(|ms| ms * MS));
+    }
+    let laws = timeouts.into_iter().map(Law::Timeout).chain([Law::Never]);
+    laws.map(|law| run(cell, law).useful).max().unwrap()
 }
 
 fn compare(cell: &Cell, law: Law, best: usize) -> Compared {

@@ -60,7 +60,7 @@ const MEASURED: &[(&str, [usize; 4])] = &[
         "kind=standing target=5ms interval=100ms order=lifo",
         [0, 0, 1996, 6],
     ),
-    ("kind=paced", [145, 150, 1968, 30]),
+    ("kind=paced", [150, 150, 1971, 31]),
     ("kind=min-delay order=lifo", [0, 0, 1980, 20]),
     ("kind=min-delay order=adaptive slow=100ms", [0, 0, 1980, 20]),
     (

@@ -14,8 +14,8 @@ pub(crate) struct Cell {
     pub(crate) holds: Holds,
     pub(crate) load: Load,
     pub(crate) asker: Asker,
-    /// How many come.
-    pub(crate) askers: usize,
+    /// Until when they come, and until when serves count.
+    pub(crate) until: u64,
     pub(crate) seed: u64,
 }
 
@@ -60,23 +60,19 @@ pub(crate) enum Asker {
     Follows,
 }
 
-/// One who comes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
-    pub(crate) at: u64,
-}
-
 impl Cell {
+    /// As many come all the time: long enough for a thousand to be served, and
+    /// for overload to last.
     pub(crate) fn steady(load: f64, servers: u32, hold: u64) -> Self {
-        // A thousand are to be served under every law.
-        let askers = (4000.0 * load.max(1.0)) as usize;
+        let served = 1500 * hold / u64::from(servers);
+        let served = (served as f64 / load.min(1.0)) as u64;
         Self {
             servers,
             hold,
             holds: Holds::Exponential,
             load: Load::Steady(load),
             asker: Asker::Patient,
-            askers: askers.min(16_000),
+            until: served.max(100 * hold).max(10 * SECOND),
             seed: 1,
         }
     }
@@ -86,27 +82,22 @@ impl Cell {
         (5 * self.hold).max(500 * MS)
     }
 
-    pub(crate) fn arrivals(&self) -> Vec<Arrival> {
-        let mut rng = Rng::new(self.seed.wrapping_mul(0x51_7c_c1_b7).wrapping_add(1));
+    /// When each comes.
+    pub(crate) fn arrivals(&self) -> Vec<u64> {
+        let mut rng = Rng::new(self.seed.wrapping_mul(0x517c_c1b7).wrapping_add(1));
         let capacity = f64::from(self.servers) / self.hold as f64;
-        let mut arrivals = Vec::with_capacity(self.askers);
-        let mut at = 0.0;
-        // The mean load decides how long all take.
-        let whole = self.askers as f64 / (capacity * self.mean_load());
-        while arrivals.len() < self.askers {
-            let load = self.load_at(at, whole);
-            if load <= 0.0 {
-                at = self.next_load(at);
-                continue;
-            }
-            let next = at + exponential(&mut rng) / (capacity * load);
+        let (mut arrivals, mut at) = (Vec::new(), 0.0);
+        let until = self.until as f64;
+        while at < until {
+            let load = self.load_at(at / until, at);
             let change = self.next_load(at);
+            let next = at + exponential(&mut rng) / (capacity * load);
             if next > change {
                 at = change;
                 continue;
             }
             at = next;
-            arrivals.push(Arrival { at: at as u64 });
+            arrivals.push(at as u64);
         }
         arrivals
     }
@@ -151,18 +142,7 @@ impl Cell {
         end
     }
 
-    fn mean_load(&self) -> f64 {
-        match self.load {
-            Load::Steady(load) => load,
-            Load::Bursts(_) => (3.0 + 3.0 * 0.2) / 4.0,
-            Load::OnOff(_) => 1.0,
-            Load::Ramp => 1.55,
-            Load::Stall => 0.7,
-            Load::Recovery => 0.2 * 3.0 + 0.8 * 0.5,
-        }
-    }
-
-    fn load_at(&self, at: f64, whole: f64) -> f64 {
+    fn load_at(&self, part: f64, at: f64) -> f64 {
         match self.load {
             Load::Steady(load) => load,
             Load::Bursts(on) => {
@@ -179,10 +159,10 @@ impl Cell {
                     0.0
                 }
             }
-            Load::Ramp => 0.1 + 2.9 * (at / whole).min(1.0),
+            Load::Ramp => 0.1 + 2.9 * part,
             Load::Stall => 0.7,
             Load::Recovery => {
-                if at < 0.2 * whole {
+                if part < 0.2 {
                     3.0
                 } else {
                     0.5

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rideau_core::queue::{Capacity, Load, Options, Queue, Shed, Shedding, Terms, Turn};
 use rideau_core::{Instant, Ledger, Reason, Rng, Ticket};
 
-use super::cell::{Asker, Cell, SECOND};
+use super::cell::{Asker, Cell};
 
 /// Which law, and what it is told.
 #[derive(Clone, Copy, Debug)]
@@ -75,10 +75,8 @@ pub(crate) fn run(cell: &Cell, law: Law) -> Run {
         load.capacity = Capacity::Units(cell.servers);
     }
     let arrivals = cell.arrivals();
-    let mut events = BinaryHeap::new();
-    for (who, arrival) in arrivals.iter().enumerate() {
-        events.push(Reverse((arrival.at, Event::Ask { who })));
-    }
+    let ask = |(who, at): (usize, &u64)| Reverse((*at, Event::Ask { who }));
+    let events = arrivals.iter().enumerate().map(ask).collect();
     let mut sim = Sim {
         cell,
         law,
@@ -86,7 +84,6 @@ pub(crate) fn run(cell: &Cell, law: Law) -> Run {
         ledger: Ledger::default(),
         load,
         idle: cell.servers,
-        first: arrivals.iter().map(|arrival| arrival.at).collect(),
         tickets: vec![None; arrivals.len()],
         events,
         rng: Rng::new(cell.seed),
@@ -94,6 +91,7 @@ pub(crate) fn run(cell: &Cell, law: Law) -> Run {
             came: arrivals.len(),
             ..Run::default()
         },
+        first: arrivals,
     };
     sim.queue.bear(load);
     sim.go();
@@ -113,6 +111,9 @@ impl Sim<'_> {
             let Some(Reverse((now, event))) = self.events.pop() else {
                 return;
             };
+            if now > self.cell.until {
+                return;
+            }
             match event {
                 Event::Ask { who } => self.ask(who, now, &mut hold),
                 Event::Leave { who } => self.leave(who, now),
@@ -251,8 +252,7 @@ impl Sim<'_> {
     fn come_again(&mut self, who: usize, after: Duration, now: u64) {
         let after = u64::try_from(after.as_nanos()).unwrap();
         let at = now + after + self.rng.below(after / 10 + 1);
-        let patience = 4 * self.cell.useful_within().max(SECOND);
-        if at < self.first[who] + patience {
+        if at < self.first[who] + self.cell.useful_within() {
             self.events.push(Reverse((at, Event::Ask { who })));
         }
     }
