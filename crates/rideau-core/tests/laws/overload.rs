@@ -61,11 +61,11 @@ const MEASURED: &[(&str, [usize; 4])] = &[
         [0, 0, 1996, 6],
     ),
     ("kind=paced", [150, 150, 1971, 31]),
-    ("kind=min-delay order=lifo", [0, 0, 1980, 20]),
-    ("kind=min-delay order=adaptive slow=100ms", [0, 0, 1980, 20]),
+    ("kind=min-delay order=lifo", [0, 0, 1980, 22]),
+    ("kind=min-delay order=adaptive slow=100ms", [0, 0, 1980, 22]),
     (
         "kind=min-delay target=5ms interval=100ms order=lifo",
-        [0, 0, 1999, 1],
+        [0, 0, 1999, 3],
     ),
     ("kind=bounded-codel", [200, 200, 1961, 41]),
     (
