@@ -42,9 +42,17 @@ fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Step, W
         Side::Ask => "ASK",
         Side::Offer => "OFFER",
     };
-    let words = Words::parse(client, request, command)?;
+    let mut words = Words::parse(client, request, command)?;
     super::may_use(client, "broker", words.name)?;
     let place = known_broker(client, words.name)?;
+    words.tail.is_async |= words.is_dynamic;
+    words.tail.cap_by(|| {
+        let options = place.broker.options();
+        match side {
+            Side::Ask => options.asks,
+            Side::Offer => options.offers,
+        }
+    });
     if let Some(step) = tickets::repeated(client, &words.tail) {
         return Ok(step);
     }
@@ -58,15 +66,7 @@ fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Step, W
         flow: words.flow,
         ..client.terms(&words.tail)
     };
-    let mut tail = words.tail;
-    tail.is_async |= words.is_dynamic;
-    tail.cap_by(|| {
-        let options = place.broker.options();
-        match side {
-            Side::Ask => options.asks,
-            Side::Offer => options.offers,
-        }
-    });
+    let tail = words.tail;
     match side {
         Side::Ask => match place.broker.ask_now(party, terms) {
             Now::Answered(met) => settle(client, &place, own, met, &tail),

@@ -49,8 +49,9 @@ pub(super) fn lock(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
         let rule = rule(client, &words)?;
         return try_lock(client, &words, rule, &NOTHING);
     }
-    let tail = words.parse(client, arguments)?;
+    let mut tail = words.parse(client, arguments)?;
     let rule = rule(client, &words)?;
+    tail.cap_by(|| client.rules[rule.0].rule.queue.clone());
     if let Some(step) = tickets::repeated(client, &tail) {
         return Ok(step);
     }
@@ -96,12 +97,11 @@ fn try_lock(
 fn wait(
     client: &mut Client,
     words: &Words<'_>,
-    mut tail: Tail,
+    tail: Tail,
     capacity: Capacity,
     rule: &RulePlace,
 ) -> Result<Step, Wrong> {
     client.may_wait()?;
-    tail.cap_by(|| rule.rule.queue.clone());
     let terms = client.terms(&tail);
     let name = String::from_utf8_lossy(words.key).into_owned();
     let now = client

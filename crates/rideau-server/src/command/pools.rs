@@ -47,11 +47,11 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     }
     super::may_use(client, "pool", name)?;
     let target = target(client, name)?;
-    if let Some(step) = tickets::repeated(client, &tail) {
-        return Ok(step);
-    }
     if let Target::Pool(pool) = &target {
         tail.cap_by(|| pool.pool.options().queue);
+    }
+    if let Some(step) = tickets::repeated(client, &tail) {
+        return Ok(step);
     }
     let terms = Terms {
         flow,

@@ -26,11 +26,11 @@ pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
     }
     super::may_use(client, "regulator", name)?;
     let place = regulator(client, name)?;
+    tail.cap_by(|| place.regulator.options().queue);
     if let Some(step) = tickets::repeated(client, &tail) {
         return Ok(step);
     }
     client.may_wait()?;
-    tail.cap_by(|| place.regulator.options().queue);
     let terms = client.terms(&tail);
     let name = name.to_owned();
     let (daemon, at) = (Arc::clone(&client.daemon), Arc::clone(&place));

@@ -235,18 +235,7 @@ pub(super) fn repeated(client: &mut Client, tail: &Tail) -> Option<Step> {
         });
     match shown {
         Ok(Some(parts)) => go(ticket, parts).write(&mut client.reply()),
-        Ok(None) => {
-            let mut reply = client.reply();
-            match tail.cap {
-                None => reply.array(2).bulk("await").bulk(ticket.text()),
-                // It named a longer wait than there is.
-                Some(cap) => {
-                    let cap = i64::try_from(cap.as_millis()).unwrap_or(i64::MAX);
-                    let reply = reply.array(3).bulk("await").bulk(ticket.text());
-                    reply.integer(cap)
-                }
-            };
-        }
+        Ok(None) => tell_wait(client, ticket, tail),
         Err(_) => return None,
     }
     Some(Step::Done)

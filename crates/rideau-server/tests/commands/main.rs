@@ -24,4 +24,5 @@ mod sight;
 mod streams;
 mod users;
 mod views;
+mod waits;
 mod watch;
