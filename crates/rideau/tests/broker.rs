@@ -396,6 +396,32 @@ async fn the_broker_explains_itself() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_broker_names_the_option_that_would_help() {
+    let broker = broker(BrokerOptions::default());
+    assert!(broker.try_ask("anna").is_err());
+    let explained = broker.explain();
+    let advice = "Or wait for one (`WAIT`, `wait_max`) rather than ask only at once.";
+    assert!(explained.contains(advice), "{explained}");
+
+    let wait_cap = Some(5 * MS);
+    let asks = queue::Options {
+        shedding: queue::Shedding::Paced { wait_cap },
+        ..queue::Options::default()
+    };
+    let options = BrokerOptions { asks, ..never() };
+    broker.reconfigure(options).unwrap();
+    let terms = Terms {
+        wait_max: Some(10 * MS),
+        ..Terms::default()
+    };
+    let refused = broker.ask_on("anna", terms).await.unwrap_err();
+    assert_eq!(refused.refusal.reason, Reason::Deadline);
+    let explained = broker.explain();
+    let advice = "Or name a longer wait (`WAIT`, `wait_max`) up to the queue's `wait_cap` (5ms).";
+    assert!(explained.contains(advice), "{explained}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn under_stress_every_ask_is_answered_once() {
     let broker: Broker<u64, u64> = Broker::new(BrokerOptions::default()).unwrap();

@@ -121,10 +121,19 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
              would have had to wait for more than twice as long. Name a longer wait (`WAIT`, \
              `wait_max`), or take `kind=never` to let such asks wait in vain."
         ),
-        Reason::Deadline => format!("{few} Or let askers set later deadlines."),
-        Reason::Busy | Reason::Protected => {
-            format!("{few} Or wait for one rather than ask only at once.")
+        Reason::Deadline => {
+            let most = match options.shedding {
+                Shedding::Paced {
+                    wait_cap: Some(cap),
+                } => format!(" up to the queue's `wait_cap` ({cap:?})"),
+                _ => String::new(),
+            };
+            format!("{few} Or name a longer wait (`WAIT`, `wait_max`){most}.")
         }
+        Reason::Busy => {
+            format!("{few} Or wait for one (`WAIT`, `wait_max`) rather than ask only at once.")
+        }
+        Reason::Protected => format!("{few} Or let the protector (`protect`) refuse fewer."),
         Reason::Cancelled => "Nothing: somebody withdrew these asks on purpose.".into(),
         Reason::Closed => format!("The {} is closing: ask another one.", account.machine),
         Reason::Suspended => format!("The {} is suspended: resume it, or wait.", account.machine),
