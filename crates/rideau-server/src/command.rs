@@ -29,6 +29,7 @@ use crate::client::{Client, Replies, Step, Wrong};
 use crate::config::{Config, User, edits, far};
 use crate::daemon::Daemon;
 use crate::holdings::Why;
+use crate::label::Label;
 use crate::login;
 use crate::panics;
 use crate::resp::{Protocol, Quoted, Request, Upper};
@@ -341,8 +342,12 @@ fn is_subscriber(client: &Client) -> bool {
 /// Not for everybody.
 const ADMIN: &[&str] = &["pool", "range", "app", "config", "client", "monitor"];
 
-/// A user may use this thing.
+/// A user may use this thing. Every name that a client says passes here, so here it is
+/// seen that it is one; the keys of locks have a label of their own.
 fn may_use(client: &Client, kind: &str, name: &str) -> Result<(), Wrong> {
+    if kind != "lock" {
+        client.check_label(Label::Thing, name.as_bytes())?;
+    }
     match &client.user {
         Some(user) if !user.may_use(kind, name) => Err(no_use(user, kind, name)),
         _ => Ok(()),

@@ -1,5 +1,6 @@
 //! What happened, for those who watch and those who come later.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +15,11 @@ use crate::show::Sight;
 
 /// As many are remembered.
 const MOST: usize = 1024;
+/// Bytes of a name in an event, and of a user.
+const NAME_MAX: usize = 512;
+/// Bytes of what an event says, and of its detail. So all that are remembered take a
+/// few megabytes, and one is far below `limits.output_max`.
+const TEXT_MAX: usize = 4096;
 /// A watcher that is further behind misses some.
 const BEHIND_MAX: usize = 1024;
 
@@ -60,7 +66,8 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Something happened. Names that clients chose cannot end the line.
+    /// Something happened. Names that clients chose cannot end the line, and what is
+    /// too long is cut.
     pub fn add(&self, kind: &'static str, name: &str, text: String, by: Option<&str>) {
         self.add_with(kind, name, text, String::new(), by);
     }
@@ -74,8 +81,9 @@ impl Events {
         detail: String,
         by: Option<&str>,
     ) {
-        let (name, text) = (label::shown(name), label::shown(&text));
-        let (detail, by) = (label::shown(&detail), by.map(label::shown));
+        let (name, text) = (brief(name, NAME_MAX), brief(&text, TEXT_MAX));
+        let detail = brief(&detail, TEXT_MAX);
+        let by = by.map(|by| brief(by, NAME_MAX));
         let by = by.as_deref();
         tracing::info!(kind, name = &*name, by, "{text}{detail}");
         let event = Arc::new(Event {
@@ -110,6 +118,19 @@ impl Events {
     /// Hear of all from now on.
     pub fn watch(&self) -> broadcast::Receiver<Arc<Event>> {
         self.watchers.subscribe()
+    }
+}
+
+/// A text in one line that is not too long.
+fn brief(text: &str, max: usize) -> Cow<'_, str> {
+    // Before, so that little is made of much; and after, as escapes are longer.
+    let near = match label::cut(text, max) {
+        Cow::Borrowed(text) => label::shown(text),
+        Cow::Owned(text) => Cow::Owned(label::shown(&text).into_owned()),
+    };
+    match near.len() > max {
+        true => Cow::Owned(label::cut(&near, max).into_owned()),
+        false => near,
     }
 }
 
@@ -151,5 +172,23 @@ mod tests {
         assert_eq!(event.name, plain);
         assert_eq!(event.text, format!("{plain} was here"));
         assert_eq!(event.by.as_deref(), Some(plain));
+    }
+
+    #[test]
+    fn nothing_in_an_event_is_long() {
+        let events = Events::default();
+        for long in ["x".repeat(1 << 20), "\u{1b}".repeat(TEXT_MAX)] {
+            let (text, detail) = (long.clone(), long.clone());
+            events.add_with("client", &long, text, detail, Some(&long));
+            let event = &events.newest(1)[0];
+            for (text, max) in [
+                (&event.name, NAME_MAX),
+                (&event.text, TEXT_MAX),
+                (&event.detail, TEXT_MAX),
+                (event.by.as_ref().unwrap(), NAME_MAX),
+            ] {
+                assert!(text.len() <= max && text.ends_with('…'), "{}", text.len());
+            }
+        }
     }
 }

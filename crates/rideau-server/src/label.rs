@@ -42,6 +42,8 @@ pub enum Label {
     User,
     /// A member that a client brings to a pool.
     Member,
+    /// A pool, a group, a broker, a regulator, a range or an app.
+    Thing,
 }
 
 /// How long a name may be, and what it may be made of.
@@ -89,7 +91,7 @@ pub struct BadLabel {
 
 impl Label {
     /// Every kind of name.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Key,
         Self::Connection,
         Self::Session,
@@ -103,6 +105,7 @@ impl Label {
         Self::Channel,
         Self::User,
         Self::Member,
+        Self::Thing,
     ];
 
     /// The rule of names of this kind.
@@ -124,6 +127,9 @@ impl Label {
             Self::Channel => rule("a channel", 1, NameBehind(64), Text),
             Self::User => rule("the name of a user", 1, Name, Text),
             Self::Member => rule("the value of a member", 0, Bytes(4096), Text),
+            // `@` stands before the name of a group. Values of a range that is gone
+            // have a range without a name.
+            Self::Thing => rule("a name", 0, NameBehind(1), Text),
         }
     }
 
@@ -235,6 +241,19 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped.collect())
 }
 
+/// As much of a text as so many bytes have room for. An ellipsis says that there was
+/// more.
+pub fn cut(text: &str, max: usize) -> Cow<'_, str> {
+    if text.len() <= max {
+        return Cow::Borrowed(text);
+    }
+    let end = text.floor_char_boundary(max.saturating_sub(ELLIPSIS.len()));
+    Cow::Owned(format!("{}{ELLIPSIS}", &text[..end]))
+}
+
+/// What stands for the rest of a text.
+const ELLIPSIS: &str = "…";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,6 +306,14 @@ mod tests {
             said(Label::Note, &[b'n'; 65]),
             "NOTE has 0 to 64 bytes of UTF-8 without control characters, not 65"
         );
+    }
+
+    #[test]
+    fn what_is_cut_has_an_ellipsis_and_whole_characters() {
+        assert!(matches!(cut("größe", 7), Cow::Borrowed("größe")));
+        assert_eq!(cut("größe", 6), "gr…");
+        assert_eq!(cut("large", 4), "l…");
+        assert_eq!(cut("日本", 5), "…");
     }
 
     #[test]

@@ -12,6 +12,10 @@ use parking_lot::Mutex;
 
 use crate::attempts::{BeforeLogin, Denials, FailedLogins, Origin, Told};
 use crate::events::Events;
+use crate::label;
+
+/// Bytes of a reason that are told.
+const WHY_MAX: usize = 512;
 
 /// How a user has shown who it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,6 +137,7 @@ impl Logins {
     pub fn denied(&self, user: &str, right: &str, why: &str) {
         let key = (user.to_owned(), right.to_owned());
         if self.denials.lock().is_new(key, Instant::now()) {
+            let why = label::cut(why, WHY_MAX);
             let text = format!("{user} was denied {right:?}: {why}");
             self.events.add("denied", user, text, Some(user));
         }

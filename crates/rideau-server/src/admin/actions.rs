@@ -15,6 +15,7 @@ use super::health::away;
 use super::shown::find_pool;
 use super::visit::{Answer, No, Visit, ok};
 use crate::holdings::{Gone, Thing, Why};
+use crate::label::Label;
 use crate::outbox::Push;
 use crate::places::PoolPlace;
 
@@ -87,6 +88,7 @@ pub(super) async fn recycle(visit: Visit) -> Answer {
 /// The pool of the address, if the user may use it.
 fn own_pool(visit: &Visit) -> Result<Arc<PoolPlace>, No> {
     let name = visit.name("name");
+    visit.check_label(Label::Thing, name)?;
     match &visit.user {
         // Whether there is such a pool or not.
         Some(user) if !user.may_use("pool", name) => Err(No::new(

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::shown::{micros, spans, tally};
 use super::visit::{Answer, No, Visit, ok};
 use crate::apps::{App, AppLine, AppShown, Apps, ProcessShown};
+use crate::label::Label;
 use crate::show::Sight;
 
 /// Lines of a log, unless one asks for fewer or more.
@@ -178,6 +179,7 @@ fn find(visit: &Visit) -> Result<Arc<App>, No> {
 /// The application of the address, if the user may use it.
 fn own(visit: &Visit) -> Result<Arc<App>, No> {
     let name = visit.name("name");
+    visit.check_label(Label::Thing, name)?;
     match &visit.user {
         // Whether there is such an app or not.
         Some(user) if !user.may_use("app", name) => Err(No::new(

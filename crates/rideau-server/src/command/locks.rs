@@ -273,6 +273,7 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     let mut arguments = request.arguments();
     let key = arguments.word("LOCK.STAT", "a key")?;
     arguments.end("LOCK.STAT")?;
+    client.check_label(Label::Key, key)?;
     super::may_use(client, "lock", &String::from_utf8_lossy(key))?;
     let locks = &client.daemon.locks;
     let (held, waiting) = (locks.held(key), locks.waiting(key));

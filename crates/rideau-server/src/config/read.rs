@@ -22,6 +22,7 @@ use super::server::{Limits, Log, Server, Tls};
 use super::user::User;
 use super::view::ViewConfig;
 use super::{Config, Env};
+use crate::label::is_wild;
 
 /// Whether files that the file names are looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -378,7 +379,7 @@ fn inherit<'a>(notes: &Notes<'_>, kind: &str, mut named: Named<'a>) -> Named<'a>
 fn check_name(notes: &Notes<'_>, kind: &str, name: &str, at: &At, len_max: usize) {
     let is_pattern = kind == "lock";
     let is_bad = |c: char| {
-        c.is_whitespace() || c.is_control() || c == '"' || (!is_pattern && (c == '*' || c == '@'))
+        c.is_whitespace() || is_wild(c) || c == '"' || (!is_pattern && (c == '*' || c == '@'))
     };
     let bad = if is_pattern { "" } else { ", * or @" };
     if name.is_empty() {

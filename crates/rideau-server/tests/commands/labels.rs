@@ -1,5 +1,6 @@
 //! Everything that a client names has a length and an alphabet.
 
+use rideau_server::config::password::Hash;
 use rideau_server::resp::Value;
 
 use crate::peer::{Peer, text};
@@ -51,6 +52,41 @@ const PLACES: &[&str] = &[
     "AUTH ? secret",
     "SUBSCRIBE rideau:events:pool:?",
     "PSUBSCRIBE ?",
+    "LOCK.STAT ?",
+    "TAKE ?",
+    "TAKE @?",
+    "POOL.OFFER ? value",
+    "POOL.ADD ? max=1",
+    "POOL.DEL ?",
+    "POOL.SET ? MAX 1",
+    "POOL.PAUSE ?",
+    "POOL.RESUME ?",
+    "POOL.RECYCLE ?",
+    "POOL.STAT ?",
+    "ASK ? NB",
+    "OFFER ? NB",
+    "LEN ?",
+    "REG.ASK ?",
+    "REG.UPDATE ? 1",
+    "APP.GET ?",
+    "APP.STAT ?",
+    "APP.LOG ?",
+    "APP.RESTART ?",
+    "APP.SET ? MAX 1",
+    "APP.SPAWN ?",
+    "RESERVE ?",
+    "RESERVE lab,?",
+    "RESERVE lab PREFER ?",
+    "RANGE.ADD ? values=[\"20\"]",
+    "RANGE.SET ? TTL 1s",
+    "RANGE.DRAIN ?",
+    "RANGE.REMOVE ?",
+    "RANGE.STAT ?",
+    "RANGE.INFO ?",
+    "RANGE.COUNT ?",
+    "RANGE.LS ?",
+    "RANGE.WATCH ?",
+    "RANGE.RELEASE KEYPREFIX a IN ?",
 ];
 
 fn ask(peer: &mut Peer, place: &str, name: &str) -> Value {
@@ -89,6 +125,43 @@ fn no_name_is_long_or_has_control_characters() {
     assert_eq!(peer.say("HELD"), "[]");
     let shown = text(&peer.ask(&["SHOW", "SESSIONS"]));
     assert_eq!(shown.matches('[').count(), 2, "{shown}");
+}
+
+#[test]
+fn a_config_names_nothing_that_a_client_could_not_say() {
+    let server = Server::start(TEXT);
+    let mut peer = server.connect();
+    for kind in ["pool", "broker", "lock", "user"] {
+        let config = format!("{TEXT}[{kind}.\"a\u{202e}b\"]\n");
+        let said = text(&peer.ask(&["CONFIG", "APPLY", &config]));
+        assert!(said.contains("letters that names cannot have"), "{said}");
+    }
+}
+
+#[test]
+fn no_name_makes_a_long_event() {
+    let hash = Hash::of(b"secret").unwrap();
+    let config = format!(
+        "[user.anna]\npassword = '{}'\nallow = [\"@all\", \"@admin\"]\non = [\"pool:a\"]\n{TEXT}",
+        hash.as_str()
+    );
+    let server = Server::start(&config);
+    let mut anna = server.connect();
+    anna.say("AUTH anna secret");
+    let long = "x".repeat(1 << 19);
+    for place in [
+        "TAKE ?",
+        "APP.GET ?",
+        "POOL.STAT ?",
+        "RESERVE ?",
+        "POOL.SET a ? 1",
+    ] {
+        ask(&mut anna, place, &long);
+    }
+    anna.ask(&["CONFIG", "SET", &format!("pool.cad.{long}"), "1"]);
+    for event in server.daemon.events.newest(100) {
+        assert!(event.text.len() < 8192, "{} bytes", event.text.len());
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::no;
 use super::target::may_use_values;
 use crate::client::{Client, Step, Wrong};
 use crate::command::may_use;
+use crate::label::Label;
 use crate::places::Places;
 use crate::resp::{Quoted, Request};
 use crate::values::Counted;
@@ -35,6 +36,7 @@ fn counted(client: &Client, places: &Places, word: &str) -> Result<Counted, Wron
     if let Some(view) = places.views.find(word) {
         return Ok(view.counted.clone());
     }
+    client.check_label(Label::Thing, word.as_bytes())?;
     let nothing = || Wrong(format!("ERR {word:?} stands for no values."));
     if let Some(range) = places.ranges.find(word) {
         may_use(client, "range", word)?;

@@ -285,6 +285,7 @@ fn add_places(
         return Ok(());
     }
     for part in word.split(',') {
+        client.check_label(Label::Thing, part.as_bytes())?;
         if let Some(range) = ranges.find(part) {
             may_use(client, "range", part)?;
             let place = Place::Range(range.id);
