@@ -168,17 +168,21 @@ impl AdminListener {
             counts: Counts::default(),
         });
         let router = routes::router(&admin);
-        let doors = self.0.into_iter();
-        let doors = doors.map(|door| door.serve(Arc::clone(&admin), router.clone()));
+        let (admin, router) = (&*admin, &router);
+        let doors = self.0.iter().map(|door| async move {
+            let serve = || door.serve(admin, router);
+            panics::keep("the listener for HTTP", serve).await;
+        });
         futures_util::future::join_all(doors).await;
     }
 }
 
 impl Door {
-    async fn serve(mut self, admin: Arc<Admin>, router: axum::Router) {
+    async fn serve(&self, admin: &Admin, router: &axum::Router) {
         let address = self.listener.local_addr();
         let is_local = address.is_ok_and(|at| at.ip().is_loopback());
         let mut generation = admin.daemon.settings.generation();
+        let mut tls = self.tls.clone();
         loop {
             let (stream, address) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
@@ -190,7 +194,7 @@ impl Door {
             };
             let _ = stream.set_nodelay(true);
             // The files count as soon as they are read again.
-            if let Some(tls) = &mut self.tls
+            if let Some(tls) = &mut tls
                 && generation != admin.daemon.settings.generation()
             {
                 generation = admin.daemon.settings.generation();
@@ -198,24 +202,33 @@ impl Door {
                 *tls = new.unwrap_or(tls.clone());
             }
             let entrance = Entrance::new(address, is_local);
-            let seat = match admin.seat(&entrance) {
-                Ok(seat) => seat,
-                Err(why) => {
-                    tokio::spawn(turn_away(stream, why));
-                    continue;
-                }
-            };
-            let served = Served {
-                router: router.clone(),
-                login_within: admin.daemon.config.load().limits.login_within,
-                entrance,
-                seat,
-            };
-            match &self.tls {
-                Some(tls) => drop(tokio::spawn(served.serve_tls(stream, tls.clone()))),
-                None => drop(tokio::spawn(served.serve(stream))),
-            }
+            let begin = || begin(admin, router, tls.as_ref(), entrance, stream);
+            let _ = panics::contain(begin);
         }
+    }
+}
+
+/// Serve a connection, or turn it away.
+fn begin(
+    admin: &Admin,
+    router: &axum::Router,
+    tls: Option<&TlsAcceptor>,
+    entrance: Entrance,
+    stream: TcpStream,
+) {
+    let seat = match admin.seat(&entrance) {
+        Ok(seat) => seat,
+        Err(why) => return drop(tokio::spawn(turn_away(stream, why))),
+    };
+    let served = Served {
+        router: router.clone(),
+        login_within: admin.daemon.config.load().limits.login_within,
+        entrance,
+        seat,
+    };
+    match tls {
+        Some(tls) => drop(tokio::spawn(served.serve_tls(stream, tls.clone()))),
+        None => drop(tokio::spawn(served.serve(stream))),
     }
 }
 
@@ -321,6 +334,8 @@ impl Drop for Ended {
 impl Admin {
     /// A seat for a connection, or why there is none.
     fn seat(&self, entrance: &Entrance) -> Result<Seat, &'static str> {
+        #[cfg(test)]
+        assert!(!tests::is_planted(&entrance.address), "planted");
         let permit = Arc::clone(&self.connections).try_acquire_owned();
         let why = match permit {
             Ok(permit) if entrance.enter(&self.daemon, STRANGERS_MAX) => {
@@ -332,6 +347,7 @@ impl Admin {
             Ok(_) => {
                 let counts = &self.daemon.counts;
                 counts.logins_crowded.fetch_add(1, Ordering::Relaxed);
+                self.daemon.logins.crowded(entrance.origin);
                 CROWDED
             }
             Err(_) => {
@@ -392,14 +408,58 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    #[tokio::test]
-    async fn a_panic_costs_one_request() {
+    /// Whoever comes from there meets a panic.
+    static PLANTED: parking_lot::Mutex<String> = parking_lot::Mutex::new(String::new());
+
+    pub(super) fn is_planted(address: &str) -> bool {
+        *PLANTED.lock() == address
+    }
+
+    async fn serve() -> SocketAddr {
         let config = Config::parse("", "test.toml", &|_| None).expect("it is a config");
         let daemon = Daemon::new(config).expect("it is sound");
         let listener = AdminListener::bind(([127, 0, 0, 1], 0).into()).await;
         let listener = listener.expect("a port is free");
         let address = listener.address().expect("it listens");
         tokio::spawn(listener.serve(daemon));
+        address
+    }
+
+    async fn ask(mut stream: TcpStream, path: &str) -> String {
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let _ = stream.write_all(request.as_bytes()).await;
+        let mut said = String::new();
+        let _ = stream.read_to_string(&mut said).await;
+        said
+    }
+
+    #[tokio::test]
+    async fn a_panic_costs_one_connection() {
+        let address = serve().await;
+        let socket = tokio::net::TcpSocket::new_v4().expect("there are sockets");
+        let bound = socket.bind(([127, 0, 0, 1], 0).into());
+        bound.expect("a port is free");
+        *PLANTED.lock() = socket.local_addr().expect("it is bound").to_string();
+        let stream = socket.connect(address).await.expect("it listens");
+        assert_eq!(ask(stream, "/healthz").await, "");
+        let stream = TcpStream::connect(address).await.expect("it listens");
+        assert!(ask(stream, "/healthz").await.starts_with("HTTP/1.1 200 "));
+    }
+
+    #[tokio::test]
+    async fn a_panic_on_another_thread_is_told_by_the_id_in_the_log() {
+        let log = crate::panics::tests::Log::begin();
+        let address = serve().await;
+        let stream = TcpStream::connect(address).await.expect("it listens");
+        let said = ask(stream, "/test/away").await;
+        assert!(said.starts_with("HTTP/1.1 500 "), "{said}");
+        assert!(log.has_id_of(&said), "{said}");
+    }
+
+    #[tokio::test]
+    async fn a_panic_costs_one_request() {
+        let address = serve().await;
         let mut stream = TcpStream::connect(address).await.expect("it listens");
         // The second comes on the same connection.
         let requests = b"GET /test/panic HTTP/1.1\r\nHost: localhost\r\n\r\n\

@@ -158,6 +158,12 @@ impl Wait {
 /// What is left to do when a wait is over.
 pub type Finish = Box<dyn FnOnce(&mut Client) + Send>;
 
+/// Tell the client of a panic.
+#[cold]
+pub(crate) fn answer_panic(panicked: Panicked) -> Finish {
+    Box::new(move |client| client.answer_panic(client.out.len(), panicked))
+}
+
 /// A mistake of the client, as it is told.
 #[derive(Debug)]
 pub struct Wrong(pub String);

@@ -25,6 +25,7 @@ mod watch;
 
 use std::sync::atomic::Ordering;
 
+use crate::attempts::Origin;
 use crate::client::{Client, Replies, Step, Wrong};
 use crate::config::{Config, User, edits, far};
 use crate::daemon::Daemon;
@@ -71,6 +72,15 @@ impl About {
         };
         if let Some(why) = error.strip_prefix("NOPERM ") {
             daemon.logins.denied(user, right, why);
+        }
+    }
+
+    /// The same of somebody who has not said who it is. What is not control, clients
+    /// try before they log in.
+    #[cold]
+    fn deny_to(&self, daemon: &Daemon, origin: Origin, error: &str) {
+        if let Some(why) = error.strip_prefix("NOAUTH ").filter(|_| self.is_control) {
+            daemon.logins.denied_to(origin, self.right, why);
         }
     }
 }
@@ -198,8 +208,9 @@ fn answer(client: &mut Client, request: Request<'_>) -> Step {
 #[cold]
 fn fail(client: &mut Client, about: &About, before: usize, Wrong(text): Wrong) -> Step {
     client.batch.fail();
-    if let Some(user) = &client.user {
-        about.deny(&client.daemon, &user.name, &text);
+    match &client.user {
+        Some(user) => about.deny(&client.daemon, &user.name, &text),
+        None => about.deny_to(&client.daemon, client.origin, &text),
     }
     // Whatever was begun is not to be seen.
     client.out.truncate(before);
@@ -277,6 +288,19 @@ fn listens(name: &str) -> Wrong {
 
 /// Whether the client may do a part of what a command can do.
 fn allowed(client: &Client, right: &str) -> Result<(), Wrong> {
+    let Err(wrong) = has_part(client, right) else {
+        return Ok(());
+    };
+    // The command itself may be for everybody.
+    if let Some(why) = wrong.0.strip_prefix("NOAUTH ")
+        && ADMIN.contains(&right)
+    {
+        client.daemon.logins.denied_to(client.origin, right, why);
+    }
+    Err(wrong)
+}
+
+fn has_part(client: &Client, right: &str) -> Result<(), Wrong> {
     match &client.user {
         Some(user) if !has_right(user, right) => Err(Wrong(format!(
             "NOPERM user {} may not do this: add \"{right}\" to its allow list.",

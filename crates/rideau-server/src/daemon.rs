@@ -24,6 +24,7 @@ use crate::logins::Logins;
 use crate::member::Workshop;
 use crate::operator::Operator;
 use crate::outbox::Push;
+use crate::panics;
 use crate::places::{FOR_EVER, Left, Places};
 use crate::quota::Quotas;
 use crate::serve::reserve::Reserve;
@@ -271,29 +272,42 @@ impl Daemon {
     }
 
     /// Close what a change left behind: nobody waits there any more, and who
-    /// holds a member keeps it until it is done, or until its time is up.
+    /// holds a member keeps it until it is done, or until its time is up. A panic in one
+    /// step keeps none of the others.
     fn let_go(self: &Arc<Self>, left: Left, within: Option<Duration>) {
         for place in left.pools {
             let daemon = Arc::clone(self);
             tokio::spawn(async move {
                 // A pool that is gone wants nothing brought.
-                daemon.revoke(|grant| grant.is_offer_of(&place));
+                let _ = panics::contain(|| daemon.revoke(|grant| grant.is_offer_of(&place)));
                 let within = within.unwrap_or(FOR_EVER);
-                let _ = tokio::time::timeout(within, place.pool.close(within)).await;
-                daemon.revoke(|grant| grant.is_member_of(&place));
+                let closed = panics::contain_async(async {
+                    #[cfg(test)]
+                    assert!(&*place.name != "panics-in-close", "planted");
+                    tokio::time::timeout(within, place.pool.close(within)).await
+                });
+                if closed.await.is_err() {
+                    // Holders have their time all the same.
+                    tokio::time::sleep(within).await;
+                }
+                let _ = panics::contain(|| daemon.revoke(|grant| grant.is_member_of(&place)));
             });
         }
-        left.brokers.iter().for_each(|place| place.broker.close());
-        left.regulators
-            .iter()
-            .for_each(|place| place.regulator.close());
+        for place in &left.brokers {
+            let _ = panics::contain(|| place.broker.close());
+        }
+        for place in &left.regulators {
+            let _ = panics::contain(|| place.regulator.close());
+        }
     }
 
     /// Take back what is wanted, and tell those who held it.
     pub fn revoke(&self, wanted: impl Fn(&Grant) -> bool) -> usize {
         let mut count = 0;
         for Row { ticket, card, .. } in self.holdings.late(|grant, _| wanted(grant)) {
-            if self.release(ticket, None, Why::Revoked).is_err() {
+            // Whatever one does, the others are taken back as well.
+            let released = panics::contain(|| self.release(ticket, None, Why::Revoked));
+            if matches!(released, Ok(Err(_))) {
                 continue;
             }
             count += 1;

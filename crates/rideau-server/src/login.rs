@@ -7,13 +7,14 @@ use parking_lot::Mutex;
 use rustix::process::geteuid;
 
 use crate::attempts::Origin;
-use crate::client::{Awaits, Client, Finish, Step, Wait, Wrong};
+use crate::client::{Awaits, Client, Finish, Step, Wait, Wrong, answer_panic};
 use crate::command;
 use crate::config::password::Hash;
 use crate::config::{Password, User};
 use crate::daemon::Daemon;
 use crate::holdings::{Card, Why};
 use crate::logins::{Fingerprint, How, LoginPlace};
+use crate::panics::{self, Panicked};
 use crate::quota::{Over, Quota};
 
 /// How a connection shows who it is without a password.
@@ -165,14 +166,7 @@ pub(crate) fn begin(
     }
     let config = client.daemon.config.load();
     if config.users.is_empty() {
-        if user == b"default" {
-            return Err(Wrong(format!(
-                "ERR there is no password here: the config has no users. What anybody may do needs \
-                 no login; for the rest, {}",
-                client.daemon.operator.advice()
-            )));
-        }
-        return Err(Wrong("WRONGPASS there is no such user.".into()));
+        return Ok(refuse_token(client, &user));
     }
     let found = config
         .users
@@ -182,7 +176,10 @@ pub(crate) fn begin(
     let daemon = Arc::clone(&client.daemon);
     let (origin, place) = (client.origin, client.place.clone());
     let answer = async move {
-        let checked = attempt(daemon, found.clone(), password, origin, place).await;
+        let checked = match attempt(daemon, found.clone(), password, origin, place).await {
+            Ok(checked) => checked,
+            Err(panicked) => return answer_panic(panicked),
+        };
         let finish: Finish = Box::new(move |client| match still(client, found, checked) {
             Some((user, password)) => {
                 let counted = match client.connection_of(&user) {
@@ -234,6 +231,50 @@ fn still(
     is_right.then(|| (Arc::new(user.clone()), checked))
 }
 
+/// There are no users, and this is not the operator's token: no, as late as to a wrong
+/// password.
+#[cold]
+fn refuse_token(client: &Client, user: &[u8]) -> Step {
+    let text = match user == b"default" {
+        true => format!(
+            "ERR there is no password here: the config has no users. What anybody may do needs \
+             no login; for the rest, {}",
+            client.daemon.operator.advice()
+        ),
+        false => "WRONGPASS there is no such user.".into(),
+    };
+    let daemon = Arc::clone(&client.daemon);
+    let (origin, place) = (client.origin, client.place.clone());
+    let answer = async move {
+        refused(daemon, origin, place).await;
+        let finish: Finish = Box::new(move |client| {
+            client.reply().error(text);
+        });
+        finish
+    };
+    let answer = Box::pin(answer);
+    Step::Wait(Wait::new("a token check", Awaits::Anything, answer))
+}
+
+/// A token was wrong: it is counted as a wrong password is, and answered as late.
+pub(crate) async fn refused(daemon: Arc<Daemon>, origin: Origin, place: Option<Arc<LoginPlace>>) {
+    // As with a password, closing the connection early gains nothing.
+    let _ = tokio::spawn(async move {
+        delay(&daemon, origin).await;
+        drop(place);
+    })
+    .await;
+}
+
+/// A login failed: wait for as long as its answer is kept back.
+async fn delay(daemon: &Daemon, origin: Origin) {
+    daemon.counts.denied.fetch_add(1, Ordering::Relaxed);
+    let delay = daemon.logins.failed(origin);
+    if !delay.is_zero() {
+        tokio::time::sleep(delay).await;
+    }
+}
+
 /// The user has as many connections as it may.
 #[cold]
 fn turn_away(client: &mut Client, over: Over) {
@@ -249,24 +290,28 @@ fn turn_away(client: &mut Client, over: Over) {
 /// The try is finished even if the client does not wait for the answer. Until then it
 /// has its turn, and its place among those that have not logged in: closing a
 /// connection early gains nothing.
+///
+/// # Errors
+///
+/// If the check panicked, which says nothing about the password.
 pub(crate) async fn attempt(
     daemon: Arc<Daemon>,
     user: Option<Arc<User>>,
     password: Vec<u8>,
     origin: Origin,
     place: Option<Arc<LoginPlace>>,
-) -> Option<Fingerprint> {
+) -> Result<Option<Fingerprint>, Panicked> {
     let attempt = tokio::spawn(async move {
-        let checked = check(&daemon, user, password).await;
-        if checked.is_none() {
-            daemon.counts.denied.fetch_add(1, Ordering::Relaxed);
-            let delay = daemon.logins.failed(origin);
-            tokio::time::sleep(delay).await;
+        let checked = panics::contain_async(check(&daemon, user, password)).await;
+        let checked = checked.unwrap_or_else(Err);
+        if matches!(checked, Ok(None)) {
+            delay(&daemon, origin).await;
         }
         drop(place);
         checked
     });
-    attempt.await.unwrap_or(None)
+    // It ends early only with the server.
+    attempt.await.unwrap_or(Ok(None))
 }
 
 /// Be this user, or nobody, from now on. What the connection held as another it
@@ -342,7 +387,11 @@ fn gone(user: &str) -> Wrong {
 
 /// What the password is known by if it is right. As few as the config allows are
 /// checked at a time: each costs memory and time on purpose.
-async fn check(daemon: &Daemon, user: Option<Arc<User>>, password: Vec<u8>) -> Option<Fingerprint> {
+async fn check(
+    daemon: &Daemon,
+    user: Option<Arc<User>>,
+    password: Vec<u8>,
+) -> Result<Option<Fingerprint>, Panicked> {
     // Taken before the check: a file that changes meanwhile counts as changed.
     let now = user.as_ref().and_then(|user| password_now(daemon, user));
     let _turn = match daemon.password_checks.try_take() {
@@ -354,7 +403,9 @@ async fn check(daemon: &Daemon, user: Option<Arc<User>>, password: Vec<u8>) -> O
         }
     };
     let config = daemon.config.load_full();
-    let checked = tokio::task::spawn_blocking(move || {
+    let checked = panics::away(move || {
+        #[cfg(test)]
+        assert!(password != b"TEST.PANIC", "planted");
         let own = user.as_ref().and_then(|user| user.password.as_ref());
         let others = config
             .users
@@ -362,8 +413,8 @@ async fn check(daemon: &Daemon, user: Option<Arc<User>>, password: Vec<u8>) -> O
             .filter_map(|user| user.password.as_ref());
         is_right(own, others, &password).0
     });
-    let checked = checked.await;
-    now.filter(|_| matches!(checked, Ok(true)))
+    let is_right = checked.await?;
+    Ok(now.filter(|_| is_right))
 }
 
 /// Whether this is the password, and how many hashes were made to know. It is one

@@ -38,6 +38,8 @@ pub struct Logins {
     before: Arc<Mutex<BeforeLogin>>,
     /// By user and right.
     denials: Mutex<Denials<(String, String)>>,
+    /// Of those who have not said who they are, by address and right.
+    strangers: Mutex<Denials<(Origin, String)>>,
     hashers: [RandomState; 2],
     events: Arc<Events>,
 }
@@ -65,6 +67,7 @@ impl Logins {
             failed: Mutex::default(),
             before: Arc::default(),
             denials: Mutex::default(),
+            strangers: Mutex::default(),
             hashers: Default::default(),
             events,
         }
@@ -111,7 +114,7 @@ impl Logins {
         }
     }
 
-    /// A password was wrong. Says how long the answer is kept back.
+    /// A password or a token was wrong. Says how long the answer is kept back.
     pub fn failed(&self, origin: Origin) -> Duration {
         let mut told = Vec::new();
         let delay = self.failed.lock().fail(origin, Instant::now(), &mut told);
@@ -140,6 +143,31 @@ impl Logins {
             let why = label::cut(why, WHY_MAX);
             let text = format!("{user} was denied {right:?}: {why}");
             self.events.add("denied", user, text, Some(user));
+        }
+    }
+
+    /// Somebody who has not said who it is may not do what it wanted: told once for each
+    /// address and right in a while.
+    pub fn denied_to(&self, origin: Origin, right: &str, why: &str) {
+        let key = (origin, right.to_owned());
+        if self.strangers.lock().is_new(key, Instant::now()) {
+            let why = label::cut(why, WHY_MAX);
+            let origin = origin.to_string();
+            let text = format!("somebody from {origin} was denied {right:?}: {why}");
+            self.events.add("denied", &origin, text, None);
+        }
+    }
+
+    /// A connection was turned away because too many of its address have not logged in:
+    /// told once for each address in a while.
+    pub fn crowded(&self, origin: Origin) {
+        // No right is called so.
+        let key = (origin, "a place before the login".to_owned());
+        if self.strangers.lock().is_new(key, Instant::now()) {
+            let text = format!(
+                "connections from {origin} are turned away: as many as may be have not logged in"
+            );
+            self.events.add("login", &origin.to_string(), text, None);
         }
     }
 

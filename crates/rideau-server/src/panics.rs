@@ -62,10 +62,10 @@ pub(crate) fn count() -> u64 {
 
 /// Log every panic of this process with an id from now on.
 pub(crate) fn log_all() {
-    std::panic::set_hook(Box::new(log));
+    std::panic::set_hook(Box::new(log_panic));
 }
 
-fn log(panic: &PanicHookInfo<'_>) {
+fn log_panic(panic: &PanicHookInfo<'_>) {
     let id = new_id();
     LAST.set(Some(id));
     let payload = panic.payload();
@@ -111,6 +111,21 @@ pub(crate) fn contain_async<F: Future>(
     caught.map(|done| done.map_err(|_| Panicked::caught()))
 }
 
+/// Do something that takes a while away from the threads that serve others, and contain
+/// its panic.
+///
+/// # Errors
+///
+/// If it panicked.
+pub(crate) async fn away<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Panicked> {
+    // The id of a panic is known on the thread that has it.
+    let done = tokio::task::spawn_blocking(|| contain(work)).await;
+    // None is done only if the server ends.
+    done.unwrap_or_else(|_| Err(Panicked { id: new_id() }))
+}
+
 /// Do what the server needs for as long as it runs, again after a panic.
 pub(crate) async fn keep<F: Future>(name: &str, begin: impl Fn() -> F) {
     while let Err(panicked) = contain_async(begin()).await {
@@ -120,10 +135,63 @@ pub(crate) async fn keep<F: Future>(name: &str, begin: impl Fn() -> F) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::io::{self, Write};
     use std::sync::atomic::AtomicU32;
+    use std::sync::{Arc, Once};
+
+    use parking_lot::Mutex;
+    use tracing::level_filters::LevelFilter;
+    use tracing_subscriber::layer::SubscriberExt;
 
     use super::*;
+
+    /// What is logged while the tests run, panics among it.
+    #[derive(Clone)]
+    pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Log {
+        pub(crate) fn begin() -> Self {
+            static BEGUN: Once = Once::new();
+            static LOG: Mutex<Option<Log>> = Mutex::new(None);
+            BEGUN.call_once(|| {
+                let log = Self(Arc::default());
+                *LOG.lock() = Some(log.clone());
+                let layer = tracing_subscriber::fmt::layer();
+                let layer = layer.with_writer(move || log.clone()).with_ansi(false);
+                let all = tracing_subscriber::registry().with(LevelFilter::ERROR);
+                let all = all.with(layer);
+                tracing::subscriber::set_global_default(all).expect("nobody else logs");
+                // A test that fails is told as before.
+                let usual = std::panic::take_hook();
+                std::panic::set_hook(Box::new(move |panic| {
+                    log_panic(panic);
+                    usual(panic);
+                }));
+            });
+            LOG.lock().clone().expect("it has begun")
+        }
+
+        /// The id of an internal error that was told is that of a panic in the log.
+        pub(crate) fn has_id_of(&self, said: &str) -> bool {
+            let (_, rest) = said.split_once(TOLD).expect("it tells of a panic");
+            let id = rest.get(..8).expect("it has an id");
+            let log = self.0.lock();
+            let log = String::from_utf8_lossy(&log);
+            log.contains(&format!("id={id}")) && log.contains("panicked: planted")
+        }
+    }
+
+    impl Write for Log {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(text);
+            Ok(text.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
 
     #[tokio::test]
     async fn what_does_not_panic_is_as_without() {
@@ -142,6 +210,14 @@ mod tests {
         assert!(count() >= before + 2);
         let text = one.map(|panicked| panicked.to_string());
         assert!(text.is_some_and(|text| text.starts_with("internal error ")));
+    }
+
+    #[tokio::test]
+    async fn a_panic_on_another_thread_has_an_id() {
+        assert_eq!(away(|| 7).await, Ok(7));
+        let panicked = away(|| -> u8 { panic!("planted") }).await;
+        let text = panicked.map_err(|panicked| panicked.to_string());
+        assert!(text.is_err_and(|text| text.starts_with("internal error ")));
     }
 
     #[tokio::test(start_paused = true)]

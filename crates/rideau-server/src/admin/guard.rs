@@ -64,7 +64,11 @@ pub(super) async fn admit(admin: &Admin, route: &Route, parts: &Parts) -> Result
             }
             Identity::from(operator)
         }
-        None => login(admin, &parts.headers, entrance).await?,
+        None => {
+            check_token(admin, parts, entrance).await?;
+            let user = login(admin, &parts.headers, entrance).await;
+            user.inspect_err(|no| deny_to(admin, route, entrance, no))?
+        }
     };
     if let Some(entrance) = entrance {
         let counted = entrance.count(&admin.daemon, identity.user.as_ref());
@@ -97,7 +101,9 @@ pub(super) fn check_right(
             "{} {} is not for everybody: {advice}",
             route.method, route.path
         );
-        return Err(No::new(StatusCode::UNAUTHORIZED, "NOAUTH", text));
+        let no = No::new(StatusCode::UNAUTHORIZED, "NOAUTH", text);
+        deny_to(admin, route, entrance, &no);
+        return Err(no);
     }
     if let (Some(user), Some(right)) = (user, route.right())
         && !command::has_right(user, right)
@@ -110,6 +116,20 @@ pub(super) fn check_right(
         return Err(No::new(StatusCode::FORBIDDEN, "NOPERM", text));
     }
     Ok(())
+}
+
+/// Write down that somebody who has not said who it is may not do this, if that is
+/// control.
+fn deny_to(admin: &Admin, route: &Route, entrance: Option<&Entrance>, no: &No) {
+    let right = route.right().filter(|right| !command::may_do(None, right));
+    if let Some(right) = right.filter(|_| no.code == "NOAUTH") {
+        let logins = &admin.daemon.logins;
+        logins.denied_to(origin_of(entrance), right, &no.text);
+    }
+}
+
+fn origin_of(entrance: Option<&Entrance>) -> Origin {
+    entrance.map_or(Origin::Unknown, |entrance| entrance.origin)
 }
 
 /// A page of another site can have its own name lead to this machine, and then
@@ -220,17 +240,52 @@ impl Known {
 /// password, or in the address of the page, where a browser puts it.
 fn operator(admin: &Admin, parts: &Parts) -> Option<Arc<User>> {
     let operator = &admin.daemon.operator;
-    let said = parts.headers.get(header::AUTHORIZATION);
-    let said = said.map(HeaderValue::as_bytes).unwrap_or_default();
-    let bearer = said.strip_prefix(b"Bearer ").map(<[u8]>::to_vec);
-    let password = basic(said).map(|(_, password)| password);
-    let query = parts.uri.query().unwrap_or_default();
-    let is_page = parts.uri.path() == "/" && parts.method == Method::GET;
-    let in_address = query.strip_prefix("token=").filter(|_| is_page);
-    let in_address = in_address.map(|token| token.as_bytes().to_vec());
-    let given = bearer.or(password).or(in_address)?;
+    let password = || basic(said(parts)).map(|(_, password)| password);
+    let bearer = bearer(parts).map(<[u8]>::to_vec);
+    let in_address = || in_address(parts).map(<[u8]>::to_vec);
+    let given = bearer.or_else(password).or_else(in_address)?;
     let user = operator.is_token(&given).then(|| operator.user());
     user.cloned()
+}
+
+/// The header by which a request says whose it is.
+fn said(parts: &Parts) -> &[u8] {
+    let said = parts.headers.get(header::AUTHORIZATION);
+    said.map(HeaderValue::as_bytes).unwrap_or_default()
+}
+
+/// The token of `Authorization: Bearer`.
+fn bearer(parts: &Parts) -> Option<&[u8]> {
+    said(parts).strip_prefix(b"Bearer ")
+}
+
+/// The token in the address of the page.
+fn in_address(parts: &Parts) -> Option<&[u8]> {
+    let is_page = parts.uri.path() == "/" && parts.method == Method::GET;
+    let token = parts.uri.query()?.strip_prefix("token=")?;
+    is_page.then_some(token.as_bytes())
+}
+
+/// A token that is not the operator's is counted as a wrong password is, and answered
+/// as late. Where there are no users, so is a password: it can be nothing but a token.
+/// Then the request goes on as anybody's, unless it can be nothing else.
+async fn check_token(admin: &Admin, parts: &Parts, entrance: Option<&Entrance>) -> Result<(), No> {
+    let daemon = &admin.daemon;
+    let is_bearer = bearer(parts).is_some();
+    let is_password = || daemon.config.load().users.is_empty() && basic(said(parts)).is_some();
+    if !is_bearer && in_address(parts).is_none() && !is_password() {
+        return Ok(());
+    }
+    let place = entrance.and_then(|entrance| entrance.login.place());
+    login::refused(Arc::clone(daemon), origin_of(entrance), place).await;
+    match is_bearer {
+        true => Err(No::new(
+            StatusCode::UNAUTHORIZED,
+            "NOAUTH",
+            format!("The token is wrong: {}", daemon.operator.advice()),
+        )),
+        false => Ok(()),
+    }
 }
 
 async fn login(
@@ -274,10 +329,10 @@ async fn login(
         });
     }
     let found = user.cloned().map(Arc::new);
-    let origin = entrance.map_or(Origin::Unknown, |entrance| entrance.origin);
+    let origin = origin_of(entrance);
     let place = entrance.and_then(|entrance| entrance.login.place());
     let (user, given) = (found.clone(), password.clone());
-    let checked = login::attempt(Arc::clone(daemon), user, given, origin, place).await;
+    let checked = login::attempt(Arc::clone(daemon), user, given, origin, place).await?;
     if let (Some(user), Some(checked)) = (found, checked) {
         admin.known.add(&user, &password, checked);
         let from = entrance.map_or("HTTP", |entrance| &entrance.address);

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::visit::{Answer, No, Visit};
 use crate::metrics;
+use crate::panics::{self, Panicked};
 
 /// It answers, so it lives.
 pub(super) async fn alive(_visit: Visit) -> Answer {
@@ -44,11 +45,18 @@ pub(super) async fn metrics(visit: Visit) -> Answer {
 pub(super) async fn away<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, No> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| {
-        No::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "ERR",
-            "The server broke over this request: please report it.",
-        )
-    })
+    Ok(panics::away(work).await?)
+}
+
+/// Panic on another thread.
+#[cfg(test)]
+pub(super) async fn panic_away(_visit: Visit) -> Answer {
+    away(|| -> Answer { panic!("planted") }).await?
+}
+
+impl From<Panicked> for No {
+    fn from(panicked: Panicked) -> Self {
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Self::new(status, "ERR", format!("{panicked}."))
+    }
 }

@@ -84,6 +84,9 @@ pub(super) static ALL: &[Route] = &[
     #[cfg(test)]
     about(Get, "/test/panic", Nothing, "Panic", "", "200:text",
         |_| Box::pin(async { panic!("planted") })),
+    #[cfg(test)]
+    about(Get, "/test/away", Nothing, "Panic on another thread", "", "200:text",
+        |visit| Box::pin(health::panic_away(visit))),
     about(Get, "/", Right("show"), "A page for people; with the operator's token, all of it",
         "?token", "200:html", |visit| Box::pin(status::page(visit))),
     about(Get, "/assets/status.css", Nothing, "How that page looks",

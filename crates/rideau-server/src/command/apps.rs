@@ -123,15 +123,16 @@ pub(super) fn spawn(client: &mut Client, request: Request<'_>) -> Result<Step, W
     let mut arguments = request.arguments();
     let app = find(client, arguments.text("APP.SPAWN", "an app")?)?;
     arguments.end("APP.SPAWN")?;
-    match client.daemon.apps.start_one(&app) {
-        true => client.reply().simple("OK"),
-        false => {
-            return Err(Wrong(format!(
-                "BUSY app {} has no room for one more process: raise its max, or front.max.",
-                app.name
-            )));
-        }
-    };
+    if !client.daemon.apps.start_one(&app) {
+        return Err(Wrong(format!(
+            "BUSY app {} has no room for one more process: raise its max, or front.max.",
+            app.name
+        )));
+    }
+    let by = Some(client.user_name());
+    let text = "one more process is started".into();
+    client.daemon.events.add("app", &app.name, text, by);
+    client.reply().simple("OK");
     Ok(Step::Done)
 }
 

@@ -201,3 +201,36 @@ async fn a_connection_that_comes_to_no_lane_is_forgotten() {
     until("nobody is let in", || count() == 1).await;
     place.forgets_all().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_in_a_check_says_nothing_about_the_password() {
+    let log = crate::panics::tests::Log::begin();
+    let hash = crate::config::password::Hash::of(b"secret").expect("it is made");
+    let user = format!(
+        "[user.anna]\npassword = '{}'\nallow = [\"@all\"]\n",
+        hash.as_str()
+    );
+    let place = Place::new(&user).await;
+    let mut wire = place.connect();
+    let said = wire.ask("AUTH anna TEST.PANIC");
+    assert!(said.starts_with("-ERR internal error "), "{said}");
+    assert!(log.has_id_of(&said), "{said}");
+    let denied = &place.daemon.counts.denied;
+    assert_eq!(denied.load(Ordering::Relaxed), 0, "it is no failed login");
+    assert_eq!(wire.ask("AUTH anna secret"), "+OK");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_panics_when_it_is_closed_takes_its_members_back() {
+    let pool = "[pool.panics-in-close]\nmember = { list = [\"a\"] }\n";
+    let place = Place::new(pool).await;
+    let mut wire = place.connect();
+    assert_eq!(wire.array("TAKE panics-in-close")[0], "go");
+    let now = Some(Duration::ZERO);
+    let removed = place.daemon.remove_pool("panics-in-close", now, "a test");
+    assert!(removed.is_ok(), "{removed:?}");
+    until("its member is held for ever", || {
+        place.daemon.holdings.all().is_empty()
+    })
+    .await;
+}

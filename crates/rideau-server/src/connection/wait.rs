@@ -13,12 +13,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
 use super::{Connection, Over};
-use crate::client::{Awaits, Client, Finish, Wait, Waiting, Wrong};
+use crate::client::{Awaits, Client, Finish, Wait, Waiting, Wrong, answer_panic};
 use crate::clients::ClientCard;
 use crate::command;
 use crate::input::NoRoom;
 use crate::login;
-use crate::panics::{self, Panicked};
+use crate::panics;
 use crate::resp::Protocol;
 
 /// Those who wait and can be told are told so this often.
@@ -206,11 +206,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Some(ticks)
     }
-}
-
-#[cold]
-fn answer_panic(panicked: Panicked) -> Finish {
-    Box::new(move |client| client.answer_panic(client.out.len(), panicked))
 }
 
 /// One command waits.

@@ -129,7 +129,10 @@ impl Listener {
             },
             Self::Control(listener, path) => loop {
                 match listener.accept().await {
-                    Ok((stream, _)) => accept_control(&daemon, &lanes, stream, &path),
+                    Ok((stream, _)) => {
+                        let accept = || accept_control(&daemon, &lanes, stream, &path);
+                        let _ = panics::contain(accept);
+                    }
                     Err(error) => rest(&error).await,
                 }
             },
@@ -258,7 +261,8 @@ async fn accept_tls(
 ) {
     let local = prepare(&stream, &daemon);
     let origin = Origin::of(address.ip());
-    // A handshake is work, so it counts as a connection that has not logged in.
+    // A handshake is work, so it counts as a connection that has not logged in. One that
+    // is turned away cannot be told why before it.
     let Ok(place) = place_before_login(&daemon, origin) else {
         return;
     };
@@ -341,6 +345,8 @@ enum Refused {
 /// The mode of the socket keeps others out. If somebody opens it to them all the
 /// same, they are told.
 fn accept_control(daemon: &Arc<Daemon>, lanes: &Lanes, stream: UnixStream, path: &str) {
+    #[cfg(test)]
+    tests::panic_once(path);
     let (uid, address) = peer(&stream, path);
     let admitted = match uid {
         Some(uid) if login::is_operator(uid) => admit(
@@ -417,6 +423,7 @@ fn place_before_login(daemon: &Daemon, origin: Origin) -> Result<Option<Arc<Logi
     let place = daemon.logins.enter(origin, most);
     if place.is_none() {
         daemon.counts.logins_crowded.fetch_add(1, Ordering::Relaxed);
+        daemon.logins.crowded(origin);
         return Err(format!(
             "-BUSY {most} connections from {origin} have not logged in, as many as \
              limits.before_login_max allows: log in with those, or raise the limit.\r\n"
@@ -550,5 +557,42 @@ fn welcome(
         ending: None,
         replies: Replies::On,
         retry_after: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    /// The first that comes to a place of this name meets a panic.
+    const PLANTED: &str = "planted.sock";
+
+    pub(super) fn panic_once(path: &str) {
+        static IS_DONE: AtomicBool = AtomicBool::new(false);
+        let is_it = path.ends_with(PLANTED) && !IS_DONE.swap(true, Ordering::Relaxed);
+        assert!(!is_it, "planted");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_panic_costs_one_connection_of_the_operator() {
+        let folder = std::env::temp_dir().join(format!("rideau-accept-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(PLANTED);
+        let config = Config::parse("", "test.toml", &|_| None).unwrap();
+        let daemon = Daemon::new(config).unwrap();
+        let listener = Listener::control(UnixListener::bind(&path).unwrap(), &path);
+        let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
+        tokio::spawn(listener.serve(daemon, lanes));
+        let mut said = Vec::new();
+        for _ in 0..2 {
+            let mut stream = UnixStream::connect(&path).await.unwrap();
+            // The first may be gone before it has said anything.
+            let _ = stream.write_all(b"PING\r\nQUIT\r\n").await;
+            said.clear();
+            let _ = stream.read_to_end(&mut said).await;
+        }
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(said, b"+PONG\r\n+OK\r\n");
     }
 }

@@ -4,6 +4,7 @@
 
 mod actions;
 mod asks;
+mod audit;
 mod document;
 mod exposition;
 mod guard;

@@ -9,6 +9,7 @@ use rideau::allocator::{Filter, KEY_LEN_MAX, RangeStats, Seen};
 use super::{count, no};
 use crate::client::{Awaits, Client, Finish, Step, Wait, Wrong};
 use crate::command::{may_use, page, settings, watch as channels};
+use crate::panics;
 use crate::resp::{Mistake, Reply, Request, Upper};
 use crate::values::{RangePlace, sees_fence};
 
@@ -321,8 +322,7 @@ pub(in crate::command) fn bulk_release(
     let released = async move {
         let ranges = daemon.values.ranges.clone();
         // All records are looked at, which takes a while if there are many.
-        let released =
-            tokio::task::spawn_blocking(move || ranges.release_all(&filter, within)).await;
+        let released = panics::away(move || ranges.release_all(&filter, within)).await;
         let finish: Finish = Box::new(move |client| match released {
             Ok(answer) => {
                 let (decision, until) = answer.into_parts();
@@ -333,11 +333,7 @@ pub(in crate::command) fn bulk_release(
                 }
                 tell_released(client, decision, until);
             }
-            Err(_) => drop(
-                client
-                    .reply()
-                    .error("ERR the release was stopped half-way."),
-            ),
+            Err(panicked) => client.answer_panic(client.out.len(), panicked),
         });
         finish
     };
