@@ -247,7 +247,10 @@ pub fn cut(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max {
         return Cow::Borrowed(text);
     }
-    let end = text.floor_char_boundary(max.saturating_sub(ELLIPSIS.len()));
+    let mut end = max.saturating_sub(ELLIPSIS.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
     Cow::Owned(format!("{}{ELLIPSIS}", &text[..end]))
 }
 

@@ -293,6 +293,14 @@ impl Table {
         });
     }
 
+    /// The same, with the command that shows the next page.
+    pub fn paged_by(mut self, command: &str) -> Self {
+        if let Some((_, said)) = &mut self.more {
+            *said = command.into();
+        }
+        self
+    }
+
     /// The header and the rows, as arrays. If some are left for the next page, a row
     /// with one cell says so.
     pub fn write(&self, reply: &mut Reply<'_>) {

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -131,7 +132,9 @@ impl Kept {
 
 impl LogFile {
     fn new(path: &Path) -> Self {
-        let file = OpenOptions::new().append(true).create(true).open(path);
+        // Whatever the mask of the server is: programs write secrets, too.
+        let mut options = OpenOptions::new();
+        let file = options.append(true).create(true).mode(0o600).open(path);
         Self {
             path: path.to_owned(),
             file: file.ok(),
@@ -178,6 +181,18 @@ mod tests {
             text: text.into(),
             cut: false,
         }
+    }
+
+    #[test]
+    fn a_log_is_for_the_account_of_the_server_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let name = format!("rideau-output-{}.log", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let output = Output::new(Some(&path));
+        output.add("shop", ProcessId(1), &line("secret"));
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]

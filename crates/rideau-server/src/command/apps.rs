@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rideau_core::apps::{ProcessId, Restart};
 
+use super::page;
 use super::tickets::{self, Answer};
 use crate::apps::{App, Refused, Session, Wanted};
 use crate::client::{Awaits, Client, Step, Tail, Wait, Wrong, refused};
@@ -190,12 +191,13 @@ fn to_process(
 }
 
 pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
-    request.arguments().end("APP.LS")?;
+    let page = page::options(client, "APP.LS", &mut request.arguments())?;
     let wanted = show::Wanted {
+        name: None,
+        page,
         sight: super::look::sight(client),
-        ..show::Wanted::default()
     };
-    let table = show::table(&client.daemon, What::Apps, &wanted);
+    let table = show::table(&client.daemon, What::Apps, &wanted).paged_by("APP.LS");
     table.write(&mut client.reply());
     Ok(Step::Done)
 }
@@ -204,7 +206,7 @@ pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
 pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
     let name = arguments.text("APP.STAT", "an app")?;
-    arguments.end("APP.STAT")?;
+    let page = page::options(client, "APP.STAT", &mut arguments)?;
     let app = find(client, name)?;
     let (daemon, name) = (Arc::clone(&client.daemon), name.to_owned());
     let finish = async move {
@@ -212,9 +214,11 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
         let finish: crate::client::Finish = Box::new(move |client: &mut Client| {
             let wanted = show::Wanted {
                 name: Some(&app.name),
-                ..show::Wanted::default()
+                page,
+                sight: super::look::sight(client),
             };
             let table = show::table(&daemon, What::Processes, &wanted);
+            let table = table.paged_by(&format!("APP.STAT {}", app.name));
             table.write(&mut client.reply());
         });
         finish

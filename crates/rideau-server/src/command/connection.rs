@@ -336,6 +336,13 @@ pub(super) fn command(client: &mut Client, request: Request<'_>) -> Result<Step,
         }
         Some(b"INFO") => {
             let names: Vec<_> = arguments.map(super::find).collect();
+            // An answer is many times as long as a name.
+            if names.len() > ALL.len() {
+                return Err(Wrong(format!(
+                    "ERR COMMAND INFO wants {} names at most, as many as there are.",
+                    ALL.len()
+                )));
+            }
             reply.array(names.len());
             for about in names {
                 match about {
@@ -345,7 +352,14 @@ pub(super) fn command(client: &mut Client, request: Request<'_>) -> Result<Step,
             }
         }
         Some(b"DOCS") => {
-            let mut names: Vec<_> = arguments.filter_map(super::find).collect();
+            // Each once, however often it is said.
+            let mut is_wanted = [false; ALL.len()];
+            let mut names = Vec::new();
+            for at in arguments.filter_map(super::position) {
+                if !std::mem::replace(&mut is_wanted[at], true) {
+                    names.push(&ALL[at]);
+                }
+            }
             if names.is_empty() {
                 names = ALL.iter().collect();
             }

@@ -268,3 +268,37 @@ fn a_cursor_is_what_a_page_ended_with() {
     let said = peer.say("HELD NONE");
     assert!(said.starts_with("-ERR "), "{said}");
 }
+
+#[test]
+fn very_many_apps_are_shown_page_by_page() {
+    let app = |at: usize| {
+        let name = format!("shop-{at:03}");
+        format!("[app.{name}]\nexec = [\"sleep\", \"1000\"]\nhosts = [\"{name}.test\"]\n")
+    };
+    let apps: String = (0..300).map(app).collect();
+    let server = Server::start(&format!("{TEXT}{apps}"));
+    let mut peer = server.connect();
+    let shown = first_cells(&all(&mut peer, "APP.LS", 1, "FROM"), 0);
+    assert_eq!(shown.len(), 300);
+    let said = text(&peer.ask(&["APP.LS"]));
+    assert!(said.contains(" more: APP.LS FROM "), "{said}");
+    // It has no processes, and takes the same options.
+    let none = all(&mut peer, "APP.STAT shop-000 COUNT 5", 1, "FROM");
+    assert_eq!(none, []);
+}
+
+#[test]
+fn no_answer_about_commands_multiplies_what_was_said() {
+    let server = Server::start(TEXT);
+    let mut peer = server.stranger();
+    let once = peer.ask(&["COMMAND", "DOCS", "lock", "take"]);
+    let many = [
+        &["COMMAND", "DOCS"][..],
+        &["lock", "take", "LOCK"].repeat(1000),
+    ]
+    .concat();
+    assert_eq!(text(&peer.ask(&many)), text(&once));
+    let many = [&["COMMAND", "INFO"][..], &["lock"].repeat(1000)].concat();
+    let said = text(&peer.ask(&many));
+    assert!(said.starts_with("-ERR COMMAND INFO wants "), "{said}");
+}

@@ -134,3 +134,35 @@ async fn the_command_line_client_of_redis_gets_in() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.starts_with("go\n"), "{said} {:?}", output.stderr);
 }
+
+#[tokio::test]
+async fn an_address_that_is_turned_away_before_its_handshake_is_told_of_once() {
+    let limits = "[limits]\nbefore_login_max = 1\nlogin_within = \"10m\"\n";
+    let server = Server::start(&format!("{limits}{USERS}"), None).await;
+    // The first says nothing, and has the only place.
+    let _first = server.plain().await;
+    let until = tokio::time::Instant::now() + LONG;
+    while server.daemon.logins.most_before_login() == 0 {
+        assert!(tokio::time::Instant::now() < until, "it never comes");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for _ in 0..2 {
+        let mut more = server.plain().await;
+        let mut rest = Vec::new();
+        let end = tokio::time::timeout(LONG, more.read_to_end(&mut rest)).await;
+        end.unwrap().unwrap();
+        assert_eq!(rest, b"");
+    }
+    let counts = &server.daemon.counts;
+    let count = counts
+        .logins_crowded
+        .load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(count, 2);
+    let events = server.daemon.events.newest(10);
+    let told = events.iter().filter(|event| event.kind == "login");
+    let told: Vec<_> = told.map(|event| &*event.text).collect();
+    assert_eq!(
+        told,
+        ["connections from 127.0.0.1 are turned away: as many as may be have not logged in"]
+    );
+}
