@@ -449,7 +449,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_on_another_thread_is_told_by_the_id_in_the_log() {
-        let log = crate::panics::tests::Log::begin();
+        let log = panics::tests::Log::begin();
         let address = serve().await;
         let stream = TcpStream::connect(address).await.expect("it listens");
         let said = ask(stream, "/test/away").await;
