@@ -277,6 +277,8 @@ fn very_many_apps_are_shown_page_by_page() {
     };
     let apps: String = (0..300).map(app).collect();
     let server = Server::start(&format!("{TEXT}{apps}"));
+    let runtime = server.runtime.as_ref().unwrap();
+    runtime.block_on(async { server.daemon.apps.begin(&server.daemon.config.load()) });
     let mut peer = server.connect();
     let shown = first_cells(&all(&mut peer, "APP.LS", 1, "FROM"), 0);
     assert_eq!(shown.len(), 300);
@@ -294,7 +296,7 @@ fn no_answer_about_commands_multiplies_what_was_said() {
     let once = peer.ask(&["COMMAND", "DOCS", "lock", "take"]);
     let many = [
         &["COMMAND", "DOCS"][..],
-        &["lock", "take", "LOCK"].repeat(1000),
+        &["lock", "take", "LOCK"].repeat(300),
     ]
     .concat();
     assert_eq!(text(&peer.ask(&many)), text(&once));
