@@ -75,7 +75,8 @@ pub(super) async fn admit(admin: &Admin, route: &Route, parts: &Parts) -> Result
         counted.map_err(|over| No::of_command(&format!("BUSY {over}.")))?;
         entrance.login.end();
     }
-    check_right(admin, route, identity.user.as_ref())?;
+    let may = check_right(admin, route, identity.user.as_ref());
+    may.inspect_err(|no| deny_to(admin, route, entrance, no))?;
     if matches!(route.needs, Needs::Action(_)) && !parts.headers.contains_key("rideau-csrf") {
         return Err(No::new(
             StatusCode::FORBIDDEN,
@@ -101,9 +102,7 @@ pub(super) fn check_right(
             "{} {} is not for everybody: {advice}",
             route.method, route.path
         );
-        let no = No::new(StatusCode::UNAUTHORIZED, "NOAUTH", text);
-        deny_to(admin, route, entrance, &no);
-        return Err(no);
+        return Err(No::new(StatusCode::UNAUTHORIZED, "NOAUTH", text));
     }
     if let (Some(user), Some(right)) = (user, route.right())
         && !command::has_right(user, right)
