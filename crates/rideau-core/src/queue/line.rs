@@ -484,11 +484,17 @@ impl Line {
         let Law::Paced(law) = &mut self.law else {
             unreachable!("only called for this law");
         };
-        if oldest == Instant::NEVER || limits.load.capacity == Capacity::Starting {
-            return law.calm();
+        if limits.load.capacity == Capacity::Starting {
+            return law.sleep();
+        }
+        if oldest == Instant::NEVER {
+            return law.rest(step.now);
         }
         let bound = law.look(oldest, limits.load.hold_nanos(), step.now);
-        while self.plain.sent.after(bound) < step.now && !step.is_spent() && self.is_crowded(limits)
+        let awake = law.since(Instant::START);
+        while self.plain.sent.max(awake).after(bound) < step.now
+            && !step.is_spent()
+            && self.is_crowded(limits)
         {
             self.shed_oldest(Reason::Bound, step);
         }

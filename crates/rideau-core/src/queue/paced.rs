@@ -40,6 +40,9 @@ const HOPE_LEN: u32 = 8;
 pub(crate) struct Paced {
     /// Never, if it is not slow.
     slow: Instant,
+    /// Since when there has been something to serve with. What was waited before does
+    /// not count: a cold start is not overload. Never, while it starts.
+    awake: Instant,
     /// When the queue was last looked at.
     looked: Instant,
 }
@@ -48,21 +51,37 @@ impl Paced {
     pub(crate) const fn new() -> Self {
         Self {
             slow: Instant::NEVER,
+            awake: Instant::START,
             looked: Instant::START,
         }
     }
 
-    /// The queue is empty, or there is nothing to serve with yet.
+    /// The queue is empty.
     #[inline]
-    pub(crate) fn calm(&mut self) {
+    pub(crate) fn rest(&mut self, now: Instant) {
         self.slow = Instant::NEVER;
+        self.awake = self.awake.min(now);
+    }
+
+    /// There is nothing to serve with yet.
+    #[inline]
+    pub(crate) fn sleep(&mut self) {
+        self.slow = Instant::NEVER;
+        self.awake = Instant::NEVER;
+    }
+
+    /// Since when an ask has waited, as far as the law goes.
+    #[inline]
+    pub(crate) fn since(&self, sent: Instant) -> Instant {
+        sent.max(self.awake)
     }
 
     /// Look at the oldest ask that waits. Says how long an ask without a promise
     /// may wait beyond the protected number.
     #[inline]
     pub(crate) fn look(&mut self, oldest: Instant, hold: u64, now: Instant) -> u64 {
-        if self.slow == Instant::NEVER && oldest.after(SLOW) <= now {
+        self.awake = self.awake.min(now);
+        if self.slow == Instant::NEVER && self.since(oldest).after(SLOW) <= now {
             self.slow = now;
         }
         self.looked = now;
@@ -72,8 +91,8 @@ impl Paced {
     /// An ask is served while the oldest was sent at `oldest`.
     #[inline]
     pub(crate) fn serve(&mut self, oldest: Instant, now: Instant) {
-        if oldest.after(SLOW) > now {
-            self.calm();
+        if self.since(oldest).after(SLOW) > now {
+            self.slow = Instant::NEVER;
         } else if self.slow == Instant::NEVER {
             self.slow = now;
         }
@@ -97,10 +116,14 @@ impl Paced {
     /// When the queue has to be looked at next, if more than the protected
     /// number wait; `oldest` of all, `unpromised` of those without a promise.
     pub(crate) fn due(&self, oldest: Instant, unpromised: Instant, hold: u64) -> Instant {
-        if self.slow == Instant::NEVER {
-            return oldest.after(SLOW);
+        if self.awake == Instant::NEVER {
+            // It can be served now, and nobody has looked since.
+            return Instant::START;
         }
-        let over = unpromised.after(self.bound(hold)).after(1);
+        if self.slow == Instant::NEVER {
+            return self.since(oldest).after(SLOW);
+        }
+        let over = self.since(unpromised).after(self.bound(hold)).after(1);
         let lasting = self.lasting_from(hold);
         if lasting <= self.looked {
             over

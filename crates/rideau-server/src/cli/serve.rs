@@ -231,7 +231,7 @@ mod tests {
             config: None,
             listen: vec!["127.0.0.1:0".into(), "unix:/tmp/r.sock".into()],
             admin: Some("none".into()),
-            set: vec![assignment("broker.default.asks.target = 50ms").unwrap()],
+            set: vec![assignment("broker.default.asks.max = 50").unwrap()],
         };
         let (config, _) = words.config().unwrap().unwrap();
         assert_eq!(config.server.listen.len(), 2);

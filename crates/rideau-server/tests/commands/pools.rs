@@ -18,7 +18,7 @@ fn take(peer: &mut Peer, pool: &str) -> String {
 #[test]
 fn a_pool_is_added_changed_and_removed_and_the_config_knows() {
     let server = Server::start(TEXT);
-    let mut peer = server.connect();
+    let mut peer = server.operator();
     assert_eq!(text(&peer.ask(&["POOL.ADD", "cad", KEYS])), "+OK");
     assert!(peer.say("TAKE cad").starts_with("[go, g-"));
     let added = format!("{TEXT}\n[pool.cad]\n{KEYS}\n");

@@ -180,7 +180,7 @@ fn a_plan_says_what_would_happen_to_who_is_there() {
 #[test]
 fn what_needs_a_restart_is_said() {
     let server = Server::start(TEXT);
-    let mut peer = server.connect();
+    let mut peer = server.operator();
     assert_eq!(
         peer.say("CONFIG SET server.threads 3"),
         "+OK, but server.threads counts after the next start"
@@ -282,13 +282,20 @@ fn a_hangup_reads_the_file_again() {
     let source = Source::read(&folder.file()).unwrap();
     let config = Config::parse(&text, "test.toml", &|_| None).unwrap();
     let (tell, told) = mpsc::channel();
-    let ready = move |ready: &Ready| tell.send(ready.addresses[0].clone()).unwrap();
+    let ready = move |ready: &Ready| {
+        let control = ready
+            .control
+            .as_ref()
+            .expect("there is a place for the token");
+        let token = std::fs::read_to_string(&control.token).unwrap();
+        tell.send((ready.addresses[0].clone(), token)).unwrap();
+    };
     let runtime = folder.runtime.as_ref().unwrap();
     runtime.spawn(serve::run_from(config, source, ready));
     let limit = Duration::from_secs(20);
-    let address = told.recv_timeout(limit).unwrap();
+    let (address, token) = told.recv_timeout(limit).unwrap();
     let port = address.rsplit(':').next().unwrap().parse().unwrap();
-    let mut peer = Peer::new(port);
+    let mut peer = Peer::operator(port, token.trim());
     assert_eq!(max(&mut peer), "3");
 
     let hang_up = || {

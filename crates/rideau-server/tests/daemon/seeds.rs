@@ -106,9 +106,16 @@ fn canal_lock_takes_the_units_of_the_dead_back() {
         4) (integer) 2
         5) (integer) <_>
         6) (integer) <_>
+        b> LOCK db PER 2 BUCKETS 1 WAIT 20000
+        1) "go"
+        2) "<_>"
+        3) (integer) 2
+        4) (integer) 2
+        5) (integer) <_>
+        6) (integer) <_>
         b> LOCK.STAT db
         1) "held"
-        2) (integer) 1
+        2) (integer) 2
         3) "waiting"
         4) (integer) 0
         "#,
