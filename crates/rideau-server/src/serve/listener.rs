@@ -261,14 +261,24 @@ async fn accept_tls(
 ) {
     let local = prepare(&stream, &daemon);
     let origin = Origin::of(address.ip());
-    // A handshake is work, so it counts as a connection that has not logged in. One that
-    // is turned away cannot be told why before it.
-    let Ok(place) = place_before_login(&daemon, origin) else {
-        return;
+    // A handshake is work, so it counts as a connection that has not logged in. Beyond
+    // the limit of its address it has a place of the reserve: it may be a health check,
+    // and without the handshake it cannot be told why it has to go.
+    let (place, reserved) = match enter(&daemon, origin) {
+        Ok(place) => (place, None),
+        Err(Crowded) => match daemon.reserve.take() {
+            Some(reserved) => (None, Some(reserved)),
+            None => return drop(crowded(&daemon, origin)),
+        },
+    };
+    let within = match reserved {
+        Some(_) => within.min(reserve::WITHIN),
+        None => within,
     };
     let shaken = tokio::time::timeout(within, acceptor.accept(stream)).await;
     let stream = match shaken {
         Ok(Ok(stream)) => stream,
+        _ if reserved.is_some() => return drop(crowded(&daemon, origin)),
         Ok(Err(error)) => return tracing::info!(%address, "no TLS: {error}"),
         Err(_) => return tracing::info!(%address, "no TLS within {within:?}"),
     };
@@ -283,6 +293,7 @@ async fn accept_tls(
         place,
     };
     let admitted = admit(&daemon, coming);
+    drop(reserved);
     serve(stream, daemon, admitted).await;
 }
 
@@ -400,9 +411,12 @@ fn admit(daemon: &Arc<Daemon>, mut coming: Coming) -> Admitted {
             let how = coming.proof.how();
             daemon.logins.succeeded(&user.name, &coming.address, how);
         }
-        None if coming.place.is_none() => match place_before_login(daemon, coming.origin) {
+        None if coming.place.is_none() => match enter(daemon, coming.origin) {
             Ok(place) => coming.place = place,
-            Err(why) => return Admitted(Err(Refused::Full(why))),
+            Err(Crowded) => {
+                let why = crowded(daemon, coming.origin);
+                return Admitted(Err(Refused::Full(why)));
+            }
         },
         None => (),
     }
@@ -412,24 +426,28 @@ fn admit(daemon: &Arc<Daemon>, mut coming: Coming) -> Admitted {
     )))))
 }
 
-/// Count a connection that has yet to log in, where that is needed. Says why not if
-/// there are too many of its address.
-fn place_before_login(daemon: &Daemon, origin: Origin) -> Result<Option<Arc<LoginPlace>>, String> {
+/// Its address has as many connections that have not logged in as it may have.
+struct Crowded;
+
+/// Count a connection that has yet to log in, where that is needed.
+fn enter(daemon: &Daemon, origin: Origin) -> Result<Option<Arc<LoginPlace>>, Crowded> {
     let config = daemon.config.load();
     if config.users.is_empty() {
         return Ok(None);
     }
-    let most = config.limits.before_login_max;
-    let place = daemon.logins.enter(origin, most);
-    if place.is_none() {
-        daemon.counts.logins_crowded.fetch_add(1, Ordering::Relaxed);
-        daemon.logins.crowded(origin);
-        return Err(format!(
-            "-BUSY {most} connections from {origin} have not logged in, as many as \
-             limits.before_login_max allows: log in with those, or raise the limit.\r\n"
-        ));
-    }
-    Ok(place)
+    let place = daemon.logins.enter(origin, config.limits.before_login_max);
+    place.map(Some).ok_or(Crowded)
+}
+
+/// Count a connection that is turned away because its address has too many, and say so.
+fn crowded(daemon: &Daemon, origin: Origin) -> String {
+    daemon.counts.logins_crowded.fetch_add(1, Ordering::Relaxed);
+    daemon.logins.crowded(origin);
+    let most = daemon.config.load().limits.before_login_max;
+    format!(
+        "-BUSY {most} connections from {origin} have not logged in, as many as \
+         limits.before_login_max allows: log in with those, or raise the limit.\r\n"
+    )
 }
 
 /// A connection that was let in, until it is served, or why it was not. If it

@@ -13,7 +13,7 @@ use crate::resp::{Limits, RequestParser};
 /// As many at a time.
 const MOST: usize = 16;
 /// So long each of them has.
-const WITHIN: Duration = Duration::from_secs(2);
+pub(super) const WITHIN: Duration = Duration::from_secs(2);
 /// The same to send its first command; then it is told why it cannot stay.
 const FIRST_WITHIN: Duration = Duration::from_millis(500);
 /// Bytes that it may send.

@@ -9,7 +9,7 @@ use rideau_testing::{command, skipped};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use crate::place::{LONG, Server, USERS, ask, connect, papers, signer};
+use crate::place::{LONG, Server, Signer, USERS, ask, connect, papers, signer};
 
 #[tokio::test]
 async fn whoever_trusts_the_server_is_served_within_tls() {
@@ -135,17 +135,47 @@ async fn the_command_line_client_of_redis_gets_in() {
     assert!(said.starts_with("go\n"), "{said} {:?}", output.stderr);
 }
 
-#[tokio::test]
-async fn an_address_that_is_turned_away_before_its_handshake_is_told_of_once() {
+/// A server with one place for connections that have not logged in, and the silent
+/// connection that has it.
+async fn crowded(clients: Option<&Signer>) -> (Server, TcpStream) {
     let limits = "[limits]\nbefore_login_max = 1\nlogin_within = \"10m\"\n";
-    let server = Server::start(&format!("{limits}{USERS}"), None).await;
-    // The first says nothing, and has the only place.
-    let _first = server.plain().await;
+    let server = Server::start(&format!("{limits}{USERS}"), clients).await;
+    let first = server.plain().await;
     let until = tokio::time::Instant::now() + LONG;
     while server.daemon.logins.most_before_login() == 0 {
         assert!(tokio::time::Instant::now() < until, "it never comes");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    (server, first)
+}
+
+#[tokio::test]
+async fn a_health_check_is_answered_where_its_address_has_too_many() {
+    let (server, _first) = crowded(None).await;
+    let mut check = server.client(&server.signer, None).await.unwrap();
+    assert_eq!(ask(&mut check, "PING").await, "+PONG");
+    // Whatever else it wants, it is told why it cannot have it.
+    let told = ask(&mut check, "LOCK a").await;
+    let why = "-BUSY 1 connections from 127.0.0.1 have not logged in, as many as \
+               limits.before_login_max allows";
+    assert!(told.starts_with(why), "{told}");
+    assert!(server.daemon.clients.is_empty());
+}
+
+#[tokio::test]
+async fn a_certificate_gets_in_where_its_address_has_too_many() {
+    let clients = signer("clients");
+    let (server, _first) = crowded(Some(&clients)).await;
+    let orders = papers("orders", &clients);
+    let mut client = server.client(&server.signer, Some(&orders)).await.unwrap();
+    let granted = ask(&mut client, "LOCK a").await;
+    assert!(!granted.starts_with('-'), "{granted}");
+}
+
+#[tokio::test]
+async fn an_address_that_is_turned_away_before_its_handshake_is_told_of_once() {
+    let (server, _first) = crowded(None).await;
+    // These do not shake hands either, and the reserve does not wait for long.
     for _ in 0..2 {
         let mut more = server.plain().await;
         let mut rest = Vec::new();
