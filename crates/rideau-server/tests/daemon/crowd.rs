@@ -57,21 +57,21 @@ fn crowd() {
     assert_eq!(listed(&mut wires[0]), CROWD);
 }
 
-/// The connections of all pages of the list.
+/// The connections of the crowd, on all pages of the list.
 fn listed(wire: &mut Wire) -> usize {
     let mut count = 0;
     let mut next = "CLIENT LIST".to_owned();
     loop {
         let page = wire.ask(&next).text();
         let last = page.lines().last().expect("it lists itself");
-        count += page.lines().count();
+        let is_of_crowd = |line: &&str| line.contains(" lib-name=crowd");
+        count += page.lines().filter(is_of_crowd).count();
         let Some((_, from)) = last
             .strip_prefix("more=")
             .and_then(|l| l.split_once(" from="))
         else {
             return count;
         };
-        count -= 1;
         next = format!("CLIENT LIST FROM {from}");
     }
 }

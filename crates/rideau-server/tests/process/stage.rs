@@ -299,6 +299,8 @@ async fn what_the_daemon_was_started_with_is_not_passed_on() {
     let mut inheritor = program(&["python3", "-c", &checked], Ready::Auto);
     inheritor.listen = Listen::InheritSocket;
     let process = yard.start(&inheritor).await.unwrap();
+    // Its socket is there before it runs.
+    until("it wrote a line", || !texts(&process).is_empty()).await;
     assert_eq!(texts(&process), ["[0, 1, 2, 3]"]);
     process.stop().await.unwrap();
 }
