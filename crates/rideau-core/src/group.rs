@@ -153,6 +153,7 @@ fn tells(reason: Reason) -> u8 {
         | Reason::Bound
         | Reason::MinDelay
         | Reason::Standing
+        | Reason::Custom
         | Reason::Deadline
         | Reason::Hopeless
         | Reason::Protected => 5,

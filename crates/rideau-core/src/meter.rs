@@ -6,6 +6,7 @@
 
 mod alarm;
 mod better;
+mod custom;
 mod panel;
 mod pie;
 mod update;
@@ -13,18 +14,21 @@ mod update;
 use std::mem;
 use std::time::Duration;
 
+use crate::custom::Custom;
 use crate::protector::Row;
 use crate::settings::{OptionError, Rule, Settings};
 use crate::time::{Instant, Lead};
 
 pub use alarm::{Overload, Underload};
 pub use better::Better;
+pub use custom::CustomMeter;
 pub(crate) use panel::{Panel, READ_AFTER};
 pub use pie::{Pie, PieSide};
 pub use update::{Entry, Update};
 
 use alarm::AlarmMeter;
 use better::BetterMeter;
+use custom::Own;
 use pie::PieMeter;
 use update::UpdateMeter;
 
@@ -63,6 +67,8 @@ pub enum Options {
     Pie(Pie),
     /// Leads from which regulators learn what is scarce.
     Update(Update),
+    /// Whatever a meter of your own tells. There may be one of each name.
+    Custom(Custom<dyn CustomMeter>),
 }
 
 /// What a meter wants others to know.
@@ -186,6 +192,17 @@ impl Meters {
 }
 
 impl Options {
+    /// A meter of your own. `make` is called for each machine that needs one, with the
+    /// instant from which on it counts. The name is shown where kinds are.
+    pub fn custom<M: CustomMeter + 'static>(
+        name: &'static str,
+        make: impl Fn(Instant) -> M + Send + Sync + 'static,
+    ) -> Self {
+        Self::Custom(Custom::new(name, move |now| -> Box<dyn CustomMeter> {
+            Box::new(make(now))
+        }))
+    }
+
     /// Options from words; `kind` chooses the meter, and what is not given has
     /// its default.
     ///
@@ -202,6 +219,7 @@ impl Options {
             Kind::Better => Self::Better(Better::take(&mut settings)?),
             Kind::Pie => Self::Pie(Pie::take(&mut settings)?),
             Kind::Update => Self::Update(Update::take(&mut settings)?),
+            Kind::Custom(_) => unreachable!("it has no word"),
         };
         settings.finish()?;
         options.check()?;
@@ -215,6 +233,7 @@ impl Options {
             Self::Better(options) => options.check(),
             Self::Pie(options) => options.check(),
             Self::Update(options) => options.check(),
+            Self::Custom(_) => Ok(()),
         }
     }
 
@@ -222,17 +241,18 @@ impl Options {
         match self {
             Self::Overload(options) => Some(&options.alarm),
             Self::Underload(options) => Some(&options.alarm),
-            Self::Better(_) | Self::Pie(_) | Self::Update(_) => None,
+            Self::Better(_) | Self::Pie(_) | Self::Update(_) | Self::Custom(_) => None,
         }
     }
 
-    const fn kind(&self) -> Kind {
+    fn kind(&self) -> Kind {
         match self {
             Self::Overload(_) => Kind::Overload,
             Self::Underload(_) => Kind::Underload,
             Self::Better(_) => Kind::Better,
             Self::Pie(_) => Kind::Pie,
             Self::Update(_) => Kind::Update,
+            Self::Custom(custom) => Kind::Custom(custom.name()),
         }
     }
 }
@@ -244,6 +264,7 @@ enum Kind {
     Better,
     Pie,
     Update,
+    Custom(&'static str),
 }
 
 impl Kind {
@@ -256,8 +277,14 @@ impl Kind {
     ];
     const WORDS: [&str; 5] = ["overload", "underload", "better", "pie", "update"];
 
-    const fn word(self) -> &'static str {
-        Self::WORDS[self as usize]
+    fn word(self) -> &'static str {
+        match self {
+            Self::Custom(name) => name,
+            kind => {
+                let at = Self::ALL.iter().position(|one| *one == kind);
+                Self::WORDS[at.expect("all are listed")]
+            }
+        }
     }
 }
 
@@ -268,6 +295,7 @@ enum Meter {
     Better(BetterMeter),
     Pie(PieMeter),
     Update(UpdateMeter),
+    Custom(Own),
 }
 
 impl Meter {
@@ -280,6 +308,7 @@ impl Meter {
             Options::Better(options) => Self::Better(BetterMeter::new(options, now, effects)),
             Options::Pie(options) => Self::Pie(PieMeter::new(options, now, effects)),
             Options::Update(options) => Self::Update(UpdateMeter::new(options, now)),
+            Options::Custom(custom) => Self::Custom(Own::new(custom, now)),
         }
     }
 
@@ -289,6 +318,7 @@ impl Meter {
             Self::Better(meter) => meter.feed(reading, now, effects),
             Self::Pie(meter) => meter.feed(reading, now, effects),
             Self::Update(meter) => meter.feed(reading, now, effects),
+            Self::Custom(own) => own.feed(reading, now, effects),
         }
     }
 
@@ -303,6 +333,7 @@ impl Meter {
             (Self::Better(meter), Options::Better(options)) => meter.reconfigure(options, now),
             (Self::Pie(meter), Options::Pie(options)) => meter.reconfigure(options, now, effects),
             (Self::Update(meter), Options::Update(options)) => meter.reconfigure(options, now),
+            (Self::Custom(own), Options::Custom(custom)) => own.reconfigure(custom, now, effects),
             _ => unreachable!("a meter stays of its kind"),
         }
     }
@@ -313,6 +344,7 @@ impl Meter {
             Self::Better(_) => effects.push(Effect::Unrank),
             Self::Pie(_) => effects.push(Effect::Unprotect),
             Self::Update(_) => (),
+            Self::Custom(own) => own.end(effects),
         }
     }
 
@@ -323,16 +355,18 @@ impl Meter {
             Self::Better(meter) => meter.deadline(),
             Self::Pie(meter) => meter.deadline(),
             Self::Update(meter) => meter.deadline(),
+            Self::Custom(own) => own.deadline(),
         }
     }
 
-    const fn kind(&self) -> Kind {
+    fn kind(&self) -> Kind {
         match self {
             Self::Overload(_) => Kind::Overload,
             Self::Underload(_) => Kind::Underload,
             Self::Better(_) => Kind::Better,
             Self::Pie(_) => Kind::Pie,
             Self::Update(_) => Kind::Update,
+            Self::Custom(own) => Kind::Custom(own.name()),
         }
     }
 }

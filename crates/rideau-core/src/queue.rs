@@ -6,6 +6,7 @@
 
 mod apart;
 mod codel;
+mod custom;
 mod expire;
 mod fair;
 mod law;
@@ -29,6 +30,7 @@ use fair::Fair;
 use line::{Limits, Line};
 use pace::Pace;
 
+pub use custom::CustomLaw;
 pub use options::{Fair as FairOptions, Index, Options, Order, Overflow, Shedding};
 pub use pace::{Capacity, Load};
 
@@ -380,7 +382,7 @@ impl Queue {
         let limits = self.limits;
         let (old, shedding) = (
             std::mem::replace(&mut *self.options, options),
-            self.options.shedding,
+            self.options.shedding.clone(),
         );
         let kind = |shedding: &Shedding| std::mem::discriminant(shedding);
         if kind(&old.shedding) != kind(&shedding) {

@@ -19,6 +19,8 @@ pub enum Reason {
     MinDelay,
     /// The queue has not been empty for an interval, so nobody may wait long.
     Standing,
+    /// A law that the user of the library brought has shed it.
+    Custom,
     /// The asker's own deadline came.
     Deadline,
     /// It came when it would have waited for much longer than it wanted to.
@@ -45,13 +47,14 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of [`index`](Self::index).
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Full,
         Self::Timeout,
         Self::CoDel,
         Self::Bound,
         Self::MinDelay,
         Self::Standing,
+        Self::Custom,
         Self::Deadline,
         Self::Hopeless,
         Self::Busy,
@@ -79,6 +82,7 @@ impl Reason {
             Self::Bound => "bound",
             Self::MinDelay => "min-delay",
             Self::Standing => "standing",
+            Self::Custom => "custom",
             Self::Deadline => "deadline",
             Self::Hopeless => "hopeless",
             Self::Busy => "busy",
@@ -103,6 +107,7 @@ impl fmt::Display for Reason {
             Self::Bound => "it waited over the bound while the queue was overloaded",
             Self::MinDelay => "nobody is served quickly and it waited too long",
             Self::Standing => "the queue has not been empty for long and it waited too long",
+            Self::Custom => "the law of this queue has shed it",
             Self::Deadline => "its own deadline came",
             Self::Hopeless => "it would have waited for much longer than it wanted to",
             Self::Busy => "nothing was there at once",

@@ -7,6 +7,7 @@
 
 mod breaker;
 mod codel;
+mod custom;
 mod gradient;
 mod law;
 mod open;
@@ -25,6 +26,7 @@ use self::law::{Ending, Law};
 
 pub use self::breaker::{Breaker, Circuit};
 pub use self::codel::CoDel;
+pub use self::custom::CustomLaw;
 pub use self::gradient::Gradient;
 pub use self::open::Open;
 pub use self::options::Options;
@@ -38,7 +40,7 @@ pub use self::relative::Relative;
 /// law decides. Instants given to a valve must not run backwards.
 ///
 /// Invariants: there is at least one part, and all count the same leases.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Valve {
     size: usize,
     parts: Vec<Part>,
@@ -145,8 +147,7 @@ impl Valve {
     }
 
     fn goes_by_leads(&self) -> bool {
-        let by_lead = |part: &Part| matches!(part.law, Law::Relative(_) | Law::CoDel(_));
-        self.parts.iter().any(by_lead)
+        self.parts.iter().any(|part| part.law.goes_by_leads())
     }
 
     /// A lease ended, and nothing is to be learned from that.
@@ -248,7 +249,7 @@ struct Bounds {
 }
 
 /// One law and the bounds of its say.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Part {
     /// Since when the size is below `min`, if it is.
     small: Instant,
@@ -264,7 +265,7 @@ impl Part {
     }
 
     fn reconfigure(&mut self, options: &Options, size: usize, now: Instant) {
-        if self.law.kind() == options.kind() {
+        if self.law.takes(options) {
             let was_small = size < self.law.bounds().min;
             self.law.reconfigure(options, size, now);
             if !was_small && size < self.law.bounds().min {

@@ -157,6 +157,7 @@ pub const fn word(reason: Reason) -> &'static str {
         | Reason::Bound
         | Reason::MinDelay
         | Reason::Standing
+        | Reason::Custom
         | Reason::Hopeless
         | Reason::Protected => "shed",
         Reason::Cancelled => "cancelled",

@@ -17,13 +17,14 @@ const EVERY: Duration = Duration::from_millis(250);
 const CALM: Duration = Duration::from_secs(10);
 
 /// Reasons by which a place sheds, and not the asker's own ones.
-const SHED: [Reason; 8] = [
+const SHED: [Reason; 9] = [
     Reason::Full,
     Reason::Timeout,
     Reason::CoDel,
     Reason::Bound,
     Reason::MinDelay,
     Reason::Standing,
+    Reason::Custom,
     Reason::Hopeless,
     Reason::Protected,
 ];

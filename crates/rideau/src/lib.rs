@@ -169,8 +169,8 @@ pub use rideau_core::pool::{
 };
 pub use rideau_core::regulator::{Leases, Options as RegulatorOptions, Stats as RegulatorStats};
 pub use rideau_core::{
-    Flow, Histogram, Instant, Lead, OptionError, Reason, Refusal, Rule, Settings, Side, Tag,
-    Ticket, allocator, meter, queue, valve,
+    Custom, Flow, Histogram, Instant, Lead, OptionError, Reason, Refusal, Rule, Settings, Side,
+    Tag, Ticket, allocator, kit, meter, queue, valve,
 };
 pub use signals::Rank;
 pub use terms::Terms;

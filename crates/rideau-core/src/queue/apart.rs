@@ -44,7 +44,9 @@ impl Queue {
             Shedding::Timeout { wait_max } => wait_max,
             Shedding::CoDel { target, .. } | Shedding::BoundedCoDel { target, .. } => target,
             Shedding::Paced { .. } => super::paced::QUIET,
-            Shedding::MinDelay { .. } | Shedding::Standing { .. } => return None,
+            Shedding::MinDelay { .. } | Shedding::Standing { .. } | Shedding::Custom(_) => {
+                return None;
+            }
         };
         Some((quiet / 2).min(PATIENCE_MAX))
     }

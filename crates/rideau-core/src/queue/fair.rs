@@ -72,7 +72,7 @@ impl Fair {
     pub(crate) fn new(options: &options::Fair, shedding: &Shedding, now: Instant) -> Self {
         Self {
             options: options.clone(),
-            shedding: *shedding,
+            shedding: shedding.clone(),
             flows: Vec::new(),
             unused: Vec::new(),
             by_key: HashMap::new(),
@@ -227,7 +227,7 @@ impl Fair {
         step: &mut Step<'_, R>,
     ) {
         self.options = options.clone();
-        self.shedding = *shedding;
+        self.shedding = shedding.clone();
         self.parked.clear();
         for at in self.places() {
             let flow = &mut self.flows[at as usize];

@@ -1,6 +1,7 @@
-//! The closed set of laws, each with the state it needs.
+//! The laws, each with the state it needs.
 
 use super::codel::{CoDel, Verdict};
+use super::custom::Own;
 use super::min_delay::MinDelay;
 use super::options::Shedding;
 use super::paced::Paced;
@@ -17,6 +18,7 @@ pub(super) enum Law {
     MinDelay(MinDelay),
     Standing(Standing),
     Paced(Paced),
+    Custom(Box<Own>),
 }
 
 impl Law {
@@ -31,6 +33,7 @@ impl Law {
             Shedding::MinDelay { .. } => Self::MinDelay(MinDelay::new(target, interval, now)),
             Shedding::Standing { .. } => Self::Standing(Standing::new(target, interval, now)),
             Shedding::Paced { .. } => Self::Paced(Paced::new()),
+            Shedding::Custom(custom) => Self::Custom(Box::new(Own::new(custom, now))),
         }
     }
 }
@@ -38,7 +41,10 @@ impl Law {
 /// Target, interval and bound of a law, in nanoseconds.
 pub(super) fn law_spans(shedding: &Shedding) -> (u64, u64, u64) {
     match *shedding {
-        Shedding::Never | Shedding::Timeout { .. } | Shedding::Paced { .. } => (0, 0, u64::MAX),
+        Shedding::Never
+        | Shedding::Timeout { .. }
+        | Shedding::Paced { .. }
+        | Shedding::Custom(_) => (0, 0, u64::MAX),
         Shedding::BoundedCoDel {
             target,
             interval,

@@ -130,6 +130,7 @@ impl Line {
                 Law::Timeout(wait_max) => expired(sent, *wait_max, step.now),
                 Law::CoDel(codel) => codel.scan(sent, &mut progress, step.now),
                 Law::MinDelay(min_delay) => min_delay.scan(sent, &mut progress, step.now),
+                Law::Custom(own) => own.scan(sent, step.now),
             };
             let Verdict::Shed(reason) = verdict else {
                 return;
@@ -180,6 +181,7 @@ impl Line {
                 Law::Timeout(_) => Verdict::Keep,
                 Law::MinDelay(law) => law.judge(step.now.nanos_since(sent), spare, step.now),
                 Law::CoDel(codel) => codel.judge(sent, spare, &mut progress, step.now),
+                Law::Custom(own) => own.judge(sent, spare, step.now),
             };
             match verdict {
                 Verdict::Keep => return self.take(self.plain.head, step),
@@ -199,7 +201,7 @@ impl Line {
             Law::Never | Law::Standing(_) | Law::Paced(_) => (),
             Law::Timeout(_) => self.settle(limits.min, limits, step),
             Law::CoDel(_) => return self.pop_newest_by_codel(limits, step),
-            Law::MinDelay(_) => return self.pop_newest_by_min_delay(limits, step),
+            Law::MinDelay(_) | Law::Custom(_) => return self.pop_newest_by_oldest(limits, step),
         }
         if step.is_spent() {
             return None;
@@ -244,6 +246,7 @@ impl Line {
             Law::Timeout(wait_max) => self.plain.sent.after(*wait_max),
             Law::CoDel(codel) => codel.due(|| self.plain.sent),
             Law::MinDelay(min_delay) => min_delay.due(self.plain.sent),
+            Law::Custom(own) => own.due(self.plain.sent),
             Law::Paced(_) if !self.may_shed(limits) => Instant::NEVER,
             Law::Paced(law) => law.due(
                 self.oldest_sent(),
@@ -260,6 +263,7 @@ impl Line {
             Law::Never | Law::Timeout(_) => false,
             Law::CoDel(codel) => codel.is_shedding(),
             Law::MinDelay(min_delay) => min_delay.is_shedding(),
+            Law::Custom(own) => own.is_shedding(),
             Law::Standing(standing) if self.len > 0 => return standing.sheds_from(),
             Law::Paced(law) if self.is_crowded(limits) => {
                 return law.lasting_from(limits.load.hold_nanos());
@@ -312,6 +316,7 @@ impl Line {
                 standing.reconfigure(target, interval);
             }
             (Law::Paced(_), Law::Paced(_)) => (),
+            (Law::Custom(old), Law::Custom(new)) if old.made_by == new.made_by => (),
             (old, new) => {
                 let relinks = matches!(old, Law::Paced(_)) || matches!(new, Law::Paced(_));
                 let mut slots = Vec::new();

@@ -55,7 +55,7 @@ impl Line {
     }
 
     /// The oldest tells how long waits are: the newest never waits.
-    pub(super) fn pop_newest_by_min_delay<R>(
+    pub(super) fn pop_newest_by_oldest<R>(
         &mut self,
         limits: &Limits,
         step: &mut Step<'_, R>,
@@ -63,10 +63,12 @@ impl Line {
         while self.plain.head != NONE && !step.is_spent() {
             let spare = self.len > limits.min;
             let waited = step.now.nanos_since(self.plain.sent);
-            let Law::MinDelay(law) = &mut self.law else {
-                unreachable!("only called for this law");
+            let verdict = match &mut self.law {
+                Law::MinDelay(law) => law.judge(waited, spare, step.now),
+                Law::Custom(own) => own.judge(self.plain.sent, spare, step.now),
+                _ => unreachable!("only called for these laws"),
             };
-            match law.judge(waited, spare, step.now) {
+            match verdict {
                 Verdict::Shed(reason) => self.shed_oldest(reason, step),
                 Verdict::Keep => return self.take(self.plain.tail, step),
             }

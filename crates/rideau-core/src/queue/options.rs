@@ -3,8 +3,11 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::custom::CustomLaw;
+use crate::custom::Custom;
 use crate::ids::Flow;
 use crate::settings::{OptionError, Rule, Settings};
+use crate::time::Instant;
 
 /// What a queue may hold, whom it serves first, and whom it lets go.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,7 +53,7 @@ pub enum Overflow {
 }
 
 /// The law by which a queue sheds those who wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Shedding {
     /// Nobody is shed.
     Never,
@@ -100,6 +103,8 @@ pub enum Shedding {
         /// An ask that names a longer wait gets this one.
         wait_cap: Option<Duration>,
     },
+    /// Whatever a law of your own decides.
+    Custom(Custom<dyn CustomLaw>),
 }
 
 /// Turns by flow.
@@ -227,6 +232,17 @@ impl Options {
 }
 
 impl Shedding {
+    /// A law of your own. `make` is called for each line that needs one, with the
+    /// instant from which on it counts. The name is shown where kinds are.
+    pub fn custom<L: CustomLaw + 'static>(
+        name: &'static str,
+        make: impl Fn(Instant) -> L + Send + Sync + 'static,
+    ) -> Self {
+        Self::Custom(Custom::new(name, move |now| -> Box<dyn CustomLaw> {
+            Box::new(make(now))
+        }))
+    }
+
     fn take(settings: &mut Settings) -> Result<Self, OptionError> {
         const BOUNDED: usize = 3;
         const PACED: usize = 6;
@@ -263,7 +279,9 @@ impl Shedding {
             Self::Paced {
                 wait_cap: Some(Duration::ZERO),
             } => return Err(OptionError::new("wait_cap", Rule::Zero)),
-            Self::Never | Self::Timeout { .. } | Self::Paced { .. } => return Ok(()),
+            Self::Never | Self::Timeout { .. } | Self::Paced { .. } | Self::Custom(_) => {
+                return Ok(());
+            }
             Self::BoundedCoDel {
                 target,
                 interval,

@@ -44,7 +44,7 @@ impl Queue {
         let pace = self.shape.pace();
         let patience = match self.options.shedding {
             Shedding::Paced { .. } => return pace::retry_after(pace.expected(self.len(), now)),
-            Shedding::Never => Duration::from_secs(1),
+            Shedding::Never | Shedding::Custom(_) => Duration::from_secs(1),
             Shedding::Timeout { wait_max } => wait_max,
             Shedding::CoDel { interval, .. }
             | Shedding::BoundedCoDel { interval, .. }

@@ -1,9 +1,10 @@
-//! The closed set of laws, and what a valve may ask of each.
+//! The laws, and what a valve may ask of each.
 
 use std::time::Duration;
 
 use crate::time::{Instant, Lead};
 
+use super::custom::Own;
 use super::{Bounds, Circuit, Open, Options, breaker, codel, gradient, rate, relative};
 
 /// What is known of a lease that ended by release.
@@ -14,7 +15,7 @@ pub(super) struct Ending {
 }
 
 /// Decides between the bounds, by what it was told and when.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum Law {
     Open(Open),
     Relative(relative::Law),
@@ -22,6 +23,7 @@ pub(super) enum Law {
     Rate(rate::Law),
     Breaker(breaker::Law),
     Gradient(gradient::Law),
+    Custom(Own),
 }
 
 impl Law {
@@ -33,7 +35,18 @@ impl Law {
             Options::Rate(rate) => Self::Rate(rate::Law::new(*rate, size, now)),
             Options::Breaker(breaker) => Self::Breaker(breaker::Law::new(*breaker)),
             Options::Gradient(gradient) => Self::Gradient(gradient::Law::new(*gradient)),
+            Options::Custom(custom) => Self::Custom(Own::new(custom, now)),
             Options::LeastOf(_) => unreachable!("a list within a list breaks a rule"),
+        }
+    }
+
+    /// These options are of its kind.
+    pub(super) fn takes(&self, options: &Options) -> bool {
+        match (self, options) {
+            (Self::Custom(_), Options::Custom(_)) => true,
+            // One of these may have the name of a kind.
+            (Self::Custom(_), _) | (_, Options::Custom(_)) => false,
+            _ => self.kind() == options.kind(),
         }
     }
 
@@ -46,6 +59,7 @@ impl Law {
             (Self::Rate(law), Options::Rate(rate)) => law.reconfigure(*rate, size, now),
             (Self::Breaker(law), Options::Breaker(breaker)) => law.reconfigure(*breaker, now),
             (Self::Gradient(law), Options::Gradient(gradient)) => law.reconfigure(*gradient),
+            (Self::Custom(own), Options::Custom(custom)) => own.reconfigure(custom, now),
             _ => unreachable!("a law takes options of its own kind"),
         }
     }
@@ -58,6 +72,7 @@ impl Law {
             Self::Rate(_) => "rate",
             Self::Breaker(_) => "breaker",
             Self::Gradient(_) => "gradient",
+            Self::Custom(own) => own.name(),
         }
     }
 
@@ -70,6 +85,7 @@ impl Law {
             Self::Rate(law) => law.bounds(),
             Self::Breaker(law) => law.bounds(),
             Self::Gradient(law) => law.bounds(),
+            Self::Custom(own) => own.bounds(),
         }
     }
 
@@ -81,12 +97,13 @@ impl Law {
             Self::CoDel(law) => law.opening(),
             Self::Rate(law) => law.opening(),
             Self::Breaker(law) => law.opening(),
+            Self::Custom(own) => own.opening(),
         }
     }
 
     /// Whether somebody has to look when the opening comes.
     pub(super) fn has_timer(&self) -> bool {
-        matches!(self, Self::Rate(_) | Self::Breaker(_))
+        matches!(self, Self::Rate(_) | Self::Breaker(_) | Self::Custom(_))
     }
 
     /// Since when there is room below `min`, if the size is since `small`.
@@ -105,6 +122,7 @@ impl Law {
             Self::CoDel(law) => law.take(now),
             Self::Rate(law) => law.take(),
             Self::Breaker(law) => law.take(now),
+            Self::Custom(own) => own.take(now),
         }
     }
 
@@ -129,6 +147,7 @@ impl Law {
         match self {
             Self::Relative(law) => law.update(lead, now),
             Self::CoDel(law) => law.update(lead, now),
+            Self::Custom(own) => own.update(lead, now),
             Self::Open(_) | Self::Rate(_) | Self::Breaker(_) | Self::Gradient(_) => (),
         }
     }
@@ -138,6 +157,7 @@ impl Law {
         match self {
             Self::Breaker(law) => law.learn(ending, now),
             Self::Gradient(law) => law.learn(ending, size),
+            Self::Custom(own) => own.learn(ending.held, ending.ok, now),
             _ => (),
         }
     }
@@ -148,7 +168,17 @@ impl Law {
             (Self::Rate(law), _) => law.end(size, now),
             (Self::Breaker(law), Some(ending)) => law.learn(ending, now),
             (Self::Gradient(law), Some(ending)) => law.learn(ending, size),
+            (Self::Custom(own), Some(ending)) => own.learn(ending.held, ending.ok, now),
             _ => (),
+        }
+    }
+
+    /// It also says how many leases there should be, from the leads.
+    pub(super) fn goes_by_leads(&self) -> bool {
+        match self {
+            Self::Relative(_) | Self::CoDel(_) => true,
+            Self::Custom(own) => own.goes_by_leads(),
+            Self::Open(_) | Self::Rate(_) | Self::Breaker(_) | Self::Gradient(_) => false,
         }
     }
 

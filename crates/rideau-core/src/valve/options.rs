@@ -3,8 +3,10 @@
 use std::slice;
 
 use crate::settings::{OptionError, Rule, Settings};
+use crate::time::Instant;
 
-use super::{Breaker, CoDel, Gradient, Open, Rate, Relative};
+use super::{Breaker, CoDel, CustomLaw, Gradient, Open, Rate, Relative};
+use crate::custom::Custom;
 
 /// The kinds as they are written.
 const KINDS: &[&str] = &[
@@ -28,11 +30,24 @@ pub enum Options {
     Breaker(Breaker),
     /// As many as do not make each other slower.
     Gradient(Gradient),
+    /// Whatever a law of your own decides.
+    Custom(Custom<dyn CustomLaw>),
     /// Open only if each of these is; none of them may be such a list itself.
     LeastOf(Vec<Self>),
 }
 
 impl Options {
+    /// A law of your own. `make` is called for each valve that needs one, with the
+    /// instant from which on it counts. The name is shown where kinds are.
+    pub fn custom<L: CustomLaw + 'static>(
+        name: &'static str,
+        make: impl Fn(Instant) -> L + Send + Sync + 'static,
+    ) -> Self {
+        Self::Custom(Custom::new(name, move |now| -> Box<dyn CustomLaw> {
+            Box::new(make(now))
+        }))
+    }
+
     /// Options from words: `kind=relative target=-10ms min=1 max=3`.
     ///
     /// What is not given has its default. The parts of `kind=least_of` are
@@ -77,6 +92,7 @@ impl Options {
             Self::Rate(_) => "rate",
             Self::Breaker(_) => "breaker",
             Self::Gradient(_) => "gradient",
+            Self::Custom(custom) => custom.name(),
             Self::LeastOf(_) => "least_of",
         }
     }
@@ -86,7 +102,7 @@ impl Options {
     /// For the first option that breaks a rule.
     pub(crate) fn check(&self) -> Result<(), OptionError> {
         match self {
-            Self::Open(_) => Ok(()),
+            Self::Open(_) | Self::Custom(_) => Ok(()),
             Self::Relative(relative) => relative.check(),
             Self::CoDel(codel) => codel.check(),
             Self::Rate(rate) => rate.check(),

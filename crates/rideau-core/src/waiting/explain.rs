@@ -116,6 +116,10 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
                  higher target serves no more asks, it only lets them wait longer."
             )
         }
+        Reason::Custom => match &options.shedding {
+            Shedding::Custom(law) => format!("{few} The queue's own law ({}) sheds.", law.name()),
+            _ => format!("{few} The queue has another law by now."),
+        },
         Reason::Hopeless => format!(
             "{few} The queue had been slow for as long as these asks would have waited, and they \
              would have had to wait for more than twice as long. Name a longer wait (`WAIT`, \
@@ -152,7 +156,10 @@ fn is_paced(options: &Options) -> bool {
 
 fn spans(shedding: &Shedding) -> Option<(Duration, Duration)> {
     match *shedding {
-        Shedding::Never | Shedding::Timeout { .. } | Shedding::Paced { .. } => None,
+        Shedding::Never
+        | Shedding::Timeout { .. }
+        | Shedding::Paced { .. }
+        | Shedding::Custom(_) => None,
         Shedding::CoDel { target, interval }
         | Shedding::BoundedCoDel {
             target, interval, ..

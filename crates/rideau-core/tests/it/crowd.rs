@@ -132,7 +132,7 @@ fn a_law_ends_no_more_waits_in_a_call_either() {
         Shedding::Paced { wait_cap: None },
     ];
     for shedding in laws {
-        let mut queue = Queue::new(queue(shedding), Instant::START).unwrap();
+        let mut queue = Queue::new(queue(shedding.clone()), Instant::START).unwrap();
         let (mut ledger, mut shed) = (Ledger::default(), Vec::new());
         for _ in 0..5000 {
             let ticket = ledger.open(());

@@ -49,12 +49,12 @@ proptest! {
         wait_max in hall::duration(),
         history in hall::history(hall::input(hall::single(hall::codel_shedding()))),
     ) {
-        let Shedding::CoDel { target, interval } = unbound(options.shedding) else {
+        let Shedding::CoDel { target, interval } = unbound(options.shedding.clone()) else {
             unreachable!("only CoDel is asked for");
         };
         let wait_max = wait_max.max(target);
         let bounded = Shedding::BoundedCoDel { target, interval, wait_max };
-        let shedding = unbound(bounded);
+        let shedding = unbound(bounded.clone());
         let mut plain = Hall::new(&Options { shedding, ..options.clone() }, true, 0);
         let mut bound = Hall::new(&Options { shedding: bounded, ..options }, true, 0);
         for (input, pause) in history {
@@ -134,7 +134,7 @@ fn unbound(shedding: Shedding) -> Shedding {
 
 fn target_and_bound(queue: &Queue) -> (u64, u64) {
     let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap();
-    match queue.options().shedding {
+    match queue.options().shedding.clone() {
         Shedding::CoDel { target, .. } => (nanos(target), u64::MAX),
         Shedding::BoundedCoDel {
             target, wait_max, ..

@@ -111,7 +111,7 @@ impl Plain {
             Shedding::MinDelay { target, interval } => {
                 self.least_wait_pop(nanos(target), nanos(interval), newest_first, now)
             }
-            Shedding::Paced { .. } => panic!("it has a model of its own"),
+            Shedding::Paced { .. } | Shedding::Custom(_) => panic!("it has no place here"),
             Shedding::Never | Shedding::Timeout { .. } | Shedding::Standing { .. } => {
                 self.settle(now);
                 self.take(newest_first)
@@ -142,13 +142,13 @@ impl Plain {
     /// Take the new options over, without acting on them.
     pub(crate) fn adopt_options(&mut self, options: &Options, now: u64) {
         use Shedding::{BoundedCoDel, CoDel as Plainly, MinDelay, Standing};
-        match (self.options.shedding, options.shedding) {
+        match (&self.options.shedding, &options.shedding) {
             (Plainly { .. } | BoundedCoDel { .. }, Plainly { .. } | BoundedCoDel { .. }) => {
-                let (_, interval, _) = spans(options.shedding);
+                let (_, interval, _) = spans(&options.shedding);
                 self.codel.change(now + interval, now);
             }
             (MinDelay { .. }, MinDelay { interval, .. }) => {
-                self.least.until = self.least.until.min(now + nanos(interval));
+                self.least.until = self.least.until.min(now + nanos(*interval));
             }
             (Standing { .. }, Standing { .. }) => (),
             (_, new) => {
@@ -158,7 +158,7 @@ impl Plain {
                 self.spared.clear();
                 for who in &mut self.waiting {
                     who.limit = match new {
-                        Standing { interval, .. } => Some(who.guest.sent + nanos(interval)),
+                        Standing { interval, .. } => Some(who.guest.sent + nanos(*interval)),
                         _ => None,
                     };
                 }
@@ -205,7 +205,10 @@ impl Plain {
     fn due(&self) -> u64 {
         let oldest = self.waiting[0].guest.sent;
         match self.options.shedding {
-            Shedding::Never | Shedding::Standing { .. } | Shedding::Paced { .. } => u64::MAX,
+            Shedding::Never
+            | Shedding::Standing { .. }
+            | Shedding::Paced { .. }
+            | Shedding::Custom(_) => u64::MAX,
             Shedding::Timeout { wait_max } => oldest.saturating_add(nanos(wait_max)),
             Shedding::CoDel { .. } => self.codel.look,
             Shedding::BoundedCoDel { wait_max, .. } => {
@@ -270,7 +273,10 @@ impl Plain {
     fn settle(&mut self, now: u64) {
         let min = self.min();
         match self.options.shedding {
-            Shedding::Never | Shedding::Standing { .. } | Shedding::Paced { .. } => (),
+            Shedding::Never
+            | Shedding::Standing { .. }
+            | Shedding::Paced { .. }
+            | Shedding::Custom(_) => (),
             Shedding::Timeout { wait_max } => {
                 let expired =
                     |who: &Waiting| u128::from(now - who.guest.sent) >= wait_max.as_nanos();
@@ -326,7 +332,7 @@ impl Plain {
     /// `dodequeue` of the RFC: the oldest, and whether it may be dropped. Who
     /// waits over the bound during an episode is not even looked at.
     fn codel_oldest(&mut self, now: u64) -> Option<(Waiting, bool)> {
-        let (target, interval, bound) = spans(self.options.shedding);
+        let (target, interval, bound) = spans(&self.options.shedding);
         loop {
             if self.waiting.is_empty() {
                 self.codel.find_nobody(now);
@@ -364,7 +370,7 @@ impl Plain {
 
     /// `dequeue` of the RFC.
     fn codel_dequeue(&mut self, now: u64) -> Option<usize> {
-        let (_, interval, _) = spans(self.options.shedding);
+        let (_, interval, _) = spans(&self.options.shedding);
         let (mut next, mut ok_to_drop) = self.codel_oldest(now)?;
         if self.codel.dropping {
             while self.codel.dropping && now >= self.codel.drop_next {
@@ -384,7 +390,7 @@ impl Plain {
 
     /// The same without serving anybody: it cannot end an episode.
     fn codel_scan(&mut self, floor: usize, now: u64) {
-        let (target, interval, bound) = spans(self.options.shedding);
+        let (target, interval, bound) = spans(&self.options.shedding);
         let mut has_entered = false;
         while self.waiting.len() > floor {
             let oldest = self.waiting[0].guest.sent;
@@ -419,7 +425,7 @@ impl Plain {
     /// Serve the newest: the law looks at the others, and at the newest itself
     /// if no others are left.
     fn codel_newest(&mut self, now: u64) -> Option<usize> {
-        let (target, interval, bound) = spans(self.options.shedding);
+        let (target, interval, bound) = spans(&self.options.shedding);
         let min = self.min();
         let is_spare = self.waiting.len() > min;
         let Some(newest) = self.waiting.pop() else {
@@ -553,15 +559,15 @@ fn control_law(interval: u64, count: u64) -> u64 {
 }
 
 /// Target, interval and bound.
-fn spans(shedding: Shedding) -> (u64, u64, u64) {
-    match shedding {
+fn spans(shedding: &Shedding) -> (u64, u64, u64) {
+    match *shedding {
         Shedding::CoDel { target, interval } => (nanos(target), nanos(interval), u64::MAX),
         Shedding::BoundedCoDel {
             target,
             interval,
             wait_max,
         } => (nanos(target), nanos(interval), nanos(wait_max)),
-        other => panic!("not a law of controlled delay: {other:?}"),
+        _ => panic!("not a law of controlled delay: {shedding:?}"),
     }
 }
 

@@ -335,7 +335,7 @@ fn bounds(options: &Options) -> (usize, usize) {
         Options::Rate(rate) => (rate.min, rate.max),
         Options::Breaker(breaker) => (0, breaker.max),
         Options::Gradient(gradient) => (gradient.min, gradient.max),
-        Options::LeastOf(_) => unreachable!("lists are not nested"),
+        Options::LeastOf(_) | Options::Custom(_) => unreachable!("it has no model"),
     }
 }
 

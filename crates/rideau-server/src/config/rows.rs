@@ -424,6 +424,8 @@ fn queue(rows: &mut Rows, options: &queue::Options) {
         Shedding::MinDelay { target, interval } => ("min-delay", Some((target, interval)), None),
         Shedding::Standing { target, interval } => ("standing", Some((target, interval)), None),
         Shedding::Paced { .. } => ("paced", None, None),
+        // Only programs that link the library have these.
+        Shedding::Custom(ref custom) => (custom.name(), None, None),
     };
     rows.text("kind", kind);
     if let Shedding::Timeout { wait_max } = options.shedding {
@@ -512,6 +514,8 @@ fn valve(rows: &mut Rows, options: &valve::Options) {
             rows.number("initial", gradient.initial);
             rows.number("tolerance", gradient.tolerance);
         }
+        // Only programs that link the library have these.
+        valve::Options::Custom(_) => (),
         valve::Options::LeastOf(parts) => rows.tables("of", parts, valve),
     }
 }
@@ -539,6 +543,8 @@ fn meter(rows: &mut Rows, options: &meter::Options) {
         meter::Options::Pie(pie) => protect(rows, pie),
         // Regulators say themselves by whom they are told.
         meter::Options::Update(_) => rows.text("kind", "update"),
+        // Only programs that link the library have these.
+        meter::Options::Custom(custom) => rows.text("kind", custom.name()),
     }
 }
 

@@ -254,7 +254,7 @@ impl Model {
         });
         let left = line.map_or(usize::MAX, |line| line.len() - 1);
         let spared = left >= half.options.min as usize;
-        let may = match (reason, half.options.shedding) {
+        let may = match (reason, half.options.shedding.clone()) {
             (Reason::Full, _) => {
                 let max = half.options.max.expect("only a limit makes a queue full");
                 let refused = half.options.overflow == Overflow::Newest || max == 0;

@@ -175,7 +175,7 @@ impl Part {
                 endings: vec![],
             }),
             Options::Gradient(gradient) => State::Gradient(vec![Event::Limit(*gradient)]),
-            Options::LeastOf(_) => unreachable!("lists are not nested"),
+            Options::LeastOf(_) | Options::Custom(_) => unreachable!("it has no model"),
         };
         Self {
             options: options.clone(),
