@@ -15,6 +15,7 @@ mod lease;
 mod load;
 mod look;
 mod meet;
+mod numbers;
 mod pages;
 mod paper;
 mod run;
@@ -60,12 +61,13 @@ const SERVER: &str = "The server";
 /// The variable that names a server.
 const VARIABLE: &str = "RIDEAU_SERVER";
 /// The commands that have no server to do with.
-const ALONE: [&str; 7] = [
+const ALONE: [&str; 8] = [
     "serve",
     "run",
     "demo",
     "check",
     "hash",
+    "numbers",
     "completions",
     "man",
 ];
@@ -218,6 +220,8 @@ enum Command {
     Bench(bench::Bench),
     /// Hash a password for the config file, from standard input
     Hash,
+    /// Print what a range of the config is in numbers
+    Numbers(numbers::Numbers),
     /// Print what a shell needs to complete these words
     Completions(paper::Completions),
     /// Print the manual, or write all its pages to a folder
@@ -315,6 +319,7 @@ fn dispatch(command: Command, manner: &Manner) -> Done {
         Command::Completions(words) => paper::completions(&words),
         Command::Man(words) => paper::man(&words),
         Command::Hash => paper::hash(manner),
+        Command::Numbers(words) => numbers::run(&words, manner),
         Command::Bench(words) => bench::run(&words, manner),
         other => alone()?.block_on(with_server(other, manner)),
     }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use rideau_server::config::{Config, Log, LogFormat, LogLevel, text};
+use rideau_server::config::{Config, Log, LogLevel, text};
 use rideau_server::serve::Ready;
 use tokio::signal;
 use tokio::sync::oneshot;
@@ -86,7 +86,7 @@ struct Ports {
 fn serve(seconds: Seconds, is_json: bool) -> Done {
     start_log(Log {
         level: LogLevel::Error,
-        format: LogFormat::Text,
+        ..Log::default()
     });
     let ports = Ports::find()?;
     let config = config(&ports)?;

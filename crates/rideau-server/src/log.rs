@@ -8,7 +8,9 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
+use std::time::Duration;
 
+use parking_lot::Mutex;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Registry, fmt, reload};
@@ -20,9 +22,21 @@ use crate::panics;
 /// How much is written; none if nothing is.
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
 
+/// How much is to be written as the config says, and whether more is for a while.
+struct Wanted {
+    level: LogLevel,
+    debugs: bool,
+}
+
+static WANTED: Mutex<Wanted> = Mutex::new(Wanted {
+    level: LogLevel::Info,
+    debugs: false,
+});
+
 /// Write the log from now on. Whoever does so a second time is not heard.
 pub fn start(log: Log, has_colours: bool) {
     let (level, handle) = reload::Layer::new(filter(log.level));
+    WANTED.lock().level = log.level;
     let all = tracing_subscriber::registry().with(level);
     let colours = has_colours && io::stderr().is_terminal();
     let lines = fmt::layer()
@@ -80,6 +94,31 @@ fn tame(event: &[u8], colours: bool) -> Cow<'_, str> {
 
 /// Write so much from now on.
 pub fn set_level(level: LogLevel) {
+    let mut wanted = WANTED.lock();
+    wanted.level = level;
+    apply(&wanted);
+}
+
+/// Write every decision for so long, and then what the config says by then.
+pub async fn debug_for(span: Duration) {
+    set_debugs(true);
+    tracing::info!("every decision is logged for {span:?} (log.debug_for)");
+    tokio::time::sleep(span).await;
+    tracing::info!("decisions are logged no more, as log.debug_for is over");
+    set_debugs(false);
+}
+
+fn set_debugs(debugs: bool) {
+    let mut wanted = WANTED.lock();
+    wanted.debugs = debugs;
+    apply(&wanted);
+}
+
+fn apply(wanted: &Wanted) {
+    let level = match wanted.debugs {
+        true => wanted.level.max(LogLevel::Debug),
+        false => wanted.level,
+    };
     if let Some(handle) = LEVEL.get() {
         let set = handle.reload(filter(level));
         debug_assert!(set.is_ok(), "the log lasts as long as the program");

@@ -44,6 +44,9 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
     };
     start_log(config.log);
     let runtime = threads(config.server.threads)?;
+    if let Some(span) = config.log.debug_for {
+        runtime.spawn(rideau_server::log::debug_for(span));
+    }
     let mut fronts = config.front.listen.len();
     if config.tls.is_some() {
         fronts += config.front.tls_listen.len();

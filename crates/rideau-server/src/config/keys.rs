@@ -99,7 +99,7 @@ pub(super) const LIMITS: &[Key] = &[
 ];
 
 pub(super) const TLS: &[Key] = &[live("cert"), live("key"), live("client_ca")];
-pub(super) const LOG: &[Key] = &[live("level"), restart("format")];
+pub(super) const LOG: &[Key] = &[live("level"), restart("format"), restart("debug_for")];
 
 pub(super) const USER: &[Key] = &[
     live("password"),

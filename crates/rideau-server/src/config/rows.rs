@@ -58,6 +58,10 @@ impl Config {
         rows.below("log", |rows| {
             rows.text("level", self.log.level.word());
             rows.text("format", self.log.format.word());
+            match self.log.debug_for {
+                Some(span) => rows.span("debug_for", span),
+                None => rows.text("debug_for", "none"),
+            }
         });
         rows.below("store", |rows| {
             rows.text("kind", self.store.kind_word());

@@ -147,6 +147,8 @@ pub struct Log {
     pub level: LogLevel,
     /// How.
     pub format: LogFormat,
+    /// Every decision is logged for so long after the start.
+    pub debug_for: Option<Duration>,
 }
 
 /// How much is logged.
@@ -247,6 +249,7 @@ impl Default for Log {
         Self {
             level: LogLevel::Info,
             format: LogFormat::Text,
+            debug_for: None,
         }
     }
 }
@@ -434,6 +437,7 @@ impl Log {
         Self {
             level: level.map_or(default.level, |at| levels[at]),
             format: format.map_or(default.format, |at| [LogFormat::Text, LogFormat::Json][at]),
+            debug_for: section.span_or_none("debug_for").flatten(),
         }
     }
 }

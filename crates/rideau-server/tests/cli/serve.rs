@@ -37,6 +37,20 @@ fn it_says_which_of_its_addresses_is_for_what() {
 }
 
 #[test]
+fn decisions_are_logged_for_a_while_after_the_start() {
+    let mut server = rideau();
+    server.args(["serve", "--listen", "127.0.0.1:0", "--admin", "none"]);
+    server.args(["--set", "log.debug_for=1ms", "--set", "log.level=info"]);
+    let mut server = server.stdout(Stdio::null()).stderr(Stdio::piped()).start();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let mut told = lines.by_ref().map(Result::unwrap);
+    assert!(told.any(|line| line.contains("every decision is logged for 1ms")));
+    assert!(told.any(|line| line.contains("log.debug_for is over")));
+    signal(server.id(), Signal::TERM);
+    server.wait().unwrap();
+}
+
+#[test]
 fn a_second_signal_stops_it_at_once() {
     let mut served = Served::start();
     let mark = served.folder().join("began");

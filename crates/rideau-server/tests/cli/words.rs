@@ -32,6 +32,7 @@ const COMMANDS: &[&str] = &[
     "offer",
     "bench",
     "hash",
+    "numbers",
     "completions",
     "man",
 ];
@@ -86,6 +87,7 @@ fn help_shows_how_to_reach_a_server_to_who_needs_one() {
     }
     for command in [
         "hash",
+        "numbers",
         "check",
         "completions",
         "man",
@@ -279,4 +281,31 @@ fn a_hash_of_a_password_is_one_that_the_config_takes() {
     let said = text(&output.stdout).trim_end();
     let parsed = rideau_server::config::password::Hash::parse(said).unwrap();
     assert!(parsed.verify(b"hunter2"), "the line end is no part of it");
+}
+
+#[test]
+fn a_range_is_shown_in_numbers() {
+    let output = rideau()
+        .args(["numbers", "10.0.0.0/8", "0,10000", "2001:db8::/127"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        text(&output.stdout),
+        "10.0.0.0/8: 281470849515520-281470866292735, 16777216 values, \
+         10.0.0.0 to 10.255.255.255\n\
+         0,10000: 0-9999, 10000 values\n\
+         2001:db8::/127: 42540766411282592856903984951653826560-\
+         42540766411282592856903984951653826561, 2 values, 2001:db8:: to 2001:db8::1\n"
+    );
+    let output = rideau()
+        .args(["numbers", "1-3", "--json"])
+        .output()
+        .unwrap();
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said[0]["first"], "1");
+    assert_eq!(said[0]["count"], "3");
+    let output = rideau().args(["numbers", "office"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("\"office\" stands for no values"), "{said}");
 }

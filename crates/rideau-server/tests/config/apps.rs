@@ -147,7 +147,7 @@ fn a_process_is_ready_in_one_of_these_ways() {
 fn a_queue_of_an_app_has_a_limit_and_a_time_unless_it_says_otherwise() {
     let shedding = |config: &Config| {
         let queue = &config.apps[0].options.queue;
-        (queue.shedding, queue.max)
+        (queue.shedding.clone(), queue.max)
     };
     let timeout = |seconds| queue::Shedding::Timeout {
         wait_max: Duration::from_secs(seconds),

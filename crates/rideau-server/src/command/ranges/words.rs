@@ -284,7 +284,7 @@ fn add_places(
         prefer.push(Prefer { tier, place });
         return Ok(());
     }
-    for part in word.split(',') {
+    for part in parts(word)? {
         client.check_label(Label::Thing, part.as_bytes())?;
         if let Some(range) = ranges.find(part) {
             may_use(client, "range", part)?;
@@ -319,6 +319,25 @@ fn add_places(
         prefer.push(Prefer { tier, place });
     }
     Ok(())
+}
+
+/// The places of a word, one by one. Two values with a comma are the values from the first
+/// up to the second, as in the config.
+fn parts(word: &str) -> Result<impl Iterator<Item = &str>, Wrong> {
+    let parts: Vec<_> = word.split(',').collect();
+    let is_value = |part: &&str| parse_value(part.trim()).is_ok();
+    let are_values = |pair: &[&str]| pair.iter().all(|part| is_value(part));
+    if parts.len() == 2 && are_values(&parts) {
+        return Ok(vec![word].into_iter());
+    }
+    if parts.windows(2).any(are_values) {
+        let word = Quoted(word.as_bytes());
+        return Err(Wrong(format!(
+            "ERR {word} can be read in two ways: two values with a comma are the values between \
+             them, the second not included. Write a-b, or PREFER before each place."
+        )));
+    }
+    Ok(parts.into_iter())
 }
 
 /// The value that a word means, and how it is written in its range.
