@@ -32,10 +32,10 @@ mod words;
 
 use std::sync::Arc;
 
-use rideau_core::{broker as core_broker, meter};
+use rideau_core::{broker as core_broker, meter, regulator as core_regulator};
 
 pub use app::{AppConfig, AppListen, AppReady, Health, Http, Run};
-pub use broker::{BrokerConfig, BrokerParts, Feed, RegulatorConfig};
+pub use broker::{BrokerConfig, BrokerParts, Feed, RegulatorConfig, Source};
 pub use exec::Exec;
 pub use fault::{Fault, Faults, Level, count};
 pub use front::{ErrorPages, FrontConfig, Network};
@@ -166,25 +166,42 @@ impl Config {
     /// tells the regulators which learn from it.
     pub fn broker_options(&self, broker: &BrokerConfig) -> core_broker::Options {
         let parts = broker.options.clone();
-        let feeds = self.regulators.iter().filter_map(|regulator| {
-            let feed = regulator.feed.as_ref()?;
-            (feed.broker == broker.name).then(|| meter::Entry {
-                regulator: regulator.name.clone(),
-                side: feed.side,
-                update: feed.update,
-            })
-        });
-        let entries: Vec<_> = feeds.collect();
         let mut meters = parts.meters;
         meters.extend(parts.protect.map(meter::Options::Pie));
-        if !entries.is_empty() {
-            meters.push(meter::Options::Update(meter::Update { entries, seed: 0 }));
-        }
+        meters.extend(self.feeds(&Source::Broker(broker.name.clone())));
         core_broker::Options {
             asks: parts.asks,
             offers: parts.offers,
             meters,
             read_after: parts.read_after,
         }
+    }
+
+    /// The options of a regulator for the core, with the meter that tells the
+    /// regulators which learn from it.
+    pub fn regulator_options(&self, regulator: &RegulatorConfig) -> core_regulator::Options {
+        let mut meters = regulator.meters.clone();
+        meters.extend(self.feeds(&Source::Regulator(regulator.name.clone())));
+        core_regulator::Options {
+            queue: regulator.queue.clone(),
+            valve: regulator.valve.clone(),
+            meters,
+            read_after: regulator.read_after,
+        }
+    }
+
+    /// The meter that tells those which learn from this, if any do.
+    fn feeds(&self, source: &Source) -> Option<meter::Options> {
+        let feeds = self.regulators.iter().filter_map(|regulator| {
+            let feed = regulator.feed.as_ref()?;
+            (feed.source == *source).then(|| meter::Entry {
+                regulator: regulator.name.clone(),
+                side: feed.side,
+                update: feed.update,
+            })
+        });
+        let entries: Vec<_> = feeds.collect();
+        let update = (!entries.is_empty()).then_some(meter::Update { entries, seed: 0 });
+        update.map(meter::Options::Update)
     }
 }

@@ -355,11 +355,22 @@ fn group(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
     for name in &pools {
         text.extend(pool(daemon, name, sight).map(|pool| pool.text));
     }
+    let brokers = group.config.brokers.iter();
+    let brokers: Vec<_> = brokers.filter(|name| sight.sees("broker", name)).collect();
+    if !brokers.is_empty() {
+        text += &format!("It has {}.\n", many(brokers.len(), "broker"));
+    }
+    for name in &brokers {
+        text.extend(broker(daemon, name, sight).map(|broker| broker.text));
+    }
     Some(Explained {
         kind: "group",
         name: name.into(),
         text,
-        facts: vec![("pools", names(&pools).into())],
+        facts: vec![
+            ("pools", names(&pools).into()),
+            ("brokers", names(&brokers).into()),
+        ],
     })
 }
 

@@ -6,14 +6,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use rideau::{Broker, Group, OptionError, Pool, PoolOptions, PoolStats, Reason, Regulator};
+use rideau::{
+    Balancer, BalancerMethod, Broker, Group, GroupMethod, OptionError, Pool, PoolOptions,
+    PoolStats, Reason, Regulator, Side,
+};
 
 use crate::config::{
-    BrokerConfig, Config, GroupConfig, LockRule, Member, PoolConfig, RegulatorConfig,
+    BrokerConfig, Config, GroupConfig, LockRule, Member, PoolConfig, RegulatorConfig, Source,
 };
 use crate::meeting::Party;
 use crate::member::{Follow, Members, Workshop};
@@ -29,7 +32,7 @@ pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 pub struct Places {
     /// Pools, by name.
     pub pools: HashMap<String, Arc<PoolPlace>>,
-    /// Groups of pools, by name without `@`.
+    /// Groups of pools and of brokers, by name without `@`.
     pub groups: HashMap<String, Arc<GroupPlace>>,
     /// Brokers, by name.
     pub brokers: HashMap<String, Arc<BrokerPlace>>,
@@ -61,10 +64,21 @@ pub struct PoolPlace {
 pub struct GroupPlace {
     /// The name, without `@`.
     pub name: Arc<str>,
-    /// The group.
+    /// Its pools.
     pub group: Group<Members>,
+    /// Its brokers.
+    pub brokers: BrokerGroup,
     /// How it was set up.
     pub config: GroupConfig,
+}
+
+/// Brokers, one of which is chosen for each that comes.
+pub struct BrokerGroup {
+    all: Vec<Arc<BrokerPlace>>,
+    /// By what they tell those who ask, and those who offer.
+    better: [Balancer<Arc<BrokerPlace>>; 2],
+    /// How many came when there was nothing to compare.
+    turns: AtomicUsize,
 }
 
 /// A broker with its name.
@@ -188,7 +202,7 @@ impl Places {
             !regulators.contains_key(name)
         }));
         let places = Self {
-            groups: groups(config, &pools),
+            groups: groups(config, &pools, &brokers),
             pools,
             brokers,
             regulators,
@@ -211,7 +225,7 @@ impl Places {
             pool_options(pool).validate()?;
         }
         for regulator in &config.regulators {
-            Regulator::new(regulator.options())?;
+            Regulator::new(config.regulator_options(regulator))?;
         }
         for broker in &config.brokers {
             Broker::<(), ()>::new(config.broker_options(broker))?;
@@ -226,21 +240,28 @@ impl Places {
         &self,
         config: &Config,
     ) -> Result<HashMap<String, Arc<RegulatorPlace>>, OptionError> {
-        let mut regulators = HashMap::new();
-        for config in &config.regulators {
-            let place = match self.regulators.get(&config.name) {
+        let mut regulators: HashMap<_, Arc<RegulatorPlace>> = HashMap::new();
+        for regulator in &config.regulators {
+            let options = config.regulator_options(regulator);
+            let place = match self.regulators.get(&regulator.name) {
                 Some(old) => {
-                    old.regulator.reconfigure(config.options())?;
-                    old.config.store(Arc::new(config.clone()));
+                    old.regulator.reconfigure(options)?;
+                    old.config.store(Arc::new(regulator.clone()));
                     Arc::clone(old)
                 }
                 None => Arc::new(RegulatorPlace {
-                    name: config.name.as_str().into(),
-                    regulator: Regulator::new(config.options())?,
-                    config: ArcSwap::from_pointee(config.clone()),
+                    name: regulator.name.as_str().into(),
+                    regulator: Regulator::new(options)?,
+                    config: ArcSwap::from_pointee(regulator.clone()),
                 }),
             };
-            regulators.insert(config.name.clone(), place);
+            regulators.insert(regulator.name.clone(), place);
+        }
+        for place in regulators.values() {
+            let source = Source::Regulator(place.name.to_string());
+            for (name, fed) in fed_by(&source, config, &regulators) {
+                place.regulator.feed(name, &fed.regulator);
+            }
         }
         Ok(regulators)
     }
@@ -265,14 +286,9 @@ impl Places {
                     config: ArcSwap::from_pointee(broker.clone()),
                 }),
             };
-            for fed in &config.regulators {
-                let is_fed = fed
-                    .feed
-                    .as_ref()
-                    .is_some_and(|feed| feed.broker == broker.name);
-                if let Some(regulator) = regulators.get(&fed.name).filter(|_| is_fed) {
-                    place.broker.feed(&fed.name, &regulator.regulator);
-                }
+            let source = Source::Broker(broker.name.clone());
+            for (name, fed) in fed_by(&source, config, regulators) {
+                place.broker.feed(name, &fed.regulator);
             }
             brokers.insert(broker.name.clone(), place);
         }
@@ -380,6 +396,7 @@ fn pool_options(config: &PoolConfig) -> PoolOptions {
 fn groups(
     config: &Config,
     pools: &HashMap<String, Arc<PoolPlace>>,
+    brokers: &HashMap<String, Arc<BrokerPlace>>,
 ) -> HashMap<String, Arc<GroupPlace>> {
     let group = |config: &GroupConfig| {
         let group = Group::new(config.pick);
@@ -391,11 +408,60 @@ fn groups(
         let place = Arc::new(GroupPlace {
             name: config.name.as_str().into(),
             group,
+            brokers: BrokerGroup::new(config, brokers),
             config: config.clone(),
         });
         (config.name.clone(), place)
     };
     config.groups.iter().map(group).collect()
+}
+
+/// The regulators that learn from this, by name.
+fn fed_by<'a>(
+    source: &'a Source,
+    config: &'a Config,
+    regulators: &'a HashMap<String, Arc<RegulatorPlace>>,
+) -> impl Iterator<Item = (&'a str, &'a RegulatorPlace)> {
+    let learns = move |one: &&RegulatorConfig| {
+        let feed = one.feed.as_ref();
+        feed.is_some_and(|feed| feed.source == *source)
+    };
+    let fed = config.regulators.iter().filter(learns);
+    fed.filter_map(|one| Some((one.name.as_str(), &**regulators.get(&one.name)?)))
+}
+
+impl BrokerGroup {
+    fn new(config: &GroupConfig, brokers: &HashMap<String, Arc<BrokerPlace>>) -> Self {
+        let all = config.brokers.iter();
+        let all: Vec<_> = all.filter_map(|name| brokers.get(name)).cloned().collect();
+        let method = match config.pick {
+            GroupMethod::Random => BalancerMethod::Random,
+            GroupMethod::BestOfTwo => BalancerMethod::Better,
+        };
+        let better = [Side::Ask, Side::Offer].map(|side| {
+            let balancer = Balancer::new(method, side);
+            for place in &all {
+                balancer.add(&place.name, Arc::clone(place), Some(place.broker.rank()));
+            }
+            balancer
+        });
+        Self {
+            all,
+            better,
+            turns: AtomicUsize::new(0),
+        }
+    }
+
+    /// One of them, for one who comes to this side: the better of two, or if their meters
+    /// tell nothing, each in turn. None if there is none.
+    pub fn choose(&self, side: Side) -> Option<Arc<BrokerPlace>> {
+        if let Some(chosen) = self.better[side as usize].choose() {
+            return Some(Arc::clone(&chosen));
+        }
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        let at = turn.checked_rem(self.all.len())?;
+        Some(Arc::clone(&self.all[at]))
+    }
 }
 
 fn gone_of<T>(

@@ -459,7 +459,7 @@ fn a_regulator_is_told_by_the_broker_it_names() {
         ("workers", Side::Offer)
     );
     assert_eq!(entry.update, Duration::from_millis(200));
-    assert_eq!(config.regulators[0].options().valve.kind(), "relative");
+    assert_eq!(config.regulators[0].valve.kind(), "relative");
 }
 
 #[test]

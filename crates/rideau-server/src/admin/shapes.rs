@@ -19,7 +19,7 @@ const ALL: &[(&str, &str)] = &[
     ("Spans", "count:integer p50_us:integer p90_us:integer p99_us:integer longest_us:integer"),
     ("Tally", "came:integer served:integer cancelled:integer refused:{integer} wait:Spans"),
     ("Pools", "pools:[Pool] groups:[Group]"),
-    ("Group", "name:string pools:[string]"),
+    ("Group", "name:string pools:[string] brokers:[string]"),
     ("Pool", "name:string group:string|null member:string init:integer max:integer idle:integer \
         held:integer starting:integer checking:integer stopping:integer size:integer \
         waiting:integer oldest_wait_us:integer is_paused:boolean is_closing:boolean \
@@ -30,7 +30,7 @@ const ALL: &[(&str, &str)] = &[
     ("PoolHolder", "held_us:integer uses:integer note:string|null"),
     ("Brokers", "brokers:[Broker]"),
     ("Broker", "name:string asks:integer offers:integer oldest_wait_us:integer ask:Tally \
-        offer:Tally alarms:[string]"),
+        offer:Tally alarms:[string] ask_expects_us:integer|null offer_expects_us:integer|null"),
     ("BrokerMore", "name:string asks:integer offers:integer ask:Tally offer:Tally explain:string"),
     ("Regulators", "regulators:[Regulator]"),
     ("Regulator", "name:string held:integer waiting:integer oldest_wait_us:integer \

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, UNIX_EPOCH};
 
-use rideau::{Circuit, Histogram, PoolStats, Reason, Retired, Tally};
+use rideau::{Circuit, Histogram, PoolStats, Reason, Retired, Side, Tally};
 use serde_json::{Map, Value, json};
 
 use super::apps;
@@ -384,12 +384,16 @@ fn groups(places: &Places) -> Vec<Value> {
         let seen: Vec<_> = pools
             .filter(|name| places.pools.contains_key(*name))
             .collect();
-        json!({ "name": format!("@{}", place.name), "pools": seen })
+        let brokers = place.config.brokers.iter();
+        let brokers: Vec<_> = brokers
+            .filter(|name| places.brokers.contains_key(*name))
+            .collect();
+        json!({ "name": format!("@{}", place.name), "pools": seen, "brokers": brokers })
     }))
 }
 
 fn broker(place: &BrokerPlace) -> Value {
-    let stats = place.broker.stats();
+    let (stats, rank) = (place.broker.stats(), place.broker.rank());
     json!({
         "name": *place.name,
         "asks": stats.asks_len,
@@ -398,6 +402,8 @@ fn broker(place: &BrokerPlace) -> Value {
         "ask": tally(&stats.asks),
         "offer": tally(&stats.offers),
         "alarms": place.broker.alarms(),
+        "ask_expects_us": rank.expects(Side::Ask).map(micros),
+        "offer_expects_us": rank.expects(Side::Offer).map(micros),
     })
 }
 

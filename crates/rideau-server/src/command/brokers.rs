@@ -44,7 +44,10 @@ fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Step, W
     };
     let mut words = Words::parse(client, request, command)?;
     super::may_use(client, "broker", words.name)?;
-    let place = known_broker(client, words.name)?;
+    let place = match words.name.strip_prefix('@') {
+        Some(group) => one_of(client, group, side)?,
+        None => known_broker(client, words.name)?,
+    };
     words.tail.is_async |= words.is_dynamic;
     words.tail.cap_by(|| {
         let options = place.broker.options();
@@ -193,6 +196,21 @@ fn no(daemon: &Daemon, place: &BrokerPlace, refusal: &rideau::Refusal) -> Outcom
     refused(daemon, "broker", &place.name, refusal, why, || {
         place.broker.explain()
     })
+}
+
+/// A broker of a group, chosen for one who comes to this side.
+fn one_of(client: &Client, name: &str, side: Side) -> Result<Arc<BrokerPlace>, Wrong> {
+    let places = client.daemon.places.load();
+    let chosen = places.groups.get(name);
+    chosen
+        .and_then(|group| group.brokers.choose(side))
+        .ok_or_else(|| {
+            Wrong::no_such(
+                "broker",
+                &format!("@{name}"),
+                "SHOW GROUPS lists groups; write group in a [broker] to have it in one.",
+            )
+        })
 }
 
 /// The broker of this name; most who come to one came to it before.

@@ -227,6 +227,7 @@ fn target(client: &mut Client, name: &str) -> Result<Target, Wrong> {
             .load()
             .groups
             .get(group)
+            .filter(|group| !group.config.pools.is_empty())
             .map(|group| Target::Group(Arc::clone(group)))
             .ok_or_else(|| Wrong::no_such("pool", name, "SHOW POOLS lists pools and groups.")),
         None => known_pool(client, name).map(Target::Pool),
@@ -304,7 +305,7 @@ pub(super) fn add(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
     let env = |name: &str| std::env::var(name).ok();
     let parsed = client.daemon.config.load().parse_pool(name, keys, &env);
     if let Some(group) = parsed.ok().and_then(|pool| pool.group) {
-        check_group(client, &group)?;
+        check_group(client, "pool", &group)?;
     }
     let plan = client.daemon.add_pool(name, keys, client.user_name())?;
     settings::done(client, &plan);
@@ -345,8 +346,8 @@ pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
         let key = arguments.text("POOL.SET", "a key such as MAX")?;
         let value = arguments.text("POOL.SET", "a value")?;
         let path = format!("pool.{above}.{}", key.to_lowercase());
-        if text::is_group(&path) {
-            check_group(client, &settings::as_text(value))?;
+        if let Some(kind) = text::grouped(&path) {
+            check_group(client, kind, &settings::as_text(value))?;
         }
         values.push((path, value.to_owned()));
     }
@@ -357,8 +358,8 @@ pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
 
 /// Those who take from a group get members of all its pools: one brings a pool into a
 /// group only if one may use the group.
-pub(super) fn check_group(client: &Client, group: &str) -> Result<(), Wrong> {
-    super::may_use(client, "pool", &format!("@{group}"))
+pub(super) fn check_group(client: &Client, kind: &str, group: &str) -> Result<(), Wrong> {
+    super::may_use(client, kind, &format!("@{group}"))
 }
 
 pub(super) fn recycle(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {

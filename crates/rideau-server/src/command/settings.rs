@@ -107,8 +107,8 @@ fn set(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong>
         let path = arguments.text("CONFIG SET", "a path such as pool.pg-1.max")?;
         let value = arguments.text("CONFIG SET", "a value")?;
         may_use_path(client, path)?;
-        if text::is_group(path) {
-            super::pools::check_group(client, &as_text(value))?;
+        if let Some(kind) = text::grouped(path) {
+            super::pools::check_group(client, kind, &as_text(value))?;
         }
         values.push((path.to_owned(), value.to_owned()));
     }

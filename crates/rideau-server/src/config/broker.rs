@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use rideau_core::{Side, broker, meter, queue, regulator, valve};
+use rideau_core::{Side, broker, meter, queue, valve};
 
 use super::options;
-use super::section::{At, Section};
+use super::section::Section;
 
 /// A broker and its options.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BrokerConfig {
     /// The name.
     pub name: String,
+    /// The group it is in.
+    pub group: Option<String>,
     /// Where both sides wait, and what watches them. The meter that tells
     /// regulators is not among them: see [`Config::broker_options`].
     ///
@@ -34,12 +36,12 @@ pub struct BrokerParts {
     pub read_after: u32,
 }
 
-/// A regulator, and the broker it learns from.
+/// A regulator, and what it learns from.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RegulatorConfig {
     /// The name.
     pub name: String,
-    /// The broker whose leads it is told.
+    /// Whose leads it is told.
     pub feed: Option<Feed>,
     /// Where those who ask wait.
     pub queue: queue::Options,
@@ -51,15 +53,24 @@ pub struct RegulatorConfig {
     pub read_after: u32,
 }
 
-/// What a regulator is told by a broker.
+/// What a regulator is told by a broker or another regulator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Feed {
-    /// The name of the broker.
-    pub broker: String,
+    /// Who tells it.
+    pub source: Source,
     /// Whose lead.
     pub side: Side,
     /// How often.
     pub update: Duration,
+}
+
+/// What measures leads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// The broker of this name.
+    Broker(String),
+    /// The regulator of this name.
+    Regulator(String),
 }
 
 const SIDES: &[&str] = &["ask", "offer"];
@@ -77,6 +88,7 @@ impl BrokerConfig {
         } = broker::Options::default();
         Self {
             name: name.into(),
+            group: None,
             options: BrokerParts {
                 asks,
                 offers,
@@ -98,6 +110,7 @@ impl BrokerConfig {
         let read_after = section.number("read_after", 1..=READ_AFTER_MAX);
         Self {
             name: name.into(),
+            group: section.text("group"),
             options: BrokerParts {
                 asks: options::queue(section, "asks").unwrap_or(default.asks),
                 offers: options::queue(section, "offers").unwrap_or(default.offers),
@@ -110,16 +123,6 @@ impl BrokerConfig {
 }
 
 impl RegulatorConfig {
-    /// The options for the core.
-    pub fn options(&self) -> regulator::Options {
-        regulator::Options {
-            queue: self.queue.clone(),
-            valve: self.valve.clone(),
-            meters: self.meters.clone(),
-            read_after: self.read_after,
-        }
-    }
-
     pub(super) fn read(name: &str, section: &Section<'_>) -> Option<Self> {
         let meters = options::meters(section, "meters").unwrap_or_default();
         options::check_meters(section, "meters", &meters);
@@ -132,12 +135,12 @@ impl RegulatorConfig {
         let feed = Feed::read(section);
         let queue = options::queue(section, "queue").unwrap_or_default();
         let valve = options::valve(section, "valve")?;
-        if !section.has("broker") && needs_leads(&valve) {
+        if feed.is_none() && needs_leads(&valve) {
             let message = format!(
                 "the valve {:?} learns from leads, and nobody tells it",
                 valve.kind()
             );
-            let hint = "write broker = \"NAME\", unless clients tell it with REG.UPDATE";
+            let hint = "write broker = \"NAME\" or regulator = \"NAME\", unless clients tell it with REG.UPDATE";
             section.notes.warn(section.at("valve"), message, hint);
         }
         Some(Self {
@@ -157,15 +160,25 @@ impl Feed {
         let side = section.word("side", SIDES);
         let update = section.positive_span("update");
         for key in ["side", "update"] {
-            if let Some(entry) = section.entry(key).filter(|_| !section.has("broker")) {
-                let message = format!("`{key}` means something only with `broker`");
-                let hint = "name a broker, or remove it";
+            let is_fed = section.has("broker") || section.has("regulator");
+            if let Some(entry) = section.entry(key).filter(|_| !is_fed) {
+                let message = format!("`{key}` means something only with `broker` or `regulator`");
+                let hint = "name one of them, or remove it";
                 section.notes.error(entry.key_at.clone(), message, hint);
             }
         }
-        let broker = section.text("broker")?;
+        if section.has("broker") && section.has("regulator") {
+            let message = "it learns from a broker and from a regulator";
+            section
+                .notes
+                .error(section.at("regulator"), message, "keep one of them");
+        }
+        let source = match section.text("broker") {
+            Some(broker) => Source::Broker(broker),
+            None => Source::Regulator(section.text("regulator")?),
+        };
         Some(Self {
-            broker,
+            source,
             side: side.map_or(Side::Ask, |at| sides[at]),
             update: update.unwrap_or(meter::Entry::UPDATE),
         })
@@ -176,9 +189,14 @@ impl Feed {
     }
 }
 
-/// Where a regulator names its broker.
-pub(super) fn broker_at(section: &Section<'_>) -> At {
-    section.at("broker")
+impl Source {
+    /// The key that names it, and the name.
+    pub fn named(&self) -> (&'static str, &str) {
+        match self {
+            Self::Broker(name) => ("broker", name),
+            Self::Regulator(name) => ("regulator", name),
+        }
+    }
 }
 
 /// Whether the valve goes by what a broker tells it.

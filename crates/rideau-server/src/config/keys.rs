@@ -161,6 +161,7 @@ pub(super) const GROUP: &[Key] = &[live("pick")];
 
 pub(super) const BROKER: &[Key] = &[
     live("like"),
+    live("group"),
     above("asks", QUEUE),
     above("offers", QUEUE),
     above("meters", METER),
@@ -171,6 +172,7 @@ pub(super) const BROKER: &[Key] = &[
 pub(super) const REGULATOR: &[Key] = &[
     live("like"),
     live("broker"),
+    live("regulator"),
     live("side"),
     live("update"),
     above("queue", QUEUE),

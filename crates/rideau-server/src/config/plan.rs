@@ -332,7 +332,7 @@ fn meaning(
             "Idle members are replaced at once, held ones when they are returned; nobody is \
              interrupted.",
         ),
-        ["pool", _, "group"] => {
+        ["pool" | "broker", _, "group"] => {
             at_once("Who waits keeps their place; the next ask sees the group.")
         }
         ["pool" | "regulator" | "lock" | "app", _, "queue", "max"]

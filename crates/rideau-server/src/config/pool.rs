@@ -40,15 +40,17 @@ pub enum Member {
     Offered,
 }
 
-/// Pools by a common name.
+/// Pools or brokers by a common name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupConfig {
     /// The name, without `@`.
     pub name: String,
-    /// Which of its pools is asked first.
+    /// Which of them is asked first.
     pub pick: group::Method,
     /// Its pools, in the order of the file.
     pub pools: Vec<String>,
+    /// Its brokers, in the order of the file.
+    pub brokers: Vec<String>,
 }
 
 /// Keys of a pool that are not the core's.
@@ -169,7 +171,18 @@ impl GroupConfig {
             name: name.into(),
             pick: group::Method::default(),
             pools: Vec::new(),
+            brokers: Vec::new(),
         }
+    }
+
+    /// The group of this name, which is there by being named.
+    pub(super) fn of<'a>(groups: &'a mut Vec<Self>, name: &str) -> &'a mut Self {
+        let at = groups.iter().position(|group| group.name == name);
+        let at = at.unwrap_or_else(|| {
+            groups.push(Self::new(name));
+            groups.len() - 1
+        });
+        &mut groups[at]
     }
 
     pub(super) fn read(name: &str, section: &Section<'_>) -> Self {

@@ -246,12 +246,18 @@ impl<'a> Sections<'a> {
         let pools: Vec<_> = all(&self.pools, PoolConfig::read).flatten().collect();
         let mut groups: Vec<_> = all(&self.groups, GroupConfig::read).collect();
         for pool in &pools {
-            let Some(name) = &pool.group else { continue };
-            if groups.iter().all(|group| group.name != *name) {
-                groups.push(GroupConfig::new(name));
+            if let Some(group) = &pool.group {
+                GroupConfig::of(&mut groups, group)
+                    .pools
+                    .push(pool.name.clone());
             }
-            for group in groups.iter_mut().filter(|group| group.name == *name) {
-                group.pools.push(pool.name.clone());
+        }
+        let brokers: Vec<_> = all(&self.brokers, BrokerConfig::read).collect();
+        for broker in &brokers {
+            if let Some(group) = &broker.group {
+                GroupConfig::of(&mut groups, group)
+                    .brokers
+                    .push(broker.name.clone());
             }
         }
         let store = self.store.as_ref();
@@ -283,7 +289,7 @@ impl<'a> Sections<'a> {
             users: all(&self.users, User::read).collect(),
             pools,
             groups,
-            brokers: all(&self.brokers, BrokerConfig::read).collect(),
+            brokers,
             regulators: all(&self.regulators, RegulatorConfig::read)
                 .flatten()
                 .collect(),

@@ -363,6 +363,8 @@ fn member(rows: &mut Rows, member: &Member) {
 }
 
 fn broker(rows: &mut Rows, broker: &BrokerConfig) {
+    let group = broker.group.iter();
+    group.for_each(|group| rows.text("group", group));
     let parts = &broker.options;
     rows.below("asks", |rows| queue(rows, &parts.asks));
     rows.below("offers", |rows| queue(rows, &parts.offers));
@@ -375,7 +377,8 @@ fn broker(rows: &mut Rows, broker: &BrokerConfig) {
 
 fn regulator(rows: &mut Rows, regulator: &RegulatorConfig) {
     if let Some(feed) = &regulator.feed {
-        rows.text("broker", &feed.broker);
+        let (key, name) = feed.source.named();
+        rows.text(key, name);
         rows.text("side", feed.side_word());
         rows.span("update", feed.update);
     }

@@ -5,7 +5,6 @@ mod apps;
 use std::net::SocketAddr;
 
 use super::Config;
-use super::broker::broker_at;
 use super::front::FrontConfig;
 use super::pattern::fits;
 use super::read::{Named, Sections};
@@ -171,48 +170,54 @@ fn check_tls(notes: &Notes<'_>, sections: &Sections<'_>) {
 
 fn check_groups(notes: &Notes<'_>, sections: &Sections<'_>) {
     let mut used = Vec::new();
-    for (_, section) in &sections.pools {
-        let Some(group) = section.text("group") else {
-            continue;
-        };
-        if sections.pools.iter().any(|(name, _)| *name == group) {
-            let message = format!("the group `{group}` has the name of a pool");
-            let hint = "give one of them another name";
-            notes.error(section.at("group"), message, hint);
+    for (kind, named) in [("pool", &sections.pools), ("broker", &sections.brokers)] {
+        for (_, section) in named {
+            let Some(group) = section.text("group") else {
+                continue;
+            };
+            if named.iter().any(|(name, _)| *name == group) {
+                let message = format!("the group `{group}` has the name of a {kind}");
+                let hint = "give one of them another name";
+                notes.error(section.at("group"), message, hint);
+            }
+            if group.is_empty() || group.contains(|c: char| c.is_whitespace() || "@*\"".contains(c))
+            {
+                let message = format!("{group:?} is no name for a group");
+                let hint = "no spaces, quotes, * or @: TAKE and ASK add the @";
+                notes.error(section.at("group"), message, hint);
+            }
+            used.push(group);
         }
-        if group.is_empty() || group.contains(|c: char| c.is_whitespace() || "@*\"".contains(c)) {
-            let message = format!("{group:?} is no name for a group");
-            let hint = "no spaces, quotes, * or @: TAKE adds the @";
-            notes.error(section.at("group"), message, hint);
-        }
-        used.push(group);
     }
     for (name, section) in &sections.groups {
         if used.iter().all(|group| group != name) {
-            let message = format!("no pool is in the group `{name}`");
-            let hint = format!("write group = {name:?} in a pool");
+            let message = format!("no pool and no broker is in the group `{name}`");
+            let hint = format!("write group = {name:?} in a pool or a broker");
             notes.warn(section.at.clone(), message, hint);
         }
     }
 }
 
+/// What a regulator learns from is there, and is not itself.
 fn check_feeds(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
-    for (_, section) in &sections.regulators {
-        let Some(broker) = section.text("broker") else {
-            continue;
-        };
-        if config.brokers.iter().all(|known| known.name != broker) {
-            let names: Vec<_> = config.brokers.iter().map(|b| b.name.as_str()).collect();
-            let hint = if names.is_empty() {
-                format!("add [broker.{broker}]")
-            } else {
-                suggest(&broker, names.into_iter())
+    let brokers: Vec<_> = config.brokers.iter().map(|one| one.name.as_str()).collect();
+    let regulators = config.regulators.iter().map(|one| one.name.as_str());
+    let regulators: Vec<_> = regulators.collect();
+    for (own, section) in &sections.regulators {
+        for (kind, names) in [("broker", &brokers), ("regulator", &regulators)] {
+            let Some(name) = section.text(kind) else {
+                continue;
             };
-            notes.error(
-                broker_at(section),
-                format!("there is no broker `{broker}`"),
-                hint,
-            );
+            let at = section.at(kind);
+            if kind == "regulator" && *own == name {
+                notes.error(at, "a regulator cannot learn from itself", "name another");
+            } else if !names.contains(&name.as_str()) {
+                let hint = match names.is_empty() {
+                    true => format!("add [{kind}.{name}]"),
+                    false => suggest(&name, names.iter().copied()),
+                };
+                notes.error(at, format!("there is no {kind} `{name}`"), hint);
+            }
         }
     }
 }

@@ -139,10 +139,14 @@ pub fn named(path: &str) -> Option<(&'static str, String)> {
     Some((*kind, name.get().into()))
 }
 
-/// A path is about the group that a pool is in.
-pub fn is_group(path: &str) -> bool {
+/// What a path puts into a group, if it does: a `pool` or a `broker`.
+pub fn grouped(path: &str) -> Option<&'static str> {
     let keys = Key::parse(path).unwrap_or_default();
-    matches!(&keys[..], [part, _, key] if part.get() == "pool" && key.get() == "group")
+    let [part, _, key] = &keys[..] else {
+        return None;
+    };
+    let mut kinds = ["pool", "broker"].into_iter();
+    kinds.find(|kind| part.get() == *kind && key.get() == "group")
 }
 
 /// Say whether a path is about something that there is. That goes for rules for

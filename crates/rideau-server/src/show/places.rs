@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rideau::{Circuit, PoolStats, Reason, Tally};
+use rideau::{Circuit, PoolStats, Reason, Side, Tally};
 
 use super::{Cell, Sight, Table};
 use crate::config::Buckets;
@@ -94,7 +94,9 @@ pub(crate) fn refused(tally: &Tally) -> u64 {
 }
 
 pub(super) fn groups(daemon: &Daemon, sight: Sight<'_>) -> Table {
-    let mut table = Table::new(&["name", "pick", "pools", "idle", "held", "max", "waiting"]);
+    let mut table = Table::new(&[
+        "name", "pick", "pools", "idle", "held", "max", "waiting", "brokers",
+    ]);
     let places = daemon.places.load();
     let mut groups: Vec<_> = places.groups.values().collect();
     groups.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -116,6 +118,11 @@ pub(super) fn groups(daemon: &Daemon, sight: Sight<'_>) -> Table {
             sum(|stats| stats.members.held).into(),
             sum(|stats| stats.max).into(),
             sum(PoolStats::len).into(),
+            {
+                let brokers = group.config.brokers.iter().map(String::as_str);
+                let seen: Vec<_> = brokers.filter(|name| sight.sees("broker", name)).collect();
+                seen.join(",").into()
+            },
         ]);
     }
     table
@@ -137,6 +144,8 @@ pub(super) fn brokers(daemon: &Daemon) -> Table {
         "offers_refused",
         "refused_by",
         "alarms",
+        "ask_expects_us",
+        "offer_expects_us",
     ]);
     let places = daemon.places.load();
     let mut brokers: Vec<_> = places.brokers.values().collect();
@@ -146,7 +155,7 @@ pub(super) fn brokers(daemon: &Daemon) -> Table {
 }
 
 fn broker(place: &BrokerPlace) -> Vec<Cell> {
-    let stats = place.broker.stats();
+    let (stats, rank) = (place.broker.stats(), place.broker.rank());
     vec![
         (&*place.name).into(),
         stats.asks_len.into(),
@@ -162,6 +171,8 @@ fn broker(place: &BrokerPlace) -> Vec<Cell> {
         refused(&stats.offers).into(),
         reasons(&stats.asks).into(),
         place.broker.alarms().join(",").into(),
+        rank.expects(Side::Ask).into(),
+        rank.expects(Side::Offer).into(),
     ]
 }
 
@@ -218,7 +229,11 @@ fn regulator(place: &RegulatorPlace) -> Vec<Cell> {
     let kinds: Vec<_> = stats.valve.iter().map(|part| part.kind).collect();
     vec![
         (&*place.name).into(),
-        config.feed.as_ref().map(|feed| feed.broker.as_str()).into(),
+        config
+            .feed
+            .as_ref()
+            .map(|feed| feed.source.named().1)
+            .into(),
         stats.size.into(),
         bound(min).into(),
         bound(max).into(),

@@ -77,7 +77,7 @@ fn pools_show_what_is_idle_and_held() {
     let group = peer.ask(&["SHOW", "GROUPS"]);
     let group = rows(&group);
     assert!(group[0].starts_with("[@tools, random, cad, "), "{group:?}");
-    assert!(group[0].ends_with(", 1, 2, 0]"), "{group:?}");
+    assert!(group[0].ends_with(", 1, 2, 0, ]"), "{group:?}");
 }
 
 #[test]
