@@ -480,7 +480,9 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             Side::Ask => since.lead_over(sent),
             Side::Offer => sent.lead_over(since),
         };
-        self.panel.feed(lead, queue_delay, now, effects);
+        let is_deserted = self.is_empty();
+        self.panel
+            .feed(lead, is_deserted, queue_delay, now, effects);
     }
 
     /// Why there is nothing for one who cannot wait.

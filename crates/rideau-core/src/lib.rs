@@ -39,4 +39,4 @@ pub use machine::Machine;
 pub use refusal::{Reason, Refusal};
 pub use rng::Rng;
 pub use settings::{OptionError, Rule, Settings};
-pub use time::{Instant, Lead};
+pub use time::{Brief, Instant, Lead};

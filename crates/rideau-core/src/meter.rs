@@ -52,6 +52,8 @@ pub struct Reading {
     pub lead: Lead,
     /// How many inputs the machine has not taken yet.
     pub backlog: usize,
+    /// Nobody waits on either side, so nobody waits for asks.
+    pub is_deserted: bool,
 }
 
 /// Which meter to have, and its numbers.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::time::Brief;
+
 /// Why an ask was refused at once or shed after a wait.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
@@ -142,14 +144,15 @@ impl fmt::Display for Refusal {
         let (reason, word) = (self.reason, self.reason.word());
         write!(
             f,
-            "{reason} ({word} after {:.1?}, {} waiting",
-            self.waited, self.len
+            "{reason} ({word} after {}, {} waiting",
+            Brief(self.waited),
+            self.len
         )?;
         match reason {
             // There is no better time, or nobody knows one.
             Reason::Closed => f.write_str(")"),
             _ if self.retry_after.is_zero() => f.write_str(")"),
-            _ => write!(f, "; ask again in {:.1?})", self.retry_after),
+            _ => write!(f, "; ask again in {})", Brief(self.retry_after)),
         }
     }
 }

@@ -549,7 +549,8 @@ impl<R: Reply> Regulator<R> {
                 (*empty).min(sent).lead_over(sent)
             }
         };
-        self.panel.feed(lead, queue_delay, now, effects);
+        // Its valve is there, and waits for asks.
+        self.panel.feed(lead, false, queue_delay, now, effects);
     }
 }
 

@@ -122,6 +122,19 @@ impl fmt::Debug for Lead {
     }
 }
 
+/// A span as people read it: `1.5ms`, and `0s` if there was none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Brief(pub Duration);
+
+impl fmt::Display for Brief {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Duration::ZERO => f.write_str("0s"),
+            span => write!(f, "{span:.1?}"),
+        }
+    }
+}
+
 /// A span in nanoseconds; spans over 584 years count as that.
 pub(crate) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
@@ -137,6 +150,13 @@ mod tests {
         assert_eq!(first.lead_over(second), Lead::from_nanos(25));
         assert_eq!(second.lead_over(first), Lead::from_nanos(-25));
         assert_eq!(second.lead_over(first).waited(), Duration::ZERO);
+    }
+
+    #[test]
+    fn no_time_is_not_counted_in_nanoseconds() {
+        assert_eq!(Brief(Duration::ZERO).to_string(), "0s");
+        assert_eq!(Brief(Duration::from_micros(1_520)).to_string(), "1.5ms");
+        assert_eq!(Brief(Duration::from_nanos(7)).to_string(), "7.0ns");
     }
 
     #[test]

@@ -27,7 +27,7 @@ use parking_lot::MutexGuard;
 use rideau_core::apps::{
     self as core, AppId, Effect, Ended, Limits, Note, ProcessId, Restart, SessionId,
 };
-use rideau_core::{Instant, Machine};
+use rideau_core::{Brief, Instant, Machine};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
@@ -35,7 +35,6 @@ use crate::config::Config;
 use crate::events::Events;
 use crate::member::Workshop;
 use crate::panics;
-use crate::process::Signal;
 
 pub use app::App;
 pub use counts::{Answered, Counts};
@@ -183,18 +182,10 @@ impl Apps {
             .step(|state, now| state.machine.detach(process, now, &mut state.effects))
     }
 
-    /// A process is stopped, whatever it serves.
+    /// A process is stopped at once, whatever it serves.
     pub fn kill(&self, process: ProcessId) -> bool {
-        let running = |state: &mut State, _| state.slots.get(&process)?.running.clone();
-        let Some(running) = self.0.step(running) else {
-            return false;
-        };
-        // Its end is noticed as that of any process that ends by itself.
-        self.0.spawn(async move {
-            let at_once = running.process.stop_with(Signal::Kill, Duration::ZERO);
-            at_once.await;
-        });
-        true
+        self.0
+            .step(|state, now| state.machine.kill(process, now, &mut state.effects))
     }
 
     /// The process with this number, the system's or ours, and whose it is.
@@ -420,7 +411,8 @@ impl Inner {
     fn note(self: &Arc<Self>, note: Note) {
         let (app, text) = match note {
             Note::Started { app, process, took } => {
-                (app, format!("process {process} is ready after {took:.1?}"))
+                let took = Brief(took);
+                (app, format!("process {process} is ready after {took}"))
             }
             Note::Failing {
                 app,
@@ -429,8 +421,12 @@ impl Inner {
             } => (
                 app,
                 format!(
-                    "starts failed {failures} times in a row: \
-                     the next is tried in {retry_after:.1?}"
+                    "{}: the next is tried in {}",
+                    match failures {
+                        1 => "a start failed".into(),
+                        failures => format!("{failures} starts in a row failed"),
+                    },
+                    Brief(retry_after)
                 ),
             ),
             Note::Deployed { app, generation } => {
@@ -455,7 +451,7 @@ impl Inner {
     }
 
     fn tell(&self, app: &str, text: String, by: Option<&str>) {
-        self.events.add("app", app, text, by);
+        self.events.add_app(app, &text, String::new(), by);
     }
 
     /// Do what is due, and say when to look again.

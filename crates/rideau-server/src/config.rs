@@ -37,7 +37,7 @@ use rideau_core::{broker as core_broker, meter, regulator as core_regulator};
 pub use app::{AppConfig, AppListen, AppReady, Health, Http, Run};
 pub use broker::{BrokerConfig, BrokerParts, Feed, RegulatorConfig, Source};
 pub use exec::Exec;
-pub use fault::{Fault, Faults, Level, count};
+pub use fault::{Fault, Faults, Level, count, stop};
 pub use front::{ErrorPages, FrontConfig, Network};
 pub use lock::{Buckets, LockRule};
 pub(crate) use near::{edits, far};
@@ -52,6 +52,7 @@ pub use server::{
 };
 pub use user::{ALLOWED, KINDS, OPERATOR, Password, Scope, User};
 pub use view::ViewConfig;
+pub use words::{read_span, show_span};
 
 use read::Look;
 

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use rideau_core::Brief;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use crate::client::{Client, Step};
@@ -239,9 +240,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let card = &self.client.card;
         let name = self.client.holder_card().name.lock().clone();
         let text = format!(
-            "connection {} ({name}) was silent for {:.1?}, longer than its heartbeat",
+            "connection {} ({name}) was silent for {}, longer than its heartbeat",
             card.id,
-            card.silent()
+            Brief(card.silent())
         );
         self.client.daemon.events.add("client", &name, text, None);
     }

@@ -72,7 +72,13 @@ impl Events {
         self.add_with(kind, name, text, String::new(), by);
     }
 
-    /// The same, with what only those learn who may read what programs write.
+    /// Something happened to an app, which the text names: who follows events sees no
+    /// more than that.
+    pub fn add_app(&self, app: &str, text: &str, detail: String, by: Option<&str>) {
+        self.add_with("app", app, format!("app {app}: {text}"), detail, by);
+    }
+
+    /// As [`add`](Self::add), with what only those learn who may read what programs write.
     pub fn add_with(
         &self,
         kind: &'static str,

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::config::{Buckets, count};
+use rideau_core::Brief;
+
+use crate::config::{Buckets, count, stop};
 use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::holdings::{Gone, Row};
@@ -337,7 +339,7 @@ fn pool(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
 /// How a pool is and why it gives nothing, with what its programs said for those who
 /// may read that.
 pub(crate) fn pool_text(place: &PoolPlace, sight: Sight<'_>) -> String {
-    let mut text = place.pool.explain();
+    let mut text = place.explain();
     let failure = place.members.failure();
     if let Some(failure) = failure.filter(|_| sight.sees_output("pool", &place.name)) {
         let _ = writeln!(text, "That is: {failure}.");
@@ -500,16 +502,14 @@ fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string());
     let said = first.unwrap_or_default() + letters.as_str();
-    if said.ends_with('.') {
-        return said;
-    }
-    said + "."
+    let stop = stop(&said);
+    said + stop
 }
 
 /// A time that a person reads.
 pub(crate) fn span(span: Duration) -> String {
     match span.as_secs() {
-        0..60 => format!("{span:.1?}"),
+        0..60 => Brief(span).to_string(),
         secs @ 60..3600 => format!("{} min {} s", secs / 60, secs % 60),
         secs => format!("{} h {} min", secs / 3600, secs % 3600 / 60),
     }

@@ -16,7 +16,7 @@ use rideau::{
 };
 
 use crate::config::{
-    BrokerConfig, Config, GroupConfig, LockRule, Member, PoolConfig, RegulatorConfig, Source,
+    BrokerConfig, Config, GroupConfig, LockRule, Member, PoolConfig, RegulatorConfig, Source, count,
 };
 use crate::meeting::Party;
 use crate::member::{Follow, Members, Workshop};
@@ -251,7 +251,7 @@ impl Places {
                 }
                 None => Arc::new(RegulatorPlace {
                     name: regulator.name.as_str().into(),
-                    regulator: Regulator::new(options)?,
+                    regulator: Regulator::named(&regulator.name, options)?,
                     config: ArcSwap::from_pointee(regulator.clone()),
                 }),
             };
@@ -282,7 +282,7 @@ impl Places {
                 }
                 None => Arc::new(BrokerPlace {
                     name: broker.name.as_str().into(),
-                    broker: Broker::new(options)?,
+                    broker: Broker::named(&broker.name, options)?,
                     config: ArcSwap::from_pointee(broker.clone()),
                 }),
             };
@@ -350,13 +350,33 @@ impl PoolPlace {
     }
 
     /// The pool's numbers. A place that waits for somebody to bring a member
-    /// starts nothing.
+    /// starts nothing, and a value of a list is free before it was ever taken.
     pub fn stats(&self) -> PoolStats {
         let mut stats = self.pool.stats();
-        if self.config.load().member == Member::Offered {
-            stats.members.starting = 0;
+        match self.config.load().member {
+            Member::Offered => stats.members.starting = 0,
+            Member::List(_) if !stats.is_closing => {
+                let members = &mut stats.members;
+                let busy = members.size() - members.idle;
+                members.idle = stats.max.saturating_sub(busy).max(members.idle);
+            }
+            Member::List(_) | Member::Exec(_) => (),
         }
         stats
+    }
+
+    /// How the pool is and why it gives nothing, in plain words.
+    pub fn explain(&self) -> String {
+        let explained = self.pool.explain();
+        let Member::List(list) = &self.config.load().member else {
+            return explained;
+        };
+        // It counts the values that were taken before; a list has all from the start.
+        let stats = self.stats();
+        let (held, idle) = (stats.members.held, stats.members.idle);
+        let (values, waiting) = (count(list.len(), "value"), stats.len());
+        let (_, rest) = explained.split_once('\n').unwrap_or_default();
+        format!("{values} in its list: {held} held, {idle} free. {waiting} wait.\n{rest}")
     }
 
     /// Follow a changed config; false if that needs another pool.

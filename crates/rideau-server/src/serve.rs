@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rideau_core::Brief;
 use rustix::process::geteuid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -66,7 +67,7 @@ pub async fn keep_sessions(daemon: Arc<Daemon>) {
 pub async fn drain(daemon: &Arc<Daemon>) {
     daemon.draining.store(true, Ordering::Release);
     let within = daemon.config.load().server.drain;
-    let text = format!("the server stops: holders have {within:.1?} to finish");
+    let text = format!("the server stops: holders have {} to finish", Brief(within));
     daemon.events.add("server", "drain", text, None);
     let end = Instant::now() + within;
     let is_alone = || daemon.clients.is_empty() && daemon.sessions.is_empty();

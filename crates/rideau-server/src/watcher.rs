@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rideau::{Circuit, Reason, Tally};
+use rideau_core::Brief;
 
 use crate::daemon::Daemon;
 use crate::grant::Grant;
@@ -85,7 +86,7 @@ impl Watcher {
                 let name = &place.name;
                 let (text, detail) = if is_failing {
                     let why = place.members.failure().map_or_else(
-                        || last_fault(&place.pool.explain()),
+                        || last_fault(&place.explain()),
                         |failure| failure.to_string(),
                     );
                     (
@@ -142,8 +143,10 @@ impl Watcher {
                     .map_or(String::new(), |note| format!(" ({note:?})"));
                 let holder = row.card.name.lock().clone();
                 let text = format!(
-                    "{holder}{note} has held {} of pool {} for {:.1?}, longer than leak_after",
-                    row.value, row.name, row.held
+                    "{holder}{note} has held {} of pool {} for {}, longer than leak_after",
+                    row.value,
+                    row.name,
+                    Brief(row.held)
                 );
                 daemon.events.add("leak", &row.name, text, None);
             }
@@ -186,7 +189,10 @@ impl Seen {
                     _ if took.is_zero() => {
                         format!("{kind} {name} sheds no more: {all} were shed at once")
                     }
-                    _ => format!("{kind} {name} sheds no more: {all} were shed in {took:.1?}"),
+                    _ => format!(
+                        "{kind} {name} sheds no more: {all} were shed in {}",
+                        Brief(took)
+                    ),
                 };
                 self.shedding = None;
                 daemon.events.add("shed", name, text, None);

@@ -81,10 +81,24 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     ///
     /// If an option breaks a rule.
     pub fn new(options: Options) -> Result<Self, OptionError> {
+        Self::open(None, options)
+    }
+
+    /// As [`new`](Self::new), with a name by which the log tells its alarms from those
+    /// of others.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn named(name: &str, options: Options) -> Result<Self, OptionError> {
+        Self::open(Some(name), options)
+    }
+
+    fn open(name: Option<&str>, options: Options) -> Result<Self, OptionError> {
         let mut effects = Vec::new();
         let machine = core::Broker::new(options, Instant::START, &mut effects)?;
         let clock = Clock::start();
-        let desk = Desk(Signals::new(seed()));
+        let desk = Desk(Signals::new("broker", name, seed()));
         let driver = Driver::start(machine, effects, desk, clock);
         let _owner = Arc::new(Owner(Arc::clone(&driver)));
         Ok(Self { driver, _owner })

@@ -47,10 +47,25 @@ impl Regulator {
     ///
     /// If an option breaks a rule.
     pub fn new(options: Options) -> Result<Self, OptionError> {
+        Self::open(None, options)
+    }
+
+    /// As [`new`](Self::new), with a name by which the log tells its alarms from those
+    /// of others.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn named(name: &str, options: Options) -> Result<Self, OptionError> {
+        Self::open(Some(name), options)
+    }
+
+    fn open(name: Option<&str>, options: Options) -> Result<Self, OptionError> {
         let mut effects = Vec::new();
         let machine = core::Regulator::new(options, Instant::START, &mut effects)?;
         let clock = Clock::start();
-        let driver = Driver::start(machine, effects, Signals::new(seed()), clock);
+        let signals = Signals::new("regulator", name, seed());
+        let driver = Driver::start(machine, effects, signals, clock);
         Ok(Self { driver })
     }
 

@@ -15,6 +15,9 @@ use crate::sync::{Mutex, lock};
 
 /// What the meters of one machine have said.
 pub(crate) struct Signals {
+    /// What kind of machine it is, and its name: for the log.
+    kind: &'static str,
+    name: Option<Arc<str>>,
     alarms: Mutex<BTreeSet<String>>,
     rank: Arc<Rank>,
     door: Door,
@@ -62,8 +65,10 @@ pub(crate) fn seed() -> u64 {
 }
 
 impl Signals {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(kind: &'static str, name: Option<&str>, seed: u64) -> Self {
         Self {
+            kind,
+            name: name.map(Arc::from),
             alarms: Mutex::new(BTreeSet::new()),
             rank: Arc::new(Rank {
                 ask: AtomicU64::new(UNKNOWN),
@@ -140,11 +145,13 @@ impl Signals {
     /// The log line follows when the lock is gone: a subscriber may look at the
     /// machine.
     fn alarm(&self, alarm: String, set: bool, after: &mut After) {
+        let (kind, name) = (self.kind, self.name.clone());
         if set {
             lock(&self.alarms).insert(alarm.clone());
-            after.call(move || tracing::warn!(alarm, "alarm raised"));
+            after.call(move || tracing::warn!(kind, name = name.as_deref(), alarm, "alarm raised"));
         } else if lock(&self.alarms).remove(&alarm) {
-            after.call(move || tracing::info!(alarm, "alarm cleared"));
+            after
+                .call(move || tracing::info!(kind, name = name.as_deref(), alarm, "alarm cleared"));
         }
     }
 }

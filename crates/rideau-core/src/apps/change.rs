@@ -193,6 +193,24 @@ impl<R: Reply> Apps<R> {
         is_used
     }
 
+    /// Somebody ends a process at once, whatever it serves. That says nothing of
+    /// how its start went. False if there is no such process.
+    pub fn kill(&mut self, process: ProcessId, now: Instant, effects: &mut Vec<Effect<R>>) -> bool {
+        let Some((slot, at)) = self.find(process) else {
+            return false;
+        };
+        match self.processes.at(slot).doing {
+            Doing::Stopping { why } => effects.push(Effect::Stop {
+                process,
+                why,
+                at_once: true,
+            }),
+            _ => self.stop(slot, Leaving::Killed, true, now, effects),
+        }
+        self.finish(at, now, effects);
+        true
+    }
+
     /// Somebody wants one more process of an app started, now. False if there
     /// is no room for it, or one starts already.
     pub fn start_one(&mut self, app: AppId, now: Instant, effects: &mut Vec<Effect<R>>) -> bool {

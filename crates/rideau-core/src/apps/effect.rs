@@ -124,6 +124,8 @@ pub enum Leaving {
     Lost,
     /// Somebody took it out.
     Detached,
+    /// Somebody ended it at once.
+    Killed,
     /// There are more than may be.
     Surplus,
     /// It was started for code that is old by now, or for nobody.
@@ -134,7 +136,7 @@ pub enum Leaving {
 
 impl Leaving {
     /// Every reason, in the order of [`index`](Self::index).
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Idle,
         Self::Evicted,
         Self::Starved,
@@ -148,6 +150,7 @@ impl Leaving {
         Self::Unwell,
         Self::Lost,
         Self::Detached,
+        Self::Killed,
         Self::Surplus,
         Self::Unwanted,
         Self::Closed,
@@ -174,6 +177,7 @@ impl Leaving {
             Self::Unwell => "unwell",
             Self::Lost => "lost",
             Self::Detached => "detached",
+            Self::Killed => "killed",
             Self::Surplus => "surplus",
             Self::Unwanted => "unwanted",
             Self::Closed => "closed",

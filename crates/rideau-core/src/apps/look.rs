@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::ledger::Reply;
-use crate::time::Instant;
+use crate::time::{Brief, Instant};
 use crate::waiting::Account;
 
 use super::Apps;
@@ -93,17 +93,17 @@ impl<R: Reply> Apps<R> {
             words.push(self.why_wait(at, now));
         }
         if !app.aside.is_empty() {
-            let (waiting, longest) = (app.aside.len(), app.options.sticky_wait);
+            let (waiting, longest) = (app.aside.len(), Brief(app.options.sticky_wait));
             words.push(format!(
                 "{waiting} wait for the very process they were with before, each for at most \
-                 {longest:.1?}."
+                 {longest}."
             ));
         }
         if app.failures.is_failing() {
-            let (count, wait) = (app.failures.count(), app.failures.wait(now));
+            let (count, wait) = (app.failures.count(), Brief(app.failures.wait(now)));
             let times = if count == 1 { "time" } else { "times in a row" };
             words.push(format!(
-                "Its starts failed {count} {times}; the next is tried in {wait:.1?}."
+                "Its starts failed {count} {times}; the next is tried in {wait}."
             ));
         }
         if app.deploy == Deploy::Failed {
@@ -116,30 +116,41 @@ impl<R: Reply> Apps<R> {
     fn why_wait(&self, at: u32, now: Instant) -> String {
         let app = self.app(at);
         let (waiting, counts) = (app.waiting.len(), app.counts);
-        let start = app.pace.start();
+        let start = Brief(app.pace.start());
         if counts.ready == 0 && counts.starting > 0 {
-            return format!("{waiting} wait for a start, which takes about {start:.1?}.");
+            return format!("{waiting} wait for a start, which takes about {start}.");
         }
         if let Some(since) = self.wants_room(at, now) {
             let (live, max) = (self.counts.live(), self.limits.max);
+            let (since, live) = (Brief(since), processes(live));
             return format!(
-                "{waiting} wait for one more process, which has waited for room for {since:.1?}: \
-                 all apps have {live} processes, and {max} may be."
+                "{waiting} wait for one more process, which has waited for room for {since}: \
+                 all apps have {live}, and {max} may be."
             );
         }
         let (ready, places) = (counts.ready, app.options.places());
         let why = if counts.starting > 0 {
             "one more starts".into()
         } else if counts.taken() >= app.max(self.limits.max) {
-            format!("the app may have {} processes", app.max(self.limits.max))
+            format!("the app may have {}", processes(app.max(self.limits.max)))
         } else {
-            let wait = Duration::from_nanos(app.expected_wait(now));
-            format!("they will wait about {wait:.1?}, less than a start takes ({start:.1?})")
+            let wait = Brief(Duration::from_nanos(app.expected_wait(now)));
+            format!("they will wait about {wait}, less than a start takes ({start})")
+        };
+        let which = match ready {
+            1 => "the process".into(),
+            ready => format!("each of {ready} processes"),
         };
         format!(
-            "{waiting} wait because each of {ready} processes serves as many as it may at a time \
-             ({places}); {why}."
+            "{waiting} wait because {which} serves as many as it may at a time ({places}); {why}."
         )
+    }
+}
+
+fn processes(count: usize) -> String {
+    match count {
+        1 => "1 process".into(),
+        count => format!("{count} processes"),
     }
 }
 

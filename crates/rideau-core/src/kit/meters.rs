@@ -71,6 +71,7 @@ fn reading(rng: &mut Rng) -> Reading {
         process_delay: Duration::from_nanos(span(rng)),
         lead: Lead::from_nanos(if rng.below(2) == 0 { -lead } else { lead }),
         backlog: usize::try_from(rng.below(50)).expect("it is small"),
+        is_deserted: rng.below(8) == 0,
     }
 }
 

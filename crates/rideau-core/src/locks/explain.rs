@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::claim::Claim;
 use super::line::Line;
 use crate::ledger::Reply;
-use crate::time::Instant;
+use crate::time::{Brief, Instant};
 use crate::waiting::{Account, Waiting};
 
 /// How it is now, and for each line why its last asks were shed and what to
@@ -18,7 +18,10 @@ pub(super) fn explain<R: Reply>(
     now: Instant,
 ) -> String {
     if is_closing {
-        return format!("The lines are closing: nobody may wait any more. {held} units are held.");
+        return format!(
+            "The lines are closing: nobody may wait any more. {}.",
+            are_held(held)
+        );
     }
     let mut text = state(lines, held, now);
     let account = Account {
@@ -49,16 +52,26 @@ fn state<R: Reply>(lines: &[Line<R>], held: u64, now: Instant) -> String {
         .filter_map(|line| Some((line.age()?, line.claim())))
         .min_by_key(|(age, _)| *age);
     let Some(((sent, _), claim)) = oldest else {
-        return format!("Nobody waits. {held} units are held.");
+        return format!("Nobody waits. {}.", are_held(held));
     };
     let len: usize = lines.iter().map(|line| line.waiting.len()).sum();
     let busy = lines.iter().filter(|line| !line.is_empty()).count();
     format!(
-        "{len} asks wait in {busy} lines, and {held} units are held. The oldest has waited {:.1?} \
-         for {}; until it fits, only those are served before it that see a larger capacity.",
-        now.since(sent),
+        "{len} {} in {busy} {}, and {}. The oldest has waited {} for {}; until it fits, only \
+         those are served before it that see a larger capacity.",
+        if len == 1 { "ask waits" } else { "asks wait" },
+        if busy == 1 { "line" } else { "lines" },
+        are_held(held),
+        Brief(now.since(sent)),
         wanted(claim)
     )
+}
+
+fn are_held(units: u64) -> String {
+    match units {
+        1 => "1 unit is held".into(),
+        units => format!("{units} units are held"),
+    }
 }
 
 fn wanted(claim: Claim) -> String {

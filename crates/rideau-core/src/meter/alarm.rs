@@ -208,6 +208,8 @@ impl Signal {
                 reading.backlog > 0
             }
             Self::Delay { target } => reading.queue_delay >= *target,
+            // The lead goes on though nobody is there whom it could be of.
+            Self::Idleness { .. } if reading.is_deserted => false,
             Self::Idleness { target } => reading.lead.reversed() >= *target,
         }
     }

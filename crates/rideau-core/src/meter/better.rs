@@ -103,6 +103,7 @@ mod tests {
                 process_delay: Duration::from_millis(1),
                 lead: Lead::from_nanos(lead * 1_000_000),
                 backlog: 0,
+                is_deserted: false,
             };
             let mut effects = Vec::new();
             meter.feed(&reading, Instant::START, &mut effects);

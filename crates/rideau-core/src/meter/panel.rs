@@ -87,6 +87,7 @@ impl Panel {
     pub(crate) fn feed<E: From<Effect>>(
         &mut self,
         lead: Lead,
+        is_deserted: bool,
         queue_delay: Duration,
         now: Instant,
         effects: &mut Vec<E>,
@@ -97,6 +98,7 @@ impl Panel {
             process_delay: Duration::ZERO,
             lead,
             backlog: 0,
+            is_deserted,
         };
         self.tell(effects, |meters, said| meters.feed(&reading, now, said));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::histogram::Histogram;
 use crate::ledger::Reply;
 use crate::queue::Shedding;
-use crate::time::{Instant, nanos};
+use crate::time::{Brief, Instant, nanos};
 use crate::valve;
 use crate::waiting::{Account, Tally};
 
@@ -205,12 +205,13 @@ impl<R: Reply> Pool<R> {
             let _ = writeln!(
                 text,
                 "Starting members has failed {} in a row; the next start is tried in \
-                 {retry_after:.1?}.",
+                 {}.",
                 if failures == 1 {
                     "once".into()
                 } else {
                     format!("{failures} times")
-                }
+                },
+                Brief(retry_after)
             );
         }
         let account = Account {

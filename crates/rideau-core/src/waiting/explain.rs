@@ -7,6 +7,7 @@ use super::{Tally, Waiting};
 use crate::ledger::Reply;
 use crate::queue::{Options, Overflow, Shedding};
 use crate::refusal::{Reason, Refusal};
+use crate::time::Brief;
 
 /// The words in which a machine speaks of itself.
 pub(crate) struct Account<'a> {
@@ -39,22 +40,23 @@ impl<R: Reply> Waiting<R> {
         let mut text = format!("Of the last {} asks that got nothing:\n", recent.len());
         for (count, reason) in &counts {
             let (waited, longest) = waits(recent, *reason);
+            let (waited, longest) = (Brief(waited), Brief(longest));
             let word = reason.word();
             let _ = writeln!(
                 text,
-                "- {count} ({word}): {reason}; they waited {waited:.1?} on average, \
-                 {longest:.1?} at most."
+                "- {count} ({word}): {reason}; they waited {waited} on average, \
+                 {longest} at most."
             );
         }
         let _ = writeln!(
             text,
-            "{} of {} asks were {} so far; half of them waited at most {:.1?}, 99 of 100 at most \
-             {:.1?}.",
+            "{} of {} asks were {} so far; half of them waited at most {}, 99 of 100 at most \
+             {}.",
             tally.served,
             tally.came,
             account.served,
-            tally.waits.quantile(0.5),
-            tally.waits.quantile(0.99)
+            Brief(tally.waits.quantile(0.5)),
+            Brief(tally.waits.quantile(0.99))
         );
         text.push_str("What would help:\n");
         let options = self.queue.options();

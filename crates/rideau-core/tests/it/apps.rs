@@ -343,7 +343,7 @@ fn why_somebody_waits_is_said_in_plain_words() {
         1,
         "waited for room",
     );
-    says("40 ask A c", "50", 0, "the app may have 1 processes");
+    says("40 ask A c", "50", 0, "the app may have 1 process.");
     let story = "60 answer a -> c gets 1\n61 lost 1 -> start B2 v1\n62 gone 1\n\
                  70 failed 2 -> failing B 1, b shed starting 40";
     says(story, "71", 1, "Its starts failed 1 time");

@@ -335,6 +335,24 @@ fn an_alarm_is_raised_while_inputs_wait_long_for_the_broker() {
     );
 }
 
+/// Another meter has all of them read again and again.
+#[test]
+fn an_underload_is_of_offers_that_wait_and_not_of_a_broker_that_nobody_uses() {
+    check(
+        "asks kind=never; offers kind=never; meter kind=better update=100ms; \
+         meter kind=underload target=10ms interval=50ms",
+        "
+          0 wait  -> better 0 0                      | next 100
+        100 wait  -> better 0 100                    | next 200
+        200 wait  -> better 0 200                    | next 300
+        300 offer x                                  | next 300
+        300 wait  -> better 0 0                      | next 400
+        400 wait  -> better 0 100                    | next 450
+        450 wait  -> better 0 150, underload raised  | next 550
+        ",
+    );
+}
+
 /// D14: upstream accepted it and died of the first request.
 #[test]
 fn a_hash_of_a_hash_is_refused_before_it_can_do_harm() {

@@ -173,7 +173,9 @@ impl AlarmModel {
                 let nothing = options.target.is_zero() && reading.queue_delay.is_zero();
                 reading.queue_delay >= options.target && !(nothing && reading.backlog == 0)
             }
-            Options::Underload(options) => -reading.lead.as_nanos() >= options.target.as_nanos(),
+            Options::Underload(options) => {
+                !reading.is_deserted && -reading.lead.as_nanos() >= options.target.as_nanos()
+            }
             other => unreachable!("{other:?} has no alarm"),
         };
         let mut effects = Vec::new();
@@ -593,11 +595,13 @@ fn script(options: impl Strategy<Value = Vec<Options>> + Clone) -> impl Strategy
 }
 
 fn reading() -> impl Strategy<Value = Reading> {
-    (span(), span(), lead(), 0_usize..4).prop_map(|(queue, process, lead, backlog)| Reading {
+    let counts = (0_usize..4, any::<bool>());
+    (span(), span(), lead(), counts).prop_map(|(queue, process, lead, counts)| Reading {
         queue_delay: Duration::from_nanos(queue),
         process_delay: Duration::from_nanos(process),
         lead,
-        backlog,
+        backlog: counts.0,
+        is_deserted: counts.1,
     })
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use rideau_core::Brief;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -158,7 +159,8 @@ pub(super) async fn revoke(visit: Visit) -> Answer {
     let holder = row.card.name.lock().clone();
     let kind = ticket.kind.word();
     let held = row.held;
-    let text = format!("{kind} {name} was revoked from {holder} after {held:.1?}");
+    let held = Brief(held);
+    let text = format!("{kind} {name} was revoked from {holder} after {held}");
     daemon.events.add("client", &holder, text, Some(visit.by()));
     ok(&json!({ "outcome": "ok", "name": name, "holder": holder }))
 }

@@ -200,7 +200,8 @@ fn gone(name: &str) -> No {
 
 fn note(visit: &Visit, app: &App, text: String) {
     let by = Some(visit.by());
-    visit.daemon().events.add("app", &app.name, text, by);
+    let events = &visit.daemon().events;
+    events.add_app(&app.name, &text, String::new(), by);
 }
 
 fn shown(app: &App, found: &AppShown, sight: Sight<'_>) -> Value {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use parking_lot::Mutex;
+use rideau_core::Brief;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -187,7 +188,7 @@ pub(super) fn gone_text(ticket: Ticket, gone: Gone) -> No {
         Gone::Stale { ago, why } => No::new(
             StatusCode::GONE,
             "STALE",
-            format!("Ticket {ticket:?} was {} {ago:.1?} ago.", why.words()),
+            format!("Ticket {ticket:?} was {} {} ago.", why.words(), Brief(ago)),
         ),
         Gone::Unknown => No::new(
             StatusCode::GONE,

@@ -148,7 +148,7 @@ async fn see(inner: &Arc<Inner>, start: &Start, mut stop: Word) {
             let text = format!("process {id} did not start");
             let detail = format!(": {}", report.summary);
             let events = &inner.events;
-            events.add_with("app", &start.app.name, text, detail, None);
+            events.add_app(&start.app.name, &text, detail, None);
             start.app.report.store(Some(Arc::from(report)));
         }
         Some(Ok(process)) => serve(inner, start, &mut stop, &config, process).await,

@@ -1,7 +1,8 @@
 //! Runs a command while this program holds something for it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -71,6 +72,11 @@ enum Event {
 
 /// How long to wait before another connection is tried.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
+
+/// The words of a command with the value in place of each `{value}`.
+pub(crate) fn filled(words: &[OsString], value: &str) -> Vec<OsString> {
+    words.iter().map(|word| filled_word(word, value)).collect()
+}
 
 /// Run the command to its end, with these variables.
 ///
@@ -248,4 +254,33 @@ fn code(status: ExitStatus) -> u8 {
         .code()
         .or_else(|| status.signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+fn filled_word(word: &OsStr, value: &str) -> OsString {
+    const MARK: &[u8] = b"{value}";
+    let mut rest = word.as_bytes();
+    let mut filled = Vec::with_capacity(rest.len());
+    while let Some(at) = rest.windows(MARK.len()).position(|part| part == MARK) {
+        filled.extend_from_slice(&rest[..at]);
+        filled.extend_from_slice(value.as_bytes());
+        rest = &rest[at + MARK.len()..];
+    }
+    filled.extend_from_slice(rest);
+    OsString::from_vec(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_stands_wherever_a_word_wants_it() {
+        let filled = |word: &str| filled_word(OsStr::new(word), "10.0.0.1");
+        assert_eq!(
+            filled("--bind={value}:80/{value}"),
+            "--bind=10.0.0.1:80/10.0.0.1"
+        );
+        assert_eq!(filled("{value"), "{value");
+        assert_eq!(filled(""), "");
+    }
 }

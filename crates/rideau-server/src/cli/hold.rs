@@ -15,10 +15,10 @@ use super::{Done, Failure, Manner, REFUSED, show, span};
 
 /// Hold a member of a pool while a command runs
 ///
-/// The command finds the member in RIDEAU_MEMBER and the ticket in RIDEAU_TICKET. The connection
-/// is the holder: whatever ends this program gives the member back, and kills the command, but not
-/// what that has started itself or runs as another user by sudo. Ends with the code of the command,
-/// or with 3 if there was no member for it.
+/// The command finds the member in RIDEAU_MEMBER and wherever its words have {value}, and the
+/// ticket in RIDEAU_TICKET. The connection is the holder: whatever ends this program gives the
+/// member back, and kills the command, but not what that has started itself or runs as another user
+/// by sudo. Ends with the code of the command, or with 3 if there was no member for it.
 #[derive(Args, Debug)]
 pub(crate) struct Take {
     /// The pool, or @GROUP
@@ -58,7 +58,7 @@ pub(crate) struct Lock {
 /// What both have.
 #[derive(Args, Debug)]
 struct Tail {
-    /// Wait so long for it, as 200ms or 5s; 200 means 200ms [default: as the server says; locks do
+    /// Wait so long for it, as 200ms or 5s [default: as the server says; locks do
     /// not wait]
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     wait: Option<Duration>,
@@ -71,7 +71,7 @@ struct Tail {
     /// If the connection is lost, send the command SIGTERM
     #[arg(long)]
     kill_on_loss: bool,
-    /// Without a command: keep it for so long after this program has ended, as 60s; 60 means 60ms
+    /// Without a command: keep it for so long after this program has ended, as 60s
     #[arg(long, value_name = "SPAN", value_parser = span::parse, conflicts_with = "command")]
     session: Option<Duration>,
     /// The command
@@ -82,6 +82,8 @@ struct Tail {
 /// What was granted.
 struct Lease {
     ticket: String,
+    /// What stands for `{value}` in the command, if anything does.
+    value: Option<String>,
     /// For the command, and for who asked.
     variables: Vec<(&'static str, String)>,
 }
@@ -91,6 +93,7 @@ pub(crate) async fn take(words: &Take, manner: &Manner) -> Done {
     option(&mut request, "FLOW", words.flow.clone());
     let lease = |parts: &[Value]| Lease {
         ticket: word(parts, 1),
+        value: Some(word(parts, 2)),
         variables: vec![
             ("RIDEAU_TICKET", word(parts, 1)),
             ("RIDEAU_MEMBER", word(parts, 2)),
@@ -106,6 +109,7 @@ pub(crate) async fn lock(words: &Lock, manner: &Manner) -> Done {
     option(&mut request, "UNITS", words.units);
     let lease = |parts: &[Value]| Lease {
         ticket: word(parts, 1),
+        value: None,
         variables: vec![
             ("RIDEAU_TICKET", word(parts, 1)),
             ("RIDEAU_FENCE", word(parts, 4)),
@@ -159,7 +163,11 @@ async fn run(mut wire: Wire, lease: &Lease, tail: &Tail) -> Done {
     } else {
         OnLoss::GoOn
     };
-    let ended = child::run(&tail.command, &lease.variables, &mut wire, on_loss).await?;
+    let command = match &lease.value {
+        Some(value) => child::filled(&tail.command, value),
+        None => tail.command.clone(),
+    };
+    let ended = child::run(&command, &lease.variables, &mut wire, on_loss).await?;
     if !ended.is_lost {
         let is_failed = tail.fail_on_error && ended.code != 0;
         let how = if is_failed { "FAIL" } else { "OK" };

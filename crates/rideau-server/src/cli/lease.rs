@@ -1,7 +1,6 @@
 //! Holds a value of a range while a command runs, and keeps it that long.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -30,7 +29,7 @@ pub(crate) struct Lease {
     /// Where to look when nothing is free there; may be given several times
     #[arg(long, value_name = "RANGE")]
     prefer: Vec<String>,
-    /// Hold it for so long at a time, as 30s or 1h; 30 means 30ms
+    /// Hold it for so long at a time, as 30s or 1h
     #[arg(long, value_name = "SPAN", value_parser = span::parse, default_value = "30s")]
     ttl: Duration,
     /// A key to look it up by; may be given several times
@@ -42,7 +41,7 @@ pub(crate) struct Lease {
     /// What stands beside the value
     #[arg(long, value_name = "TEXT")]
     data: Option<String>,
-    /// Wait so long for one, as 200ms or 5s; 200 means 200ms [default: not at all]
+    /// Wait so long for one, as 200ms or 5s [default: not at all]
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     wait: Option<Duration>,
     /// If the value is lost, send the command SIGTERM
@@ -78,11 +77,7 @@ pub(crate) async fn lease(words: &Lease, manner: &Manner) -> Done {
     if words.command.is_empty() {
         return tell(&value, &ticket, &fence, manner);
     }
-    let command: Vec<_> = words
-        .command
-        .iter()
-        .map(|one| filled(one, &value))
-        .collect();
+    let command = child::filled(&words.command, &value);
     let variables = [
         ("RIDEAU_VALUE", value),
         ("RIDEAU_TICKET", ticket.clone()),
@@ -145,34 +140,4 @@ fn tell(value: &str, ticket: &str, fence: &str, manner: &Manner) -> Done {
         ))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A word with the value in place of `{value}`.
-fn filled(word: &OsStr, value: &str) -> OsString {
-    const MARK: &[u8] = b"{value}";
-    let mut rest = word.as_bytes();
-    let mut filled = Vec::with_capacity(rest.len());
-    while let Some(at) = rest.windows(MARK.len()).position(|part| part == MARK) {
-        filled.extend_from_slice(&rest[..at]);
-        filled.extend_from_slice(value.as_bytes());
-        rest = &rest[at + MARK.len()..];
-    }
-    filled.extend_from_slice(rest);
-    OsString::from_vec(filled)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_value_stands_wherever_a_word_wants_it() {
-        let filled = |word: &str| filled(OsStr::new(word), "10.0.0.1");
-        assert_eq!(
-            filled("--bind={value}:80/{value}"),
-            "--bind=10.0.0.1:80/10.0.0.1"
-        );
-        assert_eq!(filled("{value"), "{value");
-        assert_eq!(filled(""), "");
-    }
 }

@@ -78,6 +78,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// As many rows are looked at.
 const ROWS_MAX: usize = 10_000;
 const ROWS: &str = "10000";
+/// Things with names that are held or waited for.
+const NAMED: [&str; 6] = ["POOLS", "GROUPS", "BROKERS", "REGULATORS", "RANGES", "APPS"];
 /// How the server calls us.
 const NAME: &str = "rideau-cli";
 /// What an overview shows: what is asked for, how one is called, and which
@@ -301,12 +303,27 @@ pub(crate) async fn holders(words: &Holders, manner: &Manner) -> Done {
     if let (Some(name), Ok(table)) = (&words.name, &rows)
         && table.is_empty()
     {
-        // Any text is a key that somebody could hold, so this is no error.
-        show::complain(format!(
-            "nobody holds {name:?}, waits for it, or is called so"
-        ));
+        if !is_known(&mut wire, name).await? {
+            return Err(Failure::Broken(format!(
+                "nothing is called {name:?}: nobody holds it, waits for it or has this name; \
+                 `rideau holders` lists what is held"
+            )));
+        }
+        show::complain(format!("nobody holds {name:?} or waits for it"));
     }
     print_rows(rows, manner)
+}
+
+/// Whether something has this name that one could hold.
+async fn is_known(wire: &mut Wire, name: &str) -> Result<bool, Failure> {
+    for kind in NAMED {
+        let answer = wire.ask(&["SHOW", kind, name]).await?;
+        // What one may not see is not known.
+        if Table::of(&answer).is_some_and(|table| !table.is_empty()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The rows of an answer, or of this name among them; an answer without any as it
@@ -490,14 +507,14 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_one_line_with_the_time_of_day() {
+    fn an_event_is_one_line_with_its_date_and_time() {
         let event = json!({
             "id": 7, "at_ms": 43_471_882, "kind": "pool", "name": "pg", "text": "pg grew",
             "by": "ops",
         });
         assert_eq!(
             event_line(&event),
-            "12:04:31.882Z  pool        pg grew  by ops"
+            "1970-01-01 12:04:31.882Z  pool        pg grew  by ops"
         );
     }
 

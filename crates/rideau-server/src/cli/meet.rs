@@ -25,7 +25,7 @@ pub(crate) struct Meet {
     /// What the other gets
     #[arg(long, value_name = "TEXT", default_value = "")]
     value: String,
-    /// Wait so long for somebody, as 200ms or 5s; 200 means 200ms [default: as the server says]
+    /// Wait so long for somebody, as 200ms or 5s [default: as the server says]
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     wait: Option<Duration>,
     /// Which line to wait in, where a queue is fair

@@ -5,19 +5,20 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use rideau_server::config::{AppConfig, AppReady, Config, ErrorPages, Log, LogLevel};
+use rideau_server::config::{AppConfig, AppListen, AppReady, Config, ErrorPages, Log, LogLevel};
 use rideau_server::daemon::Daemon;
 use rideau_server::process::{Step, Stream};
 use rideau_server::serve::{Ready, run_daemon};
 use rideau_server::settings::Source;
+use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 
 use super::serve::{start_log, threads};
-use super::{Done, Manner, bound, show};
+use super::{Done, Failure, Manner, bound, show, span};
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
@@ -43,6 +44,8 @@ pub(crate) struct Run {
 
 /// How often it is looked whether the application is ready.
 const LOOK: Duration = Duration::from_millis(20);
+/// Who waits for longer wants to know what for.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(words: &Run, manner: &Manner) -> Done {
     let config = words.config()?;
@@ -73,7 +76,8 @@ pub(crate) fn run(words: &Run, manner: &Manner) -> Done {
         }
     });
     runtime.shutdown_background();
-    Ok(served?)
+    // There is no config: what it would say is an option here.
+    served.map_err(|error| Failure::Broken(error.to_string().replace("front.listen", "--listen")))
 }
 
 /// Where to serve, read as `serve` reads it.
@@ -125,6 +129,7 @@ async fn announce(
     is_json: bool,
 ) -> Result<(), u8> {
     let mut told = None;
+    let mut say_at = Some(Instant::now() + PATIENCE);
     while let Some(app) = daemon.apps.find(&name) {
         if daemon
             .apps
@@ -146,11 +151,19 @@ async fn announce(
             }
         }
         told = id;
+        if say_at.is_some_and(|at| at <= Instant::now()) {
+            say_at = None;
+            let awaited = awaited(&app.config.load());
+            match is_json {
+                true => put(Stream::Error, &json!({ "waiting": awaited }).to_string()),
+                false => put(Stream::Error, &format!("rideau waits for {awaited}")),
+            }
+        }
         tokio::time::sleep(LOOK).await;
     }
     let control = ready.control.map(|control| control.socket);
     if is_json {
-        let text = serde_json::json!({ "listening": ready.addresses, "control": control });
+        let text = json!({ "listening": ready.addresses, "control": control });
         put(Stream::Error, &text.to_string());
         return Ok(());
     }
@@ -165,6 +178,23 @@ async fn announce(
         );
     }
     Ok(())
+}
+
+/// What an application has to do to be ready.
+fn awaited(config: &AppConfig) -> String {
+    let (name, run) = (&config.name, &config.run);
+    let place = match run.listen {
+        AppListen::Socket => "the Unix socket that the variable RIDEAU_SOCKET names",
+        _ => "the port that the variable PORT says",
+    };
+    let micros = i64::try_from(run.start_timeout.as_micros()).unwrap_or(i64::MAX);
+    let within = span::shown(micros);
+    match &run.ready {
+        AppReady::Http(path) => {
+            format!("{name} to answer GET {path} at {place}; it has {within} for that")
+        }
+        _ => format!("{name} to listen at {place}; it has {within} for that"),
+    }
 }
 
 /// Print what the application writes, where it writes it.

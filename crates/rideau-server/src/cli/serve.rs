@@ -18,8 +18,11 @@ use super::{Done, Failure, Manner, has_colours};
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
     /// The config file; - is standard input
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
+    /// The same, without -c
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
     /// Listen here instead of where the config says; may be given several times
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
@@ -77,11 +80,12 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
 impl Serve {
     /// The config, or what is wrong with it.
     fn config(&self) -> Result<Result<(Config, Source), String>, Failure> {
-        let (text, name) = match &self.config {
+        let named = self.config.as_ref().or(self.file.as_ref());
+        let (text, name) = match named {
             None => (DEFAULT.to_owned(), "the default config".to_owned()),
             Some(path) => (super::change::read(path)?, path.display().to_string()),
         };
-        let file = self.config.clone().filter(|path| path != Path::new("-"));
+        let file = named.filter(|path| *path != Path::new("-")).cloned();
         let env = |name: &str| std::env::var(name).ok();
         let colours = has_colours(&io::stderr());
         let (config, faults) = Config::check(&text, &name, &env);
@@ -232,6 +236,7 @@ mod tests {
     fn options_win_over_the_file() {
         let words = Serve {
             config: None,
+            file: None,
             listen: vec!["127.0.0.1:0".into(), "unix:/tmp/r.sock".into()],
             admin: Some("none".into()),
             set: vec![assignment("broker.default.asks.max = 50").unwrap()],

@@ -1,36 +1,8 @@
-//! Spans of time, as people write and read them.
+//! Spans of time, instants and sizes, as people write and read them.
 
 use std::time::Duration;
 
-const UNITS: [(&str, u64); 5] = [
-    ("us", 1),
-    ("ms", 1_000),
-    ("s", 1_000_000),
-    ("m", 60_000_000),
-    ("h", 3_600_000_000),
-];
-
-/// Read `200ms`, `1.5s` or `10m`; a plain number is milliseconds, as on the wire.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let fault = || format!("{text:?} is no span of time; write 200ms, 1.5s or 10m");
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "" => 1_000,
-        unit => {
-            let known = UNITS.iter().find(|(name, _)| *name == unit);
-            known.ok_or_else(fault)?.1
-        }
-    };
-    let is_plain = digits
-        .bytes()
-        .all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let number: f64 = digits.parse().map_err(|_| fault())?;
-    let seconds = number * unit as f64 / 1e6;
-    if !is_plain {
-        return Err(fault());
-    }
-    Duration::try_from_secs_f64(seconds).map_err(|_| fault())
-}
+pub(crate) use rideau_server::config::read_span as parse;
 
 /// A number of microseconds as a person reads it.
 pub(crate) fn shown(micros: i64) -> String {
@@ -52,20 +24,58 @@ pub(crate) fn shown(micros: i64) -> String {
     format!("{sign}{text}")
 }
 
+/// A number of bytes as a person reads it.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let unit = UNITS.iter().find(|(_, unit)| bytes >= *unit);
+    match unit {
+        None if bytes == 0 => "0".into(),
+        None => format!("{bytes} B"),
+        Some((word, unit)) if bytes.is_multiple_of(*unit) || bytes / unit >= 10 => {
+            format!("{} {word}", bytes / unit)
+        }
+        Some((word, unit)) => format!("{:.1} {word}", bytes as f64 / *unit as f64),
+    }
+}
+
 /// How many milliseconds of it the wire is told.
 pub(crate) fn millis(span: Duration) -> String {
     span.as_millis().to_string()
 }
 
-/// The time of day of an instant in milliseconds since 1970, at Greenwich.
+/// The date and the time of an instant in milliseconds since 1970, at Greenwich.
 pub(crate) fn clock(at_ms: u64) -> String {
-    let seconds = at_ms / 1_000 % 86_400;
+    let (days, seconds) = (at_ms / 86_400_000, at_ms / 1_000 % 86_400);
+    let (year, month, day) = date(days);
     let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
     format!(
-        "{hours:02}:{minutes:02}:{:02}.{:03}Z",
+        "{year:04}-{month:02}-{day:02} {hours:02}:{minutes:02}:{:02}.{:03}Z",
         seconds % 60,
         at_ms % 1_000
     )
+}
+
+/// The year, month and day of the calendar, so many days after 1970 began.
+///
+/// Years are counted from March on, so that a leap day is the last of its year; 400 of
+/// them have always as many days.
+fn date(days: u64) -> (u64, u64, u64) {
+    /// From the first of March of the year 0 to 1970.
+    const BEFORE: u64 = 719_468;
+    const FOUR_CENTURIES: u64 = 146_097;
+    let days = days + BEFORE;
+    let (era, day) = (days / FOUR_CENTURIES, days % FOUR_CENTURIES);
+    let leaps = day / 1_460 - day / 36_524 + day / (FOUR_CENTURIES - 1);
+    let year = (day - leaps) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    // Months have 30.6 days on average from March to February.
+    let month = (5 * day + 2) / 153;
+    let first = (153 * month + 2) / 5;
+    let (month, next) = match month {
+        0..10 => (month + 3, 0),
+        _ => (month - 9, 1),
+    };
+    (400 * era + year + next, month, day - first + 1)
 }
 
 #[cfg(test)]
@@ -76,16 +86,18 @@ mod tests {
     fn spans_are_read_as_people_write_them() {
         for (text, micros) in [
             ("200ms", 200_000),
-            ("200", 200_000),
             ("1.5s", 1_500_000),
             ("10m", 600_000_000),
             ("0s", 0),
+            ("0", 0),
         ] {
             assert_eq!(parse(text), Ok(Duration::from_micros(micros)), "{text}");
         }
         for text in ["", "s", "-1s", "1e9s", "5 s", "5d", "nan", "inf"] {
             assert!(parse(text).is_err(), "{text}");
         }
+        let wanted = "200 has no unit: write 200ms, 200s, or another: ns, us, ms, s, m or h";
+        assert_eq!(parse("200").unwrap_err(), wanted);
     }
 
     #[test]
@@ -102,6 +114,33 @@ mod tests {
             (1_051_200_000_000, "12 d 4 h"),
         ] {
             assert_eq!(shown(micros), text);
+        }
+    }
+
+    #[test]
+    fn sizes_have_their_units() {
+        for (bytes, text) in [
+            (0, "0"),
+            (512, "512 B"),
+            (65_536, "64 KiB"),
+            (5_452_595, "5.2 MiB"),
+            (62_914_561, "60 MiB"),
+            (3 << 30, "3 GiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn an_instant_has_its_date() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00.000Z"),
+            (951_782_400, "2000-02-29 00:00:00.000Z"),
+            (951_868_800, "2000-03-01 00:00:00.000Z"),
+            (1_798_761_599, "2026-12-31 23:59:59.000Z"),
+            (4_107_542_400, "2100-03-01 00:00:00.000Z"),
+        ] {
+            assert_eq!(clock(seconds * 1_000), text);
         }
     }
 }

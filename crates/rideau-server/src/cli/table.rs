@@ -17,6 +17,8 @@ pub(crate) struct Table {
 /// The least that is left of a column.
 const NARROW: usize = 8;
 const GAP: usize = 2;
+/// The columns whose unit may stand in the row.
+const SIZED: [&str; 2] = ["max", "now"];
 
 impl Table {
     /// The table in an answer whose first element is a row of names.
@@ -137,8 +139,18 @@ impl Table {
     }
 
     fn cells(&self, row: &[Value]) -> Vec<String> {
+        // A row may say the unit of its numbers in a cell.
+        let unit = self.head.iter().position(|name| name == "unit");
+        let is_size = unit.is_some_and(|at| show::text(&row[at]) == "bytes");
         let pairs = self.head.iter().zip(row);
-        pairs.map(|(name, value)| cell(name, value)).collect()
+        pairs
+            .map(|(name, value)| match value {
+                Value::Integer(bytes) if is_size && SIZED.contains(&name.as_str()) => {
+                    span::size(bytes.unsigned_abs())
+                }
+                value => cell(name, value),
+            })
+            .collect()
     }
 
     /// Numbers and times stand below each other by their last digit.
@@ -159,11 +171,17 @@ enum Unit {
     Span(i64),
     /// Milliseconds since 1970.
     Instant,
+    /// Bytes.
+    Size,
 }
 
 /// The name of a column without its unit, which the cells have.
 fn bare(name: &str) -> (&str, Unit) {
+    if name == "memory" {
+        return (name, Unit::Size);
+    }
     let units = [
+        ("_bytes", Unit::Size),
         ("_us", Unit::Span(1)),
         ("_s", Unit::Span(1_000_000)),
         ("_ms", Unit::Instant),
@@ -180,6 +198,7 @@ fn cell(name: &str, value: &Value) -> String {
     match (number, bare(name).1) {
         (Some(number), Unit::Span(scale)) => span::shown((number * scale as f64) as i64),
         (Some(number), Unit::Instant) => span::clock(number as u64),
+        (Some(number), Unit::Size) => span::size(number as u64),
         _ => text,
     }
 }
@@ -258,6 +277,20 @@ mod tests {
                 "licences    13         0",
             ]
         );
+    }
+
+    #[test]
+    fn sizes_have_units_by_their_column_or_by_their_row() {
+        let head = ["name", "max", "unit", "memory"].map(bulk).to_vec();
+        let row = |name: &str, unit: &str| {
+            let (max, memory) = (Value::Integer(65_536), Value::Integer(5_452_595));
+            Value::Array(vec![bulk(name), max, bulk(unit), memory])
+        };
+        let rows = [row("frame_max", "bytes"), row("keys_max", "")];
+        let answer = [vec![Value::Array(head)], rows.to_vec()].concat();
+        let lines = Table::of(&Value::Array(answer)).unwrap().lines(None);
+        assert_eq!(lines[1], "frame_max  64 KiB  bytes  5.2 MiB");
+        assert_eq!(lines[2], "keys_max    65536         5.2 MiB");
     }
 
     #[test]

@@ -131,8 +131,8 @@ pub(super) fn spawn(client: &mut Client, request: Request<'_>) -> Result<Step, W
         )));
     }
     let by = Some(client.user_name());
-    let text = "one more process is started".into();
-    client.daemon.events.add("app", &app.name, text, by);
+    let (events, text) = (&client.daemon.events, "one more process is started");
+    events.add_app(&app.name, text, String::new(), by);
     client.reply().simple("OK");
     Ok(Step::Done)
 }
@@ -185,7 +185,8 @@ fn to_process(
     }
     let text = format!("{command} of process {number}");
     let by = client.user_name().to_owned();
-    client.daemon.events.add("app", &app.name, text, Some(&by));
+    let events = &client.daemon.events;
+    events.add_app(&app.name, &text, String::new(), Some(&by));
     client.reply().simple("OK");
     Ok(Step::Done)
 }

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rideau::{Flow, Held, NotTaken, Terms};
+use rideau_core::Brief;
 
 use super::settings;
 use super::tail;
@@ -185,7 +186,7 @@ fn refuse(
     no: &NotTaken,
     sees_output: bool,
 ) -> Outcome {
-    let explain = || pool.map_or_else(String::new, |pool| pool.pool.explain());
+    let explain = || pool.map_or_else(String::new, |pool| pool.explain());
     let said = refused(daemon, "pool", name, &no.refusal, why(no, false), explain);
     match sees_output {
         true => said.with_why(why(no, true)),
@@ -206,7 +207,7 @@ fn why(no: &NotTaken, sees_output: bool) -> String {
     }
     if let Some(longest) = &no.longest {
         let who = longest.note.as_deref().unwrap_or("somebody");
-        let _ = write!(why, "; {who} has held one for {:.1?}", longest.held);
+        let _ = write!(why, "; {who} has held one for {}", Brief(longest.held));
     }
     why
 }
@@ -376,7 +377,13 @@ pub(super) fn recycle(client: &mut Client, request: Request<'_>) -> Result<Step,
     arguments.end("POOL.RECYCLE")?;
     super::may_use(client, "pool", name)?;
     pool(client, name)?.pool.replace(over);
-    let text = format!("all members of pool {name} are replaced over {over:.1?}");
+    let text = match over {
+        Duration::ZERO => format!("all members of pool {name} are replaced at once"),
+        over => format!(
+            "all members of pool {name} are replaced over {}",
+            Brief(over)
+        ),
+    };
     let events = &client.daemon.events;
     events.add("pool", name, text, Some(client.user_name()));
     client.reply().simple("OK");

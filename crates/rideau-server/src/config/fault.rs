@@ -210,8 +210,21 @@ impl std::error::Error for Faults {}
 
 /// `1 error`, `2 errors`.
 pub fn count(number: usize, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
+    let plural = match number {
+        1 => "",
+        _ if what.ends_with('s') => "es",
+        _ => "s",
+    };
     format!("{number} {what}{plural}")
+}
+
+/// The full stop that a sentence still needs.
+pub fn stop(said: &str) -> &'static str {
+    if said.ends_with(['.', '?', '!']) {
+        ""
+    } else {
+        "."
+    }
 }
 
 /// The line without the passwords in it, and where in that `places` is.
@@ -283,6 +296,16 @@ fn floor(text: &str, at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_have_their_plural_and_sentences_one_end() {
+        let said = [0, 1, 2].map(|number| count(number, "process"));
+        assert_eq!(said, ["0 processes", "1 process", "2 processes"]);
+        assert_eq!(count(2, "request"), "2 requests");
+        for (said, end) in [("so", "."), ("so?", ""), ("so.", ""), ("so!", "")] {
+            assert_eq!(stop(said), end);
+        }
+    }
 
     #[test]
     fn passwords_are_not_shown_wherever_the_fault_is() {

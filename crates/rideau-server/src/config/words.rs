@@ -83,6 +83,19 @@ pub(super) fn span(words: &str) -> Option<Duration> {
     settings.span("span").ok().flatten()
 }
 
+/// The span that a text stands for.
+///
+/// # Errors
+///
+/// What is wrong with it, and how to write it.
+pub fn read_span(text: &str) -> Result<Duration, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    span(text).ok_or_else(|| match is_number {
+        true => format!("{text} has no unit: write {text}ms, {text}s, or another: {SPAN_UNITS}"),
+        false => format!("{text:?} is no span of time: write 200ms, 1.5s or 10m"),
+    })
+}
+
 /// Read `64KiB`.
 pub(super) fn size(words: &str) -> Option<u64> {
     let unit_at = words.find(|c: char| c.is_ascii_alphabetic())?;
@@ -93,7 +106,7 @@ pub(super) fn size(words: &str) -> Option<u64> {
 }
 
 /// A span in its largest unit that leaves no fraction.
-pub(super) fn show_span(span: Duration) -> String {
+pub fn show_span(span: Duration) -> String {
     let nanos = span.as_nanos();
     let unit = SPANS.iter().find(|(_, unit)| nanos.is_multiple_of(*unit));
     let (word, unit) = unit.unwrap_or(&("ns", 1));

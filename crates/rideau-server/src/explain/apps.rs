@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::Explained;
+use crate::config::{count, stop};
 use crate::daemon::Daemon;
 use crate::show::Sight;
 
@@ -13,10 +14,10 @@ pub(super) fn app(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Expla
     let shown = daemon.apps.shown(&app)?;
     let stats = &shown.stats;
     let mut text = format!(
-        "App {name} is {}: {} processes serve {} requests, {} wait.\n",
+        "App {name} is {}: {} in {}, {} waiting.\n",
         shown.state(),
-        stats.processes.len(),
-        stats.sessions,
+        count(stats.sessions, "request"),
+        count(stats.processes.len(), "process"),
         stats.waiting,
     );
     for line in daemon.apps.explain(&app) {
@@ -30,7 +31,7 @@ pub(super) fn app(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Expla
     if let Some(report) = &report {
         let _ = writeln!(text, "The last start failed: {}", report.summary);
         for advice in &report.advice {
-            let _ = writeln!(text, "Perhaps {advice}.");
+            let _ = writeln!(text, "Perhaps {advice}{}", stop(advice));
         }
         for line in report.lines.iter().rev().take(LINES).rev() {
             let _ = writeln!(text, "  | {}", line.text);

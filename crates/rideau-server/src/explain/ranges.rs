@@ -7,7 +7,7 @@ use rideau::Instant;
 use rideau::allocator::{RangeStats, Seen, Which, parse_value};
 
 use super::{Explained, span};
-use crate::config::count;
+use crate::config::{RangeConfig, count, show_span};
 use crate::daemon::Daemon;
 use crate::show::Sight;
 
@@ -39,7 +39,9 @@ pub(super) fn range(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Exp
         );
     }
     if stats.free.is_zero() && !stats.is_draining {
-        let _ = writeln!(text, "{}", remedy(&stats));
+        let config = daemon.config.load();
+        let config = config.ranges.iter().find(|range| range.name == name);
+        let _ = writeln!(text, "{}", remedy(&stats, config));
     }
     if let Some(failed) = ranges.failed() {
         let _ = writeln!(text, "No range answers any more: {failed}.");
@@ -60,12 +62,33 @@ pub(super) fn range(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Exp
     })
 }
 
-fn remedy(stats: &RangeStats) -> String {
+fn remedy(stats: &RangeStats, config: Option<&RangeConfig>) -> String {
     let name = &stats.name;
+    let sooner = config.and_then(|config| sooner(stats, config));
     format!(
-        "Nothing is free. More values: RANGE.SET {name} values '[…]'; sooner back: RANGE.SET \
-         {name} ttl 10m; elsewhere: RESERVE {name} PREFER another."
+        "Nothing is free. More values: RANGE.SET {name} values '[…]'; {}elsewhere: RESERVE {name} \
+         PREFER another.",
+        sooner.unwrap_or_default()
     )
+}
+
+/// The option that keeps most values away for as long as it is, and half of that.
+fn sooner(stats: &RangeStats, config: &RangeConfig) -> Option<String> {
+    /// Nobody wants to renew more often.
+    const SHORT: Duration = Duration::from_secs(2);
+    let (name, options) = (&stats.name, &config.options);
+    let kept = [
+        (stats.reserved, "ttl", options.ttl),
+        (stats.detached, "detach", options.detach),
+        (stats.cooling, "cool", options.cool),
+    ];
+    let (_, key, now) = kept.into_iter().max_by_key(|(count, ..)| *count)?;
+    // In whole seconds, as people write them.
+    let half = Duration::from_secs(now.as_secs() / 2);
+    (now >= SHORT).then(|| {
+        let (half, now) = (show_span(half), show_span(now));
+        format!("sooner back: RANGE.SET {name} {key} {half}, it is {now} now; ")
+    })
 }
 
 /// A value, or the ticket of one.

@@ -18,7 +18,7 @@ use super::http1::Trouble;
 use super::ids::Id;
 use super::reply::Reply;
 use crate::apps::Refused;
-use crate::config::ErrorPages;
+use crate::config::{ErrorPages, stop};
 use crate::panics::Panicked;
 use crate::process::StartReport;
 
@@ -234,7 +234,7 @@ impl No {
 fn told(report: &StartReport) -> String {
     let mut text = format!("{}\n", report.summary);
     for advice in &report.advice {
-        let _ = writeln!(text, "Perhaps: {advice}.");
+        let _ = writeln!(text, "Perhaps: {advice}{}", stop(advice));
     }
     let _ = writeln!(text, "\n$ {}", report.command.join(" "));
     if let Some(directory) = &report.directory {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rideau::OptionError;
 
 use crate::config::text::{self, PathFault};
-use crate::config::{Fault, Faults, Level};
+use crate::config::{Fault, Faults, Level, stop};
 use crate::daemon::NotDone;
 
 /// Why nothing was changed.
@@ -128,7 +128,7 @@ impl fmt::Display for Unchanged {
             Self::Faults(faults) => show(errors(faults).map(line).collect(), f),
             Self::Values { said } => show(said.clone(), f),
             Self::Path(fault) => write!(f, "{fault}{}", stop(&fault.to_string())),
-            Self::Option(error) => write!(f, "{error}."),
+            Self::Option(error) => write!(f, "{error}{}", stop(&error.to_string())),
             Self::NoFile => f.write_str(
                 "the server was started without a file: start it with one, or use CONFIG APPLY.",
             ),
@@ -232,13 +232,4 @@ fn sentence(fault: &Fault) -> String {
     };
     let stop = stop(&said);
     said + stop
-}
-
-/// What a sentence still needs.
-fn stop(said: &str) -> &'static str {
-    if said.ends_with(['.', '?', '!']) {
-        ""
-    } else {
-        "."
-    }
 }

@@ -163,14 +163,28 @@ fn limit(name: &'static str, max: u64, now: Option<usize>, refused: &AtomicU64) 
     }
 }
 
+/// The limits that are sizes.
+const SIZES: [&str; 5] = [
+    "frame_max",
+    "input_max",
+    "pipeline_max",
+    "output_max",
+    "range_data_max",
+];
+
 pub(super) fn table(daemon: &Daemon) -> Table {
-    let mut table = Table::new(&["name", "max", "now", "refused"]);
+    let mut table = Table::new(&["name", "max", "now", "refused", "unit"]);
     for limit in all(daemon) {
         table.rows.push(vec![
             limit.name.into(),
             limit.max.into(),
             limit.now.into(),
             limit.refused.into(),
+            if SIZES.contains(&limit.name) {
+                "bytes".into()
+            } else {
+                "".into()
+            },
         ]);
     }
     table

@@ -104,7 +104,12 @@ pub(super) fn groups(daemon: &Daemon, sight: Sight<'_>) -> Table {
         let pools = group.group.pools();
         let seen = group.config.pools.iter().map(String::as_str);
         let seen: Vec<_> = seen.filter(|name| sight.sees("pool", name)).collect();
-        let stats: Vec<_> = pools.iter().map(|(_, pool)| pool.stats()).collect();
+        let stats: Vec<_> = (pools.iter())
+            .map(|(name, pool)| match places.pools.get(&**name) {
+                Some(place) => place.stats(),
+                None => pool.stats(),
+            })
+            .collect();
         let sum = |count: fn(&PoolStats) -> usize| stats.iter().map(count).sum::<usize>();
         table.rows.push(vec![
             format!("@{}", group.name).into(),

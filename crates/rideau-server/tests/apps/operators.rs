@@ -138,6 +138,18 @@ fn more_processes_are_started_up_to_the_limit_and_one_is_killed() {
     });
     assert_eq!(ops.say(&format!("APP.KILL {pid}")), "+OK");
     until("it is gone", || !processes_of(&folder).contains(&pid));
+    // It was young, and nobody had asked it anything; its start went well all the same.
+    let shown = ops.ask(&["SHOW", "APPS"]);
+    assert_eq!(cell(&shown, 0, "starts_failed"), "0", "{shown:?}");
+    let shown = ops.ask(&["SHOW", "EVENTS"]);
+    let all = rows(&shown);
+    for at in (0..all.len()).filter(|at| cell(&shown, *at, "kind") == "app") {
+        let text = cell(&shown, at, "text");
+        assert!(text.starts_with("app shop: "), "it names the app: {text}");
+    }
+    let events = all.join("\n");
+    assert!(events.contains("is stopped: killed"), "{events}");
+    assert!(!events.contains("start failed"), "{events}");
     until("it is forgotten", || {
         ops.say(&format!("APP.KILL {pid}")).starts_with("-NOSUCH")
     });
@@ -181,7 +193,7 @@ fn what_an_app_does_and_writes_is_shown() {
     });
     let why = ops.say("EXPLAIN shop");
     assert!(
-        why.contains("App shop is ready: 1 processes serve 0"),
+        why.contains("App shop is ready: 0 requests in 1 process, 0 waiting"),
         "{why}"
     );
     assert!(ops.say("EXPLAIN app:shop").contains("App shop is ready"));

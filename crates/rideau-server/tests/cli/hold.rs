@@ -12,10 +12,11 @@ use crate::served::{Served, text, wait_for};
 fn a_command_runs_with_its_member_and_gives_it_back() {
     let served = Served::start();
     for _ in 0..2 {
-        let show = "echo $RIDEAU_MEMBER; test -n \"$RIDEAU_TICKET\"";
-        let output = served.run(&["take", "licences", "--", "sh", "-c", show]);
+        let show = "echo $1 $RIDEAU_MEMBER; test -n \"$RIDEAU_TICKET\"";
+        let words = ["take", "licences", "--", "sh", "-c", show, "-", "<{value}>"];
+        let output = served.run(&words);
         assert!(output.status.success(), "{}", text(&output.stderr));
-        assert_eq!(text(&output.stdout), "CAD-001\n");
+        assert_eq!(text(&output.stdout), "<CAD-001> CAD-001\n");
     }
 }
 

@@ -67,8 +67,57 @@ fn what_is_not_there_is_an_error_that_says_what_is() {
         assert_eq!(json(&served, &words), serde_json::json!([]));
     }
     let nobody = served.run(&["holders", "nope"]);
-    assert!(nobody.status.success());
-    assert!(text(&nobody.stderr).contains("nobody holds \"nope\""));
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(text(&nobody.stderr).contains("nothing is called \"nope\""));
+    // A pool may be held by nobody just now.
+    let free = served.run(&["holders", "licences"]);
+    assert!(free.status.success());
+    assert!(text(&free.stderr).contains("nobody holds \"licences\""));
+}
+
+#[test]
+fn values_of_a_list_are_free_before_anybody_had_them() {
+    let served = Served::start();
+    let pool = || json(&served, &["status", "pools", "licences"])[0].clone();
+    assert_eq!(pool()["idle"], 1, "{}", pool());
+    let explained = served.run(&["explain", "licences"]);
+    let said = text(&explained.stdout);
+    assert!(
+        said.contains("1 value in its list: 0 held, 1 free."),
+        "{said}"
+    );
+    let kept = served.run(&["take", "licences", "--session", "60s"]);
+    assert!(kept.status.success(), "{}", text(&kept.stderr));
+    assert_eq!(pool()["idle"], 0, "{}", pool());
+    assert_eq!(pool()["held"], 1, "{}", pool());
+}
+
+#[test]
+fn dates_and_sizes_are_shown_with_what_they_are() {
+    let served = Served::start();
+    let history = served.run(&["status", "history"]);
+    let said = text(&history.stdout);
+    let date = said
+        .lines()
+        .nth(1)
+        .and_then(|line| line.split_whitespace().nth(1));
+    let digits: Vec<_> = date.unwrap().split('-').map(str::len).collect();
+    assert_eq!(digits, [4, 2, 2], "{said}");
+    let limits = served.run(&["status", "limits", "pipeline_max"]);
+    assert!(text(&limits.stdout).contains("64 KiB"), "{limits:?}");
+    // The table says which limits are sizes; so does the config.
+    let config = json(&served, &["status", "config"]);
+    for limit in json(&served, &["status", "limits"]).as_array().unwrap() {
+        let path = format!("limits.{}", limit["name"].as_str().unwrap());
+        let row = config.as_array().unwrap().iter();
+        let row = row.clone().find(|row| row["name"] == path).unwrap();
+        let is_size = row["value"]
+            .as_str()
+            .unwrap()
+            .trim_matches('"')
+            .ends_with('B');
+        assert_eq!(limit["unit"] == "bytes", is_size, "{limit} {row}");
+    }
 }
 
 #[test]

@@ -135,6 +135,86 @@ fn what_cannot_be_run_is_not_tried_for_ever() {
     }
 }
 
+#[test]
+fn an_address_that_is_taken_is_named_by_the_option_of_run() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = taken.local_addr().unwrap().to_string();
+    let mut run = rideau();
+    run.args(["run", "--listen", &place, "--", "cat"]);
+    let output = run.output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("name another place with --listen"), "{said}");
+}
+
+#[test]
+fn who_waits_for_an_application_is_told_what_for() {
+    let folder = Folder::new("silent");
+    let mut run = rideau();
+    run.current_dir(&folder.0);
+    run.args(["run", "--listen", "127.0.0.1:0", "--", "sleep", "600"]);
+    let mut run = run.stdin(Stdio::null()).stderr(Stdio::piped()).start();
+    let mut lines = BufReader::new(run.stderr.take().unwrap()).lines();
+    let wanted = "rideau waits for sleep to listen at the port that the variable PORT says";
+    let line = lines.find(|line| line.as_ref().unwrap().starts_with(wanted));
+    assert!(line.is_some(), "it ended without a word about it");
+    signal(run.id(), Signal::TERM);
+    run.wait().unwrap();
+}
+
+#[test]
+fn a_config_file_needs_no_option_to_be_named_by() {
+    let folder = Folder::new("file");
+    let file = folder.0.join("rideau.toml");
+    let config = "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"none\"\nnam = \"x\"\n";
+    std::fs::write(&file, config).unwrap();
+    let output = rideau().arg("serve").arg(&file).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("rideau.toml:4:1  error"), "{said}");
+    let mut twice = rideau();
+    twice.arg("serve").arg(&file).arg("-c").arg(&file);
+    assert_eq!(twice.output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn the_log_says_whose_alarm_it_is_and_nothing_of_a_broker_that_nobody_uses() {
+    let folder = Folder::new("alarm");
+    let (file, log) = (folder.0.join("rideau.toml"), folder.0.join("log"));
+    let socket = folder.0.join("sock");
+    // The better of two is asked for again and again, and with it all meters are read.
+    let config = format!(
+        "[server]\nlisten = [\"unix:{}\"]\nadmin = \"none\"\n\
+         [broker.idle]\nmeters = [\n\
+         {{ kind = \"better\", update = \"10ms\" }},\n\
+         {{ kind = \"underload\", target = \"1ms\", interval = \"1ms\" }} ]\n\
+         [broker.jobs]\nlike = \"idle\"\n",
+        socket.display()
+    );
+    std::fs::write(&file, config).unwrap();
+    let mut server = rideau();
+    server.args(["serve", "-c"]).arg(&file);
+    server.stderr(std::fs::File::create(&log).unwrap());
+    let mut server = server.stdout(Stdio::null()).start();
+    wait_for(&socket);
+    let mut offer = rideau();
+    offer.env("RIDEAU_SERVER", format!("unix:{}", socket.display()));
+    let mut offer = offer.args(["offer", "jobs", "--wait", "30s"]).start();
+    let said = || std::fs::read_to_string(&log).unwrap();
+    while !said().contains("alarm raised") {
+        assert!(offer.try_wait().unwrap().is_none(), "it ended too soon");
+        std::thread::yield_now();
+    }
+    let said = said();
+    let mut alarms = said.lines().filter(|line| line.contains("alarm raised"));
+    let is_of_jobs = |line: &str| line.contains("broker") && line.contains("jobs");
+    assert!(alarms.all(is_of_jobs), "{said}");
+    offer.kill().unwrap();
+    offer.wait().unwrap();
+    signal(server.id(), Signal::TERM);
+    server.wait().unwrap();
+}
+
 /// A folder that goes with the test.
 struct Folder(std::path::PathBuf);
 

@@ -103,6 +103,20 @@ fn a_value_is_reserved_seen_renewed_and_given_back() {
 }
 
 #[test]
+fn what_is_advised_for_a_range_that_is_used_up_is_not_as_it_is() {
+    let server = Server::start(TEXT);
+    let mut peer = server.connect();
+    assert_eq!(ask(&mut peer, "RESERVE number COUNT 3")[0], "go");
+    let said = peer.say("EXPLAIN number");
+    let advice = "RANGE.SET number ttl 30m, it is 1h now;";
+    assert!(said.contains(advice), "{said}");
+    assert_eq!(peer.say("RANGE.SET number ttl 90s"), "+OK");
+    let said = peer.say("EXPLAIN number");
+    let advice = "RANGE.SET number ttl 45s, it is 90s now;";
+    assert!(said.contains(advice), "{said}");
+}
+
+#[test]
 fn who_lost_a_value_cannot_touch_what_its_next_holder_has() {
     let server = Server::start(TEXT);
     let mut peer = server.connect();

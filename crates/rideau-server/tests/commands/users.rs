@@ -129,11 +129,11 @@ fn limits_count_for_connections_that_are_there() {
     let mut peer = server.connect();
     peer.say("CONFIG SET limits.frame_max 1KiB limits.password_checks_max 7");
     let limits = peer.ask(&["SHOW", "LIMITS", "password_checks_max"]);
-    assert_eq!(rows(&limits), ["[password_checks_max, 7, 0, 0]"]);
+    assert_eq!(rows(&limits), ["[password_checks_max, 7, 0, 0, ]"]);
     let said = text(&peer.ask(&["PING", &"x".repeat(2000)]));
     assert!(said.starts_with("-ERR "), "{said}");
     assert_eq!(peer.next(), None);
     let mut peer = server.connect();
     let limits = peer.ask(&["SHOW", "LIMITS", "frame_max"]);
-    assert_eq!(rows(&limits), ["[frame_max, 1024, nil, 1]"]);
+    assert_eq!(rows(&limits), ["[frame_max, 1024, nil, 1, bytes]"]);
 }

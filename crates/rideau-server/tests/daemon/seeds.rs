@@ -143,7 +143,7 @@ fn pooler_replaces_the_member_of_who_crashed() {
         b> TAKE db WAIT 0
         1) "timeout"
         2) (integer) 0
-        3) "its own deadline came (deadline after 0.0ns, 0 waiting; ask again in <etc>
+        3) "its own deadline came (deadline after 0s, 0 waiting; ask again in <etc>
         a> RELEASE <one>
         OK
         a> TAKE db

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use rideau_core::pool::MemberId;
-use rideau_core::{OptionError, Refusal};
+use rideau_core::{Brief, OptionError, Refusal};
 
 use super::stock::Fault;
 
@@ -105,8 +105,9 @@ impl fmt::Display for Holder {
         let note = self.note.as_deref().unwrap_or("somebody");
         write!(
             f,
-            "{note} has held member {} for {:.1?}",
-            self.id, self.held
+            "{note} has held member {} for {}",
+            self.id,
+            Brief(self.held)
         )
     }
 }

@@ -124,6 +124,31 @@ fn one_that_could_never_be_reached_has_failed_to_start() {
     );
 }
 
+// Whoever ends a process says nothing of how its start went.
+#[test]
+fn one_that_somebody_kills_has_not_failed_to_start() {
+    check(
+        "",
+        &["uptime=5000 min=1 max=2"],
+        "
+           0 new          -> start A1 v1
+           1 started 1
+           2 kill 1       -> kill 1 killed, start A2 v1  | A.failing 0
+           3 gone 1                                      | A.start_failures 0
+           4 kill 2       -> kill 2 killed, start A3 v1  | A.failing 0
+           5 kill 2       -> kill 2 killed
+           6 gone 2                                      | A.start_failures 0
+           7 kill 2       -> no
+           8 started 3
+           9 ask A a      -> a gets 3
+          10 detach 3     -> drain 3 detached, start A4 v1
+          11 kill 3       -> kill 3 killed               | A.sessions 1
+          12 gone 3
+          13 broken a                                    | A.failing 0
+        ",
+    );
+}
+
 // The same for one that is killed while it starts.
 #[test]
 fn one_that_needs_too_much_memory_to_start_has_failed_to_start() {

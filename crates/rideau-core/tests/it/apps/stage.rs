@@ -150,6 +150,7 @@ impl House {
             "disable" => return apps.disable(id, now, effects),
             "enable" => return apps.enable(id, now, effects),
             "detach" => return apps.detach(id, now, effects),
+            "kill" => return apps.kill(id, now, effects),
             "failed" => apps.start_failed(id, now, effects),
             "lost" => apps.lost(id, now, effects),
             "gone" => apps.gone(id, now, effects),

@@ -313,7 +313,7 @@ impl Run {
         let (id, app) = (self.dice.one_of(&all), self.some_app());
         let what = self
             .dice
-            .one_of(&["disable", "enable", "enable", "detach", "spawn"]);
+            .one_of(&["disable", "enable", "enable", "detach", "kill", "spawn"]);
         self.tell(|| format!("{what} {id} or {app:?}"));
         let mut effects = Vec::new();
         let (apps, now) = (&mut self.apps, self.now);
@@ -336,6 +336,10 @@ impl Run {
             "detach" => {
                 let detached = apps.detach(id, now, &mut effects);
                 assert_eq!(detached, found.is_some_and(|it| is_used(it)));
+            }
+            "kill" => {
+                let killed = apps.kill(id, now, &mut effects);
+                assert_eq!(killed, found.is_some());
             }
             _ => {
                 apps.start_one(app, now, &mut effects);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rideau::allocator::{Place, Prefer, Refused, Size};
 use rideau::{Failed, Instant};
+use rideau_core::Brief;
 
 use super::count;
 use crate::client::{Client, Wrong};
@@ -83,8 +84,9 @@ fn refused(client: &Client, no: &Refused, what: &dyn Display) -> Wrong {
         Refused::Crowded(refusal) => {
             count(&counts.waits_refused);
             format!(
-                "BUSY {} wait for values, as many as may: ask again in {:.1?}.",
-                refusal.len, refusal.retry_after
+                "BUSY {} wait for values, as many as may: ask again in {}.",
+                refusal.len,
+                Brief(refusal.retry_after)
             )
         }
         Refused::TooManyKeys => {

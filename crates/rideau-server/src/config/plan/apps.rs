@@ -50,7 +50,7 @@ pub(super) fn arrival(name: &str, new: &Config) -> String {
     let app = new.apps.iter().find(|app| app.name == name);
     match app.map_or(0, |app| app.options.min) {
         0 => "Started when somebody asks for it.".into(),
-        min => format!("{} started.", count_processes(min)),
+        min => format!("{} started.", count(min, "process")),
     }
 }
 
@@ -60,12 +60,5 @@ pub(super) fn departure(live: Option<Live>) -> String {
             "{waiting} who wait are refused; {held} served to their end, and its processes stopped."
         ),
         None => "Who waits is refused; its processes finish their requests and are stopped.".into(),
-    }
-}
-
-fn count_processes(number: usize) -> String {
-    match number {
-        1 => count(1, "process"),
-        number => format!("{number} processes"),
     }
 }
