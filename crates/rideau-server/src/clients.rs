@@ -47,6 +47,8 @@ pub struct ClientCard {
     pub session: Mutex<Option<String>>,
     /// A command of it waits.
     pub is_waiting: AtomicBool,
+    /// It listens to events.
+    pub is_listening: AtomicBool,
     /// How often it released what another connection had taken.
     pub foreign_releases: AtomicU64,
     /// Commands it sent.

@@ -6,6 +6,7 @@
 mod apps;
 mod brokers;
 mod connection;
+mod instead;
 mod locks;
 mod look;
 mod page;
@@ -21,6 +22,7 @@ mod still;
 mod table;
 mod tail;
 mod tickets;
+mod tools;
 mod watch;
 
 use std::sync::atomic::Ordering;
@@ -36,10 +38,24 @@ use crate::panics;
 use crate::resp::{Protocol, Quoted, Request, Upper};
 
 pub(crate) use still::{may_still, may_still_have};
-pub use table::ALL;
 pub(crate) use watch::follow as follow_watch;
 
 use still::may_run;
+
+/// Every command: our own, and those that tools for Redis send.
+pub const ALL: &[About] = &{
+    let (ours, more) = (table::OURS, tools::TABLE);
+    let mut all = [ours[0]; table::OURS.len() + tools::TABLE.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = match at < ours.len() {
+            true => ours[at],
+            false => more[at - ours.len()],
+        };
+        at += 1;
+    }
+    all
+};
 
 /// A command, for those who look.
 #[derive(Clone, Copy, Debug)]
@@ -410,6 +426,9 @@ pub(crate) fn usage(name: &str) -> Option<&'static str> {
 }
 
 fn unknown(name: &[u8]) -> String {
+    if let Some(instead) = instead::of(name) {
+        return format!("ERR unknown command {}: {instead}", Quoted(name));
+    }
     let upper = Upper::of(name);
     let text = String::from_utf8_lossy(upper.as_bytes()).into_owned();
     let near = ALL
@@ -477,6 +496,7 @@ mod tests {
     fn what_is_short_and_not_known_is_not_taken_for_something_else() {
         assert!(unknown(b"LOK").ends_with("did you mean LOCK?"));
         assert!(unknown(b"RESEVRE").ends_with("did you mean RESERVE?"));
-        assert!(unknown(b"SET").ends_with("COMMAND LIST shows what there is."));
+        assert!(unknown(b"SOT").ends_with("COMMAND LIST shows what there is."));
+        assert!(unknown(b"SET").contains("LOCK key WAIT ms"), "of Redis");
     }
 }

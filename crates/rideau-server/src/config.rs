@@ -42,7 +42,7 @@ pub use front::{ErrorPages, FrontConfig, Network};
 pub use lock::{Buckets, LockRule};
 pub(crate) use near::{edits, far};
 pub use open::{Opening, openings};
-pub use pattern::fits;
+pub use pattern::{fits, globs};
 pub use plan::{Live, Now, Plan, Step, plan};
 pub use pool::{GroupConfig, Member, PoolConfig};
 pub use range::{Hold, RangeConfig, StoreConfig, StoreKind, class_word};

@@ -39,6 +39,7 @@ pub mod places;
 pub mod process;
 pub mod quota;
 pub mod report;
+mod resources;
 pub mod resp;
 mod rights;
 mod run_places;

@@ -7,12 +7,16 @@ use std::sync::atomic::Ordering;
 use crate::daemon::Daemon;
 use crate::holdings::Why;
 use crate::panics;
+use crate::resources;
 use crate::show::{self, Cell, Sight, Table, Wanted, What};
 
 /// Every section, in order.
-pub const SECTIONS: [&str; 12] = [
+pub const SECTIONS: [&str; 15] = [
     "server",
     "clients",
+    "memory",
+    "cpu",
+    "replication",
     "stats",
     "pools",
     "brokers",
@@ -26,11 +30,8 @@ pub const SECTIONS: [&str; 12] = [
 ];
 
 /// Sections that tools for Redis ask for; here they are empty.
-pub const ABSENT: [&str; 12] = [
-    "memory",
+pub const ABSENT: [&str; 9] = [
     "persistence",
-    "replication",
-    "cpu",
     "commandstats",
     "latencystats",
     "errorstats",
@@ -40,6 +41,10 @@ pub const ABSENT: [&str; 12] = [
     "sentinel",
     "debug",
 ];
+
+/// The version of Redis whose protocol and commands for clients this server has. Tools
+/// look for what they may ask by it.
+const LIKE: &str = "7.2.0";
 
 /// All sections.
 pub fn all(daemon: &Daemon, sight: Sight<'_>) -> String {
@@ -58,6 +63,9 @@ pub fn section(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<String> 
     match name {
         "server" => server(daemon, &mut page),
         "clients" => clients(daemon, &mut page),
+        "memory" => memory(&mut page),
+        "cpu" => cpu(&mut page),
+        "replication" => replication(&mut page),
         "stats" => stats(daemon, &mut page),
         "pools" => page.table("pool", &of(What::Pools), 1),
         "brokers" => page.table("broker", &of(What::Brokers), 1),
@@ -122,6 +130,7 @@ fn plain(cell: &Cell) -> Option<String> {
 fn server(daemon: &Daemon, page: &mut Page) {
     let config = daemon.config.load();
     let up = daemon.started.elapsed().as_secs();
+    page.line("redis_version", LIKE);
     page.line("rideau_version", env!("CARGO_PKG_VERSION"));
     page.line("redis_mode", "standalone");
     page.line("name", &config.server.name);
@@ -143,6 +152,53 @@ fn clients(daemon: &Daemon, page: &mut Page) {
     page.line("blocked_clients", waiting);
     page.line("monitors", daemon.clients.monitors());
     page.line("subscribers", daemon.events.watchers());
+}
+
+/// What the system says of our memory, by the names of Redis. All of it is ours: there
+/// is no limit at which anything would be evicted.
+fn memory(page: &mut Page) {
+    let status = resources::Status::now();
+    let resident = status.value("VmRSS").unwrap_or(0);
+    let used = status.value("RssAnon").unwrap_or(resident);
+    let system = resources::memory_of_system().unwrap_or(0);
+    for (name, bytes) in [
+        ("used_memory", used),
+        ("used_memory_rss", resident),
+        (
+            "used_memory_peak",
+            status.value("VmHWM").unwrap_or(resident),
+        ),
+        ("total_system_memory", system),
+        ("maxmemory", 0),
+    ] {
+        page.line(name, bytes);
+        page.line(&format!("{name}_human"), human(bytes));
+    }
+    page.line("maxmemory_policy", "noeviction");
+    let ratio = resident as f64 / used.max(1) as f64;
+    page.line("mem_fragmentation_ratio", format_args!("{ratio:.2}"));
+}
+
+/// As Redis writes sizes for people.
+fn human(bytes: u64) -> String {
+    const UNITS: [(char, u64); 3] = [('G', 1 << 30), ('M', 1 << 20), ('K', 1 << 10)];
+    let unit = UNITS.iter().find(|(_, unit)| bytes >= *unit);
+    unit.map_or_else(
+        || format!("{bytes}B"),
+        |(word, unit)| format!("{:.2}{word}", bytes as f64 / *unit as f64),
+    )
+}
+
+fn cpu(page: &mut Page) {
+    let (user, system) = resources::processor_time().unwrap_or_default();
+    page.line("used_cpu_sys", format_args!("{:.6}", system.as_secs_f64()));
+    page.line("used_cpu_user", format_args!("{:.6}", user.as_secs_f64()));
+}
+
+/// There is this server alone.
+fn replication(page: &mut Page) {
+    page.line("role", "master");
+    page.line("connected_slaves", 0);
 }
 
 fn stats(daemon: &Daemon, page: &mut Page) {

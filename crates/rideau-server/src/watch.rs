@@ -12,7 +12,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
 
 use crate::clients::ClientCard;
-use crate::config::{User, fits};
+use crate::config::{User, globs};
 use crate::daemon::Daemon;
 use crate::events::Event;
 use crate::outbox::{Outbox, Push};
@@ -373,7 +373,7 @@ impl Channel {
     /// What to tell on a channel, if it is one of these.
     fn message(&self, all: &str, text: &Arc<str>, of: &(&'static str, Arc<str>)) -> Option<Push> {
         let is_wanted = if self.is_pattern {
-            fits(&self.name, all)
+            globs(self.name.as_bytes(), all.as_bytes())
         } else {
             // A shorter name is that of all below it.
             let rest = all.strip_prefix(&*self.name);

@@ -371,6 +371,7 @@ fn client(
         last: AtomicUsize::new(usize::MAX),
         session: Mutex::new(session.map(|session| session.to_string())),
         is_waiting: AtomicBool::new(false),
+        is_listening: AtomicBool::new(false),
         foreign_releases: AtomicU64::new(0),
         commands: AtomicU64::new(0),
     };

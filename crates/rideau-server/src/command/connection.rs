@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::{ALL, About, page};
 use crate::client::{Client, Replies, Step, Wrong};
 use crate::clients::ClientCard;
+use crate::config::globs;
 use crate::holdings::Why;
 use crate::label::Label;
 use crate::login;
@@ -14,6 +15,8 @@ use crate::resp::{Arguments, Mistake, Protocol, Request, Upper};
 use crate::show::More;
 use crate::watch::Watch;
 
+/// Commands whose first word is a key.
+const KEYED: [&str; 3] = ["LOCK", "UNLOCK", "LOCK.STAT"];
 /// Nobody promises to say something less often: a day.
 const HEARTBEAT_MAX: u64 = 86_400_000;
 
@@ -138,6 +141,7 @@ pub(super) fn quit(client: &mut Client, _request: Request<'_>) -> Result<Step, W
 
 pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Step, Wrong> {
     client.watch = Watch::default();
+    client.card.is_listening.store(false, Ordering::Relaxed);
     client.heartbeat = None;
     client.replies = Replies::On;
     client.speak(Protocol::Resp2);
@@ -175,8 +179,16 @@ pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, 
             client.reply().simple("OK");
         }
         b"REPLY" => return reply(client, arguments),
-        b"NO-EVICT" | b"NO-TOUCH" | b"CAPA" | b"TRACKING" => {
+        b"NO-EVICT" | b"NO-TOUCH" | b"CAPA" => {
             client.reply().simple("OK");
+        }
+        b"TRACKING" | b"CACHING" | b"TRACKINGINFO" | b"GETREDIR" => {
+            return Err(Wrong(
+                "ERR nothing is tracked: no values are stored here that a client could keep a \
+                 copy of. Turn client-side caching off; SUBSCRIBE rideau:events and RANGE.WATCH \
+                 tell of changes."
+                    .into(),
+            ));
         }
         b"INFO" => {
             let line = line(client, &client.card);
@@ -265,13 +277,21 @@ fn kill(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong
 /// others says so.
 fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
     let mut page = page::all(client);
+    let mut wanted = Vec::new();
     while let Some(word) = arguments.next() {
-        // What Redis has beside these makes no difference here.
-        page::option(&mut page, Upper::of(word).as_bytes(), &mut arguments)?;
+        let upper = Upper::of(word);
+        if page::option(&mut page, upper.as_bytes(), &mut arguments)? {
+            continue;
+        }
+        match Filter::read(upper.as_bytes(), &mut arguments)? {
+            Some(filter) => wanted.push(filter),
+            None => return Err(Mistake::unknown("CLIENT LIST", word).into()),
+        }
     }
     let mut all = client.daemon.clients.all();
     let sight = super::look::sight(client);
     all.retain(|card| sight.sees_holder(&card.card.lock()));
+    all.retain(|card| wanted.iter().all(|filter| filter.keeps(card)));
     let key = |card: &Arc<ClientCard>| card.id.into();
     let (all, more) = page.cut(all, key, |card| line(client, card).len() + 1);
     let mut text: String = all.iter().map(|card| line(client, card) + "\n").collect();
@@ -280,6 +300,63 @@ fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong
     }
     client.reply().verbatim(&text);
     Ok(Step::Done)
+}
+
+/// Which connections are wanted.
+enum Filter {
+    Ids(Vec<u64>),
+    Listening(bool),
+    User(String),
+    Name(String),
+    Address(String),
+    Local(String),
+    /// Connections of a kind that there is not.
+    Nothing,
+}
+
+impl Filter {
+    /// The filter that begins with this word, if one does.
+    fn read(word: &[u8], arguments: &mut Arguments<'_>) -> Result<Option<Self>, Wrong> {
+        const KINDS: &str = "NORMAL, PUBSUB, MASTER or REPLICA";
+        Ok(Some(match word {
+            b"ID" => {
+                let mut ids = vec![arguments.number("ID", "a connection", 0..=u64::MAX)?];
+                // As many as follow; the next word may be another option.
+                while arguments.clone().number("ID", "", 0..=u64::MAX).is_ok() {
+                    ids.push(arguments.number("ID", "a connection", 0..=u64::MAX)?);
+                }
+                Self::Ids(ids)
+            }
+            b"TYPE" => {
+                let kind = arguments.word("TYPE", KINDS)?;
+                match Upper::of(kind).as_bytes() {
+                    b"NORMAL" => Self::Listening(false),
+                    b"PUBSUB" => Self::Listening(true),
+                    b"MASTER" | b"REPLICA" | b"SLAVE" => Self::Nothing,
+                    _ => return Err(Mistake::wrong("TYPE", KINDS, kind).into()),
+                }
+            }
+            b"USER" => Self::User(arguments.text("USER", "a user")?.into()),
+            b"NAME" => Self::Name(arguments.text("NAME", "a name")?.into()),
+            b"ADDR" => Self::Address(arguments.text("ADDR", "an address")?.into()),
+            b"LADDR" => Self::Local(arguments.text("LADDR", "an address")?.into()),
+            _ => return Ok(None),
+        }))
+    }
+
+    fn keeps(&self, card: &ClientCard) -> bool {
+        match self {
+            Self::Ids(ids) => ids.contains(&card.id),
+            Self::Listening(is_listening) => {
+                card.is_listening.load(Ordering::Relaxed) == *is_listening
+            }
+            Self::User(user) => *card.card.lock().user == **user,
+            Self::Name(name) => *card.card.lock().name.lock() == *name,
+            Self::Address(address) => card.address == *address,
+            Self::Local(address) => card.local == *address,
+            Self::Nothing => false,
+        }
+    }
 }
 
 /// A connection in one line, as Redis shows it and more.
@@ -296,7 +373,8 @@ fn line(client: &Client, card: &ClientCard) -> String {
         ""
     };
     format!(
-        "id={} addr={} laddr={} name={} age={} idle={} user={} resp={} lib-name={library} \
+        "id={} addr={} laddr={} name={} age={} idle={} flags={} db=0 user={} resp={} \
+         lib-name={library} \
          lib-ver={version} cmd={} held={} waiting={} session={} advice={advice}",
         card.id,
         card.address,
@@ -304,6 +382,10 @@ fn line(client: &Client, card: &ClientCard) -> String {
         holder_card.name.lock(),
         age.as_secs(),
         idle.as_secs(),
+        match card.is_listening.load(Ordering::Relaxed) {
+            true => "P",
+            false => "N",
+        },
         holder_card.user,
         if card.outbox.is_resp3() { 3 } else { 2 },
         card.last().to_lowercase(),
@@ -329,10 +411,19 @@ pub(super) fn command(client: &mut Client, request: Request<'_>) -> Result<Step,
             reply.integer(ALL.len() as i64);
         }
         Some(b"LIST") => {
-            reply.array(ALL.len());
-            for about in ALL {
+            let wanted = filter(arguments)?;
+            reply.array(wanted.len());
+            for about in wanted {
                 reply.bulk(about.name.to_lowercase());
             }
+        }
+        Some(b"GETKEYS") => {
+            let name = arguments.word("COMMAND GETKEYS", "a command")?;
+            let about = super::find(name);
+            let about = about.ok_or_else(|| Wrong("ERR Invalid command specified".into()))?;
+            let key = arguments.next().filter(|_| KEYED.contains(&about.name));
+            let no_key = || Wrong("ERR The command has no key arguments".into());
+            reply.array(1).bulk(key.ok_or_else(no_key)?);
         }
         Some(b"INFO") => {
             let names: Vec<_> = arguments.map(super::find).collect();
@@ -370,11 +461,47 @@ pub(super) fn command(client: &mut Client, request: Request<'_>) -> Result<Step,
         }
         Some(_) => {
             return Err(Wrong(
-                "ERR COMMAND wants nothing, COUNT, LIST, INFO or DOCS.".into(),
+                "ERR COMMAND wants nothing, COUNT, LIST, INFO, DOCS or GETKEYS.".into(),
             ));
         }
     }
     Ok(Step::Done)
+}
+
+/// The commands that `COMMAND LIST` shows.
+fn filter(mut arguments: Arguments<'_>) -> Result<Vec<&'static About>, Wrong> {
+    const HOW: &str = "MODULE name, ACLCAT category or PATTERN pattern";
+    let all = ALL.iter();
+    let Some(word) = arguments.next() else {
+        return Ok(all.collect());
+    };
+    if Upper::of(word).as_bytes() != b"FILTERBY" {
+        return Err(Mistake::wrong("COMMAND LIST", "FILTERBY or nothing", word).into());
+    }
+    let how = arguments.word("FILTERBY", HOW)?;
+    let what = arguments.word("FILTERBY", HOW)?;
+    arguments.end("COMMAND LIST FILTERBY")?;
+    Ok(match Upper::of(how).as_bytes() {
+        // There are no modules.
+        b"MODULE" => Vec::new(),
+        b"ACLCAT" => all
+            .filter(|about| category(about).as_bytes().eq_ignore_ascii_case(what))
+            .collect(),
+        b"PATTERN" => {
+            let what = what.to_ascii_lowercase();
+            all.filter(|about| globs(&what, about.name.to_lowercase().as_bytes()))
+                .collect()
+        }
+        _ => return Err(Mistake::wrong("FILTERBY", HOW, how).into()),
+    })
+}
+
+/// The right that a command needs, as Redis' tools call it.
+fn category(about: &About) -> &'static str {
+    match about.right {
+        "" => "connection",
+        right => right,
+    }
 }
 
 /// A command as Redis' own tools read it.
@@ -389,14 +516,7 @@ fn entry(reply: &mut crate::resp::Reply<'_>, about: &About) {
         .integer(0)
         .integer(0)
         .array(1)
-        .simple(format_args!(
-            "@{}",
-            if about.right.is_empty() {
-                "connection"
-            } else {
-                about.right
-            }
-        ))
+        .simple(format_args!("@{}", category(about)))
         .array(0)
         .array(0)
         .array(0);
@@ -411,11 +531,7 @@ fn docs(reply: &mut crate::resp::Reply<'_>, about: &About) {
         .bulk("since")
         .bulk("0.1.0")
         .bulk("group")
-        .bulk(if about.right.is_empty() {
-            "connection"
-        } else {
-            about.right
-        })
+        .bulk(category(about))
         .bulk("complexity")
         .bulk("O(1)")
         .bulk("arguments");

@@ -258,15 +258,49 @@ pub(super) fn unlock(client: &mut Client, request: Request<'_>) -> Result<Step, 
     let is_wanted = |grant: &Grant| matches!(grant, Grant::Lock(lock) if lock.key() == key);
     let newest = client.daemon.holdings.newest(client.owner(), is_wanted);
     let Some(ticket) = newest else {
-        return Err(Wrong(format!(
-            "NOTHELD this holder has no unit of {}; HELD shows what it has.",
-            Quoted(key)
-        )));
+        return Err(not_held(client, key));
     };
     let gone = client.daemon.release(ticket, None, Why::Released);
     debug_assert!(gone.is_ok(), "nobody else ends what this holder holds");
     client.reply().simple("OK");
     Ok(Step::Done)
+}
+
+/// The client has no unit of a key: says where it is. Clients with a pool of
+/// connections send a command on one and the next on another.
+#[cold]
+fn not_held(client: &Client, key: &[u8]) -> Wrong {
+    let own = match client.card.session.lock().is_some() {
+        true => "this session".to_owned(),
+        false => format!("this connection ({})", client.card.id),
+    };
+    let quoted = Quoted(key);
+    let is_wanted = |grant: &Grant| matches!(grant, Grant::Lock(lock) if lock.key() == key);
+    let may_know = super::may_use(client, "lock", &String::from_utf8_lossy(key)).is_ok();
+    let is_held = may_know && client.daemon.locks.held(key) > 0;
+    let other = match is_held {
+        true => client.daemon.holdings.holder_of(is_wanted),
+        false => None,
+    };
+    let Some(other) = other else {
+        return Wrong(format!(
+            "NOTHELD {own} has no unit of {quoted}, it was given back or never had: HELD shows \
+             what there is."
+        ));
+    };
+    let sight = super::look::sight(client);
+    let holder = match (&other.session, other.connection) {
+        (Some(_), _) => "a session".to_owned(),
+        (None, Some(id)) if sight.sees_holder(&other) => {
+            format!("connection {id} ({})", other.name.lock())
+        }
+        (None, _) => "another connection".to_owned(),
+    };
+    Wrong(format!(
+        "NOTHELD {own} has no unit of {quoted}: {holder} has. A client with a pool of connections \
+         sends each command on any of them: send RELEASE with the ticket that LOCK answered, or \
+         open a session with SESSION OPEN and SESSION ATTACH it on each connection."
+    ))
 }
 
 pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {

@@ -1,12 +1,12 @@
-//! Every command there is, with what it is for.
+//! Every command of our own, with what it is for.
 
 use super::{
     About, OWN, about, apps, brokers, connection, locks, look, pools, ranges, regulators, sessions,
     settings, tickets, watch,
 };
 
-/// Every command.
-pub const ALL: &[About] = &[
+/// Every command of our own.
+pub(super) const OURS: &[About] = &[
     #[cfg(test)]
     super::planted::PANIC,
     about(
@@ -577,9 +577,9 @@ pub const ALL: &[About] = &[
         "CLIENT",
         2,
         "",
-        "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST [COUNT n] \
-         [FROM id] | KILL id | HEARTBEAT ms | REPLY ON|OFF|SKIP | NO-EVICT on|off | \
-         NO-TOUCH on|off",
+        "ID | GETNAME | SETNAME name | SETINFO attribute value | INFO | LIST [ID id ...] \
+         [TYPE kind] [USER u] [NAME n] [ADDR a] [LADDR a] [COUNT n] [FROM id] | KILL id \
+         | HEARTBEAT ms | REPLY ON|OFF|SKIP | NO-EVICT on|off | NO-TOUCH on|off",
         "The connections",
         connection::client,
     ),
@@ -587,7 +587,7 @@ pub const ALL: &[About] = &[
         "COMMAND",
         1,
         "",
-        "[COUNT | DOCS [name ...] | LIST]",
+        "[COUNT | DOCS [name ...] | INFO [name ...] | LIST [FILTERBY how what] | GETKEYS command]",
         "What there is",
         connection::command,
     ),

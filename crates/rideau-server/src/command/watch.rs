@@ -1,6 +1,7 @@
 //! Watching: events by channel, and everybody's commands.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde_json::json;
 
@@ -142,6 +143,7 @@ fn end(client: &mut Client, request: Request<'_>, is_pattern: bool) -> Result<St
 /// What was done, to which channel, and how many are left.
 fn confirm(client: &mut Client, word: &str, name: Option<&str>) {
     let len = client.watch.len() as i64;
+    client.card.is_listening.store(len > 0, Ordering::Relaxed);
     let mut reply = client.reply();
     reply.push(3).bulk(word);
     match name {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Card, Gone, HolderId, Holdings, NONE, SLOT_BITS, Shard, Thing};
+use super::{Card, Gone, HolderId, Holdings, NONE, SLOT_BITS, Shard, Slot, Thing};
 use crate::grant::Grant;
 use crate::later::Later;
 use crate::ticket::Ticket;
@@ -95,6 +95,19 @@ impl Holdings {
             }
         }
         asked
+    }
+
+    /// One who holds something that is wanted.
+    pub fn holder_of(&self, wanted: impl Fn(&Grant) -> bool) -> Option<Arc<Card>> {
+        self.shards.iter().find_map(|shard| {
+            let shard = shard.lock();
+            let is_it = |slot: &Slot| match &slot.thing {
+                Thing::Held(grant) | Thing::Untold(grant, _) => wanted(grant),
+                Thing::Asked(_) | Thing::None => false,
+            };
+            let place = shard.slots.iter().position(is_it)?;
+            shard.card_of(place as u32)
+        })
     }
 
     /// All that is held and wanted, for so long.

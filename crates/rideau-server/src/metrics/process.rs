@@ -5,9 +5,7 @@ use std::fs;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::page::Page;
-
-/// The unit of `/proc/self/stat`: the same on all Linux systems.
-const TICKS_PER_SECOND: f64 = 100.0;
+use crate::resources;
 
 pub(super) fn encode(page: &mut Page<'_, '_>, started: Instant) -> fmt::Result {
     let since = SystemTime::now()
@@ -20,22 +18,22 @@ pub(super) fn encode(page: &mut Page<'_, '_>, started: Instant) -> fmt::Result {
             since.as_secs_f64(),
         )?;
     }
-    if let Some(seconds) = cpu_seconds() {
+    if let Some((user, system)) = resources::processor_time() {
         page.span_counter(
             "process_cpu_seconds",
             "Processor time that the process used",
-            seconds,
+            (user + system).as_secs_f64(),
         )?;
     }
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = resources::Status::now();
     let rows = [
         ("VmRSS", "process_resident_memory_bytes", "Memory in use"),
         ("VmSize", "process_virtual_memory_bytes", "Memory reserved"),
         ("Threads", "process_threads", "Threads"),
     ];
     for (key, name, help) in rows {
-        if let Some(value) = status_value(&status, key) {
-            page.gauge(name, help, value)?;
+        if let Some(value) = status.value(key) {
+            page.gauge(name, help, value as f64)?;
         }
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
@@ -45,30 +43,6 @@ pub(super) fn encode(page: &mut Page<'_, '_>, started: Instant) -> fmt::Result {
         page.gauge("process_max_fds", "Files that may be open", max)?;
     }
     Ok(())
-}
-
-fn cpu_seconds() -> Option<f64> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program stands in parentheses and may hold anything.
-    let (_, rest) = stat.rsplit_once(") ")?;
-    let mut fields = rest.split(' ').skip(11);
-    let user: f64 = fields.next()?.parse().ok()?;
-    let system: f64 = fields.next()?.parse().ok()?;
-    Some((user + system) / TICKS_PER_SECOND)
-}
-
-/// A value of `/proc/self/status`, in bytes if it has a unit.
-fn status_value(status: &str, key: &str) -> Option<f64> {
-    let line = status.lines().find_map(|line| {
-        let rest = line.strip_prefix(key)?;
-        rest.strip_prefix(':')
-    })?;
-    let mut words = line.split_whitespace();
-    let number: f64 = words.next()?.parse().ok()?;
-    match words.next() {
-        Some("kB") => Some(number * 1024.0),
-        _ => Some(number),
-    }
 }
 
 fn files_max() -> Option<f64> {

@@ -542,6 +542,7 @@ fn welcome(
         last: AtomicUsize::new(usize::MAX),
         session: Mutex::new(None),
         is_waiting: AtomicBool::new(false),
+        is_listening: AtomicBool::new(false),
         foreign_releases: AtomicU64::new(0),
         commands: AtomicU64::new(0),
     });

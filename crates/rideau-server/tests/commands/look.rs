@@ -273,11 +273,12 @@ fn numbers_are_in_sections_as_in_redis() {
     );
     let clients = peer.say("INFO clients");
     assert!(clients.starts_with("# Clients\r\n") && !clients.contains("# Server"));
-    assert_eq!(peer.say("INFO replication"), "");
+    assert_eq!(peer.say("INFO persistence"), "");
     assert_eq!(
         peer.say("INFO nonsense"),
-        "-ERR INFO has no section \"nonsense\": it has server, clients, stats, pools, brokers, \
-         regulators, locks, ranges, apps, sessions, config, limits."
+        "-ERR INFO has no section \"nonsense\": it has server, clients, memory, cpu, \
+         replication, stats, pools, brokers, regulators, locks, ranges, apps, sessions, config, \
+         limits."
     );
 }
 

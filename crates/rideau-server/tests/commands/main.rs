@@ -23,6 +23,7 @@ mod server;
 mod settings;
 mod sight;
 mod streams;
+mod tools;
 mod users;
 mod views;
 mod waits;

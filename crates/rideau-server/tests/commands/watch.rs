@@ -78,6 +78,18 @@ fn patterns_fit_whole_channels() {
 }
 
 #[test]
+fn patterns_are_as_in_redis() {
+    let server = Server::start(TEXT);
+    let (mut peer, mut other) = (server.connect(), server.connect());
+    peer.say("HELLO 3");
+    peer.say("PSUBSCRIBE rideau:events:p[n-p]ol:?a?");
+    other.say("POOL.PAUSE pressed");
+    other.say("POOL.PAUSE cad");
+    let heard = peer.hear();
+    assert!(heard.contains("rideau:events:pool:cad, {"), "{heard}");
+}
+
+#[test]
 fn who_listens_can_do_little_else_in_the_second_version() {
     let server = Server::start(TEXT);
     let mut peer = server.connect();

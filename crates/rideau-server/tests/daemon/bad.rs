@@ -323,7 +323,11 @@ fn mistakes_are_told_in_words_that_help() {
         ("LOK key", "ERR unknown command \"LOK\": did you mean LOCK?"),
         (
             "FLUSHALL",
-            "ERR unknown command \"FLUSHALL\": COMMAND LIST shows what there is.",
+            "ERR unknown command \"FLUSHALL\": no values are stored here",
+        ),
+        (
+            "NONSENSE",
+            "ERR unknown command \"NONSENSE\": COMMAND LIST shows what there is.",
         ),
         (
             "LOCK",
