@@ -4,6 +4,7 @@
 //! many series there are is known from the file.
 
 mod apps;
+mod form;
 mod page;
 mod places;
 mod process;
@@ -23,13 +24,11 @@ use crate::holdings::Why;
 use crate::panics;
 use crate::show;
 use crate::timing::Timing;
+pub use form::Form;
 use page::Page;
 
-/// What the answer is, for whoever reads it.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// All of the server's numbers as text.
-pub fn render(daemon: &Arc<Daemon>, more: Vec<Counted>) -> String {
+pub fn render(daemon: &Arc<Daemon>, more: Vec<Counted>, form: Form) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Numbers {
         daemon: Arc::clone(daemon),
@@ -38,7 +37,7 @@ pub fn render(daemon: &Arc<Daemon>, more: Vec<Counted>) -> String {
     let mut out = String::new();
     let written = text::encode(&mut out, &registry);
     debug_assert!(written.is_ok(), "a string takes all that is written");
-    page::without_sums(&out)
+    form.written(page::without_sums(&out))
 }
 
 /// Something that the server's front counts itself: the limit that was met, and

@@ -37,8 +37,13 @@ pub(super) async fn metrics(visit: Visit) -> Answer {
     let daemon = visit.daemon().clone();
     daemon.apps.look_at_all_usage().await;
     // With many keys it takes a while, and nobody else is to wait for that.
-    let text = away(move || metrics::render(&daemon, counted)).await?;
-    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
+    let form = metrics::Form::accepted(&visit.accept);
+    let text = away(move || metrics::render(&daemon, counted, form)).await?;
+    let kind = [
+        (header::CONTENT_TYPE, form.content_type()),
+        (header::VARY, "Accept"),
+    ];
+    Ok((kind, text).into_response())
 }
 
 /// Do something that takes a while away from the threads that serve others.

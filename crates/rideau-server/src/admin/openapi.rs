@@ -102,7 +102,12 @@ fn responses(route: &Route) -> Value {
 
 fn response(shape: &str) -> Value {
     let (kind, schema) = content(shape);
-    json!({ "description": shape, "content": { kind: { "schema": schema } } })
+    let mut content = json!({ kind: { "schema": schema } });
+    if shape == "metrics" {
+        // By the header Accept.
+        content["application/openmetrics-text"] = content[kind].clone();
+    }
+    json!({ "description": shape, "content": content })
 }
 
 /// The kind of content, and its schema.
@@ -111,9 +116,8 @@ fn content(shape: &str) -> (&'static str, Value) {
     match shape {
         "html" => ("text/html", text),
         "css" => ("text/css", text),
-        "text" => ("text/plain", text),
+        "text" | "metrics" => ("text/plain", text),
         "sse" => ("text/event-stream", text),
-        "metrics" => ("application/openmetrics-text", text),
         "toml" => ("application/toml", text),
         shape => {
             let schema = json!({ "$ref": format!("#/components/schemas/{shape}") });

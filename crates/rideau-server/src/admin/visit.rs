@@ -43,6 +43,8 @@ pub(super) struct Visit {
     pub(super) query: Query,
     /// The session that it is part of.
     pub(super) session: Option<String>,
+    /// The kinds of answers that it would like.
+    pub(super) accept: String,
     pub(super) body: Input,
 }
 
@@ -110,7 +112,10 @@ async fn enter(
     let names = names.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let session = parts.headers.get("rideau-session");
     let session = session.map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
+    let accept = parts.headers.get_all(header::ACCEPT).iter();
+    let accept: Vec<_> = accept.filter_map(|one| one.to_str().ok()).collect();
     let mut visit = Visit {
+        accept: accept.join(","),
         names: names.collect(),
         query,
         session,

@@ -1,6 +1,10 @@
 //! What Prometheus reads.
 
+use std::io::Write;
+use std::process::Stdio;
+
 use rideau_server::daemon::Daemon;
+use rideau_testing::{Start, command};
 
 use crate::exposition::Exposition;
 use crate::web::{CONFIG, LONG, Server};
@@ -26,7 +30,7 @@ async fn what_happened_is_counted() {
     server
         .ask(&session, "/v1/ask/work", r#"{"wait_ms":1}"#)
         .await;
-    let reply = server.get("/metrics").await;
+    let reply = server.metrics().await;
     assert!(
         reply
             .header("content-type")
@@ -104,7 +108,7 @@ async fn the_page_is_well_formed() {
     let server = Server::start(BUSY).await;
     let session = server.session("").await;
     server.ask(&session, "/v1/take/odd%5Cname", "").await;
-    let page = server.get("/metrics").await.body;
+    let page = server.metrics().await.body;
     let read = Exposition::read(&page);
     let pool = ("pool", "odd\\name");
     assert_eq!(
@@ -139,7 +143,7 @@ async fn what_was_taken_back_is_counted_by_kind_and_cause() {
     server
         .send(&format!("DELETE /v1/sessions/{session}"), &[], "")
         .await;
-    let read = Exposition::read(&server.get("/metrics").await.body);
+    let read = Exposition::read(&server.metrics().await.body);
     let of = |kind, cause| {
         let labels = [("kind", kind), ("cause", cause)];
         read.value("rideau_reclaims_total", &labels)
@@ -163,7 +167,7 @@ async fn a_connection_that_missed_its_heartbeat_is_a_dead_peer() {
     assert_eq!(redis.hear().await.unwrap(), "*5");
     redis.say("CLIENT HEARTBEAT 20").await;
     server.until(|daemon| daemon.clients.is_empty()).await;
-    let read = Exposition::read(&server.get("/metrics").await.body);
+    let read = Exposition::read(&server.metrics().await.body);
     let labels = [("kind", "lock"), ("cause", "dead_peer")];
     assert_eq!(read.value("rideau_reclaims_total", &labels), 1.0);
 }
@@ -193,7 +197,7 @@ async fn foreign_releases_are_counted_by_user_and_library() {
         other.say(&format!("RELEASE {ticket}")).await;
         assert_eq!(other.hear().await.unwrap(), "+OK");
     }
-    let read = Exposition::read(&server.get("/metrics").await.body);
+    let read = Exposition::read(&server.metrics().await.body);
     let of = |lib| {
         let labels = [("user", "default"), ("lib", lib)];
         read.value("rideau_foreign_releases_total", &labels)
@@ -216,7 +220,7 @@ async fn brokers_show_who_was_first_and_whether_they_refuse() {
     };
     let (ask, offer) = tokio::join!(ask, offer);
     assert_eq!((ask.status, offer.status), (200, 200), "{ask:?} {offer:?}");
-    let read = Exposition::read(&server.get("/metrics").await.body);
+    let read = Exposition::read(&server.metrics().await.body);
     let work = ("broker", "work");
     let up_to = |bound| {
         let labels = [work, ("le", bound)];
@@ -259,7 +263,7 @@ async fn a_broker_that_refuses_on_purpose_says_so() {
     let both = async {
         let (mut congested, mut chance) = (0.0, 0.0);
         while congested < 1.0 || chance == 0.0 {
-            let read = Exposition::read(&server.get("/metrics").await.body);
+            let read = Exposition::read(&server.metrics().await.body);
             congested = of(&read, "rideau_broker_congested", "crowded").max(congested);
             chance = of(&read, "rideau_broker_drop_probability", "guarded").max(chance);
             assert!(chance <= 1.0, "{chance}");
@@ -288,7 +292,7 @@ async fn commands_are_counted_and_timed_by_name_and_outcome() {
     let session = server.session("").await;
     server.ask(&session, "/v1/lock/a", "").await;
 
-    let read = Exposition::read(&server.get("/metrics").await.body);
+    let read = Exposition::read(&server.metrics().await.body);
     let count = |command, outcome| {
         let labels = [("command", command), ("outcome", outcome)];
         read.value("rideau_commands_total", &labels)
@@ -303,4 +307,49 @@ async fn commands_are_counted_and_timed_by_name_and_outcome() {
     // The clock of the wait began before that of the command: on a busy machine
     // much of the wait is over by then.
     assert!(waited > 0.0, "the wait is counted in");
+}
+
+/// `promtool` reads both forms: the classic one as it is, and the other as what was
+/// measured in the past, which needs times.
+#[tokio::test]
+async fn both_forms_are_what_prometheus_reads() {
+    let server = Server::start(CONFIG).await;
+    let session = server.session("").await;
+    server.ask(&session, "/v1/take/pg", "").await;
+    server
+        .ask(&session, "/v1/ask/work", r#"{"wait_ms":1}"#)
+        .await;
+    let classic = server.get("/metrics").await;
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    assert_eq!(classic.header("content-type"), kind);
+    assert_eq!(classic.header("vary"), "Accept");
+    assert!(!classic.body.contains("# EOF"));
+    let mut tool = command("promtool");
+    let mut tool = tool
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .start();
+    let mut input = tool.stdin.take().unwrap();
+    input.write_all(classic.body.as_bytes()).unwrap();
+    drop(input);
+    let checked = tool.wait_with_output().unwrap();
+    assert!(checked.status.success(), "{checked:?}\n{}", classic.body);
+
+    let open = server.metrics().await;
+    let timed = |line: &str| match line.starts_with('#') {
+        true => format!("{line}\n"),
+        false => format!("{line} 1700000000\n"),
+    };
+    let page: String = open.body.lines().map(timed).collect();
+    let folder = std::env::temp_dir().join(format!("rideau-metrics-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("page");
+    std::fs::write(&file, &page).unwrap();
+    let mut tool = command("promtool");
+    let tool = tool.args(["tsdb", "create-blocks-from", "openmetrics"]);
+    let read = tool.arg(&file).arg(folder.join("blocks")).output().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(read.status.success(), "{read:?}\n{page}");
 }

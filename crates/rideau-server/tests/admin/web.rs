@@ -127,6 +127,12 @@ impl Server {
         self.send(&format!("GET {path}"), &[], "").await
     }
 
+    /// All numbers, in the form that Prometheus would rather have.
+    pub(crate) async fn metrics(&self) -> Reply {
+        let accept = "Accept: application/openmetrics-text;q=0.75,text/plain;q=0.5,*/*;q=0.1";
+        self.send("GET /metrics", &[accept], "").await
+    }
+
     /// Do what operators do.
     pub(crate) async fn act(&self, path: &str, body: &str) -> Reply {
         self.send(&format!("POST {path}"), &["Rideau-Csrf: 1"], body)
