@@ -34,6 +34,8 @@ use crate::watch::Watch;
 
 /// Who is shed and is not told when to come back may do so then.
 const SOON: Duration = Duration::from_secs(1);
+/// What belongs to a lease of a regulator.
+const LEASE: [&str; 3] = ["ticket", "lead_us", "waited_us"];
 /// A session is renewed this often while one of its requests waits: an open
 /// connection is a sign of life.
 const RENEW: Duration = Duration::from_millis(200);
@@ -72,6 +74,15 @@ struct Come {
     /// Never wait.
     #[serde(default)]
     now: bool,
+}
+
+/// What can be said with an ask that has nothing of its own to say.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plain {
+    wait_ms: Option<u64>,
+    note: Option<String>,
+    id: Option<String>,
 }
 
 /// What can be said with a wait for a match's end.
@@ -125,6 +136,36 @@ async fn come(visit: Visit, command: &'static str) -> Answer {
     }
     let names = ["ticket", "value", "lead_us", "waited_us"];
     ask(&visit, words, &names).await
+}
+
+/// Ask a regulator for a lease.
+pub(super) async fn lease(visit: Visit) -> Answer {
+    let words = plain(&visit, "REG.ASK", "regulator")?;
+    ask(&visit, words, &LEASE).await
+}
+
+/// Ask to keep a lease of a regulator.
+pub(super) async fn keep(visit: Visit) -> Answer {
+    let words = Words::new("REG.CONTINUE", visit.name("ticket"));
+    let (reply, retry_after) = run(&visit, &words).await?;
+    told(&reply, &LEASE, retry_after)
+}
+
+/// Have a place in a process of an application.
+pub(super) async fn place(visit: Visit) -> Answer {
+    let words = plain(&visit, "APP.GET", "app")?;
+    let names = ["ticket", "address", "pid", "waited_us"];
+    ask(&visit, words, &names).await
+}
+
+/// The words of an ask that has nothing of its own to say.
+fn plain(visit: &Visit, command: &str, name: &str) -> Result<Words, No> {
+    let said: Plain = visit.json()?;
+    let mut words = Words::new(command, visit.name(name));
+    words.number("WAIT", said.wait_ms);
+    words.text("NOTE", said.note);
+    words.text("ID", said.id);
+    Ok(words)
 }
 
 /// Wait for the other party's end of a match.

@@ -28,6 +28,7 @@ fn document() -> Value {
                 Retry-After for shed. Mistakes have the body {\"error\": sentence, \
                 \"code\": word}.",
         },
+        "tags": TAGS.map(|(name, about, _)| json!({ "name": name, "description": about })),
         "paths": paths,
         "components": {
             "schemas": shapes::schemas(),
@@ -38,6 +39,8 @@ fn document() -> Value {
 
 fn operation(route: &Route) -> Value {
     let mut shown = json!({
+        "operationId": id(route),
+        "tags": [tag(route)],
         "summary": route.summary,
         "parameters": parameters(route),
         "responses": responses(route),
@@ -54,6 +57,104 @@ fn operation(route: &Route) -> Value {
         shown["x-rideau-right"] = right.into();
     }
     shown
+}
+
+/// What the routes are about: a name, what that is, and the first parts of their
+/// addresses.
+const TAGS: [(&str, &str, &[&str]); 10] = [
+    ("pools", "Members that are lent", &["pools", "take"]),
+    ("brokers", "Clients that meet", &["brokers", "ask", "offer"]),
+    ("regulators", "How many may run", &["regulators", "lease"]),
+    ("locks", "Units of keys", &["locks", "lock"]),
+    (
+        "ranges",
+        "Values, each with one holder",
+        &["ranges", "views", "reserve", "claim", "values", "keys"],
+    ),
+    (
+        "apps",
+        "Applications and their processes",
+        &["apps", "processes", "place"],
+    ),
+    (
+        "holders",
+        "Who holds what, and its tickets",
+        &["clients", "sessions", "holders", "grants"],
+    ),
+    (
+        "looking",
+        "What happens, and why",
+        &[
+            "state", "drops", "limits", "explain", "stream", "events", "history",
+        ],
+    ),
+    ("config", "What the server was told", &["config"]),
+    ("server", "Health, numbers and pages", &[]),
+];
+
+/// What a route is about.
+fn tag(route: &Route) -> &'static str {
+    let first = parts(route).first().copied().unwrap_or_default();
+    let found = TAGS.iter().find(|(_, _, parts)| parts.contains(&first));
+    found.map_or("server", |(name, ..)| name)
+}
+
+/// The parts of the address that are always so, without the version.
+fn parts(route: &Route) -> Vec<&'static str> {
+    let path = route
+        .path
+        .trim_start_matches("/api")
+        .trim_start_matches("/v1");
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    parts.filter(|part| !part.starts_with('{')).collect()
+}
+
+/// What generated clients call a route: `listPools`, `getPool`, `resizePool`, `take`.
+fn id(route: &Route) -> String {
+    let is_one = route.path.ends_with('}');
+    let is_api = route.path.starts_with("/api/v1/");
+    let parts = parts(route);
+    match (route.method, parts.as_slice()) {
+        (Method::Get, []) => "getPage".into(),
+        (Method::Get, ["explain"]) => "explain".into(),
+        (Method::Get, [all]) if is_api && !is_one && all.ends_with('s') => {
+            format!("list{}", capital(all))
+        }
+        (Method::Get, [all]) if is_one => format!("get{}", capital(&singular(all))),
+        (Method::Get, [all, rest @ ..]) if route.path.contains('{') => {
+            let rest: String = rest.iter().map(|part| capital(part)).collect();
+            format!("get{}{rest}", capital(&singular(all)))
+        }
+        (Method::Get, parts) => {
+            let parts: String = parts.iter().map(|part| capital(part)).collect();
+            format!("get{parts}")
+        }
+        (Method::Post, [what]) if is_one => (*what).into(),
+        (Method::Post, [all]) => format!("create{}", capital(&singular(all))),
+        (Method::Post, [all, .., what]) => format!("{what}{}", capital(&singular(all))),
+        (Method::Delete, [all, ..]) => format!("delete{}", capital(&singular(all))),
+        (method, _) => method.to_string().to_lowercase(),
+    }
+}
+
+/// One of many.
+fn singular(word: &str) -> String {
+    match (word.strip_suffix("sses"), word.strip_suffix('s')) {
+        (Some(stem), _) => format!("{stem}ss"),
+        (None, Some(stem)) => stem.into(),
+        (None, None) => word.into(),
+    }
+}
+
+/// Each word of a part with a capital.
+fn capital(part: &str) -> String {
+    let words = part.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words
+        .map(|word| {
+            let (first, rest) = word.split_at(word.len().min(1));
+            first.to_uppercase() + rest
+        })
+        .collect()
 }
 
 fn parameters(route: &Route) -> Vec<Value> {
@@ -130,4 +231,41 @@ fn content(shape: &str) -> (&'static str, Value) {
 fn body(route: &Route) -> Option<&'static str> {
     let mut words = route.takes.split_whitespace();
     words.find(|word| !word.starts_with('?'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn every_route_has_a_name_of_its_own_and_a_tag_that_is_said() {
+        let mut ids = BTreeMap::new();
+        for route in ALL.iter().filter(|route| !route.path.starts_with("/test/")) {
+            let (id, path) = (id(route), route.path);
+            assert!(id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+            assert!(
+                id.starts_with(|first: char| first.is_ascii_lowercase()),
+                "{id}"
+            );
+            let other = ids.insert(id.clone(), path);
+            assert!(other.is_none(), "{id} is {path} and {other:?}");
+            let is_about = path.starts_with("/api/v1/") || path.starts_with("/v1/");
+            assert_eq!(is_about, tag(route) != "server", "{path}");
+        }
+        for (id, path) in [
+            ("listPools", "/api/v1/pools"),
+            ("getPool", "/api/v1/pools/{name}"),
+            ("resizePool", "/api/v1/pools/{name}/resize"),
+            ("killProcess", "/api/v1/processes/{pid}/kill"),
+            ("getAppLogs", "/api/v1/apps/{name}/logs"),
+            ("checkConfig", "/api/v1/config/check"),
+            ("createSession", "/v1/sessions"),
+            ("take", "/v1/take/{pool}"),
+            ("getMetrics", "/metrics"),
+        ] {
+            assert_eq!(ids.get(id), Some(&path), "{ids:?}");
+        }
+    }
 }

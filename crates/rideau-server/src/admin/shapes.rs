@@ -100,6 +100,9 @@ const ALL: &[(&str, &str)] = &[
         waited_us?:integer"),
     ("Come", "value?:string wait_ms?:integer flow?:string note?:string id?:string now?:boolean"),
     ("Met", "outcome:string ticket:string value:string lead_us:integer waited_us:integer"),
+    ("Wait", "wait_ms?:integer note?:string id?:string"),
+    ("Leased", "outcome:string ticket:string lead_us:integer waited_us:integer"),
+    ("Placed", "outcome:string ticket:string address:string pid:integer waited_us:integer"),
     ("Ranges", "ranges:[Range]"),
     ("Range", "name:string base:string used:string free:any reserved:integer quarantined:any \
         detached:integer cooling:integer size:any given:integer none:integer|null \

@@ -105,6 +105,7 @@ async fn calls(server: &Server) -> Vec<Call> {
     let mut all = looks();
     all.extend(actions(server).await);
     all.extend(asks(server).await);
+    all.extend(leases(server).await);
     all.extend(values(server).await);
     all.extend(apps(server).await);
     all
@@ -287,6 +288,28 @@ async fn asks(server: &Server) -> Vec<Call> {
         .map(within),
     );
     all
+}
+
+/// Leases of regulators, and places in applications.
+async fn leases(server: &Server) -> Vec<Call> {
+    let own = server.session("").await;
+    let lease = server.ask(&own, "/v1/lease/size", "").await;
+    let lease = format!("/v1/grants/{}", lease.text("ticket"));
+    let keep = format!("{lease}/continue");
+    let post = |path, used: &str, body: &str, status| {
+        let call = call("POST", path, used, body, status);
+        call.within(&own)
+    };
+    let patient = "{\"wait_ms\":20000}";
+    vec![
+        post("/v1/lease/{regulator}", "/v1/lease/size", "", 200),
+        post("/v1/lease/{regulator}", "/v1/lease/no", "", 404),
+        post("/v1/grants/{ticket}/continue", &keep, "", 200),
+        call("DELETE", "/v1/grants/{ticket}", &lease, "", 200),
+        post("/v1/grants/{ticket}/continue", &keep, "", 410),
+        post("/v1/place/{app}", "/v1/place/shop", patient, 200),
+        post("/v1/place/{app}", "/v1/place/no", "", 404),
+    ]
 }
 
 async fn values(server: &Server) -> Vec<Call> {
