@@ -355,9 +355,19 @@ impl Client {
         ))
     }
 
-    /// Remember a grant by the client's own name for it. A session remembers it
-    /// for all its connections.
-    pub fn remember(&self, tail: &Tail, ticket: Ticket, told: impl FnOnce() -> Vec<Part>) {
+    /// Remember what a grant was answered with, if its ask may be repeated or awaited.
+    #[inline]
+    pub fn remember(&self, tail: &Tail, ticket: Ticket, told: impl Fn() -> Vec<Part>) {
+        if tail.is_async {
+            let outcome = Outcome::granted(ticket, told());
+            self.daemon.holdings.set_answer(ticket, outcome);
+        }
+        self.name_ask(tail, ticket, told);
+    }
+
+    /// Remember an ask by the client's own name for it. A session remembers it for all
+    /// its connections.
+    pub fn name_ask(&self, tail: &Tail, ticket: Ticket, told: impl FnOnce() -> Vec<Part>) {
         if let Some(nonce) = &tail.nonce {
             let told = told();
             let holdings = &self.daemon.holdings;

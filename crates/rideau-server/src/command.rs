@@ -4,6 +4,7 @@
 //! checked against. Each command parses its own words.
 
 mod apps;
+mod awaits;
 mod brokers;
 mod connection;
 mod instead;

@@ -420,7 +420,7 @@ fn end(thing: Thing, why: Why) {
     match thing {
         // Nothing else ends as often, and however it does, it is given back.
         Thing::Held(Grant::Lock(lock)) => drop(lock),
-        Thing::Held(grant) | Thing::Untold(grant, _) => grant.end(why),
+        Thing::Held(grant) | Thing::Answered(grant, _) => grant.end(why),
         Thing::Asked(later) => later.cancel(why.words()),
         Thing::None => (),
     }

@@ -147,7 +147,7 @@ fn ticket(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
                 ("ago_us", ago.into()),
             ],
         }),
-        Err(Gone::Unknown | Gone::Foreign) => None,
+        Err(Gone::Forgotten { .. } | Gone::Unknown | Gone::Foreign) => None,
     }
 }
 

@@ -144,9 +144,13 @@ impl PoolPlace {
     fn fate(&self, why: Why) -> Fate {
         match why {
             Why::Released | Why::Cancelled | Why::Over => Fate::Reuse,
+            // None of these ends what is of a pool.
+            Why::Refused | Why::Stopped | Why::Lapsed => Fate::Reuse,
             Why::Quit => self.config.load().on_quit,
             Why::Failed => Fate::Replace,
-            Why::Lost | Why::Silent | Why::Expired | Why::Revoked => self.config.load().on_crash,
+            Why::Lost | Why::Silent | Why::Expired | Why::Revoked | Why::Broken => {
+                self.config.load().on_crash
+            }
         }
     }
 }

@@ -8,6 +8,7 @@
 mod ending;
 mod rows;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -28,6 +29,9 @@ const NONE: u32 = u32::MAX;
 /// As many ended tickets are remembered in each shard, to say what became of
 /// them.
 const ENDED_MAX: usize = 256;
+/// As many asks that got a no are kept of each holder, so that it can fetch the answer
+/// again and again.
+pub const REFUSED_MAX: usize = 1024;
 
 pub use ending::{Gone, Why};
 pub use rows::Row;
@@ -55,6 +59,8 @@ struct Slot {
     /// Zero if the slot is free; then `next` is the next free one.
     secret: u128,
     kind: Kind,
+    /// Its ask got a no, and only the answer is kept.
+    is_refused: bool,
     holder: u32,
     prev: u32,
     next: u32,
@@ -70,20 +76,46 @@ pub enum Thing {
     None,
     /// Something held.
     Held(Grant),
-    /// Something held, and its holder has not been told yet.
-    Untold(Grant, Box<Outcome>),
-    /// An ask that waits, or its answer that nobody has fetched yet.
+    /// Something held that was asked for with `ASYNC`, and the answer for those who
+    /// fetch it.
+    Answered(Grant, Box<Outcome>),
+    /// An ask that waits, or one that got a no.
     Asked(Arc<Later>),
+}
+
+impl Thing {
+    /// What is held.
+    pub fn grant(&self) -> Option<&Grant> {
+        match self {
+            Self::Held(grant) | Self::Answered(grant, _) => Some(grant),
+            Self::Asked(_) | Self::None => None,
+        }
+    }
+
+    /// The same, taken out.
+    pub fn into_grant(self) -> Option<Grant> {
+        match self {
+            Self::Held(grant) | Self::Answered(grant, _) => Some(grant),
+            Self::Asked(_) | Self::None => None,
+        }
+    }
 }
 
 struct HolderSlot {
     first: u32,
     len: usize,
+    /// So many of them are asks that got a no.
+    refused_len: usize,
+    /// Those, the oldest first, and perhaps some that are forgotten.
+    refused: Refused,
     /// Counts who used the place before, so that none is taken for another.
     turn: u32,
     card: Option<Arc<Card>>,
     names: Names,
 }
+
+/// Places of asks that got a no, and their secrets. Most holders have none.
+type Refused = Option<Box<VecDeque<(u32, u128)>>>;
 
 /// What is known of a holder.
 #[derive(Debug)]
@@ -162,6 +194,8 @@ impl Holdings {
         shard.holders.push(HolderSlot {
             first: NONE,
             len: 0,
+            refused_len: 0,
+            refused: None,
             turn: 0,
             card: Some(card),
             names: Names::default(),
@@ -192,7 +226,7 @@ impl Holdings {
         let secret = ticket::secret();
         let shard = &mut *self.shards[holder.shard as usize].lock();
         let owner = match shard.holders.get_mut(holder.at as usize) {
-            Some(owner) if owner.is(holder) && owner.len < most => owner,
+            Some(owner) if owner.is(holder) && owner.held() < most => owner,
             _ => return Err(Box::new(thing)),
         };
         let at = match shard.free {
@@ -295,15 +329,37 @@ impl Holdings {
         Ok(())
     }
 
+    /// An ask with `ASYNC` was granted at once, and this is the answer.
+    pub fn set_answer(&self, ticket: Ticket, outcome: Outcome) {
+        let Ok((mut shard, at)) = self.find(ticket) else {
+            return;
+        };
+        let thing = &mut shard.slots[at as usize].thing;
+        *thing = match std::mem::replace(thing, Thing::None) {
+            Thing::Held(grant) => Thing::Answered(grant, Box::new(outcome)),
+            other => other,
+        };
+    }
+
+    /// An ask got a no, which is kept for its holder. It counts no more among what the
+    /// holder has.
+    pub fn refuse(&self, ticket: Ticket) {
+        let now = self.now();
+        let Ok((mut shard, at)) = self.find(ticket) else {
+            return;
+        };
+        let forgotten = shard.refuse(at, now);
+        drop(shard);
+        drop(forgotten);
+    }
+
     /// The newest of what a holder holds that is wanted.
     pub fn newest(&self, holder: HolderId, wanted: impl Fn(&Grant) -> bool) -> Option<Ticket> {
         let shard = self.shards[holder.shard as usize].lock();
         let mut at = shard.holder(holder)?.first;
         while at != NONE {
             let slot = &shard.slots[at as usize];
-            if let Thing::Held(grant) | Thing::Untold(grant, _) = &slot.thing
-                && wanted(grant)
-            {
+            if slot.thing.grant().is_some_and(&wanted) {
                 return Some(shard.ticket(holder.shard, at));
             }
             at = slot.next;
@@ -325,12 +381,20 @@ impl Holdings {
                 break;
             }
             let ticket = shard.ticket(holder.shard, at);
-            let thing = std::mem::replace(&mut shard.slots[at as usize].thing, Thing::None);
-            held.push((ticket, thing));
+            let slot = &mut shard.slots[at as usize];
+            let thing = std::mem::replace(&mut slot.thing, Thing::None);
+            let why = match slot.is_refused {
+                true => Why::Refused,
+                false => {
+                    held.push((ticket, thing));
+                    why
+                }
+            };
             shard.free_slot(at, now, why);
         }
         let slot = &mut shard.holders[holder.at as usize];
         slot.card = None;
+        slot.refused = None;
         slot.names = Names::default();
         slot.turn = slot.turn.wrapping_add(1);
         shard.free_holders.push(holder.at);
@@ -360,7 +424,7 @@ impl Holdings {
     /// How many things a holder holds or waits for.
     pub fn count(&self, holder: HolderId) -> usize {
         let shard = self.shards[holder.shard as usize].lock();
-        shard.holder(holder).map_or(0, |slot| slot.len)
+        shard.holder(holder).map_or(0, HolderSlot::held)
     }
 
     #[inline]
@@ -377,12 +441,22 @@ impl Holdings {
 
     #[cold]
     fn gone(&self, shard: &Shard, ticket: Ticket) -> Gone {
+        let ago = |at: u64| Duration::from_nanos(self.now().saturating_sub(at));
         let mut ended = shard.ended.iter();
-        let ended = ended.find(|ended| ended.secret == ticket.secret);
-        ended.map_or(Gone::Unknown, |ended| Gone::Stale {
-            ago: Duration::from_nanos(self.now().saturating_sub(ended.at)),
-            why: ended.why,
-        })
+        if let Some(ended) = ended.find(|ended| ended.secret == ticket.secret) {
+            return Gone::Stale {
+                ago: ago(ended.at),
+                why: ended.why,
+            };
+        }
+        // Where all that ended is remembered, it is none of them.
+        let is_full = shard.ended.len() == ENDED_MAX;
+        match shard.ended.get(shard.oldest_ended) {
+            Some(oldest) if is_full && ticket.is_of_this_start() => Gone::Forgotten {
+                ago: ago(oldest.at),
+            },
+            _ => Gone::Unknown,
+        }
     }
 
     /// The time by which holdings are kept, in nanoseconds since they began.
@@ -428,6 +502,29 @@ impl Shard {
         }
     }
 
+    /// Keep a no. Says what is forgotten for it, if there are too many.
+    fn refuse(&mut self, at: u32, now: u64) -> Option<Thing> {
+        let slot = &mut self.slots[at as usize];
+        slot.since = now;
+        slot.is_refused = true;
+        let (secret, holder) = (slot.secret, slot.holder);
+        let owner = &mut self.holders[holder as usize];
+        owner.refused_len += 1;
+        let refused = owner.refused.get_or_insert_default();
+        refused.push_back((at, secret));
+        if refused.len() <= REFUSED_MAX {
+            return None;
+        }
+        let (oldest, secret) = refused.pop_front()?;
+        let slot = &mut self.slots[oldest as usize];
+        if slot.secret != secret {
+            return None;
+        }
+        let thing = std::mem::replace(&mut slot.thing, Thing::None);
+        self.free_slot(oldest, now, Why::Refused);
+        Some(thing)
+    }
+
     /// Take a slot out of its holder's list and free it.
     fn free_slot(&mut self, at: u32, now: u64, why: Why) {
         let slot = &mut self.slots[at as usize];
@@ -444,8 +541,10 @@ impl Shard {
         if next != NONE {
             self.slots[next as usize].prev = prev;
         }
+        let is_refused = std::mem::take(&mut self.slots[at as usize].is_refused);
         let owner = &mut self.holders[holder as usize];
         owner.len -= 1;
+        owner.refused_len -= usize::from(is_refused);
         if prev == NONE {
             owner.first = next;
         } else {
@@ -464,6 +563,11 @@ impl HolderSlot {
     fn is(&self, holder: HolderId) -> bool {
         self.turn == holder.turn && self.card.is_some()
     }
+
+    /// How many things it holds or waits for.
+    fn held(&self) -> usize {
+        self.len - self.refused_len
+    }
 }
 
 /// One more free slot, the last of those that are free.
@@ -474,6 +578,7 @@ fn push_slot(slots: &mut Vec<Slot>) -> u32 {
     slots.push(Slot {
         secret: 0,
         kind: Kind::Lock,
+        is_refused: false,
         holder: 0,
         prev: NONE,
         next: NONE,

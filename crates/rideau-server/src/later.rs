@@ -1,6 +1,13 @@
 //! An ask whose answer comes later, under the ticket that was given at once.
+//!
+//! The future that waits for the answer is here, and a task of its own polls it. So
+//! whoever ends the ask drops the future itself: when that is done, the ask is out of
+//! its line, and not only soon.
 
+use std::future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -9,36 +16,38 @@ use tokio::task::AbortHandle;
 use crate::outbox::Outbox;
 use crate::outcome::{Outcome, Part};
 
-/// An ask under way, or its answer until somebody fetches it.
-#[derive(Debug)]
+/// An ask under way, or its answer.
 pub struct Later {
     name: String,
     /// Where its command is among all.
     pub command: usize,
-    /// Where it is told that asked, and whether it is.
+    /// Where it is told that asked.
     outbox: Arc<Outbox>,
-    is_pushed: bool,
-    state: Mutex<State>,
+    /// What waits, until it has answered or the ask is given up.
+    wait: Mutex<Option<LaterWait>>,
+    answer: Mutex<Option<Outcome>>,
     bell: Notify,
     task: Mutex<Option<AbortHandle>>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    /// What it comes to is known, and nobody else may decide.
-    is_decided: bool,
-    answer: Option<Outcome>,
+/// What waits for an answer, and tells it.
+pub struct LaterWait {
+    /// Waits, and tells.
+    pub future: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Takes the ask out of its line, unless it has been answered there. None where it
+    /// makes no difference: then what was granted just now is given back.
+    pub withdraw: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
 impl Later {
     /// An ask of this command for something with this name.
-    pub fn new(name: &str, command: usize, outbox: Arc<Outbox>, is_pushed: bool) -> Self {
+    pub fn new(name: &str, command: usize, outbox: Arc<Outbox>) -> Self {
         Self {
             name: name.into(),
             command,
             outbox,
-            is_pushed,
-            state: Mutex::default(),
+            wait: Mutex::new(None),
+            answer: Mutex::new(None),
             bell: Notify::new(),
             task: Mutex::new(None),
         }
@@ -49,61 +58,103 @@ impl Later {
         &self.name
     }
 
-    /// The task that waits for the answer; it ends with the ask.
-    pub fn set_task(&self, task: AbortHandle) {
-        *self.task.lock() = Some(task);
-    }
-
-    /// The client is told what becomes of it, and need not fetch it.
-    pub fn is_pushed(&self) -> bool {
-        self.is_pushed
-    }
-
-    /// Where that is told.
+    /// Where the answer is told.
     pub fn outbox(&self) -> &Arc<Outbox> {
         &self.outbox
     }
 
-    /// Decide what it comes to. Only the first may.
-    pub fn decide(&self) -> bool {
-        !std::mem::replace(&mut self.state.lock().is_decided, true)
+    /// Wait for the answer in the background.
+    pub fn begin(self: &Arc<Self>, wait: LaterWait) {
+        *self.wait.lock() = Some(wait);
+        let waits = Arc::downgrade(self);
+        let task = tokio::spawn(future::poll_fn(move |context| match waits.upgrade() {
+            Some(later) => later.poll(context),
+            None => Poll::Ready(()),
+        }));
+        *self.task.lock() = Some(task.abort_handle());
     }
 
-    /// Answer no, and wait no longer, unless it is decided. Says whether it was not.
+    fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut wait = self.wait.lock();
+        let Some(LaterWait { future, .. }) = &mut *wait else {
+            return Poll::Ready(());
+        };
+        let polled = future.as_mut().poll(context);
+        let done = match polled {
+            Poll::Ready(()) => wait.take(),
+            Poll::Pending => None,
+        };
+        drop(wait);
+        drop(done);
+        polled
+    }
+
+    /// Answer no, and wait no longer, unless it is answered. Says whether it was not.
     pub fn refuse(&self, outcome: Outcome) -> bool {
-        if !self.decide() {
-            return false;
+        let is_waiting = self.leave();
+        if is_waiting {
+            self.answer(outcome);
         }
-        if let Some(task) = self.task.lock().take() {
-            task.abort();
-        }
-        self.answer(outcome);
-        true
+        is_waiting
     }
 
     /// Here it is.
     pub fn answer(&self, outcome: Outcome) {
-        self.state.lock().answer = Some(outcome);
+        *self.answer.lock() = Some(outcome);
         self.bell.notify_waiters();
     }
 
     /// Nobody wants it any more: leave the line, and tell who awaits it.
     pub fn cancel(&self, why: &'static str) {
+        self.leave();
+        self.tell_cancelled(why);
+    }
+
+    /// The same, if it still waits. Says whether it did: from then on it will not be
+    /// answered in any other way.
+    pub fn cancel_waiting(&self, why: &'static str) -> bool {
+        let mut wait = self.wait.lock();
+        let is_waiting = match &*wait {
+            Some(LaterWait { withdraw, .. }) => withdraw.as_ref().is_none_or(|withdraw| withdraw()),
+            None => false,
+        };
+        if !is_waiting {
+            return false;
+        }
+        let left = wait.take();
+        drop(wait);
+        drop(left);
+        self.end_task();
+        self.tell_cancelled(why);
+        true
+    }
+
+    /// Leave the line. Says whether it was in one.
+    fn leave(&self) -> bool {
+        let left = self.wait.lock().take();
+        self.end_task();
+        left.is_some()
+    }
+
+    fn end_task(&self) {
         if let Some(task) = self.task.lock().take() {
             task.abort();
         }
-        let mut state = self.state.lock();
-        if state.answer.is_none() {
+    }
+
+    fn tell_cancelled(&self, why: &'static str) {
+        let mut answer = self.answer.lock();
+        if answer.is_none() {
             let parts = vec![Part::Number(0), why.into()];
-            state.answer = Some(Outcome::new("cancelled", parts));
+            *answer = Some(Outcome::new("cancelled", parts));
         }
-        drop(state);
+        drop(answer);
         self.bell.notify_waiters();
     }
 
     /// The answer, if it is there.
     pub fn answered(&self) -> Option<Outcome> {
-        self.state.lock().answer.clone()
+        self.answer.lock().clone()
     }
 
     /// Wait for the answer.
@@ -123,5 +174,69 @@ impl Drop for Later {
         if let Some(task) = self.task.get_mut().take() {
             task.abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// Says when it is dropped.
+    struct Place(Arc<AtomicBool>);
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// An ask that waits for ever in a place, from which it can be withdrawn or not.
+    fn begun(can_withdraw: Option<bool>) -> (Arc<Later>, Arc<AtomicBool>) {
+        let later = Arc::new(Later::new("desk", 0, Arc::new(Outbox::new(1000))));
+        let has_left = Arc::new(AtomicBool::new(false));
+        let place = Place(Arc::clone(&has_left));
+        let future = Box::pin(async move {
+            let _place = place;
+            future::pending().await
+        });
+        let withdraw = can_withdraw.map(|can| Box::new(move || can) as Box<_>);
+        later.begin(LaterWait { future, withdraw });
+        (later, has_left)
+    }
+
+    #[tokio::test]
+    async fn an_ask_has_left_its_line_when_it_is_cancelled() {
+        type End = fn(&Later) -> bool;
+        let ends: [End; 3] = [
+            |later| later.cancel_waiting("cancelled"),
+            |later| later.refuse(Outcome::new("denied", Vec::new())),
+            |later| {
+                later.cancel("gone");
+                true
+            },
+        ];
+        for end in ends {
+            let (later, has_left) = begun(Some(true));
+            tokio::task::yield_now().await;
+            assert!(!has_left.load(Ordering::Relaxed));
+            // Nothing else runs in between.
+            assert!(end(&later));
+            assert!(has_left.load(Ordering::Relaxed), "it is still in its line");
+            assert!(later.answered().is_some());
+        }
+    }
+
+    #[tokio::test]
+    async fn an_ask_that_was_answered_just_now_is_not_cancelled() {
+        let (later, has_left) = begun(Some(false));
+        assert!(!later.cancel_waiting("cancelled"));
+        assert!(!has_left.load(Ordering::Relaxed));
+        assert_eq!(later.answered(), None, "its answer is under way");
+        let (later, has_left) = begun(None);
+        assert!(later.cancel_waiting("cancelled"));
+        assert!(has_left.load(Ordering::Relaxed));
+        assert!(!later.cancel_waiting("cancelled"), "once is enough");
     }
 }

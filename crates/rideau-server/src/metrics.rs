@@ -178,6 +178,7 @@ fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
         Why::Quit,
         Why::Expired,
         Why::Revoked,
+        Why::Broken,
     ];
     let reclaims = causes.iter().flat_map(|why| {
         let row = |(kind, count): (&str, u64)| {

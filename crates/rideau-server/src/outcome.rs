@@ -6,6 +6,7 @@ use rideau::{Reason, Refusal};
 
 use crate::panics::Panicked;
 use crate::resp::Reply;
+use crate::ticket::Ticket;
 
 /// The answer to an ask, as an array that begins with a word. New elements come
 /// only at the end.
@@ -30,6 +31,13 @@ impl Outcome {
     /// Yes.
     pub const fn go(parts: Vec<Part>) -> Self {
         Self::new("go", parts)
+    }
+
+    /// Yes, with the ticket before what belongs to it.
+    pub fn granted(ticket: Ticket, parts: Vec<Part>) -> Self {
+        let mut all = vec![Part::Text(ticket.text().as_ref().into())];
+        all.extend(parts);
+        Self::go(all)
     }
 
     /// An answer with this word.

@@ -7,7 +7,7 @@ use crate::client::Wrong;
 use crate::command;
 use crate::config::{Config, OPERATOR, User};
 use crate::daemon::Daemon;
-use crate::holdings::{Card, Why};
+use crate::holdings::Card;
 use crate::later::Later;
 use crate::outbox::Push;
 use crate::outcome::Outcome;
@@ -38,8 +38,8 @@ impl Daemon {
                 continue;
             };
             let outcome = Outcome::denied(text);
-            if later.refuse(outcome.clone()) && later.is_pushed() {
-                let _ = self.holdings.take(ticket, None, Why::Revoked);
+            if later.refuse(outcome.clone()) {
+                self.holdings.refuse(ticket);
                 later.outbox().push(Push::Answer(ticket, outcome));
             }
         }

@@ -1,11 +1,12 @@
 //! The name of an ask, and of the lease it becomes.
 //!
-//! A ticket is 128 bits: where it is kept, and 96 bits that nobody can guess. A
-//! place is used again, but never with the same bits: whoever comes with an old
-//! ticket gets nothing that belongs to somebody else by now.
+//! A ticket is 128 bits: where it is kept, which start of a server gave it, and 72
+//! bits that nobody can guess. A place is used again, but never with the same bits:
+//! whoever comes with an old ticket gets nothing that belongs to somebody else by now.
 
 use std::cell::RefCell;
 use std::fmt;
+use std::sync::LazyLock;
 
 /// What a ticket is for, as its first letter says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -89,13 +90,20 @@ pub struct Ticket {
     pub kind: Kind,
     /// Where it is kept.
     pub(crate) place: u32,
-    /// What nobody can guess; never 0.
+    /// The start of the server, and what nobody can guess, which is never 0.
     pub(crate) secret: u128,
 }
 
 /// `g-` and 32 digits.
 const LEN: usize = 34;
 const SECRET: u128 = (1 << 96) - 1;
+/// So many bits of the secret are drawn for each ticket. Those above them are drawn
+/// once, when the server starts.
+const GUESS_BITS: u32 = 72;
+const GUESS: u128 = (1 << GUESS_BITS) - 1;
+
+/// What all tickets of this start have in common.
+static START: LazyLock<u128> = LazyLock::new(|| random() & SECRET & !GUESS);
 
 /// Every byte of a word is this.
 const fn all(byte: u8) -> u64 {
@@ -170,6 +178,11 @@ impl Ticket {
         })
     }
 
+    /// The server has given it since its start, as far as it tells.
+    pub(crate) fn is_of_this_start(self) -> bool {
+        self.secret & !GUESS == *START
+    }
+
     /// As it is written.
     #[inline]
     pub fn text(self) -> Text {
@@ -218,9 +231,9 @@ impl fmt::Debug for Ticket {
 /// What the next ticket is known by.
 pub(crate) fn secret() -> u128 {
     loop {
-        let secret = random() & SECRET;
-        if secret != 0 {
-            return secret;
+        let guess = random() & GUESS;
+        if guess != 0 {
+            return *START | guess;
         }
     }
 }
@@ -298,7 +311,22 @@ mod tests {
     fn no_two_tickets_are_alike() {
         let mut seen = std::collections::HashSet::new();
         for _ in 0..10_000 {
-            assert!(seen.insert(Ticket::new(Kind::Match, 0).secret));
+            let ticket = Ticket::new(Kind::Match, 0);
+            assert!(seen.insert(ticket.secret));
+            assert!(ticket.is_of_this_start());
+        }
+    }
+
+    #[test]
+    fn a_ticket_of_another_start_is_told_from_ours() {
+        let ours = Ticket::new(Kind::Lock, 7);
+        for bit in GUESS_BITS..96 {
+            let other = Ticket {
+                secret: ours.secret ^ 1 << bit,
+                ..ours
+            };
+            let read = Ticket::parse(other.to_string().as_bytes());
+            assert!(read.is_some_and(|read| !read.is_of_this_start()));
         }
     }
 }

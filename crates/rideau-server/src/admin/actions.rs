@@ -139,7 +139,7 @@ pub(super) async fn revoke(visit: Visit) -> Answer {
     let taken = daemon.holdings.take(ticket, None, Why::Revoked);
     let taken = taken.map_err(|gone| gone_text(ticket, gone))?;
     let name = match taken.thing {
-        Thing::Held(grant) | Thing::Untold(grant, _) => {
+        Thing::Held(grant) | Thing::Answered(grant, _) => {
             let name = grant.name();
             grant.end(Why::Revoked);
             name

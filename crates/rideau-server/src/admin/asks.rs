@@ -22,12 +22,13 @@ use crate::client::{Awaits, Client, Finish, Replies, Step, Wait, Wrong};
 use crate::clients::ClientCard;
 use crate::command;
 use crate::daemon::Daemon;
+use crate::grant::Grant;
 use crate::held_back::HeldBack;
-use crate::holdings::{Card, HolderId, Why};
+use crate::holdings::{Card, HolderId, Thing, Why};
 use crate::login::{self, Proof};
 use crate::outbox::Outbox;
 use crate::resp::{Limits, Protocol, Reply, ReplyLimits, ReplyParser, RequestParser, Value};
-use crate::ticket::Ticket;
+use crate::ticket::{Kind, Ticket};
 use crate::timing::Batch;
 use crate::values;
 use crate::watch::Watch;
@@ -39,6 +40,11 @@ const LEASE: [&str; 3] = ["ticket", "lead_us", "waited_us"];
 /// A session is renewed this often while one of its requests waits: an open
 /// connection is a sign of life.
 const RENEW: Duration = Duration::from_millis(200);
+
+/// What a yes has, by what was asked for.
+const TAKEN: &[&str] = &["ticket", "member", "waited_us"];
+const LOCKED: &[&str] = &["ticket", "ordinal", "capacity", "fence", "waited_us"];
+const MATCHED: &[&str] = &["ticket", "value", "lead_us", "waited_us"];
 
 /// What can be said with a take.
 #[derive(Deserialize)]
@@ -85,7 +91,7 @@ struct Plain {
     id: Option<String>,
 }
 
-/// What can be said with a wait for a match's end.
+/// What can be said with a wait for an answer, or for a match's end.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Await {
@@ -99,7 +105,7 @@ pub(super) async fn take(visit: Visit) -> Answer {
     words.text("FLOW", said.flow);
     words.text("NOTE", said.note);
     words.text("ID", said.id);
-    ask(&visit, words, &["ticket", "member", "waited_us"]).await
+    ask(&visit, words, TAKEN).await
 }
 
 pub(super) async fn lock(visit: Visit) -> Answer {
@@ -111,8 +117,7 @@ pub(super) async fn lock(visit: Visit) -> Answer {
     words.number("WAIT", said.wait_ms);
     words.text("NOTE", said.note);
     words.text("ID", said.id);
-    let names = ["ticket", "ordinal", "capacity", "fence", "waited_us"];
-    ask(&visit, words, &names).await
+    ask(&visit, words, LOCKED).await
 }
 
 pub(super) async fn ask_broker(visit: Visit) -> Answer {
@@ -134,8 +139,23 @@ async fn come(visit: Visit, command: &'static str) -> Answer {
     if said.now {
         words.0.push("NB".into());
     }
-    let names = ["ticket", "value", "lead_us", "waited_us"];
-    ask(&visit, words, &names).await
+    ask(&visit, words, MATCHED).await
+}
+
+/// The answer of an ask that waits in the background. Of a match that was answered at
+/// once it is the end, as [`wait_end`] tells it.
+pub(super) async fn wait(visit: Visit) -> Answer {
+    let ticket = Ticket::parse(visit.name("ticket").as_bytes());
+    let is_match = |ticket: Ticket| {
+        let holdings = &visit.daemon().holdings;
+        let is_held = |thing: &mut Thing| matches!(thing, Thing::Held(Grant::Match(_)));
+        holdings.look(ticket, visit.scope(), is_held) == Ok(true)
+    };
+    let command = match ticket.is_some_and(is_match) {
+        true => "AWAIT.END",
+        false => "AWAIT",
+    };
+    wait_for(visit, command).await
 }
 
 /// Ask a regulator for a lease.
@@ -169,12 +189,29 @@ fn plain(visit: &Visit, command: &str, name: &str) -> Result<Words, No> {
 }
 
 /// Wait for the other party's end of a match.
-pub(super) async fn wait(visit: Visit) -> Answer {
+pub(super) async fn wait_end(visit: Visit) -> Answer {
+    wait_for(visit, "AWAIT.END").await
+}
+
+async fn wait_for(visit: Visit, command: &str) -> Answer {
     let said: Await = visit.json()?;
-    let mut words = Words::new("AWAIT", visit.name("ticket"));
+    let mut words = Words::new(command, visit.name("ticket"));
     words.0.extend(said.wait_ms.map(|wait| wait.to_string()));
     let (reply, retry_after) = run(&visit, &words).await?;
-    told(&reply, &[], retry_after)
+    let ticket = Ticket::parse(visit.name("ticket").as_bytes());
+    told(&reply, names_of(ticket), retry_after)
+}
+
+/// What a yes of such a ticket has.
+fn names_of(ticket: Option<Ticket>) -> &'static [&'static str] {
+    match ticket.map(|ticket| ticket.kind) {
+        Some(Kind::Member) => TAKEN,
+        Some(Kind::Lock) => LOCKED,
+        Some(Kind::Match) => MATCHED,
+        Some(Kind::Lease) => &LEASE,
+        Some(Kind::App) => &["ticket", "address", "pid", "waited_us"],
+        _ => &["ticket"],
+    }
 }
 
 /// The words of a command.

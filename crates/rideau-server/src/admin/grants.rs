@@ -13,7 +13,7 @@ use serde_json::json;
 use super::values;
 use super::visit::{Answer, No, Visit, ok};
 use crate::grant::Grant;
-use crate::holdings::{Card, Gone, Thing, Why};
+use crate::holdings::{Card, Gone, Why};
 use crate::label::Label;
 use crate::quota::Quota;
 use crate::ticket::{Kind, Ticket};
@@ -106,7 +106,7 @@ pub(super) async fn close(visit: Visit) -> Answer {
     let closed = daemon.sessions.close(session, visit.scope());
     let row = closed.ok_or_else(|| no_session(id))?;
     let why = match visit.query.find("fail") {
-        Some(_) => Why::Lost,
+        Some(_) => Why::Broken,
         None => Why::Quit,
     };
     let released = daemon.end_holder(row.holder, why);
@@ -146,9 +146,7 @@ pub(super) async fn done(visit: Visit) -> Answer {
     let holdings = &visit.daemon().holdings;
     let taken = holdings.take(ticket, visit.scope(), Why::Released);
     let taken = taken.map_err(|gone| gone_text(ticket, gone))?;
-    if let Thing::Held(Grant::Match(meeting)) | Thing::Untold(Grant::Match(meeting), _) =
-        taken.thing
-    {
+    if let Some(Grant::Match(meeting)) = taken.thing.into_grant() {
         meeting.done(said.payload.map(String::into_bytes));
     }
     ok(&json!({ "outcome": "ok" }))
@@ -184,23 +182,10 @@ pub(super) fn ticket_of(text: &str) -> Result<Ticket, No> {
 
 /// What became of a ticket.
 pub(super) fn gone_text(ticket: Ticket, gone: Gone) -> No {
-    match gone {
-        Gone::Stale { ago, why } => No::new(
-            StatusCode::GONE,
-            "STALE",
-            format!("Ticket {ticket:?} was {} {} ago.", why.words(), Brief(ago)),
-        ),
-        Gone::Unknown => No::new(
-            StatusCode::GONE,
-            "STALE",
-            format!(
-                "Ticket {ticket:?} stands for nothing: it was ended long ago, or by another server."
-            ),
-        ),
-        Gone::Foreign => No::new(
-            StatusCode::FORBIDDEN,
-            "NOPERM",
-            format!("Ticket {ticket:?} belongs to another user."),
-        ),
-    }
+    let (code, text) = gone.told(format_args!("{ticket:?}"));
+    let status = match gone {
+        Gone::Foreign => StatusCode::FORBIDDEN,
+        _ => StatusCode::GONE,
+    };
+    No::new(status, code, text)
 }

@@ -255,9 +255,13 @@ pub(super) static ALL: &[Route] = &[
     about(Post, "/v1/grants/{ticket}/continue", Session,
         "Ask to keep a lease of a regulator; 409 says to stop, and that it is over",
         "", "200:Leased 404:Error 409:Refused 410:Error", |visit| Box::pin(asks::keep(visit))),
-    about(Post, "/v1/grants/{ticket}/await", Session, "Wait for the other party's end of a match",
-        "Await", "200:Ended 404:Error 408:Refused 410:Error 429:Error",
+    about(Post, "/v1/grants/{ticket}/await", Session,
+        "The answer of an ask in the background; of a match that was answered at once, its end",
+        "Await", "200:Awaited 404:Error 408:Refused 409:Error 410:Error 429:Error",
         |visit| Box::pin(asks::wait(visit))),
+    about(Post, "/v1/grants/{ticket}/end", Session, "Wait for the other party's end of a match",
+        "Await", "200:Ended 404:Error 408:Refused 409:Error 410:Error 429:Error",
+        |visit| Box::pin(asks::wait_end(visit))),
 ];
 
 impl Route {

@@ -130,6 +130,9 @@ const ALL: &[(&str, &str)] = &[
     ("Done", "payload?:string"),
     ("Await", "wait_ms?:integer"),
     ("Ended", "outcome:string payload?:string why?:string"),
+    ("Awaited", "outcome:string ticket?:string member?:string value?:string address?:string \
+        pid?:integer ordinal?:integer capacity?:integer fence?:integer lead_us?:integer \
+        waited_us?:integer payload?:string why?:string"),
 ];
 
 /// All shapes as JSON schemas, by name.

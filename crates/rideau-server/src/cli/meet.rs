@@ -118,7 +118,7 @@ async fn tell(mut wire: Wire, parts: &[Value], words: &Meet, manner: &Manner) ->
 /// How the match ended, however long that takes.
 async fn await_end(wire: &mut Wire, ticket: &str) -> Result<Value, super::Failure> {
     loop {
-        let answer = show::good(wire.ask(&["AWAIT", ticket, STEP_MS]).await?)?;
+        let answer = show::good(wire.ask(&["AWAIT.END", ticket, STEP_MS]).await?)?;
         if word(show::elements(&answer), 0) != "timeout" {
             return Ok(answer);
         }

@@ -10,7 +10,7 @@ use super::tickets::{self, Answer};
 use crate::client::{Client, Step, Tail, Wrong, refused};
 use crate::daemon::Daemon;
 use crate::grant::Grant;
-use crate::holdings::{Thing, Why};
+use crate::holdings::Why;
 use crate::meeting::{Mail, Meeting, Party};
 use crate::outcome::{Outcome, Part, micros};
 use crate::places::BrokerPlace;
@@ -73,11 +73,17 @@ fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Step, W
     match side {
         Side::Ask => match place.broker.ask_now(party, terms) {
             Now::Answered(met) => settle(client, &place, own, met, &tail),
-            Now::Waiting(met) => waiting(client, place, own, tail, met),
+            Now::Waiting(met) => {
+                let waits = met.ticket();
+                waiting(client, place, own, tail, met, waits)
+            }
         },
         Side::Offer => match place.broker.offer_now(party, terms) {
             Now::Answered(met) => settle(client, &place, own, met, &tail),
-            Now::Waiting(met) => waiting(client, place, own, tail, met),
+            Now::Waiting(met) => {
+                let waits = met.ticket();
+                waiting(client, place, own, tail, met, waits)
+            }
         },
     }
 }
@@ -146,12 +152,19 @@ fn waiting(
     own: Arc<Mail>,
     tail: Tail,
     met: impl Future<Output = Met> + Send + 'static,
+    waits: Option<rideau::Ticket>,
 ) -> Result<Step, Wrong> {
     let name = Arc::clone(&place.name);
     if tail.is_async {
         let daemon = Arc::clone(&client.daemon);
+        // The broker says whether somebody came before it was cancelled: that one has
+        // been told of the match.
+        let broker = place.broker.clone();
+        let withdraw: tickets::Withdraw =
+            Box::new(move || waits.is_some_and(|ticket| broker.cancel(ticket)));
         let answer = async move { answer(&daemon, &place, own, met.await) };
-        return tickets::later(client, Kind::Match, &name, &tail, answer);
+        let (kind, withdraw) = (Kind::Match, Some(withdraw));
+        return tickets::later_or_withdrawn(client, kind, &name, &tail, answer, withdraw);
     }
     let answer = async move {
         let met = met.await;
@@ -266,9 +279,7 @@ pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     let holdings = &client.daemon.holdings;
     let taken = holdings.take_at(ticket, client.scope(), Why::Released, client.now);
     let taken = taken.map_err(|gone| tickets::gone_text(word, gone))?;
-    if let Thing::Held(Grant::Match(meeting)) | Thing::Untold(Grant::Match(meeting), _) =
-        taken.thing
-    {
+    if let Some(Grant::Match(meeting)) = taken.thing.into_grant() {
         meeting.done(payload);
     }
     client.reply_ok();

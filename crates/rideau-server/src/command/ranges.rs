@@ -198,7 +198,7 @@ fn keep(client: &mut Client, reservation: &Reservation, tail: &Tail) -> Result<V
         }
         // Who asks again as the same takes it over.
         if let Some(ticket) = values.held(value) {
-            let _ = holdings.take(ticket, None, Why::Over);
+            let _ = holdings.take(ticket, None, Why::Lapsed);
         }
     }
     let held = Grant::Value(HeldValue {

@@ -88,22 +88,26 @@ pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Step, W
         .daemon
         .holdings
         .look(ticket, client.scope(), |thing| {
-            match std::mem::replace(thing, Thing::None) {
-                // Who has not heard the answer yet has it from this one.
-                Thing::Held(Grant::Lease { lease, regulator })
-                | Thing::Untold(Grant::Lease { lease, regulator }, _) => match lease.renew() {
-                    Ok(lease) => {
-                        let parts = numbers(&lease);
-                        *thing = Thing::Held(Grant::Lease { lease, regulator });
-                        Some(Ok(parts))
-                    }
-                    Err(stopped) => Some(Err(stopped)),
-                },
+            let (lease, regulator, told) = match std::mem::replace(thing, Thing::None) {
+                Thing::Held(Grant::Lease { lease, regulator }) => (lease, regulator, None),
+                Thing::Answered(Grant::Lease { lease, regulator }, told) => {
+                    (lease, regulator, Some(told))
+                }
                 other => {
                     *thing = other;
-                    None
+                    return None;
                 }
-            }
+            };
+            let renewed = lease.renew().map(|lease| {
+                let parts = numbers(&lease);
+                let grant = Grant::Lease { lease, regulator };
+                *thing = match told {
+                    Some(told) => Thing::Answered(grant, told),
+                    None => Thing::Held(grant),
+                };
+                parts
+            });
+            Some(renewed)
         });
     let renewed = lease.map_err(|gone| tickets::gone_text(word, gone))?;
     let Some(renewed) = renewed else {
@@ -114,12 +118,11 @@ pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Step, W
     };
     match renewed {
         Ok(parts) => {
-            let mut all = vec![Part::Text(ticket.text().as_ref().into())];
-            all.extend(parts);
-            Outcome::go(all).write(&mut client.reply());
+            let go = Outcome::granted(ticket, parts);
+            go.write(&mut client.reply());
         }
         Err(stopped) => {
-            let _ = client.daemon.holdings.take(ticket, None, Why::Over);
+            let _ = client.daemon.holdings.take(ticket, None, Why::Stopped);
             Outcome::new("stop", vec![micros(stopped.waited)]).write(&mut client.reply());
         }
     }

@@ -144,9 +144,9 @@ fn close(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wron
     let is_fail = |word: &[u8]| Upper::of(word).as_bytes() == b"FAIL";
     if word.is_some_and(is_fail) {
         word = None;
-        why = Why::Lost;
+        why = Why::Broken;
     } else if arguments.next().is_some_and(is_fail) {
-        why = Why::Lost;
+        why = Why::Broken;
     }
     let ticket = own_or(client, word)?;
     let closed = client.daemon.sessions.close(ticket, client.scope());

@@ -1,8 +1,8 @@
 //! Every command of our own, with what it is for.
 
 use super::{
-    About, OWN, about, apps, brokers, connection, locks, look, pools, ranges, regulators, sessions,
-    settings, tickets, watch,
+    About, OWN, about, apps, awaits, brokers, connection, locks, look, pools, ranges, regulators,
+    sessions, settings, tickets, watch,
 };
 
 /// Every command of our own.
@@ -261,14 +261,8 @@ pub(super) const OURS: &[About] = &[
         "Keys of which units are held",
         locks::list,
     ),
-    about(
-        "AWAIT",
-        2,
-        "await",
-        "ticket [ms]",
-        "Wait for the answer of an ASYNC command, or for the end of a match",
-        tickets::wait,
-    ),
+    awaits::AWAIT,
+    awaits::AWAIT_END,
     about(
         "CANCEL",
         2,

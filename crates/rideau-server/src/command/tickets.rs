@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::{page, ranges, still};
 use crate::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
@@ -10,13 +9,13 @@ use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::holdings::{Gone, Row, Thing, Why};
 use crate::label::Label;
-use crate::later::Later;
-use crate::meeting::{End, Mail};
+use crate::later::{Later, LaterWait};
+use crate::meeting::Mail;
 use crate::names::Named;
 use crate::outbox::Push;
 use crate::outcome::{Outcome, Part};
 use crate::panics;
-use crate::resp::{Mistake, Protocol, Quoted, Request, Upper};
+use crate::resp::{Mistake, Quoted, Request, Upper};
 use crate::ticket::{Kind, Ticket};
 
 /// What an ask came to: what to tell besides the ticket, and what is granted; or
@@ -46,13 +45,7 @@ pub(super) fn settle(
     Ok(Step::Done)
 }
 
-fn go(ticket: Ticket, parts: Vec<Part>) -> Outcome {
-    let mut all = vec![Part::Text(ticket.text().as_ref().into())];
-    all.extend(parts);
-    Outcome::go(all)
-}
-
-fn mail(grant: &Grant) -> Option<Arc<Mail>> {
+pub(super) fn mail(grant: &Grant) -> Option<Arc<Mail>> {
     match grant {
         Grant::Match(meeting) => Some(Arc::clone(meeting.mail())),
         _ => None,
@@ -111,11 +104,25 @@ pub(super) fn later(
     tail: &Tail,
     answer: impl Future<Output = Answer> + Send + 'static,
 ) -> Result<Step, Wrong> {
+    later_or_withdrawn(client, kind, name, tail, answer, None)
+}
+
+/// Takes an ask out of its line, unless it has been answered there.
+pub(super) type Withdraw = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// The same of an ask whose answer others see at once: it is cancelled where it waits,
+/// or not at all.
+pub(super) fn later_or_withdrawn(
+    client: &mut Client,
+    kind: Kind,
+    name: &str,
+    tail: &Tail,
+    answer: impl Future<Output = Answer> + Send + 'static,
+    withdraw: Option<Withdraw>,
+) -> Result<Step, Wrong> {
     let waiting = client.begin_wait()?;
     let outbox = Arc::clone(&client.card.outbox);
-    let is_pushed = client.protocol == Protocol::Resp3;
-    let later = Later::new(name, still::last(client), outbox, is_pushed);
-    let later = Arc::new(later);
+    let later = Arc::new(Later::new(name, still::last(client), outbox));
     let most = client.daemon.config.load().limits.held_max;
     let asked = Thing::Asked(Arc::clone(&later));
     let note = tail.note.clone();
@@ -126,18 +133,18 @@ pub(super) fn later(
     let Ok(ticket) = kept else {
         return Err(client.not_kept(most));
     };
-    client.remember(tail, ticket, Vec::new);
+    client.name_ask(tail, ticket, Vec::new);
     tell_wait(client, ticket, tail);
     let daemon = Arc::clone(&client.daemon);
     let told = Arc::downgrade(&later);
     let (owner, nonce) = (client.owner(), tail.nonce.clone());
     let generation = client.generation;
-    let task = tokio::spawn(async move {
+    let future = async move {
         // Nobody may wait for ever for an answer that does not come.
         let answer = panics::contain_async(answer).await;
         let answer = answer.unwrap_or_else(|panicked| Err(Outcome::failed(panicked)));
         drop(waiting);
-        let Some(later) = told.upgrade().filter(|later| later.decide()) else {
+        let Some(later) = told.upgrade() else {
             if let Ok((_, grant)) = answer {
                 grant.end(Why::Cancelled);
             }
@@ -156,25 +163,26 @@ pub(super) fn later(
             daemon.holdings.remember(owner, &nonce, named);
         }
         answer_later(&daemon, ticket, &later, answer);
+    };
+    later.begin(LaterWait {
+        future: Box::pin(future),
+        withdraw,
     });
-    later.set_task(task.abort_handle());
     Ok(Step::Done)
 }
 
-/// Keep what an ask came to, and tell it.
+/// Keep what an ask came to, and tell it. It is told again whenever it is awaited.
 fn answer_later(daemon: &Daemon, ticket: Ticket, later: &Later, answer: Answer) {
     let outcome = match answer {
         Ok((parts, grant)) => {
-            let outcome = go(ticket, parts);
+            let outcome = Outcome::granted(ticket, parts);
             let (mail, value) = (mail(&grant), value(&grant));
-            let thing = match later.is_pushed() {
-                true => Thing::Held(grant),
-                false => Thing::Untold(grant, Box::new(outcome.clone())),
-            };
-            if let Err(Thing::Held(grant) | Thing::Untold(grant, _)) =
-                daemon.holdings.fill(ticket, thing)
-            {
-                return grant.end(Why::Cancelled);
+            let thing = Thing::Answered(grant, Box::new(outcome.clone()));
+            if let Err(thing) = daemon.holdings.fill(ticket, thing) {
+                if let Some(grant) = thing.into_grant() {
+                    grant.end(Why::Cancelled);
+                }
+                return;
             }
             if let Some(mail) = mail {
                 mail.begin(ticket, later.outbox());
@@ -185,9 +193,7 @@ fn answer_later(daemon: &Daemon, ticket: Ticket, later: &Later, answer: Answer) 
             outcome
         }
         Err(no) => {
-            if later.is_pushed() {
-                let _ = daemon.holdings.take(ticket, None, Why::Over);
-            }
+            daemon.holdings.refuse(ticket);
             no
         }
     };
@@ -230,11 +236,11 @@ pub(super) fn repeated(client: &mut Client, tail: &Tail) -> Option<Step> {
         .daemon
         .holdings
         .look(ticket, None, |thing| match thing {
-            Thing::Held(_) | Thing::Untold(..) => Some(told),
+            Thing::Held(_) | Thing::Answered(..) => Some(told),
             Thing::Asked(_) | Thing::None => None,
         });
     match shown {
-        Ok(Some(parts)) => go(ticket, parts).write(&mut client.reply()),
+        Ok(Some(parts)) => Outcome::granted(ticket, parts).write(&mut client.reply()),
         Ok(None) => tell_wait(client, ticket, tail),
         Err(_) => return None,
     }
@@ -293,7 +299,14 @@ fn note_foreign(client: &Client) {
 
 /// The ticket that a client wrote.
 pub(super) fn parse(word: &[u8]) -> Result<Ticket, Wrong> {
-    Ticket::parse(word).ok_or_else(|| {
+    let ticket = Ticket::parse(word);
+    if ticket.is_some_and(|ticket| ticket.kind == Kind::Session) {
+        return Err(Wrong(format!(
+            "WRONGTYPE {} is a session, and no grant: SESSION CLOSE ends it.",
+            Quoted(word)
+        )));
+    }
+    ticket.ok_or_else(|| {
         Wrong(format!(
             "NOSUCH ticket {}: a ticket is what a grant answered with, such as \
              g-0400000c5f0e8c2b7a0d4f6e91c3a8b2.",
@@ -305,18 +318,8 @@ pub(super) fn parse(word: &[u8]) -> Result<Ticket, Wrong> {
 /// What became of a ticket.
 #[cold]
 pub(super) fn gone_text(word: &[u8], gone: Gone) -> Wrong {
-    let ticket = Quoted(word);
-    Wrong(match gone {
-        Gone::Stale { ago, why } => format!(
-            "STALE ticket {ticket} was {} {:.1?} ago: there is nothing left to release.",
-            why.words(),
-            ago
-        ),
-        Gone::Unknown => format!(
-            "STALE ticket {ticket} stands for nothing: it was ended long ago, or by another server."
-        ),
-        Gone::Foreign => format!("NOPERM ticket {ticket} belongs to another user."),
-    })
+    let (code, text) = gone.told(Quoted(word));
+    Wrong(format!("{code} {text}"))
 }
 
 pub(super) fn held(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
@@ -354,21 +357,32 @@ pub(super) fn held(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
 pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
     let word = arguments.word("CANCEL", "a ticket or a value")?;
-    let waits = Ticket::parse(word).is_some_and(|ticket| {
-        let waits =
-            |thing: &mut Thing| matches!(thing, Thing::Asked(later) if later.answered().is_none());
+    let asked = Ticket::parse(word).and_then(|ticket| {
+        let asked = |thing: &mut Thing| match thing {
+            Thing::Asked(later) => Some(Arc::clone(later)),
+            _ => None,
+        };
         let holdings = &client.daemon.holdings;
-        holdings.look(ticket, client.scope(), waits) == Ok(true)
+        let later = holdings.look(ticket, client.scope(), asked).ok()??;
+        Some((ticket, later))
     });
-    if !waits && ranges::is_value(word) {
-        return ranges::cancel(client, request);
+    let Some((ticket, later)) = asked else {
+        if ranges::is_value(word) {
+            return ranges::cancel(client, request);
+        }
+        parse(word)?;
+        client.reply().integer(0);
+        return Ok(Step::Done);
+    };
+    // It is out of its line before anybody is told so.
+    let cancelled = later.cancel_waiting(Why::Cancelled.words());
+    if cancelled || later.answered().is_some_and(|no| !no.is_go()) {
+        let why = match cancelled {
+            true => Why::Cancelled,
+            false => Why::Refused,
+        };
+        let _ = client.daemon.holdings.take(ticket, None, why);
     }
-    let ticket = parse(word)?;
-    let cancelled = waits
-        && client
-            .daemon
-            .release(ticket, client.scope(), Why::Cancelled)
-            .is_ok();
     client.reply().integer(cancelled.into());
     Ok(Step::Done)
 }
@@ -384,115 +398,4 @@ fn tell_wait(client: &mut Client, ticket: Ticket, tail: &Tail) {
     let cap = i64::try_from(cap.as_millis()).unwrap_or(i64::MAX);
     let reply = reply.array(3).bulk("await").bulk(ticket.text());
     reply.integer(cap);
-}
-
-/// What somebody can wait for under a ticket.
-enum Awaited {
-    Answer(Arc<Later>),
-    Told(Outcome),
-    End(Arc<Mail>),
-    Nothing,
-}
-
-pub(super) fn wait(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
-    let mut arguments = request.arguments();
-    let word = arguments.word("AWAIT", "a ticket")?;
-    let ticket = parse(word)?;
-    let mut tail = Tail::default();
-    if arguments.len() > 0 {
-        let wait = arguments.number("AWAIT", "milliseconds", 0..=86_400_000)?;
-        tail.wait = Some(Duration::from_millis(wait));
-    }
-    let awaited = client.daemon.holdings.look(ticket, client.scope(), awaited);
-    let limit = client.wait_max(&tail);
-    match awaited.map_err(|gone| gone_text(word, gone))? {
-        Awaited::Told(outcome) => outcome.write(&mut client.reply()),
-        Awaited::Nothing => {
-            return Err(Wrong(format!(
-                "ERR there is nothing to wait for: {} is held, and not a match.",
-                Quoted(word)
-            )));
-        }
-        Awaited::Answer(later) => {
-            let name = later.name().to_owned();
-            let answer = Box::pin(answer_within(later, ticket, limit));
-            return Ok(Step::Wait(Wait::new(name, Awaits::Anything, answer)));
-        }
-        Awaited::End(mail) => {
-            let answer = Box::pin(end_within(mail, ticket, limit));
-            let name = ticket.kind.word();
-            return Ok(Step::Wait(Wait::new(name, Awaits::Anything, answer)));
-        }
-    }
-    Ok(Step::Done)
-}
-
-fn awaited(thing: &mut Thing) -> Awaited {
-    match std::mem::replace(thing, Thing::None) {
-        Thing::Untold(grant, outcome) => {
-            *thing = Thing::Held(grant);
-            Awaited::Told(*outcome)
-        }
-        Thing::Asked(later) => {
-            *thing = Thing::Asked(Arc::clone(&later));
-            Awaited::Answer(later)
-        }
-        Thing::Held(grant) => {
-            let mail = mail(&grant);
-            *thing = Thing::Held(grant);
-            mail.map_or(Awaited::Nothing, Awaited::End)
-        }
-        Thing::None => Awaited::Nothing,
-    }
-}
-
-async fn answer_within(later: Arc<Later>, ticket: Ticket, limit: Duration) -> Finish {
-    let answer = tokio::time::timeout(limit, later.wait()).await;
-    Box::new(move |client| match answer {
-        Ok(outcome) => {
-            // From now on it is told, or over.
-            if outcome.is_go() {
-                // Who was pushed the answer as well has been told already.
-                let _ = client.daemon.holdings.look(ticket, None, |thing| {
-                    *thing = match std::mem::replace(thing, Thing::None) {
-                        Thing::Untold(grant, _) => Thing::Held(grant),
-                        other => other,
-                    };
-                });
-            } else {
-                let _ = client.daemon.holdings.take(ticket, None, Why::Over);
-            }
-            match outcome.denial() {
-                Some(error) => drop(client.reply().error(error)),
-                None => outcome.write(&mut client.reply()),
-            }
-        }
-        Err(_) => timed_out(client, limit, "it still waits; AWAIT again, or CANCEL it"),
-    })
-}
-
-async fn end_within(mail: Arc<Mail>, ticket: Ticket, limit: Duration) -> Finish {
-    let end = tokio::time::timeout(limit, mail.ended()).await;
-    Box::new(move |client| match end {
-        Ok(end) => {
-            let _ = client.daemon.release(ticket, None, Why::Over);
-            let mut reply = client.reply();
-            match end {
-                End::Done(Some(payload)) => reply.array(2).bulk("done").bulk(payload),
-                End::Done(None) => reply.array(1).bulk("done"),
-                End::Down(why) => reply.array(2).bulk("down").bulk(why),
-            };
-        }
-        Err(_) => timed_out(client, limit, "the match goes on; AWAIT again"),
-    })
-}
-
-fn timed_out(client: &mut Client, limit: Duration, why: &str) {
-    let micros = i64::try_from(limit.as_micros()).unwrap_or(i64::MAX);
-    client
-        .reply()
-        .array(3)
-        .bulk("timeout")
-        .integer(micros)
-        .bulk(why);
 }

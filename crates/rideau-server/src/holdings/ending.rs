@@ -1,5 +1,6 @@
 //! Why something is not held any more.
 
+use std::fmt;
 use std::time::Duration;
 
 /// Why something is not held any more.
@@ -23,6 +24,14 @@ pub enum Why {
     Over,
     /// Its holder said nothing for too long.
     Silent,
+    /// Its ask got a no.
+    Refused,
+    /// Its regulator did not let it go on.
+    Stopped,
+    /// Its time ran out, or it was taken over.
+    Lapsed,
+    /// Its session was closed as failed.
+    Broken,
 }
 
 /// There is nothing under a ticket.
@@ -35,10 +44,42 @@ pub enum Gone {
         /// Why.
         why: Why,
     },
-    /// Nobody knows it.
+    /// It was there once, and ended longer ago than that. Why is not remembered.
+    Forgotten {
+        /// All that ended since is.
+        ago: Duration,
+    },
+    /// The server has not given it since its start.
     Unknown,
     /// It belongs to another user.
     Foreign,
+}
+
+impl Gone {
+    /// The code of an error, and what it says of a ticket.
+    pub fn told(self, ticket: impl fmt::Display) -> (&'static str, String) {
+        let text = match self {
+            Self::Stale { ago, why } => {
+                let why = why.words();
+                format!("ticket {ticket} was {why} {ago:.1?} ago: nothing is held under it.")
+            }
+            Self::Forgotten { ago } => format!(
+                "ticket {ticket} ended more than {ago:.1?} ago, and why is not remembered for \
+                 longer: nothing is held under it."
+            ),
+            Self::Unknown => format!(
+                "ticket {ticket} was not given by this server since its start: tickets of an \
+                 earlier start and of other servers stand for nothing here. Ask again."
+            ),
+            Self::Foreign => {
+                return (
+                    "NOPERM",
+                    format!("ticket {ticket} belongs to another user."),
+                );
+            }
+        };
+        ("STALE", text)
+    }
 }
 
 impl Why {
@@ -51,7 +92,7 @@ impl Why {
     }
 
     /// Every reason.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::Released,
         Self::Failed,
         Self::Cancelled,
@@ -61,6 +102,10 @@ impl Why {
         Self::Revoked,
         Self::Over,
         Self::Silent,
+        Self::Refused,
+        Self::Stopped,
+        Self::Lapsed,
+        Self::Broken,
     ];
 
     /// In a few words.
@@ -75,6 +120,10 @@ impl Why {
             Self::Revoked => "revoked by an operator",
             Self::Over => "ended by the other party",
             Self::Silent => "taken back when its holder had been silent for too long",
+            Self::Refused => "answered with a no",
+            Self::Stopped => "stopped by its regulator",
+            Self::Lapsed => "lost when its time ran out or another holder took it over",
+            Self::Broken => "taken back when its session was closed as failed",
         }
     }
 
@@ -90,6 +139,10 @@ impl Why {
             Self::Revoked => "revoke",
             Self::Over => "over",
             Self::Silent => "dead_peer",
+            Self::Refused => "no",
+            Self::Stopped => "stop",
+            Self::Lapsed => "lapse",
+            Self::Broken => "session_failed",
         }
     }
 }

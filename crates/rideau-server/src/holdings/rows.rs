@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Card, Gone, HolderId, Holdings, NONE, SLOT_BITS, Shard, Slot, Thing};
+use super::{Card, Gone, HolderId, Holdings, NONE, SLOT_BITS, Shard, Slot, Thing, Why};
 use crate::grant::Grant;
 use crate::later::Later;
 use crate::ticket::Ticket;
@@ -45,8 +45,14 @@ impl Holdings {
     pub fn row(&self, ticket: Ticket, user: Option<&str>) -> Result<Row, Gone> {
         let now = self.now();
         let (shard, at) = self.find(ticket)?;
-        let row = shard.row(ticket.place >> SLOT_BITS, at, now);
-        let row = row.ok_or(Gone::Unknown)?;
+        let Some(row) = shard.row(ticket.place >> SLOT_BITS, at, now) else {
+            shard.check_user(at, user)?;
+            let since = shard.slots[at as usize].since;
+            return Err(Gone::Stale {
+                ago: Duration::from_nanos(now.saturating_sub(since)),
+                why: Why::Refused,
+            });
+        };
         if user.is_some_and(|user| *user != *row.card.user) {
             return Err(Gone::Foreign);
         }
@@ -87,6 +93,9 @@ impl Holdings {
                 let Thing::Asked(later) = &slot.thing else {
                     continue;
                 };
+                if slot.is_refused {
+                    continue;
+                }
                 let place = place as u32;
                 if let Some(card) = shard.card_of(place).filter(|card| wanted(card)) {
                     let ticket = shard.ticket(at as u32, place);
@@ -118,9 +127,7 @@ impl Holdings {
             let shard = shard.lock();
             for (place, slot) in shard.slots.iter().enumerate() {
                 let held = Duration::from_nanos(now.saturating_sub(slot.since));
-                if let Thing::Held(grant) | Thing::Untold(grant, _) = &slot.thing
-                    && wanted(grant, held)
-                {
+                if slot.thing.grant().is_some_and(|grant| wanted(grant, held)) {
                     rows.extend(shard.row(at as u32, place as u32, now));
                 }
             }
@@ -134,7 +141,9 @@ impl Shard {
         let slot = &self.slots[at as usize];
         let card = self.card_of(at).filter(|_| slot.secret != 0)?;
         let (name, value, is_waiting) = match &slot.thing {
-            Thing::Held(grant) | Thing::Untold(grant, _) => (grant.name(), grant.value(), false),
+            Thing::Held(grant) | Thing::Answered(grant, _) => (grant.name(), grant.value(), false),
+            // There is nothing to wait for any more.
+            Thing::Asked(_) if slot.is_refused => return None,
             Thing::Asked(later) => (later.name().to_owned(), String::new(), true),
             Thing::None => return None,
         };

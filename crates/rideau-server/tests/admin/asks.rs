@@ -79,7 +79,7 @@ async fn two_who_meet_say_goodbye() {
     let done = format!("POST /v1/grants/{}/done", offer.text("ticket"));
     let done = server.send(&done, &[], r#"{"payload":"42"}"#).await;
     assert_eq!(done.status, 200, "{done:?}");
-    let path = format!("/v1/grants/{}/await", ask.text("ticket"));
+    let path = format!("/v1/grants/{}/end", ask.text("ticket"));
     let ended = server.ask(&asker, &path, "").await;
     assert_eq!(ended.text("outcome"), "done");
     assert_eq!(ended.text("payload"), "42");

@@ -242,6 +242,7 @@ async fn asks(server: &Server) -> Vec<Call> {
     let release = format!("/v1/grants/{}", lock.text("ticket"));
     let done = format!("/v1/grants/{}/done", ask.text("ticket"));
     let wait = format!("/v1/grants/{}/await", offer.text("ticket"));
+    let end = format!("/v1/grants/{}/end", offer.text("ticket"));
     let lock_done = format!("{release}/done");
     let renew = format!("/v1/sessions/{other}/renew");
     let close = format!("/v1/sessions/{other}");
@@ -255,6 +256,7 @@ async fn asks(server: &Server) -> Vec<Call> {
         delete("/v1/grants/{ticket}", &release, 410),
         delete("/v1/grants/{ticket}", "/v1/grants/x", 404),
         post("/v1/grants/{ticket}/await", &wait, soon, 408).within(&other),
+        post("/v1/grants/{ticket}/end", &end, soon, 408).within(&other),
         post(
             "/v1/grants/{ticket}/done",
             &done,
@@ -262,6 +264,7 @@ async fn asks(server: &Server) -> Vec<Call> {
             200,
         ),
         post("/v1/grants/{ticket}/await", &wait, "", 200).within(&other),
+        post("/v1/grants/{ticket}/end", &end, "", 410).within(&other),
         post("/v1/sessions/{id}/renew", &renew, "", 200),
         delete("/v1/sessions/{id}", &close, 200),
         delete("/v1/sessions/{id}", &close, 404),

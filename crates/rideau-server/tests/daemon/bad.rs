@@ -407,8 +407,9 @@ fn mistakes_are_told_in_words_that_help() {
     wire.ask(&format!("DONE {ticket}")).is_error("WRONGTYPE");
     wire.ask(&format!("REG.DONE {ticket}"))
         .is_error("WRONGTYPE");
-    wire.ask(&format!("AWAIT {ticket}"))
-        .is_error("ERR there is nothing to wait for");
+    wire.ask(&format!("AWAIT {ticket}")).is_error("ERR \"");
+    wire.ask(&format!("AWAIT.END {ticket}"))
+        .is_error("WRONGTYPE");
     assert_eq!(wire.ask("HELD").parts().len(), 1);
 }
 

@@ -195,7 +195,7 @@ fn two_meet_and_one_tells_the_other_when_it_is_done() {
     let done = format!("/v1/grants/{}/done", met.text("ticket"));
     let said = curl(&server, &["-d", r#"{"payload":"paid"}"#, &done]);
     assert_eq!(said.status, 200, "{said:?}");
-    let wait = format!("/v1/grants/{}/await", asked["ticket"].as_str().unwrap());
+    let wait = format!("/v1/grants/{}/end", asked["ticket"].as_str().unwrap());
     let end = curl(&server, &["-H", &asks, "-X", "POST", &wait]);
     assert_eq!(
         (end.text("outcome"), end.text("payload")),

@@ -84,6 +84,7 @@ fn a_stale_ticket_never_ends_a_later_lease() {
             "POOL.WITHDRAW",
             "CANCEL",
             "AWAIT",
+            "AWAIT.END",
         ] {
             let answer = one.ask(&format!("{end} {stale}"));
             let word = answer.word();

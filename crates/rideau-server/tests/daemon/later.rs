@@ -1,6 +1,6 @@
 //! Answers that come later, and asks that are repeated.
 
-use crate::server::{Server, until};
+use crate::server::{CONFIG, Server, until};
 use crate::wire::Wire;
 
 /// Every way to ask, and something of the same that is held meanwhile.
@@ -31,8 +31,11 @@ fn a_later_answer_is_fetched_with_await() {
             "timeout",
             "{ask} is held"
         );
-        next.ask(&format!("AWAIT {ticket}"))
-            .is_error("ERR there is nothing to wait for");
+        assert_eq!(
+            next.ask(&format!("AWAIT {ticket}")),
+            answer,
+            "as often as wanted"
+        );
         release(&mut next, &ticket);
         assert_eq!(holder.ask(&format!("{ask} WAIT 0")).word(), "go");
     }
@@ -102,17 +105,134 @@ fn a_no_comes_later_too() {
     let (mut two, mut three) = (server.connect(), server.connect3());
     let held = two.ask("TAKE one").ticket();
     let ticket = two.ask("TAKE one ASYNC WAIT 20").ticket();
-    assert_eq!(two.ask(&format!("AWAIT {ticket} 20000")).word(), "timeout");
-    two.ask(&format!("AWAIT {ticket}")).is_error("STALE");
+    let no = two.ask(&format!("AWAIT {ticket} 20000"));
+    assert_eq!(no.word(), "timeout");
+    assert_eq!(
+        two.ask(&format!("AWAIT {ticket}")),
+        no,
+        "as often as wanted"
+    );
+    assert_eq!(two.ask("HELD").parts().len(), 1, "it waits no more");
+    release(&mut two, &ticket);
+    two.ask(&format!("AWAIT {ticket}"))
+        .is_error(&format!("STALE ticket \"{ticket}\" was released"));
     let ticket = three.ask("TAKE one ASYNC WAIT 20").ticket();
     let push = three.push();
     assert_eq!(
         (push.word().as_str(), push.at(1).text()),
         ("rideau:timeout", ticket.clone())
     );
-    three.ask(&format!("CANCEL {ticket}"));
     assert_eq!(three.ask("HELD").parts().len(), 0);
+    // Most clients drop pushes that they do not know.
+    assert_eq!(three.ask(&format!("AWAIT {ticket}")).word(), "timeout");
+    assert_eq!(three.ask(&format!("CANCEL {ticket}")).int(), 0);
+    three
+        .ask(&format!("AWAIT {ticket}"))
+        .is_error(&format!("STALE ticket \"{ticket}\" was answered with a no"));
     release(&mut two, &held);
+}
+
+#[test]
+fn an_answer_is_told_again_and_again_until_its_lease_ends() {
+    let server = Server::start();
+    for ask in ASKS {
+        for mut next in [server.connect(), server.connect3()] {
+            let mut holder = server.connect();
+            let held = holder.ask(ask).ticket();
+            let ticket = next.ask(&format!("{ask} ASYNC WAIT 20000")).ticket();
+            release(&mut holder, &held);
+            let told = next.ask(&format!("AWAIT {ticket} 20000"));
+            assert_eq!(
+                (told.word().as_str(), told.ticket()),
+                ("go", ticket.clone())
+            );
+            // From any connection, and as often as wanted.
+            for wire in [&mut holder, &mut next] {
+                assert_eq!(wire.ask(&format!("AWAIT {ticket}")), told, "{ask}");
+            }
+            assert_eq!(next.ask(&format!("CANCEL {ticket}")).int(), 0);
+            assert_eq!(next.ask(&format!("AWAIT {ticket} 0")), told, "{ask}");
+            release(&mut next, &ticket);
+            next.ask(&format!("AWAIT {ticket}"))
+                .is_error(&format!("STALE ticket \"{ticket}\" was released"));
+        }
+    }
+}
+
+#[test]
+fn an_ask_that_is_answered_at_once_can_be_awaited_too() {
+    let server = Server::start();
+    for ask in ASKS {
+        for mut wire in [server.connect(), server.connect3()] {
+            let told = wire.ask(&format!("{ask} ASYNC WAIT 20000"));
+            assert_eq!(told.word(), "go", "{ask}");
+            let ticket = told.ticket();
+            assert_eq!(wire.ask(&format!("AWAIT {ticket}")), told, "{ask}");
+            release(&mut wire, &ticket);
+            // Who did not say ASYNC has the answer.
+            let ticket = wire.ask(ask).ticket();
+            let no = wire.ask(&format!("AWAIT {ticket}"));
+            assert!(
+                no.to_string().contains("AWAIT is for asks with ASYNC"),
+                "{no}"
+            );
+            release(&mut wire, &ticket);
+        }
+    }
+}
+
+/// As many noes as the server keeps of one holder.
+const REFUSED_MAX: usize = 1024;
+
+#[test]
+fn the_last_noes_of_a_holder_are_kept_and_count_for_nothing() {
+    let server = Server::with(&format!("[limits]\nheld_max = 8\n{CONFIG}"));
+    let mut wire = server.connect();
+    wire.ask("TAKE one").ticket();
+    let mut refused = Vec::new();
+    for _ in 0..=REFUSED_MAX {
+        let ticket = wire.ask("TAKE one ASYNC WAIT 1").ticket();
+        assert_eq!(wire.ask(&format!("AWAIT {ticket} 20000")).word(), "timeout");
+        refused.push(ticket);
+    }
+    let first = &refused[0];
+    wire.ask(&format!("AWAIT {first}"))
+        .is_error(&format!("STALE ticket \"{first}\" was answered with a no"));
+    for ticket in &refused[1..] {
+        assert_eq!(wire.ask(&format!("AWAIT {ticket}")).word(), "timeout");
+    }
+    assert_eq!(wire.ask("HELD").parts().len(), 1);
+}
+
+#[test]
+fn a_stale_ticket_says_why_it_is_and_does_not_guess() {
+    let (server, other) = (Server::start(), Server::start());
+    let (mut wire, mut stranger) = (server.connect(), other.connect());
+    let ticket = wire.ask("LOCK key").ticket();
+    for verb in ["RELEASE", "AWAIT"] {
+        stranger.ask(&format!("{verb} {ticket}")).is_error(&format!(
+            "STALE ticket \"{ticket}\" was not given by this server"
+        ));
+    }
+    release(&mut wire, &ticket);
+    // More end than are remembered.
+    for _ in 0..300 {
+        let later = wire.ask("LOCK key").ticket();
+        release(&mut wire, &later);
+    }
+    wire.ask(&format!("RELEASE {ticket}"))
+        .is_error(&format!("STALE ticket \"{ticket}\" ended more than"));
+    let lease = wire.ask("REG.ASK few").ticket();
+    let mut operator = server.connect();
+    let session = operator.ask("SESSION OPEN TTL 60000").at(0).text();
+    let held = operator.ask("LOCK key").ticket();
+    assert_eq!(operator.ask("SESSION CLOSE FAIL").int(), 1);
+    wire.ask(&format!("RELEASE {held}")).is_error(&format!(
+        "STALE ticket \"{held}\" was taken back when its session was closed as failed"
+    ));
+    wire.ask(&format!("RELEASE {session}"))
+        .is_error("WRONGTYPE");
+    release(&mut wire, &lease);
 }
 
 #[test]

@@ -1,5 +1,9 @@
 //! Matches: what one party does, the other hears.
 
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
 use crate::server::{Server, until};
 use crate::wire::{Value, Wire};
 
@@ -48,7 +52,7 @@ fn a_last_word_may_be_any_bytes() {
         matched(&server, server.connect(), server.connect());
     let payload = b"\x00\xff\r\n$-1\r\n";
     ask.ask_words(&[b"DONE", asked.as_bytes(), payload]);
-    let end = offer.ask(&format!("AWAIT {offered}"));
+    let end = offer.ask(&format!("AWAIT.END {offered}"));
     assert_eq!(end.at(1), &Value::Text(payload.into()));
 }
 
@@ -60,7 +64,7 @@ fn the_end_of_a_match_is_awaited_on_both_protocols() {
         (server.connect3(), server.connect()),
     ] {
         let [(mut ask, asked), (mut offer, offered)] = matched(&server, wires.0, wires.1);
-        offer.send(&format!("AWAIT {offered} 20000"));
+        offer.send(&format!("AWAIT.END {offered} 20000"));
         server.until_waiting(1);
         ask.ask(&format!("DONE {asked} bye"));
         assert_eq!(offer.read().to_string(), "[done bye]");
@@ -81,7 +85,7 @@ fn who_dies_is_down() {
             format!(">[rideau:down {offered} disconnect]")
         );
         assert_eq!(
-            offer.ask(&format!("AWAIT {offered}")).to_string(),
+            offer.ask(&format!("AWAIT.END {offered}")).to_string(),
             "[down disconnect]"
         );
     }
@@ -136,4 +140,97 @@ fn dynamic_asks_wait_in_the_background() {
     let mut offer = server.connect();
     assert_eq!(offer.ask("OFFER desk DYN").word(), "go");
     assert_eq!(ask.ask(&format!("AWAIT {}", ticket.ticket())).word(), "go");
+}
+
+#[test]
+fn a_match_is_told_again_until_its_end_is_told() {
+    let server = Server::start();
+    for (mut ask, mut offer) in [
+        (server.connect(), server.connect3()),
+        (server.connect3(), server.connect()),
+    ] {
+        let asked = ask.ask("ASK desk ASYNC WAIT 20000").ticket();
+        ask.ask(&format!("AWAIT.END {asked}"))
+            .is_error("NOTHELD \"");
+        let offered = offer.ask("OFFER desk VALUE worker").ticket();
+        let told = ask.ask(&format!("AWAIT {asked} 20000"));
+        assert_eq!(
+            (told.word().as_str(), told.at(2).text()),
+            ("go", "worker".into())
+        );
+        offer.ask(&format!("DONE {offered} bye"));
+        assert_eq!(
+            ask.ask(&format!("AWAIT {asked}")),
+            told,
+            "it has not ended it"
+        );
+        let end = ask.ask(&format!("AWAIT.END {asked} 20000"));
+        assert_eq!(end.to_string(), "[done bye]");
+        for verb in ["AWAIT", "AWAIT.END"] {
+            ask.ask(&format!("{verb} {asked}")).is_error("STALE");
+        }
+        // Who was answered at once has the answer.
+        ask.ask("ASK desk ASYNC WAIT 20000").ticket();
+        let offered = offer.ask("OFFER desk").ticket();
+        let no = offer.ask(&format!("AWAIT {offered}")).to_string();
+        assert!(
+            no.contains("AWAIT.END waits for the end of the match"),
+            "{no}"
+        );
+    }
+}
+
+/// Whom a cancelled offer would have met is told of somebody else, or of nobody.
+#[test]
+fn a_cancelled_offer_is_never_matched() {
+    const OFFERERS: usize = 3;
+    const OFFERS: usize = 700;
+    let server = Server::start();
+    let left = AtomicUsize::new(OFFERERS);
+    let (met, cancelled) = thread::scope(|scope| {
+        let offer = |number: usize| {
+            let (server, left) = (&server, &left);
+            scope.spawn(move || {
+                let cancelled = offer_and_cancel(server.connect(), number * OFFERS, OFFERS);
+                left.fetch_sub(1, Ordering::Relaxed);
+                cancelled
+            })
+        };
+        let offerers: Vec<_> = (0..OFFERERS).map(offer).collect();
+        let mut asker = server.connect();
+        let mut met = HashSet::new();
+        while left.load(Ordering::Relaxed) > 0 {
+            let told = asker.ask("ASK desk NB");
+            if told.word() == "go" {
+                met.insert(told.at(2).text());
+                asker.ask(&format!("RELEASE {}", told.ticket()));
+            }
+        }
+        let cancelled = offerers.into_iter().flat_map(|one| one.join().unwrap());
+        (met, cancelled.collect::<HashSet<_>>())
+    });
+    assert_eq!(met.intersection(&cancelled).next(), None);
+    assert_eq!(
+        met.len() + cancelled.len(),
+        OFFERERS * OFFERS,
+        "each is one of both"
+    );
+    assert!(!cancelled.is_empty());
+}
+
+/// Offer so often, and cancel at once. Says which offers were cancelled in time.
+fn offer_and_cancel(mut wire: Wire, first: usize, count: usize) -> Vec<String> {
+    let mut cancelled = Vec::new();
+    for value in (first..first + count).map(|number| number.to_string()) {
+        let told = wire.ask(&format!("OFFER desk ASYNC VALUE {value} WAIT 20000"));
+        let ticket = told.ticket();
+        if wire.ask(&format!("CANCEL {ticket}")) == Value::Int(1) {
+            cancelled.push(value);
+            continue;
+        }
+        // It was matched, and says so.
+        assert_eq!(wire.ask(&format!("AWAIT {ticket} 20000")).word(), "go");
+        wire.ask(&format!("RELEASE {ticket}"));
+    }
+    cancelled
 }

@@ -197,13 +197,13 @@ fn sbroker_matches_who_asks_with_who_offers() {
         3) "worker"
         4) (integer) <_>
         5) (integer) <_>
-        b& AWAIT <offer> 20000
+        b& AWAIT.END <offer> 20000
         a> DONE <ask> thanks
         OK
         b<
         1) "done"
         2) "thanks"
-        b> AWAIT <offer>
+        b> AWAIT.END <offer>
         (error) STALE ticket "<offer>" was ended by the other party <_> ago: <etc>
         b& OFFER desk VALUE worker WAIT 20000
         a> ASK desk VALUE client
@@ -218,7 +218,7 @@ fn sbroker_matches_who_asks_with_who_offers() {
         3) "client"
         4) (integer) <_>
         5) (integer) <_>
-        b& AWAIT <match> 20000
+        b& AWAIT.END <match> 20000
         a!
         b<
         1) "down"
@@ -268,9 +268,17 @@ fn sbroker_cancels_and_answers_later() {
         5) (integer) <_>
         a> CANCEL <two>
         (integer) 0
+        a> AWAIT <two>
+        1) "go"
+        2) "<two>"
+        3) "worker"
+        4) (integer) <_>
+        5) (integer) <_>
         a> DONE <two>
         OK
-        b> AWAIT <offer>
+        a> AWAIT <two>
+        (error) STALE ticket "<two>" was released <_> ago: <etc>
+        b> AWAIT.END <offer>
         1) "done"
         "#,
     );

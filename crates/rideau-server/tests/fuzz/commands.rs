@@ -372,7 +372,7 @@ impl<'a> Session<'a> {
                 self.sync()?;
             }
             // An end that never comes may be awaited, and waits may be made longer.
-            self.is_patient |= words[0].eq_ignore_ascii_case(b"AWAIT");
+            self.is_patient |= words[0].to_ascii_uppercase().starts_with(b"AWAIT");
             self.is_patient |= words[0].eq_ignore_ascii_case(b"CONFIG");
             let words: Vec<_> = words.into_iter().map(|word| self.stand_in(word)).collect();
             self.write(&request(&words))?;

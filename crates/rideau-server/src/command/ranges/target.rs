@@ -13,7 +13,6 @@ use super::no;
 use crate::client::{Client, Wrong};
 use crate::command::has;
 use crate::grant::Grant;
-use crate::holdings::Thing;
 use crate::resp::{Arguments, Mistake, Quoted};
 use crate::ticket::{Kind as TicketKind, Ticket};
 use crate::values::owner_of;
@@ -223,8 +222,8 @@ fn ticket(client: &Client, word: &[u8]) -> Result<(u128, u64), Wrong> {
     let read = match Ticket::parse(word) {
         Some(ticket) if ticket.kind == TicketKind::Value => {
             let holdings = &client.daemon.holdings;
-            let looked = holdings.look(ticket, client.scope(), |thing| match thing {
-                Thing::Held(Grant::Value(held)) => Some((held.value, held.fence)),
+            let looked = holdings.look(ticket, client.scope(), |thing| match thing.grant() {
+                Some(Grant::Value(held)) => Some((held.value, held.fence)),
                 _ => None,
             });
             let gone = |gone| crate::command::tickets::gone_text(word, gone);
