@@ -30,6 +30,7 @@ use crate::quota::{Counted, Over, Quota, Usage};
 use crate::resp::{Mistake, Protocol, Reply};
 use crate::ticket::{Kind, Text, Ticket};
 use crate::timing::Batch;
+use crate::transaction::Transaction;
 use crate::watch::Watch;
 
 /// The state of one connection.
@@ -91,6 +92,10 @@ pub struct Client {
     pub replies: Replies,
     /// When asking again has a chance, as the last no says.
     pub retry_after: Option<Duration>,
+    /// What it has queued behind `MULTI`.
+    pub transaction: Option<Box<Transaction>>,
+    /// That is being executed, and nothing of it waits.
+    pub is_in_exec: bool,
 }
 
 /// Which answers a client wants.
@@ -114,6 +119,8 @@ pub enum Step {
     Wait(Wait),
     /// The connection ends once the answer is written.
     Close,
+    /// What was queued is executed, and answered as one.
+    Exec(Box<Transaction>),
 }
 
 /// A command that waits.
@@ -397,6 +404,9 @@ impl Client {
     /// The wait of a command: what it says, or the usual, and no longer than
     /// one may.
     pub fn wait_max(&self, tail: &Tail) -> Duration {
+        if self.is_in_exec && !tail.is_async {
+            return Duration::ZERO;
+        }
         let server = &self.config.server;
         let wait = tail.wait.unwrap_or(server.wait_default);
         wait.min(server.wait_max)
@@ -406,8 +416,9 @@ impl Client {
     /// the usual one a limit.
     pub fn terms(&self, tail: &Tail) -> Terms {
         let limit = self.wait_max(tail);
+        let is_named = tail.wait.is_some() || self.is_in_exec && !tail.is_async;
         Terms {
-            wait_max: tail.wait.and(Some(limit)),
+            wait_max: is_named.then_some(limit),
             wait_default: Some(limit),
             ..Terms::default()
         }

@@ -10,6 +10,7 @@ mod connection;
 mod instead;
 mod locks;
 mod look;
+mod multi;
 mod page;
 #[cfg(test)]
 mod planted;
@@ -197,11 +198,18 @@ pub fn execute(client: &mut Client, request: Request<'_>) -> Step {
 fn answer(client: &mut Client, request: Request<'_>) -> Step {
     let Some(at) = position(request.name()) else {
         client.batch.add_unknown();
+        multi::spoil(client);
         let text = unknown(request.name());
         client.reply().error(text);
         return Step::Done;
     };
     let about = &ALL[at];
+    if client.transaction.is_some() {
+        login::follow(client);
+        if let Some(step) = multi::queue(client, at, request) {
+            return step;
+        }
+    }
     // Only its own connection counts, so nobody is overwritten.
     let commands = client.card.commands.load(Ordering::Relaxed);
     client.card.commands.store(commands + 1, Ordering::Relaxed);

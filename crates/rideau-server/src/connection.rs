@@ -6,6 +6,7 @@
 //! has little room, and is not read from when that is full.
 
 mod before_login;
+mod exec;
 mod linger;
 mod wait;
 
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 use rideau_core::Brief;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use crate::client::{Client, Step};
+use crate::client::{Client, Step, Wait};
 use crate::command;
 use crate::holdings::Why;
 use crate::input::{self, Input, NoRoom};
@@ -272,16 +273,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     let _ = self.flush().await;
                     return Err(Over::Closed);
                 }
-                Step::Wait(wait) => {
-                    let waits = self.client.batch.take_last();
-                    let begun = match self.client.batch.is_empty() {
-                        // Its turn came as soon as it was heard.
-                        true => self.client.now,
-                        false => self.client.end_batch(),
-                    };
-                    self.wait(wait, begun).await?;
-                    self.count_wait(waits, begun);
-                }
+                Step::Wait(wait) => self.wait_counted(wait).await?,
+                // Most connections have no use for the room that this takes.
+                Step::Exec(transaction) => count += Box::pin(self.exec(transaction)).await?,
             }
             // Other limits hold for the next command if this one was a login.
             if self.client.user.is_some() != self.has_user {
@@ -299,6 +293,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             self.client.end_batch();
         }
         self.flush().await
+    }
+
+    /// Wait for the answer of a command, and count it.
+    async fn wait_counted(&mut self, wait: Wait) -> Result<(), Over> {
+        let waits = self.client.batch.take_last();
+        let begun = match self.client.batch.is_empty() {
+            // Its turn came as soon as it was heard.
+            true => self.client.now,
+            false => self.client.end_batch(),
+        };
+        self.wait(wait, begun).await?;
+        self.count_wait(waits, begun);
+        Ok(())
     }
 
     /// Count a command that has waited and is answered, and nothing else since.

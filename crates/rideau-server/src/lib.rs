@@ -53,6 +53,7 @@ pub mod supervisor;
 pub mod ticket;
 pub mod timing;
 pub mod tls;
+pub mod transaction;
 pub mod turns;
 pub mod values;
 pub mod watch;

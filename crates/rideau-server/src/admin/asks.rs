@@ -482,6 +482,8 @@ fn client(
         ending: None,
         replies: Replies::On,
         retry_after: None,
+        transaction: None,
+        is_in_exec: false,
     }
 }
 

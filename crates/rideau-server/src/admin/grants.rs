@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use parking_lot::Mutex;
-use rideau_core::Brief;
 use serde::Deserialize;
 use serde_json::json;
 

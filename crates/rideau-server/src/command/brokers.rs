@@ -49,6 +49,7 @@ fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Step, W
         None => known_broker(client, words.name)?,
     };
     words.tail.is_async |= words.is_dynamic;
+    words.is_now |= client.is_in_exec && !words.tail.is_async;
     words.tail.cap_by(|| {
         let options = place.broker.options();
         match side {

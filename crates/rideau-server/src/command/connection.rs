@@ -142,6 +142,7 @@ pub(super) fn quit(client: &mut Client, _request: Request<'_>) -> Result<Step, W
 pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Step, Wrong> {
     client.watch = Watch::default();
     client.card.is_listening.store(false, Ordering::Relaxed);
+    client.transaction = None;
     client.heartbeat = None;
     client.replies = Replies::On;
     client.speak(Protocol::Resp2);

@@ -55,7 +55,7 @@ pub(super) fn lock(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     if let Some(step) = tickets::repeated(client, &tail) {
         return Ok(step);
     }
-    if tail.wait.is_none() && !tail.is_async {
+    if (tail.wait.is_none() || client.is_in_exec) && !tail.is_async {
         return try_lock(client, &words, rule, &tail);
     }
     let (at, capacity) = rule;

@@ -21,6 +21,10 @@ pub(super) fn execute(client: &mut Client, request: Request<'_>) -> Step {
     client.out.truncate(before);
     match step {
         Step::Wait(wait) => Step::Wait(silent(wait)),
+        Step::Exec(mut transaction) => {
+            transaction.is_silent = true;
+            Step::Exec(transaction)
+        }
         step => step,
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Step,
     if words.is_async() {
         return later::reserve(client, &words);
     }
-    let Some(limit) = words.wait else {
+    let Some(limit) = words.wait.filter(|_| !client.is_in_exec) else {
         let owner = owner_of(client.user.as_deref());
         let answer = client.daemon.values.ranges.reserve(&words.ask(owner));
         let (decision, until) = answer.into_parts();

@@ -1,8 +1,8 @@
 //! Every command of our own, with what it is for.
 
 use super::{
-    About, OWN, about, apps, awaits, brokers, connection, locks, look, pools, ranges, regulators,
-    sessions, settings, tickets, watch,
+    About, OWN, about, apps, awaits, brokers, connection, locks, look, multi, pools, ranges,
+    regulators, sessions, settings, tickets, watch,
 };
 
 /// Every command of our own.
@@ -261,6 +261,11 @@ pub(super) const OURS: &[About] = &[
         "Keys of which units are held",
         locks::list,
     ),
+    multi::MULTI,
+    multi::EXEC,
+    multi::DISCARD,
+    multi::WATCH,
+    multi::UNWATCH,
     awaits::AWAIT,
     awaits::AWAIT_END,
     about(

@@ -118,6 +118,28 @@ async fn a_panic_costs_one_command_and_no_holder() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_behind_multi_is_one_answer_of_all() {
+    let place = Place::new("").await;
+    let mut wire = place.connect();
+    assert_eq!(wire.ask("MULTI"), "+OK");
+    for line in [
+        "TEST.PANIC NOW",
+        "TEST.PANIC LATER",
+        "TEST.PANIC AFTER",
+        "PING",
+    ] {
+        assert_eq!(wire.ask(line), "+QUEUED");
+    }
+    assert_eq!(wire.ask("EXEC"), "*4");
+    for _ in 0..3 {
+        let answer = wire.line();
+        assert!(answer.starts_with("-ERR internal error "), "{answer}");
+    }
+    assert_eq!(wire.line(), "+PONG");
+    assert_eq!(wire.ask("PING"), "+PONG");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_wants_no_answer_is_told_of_no_panic() {
     let place = Place::new("").await;
     let mut wire = place.connect();

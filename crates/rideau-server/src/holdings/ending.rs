@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use rideau_core::Brief;
+
 /// Why something is not held any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
@@ -61,11 +63,13 @@ impl Gone {
         let text = match self {
             Self::Stale { ago, why } => {
                 let why = why.words();
-                format!("ticket {ticket} was {why} {ago:.1?} ago: nothing is held under it.")
+                let ago = Brief(ago);
+                format!("ticket {ticket} was {why} {ago} ago: nothing is held under it.")
             }
             Self::Forgotten { ago } => format!(
-                "ticket {ticket} ended more than {ago:.1?} ago, and why is not remembered for \
-                 longer: nothing is held under it."
+                "ticket {ticket} ended more than {} ago, and why is not remembered for longer: \
+                 nothing is held under it.",
+                Brief(ago)
             ),
             Self::Unknown => format!(
                 "ticket {ticket} was not given by this server since its start: tickets of an \

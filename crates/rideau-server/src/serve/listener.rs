@@ -576,6 +576,8 @@ fn welcome(
         ending: None,
         replies: Replies::On,
         retry_after: None,
+        transaction: None,
+        is_in_exec: false,
     }
 }
 

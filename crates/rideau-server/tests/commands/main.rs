@@ -9,6 +9,7 @@ mod labels;
 mod locks;
 mod look;
 mod manners;
+mod multi;
 mod owners;
 mod pages;
 mod peer;

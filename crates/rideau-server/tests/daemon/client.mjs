@@ -57,8 +57,19 @@ for (const version of [2, 3]) {
   assert.equal(later, 'await');
   const [, held] = await taken;
   assert.equal(await other.sendCommand(['RELEASE', held]), 'OK');
-  await until('it has it', async () => (await client.sendCommand(['HELD']))[0][3] === 'm1');
+  const [yes, same] = await client.sendCommand(['AWAIT', name, '20000']);
+  assert.deepEqual([yes, same], ['go', name]);
   assert.equal(await client.sendCommand(['RELEASE', name]), 'OK');
+
+  // A transaction, in which nothing waits.
+  const multi = client.multi();
+  multi.addCommand(['LOCK', 'mine']).addCommand(['LOCK', 'mine', 'WAIT', '20000']);
+  const [first, second, ok] = await multi.addCommand(['UNLOCK', 'mine']).exec();
+  assert.deepEqual([first[0], second[0], String(ok)], ['go', 'full', 'OK']);
+  const wrong = client.multi().addCommand(['LOCK', 'mine']).addCommand(['LOK', 'mine']);
+  await assert.rejects(wrong.exec());
+  assert.equal((await client.sendCommand(['LOCK', 'mine']))[0], 'go');
+  assert.equal(await client.sendCommand(['UNLOCK', 'mine']), 'OK');
 
   // Many commands at once, in order.
   const echoes = Array.from({ length: 500 }, (_, number) => String(number));

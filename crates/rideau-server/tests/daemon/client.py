@@ -53,8 +53,30 @@ def one_connection(protocol):
     pipeline.execute_command("UNLOCK", "key")
     words = [reply if reply == "OK" else reply[0] for reply in pipeline.execute()]
     assert words == ["go", "go", "full", "OK"], words
+    transaction(client)
     client.close()
     until("its locks are free", lambda: lock_is_free())
+
+
+def transaction(client):
+    """A pipeline is a transaction by default. Nothing in it waits."""
+    pipeline = client.pipeline()
+    pipeline.execute_command("LOCK", "mine")
+    pipeline.execute_command("LOCK", "mine", "WAIT", 20000)
+    pipeline.ping()
+    pipeline.execute_command("UNLOCK", "mine")
+    first, second, *rest = pipeline.execute()
+    assert (first[0], second[0], rest) == ("go", "full", [True, "OK"]), (first, second, rest)
+    pipeline = client.pipeline()
+    pipeline.execute_command("LOCK", "mine")
+    pipeline.execute_command("LOK", "mine")
+    try:
+        pipeline.execute()
+        raise AssertionError("a command that is none was executed")
+    except redis.ResponseError as error:
+        assert "did you mean LOCK?" in str(error), error
+    assert client.execute_command("LOCK", "mine")[0] == "go"
+    assert client.execute_command("UNLOCK", "mine") == "OK"
 
 
 def lock_is_free():
@@ -131,7 +153,10 @@ def pushes():
     word, later = client.execute_command("TAKE", "one", "ASYNC", "WAIT", 20000)
     assert word == "await"
     holder.execute_command("RELEASE", ticket)
-    until("it has it", lambda: client.execute_command("HELD")[0][3] == "m1")
+    # The push is dropped, and the answer is still there.
+    for _ in range(2):
+        word, name, member, _ = client.execute_command("AWAIT", later, 20000)
+        assert (word, name, member) == ("go", later, "m1")
     for number in range(20):
         assert client.execute_command("ECHO", number) == str(number)
     assert client.execute_command("RELEASE", later) == "OK"

@@ -416,7 +416,8 @@ impl<'a> Session<'a> {
     fn sync(&mut self) -> Tried {
         self.syncs += 1;
         let word = format!("synced-{}", self.syncs);
-        // Some want no answers.
+        // Some have begun to queue what they say, and some want no answers.
+        self.write(&request(&["DISCARD"]))?;
         self.write(&request(&["CLIENT", "REPLY", "ON"]))?;
         self.write(&request(&["PING", &word]))?;
         let mut part = [0; 4096];
