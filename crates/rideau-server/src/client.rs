@@ -23,7 +23,7 @@ use crate::label::{BadLabel, Label};
 use crate::login::{self, Proof};
 use crate::logins::{Fingerprint, LoginPlace};
 use crate::names::Named;
-use crate::outcome::{self, Outcome, Part};
+use crate::outcome::{Outcome, Part};
 use crate::panics::Panicked;
 use crate::places::{BrokerPlace, PoolPlace, RulePlace};
 use crate::quota::{Counted, Over, Quota, Usage};
@@ -517,7 +517,6 @@ pub fn refused(
     why: String,
     explained: impl FnOnce() -> String,
 ) -> Outcome {
-    let is_shed = outcome::word(refusal.reason) == "shed";
     let id = daemon.drops.add(kind, name, refusal, &why, explained);
-    Outcome::no(refusal, why, is_shed.then_some(id))
+    Outcome::no(refusal, why, id)
 }

@@ -8,13 +8,14 @@ use std::future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::outbox::Outbox;
-use crate::outcome::{Outcome, Part};
+use crate::outcome::Outcome;
 
 /// An ask under way, or its answer.
 pub struct Later {
@@ -145,8 +146,8 @@ impl Later {
     fn tell_cancelled(&self, why: &'static str) {
         let mut answer = self.answer.lock();
         if answer.is_none() {
-            let parts = vec![Part::Number(0), why.into()];
-            *answer = Some(Outcome::new("cancelled", parts));
+            let no = Outcome::ended("cancelled", Duration::ZERO, why.into(), "cancelled");
+            *answer = Some(no);
         }
         drop(answer);
         self.bell.notify_waiters();

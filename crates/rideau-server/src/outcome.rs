@@ -25,6 +25,8 @@ pub enum Part {
     Text(Vec<u8>),
     /// A number.
     Number(i64),
+    /// Nothing is known.
+    None,
 }
 
 impl Outcome {
@@ -50,20 +52,46 @@ impl Outcome {
     }
 
     /// No, with the reason in words, and the name under which it is remembered.
-    pub fn no(refusal: &Refusal, why: String, drop: Option<String>) -> Self {
-        let mut parts = vec![micros(refusal.waited), why.into()];
-        parts.extend(drop.map(Part::from));
+    pub fn no(refusal: &Refusal, why: String, id: String) -> Self {
+        let retry_after = (!refusal.retry_after.is_zero()).then_some(refusal.retry_after);
+        let word = word(refusal.reason);
+        let reason = refusal.reason.word();
+        let mut no = Self::new(
+            word,
+            no_parts(refusal.waited, why, reason, retry_after, Some(id)),
+        );
+        no.retry_after = retry_after;
+        no
+    }
+
+    /// It ended in another way than by a no, and is not remembered.
+    pub fn ended(word: &'static str, waited: Duration, why: String, reason: &str) -> Self {
+        Self::new(word, no_parts(waited, why, reason, None, None))
+    }
+
+    /// The same no with another word.
+    #[must_use]
+    pub fn as_word(mut self, word: &'static str) -> Self {
+        self.word = word;
+        self
+    }
+
+    /// No value is free: how many are, and of how many, and then as every no without the
+    /// time that it waited.
+    #[must_use]
+    pub fn none(self, free: Part, size: Part) -> Self {
+        let rest = self.parts.into_iter().skip(1);
         Self {
-            word: word(refusal.reason),
-            parts,
-            retry_after: (!refusal.retry_after.is_zero()).then_some(refusal.retry_after),
+            word: "none",
+            parts: [free, size].into_iter().chain(rest).collect(),
+            retry_after: self.retry_after,
         }
     }
 
     /// No, for the server has failed over it.
     pub(crate) fn failed(panicked: Panicked) -> Self {
         let why = panicked.to_string();
-        Self::new("cancelled", vec![Part::Number(0), why.into()])
+        Self::ended("cancelled", Duration::ZERO, why, "internal")
     }
 
     /// The same no with another reason in words.
@@ -113,6 +141,7 @@ impl Outcome {
         let parts = self.parts.iter().map(|part| match part {
             Part::Text(text) => text.len() + 8,
             Part::Number(_) => 16,
+            Part::None => 8,
         });
         self.word.len() + parts.sum::<usize>()
     }
@@ -130,6 +159,7 @@ impl Part {
         match self {
             Self::Text(text) => reply.bulk(text),
             Self::Number(number) => reply.integer(*number),
+            Self::None => reply.null(),
         };
     }
 }
@@ -150,6 +180,25 @@ impl From<u64> for Part {
     fn from(number: u64) -> Self {
         Self::Number(i64::try_from(number).unwrap_or(i64::MAX))
     }
+}
+
+/// What follows the word of every no, whatever was asked for: how long it waited, why,
+/// the reason in a word, when asking again has a chance, and the name under which the no
+/// is remembered. What is not known is null.
+fn no_parts(
+    waited: Duration,
+    why: String,
+    reason: &str,
+    retry_after: Option<Duration>,
+    id: Option<String>,
+) -> Vec<Part> {
+    vec![
+        micros(waited),
+        why.into(),
+        reason.into(),
+        retry_after.map_or(Part::None, micros),
+        id.map_or(Part::None, Part::from),
+    ]
 }
 
 /// A time on the wire: whole microseconds.

@@ -44,6 +44,8 @@ const RENEW: Duration = Duration::from_millis(200);
 /// What a yes has, by what was asked for.
 const TAKEN: &[&str] = &["ticket", "member", "waited_us"];
 const LOCKED: &[&str] = &["ticket", "ordinal", "capacity", "fence", "waited_us"];
+/// What every no has.
+pub(super) const REFUSED: &[&str] = &["waited_us", "why", "reason", "retry_after_us", "id"];
 const MATCHED: &[&str] = &["ticket", "value", "lead_us", "waited_us"];
 
 /// What can be said with a take.
@@ -500,22 +502,25 @@ fn told(reply: &Value, names: &[&str], retry_after: Option<Duration>) -> Answer 
     let word = String::from_utf8_lossy(word).into_owned();
     let names = match word.as_str() {
         "go" => names,
-        "full" if matches!(rest, [Value::Integer(_), Value::Integer(_)]) => &["held", "capacity"],
         "done" => &["payload"],
         "down" => &["why"],
-        _ => &["waited_us", "why", "id"],
+        _ => REFUSED,
     };
     let status = status(&word);
     let mut body = Map::new();
     body.insert("outcome".into(), word.into());
     for (name, part) in names.iter().zip(rest) {
-        body.insert((*name).into(), json(part));
+        // What is not known is left out.
+        if *part != Value::Null {
+            body.insert((*name).into(), json(part));
+        }
     }
-    if let Some(retry_after) = retry_after {
-        let micros = u64::try_from(retry_after.as_micros()).unwrap_or(u64::MAX);
-        body.insert("retry_after_us".into(), micros.into());
-    }
+    let id = body.get("id").and_then(Json::as_str);
+    let id = id.and_then(|id| HeaderValue::from_str(id).ok());
     let mut response = with_status(status, &Json::Object(body));
+    if let Some(id) = id {
+        response.headers_mut().insert("rideau-id", id);
+    }
     let is_shed = status == StatusCode::SERVICE_UNAVAILABLE;
     if let Some(wait) = retry_after.or(is_shed.then_some(SOON)) {
         let seconds = HeaderValue::from(whole_seconds(wait));
@@ -566,14 +571,19 @@ mod tests {
     }
 
     #[test]
-    fn the_two_ways_of_being_full_are_told_apart() {
-        let at_once = [bulk("full"), Value::Integer(3), Value::Integer(3)];
-        let waited = [bulk("full"), Value::Integer(7), bulk("too many wait")];
-        for reply in [at_once, waited] {
-            let answer = told(&Value::Array(reply.into()), &[], None).unwrap();
-            assert_eq!(answer.status(), StatusCode::CONFLICT);
-            assert_eq!(answer.headers().get(header::RETRY_AFTER), None);
-        }
+    fn a_no_has_its_id_in_a_header() {
+        let why = [
+            bulk("none is left"),
+            bulk("busy"),
+            Value::Null,
+            bulk("d-1f"),
+        ];
+        let mut reply = vec![bulk("full"), Value::Integer(7)];
+        reply.extend(why);
+        let answer = told(&Value::Array(reply), &[], None).unwrap();
+        assert_eq!(answer.status(), StatusCode::CONFLICT);
+        assert_eq!(answer.headers().get(header::RETRY_AFTER), None);
+        assert_eq!(answer.headers()["rideau-id"], "d-1f");
     }
 
     #[test]

@@ -117,7 +117,8 @@ const ALL: &[(&str, &str)] = &[
         hops?:integer fence?:integer was?:string values?:[Value]"),
     ("Value", "value:string ticket:string expires_ms:integer tier:string hops:integer \
         fence:integer"),
-    ("NotGiven", "outcome?:string free?:any total?:any state?:string error?:string code?:string"),
+    ("NotGiven", "outcome?:string free?:any total?:any why?:string reason?:string \
+        retry_after_us?:integer id?:string state?:string error?:string code?:string"),
     ("Change", "fence?:integer ttl_ms?:integer keys?:[string] unique?:[string] data?:{any} \
         claim?:boolean"),
     ("Refresh", "fence?:integer ttl_ms?:integer"),
@@ -125,8 +126,8 @@ const ALL: &[(&str, &str)] = &[
     ("Seen", "value:string keys:[string] data:{any} expires_ms:integer state:string node:string \
         fence:integer|null range:string age_ms:integer updates:integer"),
     ("SeenAll", "values:[Seen] cursor:string|null"),
-    ("Refused", "outcome?:string waited_us?:integer why?:string id?:string held?:integer \
-        capacity?:integer retry_after_us?:integer error?:string code?:string"),
+    ("Refused", "outcome?:string waited_us?:integer why?:string reason?:string \
+        retry_after_us?:integer id?:string error?:string code?:string"),
     ("Done", "payload?:string"),
     ("Await", "wait_ms?:integer"),
     ("Ended", "outcome:string payload?:string why?:string"),

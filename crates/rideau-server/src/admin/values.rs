@@ -297,10 +297,13 @@ fn outcome(reply: &Value) -> Result<(String, &[Value]), No> {
     }
 }
 
+/// What is told if no value is free.
+const NONE: &[&str] = &["free", "total", "why", "reason", "retry_after_us", "id"];
+
 fn told(word: &str, names: &[&str], rest: &[Value]) -> Answer {
     let (status, names) = match word {
         "go" | "ok" => (StatusCode::OK, names),
-        "none" => (StatusCode::CONFLICT, &["free", "total", "why"][..]),
+        "none" => (StatusCode::CONFLICT, NONE),
         _ => (StatusCode::CONFLICT, &["state"][..]),
     };
     let mut body = named(names, rest);
@@ -317,6 +320,8 @@ fn elements(value: &Value) -> &[Value] {
 
 fn named(names: &[&str], parts: &[Value]) -> Json {
     let pairs = names.iter().zip(parts);
+    // What is not known is left out.
+    let pairs = pairs.filter(|(_, part)| **part != Value::Null);
     let pairs = pairs.map(|(name, part)| ((*name).to_owned(), json(part)));
     Json::Object(pairs.collect())
 }

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use rideau_server::config::count;
 use rideau_server::resp::Value;
 use serde_json::{Map, json};
 
@@ -235,20 +234,19 @@ pub(crate) fn refuse(answer: &Value, name: &str, manner: &Manner) -> Done {
     let parts = show::elements(answer);
     let verdict = word(parts, 0);
     let why = match (parts.get(1), parts.get(2)) {
-        (Some(Value::Integer(held)), Some(Value::Integer(most))) => {
-            let most = count(usize::try_from(*most).unwrap_or(usize::MAX), "unit");
-            let are = if *held == 1 { "is" } else { "are" };
-            format!("{held} of {most} of {name} {are} held")
-        }
+        (Some(Value::Integer(0)), Some(why)) => format!("{name}: {}", show::text(why)),
         (Some(Value::Integer(waited)), Some(why)) => {
             format!("{name} after {}: {}", span::shown(*waited), show::text(why))
         }
         _ => name.to_owned(),
     };
-    let id = parts.get(3).map(show::text);
-    let hint = id.map_or_else(String::new, |id| {
-        format!("; `rideau explain {id}` says more")
-    });
+    let hint = match parts.last() {
+        Some(Value::Bulk(id)) if id.starts_with(b"d-") => {
+            let id = String::from_utf8_lossy(id);
+            format!("; `rideau explain {id}` says more")
+        }
+        _ => String::new(),
+    };
     show::complain(format!("{verdict}: {why}{hint}"));
     Ok(REFUSED.into())
 }

@@ -148,12 +148,8 @@ async fn end_within(mail: Arc<Mail>, ticket: Ticket, limit: Duration) -> Finish 
     })
 }
 
+/// It is no answer to the ask, which goes on.
 fn timed_out(client: &mut Client, limit: Duration, why: &str) {
-    let micros = i64::try_from(limit.as_micros()).unwrap_or(i64::MAX);
-    client
-        .reply()
-        .array(3)
-        .bulk("timeout")
-        .integer(micros)
-        .bulk(why);
+    let outcome = Outcome::ended("timeout", limit, why.into(), "waits");
+    outcome.write(&mut client.reply());
 }

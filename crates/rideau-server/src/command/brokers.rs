@@ -139,10 +139,11 @@ fn come_now(
     };
     let daemon = Arc::clone(&client.daemon);
     let answer = met_or_no(place, own, met).map_err(|refusal| {
-        if refusal.reason == rideau::Reason::Busy {
-            return Outcome::new("retry", vec![micros(refusal.waited)]);
+        let no = no(&daemon, place, &refusal);
+        match refusal.reason {
+            rideau::Reason::Busy => no.as_word("retry"),
+            _ => no,
         }
-        no(&daemon, place, &refusal)
     });
     tickets::settle(client, Kind::Match, answer, tail)
 }

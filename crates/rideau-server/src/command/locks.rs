@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use rideau::{Capacity, Denied, Lock, Now, Reason, Refusal};
+use rideau::{Capacity, Denied, Full, Lock, Now, Reason, Refusal};
 
 use super::{page, tickets};
 use crate::client::{Client, Step, Tail, Wrong, refused};
-use crate::config::{Buckets, LockRule};
+use crate::config::{Buckets, LockRule, count};
 use crate::grant::Grant;
 use crate::holdings::Why;
 use crate::label::Label;
@@ -81,16 +82,25 @@ fn try_lock(
         Err(Denied::Keys) => Err(too_many_keys(client, rule)),
         Err(Denied::Full(full)) => {
             rule.counts.full.fetch_add(1, Ordering::Relaxed);
-            let (held, capacity) = (full.held as i64, full.capacity as i64);
-            client
-                .reply()
-                .array(3)
-                .bulk("full")
-                .integer(held)
-                .integer(capacity);
+            tell_full(client, words.key, full);
             Ok(Step::Done)
         }
     }
+}
+
+/// All units are held, and it does not wait for one.
+fn tell_full(client: &mut Client, key: &[u8], full: Full) {
+    let refusal = Refusal {
+        reason: Reason::Busy,
+        waited: Duration::ZERO,
+        len: 0,
+        retry_after: Duration::ZERO,
+    };
+    let units = count(usize::try_from(full.capacity).unwrap_or(usize::MAX), "unit");
+    let are = if full.held == 1 { "is" } else { "are" };
+    let why = format!("{} of {units} {are} held; WAIT waits for one", full.held);
+    let name = String::from_utf8_lossy(key);
+    client.refuse("lock", &name, &refusal, why, String::new);
 }
 
 /// Wait for units, here or in the background.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rideau::{Flow, Held, NotTaken, Terms};
+use rideau::{Flow, Held, NotTaken, Reason, Refusal, Terms};
 use rideau_core::Brief;
 
 use super::settings;
@@ -165,7 +165,15 @@ fn answer(
             let pool = pool.cloned().or_else(found);
             let Some(pool) = pool else {
                 // It was removed just now.
-                return Err(Outcome::new("closed", Vec::new()));
+                let refusal = Refusal {
+                    reason: Reason::Closed,
+                    waited: Held::waited(&held),
+                    len: 0,
+                    retry_after: Duration::ZERO,
+                };
+                let why = refusal.to_string();
+                let no = refused(daemon, "pool", name, &refusal, why, String::new);
+                return Err(no);
             };
             if let Some(note) = note {
                 Held::note(&held, note.clone());

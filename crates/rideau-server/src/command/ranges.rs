@@ -62,7 +62,11 @@ pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Step,
             client.may_wait()?;
             let prefer: Arc<[Prefer]> = words.prefer().into();
             let awaits = Awaits::Values(Arc::clone(&prefer));
-            let answer = Box::pin(wait(reserving, words.how(), prefer));
+            let how = How {
+                since: Some(std::time::Instant::now()),
+                ..words.how()
+            };
+            let answer = Box::pin(wait(reserving, how, prefer));
             return Ok(Step::Wait(Wait::new("RESERVE", awaits, answer)));
         }
     }
@@ -71,6 +75,8 @@ pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Step,
 
 /// What the answer of a reserve depends on besides the decision.
 struct How {
+    /// Since when it waits, if it did.
+    since: Option<std::time::Instant>,
     /// Several were asked for, and the answer is a list.
     is_many: bool,
     tail: Tail,
@@ -103,14 +109,9 @@ fn settle(
         Ok(granted) => granted,
         Err(Failed::Refused(Refused::Exhausted { free, size })) => {
             exhaust(client, prefer);
-            let why = no::quarantined(&client.daemon, prefer);
-            let mut reply = client.reply();
-            reply.array(3 + usize::from(why.is_some())).bulk("none");
-            no::write_size(&mut reply, free);
-            no::write_size(&mut reply, size);
-            if let Some(why) = why {
-                reply.bulk(why);
-            }
+            let waited = how.since.map(|since| since.elapsed());
+            let none = no::none(&client.daemon, prefer, free, size, waited);
+            client.tell_no(&none);
             return Ok(());
         }
         Err(failed) => return Err(no::failed(client, &failed, "RESERVE")),

@@ -56,7 +56,16 @@ fn who_is_refused_does_not_run_and_ends_with_three() {
     let output = served.run(&["lock", "key", "--", "sh", "-c", &json]);
     assert_eq!(output.status.code(), Some(3));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(answer, serde_json::json!(["full", 1, 1]));
+    let why = "1 of 1 unit is held; WAIT waits for one";
+    let id = &answer[5];
+    assert_eq!(
+        answer,
+        serde_json::json!(["full", 0, why, "busy", null, id])
+    );
+    assert!(
+        id.as_str().is_some_and(|id| id.starts_with("d-")),
+        "{answer}"
+    );
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod ranges;
 mod ranges_change;
 mod ranges_kept;
 mod ranges_wait;
+mod refusals;
 mod rights;
 mod server;
 mod settings;

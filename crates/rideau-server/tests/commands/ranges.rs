@@ -162,7 +162,9 @@ fn what_is_preferred_less_is_given_only_when_nothing_else_is_free() {
             "10.20.0.1 third"
         ]
     );
-    assert_eq!(peer.say("RESERVE 10.21.0.0/31"), "[none, 0, 2]");
+    let none = peer.say("RESERVE 10.21.0.0/31");
+    let expected = "[none, 0, 2, 0 of 2 values are free, busy, nil, d-";
+    assert!(none.starts_with(expected), "{none}");
     let hinted = ask(&mut peer, "RESERVE office HINT 10.20.0.5");
     assert_eq!(hinted[1], "10.20.0.5");
     let elsewhere = ask(&mut peer, "RESERVE office HINT 2001:db8::2");
@@ -176,7 +178,8 @@ fn several_are_had_at_once_or_none_unless_some_will_do() {
     let got = ask(&mut peer, "RESERVE office COUNT 5 TTL 60000");
     assert_eq!(got.len(), 6);
     assert!(got[5].starts_with("[10.20.0.5, v-"), "{got:?}");
-    assert_eq!(peer.say("RESERVE office COUNT 5"), "[none, 2, 7]");
+    let none = peer.say("RESERVE office COUNT 5");
+    assert!(none.starts_with("[none, 2, 7, "), "{none}");
     let some = ask(&mut peer, "RESERVE office COUNT 5 PARTIAL");
     assert_eq!(some.len(), 3, "{some:?}");
 }
@@ -258,7 +261,7 @@ fn unknown_holders_are_waited_for_and_may_say_who_they_are() {
         none.starts_with("[none, 0, 100, 100 are quarantined for "),
         "{none}"
     );
-    assert!(none.ends_with(": EXPLAIN old says why]"), "{none}");
+    assert!(none.contains(": EXPLAIN old says why, busy, "), "{none}");
     assert_eq!(ask(&mut peer, "LOOKUP 150")[4], "quarantined");
     let told = peer.say("WRITE 150 DATA mine TTL 60000");
     assert!(told.ends_with(", quarantined, []]"), "{told}");
@@ -482,7 +485,8 @@ fn who_waits_gets_what_is_given_back() {
         tickets.push(reserve(&mut peer, "RESERVE office TTL 60000").1);
     }
     let none = ask(&mut peer, "RESERVE office WAIT 1");
-    assert_eq!(none, ["none", "0", "7"]);
+    assert_eq!(none[..3], ["none", "0", "7"]);
+    assert_eq!(none[4], "timeout", "{none:?}");
     let mut waiter = server.connect();
     waiter.send(&["RESERVE", "office", "WAIT", "20000"]);
     until(|| peer.say("INFO clients").contains("blocked_clients:1"));

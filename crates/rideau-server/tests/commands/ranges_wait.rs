@@ -33,7 +33,7 @@ fn those_who_wait_are_served_in_the_order_in_which_they_came() {
     assert_eq!(peer.say(&format!("RELEASE {}", held[4].1)), "+OK");
     let first = format!("[go, {}, ", held[4].0);
     assert!(waiters[0].hear().starts_with(&first));
-    assert_eq!(ask(&mut peer, "RESERVE office"), ["none", "0", "7"]);
+    assert_eq!(ask(&mut peer, "RESERVE office")[..3], ["none", "0", "7"]);
     // What runs out goes to who waits as well.
     assert!(
         peer.say(&format!("REFRESH {} TTL 1", held[2].1))

@@ -156,6 +156,15 @@ fn a_lock_without_a_wait_never_waits() {
     let server = Server::start();
     let (mut holder, mut wire) = (server.connect(), server.connect());
     holder.ask("LOCK key").ticket();
-    assert_eq!(wire.ask("LOCK key").to_string(), "[full 1 1]");
-    assert_eq!(wire.ask("LOCK key PER 0").to_string(), "[full 1 0]");
+    for (line, why) in [
+        ("LOCK key", "1 of 1 unit is held; WAIT waits for one"),
+        ("LOCK key PER 0", "1 of 0 units is held; WAIT waits for one"),
+    ] {
+        let no = wire.ask(line);
+        assert_eq!(
+            (no.word().as_str(), no.at(2).text()),
+            ("full", why.into()),
+            "{line}"
+        );
+    }
 }

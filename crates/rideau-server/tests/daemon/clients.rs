@@ -117,8 +117,10 @@ fn the_rust_crate_works_on_both_protocols() {
         let mut other = client.get_connection().unwrap();
         let taken: (String, String, String, i64) = ask(&mut one, "TAKE one").unwrap();
         assert_eq!((taken.0.as_str(), taken.2.as_str()), ("go", "m1"));
-        let no: (String, i64, String) = ask(&mut other, "TAKE one WAIT 0").unwrap();
-        assert_eq!(no.0, "timeout");
+        let no: (String, i64, String, String, Option<i64>, String) =
+            ask(&mut other, "TAKE one WAIT 0").unwrap();
+        assert_eq!((no.0.as_str(), no.3.as_str()), ("timeout", "deadline"));
+        assert!(no.5.starts_with("d-"), "{no:?}");
         let stat: std::collections::HashMap<String, i64> =
             ask(&mut other, "POOL.STAT one").unwrap();
         assert_eq!(stat["held"], 1);

@@ -40,8 +40,11 @@ fn canal_lock_in_thirteen_steps() {
         5) (integer) <_>
         a> LOCK db PER 3 BUCKETS 1
         1) "full"
-        2) (integer) 3
-        3) (integer) 3
+        2) (integer) 0
+        3) "3 of 3 units are held; WAIT waits for one"
+        4) "busy"
+        5) (nil)
+        6) "d-<_>"
         a> LOCK db PER 3 BUCKETS 2
         1) "go"
         2) "<four>"
@@ -50,14 +53,20 @@ fn canal_lock_in_thirteen_steps() {
         5) (integer) <_>
         a> LOCK db PER 3 BUCKETS 1
         1) "full"
-        2) (integer) 4
-        3) (integer) 3
+        2) (integer) 0
+        3) "4 of 3 units are held; WAIT waits for one"
+        4) "busy"
+        5) (nil)
+        6) "d-<_>"
         a> UNLOCK db
         OK
         a> LOCK db PER 3 BUCKETS 1
         1) "full"
-        2) (integer) 3
-        3) (integer) 3
+        2) (integer) 0
+        3) "3 of 3 units are held; WAIT waits for one"
+        4) "busy"
+        5) (nil)
+        6) "d-<_>"
         a> UNLOCK db
         OK
         a> LOCK db PER 3 BUCKETS 1
@@ -68,8 +77,11 @@ fn canal_lock_in_thirteen_steps() {
         5) (integer) <_>
         a> LOCK db PER 3 BUCKETS 1
         1) "full"
-        2) (integer) 3
-        3) (integer) 3
+        2) (integer) 0
+        3) "3 of 3 units are held; WAIT waits for one"
+        4) "busy"
+        5) (nil)
+        6) "d-<_>"
         a> RELEASE <four>
         (error) STALE ticket "<four>" was released <_> ago: <etc>
         "#,
@@ -95,8 +107,11 @@ fn canal_lock_takes_the_units_of_the_dead_back() {
         5) (integer) <_>
         b> LOCK db PER 2 BUCKETS 1
         1) "full"
-        2) (integer) 2
-        3) (integer) 2
+        2) (integer) 0
+        3) "2 of 2 units are held; WAIT waits for one"
+        4) "busy"
+        5) (nil)
+        6) "d-<_>"
         b& LOCK db PER 2 BUCKETS 1 WAIT 20000
         a!
         b<
@@ -181,6 +196,10 @@ fn sbroker_matches_who_asks_with_who_offers() {
         a> ASK desk NB
         1) "retry"
         2) (integer) 0
+        3) "nothing was there at once (busy after <_>, 0 waiting)"
+        4) "busy"
+        5) (nil)
+        6) "d-<_>"
         a& ASK desk VALUE client WAIT 20000
         b> LEN desk
         1) (integer) 1
@@ -254,6 +273,9 @@ fn sbroker_cancels_and_answers_later() {
         1) "timeout"
         2) (integer) 10000
         3) "it still waits; AWAIT again, or CANCEL it"
+        4) "waits"
+        5) (nil)
+        6) (nil)
         b> OFFER desk VALUE worker
         1) "go"
         2) "<offer>"
@@ -297,6 +319,9 @@ fn sbroker_drops_who_waits_too_long() {
         1) "timeout"
         2) (integer) <_>
         3) "it waited as long as anybody may (timeout after <_>, 0 waiting; ask again in <_>)"
+        4) "timeout"
+        5) (integer) <_>
+        6) "d-<_>"
         "#,
     );
 }

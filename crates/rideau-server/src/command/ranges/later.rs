@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rideau::Failed;
-use rideau::allocator::{Place, Refused, Reservation, Size};
+use rideau::allocator::{Prefer, Refused, Reservation};
 
 use super::words::Words;
 use super::{TIERS, no};
@@ -28,18 +28,24 @@ pub(super) fn reserve(client: &mut Client, words: &Words<'_>) -> Result<Step, Wr
     let daemon = Arc::clone(&client.daemon);
     let ask = words.ask(owner_of(client.user.as_deref()));
     let reserving = daemon.values.ranges.reserve_within(&ask, limit);
-    let name = name(client, words);
+    let prefer = words.prefer().to_vec();
+    let name = no::name(&daemon, &prefer);
     let since = Instant::now();
     tickets::later(client, Kind::Value, &name, &tail, async move {
         let decision = reserving.await;
-        answer(&daemon, decision, since.elapsed())
+        answer(&daemon, &prefer, decision, since.elapsed())
     })
 }
 
-fn answer(daemon: &Daemon, decision: Result<Vec<Reservation>, Failed>, took: Duration) -> Answer {
+fn answer(
+    daemon: &Daemon,
+    prefer: &[Prefer],
+    decision: Result<Vec<Reservation>, Failed>,
+    took: Duration,
+) -> Answer {
     let granted = decision.map_err(|failed| match failed {
         Failed::Refused(Refused::Exhausted { free, size }) => {
-            Outcome::new("none", vec![part(free), part(size)])
+            no::none(daemon, prefer, free, size, Some(took))
         }
         failed => Outcome::new("failed", vec![failed.to_string().into()]),
     })?;
@@ -70,26 +76,4 @@ fn answer(daemon: &Daemon, decision: Result<Vec<Reservation>, Failed>, took: Dur
         is_lease: !place.is_some_and(|place| place.is_of_connection()),
     };
     Ok((parts, Grant::Value(held)))
-}
-
-fn part(size: Size) -> Part {
-    match size.to_u128().and_then(|size| i64::try_from(size).ok()) {
-        Some(size) => Part::Number(size),
-        None => size.to_string().into(),
-    }
-}
-
-/// What is asked for, for those who look at who waits.
-fn name(client: &Client, words: &Words<'_>) -> String {
-    let places = client.daemon.places.load();
-    let first = words.prefer().first().map(|prefer| prefer.place);
-    let place = match first {
-        Some(Place::Range(id)) => places.ranges.by_id(id),
-        Some(Place::Within(within)) => {
-            let place = places.ranges.of(within.first());
-            place.map(|(place, _)| place)
-        }
-        None => None,
-    };
-    place.map_or_else(String::new, |place| place.name.to_string())
 }

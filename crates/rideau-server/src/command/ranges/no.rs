@@ -4,13 +4,14 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use rideau::allocator::{Place, Prefer, Refused, Size};
-use rideau::{Failed, Instant};
+use rideau::{Failed, Instant, Reason, Refusal};
 use rideau_core::Brief;
 
 use super::count;
-use crate::client::{Client, Wrong};
+use crate::client::{Client, Wrong, refused as refused_ask};
 use crate::daemon::Daemon;
 use crate::explain;
+use crate::outcome::{Outcome, Part};
 use crate::places::Places;
 use crate::resp::Reply;
 use crate::values::unsafe_text;
@@ -34,9 +35,52 @@ pub(super) fn stale(what: impl Display) -> Wrong {
     ))
 }
 
-/// Why nothing is free where it was wanted most, if nobody knows who has its
-/// values: who is told only how many there are would look for holders.
-pub(super) fn quarantined(daemon: &Daemon, prefer: &[Prefer]) -> Option<String> {
+/// No value is free, at once or after such a wait.
+pub(super) fn none(
+    daemon: &Daemon,
+    prefer: &[Prefer],
+    free: Size,
+    size: Size,
+    waited: Option<Duration>,
+) -> Outcome {
+    let quarantined = quarantined(daemon, prefer);
+    let refusal = Refusal {
+        reason: match waited {
+            Some(_) => Reason::Timeout,
+            None => Reason::Busy,
+        },
+        waited: waited.unwrap_or_default(),
+        len: 0,
+        retry_after: quarantined
+            .as_ref()
+            .map_or(Duration::ZERO, |(_, left)| *left),
+    };
+    let why = match quarantined {
+        Some((why, _)) => why,
+        None => format!("{free} of {size} values are free"),
+    };
+    let name = name(daemon, prefer);
+    let no = refused_ask(daemon, "range", &name, &refusal, why, String::new);
+    no.none(part(free), part(size))
+}
+
+/// The range where it was wanted most.
+pub(super) fn name(daemon: &Daemon, prefer: &[Prefer]) -> String {
+    let places = daemon.places.load();
+    let place = match prefer.first().map(|prefer| prefer.place) {
+        Some(Place::Range(id)) => places.ranges.by_id(id),
+        Some(Place::Within(within)) => {
+            let place = places.ranges.of(within.first());
+            place.map(|(place, _)| place)
+        }
+        None => None,
+    };
+    place.map_or_else(String::new, |place| place.name.to_string())
+}
+
+/// Why nothing is free where it was wanted most, and for how long, if nobody knows who
+/// has its values: who is told only how many there are would look for holders.
+fn quarantined(daemon: &Daemon, prefer: &[Prefer]) -> Option<(String, Duration)> {
     let Place::Range(id) = prefer.first()?.place else {
         return None;
     };
@@ -44,12 +88,13 @@ pub(super) fn quarantined(daemon: &Daemon, prefer: &[Prefer]) -> Option<String> 
     let stats = ranges.stats(id)?;
     let until = stats.quarantined_until?;
     let left = Duration::from_millis(millis(until, ranges.now()).unsigned_abs());
-    Some(format!(
+    let why = format!(
         "{} are quarantined for {}: EXPLAIN {} says why",
         stats.quarantined,
         explain::span(left),
         stats.name
-    ))
+    );
+    Some((why, left))
 }
 
 fn refused(client: &Client, no: &Refused, what: &dyn Display) -> Wrong {
@@ -127,11 +172,16 @@ pub(super) fn is_name(word: &str) -> bool {
 }
 
 /// How many values: an integer where one can say it, and else a text.
-pub(super) fn write_size(reply: &mut Reply<'_>, size: Size) {
+fn part(size: Size) -> Part {
     match size.to_u128().and_then(|size| i64::try_from(size).ok()) {
-        Some(size) => reply.integer(size),
-        None => reply.bulk(size.to_string()),
-    };
+        Some(size) => Part::Number(size),
+        None => size.to_string().into(),
+    }
+}
+
+/// The same, written.
+pub(super) fn write_size(reply: &mut Reply<'_>, size: Size) {
+    part(size).write(reply);
 }
 
 /// Whole milliseconds until then.

@@ -144,6 +144,7 @@ impl<'a> Words<'a> {
 
     pub(super) fn how(&self) -> How {
         How {
+            since: None,
             is_many: self.is_many,
             tail: self.beside.tail.clone(),
         }
