@@ -10,6 +10,7 @@ mod connection;
 mod instead;
 mod locks;
 mod look;
+mod lost;
 mod multi;
 mod page;
 #[cfg(test)]
@@ -220,7 +221,11 @@ fn answer(client: &mut Client, request: Request<'_>) -> Step {
         show(client, about, request);
     }
     let before = client.out.len();
-    let done = match may(client, about, request) {
+    let mut may = may(client, about, request);
+    if client.daemon.holdings.has_untold() && may.is_ok() {
+        may = lost::tell(client, about);
+    }
+    let done = match may {
         Ok(()) => (about.run)(client, request),
         Err(wrong) => Err(wrong),
     };

@@ -200,7 +200,7 @@ impl Daemon {
             Arc::clone(&events),
         );
         let front = Front::new(apps.clone(), config.front.clone());
-        let mut places = Places::new(&config, workshop)?;
+        let mut places = Places::new(&config, Arc::clone(&workshop))?;
         let values = Values::open(&config)?;
         places.ranges = Arc::new(values.places(&config, &RangePlaces::default()));
         // Fences grow on after a restart, unless the clock was set back.
@@ -212,7 +212,7 @@ impl Daemon {
             ..LocksOptions::default()
         })?;
         rule_locks(&locks, &config)?;
-        Ok(Arc::new(Self {
+        let daemon = Arc::new(Self {
             input: Arc::new(Budget::new(config.limits.input_max)),
             operator: Operator::default(),
             password_checks: Turns::new(config.limits.password_checks_max),
@@ -235,7 +235,14 @@ impl Daemon {
             timings: Timings::default(),
             started: Instant::now(),
             draining: AtomicBool::new(false),
-        }))
+        });
+        let told = Arc::downgrade(&daemon);
+        workshop.on_loss(move || {
+            if let Some(daemon) = told.upgrade() {
+                daemon.take_dead_members();
+            }
+        });
+        Ok(daemon)
     }
 
     /// Change everything at once. Whoever waits or holds keeps its place; what
@@ -279,7 +286,9 @@ impl Daemon {
             let daemon = Arc::clone(self);
             tokio::spawn(async move {
                 // A pool that is gone wants nothing brought.
-                let _ = panics::contain(|| daemon.revoke(|grant| grant.is_offer_of(&place)));
+                let _ = panics::contain(|| {
+                    daemon.revoke(|grant| grant.is_offer_of(&place), Why::Removed)
+                });
                 let within = within.unwrap_or(FOR_EVER);
                 let closed = panics::contain_async(async {
                     #[cfg(test)]
@@ -290,7 +299,9 @@ impl Daemon {
                     // Holders have their time all the same.
                     tokio::time::sleep(within).await;
                 }
-                let _ = panics::contain(|| daemon.revoke(|grant| grant.is_member_of(&place)));
+                let _ = panics::contain(|| {
+                    daemon.revoke(|grant| grant.is_member_of(&place), Why::Removed)
+                });
             });
         }
         for place in &left.brokers {
@@ -302,21 +313,39 @@ impl Daemon {
     }
 
     /// Take back what is wanted, and tell those who held it.
-    pub fn revoke(&self, wanted: impl Fn(&Grant) -> bool) -> usize {
+    pub fn revoke(&self, wanted: impl Fn(&Grant) -> bool, why: Why) -> usize {
         let mut count = 0;
         for Row { ticket, card, .. } in self.holdings.late(|grant, _| wanted(grant)) {
             // Whatever one does, the others are taken back as well.
-            let released = panics::contain(|| self.release(ticket, None, Why::Revoked));
-            if matches!(released, Ok(Err(_))) {
+            let taken = panics::contain(|| {
+                let taken = self.holdings.take_from(ticket, why)?;
+                end(taken.thing, why);
+                Ok::<_, Gone>(())
+            });
+            if matches!(taken, Ok(Err(_))) {
                 continue;
             }
             count += 1;
-            self.counts.reclaims.add(ticket.kind, Why::Revoked);
+            self.counts.reclaims.add(ticket.kind, why);
             for client in self.clients_of(&card) {
-                client.outbox.push(Push::Revoked(ticket, "removed"));
+                client.outbox.push(Push::Revoked(ticket, why.word()));
             }
         }
         count
+    }
+
+    /// A member was lent just now. If it has ended meanwhile, its holder was unknown when
+    /// that was told.
+    pub(crate) fn look_for_death(&self, ticket: Ticket) {
+        let is_dead = |thing: &mut Thing| thing.grant().is_some_and(Grant::is_dead_member);
+        if self.holdings.look(ticket, None, is_dead) == Ok(true) {
+            self.take_dead_members();
+        }
+    }
+
+    /// Take members that have ended by themselves from those who hold them.
+    pub(crate) fn take_dead_members(&self) -> usize {
+        self.revoke(Grant::is_dead_member, Why::Died)
     }
 
     /// The connections of a holder: itself, or all of its session.

@@ -96,6 +96,11 @@ impl Grant {
         matches!(self, Self::Member { pool, .. } if Arc::ptr_eq(pool, place))
     }
 
+    /// It is a member that has ended by itself.
+    pub fn is_dead_member(&self) -> bool {
+        matches!(self, Self::Member { held, .. } if held.is_dead())
+    }
+
     /// It was brought to this pool.
     pub fn is_offer_of(&self, place: &Arc<PoolPlace>) -> bool {
         matches!(self, Self::Offer { pool, .. } if Arc::ptr_eq(pool, place))
@@ -114,7 +119,10 @@ impl Grant {
                 Why::Released | Why::Quit | Why::Over => lease.release(),
                 _ => lease.fail(),
             },
-            Self::Offer { offer, .. } => offer.withdraw(),
+            Self::Offer { offer, .. } => match why {
+                Why::Released | Why::Failed | Why::Cancelled => offer.withdraw(),
+                _ => offer.abandon(),
+            },
             Self::Value(held) if held.is_lease && !why.is_wanted() => (),
             // Who has lost it by now has nothing to give back.
             Self::Value(held) => drop(held.ranges.release(held.value, Some(held.fence))),
@@ -146,11 +154,12 @@ impl PoolPlace {
             Why::Released | Why::Cancelled | Why::Over => Fate::Reuse,
             // None of these ends what is of a pool.
             Why::Refused | Why::Stopped | Why::Lapsed => Fate::Reuse,
+            // The pool sees by itself that it is of no more use.
+            Why::Died => Fate::Reuse,
             Why::Quit => self.config.load().on_quit,
             Why::Failed => Fate::Replace,
-            Why::Lost | Why::Silent | Why::Expired | Why::Revoked | Why::Broken => {
-                self.config.load().on_crash
-            }
+            Why::Lost | Why::Silent | Why::Expired => self.config.load().on_crash,
+            Why::Revoked | Why::Broken | Why::Removed => self.config.load().on_crash,
         }
     }
 }

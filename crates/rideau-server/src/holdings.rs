@@ -6,9 +6,10 @@
 //! ticket says where it is kept.
 
 mod ending;
+mod lost;
+mod refused;
 mod rows;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -29,11 +30,9 @@ const NONE: u32 = u32::MAX;
 /// As many ended tickets are remembered in each shard, to say what became of
 /// them.
 const ENDED_MAX: usize = 256;
-/// As many asks that got a no are kept of each holder, so that it can fetch the answer
-/// again and again.
-pub const REFUSED_MAX: usize = 1024;
 
 pub use ending::{Gone, Why};
+pub use lost::Lost;
 pub use rows::Row;
 
 /// All that is held through the server.
@@ -41,6 +40,8 @@ pub struct Holdings {
     shards: Box<[Mutex<Shard>]>,
     /// The shard of the next holder.
     next: AtomicUsize,
+    /// So many losses are to be told.
+    untold: AtomicUsize,
     start: Instant,
 }
 
@@ -107,15 +108,14 @@ struct HolderSlot {
     /// So many of them are asks that got a no.
     refused_len: usize,
     /// Those, the oldest first, and perhaps some that are forgotten.
-    refused: Refused,
+    refused: refused::Refused,
+    /// What was taken from it, until it is told.
+    lost: lost::Losses,
     /// Counts who used the place before, so that none is taken for another.
     turn: u32,
     card: Option<Arc<Card>>,
     names: Names,
 }
-
-/// Places of asks that got a no, and their secrets. Most holders have none.
-type Refused = Option<Box<VecDeque<(u32, u128)>>>;
 
 /// What is known of a holder.
 #[derive(Debug)]
@@ -169,6 +169,7 @@ impl Default for Holdings {
         Self {
             shards: (0..SHARDS).map(|_| shard()).collect(),
             next: AtomicUsize::new(0),
+            untold: AtomicUsize::new(0),
             start: Instant::now(),
         }
     }
@@ -196,6 +197,7 @@ impl Holdings {
             len: 0,
             refused_len: 0,
             refused: None,
+            lost: None,
             turn: 0,
             card: Some(card),
             names: Names::default(),
@@ -280,19 +282,7 @@ impl Holdings {
         if user.is_some() {
             shard.check_user(at, user)?;
         }
-        let slot = &mut shard.slots[at as usize];
-        let thing = std::mem::replace(&mut slot.thing, Thing::None);
-        let owner = slot.holder;
-        let turn = shard.holders[owner as usize].turn;
-        shard.free_slot(at, now, why);
-        Ok(Taken {
-            thing,
-            holder: HolderId {
-                shard: ticket.place >> SLOT_BITS,
-                at: owner,
-                turn,
-            },
-        })
+        Ok(shard.take_out(ticket.place >> SLOT_BITS, at, now, why))
     }
 
     /// Look at what a ticket stands for. The shard is locked meanwhile.
@@ -327,30 +317,6 @@ impl Holdings {
         drop(shard);
         drop(asked);
         Ok(())
-    }
-
-    /// An ask with `ASYNC` was granted at once, and this is the answer.
-    pub fn set_answer(&self, ticket: Ticket, outcome: Outcome) {
-        let Ok((mut shard, at)) = self.find(ticket) else {
-            return;
-        };
-        let thing = &mut shard.slots[at as usize].thing;
-        *thing = match std::mem::replace(thing, Thing::None) {
-            Thing::Held(grant) => Thing::Answered(grant, Box::new(outcome)),
-            other => other,
-        };
-    }
-
-    /// An ask got a no, which is kept for its holder. It counts no more among what the
-    /// holder has.
-    pub fn refuse(&self, ticket: Ticket) {
-        let now = self.now();
-        let Ok((mut shard, at)) = self.find(ticket) else {
-            return;
-        };
-        let forgotten = shard.refuse(at, now);
-        drop(shard);
-        drop(forgotten);
     }
 
     /// The newest of what a holder holds that is wanted.
@@ -395,6 +361,7 @@ impl Holdings {
         let slot = &mut shard.holders[holder.at as usize];
         slot.card = None;
         slot.refused = None;
+        self.forget_untold(&slot.lost.take());
         slot.names = Names::default();
         slot.turn = slot.turn.wrapping_add(1);
         shard.free_holders.push(holder.at);
@@ -502,27 +469,19 @@ impl Shard {
         }
     }
 
-    /// Keep a no. Says what is forgotten for it, if there are too many.
-    fn refuse(&mut self, at: u32, now: u64) -> Option<Thing> {
+    /// Take out what is kept here.
+    fn take_out(&mut self, shard: u32, at: u32, now: u64, why: Why) -> Taken {
         let slot = &mut self.slots[at as usize];
-        slot.since = now;
-        slot.is_refused = true;
-        let (secret, holder) = (slot.secret, slot.holder);
-        let owner = &mut self.holders[holder as usize];
-        owner.refused_len += 1;
-        let refused = owner.refused.get_or_insert_default();
-        refused.push_back((at, secret));
-        if refused.len() <= REFUSED_MAX {
-            return None;
-        }
-        let (oldest, secret) = refused.pop_front()?;
-        let slot = &mut self.slots[oldest as usize];
-        if slot.secret != secret {
-            return None;
-        }
         let thing = std::mem::replace(&mut slot.thing, Thing::None);
-        self.free_slot(oldest, now, Why::Refused);
-        Some(thing)
+        let owner = slot.holder;
+        let turn = self.holders[owner as usize].turn;
+        self.free_slot(at, now, why);
+        let holder = HolderId {
+            shard,
+            at: owner,
+            turn,
+        };
+        Taken { thing, holder }
     }
 
     /// Take a slot out of its holder's list and free it.

@@ -24,6 +24,8 @@ pub use workshop::Workshop;
 pub struct Members {
     name: Arc<str>,
     source: Arc<Source>,
+    /// Where it is told that a member has ended by itself.
+    workshop: Arc<Workshop>,
 }
 
 enum Source {
@@ -89,6 +91,8 @@ enum Origin {
 pub struct Offer {
     value: Arc<str>,
     withdrawn: AtomicBool,
+    /// It has gone with its client, and was not withdrawn.
+    abandoned: AtomicBool,
     bell: Notify,
 }
 
@@ -118,6 +122,20 @@ impl Member {
     pub fn value(&self) -> &Arc<str> {
         &self.value
     }
+
+    /// It has ended by itself, and is of no more use to whoever holds it.
+    pub fn is_dead(&self) -> bool {
+        match &self.origin {
+            Origin::Exec(child) => !child.is_alive(),
+            Origin::Offered(offer) => offer.is_abandoned(),
+            Origin::List { .. } => false,
+        }
+    }
+
+    /// Members like it may end by themselves.
+    pub fn is_mortal(&self) -> bool {
+        !matches!(self.origin, Origin::List { .. })
+    }
 }
 
 impl Offer {
@@ -126,6 +144,7 @@ impl Offer {
         Self {
             value: value.into(),
             withdrawn: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
             bell: Notify::new(),
         }
     }
@@ -139,6 +158,16 @@ impl Offer {
     pub fn withdraw(&self) {
         self.withdrawn.store(true, Ordering::Release);
         self.bell.notify_waiters();
+    }
+
+    /// The client that brought it has gone, and it is of no more use to anybody.
+    pub fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
+        self.withdraw();
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
     }
 
     fn is_withdrawn(&self) -> bool {
@@ -174,6 +203,7 @@ impl Members {
         Self {
             name: Arc::clone(name),
             source: Arc::new(source),
+            workshop: Arc::clone(workshop),
         }
     }
 
@@ -288,8 +318,11 @@ impl Manager for Members {
         let lost: Pin<Box<dyn Future<Output = ()> + Send>> = match (&*self.source, &member.origin) {
             (Source::Exec(programs), Origin::Exec(child)) => Box::pin(programs.lost(child)),
             (_, Origin::Offered(offer)) => {
-                let offer = Arc::clone(offer);
-                Box::pin(async move { offer.withdrawn().await })
+                let (offer, workshop) = (Arc::clone(offer), Arc::clone(&self.workshop));
+                Box::pin(async move {
+                    offer.withdrawn().await;
+                    workshop.lose();
+                })
             }
             _ => Box::pin(std::future::pending()),
         };

@@ -221,7 +221,7 @@ impl Values {
     pub fn hold(&self, value: u128, ticket: Ticket, holdings: &Holdings) {
         let before = self.held.lock().insert(value, ticket);
         if let Some(before) = before.filter(|before| *before != ticket) {
-            let _ = holdings.take(before, None, Why::Lapsed);
+            let _ = holdings.take_from(before, Why::Lapsed);
         }
     }
 

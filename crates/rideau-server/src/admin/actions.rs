@@ -136,7 +136,7 @@ pub(super) async fn revoke(visit: Visit) -> Answer {
         // As if it were not there.
         return Err(gone_text(ticket, Gone::Unknown));
     }
-    let taken = daemon.holdings.take(ticket, None, Why::Revoked);
+    let taken = daemon.holdings.take_from(ticket, Why::Revoked);
     let taken = taken.map_err(|gone| gone_text(ticket, gone))?;
     let name = match taken.thing {
         Thing::Held(grant) | Thing::Answered(grant, _) => {

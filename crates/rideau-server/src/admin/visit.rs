@@ -333,7 +333,7 @@ impl No {
             "NOSUCH" => StatusCode::NOT_FOUND,
             "NOAUTH" | "WRONGPASS" => StatusCode::UNAUTHORIZED,
             "NOPERM" => StatusCode::FORBIDDEN,
-            "STALE" => StatusCode::GONE,
+            "STALE" | "LOST" => StatusCode::GONE,
             "WRONGTYPE" | "NOTHELD" => StatusCode::CONFLICT,
             "BUSY" => StatusCode::TOO_MANY_REQUESTS,
             "READONLY" | "MISCONF" => StatusCode::SERVICE_UNAVAILABLE,

@@ -119,12 +119,15 @@ fn settle(
         Held::note(&held, note);
     }
     let waited = Held::waited(&held).as_micros() as i64;
-    let value = Arc::clone(held.value());
+    let (value, is_mortal) = (Arc::clone(held.value()), held.is_mortal());
     let grant = Grant::Member {
         held,
         pool: Arc::clone(pool),
     };
     let ticket = client.keep(Kind::Member, grant, tail)?;
+    if is_mortal {
+        client.daemon.look_for_death(ticket);
+    }
     client.remember(tail, ticket, || {
         vec![(&*value).into(), Part::Number(waited)]
     });

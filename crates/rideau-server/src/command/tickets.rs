@@ -33,6 +33,9 @@ pub(super) fn settle(
         Ok((parts, grant)) => {
             let mail = mail(&grant);
             let ticket = client.keep(kind, grant, tail)?;
+            if kind == Kind::Member {
+                client.daemon.look_for_death(ticket);
+            }
             client.remember(tail, ticket, || parts.clone());
             let mut reply = client.reply_go(2 + parts.len() as u8, ticket);
             parts.iter().for_each(|part| part.write(&mut reply));
@@ -187,6 +190,9 @@ fn answer_later(daemon: &Daemon, ticket: Ticket, later: &Later, answer: Answer) 
             if let Some(mail) = mail {
                 mail.begin(ticket, later.outbox());
             }
+            if ticket.kind == Kind::Member {
+                daemon.look_for_death(ticket);
+            }
             if let Some(value) = value {
                 daemon.values.hold(value, ticket, &daemon.holdings);
             }
@@ -271,7 +277,10 @@ pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step,
     let daemon = &client.daemon;
     let holder = match daemon.release_at(ticket, client.scope(), why, client.now) {
         Ok(holder) => holder,
-        Err(gone) => return Err(gone_text(word, gone)),
+        Err(gone) => {
+            daemon.holdings.tell_lost(ticket);
+            return Err(gone_text(word, gone));
+        }
     };
     if holder != client.owner() && client.session.is_none() {
         note_foreign(client);

@@ -33,9 +33,10 @@ impl Wire {
         let len: usize = head[1..].parse().expect("an array");
         let mut element = || {
             let line = self.line();
-            match line.starts_with('$') {
-                true => self.line(),
-                false => line,
+            match line.strip_prefix('$') {
+                Some("-1") => "nil".into(),
+                Some(_) => self.line(),
+                None => line,
             }
         };
         (0..len).map(|_| element()).collect()

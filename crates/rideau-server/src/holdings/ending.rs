@@ -34,6 +34,10 @@ pub enum Why {
     Lapsed,
     /// Its session was closed as failed.
     Broken,
+    /// The member ended by itself.
+    Died,
+    /// Its pool was removed.
+    Removed,
 }
 
 /// There is nothing under a ticket.
@@ -91,12 +95,12 @@ impl Why {
     pub const fn is_wanted(self) -> bool {
         matches!(
             self,
-            Self::Released | Self::Failed | Self::Cancelled | Self::Revoked
+            Self::Released | Self::Failed | Self::Cancelled | Self::Revoked | Self::Removed
         )
     }
 
     /// Every reason.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Released,
         Self::Failed,
         Self::Cancelled,
@@ -110,6 +114,8 @@ impl Why {
         Self::Stopped,
         Self::Lapsed,
         Self::Broken,
+        Self::Died,
+        Self::Removed,
     ];
 
     /// In a few words.
@@ -128,6 +134,8 @@ impl Why {
             Self::Stopped => "stopped by its regulator",
             Self::Lapsed => "lost when its time ran out or another holder took it over",
             Self::Broken => "taken back when its session was closed as failed",
+            Self::Died => "lost when the member ended by itself",
+            Self::Removed => "taken back when its pool was removed",
         }
     }
 
@@ -147,6 +155,8 @@ impl Why {
             Self::Stopped => "stop",
             Self::Lapsed => "lapse",
             Self::Broken => "session_failed",
+            Self::Died => "died",
+            Self::Removed => "removed",
         }
     }
 }

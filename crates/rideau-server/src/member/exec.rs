@@ -170,6 +170,7 @@ impl Programs {
             let text = child.ended(exit);
             let tell = |detail| programs.workshop.tell(&programs.pool, text, detail);
             programs.losses.tell(|| child.said(), tell);
+            programs.workshop.lose();
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::env;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{OnceCell, watch};
@@ -27,6 +27,8 @@ pub struct Workshop {
     events: Arc<Events>,
     /// How many processes there are.
     live: watch::Sender<usize>,
+    /// What is done when a member has ended by itself.
+    on_loss: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// One process is there.
@@ -50,6 +52,19 @@ impl Workshop {
             places,
             events,
             live: watch::Sender::new(0),
+            on_loss: OnceLock::new(),
+        }
+    }
+
+    /// Do this from now on whenever a member has ended by itself.
+    pub(crate) fn on_loss(&self, done: impl Fn() + Send + Sync + 'static) {
+        let _ = self.on_loss.set(Box::new(done));
+    }
+
+    /// A member has ended by itself: whoever holds it is told.
+    pub(crate) fn lose(&self) {
+        if let Some(done) = self.on_loss.get() {
+            done();
         }
     }
 

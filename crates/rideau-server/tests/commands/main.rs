@@ -8,6 +8,7 @@ mod groups;
 mod labels;
 mod locks;
 mod look;
+mod lost;
 mod manners;
 mod multi;
 mod owners;

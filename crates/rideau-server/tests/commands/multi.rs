@@ -9,6 +9,7 @@ use crate::server::Server;
 const PLACES: &str = r#"
 [pool.one]
 member = { list = ["m1"] }
+queue = { kind = "never" }
 
 [pool.two]
 member = { list = ["m1", "m2"] }
@@ -183,7 +184,7 @@ fn a_client_that_wants_no_answers_gets_none() {
         peer.send(line);
     }
     assert_eq!(peer.say("CLIENT REPLY ON"), "+OK");
-    assert_eq!(peer.say("LOCK.STAT k"), "[held, 1]");
+    assert!(peer.say("LOCK.STAT k").starts_with("[held, 1, "));
     peer.say("MULTI");
     peer.say("ECHO yes");
     peer.send(&["EXEC"]);

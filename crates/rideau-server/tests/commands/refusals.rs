@@ -9,17 +9,17 @@ use crate::server::Server;
 const PLACES: &str = r#"
 [pool.one]
 member = { list = ["m1"] }
-queue = { max = 1 }
+queue = { kind = "never", max = 1 }
 
 [broker.desk]
-asks = { max = 1 }
+asks = { kind = "never", max = 1 }
 
 [regulator.few]
-queue = { max = 1 }
+queue = { kind = "never", max = 1 }
 valve = { kind = "open", max = 1 }
 
 [lock."*"]
-queue = { max = 1 }
+queue = { kind = "never", max = 1 }
 "#;
 
 /// What takes all there is, and the waits that follow, from the first to the last.

@@ -78,16 +78,19 @@ fn a_withdrawn_member_is_not_lent_again() {
 }
 
 #[test]
-fn to_release_a_member_whose_owner_is_gone_is_harmless() {
+fn who_holds_a_member_whose_owner_is_gone_is_told() {
     let server = Server::start();
     let (mut bringer, mut taker) = (server.connect(), server.connect());
     offer(&mut bringer, "gpu-1");
     let ticket = taker.ask("TAKE brought WAIT 20000").ticket();
     bringer.reset();
-    until("the owner is gone", || {
-        taker.ask("CLIENT LIST").text().lines().count() == 1
-    });
-    assert_eq!(taker.ask(&format!("RELEASE {ticket}")).text(), "OK");
+    until("it is taken back", || taker.ask("HELD").parts().is_empty());
+    taker
+        .ask("TAKE brought WAIT 50")
+        .is_error(&format!("LOST {ticket}=died: "));
+    taker.ask(&format!("RELEASE {ticket}")).is_error(&format!(
+        "STALE ticket \"{ticket}\" was lost when the member ended by itself"
+    ));
     assert_eq!(taker.ask("TAKE brought WAIT 50").word(), "timeout");
     offer(&mut taker, "gpu-2");
     assert_eq!(taker.ask("TAKE brought WAIT 20000").at(2).text(), "gpu-2");

@@ -93,6 +93,7 @@ impl Peer {
             "+" => Answer::Text(rest.to_owned()),
             "-" => Answer::Error(rest.to_owned()),
             ":" => Answer::Number(number()),
+            "$" if rest == "-1" => Answer::Text("nil".to_owned()),
             "$" => {
                 let mut bytes = vec![0; usize::try_from(number()).unwrap() + 2];
                 self.0.read_exact(&mut bytes).await.unwrap();

@@ -135,21 +135,34 @@ async fn a_process_that_ends_while_it_is_idle_is_replaced_and_told_of() {
 }
 
 #[tokio::test]
-async fn a_process_that_ends_while_it_is_held_is_not_lent_again() {
+async fn a_process_that_ends_while_it_is_held_is_replaced_and_its_holder_is_told() {
     let server = server(r#""socket", "{socket}"]"#, "max = 1").await;
     let mut peer = server.peer().await;
     let taken = peer.take("p").await;
     let pid = number_at(&taken.value).await;
     signal(pid, Signal::KILL);
     until("its end is told", || !server.events("p").is_empty()).await;
-    // What was lost is the holder's until it says so.
-    let held = peer.ask("HELD").await.words();
-    assert!(held.contains(&taken.value), "{held:?}");
+    // There is one member all the time, and another holder may have it.
     let mut other = server.peer().await;
-    other.send("TAKE p WAIT 30000").await;
-    peer.release(&taken).await;
-    let again = other.taken().await;
+    let again = other.take("p").await;
     assert_ne!(number_at(&again.value).await, pid);
+    let members = server.daemon.places.load().pools["p"].pool.stats().members;
+    assert_eq!((members.held, members.size()), (1, 1), "{members:?}");
+    assert_eq!(peer.ask("HELD").await, Answer::List(Vec::new()));
+    // The holder is told at its next ask, once, and whenever it names the ticket.
+    let Answer::Error(lost) = peer.ask("LOCK key").await else {
+        panic!("it was not told");
+    };
+    let ticket = &taken.ticket;
+    assert!(lost.starts_with(&format!("LOST {ticket}=died: ")), "{lost}");
+    assert_eq!(peer.ask("LOCK key").await.words()[0], "go");
+    let Answer::Error(stale) = peer.ask(&format!("RELEASE {ticket}")).await else {
+        panic!("it was released");
+    };
+    assert!(
+        stale.contains("was lost when the member ended by itself"),
+        "{stale}"
+    );
     server.stop().await;
 }
 

@@ -129,9 +129,10 @@ fn refused(client: &Client, no: &Refused, what: &dyn Display) -> Wrong {
         Refused::Crowded(refusal) => {
             count(&counts.waits_refused);
             format!(
-                "BUSY {} wait for values, as many as may: ask again in {}.",
+                "BUSY {} wait for values, as many as may: ask again in {} (retry_after_us={}).",
                 refusal.len,
-                Brief(refusal.retry_after)
+                Brief(refusal.retry_after),
+                refusal.retry_after.as_micros()
             )
         }
         Refused::TooManyKeys => {

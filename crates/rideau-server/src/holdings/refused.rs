@@ -1,0 +1,69 @@
+//! Answers that are kept with their tickets, so that they can be fetched again and again.
+
+use std::collections::VecDeque;
+
+use super::{Holdings, Shard, Thing, Why};
+use crate::outcome::Outcome;
+use crate::ticket::Ticket;
+
+/// As many asks that got a no are kept of each holder, so that it can fetch the answer
+/// again and again.
+const REFUSED_MAX: usize = 1024;
+
+/// Places of asks that got a no, and their secrets.
+#[allow(
+    clippy::box_collection,
+    reason = "most holders have none, and a pointer is small"
+)]
+pub(super) type Refused = Option<Box<VecDeque<(u32, u128)>>>;
+
+impl Holdings {
+    /// An ask with `ASYNC` was granted at once, and this is the answer.
+    pub fn set_answer(&self, ticket: Ticket, outcome: Outcome) {
+        let Ok((mut shard, at)) = self.find(ticket) else {
+            return;
+        };
+        let thing = &mut shard.slots[at as usize].thing;
+        *thing = match std::mem::replace(thing, Thing::None) {
+            Thing::Held(grant) => Thing::Answered(grant, Box::new(outcome)),
+            other => other,
+        };
+    }
+
+    /// An ask got a no, which is kept for its holder. It counts no more among what the
+    /// holder has.
+    pub fn refuse(&self, ticket: Ticket) {
+        let now = self.now();
+        let Ok((mut shard, at)) = self.find(ticket) else {
+            return;
+        };
+        let forgotten = shard.refuse(at, now);
+        drop(shard);
+        drop(forgotten);
+    }
+}
+
+impl Shard {
+    /// Keep a no. Says what is forgotten for it, if there are too many.
+    fn refuse(&mut self, at: u32, now: u64) -> Option<Thing> {
+        let slot = &mut self.slots[at as usize];
+        slot.since = now;
+        slot.is_refused = true;
+        let (secret, holder) = (slot.secret, slot.holder);
+        let owner = &mut self.holders[holder as usize];
+        owner.refused_len += 1;
+        let refused = owner.refused.get_or_insert_default();
+        refused.push_back((at, secret));
+        if refused.len() <= REFUSED_MAX {
+            return None;
+        }
+        let (oldest, secret) = refused.pop_front()?;
+        let slot = &mut self.slots[oldest as usize];
+        if slot.secret != secret {
+            return None;
+        }
+        let thing = std::mem::replace(&mut slot.thing, Thing::None);
+        self.free_slot(oldest, now, Why::Refused);
+        Some(thing)
+    }
+}
