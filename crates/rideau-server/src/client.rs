@@ -9,7 +9,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use rideau::allocator::Prefer;
-use rideau::{Refusal, Terms};
+use rideau::{Full, Refusal, Terms};
 
 use crate::attempts::Origin;
 use crate::clients::ClientCard;
@@ -92,6 +92,8 @@ pub struct Client {
     pub replies: Replies,
     /// When asking again has a chance, as the last no says.
     pub retry_after: Option<Duration>,
+    /// How many units were held, and of how many, as the last no of a lock says.
+    pub full: Option<Box<Full>>,
     /// What it has queued behind `MULTI`.
     pub transaction: Option<Box<Transaction>>,
     /// That is being executed, and nothing of it waits.

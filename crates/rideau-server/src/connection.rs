@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use rideau_core::Brief;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use crate::client::{Client, Step, Wait};
+use crate::client::{Client, Step};
 use crate::command;
 use crate::holdings::Why;
 use crate::input::{self, Input, NoRoom};
@@ -273,7 +273,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     let _ = self.flush().await;
                     return Err(Over::Closed);
                 }
-                Step::Wait(wait) => self.wait_counted(wait).await?,
+                Step::Wait(wait) => {
+                    let (waits, begun) = self.begin_wait();
+                    self.wait(wait, begun).await?;
+                    self.count_wait(waits, begun);
+                }
                 // Most connections have no use for the room that this takes.
                 Step::Exec(transaction) => count += Box::pin(self.exec(transaction)).await?,
             }
@@ -295,17 +299,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.flush().await
     }
 
-    /// Wait for the answer of a command, and count it.
-    async fn wait_counted(&mut self, wait: Wait) -> Result<(), Over> {
+    /// A command is about to wait. Says what is counted of it then, and since when.
+    fn begin_wait(&mut self) -> (Option<Run>, u64) {
         let waits = self.client.batch.take_last();
         let begun = match self.client.batch.is_empty() {
             // Its turn came as soon as it was heard.
             true => self.client.now,
             false => self.client.end_batch(),
         };
-        self.wait(wait, begun).await?;
-        self.count_wait(waits, begun);
-        Ok(())
+        (waits, begun)
     }
 
     /// Count a command that has waited and is answered, and nothing else since.

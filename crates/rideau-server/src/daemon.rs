@@ -287,7 +287,7 @@ impl Daemon {
             tokio::spawn(async move {
                 // A pool that is gone wants nothing brought.
                 let _ = panics::contain(|| {
-                    daemon.revoke(|grant| grant.is_offer_of(&place), Why::Removed)
+                    daemon.revoke(|grant| grant.is_offer_of(&place), Why::Revoked, "removed")
                 });
                 let within = within.unwrap_or(FOR_EVER);
                 let closed = panics::contain_async(async {
@@ -300,7 +300,7 @@ impl Daemon {
                     tokio::time::sleep(within).await;
                 }
                 let _ = panics::contain(|| {
-                    daemon.revoke(|grant| grant.is_member_of(&place), Why::Removed)
+                    daemon.revoke(|grant| grant.is_member_of(&place), Why::Revoked, "removed")
                 });
             });
         }
@@ -313,7 +313,7 @@ impl Daemon {
     }
 
     /// Take back what is wanted, and tell those who held it.
-    pub fn revoke(&self, wanted: impl Fn(&Grant) -> bool, why: Why) -> usize {
+    pub fn revoke(&self, wanted: impl Fn(&Grant) -> bool, why: Why, said: &'static str) -> usize {
         let mut count = 0;
         for Row { ticket, card, .. } in self.holdings.late(|grant, _| wanted(grant)) {
             // Whatever one does, the others are taken back as well.
@@ -328,7 +328,7 @@ impl Daemon {
             count += 1;
             self.counts.reclaims.add(ticket.kind, why);
             for client in self.clients_of(&card) {
-                client.outbox.push(Push::Revoked(ticket, why.word()));
+                client.outbox.push(Push::Revoked(ticket, said));
             }
         }
         count
@@ -345,7 +345,7 @@ impl Daemon {
 
     /// Take members that have ended by themselves from those who hold them.
     pub(crate) fn take_dead_members(&self) -> usize {
-        self.revoke(Grant::is_dead_member, Why::Died)
+        self.revoke(Grant::is_dead_member, Why::Died, "died")
     }
 
     /// The connections of a holder: itself, or all of its session.

@@ -159,7 +159,7 @@ impl PoolPlace {
             Why::Quit => self.config.load().on_quit,
             Why::Failed => Fate::Replace,
             Why::Lost | Why::Silent | Why::Expired => self.config.load().on_crash,
-            Why::Revoked | Why::Broken | Why::Removed => self.config.load().on_crash,
+            Why::Revoked | Why::Broken => self.config.load().on_crash,
         }
     }
 }

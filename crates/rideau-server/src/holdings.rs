@@ -10,6 +10,7 @@ mod lost;
 mod refused;
 mod rows;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -105,16 +106,23 @@ impl Thing {
 struct HolderSlot {
     first: u32,
     len: usize,
-    /// So many of them are asks that got a no.
-    refused_len: usize,
-    /// Those, the oldest first, and perhaps some that are forgotten.
-    refused: refused::Refused,
-    /// What was taken from it, until it is told.
-    lost: lost::Losses,
+    /// What most holders have none of.
+    rare: Option<Box<Rare>>,
     /// Counts who used the place before, so that none is taken for another.
     turn: u32,
     card: Option<Arc<Card>>,
     names: Names,
+}
+
+/// What few holders have.
+#[derive(Default)]
+struct Rare {
+    /// So many asks got a no and are kept.
+    refused_len: usize,
+    /// Their places and secrets, the oldest first, and perhaps some that are forgotten.
+    refused: VecDeque<(u32, u128)>,
+    /// What was taken from it, until it is told.
+    lost: Vec<Lost>,
 }
 
 /// What is known of a holder.
@@ -195,9 +203,7 @@ impl Holdings {
         shard.holders.push(HolderSlot {
             first: NONE,
             len: 0,
-            refused_len: 0,
-            refused: None,
-            lost: None,
+            rare: None,
             turn: 0,
             card: Some(card),
             names: Names::default(),
@@ -360,8 +366,8 @@ impl Holdings {
         }
         let slot = &mut shard.holders[holder.at as usize];
         slot.card = None;
-        slot.refused = None;
-        self.forget_untold(&slot.lost.take());
+        let rare = slot.rare.take();
+        self.forget_untold(rare.as_deref());
         slot.names = Names::default();
         slot.turn = slot.turn.wrapping_add(1);
         shard.free_holders.push(holder.at);
@@ -503,7 +509,9 @@ impl Shard {
         let is_refused = std::mem::take(&mut self.slots[at as usize].is_refused);
         let owner = &mut self.holders[holder as usize];
         owner.len -= 1;
-        owner.refused_len -= usize::from(is_refused);
+        if let Some(rare) = owner.rare.as_mut().filter(|_| is_refused) {
+            rare.refused_len -= 1;
+        }
         if prev == NONE {
             owner.first = next;
         } else {
@@ -525,7 +533,7 @@ impl HolderSlot {
 
     /// How many things it holds or waits for.
     fn held(&self) -> usize {
-        self.len - self.refused_len
+        self.len - self.rare.as_ref().map_or(0, |rare| rare.refused_len)
     }
 }
 

@@ -180,7 +180,6 @@ fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
         Why::Revoked,
         Why::Broken,
         Why::Died,
-        Why::Removed,
     ];
     let reclaims = causes.iter().flat_map(|why| {
         let row = |(kind, count): (&str, u64)| {

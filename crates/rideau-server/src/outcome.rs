@@ -71,7 +71,7 @@ impl Outcome {
 
     /// The same no with another word.
     #[must_use]
-    pub fn as_word(mut self, word: &'static str) -> Self {
+    pub fn with_word(mut self, word: &'static str) -> Self {
         self.word = word;
         self
     }

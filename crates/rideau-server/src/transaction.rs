@@ -103,12 +103,12 @@ impl Transaction {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count
     }
 
     /// The next to be executed.
-    pub fn next(&mut self) -> Option<Request<'_>> {
+    pub fn next_request(&mut self) -> Option<Request<'_>> {
         let limits = Limits {
             bulk_max: usize::MAX,
             frame_max: usize::MAX,

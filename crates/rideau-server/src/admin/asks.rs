@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::{HeaderValue, StatusCode, header};
 use parking_lot::Mutex;
+use rideau::Full;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 use tokio::time::{MissedTickBehavior, interval};
@@ -199,9 +200,9 @@ async fn wait_for(visit: Visit, command: &str) -> Answer {
     let said: Await = visit.json()?;
     let mut words = Words::new(command, visit.name("ticket"));
     words.0.extend(said.wait_ms.map(|wait| wait.to_string()));
-    let (reply, retry_after) = run(&visit, &words).await?;
+    let (reply, more) = run(&visit, &words).await?;
     let ticket = Ticket::parse(visit.name("ticket").as_bytes());
-    told(&reply, names_of(ticket), retry_after)
+    told(&reply, names_of(ticket), more)
 }
 
 /// What a yes of such a ticket has.
@@ -214,6 +215,15 @@ fn names_of(ticket: Option<Ticket>) -> &'static [&'static str] {
         Some(Kind::App) => &["ticket", "address", "pid", "waited_us"],
         _ => &["ticket"],
     }
+}
+
+/// What is known of an answer besides what it says.
+#[derive(Default)]
+struct Told {
+    /// When to ask again.
+    retry_after: Option<Duration>,
+    /// How many units of a lock are held.
+    full: Option<Box<Full>>,
 }
 
 /// The words of a command.
@@ -254,13 +264,13 @@ async fn ask(visit: &Visit, words: Words, names: &[&str]) -> Answer {
     if visit.daemon().is_draining() {
         return Err(No::draining());
     }
-    let (reply, retry_after) = run(visit, &words).await?;
-    told(&reply, names, retry_after)
+    let (reply, more) = run(visit, &words).await?;
+    told(&reply, names, more)
 }
 
 /// Execute a command within the request's session. Says what was answered, and
-/// when to ask again.
-async fn run(visit: &Visit, words: &Words) -> Result<(Value, Option<Duration>), No> {
+/// what is known besides.
+async fn run(visit: &Visit, words: &Words) -> Result<(Value, Told), No> {
     execute(visit, words, Guest::enter(visit)?).await
 }
 
@@ -276,11 +286,7 @@ pub(super) async fn run_values(visit: &Visit, words: &Words) -> Result<Value, No
     Ok(reply)
 }
 
-async fn execute(
-    visit: &Visit,
-    words: &Words,
-    mut guest: Guest,
-) -> Result<(Value, Option<Duration>), No> {
+async fn execute(visit: &Visit, words: &Words, mut guest: Guest) -> Result<(Value, Told), No> {
     let bytes = words.bytes();
     let daemon = Arc::clone(visit.daemon());
     daemon.counts.commands.fetch_add(1, Ordering::Relaxed);
@@ -315,7 +321,11 @@ async fn execute(
             "The server answered nothing: please report it.",
         )
     })?;
-    Ok((reply, guest.client.retry_after))
+    let told = Told {
+        retry_after: guest.client.retry_after,
+        full: guest.client.full.take(),
+    };
+    Ok((reply, told))
 }
 
 /// One who has joined a session for one request, and leaves it when dropped.
@@ -484,13 +494,15 @@ fn client(
         ending: None,
         replies: Replies::On,
         retry_after: None,
+        full: None,
         transaction: None,
         is_in_exec: false,
     }
 }
 
 /// A reply in JSON: its word is the outcome, and the rest gets names.
-fn told(reply: &Value, names: &[&str], retry_after: Option<Duration>) -> Answer {
+fn told(reply: &Value, names: &[&str], more: Told) -> Answer {
+    let Told { retry_after, full } = more;
     let parts = match reply {
         Value::Error(text) => return Err(No::of_command(text)),
         Value::Array(parts) => parts.as_slice(),
@@ -514,6 +526,10 @@ fn told(reply: &Value, names: &[&str], retry_after: Option<Duration>) -> Answer 
         if *part != Value::Null {
             body.insert((*name).into(), json(part));
         }
+    }
+    if let Some(full) = full {
+        body.insert("held".into(), full.held.into());
+        body.insert("capacity".into(), full.capacity.into());
     }
     let id = body.get("id").and_then(Json::as_str);
     let id = id.and_then(|id| HeaderValue::from_str(id).ok());
@@ -580,7 +596,7 @@ mod tests {
         ];
         let mut reply = vec![bulk("full"), Value::Integer(7)];
         reply.extend(why);
-        let answer = told(&Value::Array(reply), &[], None).unwrap();
+        let answer = told(&Value::Array(reply), &[], Told::default()).unwrap();
         assert_eq!(answer.status(), StatusCode::CONFLICT);
         assert_eq!(answer.headers().get(header::RETRY_AFTER), None);
         assert_eq!(answer.headers()["rideau-id"], "d-1f");
@@ -591,7 +607,11 @@ mod tests {
         let shed = || Value::Array(vec![bulk("shed"), Value::Integer(7), bulk("why")]);
         for (wait, seconds) in [(None, "1"), (Some(10), "1"), (Some(2_001), "3")] {
             let wait = wait.map(Duration::from_millis);
-            let answer = told(&shed(), &[], wait).unwrap();
+            let more = Told {
+                retry_after: wait,
+                full: None,
+            };
+            let answer = told(&shed(), &[], more).unwrap();
             assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
             assert_eq!(answer.headers()[header::RETRY_AFTER], seconds);
         }
@@ -600,7 +620,7 @@ mod tests {
     #[test]
     fn a_mistake_keeps_its_kind() {
         let error = Value::Error("STALE ticket is over.".into());
-        let no = told(&error, &[], None).unwrap_err();
+        let no = told(&error, &[], Told::default()).unwrap_err();
         assert_eq!((no.status, no.code.as_str()), (StatusCode::GONE, "STALE"));
         assert_eq!(no.text, "ticket is over.");
     }

@@ -127,7 +127,8 @@ const ALL: &[(&str, &str)] = &[
         fence:integer|null range:string age_ms:integer updates:integer"),
     ("SeenAll", "values:[Seen] cursor:string|null"),
     ("Refused", "outcome?:string waited_us?:integer why?:string reason?:string \
-        retry_after_us?:integer id?:string error?:string code?:string"),
+        retry_after_us?:integer id?:string held?:integer capacity?:integer error?:string \
+        code?:string"),
     ("Done", "payload?:string"),
     ("Await", "wait_ms?:integer"),
     ("Ended", "outcome:string payload?:string why?:string"),

@@ -141,7 +141,7 @@ fn come_now(
     let answer = met_or_no(place, own, met).map_err(|refusal| {
         let no = no(&daemon, place, &refusal);
         match refusal.reason {
-            rideau::Reason::Busy => no.as_word("retry"),
+            rideau::Reason::Busy => no.with_word("retry"),
             _ => no,
         }
     });

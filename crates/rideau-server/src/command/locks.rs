@@ -99,6 +99,7 @@ fn tell_full(client: &mut Client, key: &[u8], full: Full) {
     let units = count(usize::try_from(full.capacity).unwrap_or(usize::MAX), "unit");
     let are = if full.held == 1 { "is" } else { "are" };
     let why = format!("{} of {units} {are} held; WAIT waits for one", full.held);
+    client.full = Some(Box::new(full));
     let name = String::from_utf8_lossy(key);
     client.refuse("lock", &name, &refusal, why, String::new);
 }

@@ -262,6 +262,12 @@ pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step,
         _ if ranges::is_value(word) => return ranges::release(client, request),
         _ => parse(word)?,
     };
+    if ticket.kind == Kind::Session {
+        return Err(Wrong(format!(
+            "WRONGTYPE {} is a session, and no grant: SESSION CLOSE ends it.",
+            Quoted(word)
+        )));
+    }
     let why = match arguments.next() {
         None => Why::Released,
         Some(how) => match Upper::of(how).as_bytes() {
@@ -308,14 +314,7 @@ fn note_foreign(client: &Client) {
 
 /// The ticket that a client wrote.
 pub(super) fn parse(word: &[u8]) -> Result<Ticket, Wrong> {
-    let ticket = Ticket::parse(word);
-    if ticket.is_some_and(|ticket| ticket.kind == Kind::Session) {
-        return Err(Wrong(format!(
-            "WRONGTYPE {} is a session, and no grant: SESSION CLOSE ends it.",
-            Quoted(word)
-        )));
-    }
-    ticket.ok_or_else(|| {
+    Ticket::parse(word).ok_or_else(|| {
         Wrong(format!(
             "NOSUCH ticket {}: a ticket is what a grant answered with, such as \
              g-0400000c5f0e8c2b7a0d4f6e91c3a8b2.",

@@ -19,21 +19,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         // What is pushed meanwhile goes before the answer, and not into it.
         let mut answers = mem::take(&mut self.client.out);
         let before = answers.len();
-        Reply::new(&mut answers, self.client.protocol).array(transaction.len());
+        Reply::new(&mut answers, self.client.protocol).array(transaction.count());
         self.client.is_in_exec = true;
-        let mut count = 0;
-        while let Some(request) = transaction.next() {
+        let mut count = 0_u64;
+        while let Some(request) = transaction.next_request() {
             let is_full = answers.len() - before > self.output_max;
             let step = match is_full {
                 true => self.leave_out(),
                 false => command::execute(&mut self.client, request),
             };
             if let Step::Wait(wait) = step {
-                self.wait_counted(wait).await?;
+                let (waits, begun) = self.begin_wait();
+                self.wait(wait, begun).await?;
+                self.count_wait(waits, begun);
             }
             answers.append(&mut self.client.out);
             count += 1;
-            if count % TURN == 0 {
+            if count.is_multiple_of(TURN) {
                 tokio::task::yield_now().await;
             }
             if self.client.card.outbox.is_killed() {

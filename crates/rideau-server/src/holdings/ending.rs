@@ -36,8 +36,6 @@ pub enum Why {
     Broken,
     /// The member ended by itself.
     Died,
-    /// Its pool was removed.
-    Removed,
 }
 
 /// There is nothing under a ticket.
@@ -95,12 +93,12 @@ impl Why {
     pub const fn is_wanted(self) -> bool {
         matches!(
             self,
-            Self::Released | Self::Failed | Self::Cancelled | Self::Revoked | Self::Removed
+            Self::Released | Self::Failed | Self::Cancelled | Self::Revoked
         )
     }
 
     /// Every reason.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 14] = [
         Self::Released,
         Self::Failed,
         Self::Cancelled,
@@ -115,7 +113,6 @@ impl Why {
         Self::Lapsed,
         Self::Broken,
         Self::Died,
-        Self::Removed,
     ];
 
     /// In a few words.
@@ -135,7 +132,6 @@ impl Why {
             Self::Lapsed => "lost when its time ran out or another holder took it over",
             Self::Broken => "taken back when its session was closed as failed",
             Self::Died => "lost when the member ended by itself",
-            Self::Removed => "taken back when its pool was removed",
         }
     }
 
@@ -156,7 +152,6 @@ impl Why {
             Self::Lapsed => "lapse",
             Self::Broken => "session_failed",
             Self::Died => "died",
-            Self::Removed => "removed",
         }
     }
 }

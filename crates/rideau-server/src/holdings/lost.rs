@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Gone, HolderId, Holdings, SLOT_BITS, Taken, Why};
+use super::{Gone, HolderId, Holdings, Rare, SLOT_BITS, Taken, Why};
 use crate::ticket::Ticket;
 
 /// As many losses of one holder are told one by one.
@@ -19,13 +19,6 @@ pub struct Lost {
     /// When, by the clock of the holdings.
     at: u64,
 }
-
-/// What a holder has lost and not been told.
-#[allow(
-    clippy::box_collection,
-    reason = "most have lost nothing, and a pointer is small"
-)]
-pub(super) type Losses = Option<Box<Vec<Lost>>>;
 
 impl Lost {
     /// How long ago that was.
@@ -45,11 +38,12 @@ impl Holdings {
         let (mut shard, place) = self.find(ticket)?;
         let slot = &shard.slots[place as usize];
         let (holder, is_told) = (slot.holder, slot.thing.grant().is_some());
-        let lost = &mut shard.holders[holder as usize].lost;
-        if is_told && lost.as_ref().map_or(0, |lost| lost.len()) < LOST_MAX {
-            let lost = lost.get_or_insert_default();
-            lost.push(Lost { ticket, why, at });
-            self.untold.fetch_add(1, Ordering::Release);
+        if is_told {
+            let rare = shard.holders[holder as usize].rare.get_or_insert_default();
+            if rare.lost.len() < LOST_MAX {
+                rare.lost.push(Lost { ticket, why, at });
+                self.untold.fetch_add(1, Ordering::Release);
+            }
         }
         Ok(shard.take_out(ticket.place >> SLOT_BITS, place, at, why))
     }
@@ -66,9 +60,12 @@ impl Holdings {
         if shard.holder(holder).is_none() {
             return Vec::new();
         }
-        let lost = shard.holders[holder.at as usize].lost.take();
-        self.forget_untold(&lost);
-        lost.map_or_else(Vec::new, |lost| *lost)
+        let Some(rare) = &mut shard.holders[holder.at as usize].rare else {
+            return Vec::new();
+        };
+        let lost = std::mem::take(&mut rare.lost);
+        self.untold.fetch_sub(lost.len(), Ordering::Release);
+        lost
     }
 
     /// A holder has been told of one loss.
@@ -78,22 +75,19 @@ impl Holdings {
         }
         let mut shard = self.shards[(ticket.place >> SLOT_BITS) as usize].lock();
         for holder in &mut shard.holders {
-            let Some(lost) = &mut holder.lost else {
+            let Some(rare) = &mut holder.rare else {
                 continue;
             };
-            let before = lost.len();
-            lost.retain(|lost| lost.ticket != ticket);
-            let told = before - lost.len();
-            if lost.is_empty() {
-                holder.lost = None;
-            }
+            let before = rare.lost.len();
+            rare.lost.retain(|lost| lost.ticket != ticket);
+            let told = before - rare.lost.len();
             self.untold.fetch_sub(told, Ordering::Release);
         }
     }
 
     /// Nobody is told of these any more.
-    pub(super) fn forget_untold(&self, lost: &Losses) {
-        let count = lost.as_ref().map_or(0, |lost| lost.len());
+    pub(super) fn forget_untold(&self, rare: Option<&Rare>) {
+        let count = rare.map_or(0, |rare| rare.lost.len());
         self.untold.fetch_sub(count, Ordering::Release);
     }
 }

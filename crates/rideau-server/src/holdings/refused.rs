@@ -1,21 +1,12 @@
 //! Answers that are kept with their tickets, so that they can be fetched again and again.
 
-use std::collections::VecDeque;
-
-use super::{Holdings, Shard, Thing, Why};
+use super::{Holdings, Rare, Shard, Thing, Why};
 use crate::outcome::Outcome;
 use crate::ticket::Ticket;
 
 /// As many asks that got a no are kept of each holder, so that it can fetch the answer
 /// again and again.
 const REFUSED_MAX: usize = 1024;
-
-/// Places of asks that got a no, and their secrets.
-#[allow(
-    clippy::box_collection,
-    reason = "most holders have none, and a pointer is small"
-)]
-pub(super) type Refused = Option<Box<VecDeque<(u32, u128)>>>;
 
 impl Holdings {
     /// An ask with `ASYNC` was granted at once, and this is the answer.
@@ -51,8 +42,12 @@ impl Shard {
         slot.is_refused = true;
         let (secret, holder) = (slot.secret, slot.holder);
         let owner = &mut self.holders[holder as usize];
-        owner.refused_len += 1;
-        let refused = owner.refused.get_or_insert_default();
+        let Rare {
+            refused_len,
+            refused,
+            ..
+        } = &mut **owner.rare.get_or_insert_default();
+        *refused_len += 1;
         refused.push_back((at, secret));
         if refused.len() <= REFUSED_MAX {
             return None;

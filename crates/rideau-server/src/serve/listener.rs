@@ -576,6 +576,7 @@ fn welcome(
         ending: None,
         replies: Replies::On,
         retry_after: None,
+        full: None,
         transaction: None,
         is_in_exec: false,
     }

@@ -43,6 +43,10 @@ async fn a_key_may_have_slashes_and_a_no_is_a_conflict() {
         let no = server.ask(&session, &path, "").await;
         assert_eq!(no.status, 409, "{no:?}");
         assert_eq!(no.text("outcome"), "full");
+        assert_eq!(
+            (&no.json()["held"], &no.json()["capacity"]),
+            (&1.into(), &1.into())
+        );
         assert_eq!(no.text("why"), "1 of 1 unit is held; WAIT waits for one");
         assert_eq!(no.text("reason"), "busy");
         assert_eq!(no.text("id"), no.header("rideau-id"));

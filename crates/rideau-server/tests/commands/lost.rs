@@ -62,13 +62,10 @@ fn a_loss_is_told_once_and_not_where_it_does_not_belong() {
             .and_then(|rest| rest.split_once(": "));
         let mut fields: Vec<_> = fields.unwrap().0.split(' ').map(str::to_owned).collect();
         fields.sort();
-        let mut both = [first, second].map(|ticket| format!("{ticket}=removed"));
+        let mut both = [first, second].map(|ticket| format!("{ticket}=revoke"));
         both.sort();
         assert_eq!(fields, both, "{lost}");
-        assert!(
-            lost.contains("was taken back when its pool was removed"),
-            "{lost}"
-        );
+        assert!(lost.contains("was revoked by an operator"), "{lost}");
         assert!(
             say(&mut peer, "LOCK k").starts_with("[go, "),
             "it is told once"
@@ -84,10 +81,7 @@ fn who_names_the_ticket_is_told_by_that() {
     let ticket = take(&mut peer);
     remove(&server);
     let no = say(&mut peer, &format!("RELEASE {ticket}"));
-    assert!(
-        no.contains("was taken back when its pool was removed"),
-        "{no}"
-    );
+    assert!(no.contains("was revoked by an operator"), "{no}");
     assert!(
         say(&mut peer, "LOCK k").starts_with("[go, "),
         "it has been told"
@@ -111,7 +105,7 @@ fn whoever_is_in_the_session_is_told() {
     );
     let lost = other.say("LOCK k");
     assert!(
-        lost.starts_with(&format!("-LOST {ticket}=removed: ")),
+        lost.starts_with(&format!("-LOST {ticket}=revoke: ")),
         "{lost}"
     );
 }

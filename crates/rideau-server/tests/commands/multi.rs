@@ -7,6 +7,9 @@ use crate::peer::{Peer, text};
 use crate::server::Server;
 
 const PLACES: &str = r#"
+[store]
+kind = "memory"
+
 [pool.one]
 member = { list = ["m1"] }
 queue = { kind = "never" }
@@ -23,7 +26,8 @@ queue = { kind = "never" }
 valve = { kind = "open", max = 1 }
 
 [range.office]
-values = ["10.20.0.0-10.20.0.0"]
+values = ["10.20.0.1-10.20.0.1"]
+start = "free"
 
 [lock."*"]
 "#;
@@ -192,8 +196,7 @@ fn a_client_that_wants_no_answers_gets_none() {
 }
 
 /// `anna`, who may do this; and `ops`, who may do anything.
-fn users(allow: &str) -> String {
-    let hash = Hash::of(b"secret").unwrap();
+fn users(hash: &Hash, allow: &str) -> String {
     let hash = hash.as_str();
     format!(
         "{PLACES}[user.anna]\npassword = '{hash}'\nallow = [{allow}]\n[user.ops]\n\
@@ -203,7 +206,8 @@ fn users(allow: &str) -> String {
 
 #[test]
 fn rights_count_when_a_command_is_queued_and_when_it_is_executed() {
-    let server = Server::start(&users("\"lock\", \"held\""));
+    let hash = Hash::of(b"secret").unwrap();
+    let server = Server::start(&users(&hash, "\"lock\", \"held\""));
     let (mut anna, mut ops) = (server.connect(), server.connect());
     let no = anna.say("MULTI");
     assert!(no.starts_with("-NOAUTH "), "{no}");
@@ -217,18 +221,27 @@ fn rights_count_when_a_command_is_queued_and_when_it_is_executed() {
     anna.say("MULTI");
     assert_eq!(anna.say("LOCK k"), "+QUEUED");
     assert_eq!(anna.say("HELD"), "+QUEUED");
-    let applied = ops.ask(&["CONFIG", "APPLY", &users("\"held\"")]);
-    assert!(!matches!(applied, Value::Error(_)), "{applied:?}");
+    let mut apply = |config: String| {
+        let applied = ops.ask(&["CONFIG", "APPLY", &config]);
+        assert!(!matches!(applied, Value::Error(_)), "{applied:?}");
+    };
+    apply(users(&hash, "\"held\""));
     let said = anna.say("EXEC");
     assert!(
         said.starts_with("[-NOPERM ") && said.ends_with(", []]"),
         "{said}"
     );
+    // A login that has lapsed executes nothing.
+    anna.say("MULTI");
+    assert_eq!(anna.say("HELD"), "+QUEUED");
+    apply(users(&Hash::of(b"other").unwrap(), "\"held\""));
+    let said = anna.say("EXEC");
+    assert!(said.starts_with("-EXECABORT "), "{said}");
 }
 
 #[test]
 fn the_queue_has_an_end() {
-    let server = Server::start("[limits]\nframe_max = 1024\n[lock.\"*\"]\n");
+    let server = Server::start("[limits]\nframe_max = \"1KiB\"\n[lock.\"*\"]\n");
     let mut peer = server.connect();
     let long = "x".repeat(600);
     peer.say("MULTI");
@@ -255,7 +268,7 @@ fn the_queue_has_an_end() {
 
 #[test]
 fn the_answers_of_one_exec_have_an_end() {
-    let server = Server::start("[limits]\noutput_max = 1024\n[lock.\"*\"]\n");
+    let server = Server::start("[limits]\noutput_max = \"1KiB\"\n[lock.\"*\"]\n");
     let mut peer = server.connect();
     let long = "x".repeat(600);
     peer.say("MULTI");

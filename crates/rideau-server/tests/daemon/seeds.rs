@@ -159,6 +159,9 @@ fn pooler_replaces_the_member_of_who_crashed() {
         1) "timeout"
         2) (integer) 0
         3) "its own deadline came (deadline after 0s, 0 waiting; ask again in <etc>
+        4) "deadline"
+        5) (integer) <_>
+        6) "d-<_>"
         a> RELEASE <one>
         OK
         a> TAKE db
@@ -196,9 +199,9 @@ fn sbroker_matches_who_asks_with_who_offers() {
         a> ASK desk NB
         1) "retry"
         2) (integer) 0
-        3) "nothing was there at once (busy after <_>, 0 waiting)"
+        3) "nothing was there at once (busy after <_>, 0 waiting; ask again in <_>)"
         4) "busy"
-        5) (nil)
+        5) (integer) <_>
         6) "d-<_>"
         a& ASK desk VALUE client WAIT 20000
         b> LEN desk
@@ -367,7 +370,7 @@ fn sregulator_continues_and_stops() {
         1) "stop"
         2) (integer) <_>
         b> REG.CONTINUE <two>
-        (error) STALE ticket "<two>" was ended by the other party <_> ago: <etc>
+        (error) STALE ticket "<two>" was stopped by its regulator <_> ago: <etc>
         b& REG.ASK workers WAIT 20000
         a> REG.DONE <one>
         OK
