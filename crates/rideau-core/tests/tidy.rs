@@ -42,10 +42,11 @@ const MANAGER_FILE: &str = "crates/rideau/src/pool/manager.rs";
 /// What is scarce: the top of the core.
 const MACHINES: &[&str] = &["allocator", "apps", "broker", "locks", "pool", "regulator"];
 /// What machines are put together from, and is put together itself.
-const PARTS: &[&str] = &["group", "waiting"];
+const PARTS: &[&str] = &["group", "kit", "waiting"];
 /// What every part of the core may speak of: its bottom. All that is on no
 /// list lies just above.
 const WORDS: &[&str] = &[
+    "custom",
     "expiry",
     "histogram",
     "ids",

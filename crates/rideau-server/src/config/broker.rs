@@ -140,7 +140,8 @@ impl RegulatorConfig {
                 "the valve {:?} learns from leads, and nobody tells it",
                 valve.kind()
             );
-            let hint = "write broker = \"NAME\" or regulator = \"NAME\", unless clients tell it with REG.UPDATE";
+            let hint = "write broker = \"NAME\" or regulator = \"NAME\", unless clients tell it \
+                        with REG.UPDATE";
             section.notes.warn(section.at("valve"), message, hint);
         }
         Some(Self {

@@ -111,7 +111,7 @@ impl Holdings {
         self.shards.iter().find_map(|shard| {
             let shard = shard.lock();
             let is_it = |slot: &Slot| match &slot.thing {
-                Thing::Held(grant) | Thing::Untold(grant, _) => wanted(grant),
+                Thing::Held(grant) | Thing::Answered(grant, _) => wanted(grant),
                 Thing::Asked(_) | Thing::None => false,
             };
             let place = shard.slots.iter().position(is_it)?;
