@@ -102,7 +102,8 @@ fn at_once(word: &[u8], ticket: Ticket) -> Wrong {
         _ => "RELEASE ends it",
     };
     Wrong(format!(
-        "ERR {ticket_of} was answered at once, and is held: AWAIT is for asks with ASYNC; {instead}."
+        "ERR {ticket_of} was answered at once, and is held: AWAIT is for asks with ASYNC; \
+         {instead}."
     ))
 }
 

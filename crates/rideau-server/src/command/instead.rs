@@ -201,10 +201,10 @@ const TABLE: &[(&[&str], &str)] = &[
 /// What there is here instead of a command of Redis.
 pub(super) fn of(name: &[u8]) -> Option<&'static str> {
     let upper = Upper::of(name);
-    let is_it = |known: &&str| known.as_bytes() == upper.as_bytes();
+    let is_it = |known: &str| known.as_bytes() == upper.as_bytes();
     let found = TABLE
         .iter()
-        .find(|(names, _)| names.iter().any(|known| is_it(&known)));
+        .find(|(names, _)| names.iter().any(|known| is_it(known)));
     found.map(|(_, instead)| *instead)
 }
 

@@ -66,7 +66,7 @@ async fn what_happened_is_counted() {
         ),
         ("rideau_sessions", 1.0),
         ("rideau_blocked_clients", 0.0),
-        ("rideau_refusals_total", 2.0),
+        ("rideau_refusals_total", 3.0),
         ("rideau_reclaims_total{kind=\"lock\",cause=\"quit\"}", 0.0),
     ] {
         assert_eq!(value(page, series), expected, "{series}");
@@ -288,7 +288,7 @@ async fn commands_are_counted_and_timed_by_name_and_outcome() {
         assert!(line.starts_with(answer), "{line}");
     }
     redis.say("ASK work WAIT 20").await;
-    assert_eq!(redis.hear().await.unwrap(), "*3");
+    assert_eq!(redis.hear().await.unwrap(), "*6");
     let session = server.session("").await;
     server.ask(&session, "/v1/lock/a", "").await;
 

@@ -150,12 +150,12 @@ async fn a_process_that_ends_while_it_is_held_is_replaced_and_its_holder_is_told
     assert_eq!((members.held, members.size()), (1, 1), "{members:?}");
     assert_eq!(peer.ask("HELD").await, Answer::List(Vec::new()));
     // The holder is told at its next ask, once, and whenever it names the ticket.
-    let Answer::Error(lost) = peer.ask("LOCK key").await else {
+    let Answer::Error(lost) = peer.ask("TAKE p WAIT 1").await else {
         panic!("it was not told");
     };
     let ticket = &taken.ticket;
     assert!(lost.starts_with(&format!("LOST {ticket}=died: ")), "{lost}");
-    assert_eq!(peer.ask("LOCK key").await.words()[0], "go");
+    assert_eq!(peer.ask("TAKE p WAIT 1").await.words()[0], "timeout");
     let Answer::Error(stale) = peer.ask(&format!("RELEASE {ticket}")).await else {
         panic!("it was released");
     };
