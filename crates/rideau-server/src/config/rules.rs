@@ -26,7 +26,7 @@ pub(super) fn check(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config)
     check_doubles(notes, &addresses(sections));
     check_tls(notes, sections);
     check_groups(notes, sections);
-    check_feeds(notes, sections, config);
+    check_feeds(notes, sections);
     check_shadows(notes, &sections.locks);
     check_uids(notes, &sections.users, config);
     check_ways_in(notes, sections);
@@ -199,10 +199,10 @@ fn check_groups(notes: &Notes<'_>, sections: &Sections<'_>) {
 }
 
 /// What a regulator learns from is there, and is not itself.
-fn check_feeds(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
-    let brokers: Vec<_> = config.brokers.iter().map(|one| one.name.as_str()).collect();
-    let regulators = config.regulators.iter().map(|one| one.name.as_str());
-    let regulators: Vec<_> = regulators.collect();
+fn check_feeds(notes: &Notes<'_>, sections: &Sections<'_>) {
+    // A regulator that is wrong itself is there all the same.
+    let brokers: Vec<_> = sections.brokers.iter().map(|(name, _)| *name).collect();
+    let regulators: Vec<_> = sections.regulators.iter().map(|(name, _)| *name).collect();
     for (own, section) in &sections.regulators {
         for (kind, names) in [("broker", &brokers), ("regulator", &regulators)] {
             let Some(name) = section.text(kind) else {

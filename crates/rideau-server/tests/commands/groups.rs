@@ -16,6 +16,9 @@ group = \"all\"
 group = \"all\"
 
 [broker.apart]
+
+[group.all]
+pick = \"best-of-two\"
 ";
 
 const BETTER: &str = "\
