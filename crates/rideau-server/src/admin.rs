@@ -38,9 +38,10 @@ use hyper_util::service::TowerToHyperService;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
+use crate::bind;
 use crate::daemon::Daemon;
 use crate::history::History;
 use crate::metrics::Counted;
@@ -133,7 +134,7 @@ impl AdminListener {
         address: SocketAddr,
         tls: Option<TlsAcceptor>,
     ) -> io::Result<SocketAddr> {
-        let listener = TcpListener::bind(address).await?;
+        let listener = bind::tcp(address)?;
         let address = listener.local_addr()?;
         self.0.push(Door { listener, tls });
         Ok(address)
@@ -225,6 +226,7 @@ fn begin(
         login_within: admin.daemon.config.load().limits.login_within,
         entrance,
         seat,
+        ending: admin.daemon.ending.subscribe(),
     };
     match tls {
         Some(tls) => drop(tokio::spawn(served.serve_tls(stream, tls.clone()))),
@@ -238,6 +240,8 @@ struct Served {
     entrance: Entrance,
     seat: Seat,
     login_within: Duration,
+    /// The server ends.
+    ending: watch::Receiver<bool>,
 }
 
 impl Served {
@@ -255,7 +259,7 @@ impl Served {
 
     /// Serve it. One that has not logged in in time ends after the request that it
     /// makes, and so does one that was let in for a health check.
-    async fn serve<S>(self, stream: S)
+    async fn serve<S>(mut self, stream: S)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -291,8 +295,15 @@ impl Served {
                 std::future::pending::<()>().await;
             }
         };
+        let over = async {
+            let _ = self.ending.wait_for(|is_over| *is_over).await;
+        };
         let ended = tokio::select! {
             ended = served.as_mut() => Some(ended),
+            () = over => {
+                served.as_mut().graceful_shutdown();
+                Some(served.await)
+            }
             () = late, if !login.is_over() => {
                 served.as_mut().graceful_shutdown();
                 // A request that was sent in time is answered.

@@ -9,7 +9,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use rideau::allocator::Prefer;
-use rideau::{Full, Refusal, Terms};
+use rideau::{Full, Reason, Refusal, Terms};
 
 use crate::attempts::Origin;
 use crate::clients::ClientCard;
@@ -510,6 +510,19 @@ impl Drop for Waiting {
     }
 }
 
+/// What is told while the server stops.
+pub(crate) const STOPPING: &str = "the server is stopping: connect to another, or come back later";
+
+/// An ask that waits no longer because the server stops.
+pub(crate) fn closed(waited: Duration) -> Refusal {
+    Refusal {
+        reason: Reason::Closed,
+        waited,
+        len: 0,
+        retry_after: Duration::ZERO,
+    }
+}
+
 /// A no to be told, remembered for whoever asks about it.
 pub fn refused(
     daemon: &Daemon,
@@ -519,6 +532,10 @@ pub fn refused(
     why: String,
     explained: impl FnOnce() -> String,
 ) -> Outcome {
+    let why = match refusal.reason {
+        Reason::Closed if daemon.is_draining() => STOPPING.into(),
+        _ => why,
+    };
     let id = daemon.drops.add(kind, name, refusal, &why, explained);
     Outcome::no(refusal, why, id)
 }

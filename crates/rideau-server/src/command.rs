@@ -31,7 +31,7 @@ mod watch;
 use std::sync::atomic::Ordering;
 
 use crate::attempts::Origin;
-use crate::client::{Client, Replies, Step, Wrong};
+use crate::client::{Client, Replies, STOPPING, Step, Wrong};
 use crate::config::{Config, User, edits, far};
 use crate::daemon::Daemon;
 use crate::holdings::Why;
@@ -71,6 +71,8 @@ pub struct About {
     pub right: &'static str,
     /// It is only for those who are known, also where there are no users.
     pub is_control: bool,
+    /// It gives something out, or brings something that is given out.
+    pub is_grant: bool,
     /// What follows its name.
     pub usage: &'static str,
     /// What it does.
@@ -119,6 +121,7 @@ const fn about(
         words,
         right,
         is_control: is_control(name, right),
+        is_grant: is_grant(name),
         usage,
         summary,
         run,
@@ -128,10 +131,6 @@ const fn about(
 /// Whether a command is only for those who are known. What a regulator is told of
 /// is no change of its config.
 const fn is_control(name: &str, right: &str) -> bool {
-    const fn is_same(one: &str, other: &str) -> bool {
-        // Both are ASCII and in one case; `==` is not const.
-        one.eq_ignore_ascii_case(other)
-    }
     let mut at = 0;
     while at < ADMIN.len() {
         if is_same(ADMIN[at], right) {
@@ -140,6 +139,35 @@ const fn is_control(name: &str, right: &str) -> bool {
         at += 1;
     }
     false
+}
+
+/// What a server that stops does not do any more.
+const GRANTS: &[&str] = &[
+    "LOCK",
+    "TAKE",
+    "ASK",
+    "OFFER",
+    "RESERVE",
+    "CLAIM",
+    "REG.ASK",
+    "APP.GET",
+    "POOL.OFFER",
+];
+
+const fn is_grant(name: &str) -> bool {
+    let mut at = 0;
+    while at < GRANTS.len() {
+        if is_same(GRANTS[at], name) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+const fn is_same(one: &str, other: &str) -> bool {
+    // Both are ASCII and in one case; `==` is not const.
+    one.eq_ignore_ascii_case(other)
 }
 
 /// The command of this name.
@@ -257,6 +285,9 @@ fn may(client: &Client, about: &About, request: Request<'_>) -> Result<(), Wrong
     }
     if is_subscriber(client) && !LISTENING.contains(&name) {
         return Err(listens(name));
+    }
+    if about.is_grant && client.daemon.is_draining() {
+        return Err(Wrong(format!("READONLY {STOPPING}.")));
     }
     allows(
         &client.daemon,

@@ -45,7 +45,7 @@ pub use open::{Opening, openings};
 pub use pattern::{fits, globs};
 pub use plan::{Live, Now, Plan, Step, plan};
 pub use pool::{GroupConfig, Member, PoolConfig};
-pub use range::{Hold, RangeConfig, StoreConfig, StoreKind, class_word};
+pub use range::{Hold, OnFailure, RangeConfig, StoreConfig, StoreKind, class_word};
 pub use section::Unexpanded;
 pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,

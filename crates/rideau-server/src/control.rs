@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 use tokio::net::UnixListener;
 
+use crate::bind;
 use crate::run_places;
 
 /// The folder of the files, in one of those that this account may have. No run
@@ -86,7 +87,7 @@ fn open_in(
             let why = "its path is too long";
             return Err(io::Error::new(ErrorKind::InvalidInput, why));
         }
-        let listener = match UnixListener::bind(&socket) {
+        let listener = match bind::unix(&socket) {
             Ok(listener) => listener,
             // It is another server's.
             Err(error) if error.kind() == ErrorKind::AddrInUse => continue,

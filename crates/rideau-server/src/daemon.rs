@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use rideau::{KeyRule, Locks, LocksOptions, OptionError};
+use tokio::sync::{Notify, watch};
 
 use crate::apps::Apps;
 use crate::budget::Budget;
@@ -14,7 +15,9 @@ use crate::clients::{ClientCard, Clients};
 use crate::config::{Config, User};
 use crate::counts::{ForeignReleases, Reclaims};
 use crate::drops::Drops;
+use crate::epochs::Epochs;
 use crate::events::Events;
+use crate::files::Files;
 use crate::front::Front;
 use crate::grant::Grant;
 use crate::holdings::{Card, Gone, HolderId, Holdings, Row, Thing, Why};
@@ -26,6 +29,7 @@ use crate::operator::Operator;
 use crate::outbox::Push;
 use crate::panics;
 use crate::places::{FOR_EVER, Left, Places};
+use crate::process;
 use crate::quota::Quotas;
 use crate::serve::reserve::Reserve;
 use crate::sessions::Sessions;
@@ -65,8 +69,16 @@ pub struct Daemon {
     pub timings: Timings,
     /// When it began.
     pub started: Instant,
-    /// Nobody new is served any more.
+    /// Nobody new is served any more,
     pub draining: AtomicBool,
+    /// which is told here.
+    stopping: Notify,
+    /// Every HTTP connection listens to this for its end.
+    pub(crate) ending: watch::Sender<bool>,
+    /// Where fences begin.
+    pub(crate) epochs: Epochs,
+    /// The files that there may be.
+    pub files: Files,
     /// Room for what clients have sent and not finished.
     pub input: Arc<Budget>,
     /// Who is in control without being a user of the config.
@@ -190,6 +202,21 @@ impl Daemon {
     ///
     /// If an option breaks a rule, or the store cannot be used.
     pub fn with(config: Config, source: Source) -> Result<Arc<Self>, NotDone> {
+        Self::from_epoch(config, source, Epochs::by_clock())
+    }
+
+    /// The same, and fences grow on from those of the one before it, whatever the clock
+    /// says.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule, or the store cannot be used.
+    pub fn after_others(config: Config, source: Source) -> Result<Arc<Self>, NotDone> {
+        let epochs = Epochs::begin(&config);
+        Self::from_epoch(config, source, epochs)
+    }
+
+    fn from_epoch(config: Config, source: Source, epochs: Epochs) -> Result<Arc<Self>, NotDone> {
         let events: Arc<Events> = Arc::default();
         let workshop = Workshop::new(&config.server, Arc::clone(&events));
         let workshop = Arc::new(workshop);
@@ -201,18 +228,16 @@ impl Daemon {
         );
         let front = Front::new(apps.clone(), config.front.clone());
         let mut places = Places::new(&config, Arc::clone(&workshop))?;
-        let values = Values::open(&config)?;
+        let values = Values::open(&config, epochs.first())?;
         places.ranges = Arc::new(values.places(&config, &RangePlaces::default()));
-        // Fences grow on after a restart, unless the clock was set back.
-        let fence = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_micros() as u64);
         let locks = Locks::with(LocksOptions {
-            fence,
+            fence: epochs.first(),
             ..LocksOptions::default()
         })?;
         rule_locks(&locks, &config)?;
         let daemon = Arc::new(Self {
+            epochs,
+            files: Files::new(process::raise_open_files(), &config),
             input: Arc::new(Budget::new(config.limits.input_max)),
             operator: Operator::default(),
             password_checks: Turns::new(config.limits.password_checks_max),
@@ -235,6 +260,8 @@ impl Daemon {
             timings: Timings::default(),
             started: Instant::now(),
             draining: AtomicBool::new(false),
+            stopping: Notify::new(),
+            ending: watch::Sender::new(false),
         });
         let told = Arc::downgrade(&daemon);
         workshop.on_loss(move || {
@@ -270,6 +297,7 @@ impl Daemon {
         self.places.store(Arc::new(places));
         self.apps.follow(&config);
         self.front.follow(config.front.clone());
+        self.files.follow(&config);
         self.config.store(Arc::new(config));
         self.password_checks.set_max(checks);
         self.input.set_max(input_max);
@@ -424,6 +452,31 @@ impl Daemon {
     /// Nobody new is served.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
+    }
+
+    /// Grant nothing more: asks that wait are told `closed`, and those that come
+    /// are refused. What is held stays with its holders. Pools are left to whoever
+    /// waits for their members.
+    pub(crate) fn stop_granting(&self) {
+        self.draining.store(true, Ordering::Release);
+        self.stopping.notify_waiters();
+        self.locks.close();
+        self.values.ranges.refuse_asks();
+        let places = self.places.load();
+        for place in places.brokers.values() {
+            let _ = panics::contain(|| place.broker.close());
+        }
+        for place in places.regulators.values() {
+            let _ = panics::contain(|| place.regulator.close());
+        }
+    }
+
+    /// Returns when nothing more is granted.
+    pub(crate) async fn stopping(&self) {
+        let told = self.stopping.notified();
+        if !self.is_draining() {
+            told.await;
+        }
     }
 }
 

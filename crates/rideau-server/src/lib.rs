@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod apps;
 pub mod attempts;
+mod bind;
 pub mod budget;
 pub mod client;
 pub mod clients;
@@ -13,8 +14,10 @@ pub mod control;
 pub mod counts;
 pub mod daemon;
 pub mod drops;
+mod epochs;
 pub mod events;
 pub mod explain;
+pub mod files;
 pub mod front;
 pub mod grant;
 pub mod held_back;

@@ -2,22 +2,23 @@
 //!
 //! Its [listeners](Listener) bring whoever comes to a lane, which serves it.
 
+mod drain;
 mod listener;
 pub(crate) mod reserve;
+mod store_watch;
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rideau_core::Brief;
 use rustix::process::geteuid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+pub use self::drain::drain;
 pub use self::listener::Listener;
 use crate::admin::AdminListener;
 use crate::config::{self, Config, Opening, Server};
@@ -36,6 +37,8 @@ use crate::watcher;
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether the files of TLS were read again.
 const RENEW: Duration = Duration::from_secs(1);
+/// How often it is looked how far fences have come.
+const EPOCHS: Duration = Duration::from_secs(10);
 /// How often sessions are looked at whose time may be up.
 const SESSIONS: Duration = Duration::from_millis(20);
 
@@ -63,40 +66,20 @@ pub async fn keep_sessions(daemon: Arc<Daemon>) {
     }
 }
 
-/// Stop: serve nobody new, let holders finish, and take the rest back.
-pub async fn drain(daemon: &Arc<Daemon>) {
-    daemon.draining.store(true, Ordering::Release);
-    let within = daemon.config.load().server.drain;
-    let text = format!("the server stops: holders have {} to finish", Brief(within));
-    daemon.events.add("server", "drain", text, None);
-    let end = Instant::now() + within;
-    let is_alone = || daemon.clients.is_empty() && daemon.sessions.is_empty();
-    while !is_alone() && Instant::now() < end {
-        let is_idle = daemon.holdings.all().is_empty();
-        if is_idle && daemon.counts.waiting.load(Ordering::Relaxed) == 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+/// Write down how far fences have come, for ever.
+async fn keep_epochs(daemon: Arc<Daemon>) {
+    let mut ticks = tokio::time::interval(EPOCHS);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let daemon = Arc::clone(&daemon);
+        let follow = move || {
+            // Every fence was asked for with a command, and not every command gets one.
+            let given = daemon.timings.count("LOCK");
+            daemon.epochs.follow(given, &daemon.config.load());
+        };
+        let _ = panics::away(follow).await;
     }
-    for card in daemon.clients.all() {
-        card.outbox.kill();
-    }
-    let limit = Instant::now() + Duration::from_secs(1);
-    while !daemon.clients.is_empty() && Instant::now() < limit {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    let places = daemon.places.load_full();
-    let stop = Duration::from_secs(1);
-    let pools = places.pools.values().map(|place| place.pool.close(stop));
-    futures_util::future::join_all(pools).await;
-    // A pool that a change left behind may have had some, too.
-    let left = places.workshop.emptied(stop).await;
-    if left > 0 {
-        tracing::warn!(left, "processes are killed");
-    }
-    // Connections are over, so nothing is answered that would not be kept.
-    let daemon = Arc::clone(daemon);
-    let _ = tokio::task::spawn_blocking(move || daemon.values.close()).await;
 }
 
 /// Where a server that is ready can be reached.
@@ -141,7 +124,7 @@ pub async fn run_from(
     source: Source,
     ready: impl FnOnce(&Ready),
 ) -> io::Result<()> {
-    let daemon = Daemon::with(config, source).map_err(io::Error::other)?;
+    let daemon = Daemon::after_others(config, source).map_err(io::Error::other)?;
     run_daemon(daemon, ready).await
 }
 
@@ -190,9 +173,13 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
         });
     }
     for_ever("the watch for leaks", &daemon, watcher::keep);
+    for_ever("the epochs of fences", &daemon, keep_epochs);
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
     daemon.values.warn_of_quarantine();
     tell_what_is_open(&daemon, &config);
+    if let Some(shortage) = daemon.files.shortage(&config) {
+        tracing::warn!("{shortage}");
+    }
     ready(&Ready {
         addresses,
         control: control.as_ref().map(|files| ControlPaths {
@@ -202,13 +189,21 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
         page,
     });
     supervisor::tell("READY=1");
-    stop.asked().await;
+    let failed = tokio::select! {
+        () = stop.asked() => None,
+        failed = store_watch::watch(&daemon) => Some(failed),
+    };
     supervisor::tell("STOPPING=1");
     let (finished, ()) = tokio::join!(finish(&daemon, front), drain(&daemon));
     front_lanes.finish().await;
     lanes.finish().await;
     drop(control);
-    finished
+    match failed {
+        Some(error) => Err(io::Error::other(format!(
+            "the store failed, and store.on_failure ends the server: {error}"
+        ))),
+        None => finished,
+    }
 }
 
 /// Listen for those who speak the Redis protocol. Says where that is.
@@ -327,6 +322,7 @@ async fn listen_front(
 ) -> io::Result<(FrontListener, Vec<String>)> {
     let mut front = FrontListener::default();
     front.use_lanes(lanes);
+    front.limit(daemon.files.share(config).front);
     let mut places = Vec::new();
     for address in &config.front.listen {
         let bound = front.listen(*address, None).await;

@@ -25,12 +25,15 @@ struct Session {
     holder: HolderId,
     card: Arc<Card>,
     ttl: Option<Duration>,
-    grace: Duration,
+    /// How long it lives without connections; none if its time alone says that.
+    grace: Option<Duration>,
     attached: usize,
     /// How its last connection left it.
     left: Why,
-    /// When it ends unless somebody renews it.
-    ends: Option<Instant>,
+    /// When its time is up unless somebody renews it.
+    expires: Option<Instant>,
+    /// When its grace is over unless somebody comes.
+    alone_until: Option<Instant>,
     /// It is one of its user's.
     _counted: Counted,
 }
@@ -51,11 +54,13 @@ pub struct SessionRow {
 }
 
 impl Sessions {
-    /// Open one. None if there are as many as may be.
+    /// Open one that ends when its time is up, or its grace after its last connection,
+    /// whichever comes first. Without either it ends with its last connection. None if
+    /// there are as many as may be.
     pub fn open(
         &self,
         ttl: Option<Duration>,
-        grace: Duration,
+        grace: Option<Duration>,
         most: usize,
         counted: Counted,
         holder: impl FnOnce(Ticket) -> (HolderId, Arc<Card>),
@@ -72,10 +77,11 @@ impl Sessions {
             holder,
             card,
             ttl,
-            grace,
+            grace: grace.or(ttl.is_none().then_some(Duration::ZERO)),
             attached: 0,
             left: Why::Expired,
-            ends: ttl.map(|ttl| Instant::now() + ttl),
+            expires: ttl.map(|ttl| Instant::now() + ttl),
+            alone_until: None,
             _counted: counted,
         };
         let row = session.row();
@@ -91,12 +97,12 @@ impl Sessions {
             return None;
         }
         session.attached += 1;
-        session.ends = session.ttl.map(|ttl| Instant::now() + ttl);
+        session.restart(Instant::now());
         Some(session.row())
     }
 
     /// A connection of a session is gone, in this manner. A session without any
-    /// ends after its grace, or when its time is up.
+    /// ends after its grace, or when its time is up if that is earlier.
     pub fn detach(&self, ticket: Ticket, why: Why) {
         let mut all = self.all.lock();
         let Some(session) = all.get_mut(&ticket.secret) else {
@@ -105,12 +111,7 @@ impl Sessions {
         session.attached -= 1;
         session.left = why;
         if session.attached == 0 {
-            let grace = Instant::now() + session.grace;
-            // One with a time of its own may live on without connections.
-            session.ends = match (session.ttl, session.ends) {
-                (Some(_), Some(ends)) => Some(ends.max(grace)),
-                _ => Some(grace),
-            };
+            session.alone_until = session.grace.map(|grace| Instant::now() + grace);
         }
     }
 
@@ -121,12 +122,7 @@ impl Sessions {
         if *session.card.user != *user {
             return None;
         }
-        session.ends = match session.ttl {
-            Some(ttl) => Some(Instant::now() + ttl),
-            // Without a time of its own it lives on only while somebody is in it.
-            None if session.attached == 0 => Some(Instant::now() + session.grace),
-            None => None,
-        };
+        session.restart(Instant::now());
         Some(session.ttl)
     }
 
@@ -140,11 +136,11 @@ impl Sessions {
         all.remove(&ticket.secret).map(|session| session.row())
     }
 
-    /// The sessions that are over, and why; they are forgotten. One without a
-    /// time of its own ends as its last connection did.
+    /// The sessions that are over, and why; they are forgotten. One whose grace is
+    /// over ends as its last connection did.
     pub fn expired(&self, now: Instant) -> Vec<(SessionRow, Why)> {
         let mut all = self.all.lock();
-        let is_over = |_: &u128, session: &mut Session| session.ends.is_some_and(|at| at <= now);
+        let is_over = |_: &u128, session: &mut Session| session.ends().is_some_and(|at| at <= now);
         all.extract_if(is_over)
             .map(|(_, session)| (session.row(), session.ending()))
             .collect()
@@ -179,16 +175,28 @@ impl SessionRow {
 }
 
 impl Session {
+    /// Give it its whole time again, and its whole grace if nobody is in it.
+    fn restart(&mut self, now: Instant) {
+        self.expires = self.ttl.map(|ttl| now + ttl);
+        let grace = self.grace.filter(|_| self.attached == 0);
+        self.alone_until = grace.map(|grace| now + grace);
+    }
+
+    /// When it ends unless somebody renews it or comes: the earlier of both.
+    fn ends(&self) -> Option<Instant> {
+        self.expires.into_iter().chain(self.alone_until).min()
+    }
+
     fn ending(&self) -> Why {
-        match self.ttl {
-            Some(_) => Why::Expired,
-            None => self.left,
+        match self.expires {
+            Some(expires) if Some(expires) == self.ends() => Why::Expired,
+            _ => self.left,
         }
     }
 
     fn row(&self) -> SessionRow {
         let left = self
-            .ends
+            .ends()
             .map(|ends| ends.saturating_duration_since(Instant::now()));
         SessionRow {
             ticket: self.ticket,

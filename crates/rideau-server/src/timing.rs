@@ -110,6 +110,17 @@ impl Timings {
         all.filter(|one| one.done + one.failed > 0).collect()
     }
 
+    /// How often a command was executed.
+    pub(crate) fn count(&self, command: &str) -> u64 {
+        let named = |about: &command::About| about.name == command;
+        let Some(at) = command::ALL.iter().position(named) else {
+            return 0;
+        };
+        let rows = self.0.iter().skip(at).step_by(command::ALL.len() + 1);
+        let columns = rows.flat_map(|row| &row.columns);
+        columns.map(|column| column.load(Ordering::Relaxed)).sum()
+    }
+
     fn of(&self, at: usize, command: &'static str) -> Timing {
         let rows = self.0.iter().skip(at).step_by(command::ALL.len() + 1);
         let mut counts = [0; BOUNDS.len() + 1];

@@ -14,10 +14,10 @@ mod watch;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rideau::allocator::{Options, RangeError, RangeId};
+use rideau::allocator::{Class, Options, RangeError, RangeId};
 use rideau::store::StoreError;
 use rideau::{OpenError, Ranges, RangesOptions};
 use tokio::task::AbortHandle;
@@ -25,7 +25,7 @@ use tokio::task::AbortHandle;
 use crate::config::{Config, RangeConfig, StoreKind};
 use crate::holdings::{Holdings, Why};
 use crate::ticket::Ticket;
-use secret::Secret;
+use secret::{Origin, Secret};
 use store::Folder;
 
 pub use owner::{owner_of, sees_fence};
@@ -107,27 +107,28 @@ impl From<OpenError> for NotOpened {
 }
 
 impl Values {
-    /// Read back what is kept, and give out the values of a config.
+    /// Read back what is kept, and give out the values of a config. Fences are larger
+    /// than this one, and than those that are kept.
     ///
     /// # Errors
     ///
     /// If the store cannot be used, or a range cannot be like that.
-    pub fn open(config: &Config) -> Result<Self, NotOpened> {
+    pub fn open(config: &Config, fence: u64) -> Result<Self, NotOpened> {
         let folder = match config.store.kind {
             StoreKind::Embedded => Some(Folder::new(folder(config))),
             StoreKind::Memory => None,
         };
         let is_durable = config.ranges.iter().any(RangeConfig::is_durable);
-        let mut secret = Secret::random();
+        let (mut secret, mut origin) = (Secret::random(), Origin::Read);
         if let Some(folder) = folder.as_ref().filter(|_| is_durable) {
-            secret = folder.open(&secret).map_err(NotOpened::Store)?;
+            (secret, origin) = folder.open(&secret).map_err(NotOpened::Store)?;
         }
         let store = store::Kept::new(folder.as_ref());
         let ranges = Ranges::open(
             Box::new(store),
             RangesOptions {
                 ranges: ranges_of(config),
-                machine: machine_of(config),
+                machine: machine_of(config, fence),
                 // limits.waiters_max counts all who wait, and can be changed.
                 waiters_max: u32::MAX,
                 ..RangesOptions::default()
@@ -135,6 +136,16 @@ impl Values {
         )?;
         for note in &ranges.loaded().notes {
             tracing::warn!("{note}");
+        }
+        let held = ranges.bytes().records_len;
+        if let (Some(folder), Origin::Made, 1..) = (&folder, origin, held) {
+            tracing::warn!(
+                "{} was missing, and a new key was made: tickets of the {held} values that were \
+                 given before do not count any more. Holders can use them by FENCE, or they run \
+                 out. If there is a copy of the file, stop the server, put it back and start \
+                 again.",
+                folder.key().display()
+            );
         }
         Ok(Self {
             ranges,
@@ -190,12 +201,15 @@ impl Values {
             let left = until
                 .as_nanos()
                 .saturating_sub(self.ranges.now().as_nanos());
+            let options = self.ranges.range(&stats.name);
+            let options = options.and_then(|id| self.ranges.options(id));
+            let class = options.map_or(Class::Sync, |options| options.class);
             tracing::warn!(
                 range = %stats.name,
                 values = %stats.quarantined,
                 seconds = left.div_ceil(1_000_000_000),
-                "nobody knows who has these values, and they are not given out for so long; \
-                 start = \"free\" gives them out at once",
+                "{}",
+                quarantine_text(class, stats.quarantined < stats.size),
             );
         }
     }
@@ -239,11 +253,33 @@ impl Values {
     }
 }
 
+/// Why values of a range are not given out after a start, and what can be done about it.
+const fn quarantine_text(class: Class, is_part: bool) -> &'static str {
+    match (class, is_part) {
+        (Class::Memory, _) => {
+            "nobody knows who has these values, and they are not given out for so long; with start \
+             = \"free\" the next start gives them out at once"
+        }
+        (Class::Claimed, true) => {
+            "the server did not end in order: these values were set aside, may have holders that \
+             were not written down, and are not given out for so long; the others are"
+        }
+        (Class::Claimed | Class::Sync, _) => {
+            "nobody knows who has these values, and they are not given out for so long; a holder \
+             that writes to its value keeps it"
+        }
+    }
+}
+
 /// What a client is told whose answers cannot be made safe.
 pub fn unsafe_text(failed: &rideau::Failed) -> String {
+    let until = match failed {
+        rideau::Failed::Store(error) if error.can_pass() => "until the store can be written again",
+        _ => "any more until the server is started again",
+    };
     format!(
-        "MISCONF {failed}. Nobody knows whether your last commands happened: no range answers any \
-         more until the server is started again, and LOOKUP tells then."
+        "MISCONF {failed}. Nobody knows whether your last commands happened: no range answers \
+         {until}, and LOOKUP tells then."
     )
 }
 
@@ -255,15 +291,12 @@ fn ranges_of(config: &Config) -> Vec<(String, rideau::allocator::RangeOptions)> 
         .collect()
 }
 
-fn machine_of(config: &Config) -> Options {
-    // Fences grow on after a restart, also where nothing was written down,
-    // unless the clock was set back.
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+fn machine_of(config: &Config, fence: u64) -> Options {
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).expect("the system has random bits");
     Options {
         reservations_max: config.limits.reservations_max,
-        fence: since.map_or(0, |since| since.as_micros() as u64),
+        fence,
         seed: u64::from_ne_bytes(seed),
     }
 }

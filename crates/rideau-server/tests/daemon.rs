@@ -20,6 +20,10 @@ mod control;
 mod crowd;
 #[path = "daemon/curl.rs"]
 mod curl;
+#[path = "daemon/drain.rs"]
+mod drain;
+#[path = "daemon/files.rs"]
+mod files;
 #[path = "daemon/holders.rs"]
 mod holders;
 #[path = "daemon/input.rs"]
@@ -42,6 +46,8 @@ mod seeds;
 mod server;
 #[path = "daemon/sessions.rs"]
 mod sessions;
+#[path = "daemon/store.rs"]
+mod store;
 #[path = "daemon/transcript.rs"]
 mod transcript;
 #[path = "daemon/wire.rs"]

@@ -5,6 +5,7 @@
 //! done; what its range does not write down is told at once.
 
 mod answer;
+mod asks;
 mod clocks;
 mod commit;
 mod gather;
@@ -22,12 +23,12 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
+use rideau_core::Instant;
 use rideau_core::allocator::{
     Allocator, Ask, Bytes, Change, Count, Effects, Event, Filter, Held, Interval, Options, Proof,
     RangeError, RangeId, RangeOptions, RangeStats, Refused, Released, Reservation, Restore, Seen,
-    Standing, Tally, Which,
+    Standing, Which,
 };
-use rideau_core::{Instant, Ticket};
 use tokio::sync::broadcast;
 
 use crate::store::{Loaded, Piece, Store, StoreError};
@@ -213,7 +214,7 @@ impl Ranges {
     pub fn reserve_into(&self, ask: &Ask<'_>, granted: &mut Vec<Reservation>) -> Answer<()> {
         let shared = &*self.0.shared;
         let mut inner = shared.inner.lock();
-        if let Some(failed) = inner.why_not() {
+        if let Some(failed) = inner.why_nothing_new() {
             return Answer::new(Err(failed), 0, &shared.safe);
         }
         let now = shared.clock.now();
@@ -232,7 +233,7 @@ impl Ranges {
     pub fn reserve_within(&self, ask: &Ask<'_>, wait: Duration) -> Reserving {
         let shared = &*self.0.shared;
         let mut inner = shared.inner.lock();
-        if let Some(failed) = inner.why_not() {
+        if let Some(failed) = inner.why_nothing_new() {
             let until = Until::new(0, &shared.safe);
             return Reserving::answered(self.clone(), Err(failed), until);
         }
@@ -279,17 +280,23 @@ impl Ranges {
 
     /// Take a certain value that nobody holds, or perhaps somebody.
     pub fn claim(&self, value: u128, change: &Change<'_>) -> Answer<Held> {
-        self.step(|machine, now, effects| machine.claim(value, change, now, effects))
+        self.step_new(true, |machine, now, effects| {
+            machine.claim(value, change, now, effects)
+        })
     }
 
     /// Replace what stands beside a value, and hold it from now on.
     pub fn write(&self, which: Which<'_>, change: &Change<'_>) -> Answer<Held> {
-        self.step(|machine, now, effects| machine.write(which, change, now, effects))
+        self.step_new(change.claim, |machine, now, effects| {
+            machine.write(which, change, now, effects)
+        })
     }
 
     /// Lay a patch over what stands beside a value, and hold it from now on.
     pub fn update(&self, which: Which<'_>, change: &Change<'_>) -> Answer<Held> {
-        self.step(|machine, now, effects| machine.update(which, change, now, effects))
+        self.step_new(change.claim, |machine, now, effects| {
+            machine.update(which, change, now, effects)
+        })
     }
 
     /// Hold a value from now on for this long.
@@ -508,30 +515,6 @@ impl Ranges {
         self.0.close();
     }
 
-    /// How many wait for values, and since when the oldest of them does.
-    pub fn waiting(&self) -> (usize, Option<Instant>) {
-        let inner = self.0.shared.inner.lock();
-        (inner.waiters.len(), inner.waiters.oldest())
-    }
-
-    /// What became of those who waited for values.
-    pub fn waits(&self) -> Tally {
-        self.0.shared.inner.lock().waiters.tally().clone()
-    }
-
-    fn leave_line(&self, ticket: Ticket) {
-        let shared = &*self.0.shared;
-        let mut inner = shared.inner.lock();
-        let now = shared.clock.now();
-        let Inner {
-            waiters, machine, ..
-        } = &mut *inner;
-        let left = waiters.cancel(ticket, machine, now);
-        shared.finish(inner, now);
-        // Whom it was to wake is nobody's business under the lock.
-        drop(left);
-    }
-
     fn look<T>(&self, decide: impl FnOnce(&mut Allocator, Instant, &mut Effects) -> T) -> T {
         let shared = &*self.0.shared;
         let mut inner = shared.inner.lock();
@@ -548,9 +531,22 @@ impl Ranges {
         &self,
         decide: impl FnOnce(&mut Allocator, Instant, &mut Effects) -> Result<T, Refused>,
     ) -> Answer<T> {
+        self.step_new(false, decide)
+    }
+
+    /// As [`step`](Self::step), for what may give out a value that was free.
+    fn step_new<T>(
+        &self,
+        is_new: bool,
+        decide: impl FnOnce(&mut Allocator, Instant, &mut Effects) -> Result<T, Refused>,
+    ) -> Answer<T> {
         let shared = &*self.0.shared;
         let mut inner = shared.inner.lock();
-        if let Some(failed) = inner.why_not() {
+        let why = match is_new {
+            true => inner.why_nothing_new(),
+            false => inner.why_not(),
+        };
+        if let Some(failed) = why {
             return Answer::new(Err(failed), 0, &shared.safe);
         }
         let Inner {

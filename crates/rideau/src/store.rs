@@ -74,6 +74,17 @@ pub trait Store: Send {
     /// If the store cannot be written, or no snapshot was begun.
     fn end_snapshot(&mut self) -> Result<(), StoreError>;
 
+    /// Tries to write on after an error that [can pass](StoreError::can_pass). The batch
+    /// whose append failed is safe then, and a snapshot that was begun is given up. Says
+    /// no if this store cannot be written again before it is opened anew.
+    ///
+    /// # Errors
+    ///
+    /// If the store still cannot be written.
+    fn recover(&mut self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     /// How many bytes of batches the next start would have to read. Whoever
     /// appends decides by it when the next snapshot is due.
     fn log_bytes(&self) -> u64;
@@ -173,6 +184,11 @@ pub enum StoreError {
         /// What the system said.
         error: io::Error,
     },
+    /// Its files were removed or replaced while they were open.
+    Gone {
+        /// What is not there any more.
+        path: PathBuf,
+    },
     /// What is there is not what was written.
     Corrupt {
         /// What is wrong.
@@ -247,6 +263,11 @@ impl StoreError {
         what: "a snapshot is begun before it is written",
     };
 
+    /// Whether it may be over by itself: there may be room again, or the right to write.
+    pub const fn can_pass(&self) -> bool {
+        matches!(self, Self::Full { .. } | Self::ReadOnly { .. })
+    }
+
     /// Sorts what the system said by what one can do about it.
     pub fn of(what: &'static str, path: &Path, error: io::Error) -> Self {
         let path = path.to_owned();
@@ -277,7 +298,7 @@ impl fmt::Display for StoreError {
             ),
             Self::Full { what, path, error } => write!(
                 f,
-                "no room to {what} in {}: {error}; make room and start again",
+                "no room to {what} in {}: {error}; make room, and start again what has not started",
                 path.display()
             ),
             Self::ReadOnly { path, error } => write!(
@@ -290,6 +311,12 @@ impl fmt::Display for StoreError {
                 f,
                 "cannot {what} in {}: {error}; see what the system's log says of this disk, \
                  then start again",
+                path.display()
+            ),
+            Self::Gone { path } => write!(
+                f,
+                "{} was removed or replaced while it was in use: put the folder back as it was, \
+                 or a copy of it, and start again",
                 path.display()
             ),
             Self::Corrupt { what, path } => write!(

@@ -242,7 +242,6 @@ impl Allocator {
         effects: &mut Effects,
     ) -> Result<Held, Refused> {
         let until = self.end_for(slot, ttl, now)?;
-        let is_long = self.is_long(slot, ttl);
         self.records.set_until(slot, until);
         self.records.watch(slot, &mut self.wheel);
         let head = self.records.head(slot);
@@ -254,9 +253,7 @@ impl Allocator {
             until,
         };
         self.log(head, &entry, effects);
-        if is_long {
-            self.wait_for(RangeId(head.range), effects);
-        }
+        self.wait_to_tell(head.range, effects);
         self.tell(What::Updated, slot, now, effects);
         Ok(Held {
             value,
@@ -321,9 +318,10 @@ impl Allocator {
         self.records.replace(slot, head, body);
         self.records.watch(slot, &mut self.wheel);
         self.log_reserved(slot, effects);
-        if was != State::Reserved || self.is_long(slot, change.ttl) {
+        if was != State::Reserved {
             self.wait_for(RangeId(range), effects);
         }
+        self.wait_to_tell(range, effects);
         let what = match was {
             State::Reserved => What::Updated,
             State::Detached | State::Cooling => What::Reserved,
@@ -508,11 +506,10 @@ impl Allocator {
         Ok(())
     }
 
-    /// Is this longer than what a holder is believed to have said last if that
-    /// is lost?
-    fn is_long(&self, slot: Slot, ttl: Option<Duration>) -> bool {
-        let range = RangeId(self.records.head(slot).range);
-        ttl.is_some_and(|ttl| ttl > self.at(range).options.promise())
+    /// A new end is told when it is safe: then each restored value has the end that its
+    /// holder was told.
+    fn wait_to_tell(&self, range: u16, effects: &mut Effects) {
+        effects.wait |= self.class(range) == Class::Claimed;
     }
 
     fn end_for(&self, slot: Slot, ttl: Option<Duration>, now: Instant) -> Result<Instant, Refused> {

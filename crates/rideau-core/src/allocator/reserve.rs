@@ -341,10 +341,12 @@ impl Allocator {
     /// Claim more values if few are left.
     fn restock(&mut self, id: RangeId, effects: &mut Effects) {
         let range = self.at_mut(id);
-        if range.options.class != Class::Claimed || !range.stock.is_low() {
+        if range.options.class != Class::Claimed || !range.stock.is_low(range.size) {
             return;
         }
-        let block = range.stock.claim(&mut range.free, effects.position());
+        let block = range
+            .stock
+            .claim(&mut range.free, range.size, effects.position());
         for interval in block {
             effects.log(&Entry::Claimed { interval });
         }

@@ -8,7 +8,7 @@ use super::fields::Fields;
 use super::free::Free;
 use super::interval::Interval;
 use super::range::{Class, RangeError, RangeId, RangeOptions, Start};
-use super::records::{Body, Head, Slot, State};
+use super::records::{Body, Head, State};
 use super::untils::Untils;
 use super::{Allocator, KEYS_MAX, Options, STRAY, change, end};
 use crate::time::Instant;
@@ -29,9 +29,6 @@ pub struct Restore {
     /// For how long these may have been told, counted from the start.
     promised: Untils,
     clock: Option<Clock>,
-    /// The clock of the batch before the last: all that is lost came later.
-    clock_before: Instant,
-    was_stopped: bool,
     entries: u64,
 }
 
@@ -62,8 +59,6 @@ impl Restore {
             quarantined: Untils::default(),
             promised: Untils::default(),
             clock: None,
-            clock_before: Instant::START,
-            was_stopped: false,
             entries: 0,
         })
     }
@@ -120,7 +115,6 @@ impl Restore {
     }
 
     fn apply(&mut self, entry: &Entry<'_>) -> Result<(), BadEntry> {
-        self.was_stopped = matches!(entry, Entry::Stopped);
         match *entry {
             Entry::Reserved(ref reserved) => self.reserved(reserved, State::Reserved)?,
             Entry::Lapsed(ref reserved) => self.reserved(reserved, State::Detached)?,
@@ -168,10 +162,7 @@ impl Restore {
                 self.promised.set(interval, end(Instant::START, span));
             }
             Entry::Fence { last } => self.saw(last),
-            Entry::Clock(clock) => {
-                self.clock_before = self.clock.map_or(Instant::START, |clock| clock.now);
-                self.clock = Some(clock);
-            }
+            Entry::Clock(clock) => self.clock = Some(clock),
             // Who stops in order has written everything down.
             Entry::Stopped => self.claimed = Free::new(),
         }
@@ -296,7 +287,6 @@ impl Restore {
         effects: &mut Effects,
     ) {
         let options = &self.machine.at(id).options;
-        let is_claimed = options.class == Class::Claimed;
         let (ttl_max, quarantine) = (end(now, options.ttl_max), end(now, options.quarantine));
         let mut aside: Vec<Interval> = Vec::new();
         let mut until = Instant::START;
@@ -331,38 +321,6 @@ impl Restore {
             self.known.remove_all(*values);
         });
         self.machine.quarantine(id, &aside, until, now, effects);
-        if is_claimed && !self.was_stopped {
-            self.extend_all(id, now, effects);
-        }
-    }
-}
-
-impl Restore {
-    /// The last sign of life of each holder may be lost: as if it had just
-    /// come. Nothing is lost that came before the batch before the last.
-    fn extend_all(&mut self, id: RangeId, now: Instant, effects: &mut Effects) {
-        let (machine, since) = (&mut self.machine, self.clock_before);
-        let usual = end(Instant::START, machine.at(id).options.promise());
-        let mut cursor = 0;
-        while let Some(slot) = machine.records.next_from(&mut cursor) {
-            let head = machine.records.head(slot);
-            if head.range != id.0 || head.state != State::Reserved {
-                continue;
-            }
-            let (value, fence) = (machine.records.value(slot), head.fence);
-            // It may have been promised when the range was another.
-            let promised = self.promised.of(value).unwrap_or(usual);
-            let until = end(now, promised.since(Instant::START));
-            if since <= head.until && head.until < until && !machine.is_followed(slot) {
-                machine.records.set_until(slot, until);
-                machine.records.watch(slot, &mut machine.wheel);
-                effects.log(&Entry::Prolonged {
-                    value,
-                    fence,
-                    until,
-                });
-            }
-        }
     }
 }
 
@@ -400,18 +358,5 @@ impl Allocator {
         for id in ids {
             self.log_promise(id, effects);
         }
-    }
-
-    /// Has a later record a key that this had for itself? Then this had ended.
-    fn is_followed(&self, slot: Slot) -> bool {
-        let fence = self.records.head(slot).fence;
-        let mut keys = self.records.body(slot).keys();
-        keys.any(|key| {
-            let mut others = self.records.by_key(key.bytes);
-            others.any(|other| {
-                self.records.head(other).fence > fence
-                    && (key.unique || self.has_alone(other, key.bytes))
-            })
-        })
     }
 }

@@ -11,10 +11,18 @@ use super::free::Free;
 use super::interval::Interval;
 use super::size::Size;
 
-/// As many values are claimed at once.
-const BLOCK: u128 = 4_096;
-/// A new block is claimed when fewer than this are left.
-const LOW: u128 = BLOCK / 2;
+/// Of a range, this part at most is claimed or was just given away: that is what a crash
+/// leaves in doubt.
+const PART: u128 = 64;
+/// No more than these are claimed at a time, however large a range is.
+const CLAIMED_MAX: u128 = 4_096;
+
+/// How many values of a range of this size are claimed: half of what may be in doubt, as
+/// much may have been given away since the log was last safe. One at least.
+fn target(size: Size) -> u128 {
+    let size = size.to_u128().unwrap_or(u128::MAX);
+    (size / PART / 2).clamp(1, CLAIMED_MAX)
+}
 
 /// The claimed values of a range that have no holder.
 #[derive(Debug)]
@@ -68,15 +76,23 @@ impl Stock {
         self.ready.bytes()
     }
 
-    pub(super) fn is_low(&self) -> bool {
-        self.claims.is_empty() && self.ready.count() < Size::new(LOW)
+    /// Fewer than half are left of those that a range of this size has claimed.
+    pub(super) fn is_low(&self, size: Size) -> bool {
+        let low = target(size).div_ceil(2);
+        self.claims.is_empty() && self.ready.count() < Size::new(low)
     }
 
-    /// Take a block from the free values, to be used once the entries that say
-    /// so are safe. The first of them comes after `position`.
-    pub(super) fn claim(&mut self, free: &mut Free, mut position: u64) -> Vec<Interval> {
+    /// Take a block from the free values of a range of this size, to be used once the
+    /// entries that say so are safe. The first of them comes after `position`.
+    pub(super) fn claim(
+        &mut self,
+        free: &mut Free,
+        size: Size,
+        mut position: u64,
+    ) -> Vec<Interval> {
         let mut block = Vec::new();
-        let mut wanted = BLOCK;
+        let ready = self.ready.count().to_u128().unwrap_or(u128::MAX);
+        let mut wanted = target(size).saturating_sub(ready);
         while wanted > 0
             && let Some(interval) = free.pop_interval()
         {

@@ -169,7 +169,90 @@ fn values_claimed_before_a_crash_are_kept_apart_for_as_long_as_they_may_be_held(
     };
     let again = bench.again(&[("many", shorter)]);
     let stats = again.stats("many");
-    assert_eq!(stats.quarantined.to_u128(), Some(4_096 - 2));
+    // A half of a 64th of all, of which two are known.
+    assert_eq!(stats.quarantined.to_u128(), Some(100_000 / 64 / 2 - 2));
     let hour = bench.now + Duration::from_secs(3_600);
     assert_eq!(stats.quarantined_until, Some(hour));
+}
+
+/// What a crash leaves of a range whose values are claimed before.
+fn crashed(bench: &Bench, safe: usize, options: RangeOptions) -> Bench {
+    let mut crashed = Bench::new(&[]);
+    crashed.now = bench.now;
+    crashed.effects.log = bench.effects.log[..safe].to_vec();
+    crashed.again(&[("few", options)])
+}
+
+#[test]
+fn a_crash_puts_no_more_than_a_64th_aside_for_no_longer_than_a_lease() {
+    for (span, size) in [
+        ("0-63", 64),
+        ("0-999", 1_000),
+        ("0-9999", 10_000),
+        ("0-999999", 1_000_000),
+    ] {
+        let claimed = RangeOptions {
+            class: Class::Claimed,
+            ttl: Duration::from_secs(60),
+            offer_ttl: Duration::from_secs(20),
+            ..options(span)
+        };
+        let mut bench = Bench::new(&[]);
+        bench.add("few", claimed.clone());
+        let mut safe = 0;
+        for turn in 0..200 {
+            if turn % 3 == 0 {
+                bench.machine.durable(bench.effects.position());
+                safe = bench.effects.log.len();
+            }
+            if bench.one("few").is_err() {
+                break;
+            }
+            let after = crashed(&bench, safe, claimed.clone());
+            let stats = after.stats("few");
+            let aside = stats.quarantined.to_u128().unwrap();
+            assert!(aside <= size / 64, "{aside} of {size} after {turn}");
+            if let Some(until) = stats.quarantined_until {
+                assert_eq!(until, bench.now + Duration::from_secs(60));
+            }
+        }
+    }
+}
+
+#[test]
+fn restored_values_that_were_claimed_before_keep_their_own_end() {
+    let claimed = RangeOptions {
+        class: Class::Claimed,
+        ..options("0-9999")
+    };
+    let mut bench = Bench::new(&[]);
+    bench.add("few", claimed.clone());
+    let prefer = [bench.prefer("few", 0)];
+    let ask = |seconds| Ask {
+        ttl: Some(Duration::from_secs(seconds)),
+        ..Ask::new(&prefer)
+    };
+    let short = bench.reserve(&ask(5)).unwrap()[0];
+    let long = bench.reserve(&ask(500)).unwrap()[0];
+    bench.machine.durable(bench.effects.position());
+    let told = bench.effects.log.len();
+    // A new end that is not safe is not told either.
+    bench.effects.wait = false;
+    let proof = Some(short.fence);
+    let (now, effects) = (bench.now, &mut bench.effects);
+    let minute = Some(Duration::from_secs(60));
+    let held = bench
+        .machine
+        .refresh(Which::Value(short.value), proof, minute, now, effects);
+    let prolonged = held.unwrap().until;
+    assert!(bench.effects.wait, "it is told when it is safe");
+    let all = bench.effects.log.len();
+    for (safe, wanted) in [(told, short.until), (all, prolonged)] {
+        let mut after = crashed(&bench, safe, claimed.clone());
+        for (value, until) in [(short.value, wanted), (long.value, long.until)] {
+            let (which, now) = (Which::Value(value), after.now);
+            let seen = after.machine.lookup(which, now, &mut after.effects);
+            assert_eq!(seen[0].until, until, "{value}");
+        }
+    }
 }

@@ -27,8 +27,7 @@ const TTL_MAX: u64 = 7 * 86_400_000;
 #[serde(deny_unknown_fields)]
 struct Open {
     ttl_ms: Option<u64>,
-    #[serde(default)]
-    grace_ms: u64,
+    grace_ms: Option<u64>,
     #[serde(default)]
     name: String,
 }
@@ -42,7 +41,7 @@ struct Done {
 pub(super) async fn open(visit: Visit) -> Answer {
     let said: Open = visit.json()?;
     let ttl = said.ttl_ms.unwrap_or(TTL);
-    if !(1..=TTL_MAX).contains(&ttl) || said.grace_ms > TTL_MAX {
+    if !(1..=TTL_MAX).contains(&ttl) || said.grace_ms.is_some_and(|ms| ms > TTL_MAX) {
         return Err(No::wrong(format!(
             "ttl_ms wants 1 to {TTL_MAX}, and grace_ms 0 to {TTL_MAX}."
         )));
@@ -61,7 +60,7 @@ pub(super) async fn open(visit: Visit) -> Answer {
     let user: Arc<str> = visit.by().into();
     let (span, grace) = (
         Duration::from_millis(ttl),
-        Duration::from_millis(said.grace_ms),
+        said.grace_ms.map(Duration::from_millis),
     );
     let opened = daemon
         .sessions

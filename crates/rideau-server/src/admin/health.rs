@@ -17,6 +17,10 @@ pub(super) async fn ready(visit: Visit) -> Answer {
     if visit.daemon().is_draining() {
         return Ok(word(StatusCode::SERVICE_UNAVAILABLE, "draining"));
     }
+    if let Some(failed) = visit.daemon().values.ranges.failed() {
+        let text = format!("store failed: {failed}");
+        return Ok(word(StatusCode::SERVICE_UNAVAILABLE, &text));
+    }
     Ok(word(StatusCode::OK, "ready"))
 }
 

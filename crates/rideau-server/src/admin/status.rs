@@ -23,7 +23,13 @@ const REFRESH: u32 = 5;
 /// Rows of one table.
 const ROWS_MAX: usize = 50;
 /// States that somebody should look at.
-const BAD: [&str; 4] = ["failing", "deploy_failed", "exhausted", "quarantine"];
+const BAD: [&str; 5] = [
+    "failing",
+    "failed",
+    "deploy_failed",
+    "exhausted",
+    "quarantine",
+];
 
 pub(super) async fn style(_visit: Visit) -> Answer {
     Ok(([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE).into_response())

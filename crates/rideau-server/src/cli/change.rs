@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use clap::Args;
 use rideau_server::config::keys::Change;
 use rideau_server::config::{self, Config, Faults, Level, Opening, Plan, Step, openings};
+use rideau_server::files;
+use rideau_server::process;
 use rideau_server::resp::Value;
 use serde_json::json;
 
@@ -61,11 +63,19 @@ pub(crate) fn check(words: &OneFile, manner: &Manner) -> Done {
             let level = if is_risky { "warning" } else { "open" };
             writeln!(out, "{level}: {text}")?;
         }
+        for text in config.iter().filter_map(too_few_files) {
+            writeln!(out, "warning: {text}")?;
+        }
     }
     Ok(match config {
         Some(_) => ExitCode::SUCCESS,
         None => ExitCode::FAILURE,
     })
+}
+
+/// What cannot be with the files that the system allows this account.
+fn too_few_files(config: &Config) -> Option<String> {
+    files::shortage(process::open_files_max(), config)
 }
 
 /// What is open to whom if this account serves it.

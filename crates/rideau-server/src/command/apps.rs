@@ -1,13 +1,14 @@
 //! Places in the processes of applications, and what operators do to these.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use rideau_core::apps::{ProcessId, Restart};
 
 use super::page;
 use super::tickets::{self, Answer};
 use crate::apps::{App, Refused, Session, Wanted};
-use crate::client::{Awaits, Client, Step, Tail, Wait, Wrong, refused};
+use crate::client::{Awaits, Client, Step, Tail, Wait, Wrong, closed, refused};
 use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::outcome::{Part, micros};
@@ -43,7 +44,16 @@ pub(super) fn get(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
     let sees_output = super::look::sight(client).sees_output("app", name);
     let (daemon, name) = (Arc::clone(&client.daemon), name.to_owned());
     let answer = async move {
-        let granted = daemon.apps.ask(&app, wanted).await;
+        let since = Instant::now();
+        // Apps close only when the front has finished; others need not wait for that.
+        let granted = tokio::select! {
+            biased;
+            () = daemon.stopping() => Err(Refused {
+                refusal: closed(since.elapsed()),
+                report: None,
+            }),
+            granted = daemon.apps.ask(&app, wanted) => granted,
+        };
         answer(&daemon, &app, granted, sees_output)
     };
     if tail.is_async {

@@ -199,7 +199,7 @@ fn refuse(
 ) -> Outcome {
     let explain = || pool.map_or_else(String::new, |pool| pool.explain());
     let said = refused(daemon, "pool", name, &no.refusal, why(no, false), explain);
-    match sees_output {
+    match sees_output && no.refusal.reason != Reason::Closed {
         true => said.with_why(why(no, true)),
         false => said,
     }

@@ -10,11 +10,12 @@ mod words;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use rideau::allocator::{Change, Place, Prefer, Refused, Reservation};
 use rideau::{Failed, Instant, Reserving, Until};
 
-use crate::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
+use crate::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong, closed};
 use crate::grant::{Grant, HeldValue};
 use crate::holdings::Why;
 use crate::resp::{Quoted, Reply, Request};
@@ -80,11 +81,15 @@ struct How {
     /// Several were asked for, and the answer is a list.
     is_many: bool,
     tail: Tail,
+    /// It waited for so long.
+    waited: Option<Duration>,
 }
 
 /// Wait in line. What is given is given back if nobody is there to take it.
-async fn wait(mut reserving: Reserving, how: How, prefer: Arc<[Prefer]>) -> Finish {
+async fn wait(mut reserving: Reserving, mut how: How, prefer: Arc<[Prefer]>) -> Finish {
+    let since = std::time::Instant::now();
     reserving.decided().await;
+    how.waited = Some(since.elapsed());
     Box::new(move |client| {
         let Ok((decision, until)) = reserving.into_parts() else {
             unreachable!("it was just decided");
@@ -112,6 +117,12 @@ fn settle(
             let waited = how.since.map(|since| since.elapsed());
             let none = no::none(&client.daemon, prefer, free, size, waited);
             client.tell_no(&none);
+            return Ok(());
+        }
+        Err(Failed::Closed) if how.waited.is_some() => {
+            let refusal = closed(how.waited.unwrap_or_default());
+            let no = no::stopped(&client.daemon, prefer, &refusal);
+            client.tell_no(&no);
             return Ok(());
         }
         Err(failed) => return Err(no::failed(client, &failed, "RESERVE")),

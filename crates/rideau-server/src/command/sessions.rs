@@ -42,7 +42,7 @@ pub(super) fn session(client: &mut Client, request: Request<'_>) -> Result<Step,
 }
 
 fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
-    let (mut ttl, mut grace, mut name) = (None, Duration::ZERO, String::new());
+    let (mut ttl, mut grace, mut name) = (None, None, String::new());
     while let Some(option) = arguments.next() {
         match Upper::of(option).as_bytes() {
             b"TTL" => {
@@ -51,7 +51,7 @@ fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong
             }
             b"GRACE" => {
                 let ms = arguments.number("GRACE", "milliseconds", 0..=TTL_MAX)?;
-                grace = Duration::from_millis(ms);
+                grace = Some(Duration::from_millis(ms));
             }
             b"NAME" => {
                 let text = arguments.text("NAME", "a name")?;

@@ -287,7 +287,7 @@ pub(super) const HEALTH: &[Key] = &[live("path"), live("every"), live("timeout")
 pub(super) const STICKY: &[Key] = &[live("cookie"), live("wait")];
 pub(super) const UPGRADES: &[Key] = &[live("grace"), live("idle"), live("max"), live("count")];
 
-pub(super) const STORE: &[Key] = &[restart("kind"), restart("path")];
+pub(super) const STORE: &[Key] = &[restart("kind"), restart("path"), live("on_failure")];
 
 pub(super) const QUEUE: &[Key] = &[
     live("kind"),

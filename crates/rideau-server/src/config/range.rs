@@ -41,6 +41,17 @@ pub struct StoreConfig {
     pub kind: StoreKind,
     /// In which folder; none for the usual one.
     pub path: Option<PathBuf>,
+    /// What the server does when it cannot be written.
+    pub on_failure: OnFailure,
+}
+
+/// What the server does when reservations cannot be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnFailure {
+    /// Values are not given out until they can be.
+    Wait,
+    /// It ends.
+    End,
 }
 
 /// Whether reservations outlive the server.
@@ -59,12 +70,14 @@ const ON_EXPIRE: &[&str] = &["release", "notify"];
 const STARTS: &[&str] = &["free", "quarantine"];
 const FENCES: &[&str] = &["required", "optional"];
 const KINDS: &[&str] = &["embedded", "memory"];
+const ON_FAILURE: &[&str] = &["wait", "end"];
 
 impl Default for StoreConfig {
     fn default() -> Self {
         Self {
             kind: StoreKind::Embedded,
             path: None,
+            on_failure: OnFailure::Wait,
         }
     }
 }
@@ -82,7 +95,16 @@ impl StoreConfig {
         Self {
             kind: section.word("kind", KINDS).map_or(kinds[0], |at| kinds[at]),
             path,
+            on_failure: match section.word("on_failure", ON_FAILURE) {
+                Some(1) => OnFailure::End,
+                _ => OnFailure::Wait,
+            },
         }
+    }
+
+    /// What happens when it fails, as it is written.
+    pub const fn on_failure_word(&self) -> &'static str {
+        ON_FAILURE[self.on_failure as usize]
     }
 
     /// The kind as it is written.

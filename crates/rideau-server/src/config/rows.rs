@@ -67,6 +67,7 @@ impl Config {
             rows.text("kind", self.store.kind_word());
             let path = self.store.path.iter();
             path.for_each(|path| rows.path_of("path", path));
+            rows.text("on_failure", self.store.on_failure_word());
         });
         rows.named("user", &self.users, |user| &user.name, user);
         rows.named("pool", &self.pools, |pool| &pool.name, pool_rows);

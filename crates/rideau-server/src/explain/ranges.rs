@@ -44,7 +44,7 @@ pub(super) fn range(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Exp
         let _ = writeln!(text, "{}", remedy(&stats, config));
     }
     if let Some(failed) = ranges.failed() {
-        let _ = writeln!(text, "No range answers any more: {failed}.");
+        let _ = writeln!(text, "No range answers: {failed}.");
     }
     Some(Explained {
         kind: "range",

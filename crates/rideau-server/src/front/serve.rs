@@ -21,6 +21,7 @@ use super::ids::Id;
 use super::seat::Seat;
 use super::stream::Stream;
 use super::{Front, Phase, http2};
+use crate::bind;
 use crate::lanes::Lanes;
 use crate::panics;
 
@@ -38,6 +39,8 @@ pub struct FrontListener {
     doors: Vec<Door>,
     /// Where connections are served, if not here.
     lanes: Option<Arc<Lanes>>,
+    /// As many connections at most, whatever the config says.
+    seats_max: Option<usize>,
 }
 
 /// One of these places.
@@ -81,7 +84,7 @@ impl FrontListener {
         address: SocketAddr,
         tls: Option<Tls>,
     ) -> io::Result<SocketAddr> {
-        self.add(TcpListener::bind(address).await?, tls)
+        self.add(bind::tcp(address)?, tls)
     }
 
     /// The same where somebody listens for us already.
@@ -100,10 +103,16 @@ impl FrontListener {
         self.lanes = Some(lanes);
     }
 
+    /// Let no more connections in, as there are no more files.
+    pub fn limit(&mut self, connections_max: usize) {
+        self.seats_max = Some(connections_max);
+    }
+
     /// Serve whoever comes until the front finishes or is cut. All connections
     /// are over when this returns.
     pub async fn serve(self, front: Arc<Front>) {
         let seats_max = front.config.load().connections_max;
+        let seats_max = seats_max.min(self.seats_max.unwrap_or(usize::MAX));
         let seats_max = u32::try_from(seats_max)
             .unwrap_or(u32::MAX)
             .clamp(1, 1 << 24);

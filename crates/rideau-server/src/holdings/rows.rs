@@ -110,12 +110,17 @@ impl Holdings {
     pub fn holder_of(&self, wanted: impl Fn(&Grant) -> bool) -> Option<Arc<Card>> {
         self.shards.iter().find_map(|shard| {
             let shard = shard.lock();
-            let is_it = |slot: &Slot| match &slot.thing {
-                Thing::Held(grant) | Thing::Answered(grant, _) => wanted(grant),
-                Thing::Asked(_) | Thing::None => false,
-            };
+            let is_it = |slot: &Slot| slot.thing.grant().is_some_and(&wanted);
             let place = shard.slots.iter().position(is_it)?;
             shard.card_of(place as u32)
+        })
+    }
+
+    /// Something is held that is wanted.
+    pub fn has(&self, wanted: impl Fn(&Grant) -> bool) -> bool {
+        self.shards.iter().any(|shard| {
+            let is_it = |slot: &Slot| slot.thing.grant().is_some_and(&wanted);
+            shard.lock().slots.iter().any(is_it)
         })
     }
 

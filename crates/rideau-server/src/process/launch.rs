@@ -14,6 +14,7 @@ use std::process::{Command, Stdio, id};
 use super::account::Account;
 use super::cgroup;
 use super::group::Custody;
+use super::open_files;
 use super::order::{Complaint, Order, greet};
 use super::program::{Listen, Own, Program};
 use super::report::Step;
@@ -74,6 +75,7 @@ pub(super) fn prepare(
         umask: program.umask,
         new_privileges: program.new_privileges,
         limits: program.limits,
+        files_usual: open_files::usual(),
         cgroup: cgroup::make(place).map(Into::into),
         parent: i32::try_from(id()).unwrap_or_default(),
     })

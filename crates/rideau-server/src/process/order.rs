@@ -42,6 +42,8 @@ pub(super) struct Order {
     pub(super) umask: Option<u32>,
     pub(super) new_privileges: bool,
     pub(super) limits: ResourceLimits,
+    /// Files that it may have until it asks for more, where no limit is set.
+    pub(super) files_usual: Option<u64>,
     pub(super) cgroup: Option<OsString>,
     /// The number of whoever gave this order.
     pub(super) parent: i32,

@@ -19,7 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::Mode;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
-use rustix::process::{Gid, Pid, Resource, Rlimit, Signal, Uid, getppid, setrlimit, setsid, umask};
+use rustix::process::{
+    Gid, Pid, Resource, Rlimit, Signal, Uid, getppid, getrlimit, setrlimit, setsid, umask,
+};
 use rustix::thread::{set_no_new_privs, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -95,7 +97,7 @@ fn obey(socket: &mut UnixStream) -> Result<Infallible, Complaint> {
         // It is a help and no condition.
         let _ = fs::write(Path::new(cgroup).join("cgroup.procs"), "0");
     }
-    limit(order.limits)?;
+    limit(order.limits, order.files_usual)?;
     if let Some(account) = &order.account {
         become_user(account)?;
     }
@@ -165,7 +167,15 @@ fn give_up_privileges(order: &Order) -> Result<(), Complaint> {
     set_no_new_privs(true).map_err(|error| failed(Step::Privileges, "", error))
 }
 
-fn limit(limits: ResourceLimits) -> Result<(), Complaint> {
+fn limit(limits: ResourceLimits, files_usual: Option<u64>) -> Result<(), Complaint> {
+    if files_usual.is_some() {
+        let limit = Rlimit {
+            current: files_usual,
+            ..getrlimit(Resource::Nofile)
+        };
+        // It is less than there is now. One that has too many can do with that as well.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
     for (what, resource, most) in [
         ("files", Resource::Nofile, limits.files_max),
         ("processes", Resource::Nproc, limits.processes_max),

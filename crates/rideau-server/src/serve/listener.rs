@@ -17,6 +17,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{renewed, reserve};
 use crate::attempts::Origin;
+use crate::bind;
 use crate::client::{Client, Replies};
 use crate::clients::ClientCard;
 use crate::config::{DeadPeer, Listen, User};
@@ -59,11 +60,7 @@ impl Listener {
         acceptor: TlsAcceptor,
         within: Duration,
     ) -> io::Result<Self> {
-        Ok(Self::Tls(
-            TcpListener::bind(address).await?,
-            acceptor,
-            within,
-        ))
+        Ok(Self::Tls(bind::tcp(address)?, acceptor, within))
     }
 
     /// Listen at this place.
@@ -73,7 +70,7 @@ impl Listener {
     /// If somebody else does, or it may not be.
     pub async fn bind(listen: &Listen, mode: u32) -> io::Result<Self> {
         match listen {
-            Listen::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
+            Listen::Tcp(address) => Ok(Self::Tcp(bind::tcp(*address)?)),
             Listen::Unix(path) => bind_unix(path, mode).await,
         }
     }
@@ -223,7 +220,7 @@ async fn bind_unix(path: &Path, mode: u32) -> io::Result<Listener> {
     if path.exists() && UnixStream::connect(path).await.is_err() {
         fs::remove_file(path)?;
     }
-    let listener = UnixListener::bind(path)?;
+    let listener = bind::unix(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     Ok(Listener::Unix(listener, path.display().to_string()))
 }
@@ -381,13 +378,10 @@ fn peer(stream: &UnixStream, path: &str) -> (Option<u32>, String) {
 /// Let a connection in, or say why not. What it is goes from hand to hand, and a
 /// future keeps room for each of them.
 fn admit(daemon: &Arc<Daemon>, mut coming: Coming) -> Admitted {
-    let most = daemon.config.load().limits.connections_max;
-    if daemon.clients.len() >= most {
+    if daemon.clients.len() >= daemon.files.connections() {
         daemon.counts.turned_away.fetch_add(1, Ordering::Relaxed);
-        return Admitted(Err(Refused::Full(format!(
-            "-BUSY there are {most} connections, as many as limits.connections_max allows: \
-             come back later, or raise the limit.\r\n"
-        ))));
+        let why = daemon.files.full(&daemon.config.load());
+        return Admitted(Err(Refused::Full(format!("-BUSY {why}.\r\n"))));
     }
     if daemon.is_draining() {
         daemon.counts.turned_away.fetch_add(1, Ordering::Relaxed);

@@ -40,13 +40,18 @@ pub(super) fn ranges(daemon: &Daemon) -> Table {
         .collect();
     // Those that drain have no place any more, but are there.
     let ending = daemon.values.ending();
+    let has_failed = daemon.values.ranges.failed().is_some();
     for stats in daemon.values.ranges.all_stats() {
         let place = known.get(stats.name.as_str()).copied();
         let ending = ending.as_ref().map(|ending| {
             let id = daemon.values.ranges.range(&stats.name);
             id.and_then(|id| ending.get(&id).copied()).unwrap_or(0)
         });
-        table.rows.push(row(&stats, place, ending));
+        let mut row = row(&stats, place, ending);
+        if let (true, Some(state)) = (has_failed, row.last_mut()) {
+            *state = "failed".into();
+        }
+        table.rows.push(row);
     }
     table
 }

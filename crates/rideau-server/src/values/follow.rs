@@ -60,7 +60,7 @@ impl Values {
 
     /// Find what cannot be before anything is changed.
     fn check(&self, new: &Config) -> Result<(), NotOpened> {
-        let all = Restore::new(&machine_of(new), ranges_of(new));
+        let all = Restore::new(&machine_of(new, 0), ranges_of(new));
         all.map_err(|(name, error)| NotOpened::Range { name, error })?;
         for stats in self.ranges.all_stats() {
             let held = stats.reserved + stats.detached + stats.cooling;

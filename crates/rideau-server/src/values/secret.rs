@@ -29,7 +29,18 @@ pub struct ValueTicket {
     len: usize,
 }
 
+/// Where a secret is from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Origin {
+    /// It was in its file.
+    Read,
+    /// There was no file.
+    Made,
+}
+
 const LEN: usize = 32;
+/// As many bytes of a file show that the others are right.
+const SUM: usize = 8;
 /// As many bytes of the hash are told.
 const PROOF: usize = 12;
 // They are written four at a time.
@@ -52,24 +63,45 @@ impl Secret {
     }
 
     /// The secret in a file, or this one if there is no file, which has it then.
-    pub(super) fn kept(&self, file: &Path) -> io::Result<Self> {
-        match fs::read(file) {
-            Ok(bytes) => {
-                let bytes = bytes.try_into().map_err(|_| {
-                    io::Error::new(
-                        io::ErrorKind::InvalidData,
-                        "it has not the 32 bytes that tickets follow from; put a copy back, or \
-                         remove it and no ticket of before counts",
-                    )
-                })?;
-                Ok(Self::of(bytes))
-            }
+    pub(super) fn kept(&self, file: &Path) -> io::Result<(Self, Origin)> {
+        let bytes = match fs::read(file) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.write(file)?;
-                Ok(Self::of(self.bytes))
+                return Ok((Self::of(self.bytes), Origin::Made));
             }
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
+        };
+        let secret = Self::read_from(&bytes).map_err(|what| {
+            let text = format!(
+                "{what}. Tickets of values follow from this file. Put a copy of it back; if there \
+                 is none, remove the file and start again: then tickets that were given before do \
+                 not count, and holders use their values by FENCE"
+            );
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        })?;
+        if bytes.len() == LEN {
+            // An earlier version wrote it without a sum.
+            secret.write(file)?;
         }
+        Ok((secret, Origin::Read))
+    }
+
+    /// What a file has, or what is wrong with it.
+    fn read_from(bytes: &[u8]) -> Result<Self, String> {
+        let (own, sum) = bytes.split_at_checked(LEN).unwrap_or((bytes, &[]));
+        let own = own.try_into();
+        let own: [u8; LEN] = match (own, sum.len()) {
+            (Ok(own), 0 | SUM) => own,
+            _ => {
+                let (is, len) = (bytes.len(), LEN + SUM);
+                return Err(format!("it is damaged: it has {is} bytes instead of {len}"));
+            }
+        };
+        if !sum.is_empty() && sum != checksum(&own) {
+            return Err("it is damaged: its bytes do not fit their sum".into());
+        }
+        Ok(Self::of(own))
     }
 
     /// Let a file have this secret, whatever it had: as a whole or not at all,
@@ -80,6 +112,7 @@ impl Secret {
         options.write(true).create(true).truncate(true).mode(0o600);
         let mut out = options.open(&new)?;
         out.write_all(&self.bytes)?;
+        out.write_all(&checksum(&self.bytes))?;
         out.sync_all()?;
         fs::rename(&new, file)?;
         let folder = file.parent().unwrap_or(Path::new("/"));
@@ -125,6 +158,15 @@ impl Secret {
         let (proof, _) = tag.split_first_chunk().expect("a hash is longer");
         *proof
     }
+}
+
+/// What shows that a file is as it was written.
+fn checksum(bytes: &[u8; LEN]) -> [u8; SUM] {
+    let mut hasher = SipHasher24::new();
+    hasher.write(bytes);
+    let sum = hasher.finish128().as_bytes();
+    let (sum, _) = sum.split_first_chunk().expect("a hash is longer");
+    *sum
 }
 
 /// The digits of a proof.

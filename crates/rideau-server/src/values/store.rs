@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rideau::store::{Embedded, Loaded, Store, StoreError, Take};
 
-use super::secret::Secret;
+use super::secret::{Origin, Secret};
 use crate::config::Config;
 
 /// Where the log and the snapshots are, within the folder.
@@ -75,13 +75,13 @@ impl Folder {
     }
 
     /// Open the folder, to be read. Gives what its tickets follow from.
-    pub(super) fn open(&self, secret: &Secret) -> Result<Secret, StoreError> {
+    pub(super) fn open(&self, secret: &Secret) -> Result<(Secret, Origin), StoreError> {
         let created = create_private(&self.path);
         created.map_err(|error| StoreError::of("make the folder", &self.path, error))?;
         let store = Embedded::open(self.path.join(RANGES))?;
         let file = self.path.join(SECRET);
         let secret = secret.kept(&file);
-        let secret = secret.map_err(|error| StoreError::of("keep the secret", &file, error))?;
+        let secret = secret.map_err(|error| StoreError::of("use the key", &file, error))?;
         *self.store.lock() = Some(store);
         self.is_open.store(true, Ordering::Release);
         Ok(secret)
@@ -105,6 +105,11 @@ impl Folder {
         *self.store.lock() = Some(store);
         self.is_open.store(true, Ordering::Release);
         Ok(true)
+    }
+
+    /// Where the key of tickets is.
+    pub(super) fn key(&self) -> PathBuf {
+        self.path.join(SECRET)
     }
 
     /// The secret of the server is that of the folder from now on.
@@ -186,6 +191,10 @@ impl Store for Kept {
 
     fn end_snapshot(&mut self) -> Result<(), StoreError> {
         self.ask((), Embedded::end_snapshot)
+    }
+
+    fn recover(&mut self) -> Result<bool, StoreError> {
+        self.ask(false, Embedded::recover)
     }
 
     fn log_bytes(&self) -> u64 {

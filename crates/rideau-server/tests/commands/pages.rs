@@ -94,7 +94,7 @@ fn very_many_sessions_are_shown_page_by_page() {
         let ttl = Some(Duration::from_secs(600));
         let holdings = &server.daemon.holdings;
         let sessions = &server.daemon.sessions;
-        let opened = sessions.open(ttl, Duration::ZERO, usize::MAX, counted, |ticket| {
+        let opened = sessions.open(ttl, None, usize::MAX, counted, |ticket| {
             let card = rideau_server::holdings::Card {
                 name: format!("session {ticket:?}").into(),
                 user: "default".into(),

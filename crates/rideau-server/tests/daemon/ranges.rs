@@ -251,3 +251,54 @@ fn a_stopped_server_leaves_a_store_in_order() {
     let seen = parts(server.connect().ask(&format!("LOOKUP {}", got[1])));
     assert_eq!((seen[4].as_str(), &seen[6]), ("reserved", &got[6]));
 }
+
+#[test]
+fn a_missing_key_of_tickets_is_said_and_a_damaged_one_stops_the_start() {
+    let store = Store::new();
+    let key = store.0.join("store/tickets.key");
+    let reserve = |server: &Server| parts(server.connect().ask("RESERVE all TTL 3600000"));
+    let server = Server::with(&store.config());
+    let before = reserve(&server);
+    let said = server.stop();
+    assert!(!said.contains("tickets.key"), "{said}");
+
+    // Gone: those who have tickets are to be told.
+    let kept = fs::read(&key).unwrap();
+    fs::remove_file(&key).unwrap();
+    let server = Server::with(&store.config());
+    let mut wire = server.connect();
+    let by_ticket = wire.ask(&format!("RELEASE {}", before[2]));
+    by_ticket.is_error("NOSUCH ticket");
+    let by_fence = wire.ask(&format!("RELEASE {} FENCE {}", before[1], before[6]));
+    assert_eq!(by_fence.text(), "OK");
+    let after = reserve(&server);
+    let said = server.stop();
+    let told = "tickets.key was missing, and a new key was made: tickets of the 1 values";
+    assert!(said.contains(told), "{said}");
+
+    // Damaged in any way: nobody is to be told by wrong answers.
+    let good = fs::read(&key).unwrap();
+    let mut flipped = good.clone();
+    flipped[7] ^= 1;
+    for (bytes, what) in [
+        (flipped, "its bytes do not fit their sum"),
+        (good[..31].to_vec(), "it has 31 bytes instead of 40"),
+        (Vec::new(), "it has 0 bytes instead of 40"),
+    ] {
+        fs::write(&key, bytes).unwrap();
+        let said = Server::refuses(&store.config());
+        assert!(
+            said.contains("tickets.key") && said.contains(what),
+            "{said}"
+        );
+        assert!(said.contains("Put a copy of it back"), "{said}");
+    }
+    // One that an earlier version wrote is good, and so is what was given with it.
+    fs::write(&key, &good[..32]).unwrap();
+    let server = Server::with(&store.config());
+    let released = server.connect().ask(&format!("RELEASE {}", after[2]));
+    assert_eq!(released.text(), "OK");
+    server.stop();
+    assert_eq!(fs::read(&key).unwrap(), good);
+    assert_ne!(kept, good);
+}

@@ -3,9 +3,10 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Stdio, id};
+use std::process::{ExitStatus, Stdio, id};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{panicking, sleep};
 use std::time::{Duration, Instant};
@@ -43,6 +44,9 @@ valve = { kind = "open", max = 1 }
 queue = { kind = "never" }
 "#;
 
+/// As many files as the system allows: some tests bring a crowd.
+const ALL_FILES: &str = r#" ulimit -n "$(ulimit -Hn)";"#;
+
 pub(crate) struct Server {
     child: Running,
     port: u16,
@@ -66,22 +70,68 @@ impl Server {
     /// Serve what a config says, on a port of its own. `{secret}` in it is a
     /// file with the password `open sesame`.
     pub(crate) fn with(config: &str) -> Self {
-        Self::at(config, None, "")
+        Self::at(config, None, ALL_FILES)
     }
 
     /// The same, and it speaks HTTP on a second port.
     pub(crate) fn with_http(config: &str) -> Self {
-        Self::at(config, Some(free_port()), "")
+        Self::at(config, Some(free_port()), ALL_FILES)
+    }
+
+    /// The same, and it finds one limit of open files, and another that it can raise
+    /// that to.
+    pub(crate) fn with_files(config: &str, usual: u32, most: u32) -> Self {
+        let limit = format!("ulimit -Sn {usual}; ulimit -Hn {most};");
+        Self::at(config, Some(free_port()), &limit)
     }
 
     /// The same, and no file of it gets larger than so many KiB.
     pub(crate) fn with_file_limit(config: &str, kibibytes: u32) -> Self {
         // Whoever ignores the signal gets an error instead.
         let limit = format!("trap '' XFSZ; ulimit -f {kibibytes};");
-        Self::at(config, None, &limit)
+        Self::at(config, None, &(limit + ALL_FILES))
+    }
+
+    /// The same, and `{folder}/small` is a disk of so many MiB that nobody else sees.
+    pub(crate) fn with_small_disk(config: &str, mebibytes: u32) -> Self {
+        let mount = format!("mount -t tmpfs -o size={mebibytes}m none {{folder}}/small;");
+        Self::at(config, Some(free_port()), &mount)
+    }
+
+    /// A file on that disk, as others see it.
+    pub(crate) fn on_small_disk(&self, name: &str) -> PathBuf {
+        let folder = self.folder.display();
+        format!("/proc/{}/root{folder}/small/{name}", self.child.id()).into()
+    }
+
+    /// What it answers to a `GET` of this path: the whole answer.
+    pub(crate) fn get(&self, path: &str) -> String {
+        let place = self.url().replace("http://", "");
+        let mut stream = TcpStream::connect(&place).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {place}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        said
+    }
+
+    /// One that does not start, and what it says.
+    pub(crate) fn refuses(config: &str) -> String {
+        let mut server = Self::launch(config, None, ALL_FILES);
+        let ended = server.ended();
+        server.is_ended.store(true, Ordering::Relaxed);
+        let said = server.said();
+        assert!(!ended.success(), "{said}");
+        said
     }
 
     fn at(config: &str, http: Option<u16>, first: &str) -> Self {
+        let mut server = Self::launch(config, http, first);
+        server.wait_until_ready();
+        server
+    }
+
+    fn launch(config: &str, http: Option<u16>, first: &str) -> Self {
         let folder = folder();
         let port = free_port();
         let file = folder.join("rideau.toml");
@@ -90,24 +140,31 @@ impl Server {
         let secret = folder.join("secret");
         fs::write(&secret, "open sesame").unwrap();
         let config = config.replace("{secret}", &secret.display().to_string());
+        let config = config.replace("{folder}", &folder.display().to_string());
         fs::write(&file, head + &config).unwrap();
-        // As many files as the system allows: some tests bring a crowd.
-        let raised = format!(r#"{first} ulimit -n "$(ulimit -Hn)"; exec "$0" "$@""#);
-        let mut command = command("bash");
+        fs::create_dir(folder.join("small")).unwrap();
+        let first = first.replace("{folder}", &folder.display().to_string());
+        let raised = format!(r#"{first} exec "$0" "$@""#);
+        let mut command = match first.contains("mount ") {
+            true => command("unshare"),
+            false => command("bash"),
+        };
+        if first.contains("mount ") {
+            command.args(["-m", "bash"]);
+        }
         command.args(["-c", &raised, env!("CARGO_BIN_EXE_rideau")]);
         command.args(serve(&file)).stdin(Stdio::null());
+        command.env("XDG_STATE_HOME", folder.join("state"));
         command.stdout(File::create(folder.join("stdout")).unwrap());
         command.stderr(File::create(folder.join("stderr")).unwrap());
         let child = command.start();
-        let mut server = Self {
+        Self {
             child,
             port,
             http,
             folder,
             is_ended: AtomicBool::new(false),
-        };
-        server.wait_until_ready();
-        server
+        }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -167,6 +224,33 @@ impl Server {
         let said = self.said();
         assert!(ended.success(), "{ended:?}: {said}");
         said
+    }
+
+    /// Its number in the system.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where its files are.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Ask it to stop in order.
+    pub(crate) fn ask_to_stop(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// It is over.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Wait for its end.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        until("the server has ended", || self.has_ended());
+        self.is_ended.store(true, Ordering::Relaxed);
+        self.child.wait().unwrap()
     }
 
     fn signal(&self, signal: Signal) {

@@ -195,3 +195,69 @@ fn there_are_as_many_sessions_as_the_config_allows() {
     assert_eq!(wires[2].ask(&format!("SESSION CLOSE {id}")).int(), 0);
     open(&mut wires[2], "");
 }
+
+#[test]
+fn the_earlier_of_ttl_and_grace_ends_a_session() {
+    let long = 3_600_000;
+    let server = Server::start();
+    // Its time is up while it is alone, and would have had more grace,
+    let mut holder = server.connect();
+    open(&mut holder, &format!("TTL 300 GRACE {long}"));
+    holder.ask("TAKE one").ticket();
+    drop(holder);
+    let mut next = server.connect();
+    let taken = next.ask("TAKE one WAIT 20000").ticket();
+    next.ask(&format!("RELEASE {taken}"));
+    // and while its connection is there.
+    let mut holder = server.connect();
+    open(&mut holder, &format!("TTL 300 GRACE {long}"));
+    holder.ask("TAKE one").ticket();
+    let taken = next.ask("TAKE one WAIT 20000").ticket();
+    next.ask(&format!("RELEASE {taken}"));
+    drop(holder);
+    // Its grace is over, and it would have had more time.
+    let mut holder = server.connect();
+    open(&mut holder, &format!("TTL {long} GRACE 50"));
+    holder.ask("TAKE one").ticket();
+    drop(holder);
+    let taken = next.ask("TAKE one WAIT 20000").ticket();
+    next.ask(&format!("RELEASE {taken}"));
+    // Without a grace of its own only its time counts.
+    let mut holder = server.connect();
+    let id = open(&mut holder, &format!("TTL {long}"));
+    holder.ask("TAKE one").ticket();
+    drop(holder);
+    until("it is alone", || {
+        next.ask("CLIENT LIST").text().lines().count() == 1
+    });
+    assert_eq!(next.ask("TAKE one WAIT 100").word(), "timeout");
+    assert_eq!(next.ask(&format!("SESSION ATTACH {id}")).text(), "OK");
+    assert_eq!(next.ask("HELD").parts().len(), 1);
+}
+
+#[test]
+fn fences_of_locks_grow_over_restarts_and_clocks_that_were_set_back() {
+    let folder = Server::start();
+    let path = folder.folder().join("kept");
+    let config = format!("[store]\npath = \"{}\"\n[lock.\"*\"]\n", path.display());
+    let mut last = 0;
+    for end in [Server::kill, Server::ask_to_stop].iter().cycle().take(6) {
+        let mut server = Server::with(&config);
+        let mut wire = server.connect();
+        for _ in 0..3 {
+            let lock = wire.ask("LOCK key");
+            let fence = lock.at(4).int();
+            assert!(fence > last, "{fence} after {last}");
+            assert!(fence < 1 << 53, "{fence}");
+            last = fence;
+            wire.ask(&format!("RELEASE {}", lock.ticket()));
+        }
+        drop(wire);
+        end(&server);
+        server.ended();
+    }
+    // More starts than the clock has had time for: the clock is behind by hours now, as
+    // if it had been set back.
+    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    assert!(last > clock.unwrap().as_micros() as i64);
+}

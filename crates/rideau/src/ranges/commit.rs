@@ -35,12 +35,23 @@ const BATCH: usize = 16 * 1024 * 1024;
 /// small batch.
 const CLOCKS: Duration = Duration::from_millis(100);
 
+/// A store that could not be written is tried again as often,
+const RETRY: Duration = Duration::from_millis(500);
+/// and a snapshot after a while.
+const SNAPSHOT_AGAIN: Duration = Duration::from_secs(30);
+
 pub(super) struct Committer {
     shared: Arc<Shared>,
     store: Box<dyn Store>,
     events: Sender<Event>,
     /// Logged and not written.
     taken: Vec<u8>,
+    /// As many bytes of it are written all the same,
+    written: usize,
+    /// and as many if the last try succeeds later.
+    tried: usize,
+    /// What is told when all of it is.
+    turn: Option<Turn>,
     /// What the store is given, when that is not all that was taken.
     batch: Vec<u8>,
     clocks_written: Option<Instant>,
@@ -49,6 +60,8 @@ pub(super) struct Committer {
     snapshot_bytes: u64,
     log_bytes_min: u64,
     last_snapshot_bytes: u64,
+    /// No snapshot is begun before, as the last one failed.
+    snapshot_after: Option<time::Instant>,
 }
 
 /// What was found to do.
@@ -67,6 +80,9 @@ impl Committer {
             store,
             events,
             taken: Vec::new(),
+            written: 0,
+            tried: 0,
+            turn: None,
             batch: Vec::new(),
             clocks_written: None,
             gather: Gather::default(),
@@ -74,6 +90,7 @@ impl Committer {
             snapshot_bytes: 0,
             log_bytes_min: u64::MAX,
             last_snapshot_bytes: 0,
+            snapshot_after: None,
         }
     }
 
@@ -90,18 +107,61 @@ impl Committer {
     /// Until the last handle is gone, or the store fails.
     pub(super) fn run(self) {
         let mut guarded = Guarded(self);
-        if let Err(error) = guarded.0.work() {
-            let store = guarded.0.store.name();
-            tracing::error!(store, %error, "values are not given out any more");
-            guarded.0.shared.fail(error);
+        while let Err(error) = guarded.0.work() {
+            if !guarded.0.recover(error) {
+                return;
+            }
         }
+    }
+
+    /// Let nobody have an answer until the store can be written again. Says whether it
+    /// can.
+    fn recover(&mut self, error: StoreError) -> bool {
+        let name = self.store.name().to_owned();
+        // A snapshot that finds no room does not keep batches from being written.
+        if error.can_pass() && matches!(self.store.recover(), Ok(true)) {
+            tracing::warn!(store = name, %error, "the store failed, and was opened again");
+            self.resume();
+            return true;
+        }
+        tracing::error!(store = name, %error, "values are not given out");
+        let mut can_pass = error.can_pass();
+        self.shared.fail(error);
+        while can_pass && self.shared.rests(RETRY) {
+            match self.store.recover() {
+                Ok(true) => {
+                    tracing::warn!(store = name, "the store can be written again");
+                    self.resume();
+                    self.shared.recover();
+                    return true;
+                }
+                Ok(false) => can_pass = false,
+                Err(error) if error.can_pass() => (),
+                Err(error) => {
+                    tracing::error!(store = name, %error, "values are not given out any more");
+                    self.shared.fail(error);
+                    can_pass = false;
+                }
+            }
+        }
+        false
+    }
+
+    /// What was tried last is written, and no snapshot is begun for a while.
+    fn resume(&mut self) {
+        self.written = self.tried;
+        self.snapshot = None;
+        self.snapshot_after = Some(time::Instant::now() + SNAPSHOT_AGAIN);
     }
 
     fn work(&mut self) -> Result<(), StoreError> {
         loop {
-            let turn = self.next_turn();
+            let turn = match self.turn.take() {
+                Some(turn) => turn,
+                None => self.next_turn(),
+            };
             let since = time::Instant::now();
-            self.commit(turn.is_last)?;
+            let turn = self.commit_turn(turn)?;
             let took = since.elapsed();
             let others = self.publish(turn.position, turn.events);
             if turn.is_last {
@@ -179,6 +239,17 @@ impl Committer {
         }
     }
 
+    /// Make all that was taken safe. If that fails, its turn is kept for later.
+    fn commit_turn(&mut self, turn: Turn) -> Result<Turn, StoreError> {
+        match self.commit(turn.is_last) {
+            Ok(()) => Ok(turn),
+            Err(error) => {
+                self.turn = Some(turn);
+                Err(error)
+            }
+        }
+    }
+
     /// Make all that was taken safe.
     fn commit(&mut self, is_last: bool) -> Result<(), StoreError> {
         if self.taken.is_empty() {
@@ -186,12 +257,14 @@ impl Committer {
         }
         let now = self.shared.clock.now();
         let has_clocks = self.clocks_written.is_some_and(|at| now < at + CLOCKS);
-        if has_clocks && !is_last && self.taken.len() <= BATCH {
+        if has_clocks && !is_last && self.taken.len() <= BATCH && self.written == 0 {
+            self.tried = self.taken.len();
             self.store.append(&self.taken)?;
         } else {
             self.append_with_clocks(now)?;
         }
         self.taken.clear();
+        (self.written, self.tried) = (0, 0);
         Ok(())
     }
 
@@ -199,13 +272,14 @@ impl Committer {
     fn append_with_clocks(&mut self, now: Instant) -> Result<(), StoreError> {
         self.batch.clear();
         Entry::Clock(self.shared.clock.written()).put(&mut self.batch);
-        let mut rest = &self.taken[..];
-        while !rest.is_empty() {
-            let (part, after) = rest.split_at(Entry::whole(rest, BATCH));
+        while self.written < self.taken.len() {
+            let rest = &self.taken[self.written..];
+            let part = &rest[..Entry::whole(rest, BATCH)];
             self.batch.extend_from_slice(part);
+            self.tried = self.written + part.len();
             self.store.append(&self.batch)?;
             self.batch.clear();
-            rest = after;
+            self.written = self.tried;
         }
         self.clocks_written = Some(now);
         Ok(())
@@ -237,7 +311,8 @@ impl Committer {
     fn snapshot_some(&mut self) -> Result<(), StoreError> {
         let Some(mut at) = self.snapshot else {
             let log_bytes_min = self.log_bytes_min.max(2 * self.last_snapshot_bytes);
-            if self.store.log_bytes() > log_bytes_min {
+            let is_late = |at: time::Instant| time::Instant::now() < at;
+            if self.store.log_bytes() > log_bytes_min && !self.snapshot_after.is_some_and(is_late) {
                 self.begin_snapshot()?;
             }
             return Ok(());
@@ -280,7 +355,7 @@ impl Committer {
             let mut inner = shared.inner.lock();
             self.take(&mut inner, false)
         };
-        self.commit(false)?;
+        let turn = self.commit_turn(turn)?;
         self.publish(turn.position, turn.events);
         self.store.end_snapshot()?;
         self.snapshot = None;

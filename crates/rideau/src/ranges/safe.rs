@@ -138,6 +138,11 @@ impl Safe {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// It will be safe again, for those who have not been told otherwise.
+    pub(super) fn recover(&self) {
+        self.inner.lock().failed = None;
+    }
+
     fn reached_in(&self, inner: &Inner, position: u64) -> Option<Result<(), Arc<StoreError>>> {
         if self.position() >= position {
             return Some(Ok(()));

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 use std::task::Waker;
 use std::thread::{self, JoinHandle, ThreadId};
-use std::time::Duration;
+use std::time::{self, Duration};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rideau_core::Instant;
@@ -53,6 +53,8 @@ pub(super) struct Inner {
     pub(super) woken: Vec<Waker>,
     pub(super) failed: Option<Arc<StoreError>>,
     pub(super) is_closing: bool,
+    /// Nothing more is given out.
+    pub(super) is_refusing: bool,
     /// That nothing more comes is written down.
     pub(super) has_stopped: bool,
     pub(super) sleep: Sleep,
@@ -95,6 +97,7 @@ impl Shared {
                 woken: Vec::new(),
                 failed: None,
                 is_closing: false,
+                is_refusing: false,
                 has_stopped: false,
                 sleep: Sleep::Awake,
                 waiting: 0,
@@ -149,12 +152,42 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// What is logged can be made safe again.
+    pub(super) fn recover(&self) {
+        let mut inner = self.inner.lock();
+        inner.failed = None;
+        self.safe.recover();
+    }
+
+    /// Wait for so long, while nothing can be written. Says whether to go on: not if the
+    /// end has come.
+    pub(super) fn rests(&self, span: Duration) -> bool {
+        let mut inner = self.inner.lock();
+        let until = time::Instant::now() + span;
+        while !inner.is_closing {
+            inner.sleep = Sleep::Deep;
+            if self.logged.wait_until(&mut inner, until).timed_out() {
+                break;
+            }
+        }
+        inner.sleep = Sleep::Awake;
+        !inner.is_closing
+    }
+}
+
 impl Inner {
     pub(super) fn why_not(&self) -> Option<Failed> {
         match &self.failed {
             Some(error) => Some(Failed::Store(Arc::clone(error))),
             None => self.is_closing.then_some(Failed::Closed),
         }
+    }
+
+    /// The same for one that wants a value.
+    pub(super) fn why_nothing_new(&self) -> Option<Failed> {
+        let refusing = self.is_refusing.then_some(Failed::Closed);
+        self.why_not().or(refusing)
     }
 
     /// Is there something to be written or told?
@@ -224,7 +257,7 @@ impl Inner {
     }
 
     /// Nobody will be served any more.
-    fn let_waiters_go(&mut self, now: Instant, safe: &Arc<Safe>) {
+    pub(super) fn let_waiters_go(&mut self, now: Instant, safe: &Arc<Safe>) {
         for cell in self.waiters.close(&mut self.machine, now) {
             let failed = self.why_not().unwrap_or(Failed::Closed);
             let told = cell.tell(Err(failed), Until::new(0, safe));

@@ -40,14 +40,18 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::{Loaded, Piece, Store, StoreError, Take};
-use log::{Log, Reach, Written};
+use log::{Log, Written, gap, lost};
 use mark::{Mark, Told};
+use place::Place;
+use recover::Left;
 use snapshots::{Snapshots, State};
 
 mod log;
 mod mark;
 mod pages;
+mod place;
 mod private;
+mod recover;
 mod snapshots;
 
 /// Says which format a folder has. Read before anything else.
@@ -69,7 +73,11 @@ pub struct Embedded {
 enum Stage {
     Opened(Box<Opened>),
     Writing(Box<Writing>),
-    Stopped { why: String },
+    Stopped {
+        why: String,
+        /// What there was, if it may be written again.
+        left: Option<Left>,
+    },
 }
 
 #[derive(Debug)]
@@ -93,6 +101,8 @@ struct Writing {
     /// Bytes of batches since the snapshot that counts began.
     log_bytes: u64,
     begun: Option<Begun>,
+    /// Where the files have to be that are written.
+    places: [Place; 3],
 }
 
 /// A snapshot that is not ended yet.
@@ -142,7 +152,7 @@ impl Embedded {
     ) -> Result<T, StoreError> {
         let done = match &mut self.stage {
             Stage::Opened(_) => return Err(StoreError::NOT_LOADED),
-            Stage::Stopped { why } => return Err(StoreError::Stopped { why: why.clone() }),
+            Stage::Stopped { why, .. } => return Err(StoreError::Stopped { why: why.clone() }),
             Stage::Writing(writing) => step(writing, &self.folder),
         };
         if let Err(error) = &done
@@ -154,8 +164,16 @@ impl Embedded {
     }
 
     fn stop(&mut self, error: &StoreError) {
+        let left = match &self.stage {
+            Stage::Writing(writing) if error.can_pass() => Some(Left {
+                reach: writing.log.reach(),
+                batch: None,
+            }),
+            _ => None,
+        };
         self.stage = Stage::Stopped {
             why: error.to_string(),
+            left,
         };
     }
 }
@@ -163,7 +181,21 @@ impl Embedded {
 impl Store for Embedded {
     fn append(&mut self, batch: &[u8]) -> Result<(), StoreError> {
         StoreError::unless_fits(batch)?;
-        self.write(|writing, _| writing.append(batch))
+        let before = match &self.stage {
+            Stage::Writing(writing) => Some(writing.log.reach()),
+            Stage::Opened(_) | Stage::Stopped { .. } => None,
+        };
+        let done = self.write(|writing, _| writing.append(batch));
+        if let Stage::Stopped { left, .. } = &mut self.stage
+            && let Some(left) = left.as_mut().filter(|left| before == Some(left.reach))
+        {
+            left.batch = Some(batch.to_vec());
+        }
+        done
+    }
+
+    fn recover(&mut self) -> Result<bool, StoreError> {
+        self.try_again()
     }
 
     fn load(&mut self, each: &mut Take<'_>) -> Result<Loaded, StoreError> {
@@ -171,6 +203,7 @@ impl Store for Embedded {
             &mut self.stage,
             Stage::Stopped {
                 why: "the store was not loaded to its end".into(),
+                left: None,
             },
         );
         let opened = match before {
@@ -249,7 +282,13 @@ impl Opened {
         let (log, file) = self.go_on(folder, &last, file, &mut loaded)?;
         self.state.fence = fence;
         self.snapshots.set(self.state)?;
+        let places = [
+            log.place()?,
+            self.mark.mark.place()?,
+            self.snapshots.place()?,
+        ];
         let mut writing = Writing {
+            places,
             snapshots: self.snapshots,
             snapshot: self.state.snapshot,
             state: self.state,
@@ -375,12 +414,15 @@ impl Writing {
     fn append(&mut self, batch: &[u8]) -> Result<(), StoreError> {
         self.log.append(batch)?;
         self.log_bytes += batch.len() as u64;
-        self.tell()
+        self.tell()?;
+        // What no start would find is not acknowledged.
+        self.places.iter().try_for_each(Place::check)
     }
 
     fn begin_snapshot(&mut self, folder: &Path) -> Result<(), StoreError> {
         let reach = self.log.reach();
         self.log = Log::create(folder, self.file + 1, self.state.salt, reach, None)?;
+        self.places[0] = self.log.place()?;
         self.file += 1;
         self.snapshot += 1;
         self.begun = Some(Begun {
@@ -543,26 +585,4 @@ fn sync_name(path: &Path) -> io::Result<()> {
         log::sync_folder(folder)?;
     }
     Ok(())
-}
-
-fn gap(written: &Written, reach: Reach) -> StoreError {
-    StoreError::Corrupt {
-        what: format!(
-            "this log does not go on after batch {}, or that is another batch now",
-            reach.number
-        ),
-        path: written.path.clone(),
-    }
-}
-
-fn lost(written: &Written, until: u64) -> StoreError {
-    StoreError::Corrupt {
-        what: format!(
-            "batch {} at byte {} is not as it was written, and all up to batch {until} \
-             were acknowledged",
-            written.reach().number + 1,
-            written.end()
-        ),
-        path: written.path.clone(),
-    }
 }

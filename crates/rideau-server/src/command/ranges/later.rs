@@ -8,7 +8,7 @@ use rideau::allocator::{Prefer, Refused, Reservation};
 
 use super::words::Words;
 use super::{TIERS, no};
-use crate::client::{Client, Step, Tail, Wrong};
+use crate::client::{Client, Step, Tail, Wrong, closed};
 use crate::command::tickets::{self, Answer};
 use crate::daemon::Daemon;
 use crate::grant::{Grant, HeldValue};
@@ -47,6 +47,7 @@ fn answer(
         Failed::Refused(Refused::Exhausted { free, size }) => {
             no::none(daemon, prefer, free, size, Some(took))
         }
+        Failed::Closed => no::stopped(daemon, prefer, &closed(took)),
         failed => Outcome::new("failed", vec![failed.to_string().into()]),
     })?;
     let reservation = granted[0];

@@ -8,7 +8,7 @@ use rideau::{Failed, Instant, Reason, Refusal};
 use rideau_core::Brief;
 
 use super::count;
-use crate::client::{Client, Wrong, refused as refused_ask};
+use crate::client::{Client, STOPPING, Wrong, refused as refused_ask};
 use crate::daemon::Daemon;
 use crate::explain;
 use crate::outcome::{Outcome, Part};
@@ -20,9 +20,7 @@ use crate::values::unsafe_text;
 pub(super) fn failed(client: &Client, failed: &Failed, what: impl Display) -> Wrong {
     match failed {
         Failed::Refused(no) => refused(client, no, &what),
-        Failed::Closed => {
-            Wrong("READONLY the server is stopping: connect to another, or come back later.".into())
-        }
+        Failed::Closed => Wrong(format!("READONLY {STOPPING}.")),
         failed => Wrong(unsafe_text(failed)),
     }
 }
@@ -62,6 +60,19 @@ pub(super) fn none(
     let name = name(daemon, prefer);
     let no = refused_ask(daemon, "range", &name, &refusal, why, String::new);
     no.none(part(free), part(size))
+}
+
+/// The server stops.
+pub(super) fn stopped(daemon: &Daemon, prefer: &[Prefer], refusal: &Refusal) -> Outcome {
+    let name = name(daemon, prefer);
+    refused_ask(
+        daemon,
+        "range",
+        &name,
+        refusal,
+        STOPPING.into(),
+        String::new,
+    )
 }
 
 /// The range where it was wanted most.

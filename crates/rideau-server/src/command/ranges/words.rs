@@ -147,6 +147,7 @@ impl<'a> Words<'a> {
             since: None,
             is_many: self.is_many,
             tail: self.beside.tail.clone(),
+            waited: None,
         }
     }
 }

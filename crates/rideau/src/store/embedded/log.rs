@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::pages::Pages;
+use super::place::Place;
 use super::private;
 use crate::store::StoreError;
 
@@ -117,6 +118,11 @@ impl Log {
 
     pub(super) fn reach(&self) -> Reach {
         self.reach
+    }
+
+    /// The file that has its name, as it is now.
+    pub(super) fn place(&self) -> Result<Place, StoreError> {
+        Place::of(&self.path, self.pages.file())
     }
 
     fn put(&mut self) -> io::Result<()> {
@@ -287,6 +293,30 @@ pub(super) fn files(folder: &Path) -> Result<Vec<u64>, StoreError> {
         Ok(files)
     };
     list().map_err(|error| StoreError::of("list the logs", folder, error))
+}
+
+/// A log does not go on where it should.
+pub(super) fn gap(written: &Written, reach: Reach) -> StoreError {
+    StoreError::Corrupt {
+        what: format!(
+            "this log does not go on after batch {}, or that is another batch now",
+            reach.number
+        ),
+        path: written.path.clone(),
+    }
+}
+
+/// Something that was acknowledged is not there.
+pub(super) fn lost(written: &Written, until: u64) -> StoreError {
+    StoreError::Corrupt {
+        what: format!(
+            "batch {} at byte {} is not as it was written, and all up to batch {until} \
+             were acknowledged",
+            written.reach().number + 1,
+            written.end()
+        ),
+        path: written.path.clone(),
+    }
 }
 
 /// Makes names that were given or taken in a folder outlive a power cut.

@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::log::{Reach, check_of, number_at};
+use super::place::Place;
 use super::private;
 use crate::store::StoreError;
 
@@ -108,6 +109,11 @@ impl Mark {
         let at = PLACES[usize::from(self.turn.is_multiple_of(2))];
         let written = self.file.write_all_at(&place, at as u64);
         written.map_err(|error| StoreError::of("write the mark", &self.path, error))
+    }
+
+    /// The file that has its name.
+    pub(super) fn place(&self) -> Result<Place, StoreError> {
+        Place::of(&self.path, &self.file)
     }
 
     pub(super) fn sync(&self) -> Result<(), StoreError> {

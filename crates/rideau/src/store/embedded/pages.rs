@@ -81,6 +81,11 @@ impl Pages {
         Ok(())
     }
 
+    /// The file that is written.
+    pub(super) const fn file(&self) -> &File {
+        &self.file
+    }
+
     pub(super) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use redb::{Database, ReadableDatabase, TableDefinition};
 
 use super::log::{Reach, check_of, number_at};
+use super::place::Place;
 use super::private;
 use crate::store::StoreError;
 
@@ -97,6 +98,11 @@ impl State {
 }
 
 impl Snapshots {
+    /// The file that has its name.
+    pub(super) fn place(&self) -> Result<Place, StoreError> {
+        Place::at(&self.path)
+    }
+
     /// Creates the file, or takes one that an interrupted creation left.
     pub(super) fn create(folder: &Path) -> Result<Self, StoreError> {
         let path = folder.join(NAME);
