@@ -222,7 +222,7 @@ fn one_of(client: &Client, name: &str, side: Side) -> Result<Arc<BrokerPlace>, W
         .ok_or_else(|| {
             Wrong::no_such(
                 "broker",
-                &format!("@{name}"),
+                format!("@{name}"),
                 "SHOW GROUPS lists groups; write group in a [broker] to have it in one.",
             )
         })

@@ -13,7 +13,7 @@ pub fn raise_open_files() -> u64 {
     let _ = USUAL.set(limit.current);
     let raised = Rlimit {
         current: limit.maximum,
-        ..limit.clone()
+        ..limit
     };
     let now = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,

@@ -8,11 +8,7 @@ use rideau_testing::command;
 /// The manual's steps 1 and 2 say how many units a bucket has and start the
 /// manager; here the calls say it, and the daemon runs. The others are in the
 /// same order.
-#[test]
-fn canal_lock_in_thirteen_steps() {
-    check(
-        &Server::start(),
-        r#"
+const THIRTEEN_STEPS: &str = r#"
         a> PING
         PONG
         a> LOCK.STAT db
@@ -84,8 +80,11 @@ fn canal_lock_in_thirteen_steps() {
         6) "d-<_>"
         a> RELEASE <four>
         (error) STALE ticket "<four>" was released <_> ago: <etc>
-        "#,
-    );
+        "#;
+
+#[test]
+fn canal_lock_in_thirteen_steps() {
+    check(&Server::start(), THIRTEEN_STEPS);
 }
 
 #[test]

@@ -328,7 +328,7 @@ fn add_places(
 fn parts(word: &str) -> Result<impl Iterator<Item = &str>, Wrong> {
     let parts: Vec<_> = word.split(',').collect();
     let is_value = |part: &&str| parse_value(part.trim()).is_ok();
-    let are_values = |pair: &[&str]| pair.iter().all(|part| is_value(part));
+    let are_values = |pair: &[&str]| pair.iter().all(is_value);
     if parts.len() == 2 && are_values(&parts) {
         return Ok(vec![word].into_iter());
     }
