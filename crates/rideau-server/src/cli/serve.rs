@@ -60,6 +60,8 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
             let _ = ready.send(now.clone());
         };
         tokio::select! {
+            // A signal that comes during the start is the first one, whoever hears of it.
+            biased;
             served = rideau_server::serve::run_from(config, source, ready) => served.map(|()| true),
             // The server listens for signals by the time that this one has its turn: who reads
             // the line may send one at once.

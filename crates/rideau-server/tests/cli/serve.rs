@@ -41,11 +41,17 @@ fn decisions_are_logged_for_a_while_after_the_start() {
     let mut server = rideau();
     server.args(["serve", "--listen", "127.0.0.1:0", "--admin", "none"]);
     server.args(["--set", "log.debug_for=1ms", "--set", "log.level=info"]);
-    let mut server = server.stdout(Stdio::null()).stderr(Stdio::piped()).start();
+    let server = server.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut server = server.start();
     let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
     let mut told = lines.by_ref().map(Result::unwrap);
     assert!(told.any(|line| line.contains("every decision is logged for 1ms")));
     assert!(told.any(|line| line.contains("log.debug_for is over")));
+    // It listens for signals by then.
+    let mut line = String::new();
+    let mut said = BufReader::new(server.stdout.take().unwrap());
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("serves at"), "{line}");
     signal(server.id(), Signal::TERM);
     server.wait().unwrap();
 }
