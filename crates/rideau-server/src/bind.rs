@@ -1,4 +1,4 @@
-//! Opens the sockets that the server listens at.
+//! Opens the sockets that the server listens at, or takes those that it was passed.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,12 +6,17 @@ use std::path::Path;
 
 use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
 
+use crate::inherited;
+
 /// As many may come at once before they are let in; the system may allow fewer
 /// (`net.core.somaxconn`).
 const BACKLOG: u32 = 4096;
 
 /// Listen at this address.
 pub(crate) fn tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    if let Some(listener) = inherited::tcp(address) {
+        return TcpListener::from_std(listener);
+    }
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,

@@ -23,6 +23,7 @@ pub mod grant;
 pub mod held_back;
 pub mod history;
 pub mod holdings;
+pub mod inherited;
 pub mod input;
 pub mod label;
 pub mod lanes;

@@ -2,6 +2,7 @@
 //!
 //! Its [listeners](Listener) bring whoever comes to a lane, which serves it.
 
+mod admission;
 mod drain;
 mod listener;
 pub(crate) mod reserve;
@@ -26,6 +27,7 @@ use crate::control::ControlFiles;
 use crate::daemon::Daemon;
 use crate::front::{FrontListener, Tls};
 use crate::holdings::Why;
+use crate::inherited;
 use crate::lanes::Lanes;
 use crate::panics;
 use crate::settings::Source;
@@ -157,8 +159,13 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     addresses.extend(places);
     // Before anybody is served, so that whoever is can be told where it is.
     let control = listen_control(&daemon, &lanes, port);
+    let mut kept_open = Vec::new();
     for listener in listeners {
-        tokio::spawn(listener.serve(Arc::clone(&daemon), Arc::clone(&lanes)));
+        let is_inherited = listener.is_inherited();
+        let serving = tokio::spawn(listener.serve(Arc::clone(&daemon), Arc::clone(&lanes)));
+        if is_inherited {
+            kept_open.push(serving);
+        }
     }
     tokio::spawn(admin.serve(Arc::clone(&daemon)));
     daemon.apps.begin(&config);
@@ -177,6 +184,9 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
     daemon.values.warn_of_quarantine();
     tell_what_is_open(&daemon, &config);
+    for unused in inherited::give_up_unused() {
+        tracing::warn!("{unused}");
+    }
     if let Some(shortage) = daemon.files.shortage(&config) {
         tracing::warn!("{shortage}");
     }
@@ -194,6 +204,11 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
         failed = store_watch::watch(&daemon) => Some(failed),
     };
     supervisor::tell("STOPPING=1");
+    // Who connects from now on waits for the server that comes next.
+    for listener in kept_open {
+        listener.abort();
+        let _ = listener.await;
+    }
     let (finished, ()) = tokio::join!(finish(&daemon, front), drain(&daemon));
     front_lanes.finish().await;
     lanes.finish().await;
@@ -303,13 +318,18 @@ async fn finish(daemon: &Daemon, front: JoinHandle<()>) -> io::Result<()> {
 
 /// Why nobody can be heard there, and what to do about it.
 fn unheard(place: impl fmt::Display, key: &str, error: &io::Error) -> io::Error {
+    let passed = port_of(&place.to_string()).and_then(inherited::unused_at);
     let advice = match error.kind() {
+        io::ErrorKind::AddrInUse if passed.is_some() => {
+            "the socket that was passed to the server has another address: name that one with"
+        }
         io::ErrorKind::AddrInUse => "another program is there: stop it, or name another place with",
         io::ErrorKind::AddrNotAvailable => "this machine has no such address: name another with",
         io::ErrorKind::PermissionDenied => "we may not: get the right, or name another place with",
         _ => "name another place with",
     };
-    let text = format!("cannot listen at {place}: {error}; {advice} {key}");
+    let passed = passed.map_or_else(String::new, |passed| format!(" ({passed})"));
+    let text = format!("cannot listen at {place}: {error}; {advice} {key}{passed}");
     io::Error::new(error.kind(), text)
 }
 

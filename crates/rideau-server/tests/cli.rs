@@ -19,3 +19,6 @@ mod served;
 
 #[path = "cli/serve.rs"]
 mod serve;
+
+#[path = "cli/activation.rs"]
+mod activation;

@@ -109,9 +109,12 @@ fn the_unit_is_one_that_systemd_takes() {
     let folder = Folder::new("unit");
     let path = folder.0.join("rideau.service");
     fs::write(&path, unit).unwrap();
+    let socket = packaged("rideau.socket").replace("Documentation=man:rideau(1)\n", "");
+    let socket_path = folder.0.join("rideau.socket");
+    fs::write(&socket_path, socket).unwrap();
     let output = command("systemd-analyze")
         .arg("verify")
-        .arg(&path)
+        .args([&path, &socket_path])
         .output()
         .unwrap();
     assert_ne!(

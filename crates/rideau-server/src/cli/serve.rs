@@ -38,6 +38,7 @@ pub(crate) struct Serve {
 const DEFAULT: &str = "[broker.default]\n\n[lock.\"*\"]\n";
 
 pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
+    rideau_server::inherited::adopt();
     let (config, source) = match words.config()? {
         Ok(read) => read,
         Err(faults) => {

@@ -4,37 +4,24 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
-use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use parking_lot::Mutex;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
 
+use super::admission::{Admitted, Coming, Crowded, Refused, admit, crowded, enter, serve};
 use super::{renewed, reserve};
 use crate::attempts::Origin;
 use crate::bind;
-use crate::client::{Client, Replies};
-use crate::clients::ClientCard;
-use crate::config::{DeadPeer, Listen, User};
-use crate::connection;
+use crate::config::{DeadPeer, Listen};
 use crate::daemon::Daemon;
-use crate::held_back::HeldBack;
-use crate::holdings::Card;
+use crate::inherited;
 use crate::lanes::Lanes;
 use crate::login::{self, Proof};
-use crate::logins::LoginPlace;
-use crate::outbox::Outbox;
 use crate::panics;
-use crate::quota::{Counted, Quota};
-use crate::resp::Protocol;
-use crate::timing::Batch;
 use crate::tls;
-use crate::watch::Watch;
 
 /// A place where the server listens.
 pub enum Listener {
@@ -98,6 +85,11 @@ impl Listener {
             }
             Self::Unix(..) | Self::Control(..) => None,
         }
+    }
+
+    /// Whether a supervisor opened it, and keeps it open when the server ends.
+    pub(super) fn is_inherited(&self) -> bool {
+        inherited::is_one(&self.address())
     }
 
     /// Serve whoever comes on these lanes, for ever.
@@ -216,13 +208,18 @@ async fn rest(error: &io::Error) {
 
 async fn bind_unix(path: &Path, mode: u32) -> io::Result<Listener> {
     use std::os::unix::fs::PermissionsExt;
+    let name = path.display().to_string();
+    // Its mode is what the supervisor gave it.
+    if let Some(listener) = inherited::unix(path) {
+        return Ok(Listener::Unix(UnixListener::from_std(listener)?, name));
+    }
     // A socket that nobody answers at was left by one that was killed.
     if path.exists() && UnixStream::connect(path).await.is_err() {
         fs::remove_file(path)?;
     }
     let listener = bind::unix(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-    Ok(Listener::Unix(listener, path.display().to_string()))
+    Ok(Listener::Unix(listener, name))
 }
 
 fn accept_tcp(daemon: &Arc<Daemon>, lanes: &Lanes, stream: TcpStream, address: SocketAddr) {
@@ -318,38 +315,6 @@ fn accept_unix(daemon: &Arc<Daemon>, lanes: &Lanes, stream: UnixStream, path: &s
     give_unix(lanes, stream, |stream| serve(stream, daemon, admitted));
 }
 
-/// A connection that wants to come in.
-struct Coming {
-    address: String,
-    local: String,
-    origin: Origin,
-    proof: Proof,
-    /// It is counted among those that have not logged in.
-    place: Option<Arc<LoginPlace>>,
-}
-
-impl Coming {
-    fn by_unix(uid: Option<u32>, address: String, path: &str, proof: Proof) -> Self {
-        Self {
-            address,
-            local: path.into(),
-            origin: uid.map_or(Origin::Unknown, Origin::User),
-            proof,
-            place: None,
-        }
-    }
-}
-
-/// Why a connection does not come in.
-enum Refused {
-    /// There are too many. It may still ask how we are.
-    Full(String),
-    /// Nobody comes in any more.
-    Stopping,
-    /// It is somebody else's socket.
-    NotOperator,
-}
-
 /// The mode of the socket keeps others out. If somebody opens it to them all the
 /// same, they are told.
 fn accept_control(daemon: &Arc<Daemon>, lanes: &Lanes, stream: UnixStream, path: &str) {
@@ -375,209 +340,12 @@ fn peer(stream: &UnixStream, path: &str) -> (Option<u32>, String) {
     (peer.map(|peer| peer.uid()), address)
 }
 
-/// Let a connection in, or say why not. What it is goes from hand to hand, and a
-/// future keeps room for each of them.
-fn admit(daemon: &Arc<Daemon>, mut coming: Coming) -> Admitted {
-    if daemon.clients.len() >= daemon.files.connections() {
-        daemon.counts.turned_away.fetch_add(1, Ordering::Relaxed);
-        let why = daemon.files.full(&daemon.config.load());
-        return Admitted(Err(Refused::Full(format!("-BUSY {why}.\r\n"))));
-    }
-    if daemon.is_draining() {
-        daemon.counts.turned_away.fetch_add(1, Ordering::Relaxed);
-        return Admitted(Err(Refused::Stopping));
-    }
-    // Read before the user: a change that comes meanwhile is followed later.
-    let generation = daemon.settings.generation();
-    let user = coming.proof.user(daemon);
-    let usage = daemon.quotas.of(login::name_of(user.as_ref()));
-    let limits = &daemon.config.load().limits;
-    let counted = match usage.take(Quota::Connections, user.as_deref(), limits) {
-        Ok(counted) => counted,
-        Err(over) => {
-            daemon.counts.turned_away.fetch_add(1, Ordering::Relaxed);
-            return Admitted(Err(Refused::Full(format!("-BUSY {over}.\r\n"))));
-        }
-    };
-    match &user {
-        Some(user) => {
-            coming.place = None;
-            let how = coming.proof.how();
-            daemon.logins.succeeded(&user.name, &coming.address, how);
-        }
-        None if coming.place.is_none() => match enter(daemon, coming.origin) {
-            Ok(place) => coming.place = place,
-            Err(Crowded) => {
-                let why = crowded(daemon, coming.origin);
-                return Admitted(Err(Refused::Full(why)));
-            }
-        },
-        None => (),
-    }
-    daemon.counts.connections.fetch_add(1, Ordering::Relaxed);
-    Admitted(Ok(Some(Box::new(welcome(
-        daemon, coming, user, counted, generation,
-    )))))
-}
-
-/// Its address has as many connections that have not logged in as it may have.
-struct Crowded;
-
-/// Count a connection that has yet to log in, where that is needed.
-fn enter(daemon: &Daemon, origin: Origin) -> Result<Option<Arc<LoginPlace>>, Crowded> {
-    let config = daemon.config.load();
-    if config.users.is_empty() {
-        return Ok(None);
-    }
-    let place = daemon.logins.enter(origin, config.limits.before_login_max);
-    place.map(Some).ok_or(Crowded)
-}
-
-/// Count a connection that is turned away because its address has too many, and say so.
-fn crowded(daemon: &Daemon, origin: Origin) -> String {
-    daemon.counts.logins_crowded.fetch_add(1, Ordering::Relaxed);
-    daemon.logins.crowded(origin);
-    let most = daemon.config.load().limits.before_login_max;
-    format!(
-        "-BUSY {most} connections from {origin} have not logged in, as many as \
-         limits.before_login_max allows: log in with those, or raise the limit.\r\n"
-    )
-}
-
-/// A connection that was let in, until it is served, or why it was not. If it
-/// never comes to a lane, it is forgotten.
-struct Admitted(Result<Option<Box<Client>>, Refused>);
-
-impl Drop for Admitted {
-    fn drop(&mut self) {
-        if let Ok(Some(client)) = &mut self.0 {
-            client.forget();
-        }
-    }
-}
-
-/// Serve a connection, or turn it away.
-async fn serve<S>(stream: S, daemon: Arc<Daemon>, mut admitted: Admitted)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let told: &[u8] = match &mut admitted.0 {
-        Ok(client) => {
-            drop(daemon);
-            if let Some(client) = client.take() {
-                connection::serve(stream, client).await;
-            }
-            return;
-        }
-        Err(Refused::Full(why)) => {
-            let place = daemon.reserve.take();
-            // Apart, so that those that are let in keep no room for it.
-            return Box::pin(reserve::turn_away(stream, why, place)).await;
-        }
-        Err(Refused::Stopping) => {
-            b"-READONLY the server is stopping: connect to another, or come back later.\r\n"
-        }
-        Err(Refused::NotOperator) => {
-            b"-NOPERM this socket is for root and the account of the server.\r\n"
-        }
-    };
-    let told = Box::pin(tell_last(stream, told));
-    let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
-}
-
-/// Say this, and read on until the client has seen it: a connection that is closed
-/// while its client sends is reset.
-async fn tell_last<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, told: &[u8]) {
-    let last = async {
-        stream.write_all(told).await?;
-        stream.shutdown().await?;
-        let mut rest = [0; 512];
-        while stream.read(&mut rest).await? > 0 {}
-        io::Result::Ok(())
-    };
-    let _ = last.await;
-}
-
-fn welcome(
-    daemon: &Arc<Daemon>,
-    coming: Coming,
-    user: Option<Arc<User>>,
-    connection: Counted,
-    generation: u64,
-) -> Client {
-    let Coming {
-        address,
-        local,
-        origin,
-        proof,
-        place,
-    } = coming;
-    let config = daemon.config.load();
-    let id = daemon.clients.next_id();
-    let name = login::name_of(user.as_ref());
-    let usage = daemon.quotas.of(name);
-    let card = Arc::new(Card {
-        name: Mutex::new(format!("conn-{id}")),
-        user: name.into(),
-        session: None,
-        connection: Some(id),
-    });
-    let holder = daemon.holdings.open(Arc::clone(&card));
-    let card = Arc::new(ClientCard {
-        id,
-        address,
-        local,
-        card: Mutex::new(card),
-        holder: Mutex::new(holder),
-        outbox: Arc::new(Outbox::new(config.limits.output_max as usize)),
-        since: Instant::now(),
-        heard_ms: AtomicU64::new(0),
-        library: Mutex::default(),
-        last: AtomicUsize::new(usize::MAX),
-        session: Mutex::new(None),
-        is_waiting: AtomicBool::new(false),
-        is_listening: AtomicBool::new(false),
-        foreign_releases: AtomicU64::new(0),
-        commands: AtomicU64::new(0),
-    });
-    daemon.clients.add(&card);
-    Client {
-        daemon: Arc::clone(daemon),
-        card,
-        user,
-        usage,
-        connection: Some(connection),
-        holder,
-        session: None,
-        protocol: Protocol::Resp2,
-        out: Vec::new(),
-        held_back: HeldBack::default(),
-        watch: Watch::default(),
-        proof,
-        origin,
-        place,
-        password: None,
-        is_proven: true,
-        generation,
-        config: daemon.config.load_full(),
-        rules: Arc::clone(&daemon.places.load().rules),
-        pool: Weak::new(),
-        broker: Weak::new(),
-        waker: Waker::noop().clone(),
-        now: daemon.holdings.now(),
-        batch: Batch::default(),
-        heartbeat: None,
-        ending: None,
-        replies: Replies::On,
-        retry_after: None,
-        full: None,
-        transaction: None,
-        is_in_exec: false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
     use crate::config::Config;
 

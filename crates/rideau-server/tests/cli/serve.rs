@@ -6,7 +6,7 @@ use std::process::Stdio;
 use rideau_testing::{Signal, Start, command, signal};
 use serde_json::Value;
 
-use crate::served::{Served, rideau, text, wait_for};
+use crate::served::{Folder, Served, rideau, text, wait_for};
 
 #[test]
 fn it_ends_properly_when_asked_to() {
@@ -219,24 +219,6 @@ fn the_log_says_whose_alarm_it_is_and_nothing_of_a_broker_that_nobody_uses() {
     offer.wait().unwrap();
     signal(server.id(), Signal::TERM);
     server.wait().unwrap();
-}
-
-/// A folder that goes with the test.
-struct Folder(std::path::PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let name = format!("rideau-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        Self(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 #[test]

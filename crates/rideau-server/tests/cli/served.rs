@@ -12,7 +12,27 @@ use rideau_testing::{Running, Start, command};
 /// A server that ends with the test.
 pub(crate) struct Served {
     process: Running,
-    folder: PathBuf,
+    folder: Folder,
+}
+
+/// A folder of its own, which goes with the test.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("rideau-{name}-{}-{count}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 const CONFIG: &str = r#"
@@ -40,14 +60,10 @@ values = ["1"]
 impl Served {
     /// Start one, and wait until it listens.
     pub(crate) fn start() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("rideau-cli-{}-{count}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("rideau.toml");
+        let folder = Folder::new("cli");
+        let file = folder.0.join("rideau.toml");
         fs::write(&file, CONFIG).unwrap();
-        let listen = format!("unix:{}", folder.join("sock").display());
+        let listen = format!("unix:{}", folder.0.join("sock").display());
         let mut process = rideau()
             .args(["serve", "--admin", "none", "--listen", &listen, "-c"])
             .arg(&file)
@@ -62,13 +78,13 @@ impl Served {
 
     /// Its folder, which goes with it.
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+        &self.folder.0
     }
 
     /// The program, that knows where the server is.
     pub(crate) fn rideau(&self) -> Command {
         let mut command = rideau();
-        let place = format!("unix:{}", self.folder.join("sock").display());
+        let place = format!("unix:{}", self.folder.0.join("sock").display());
         command.env("RIDEAU_SERVER", place);
         command
     }
@@ -98,7 +114,6 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         self.process.end();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
