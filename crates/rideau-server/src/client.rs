@@ -135,6 +135,9 @@ pub struct Wait {
     pub awaits: Awaits,
     /// Nobody wants the answer.
     pub is_silent: bool,
+    /// It waits for work of the server, and for nothing that others have: it is not
+    /// counted among the commands that wait.
+    pub is_work: bool,
 }
 
 /// What a command waits for, to see whether its user may still have it.
@@ -160,6 +163,18 @@ impl Wait {
             name: name.into(),
             awaits,
             is_silent: false,
+            is_work: false,
+        }
+    }
+
+    /// Wait until the server has done something that takes a while.
+    pub fn work(
+        name: impl Into<String>,
+        answer: Pin<Box<dyn Future<Output = Finish> + Send>>,
+    ) -> Self {
+        Self {
+            is_work: true,
+            ..Self::new(name, Awaits::Anything, answer)
         }
     }
 }

@@ -109,7 +109,7 @@ where
     connection.client.waker = future::poll_fn(|task| Poll::Ready(task.waker().clone())).await;
     // Whatever panics here, the holder ends and the connection is forgotten.
     let over = panics::contain_async(connection.run()).await;
-    connection.client.let_go();
+    connection.client.let_go_in_slices().await;
     if matches!(over, Ok(Over::Refused)) {
         let _ = panics::contain_async(connection.linger()).await;
     }
@@ -468,18 +468,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 }
 
 impl Client {
-    /// Give back all that the connection held.
-    fn let_go(&mut self) {
+    /// Give back all that the connection held. It may be much, so others on the same
+    /// thread have their turn meanwhile.
+    async fn let_go_in_slices(&mut self) {
+        let why = self.leave();
+        let daemon = Arc::clone(&self.daemon);
+        let ended = daemon.end_holder_in_slices(self.holder, why);
+        let _ = panics::contain_async(ended).await;
+    }
+
+    /// End what the connection watches, and leave its session. Says why.
+    fn leave(&mut self) -> Why {
         let why = self.ending.unwrap_or(Why::Lost);
         // Each for itself: none of them may be left out for another's fault.
         let _ = panics::contain(|| command::leave_session(self, why));
         let _ = panics::contain(|| self.watch = Watch::default());
-        let _ = panics::contain(|| self.daemon.end_holder(self.holder, why));
+        why
     }
 
     /// It is gone before it was served.
     pub(crate) fn forget(&mut self) {
-        self.let_go();
+        let why = self.leave();
+        let _ = panics::contain(|| self.daemon.end_holder(self.holder, why));
         self.end();
     }
 

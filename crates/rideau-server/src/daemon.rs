@@ -20,7 +20,7 @@ use crate::events::Events;
 use crate::files::Files;
 use crate::front::Front;
 use crate::grant::Grant;
-use crate::holdings::{Card, Gone, HolderId, Holdings, Row, Thing, Why};
+use crate::holdings::{Card, Ending, Gone, HolderId, Holdings, Row, Thing, Why};
 use crate::label::BadLabel;
 use crate::log;
 use crate::logins::Logins;
@@ -408,13 +408,41 @@ impl Daemon {
 
     /// A holder ended: give back all that it held. Says how much that was.
     pub fn end_holder(&self, holder: HolderId, why: Why) -> usize {
-        let held = self.holdings.end(holder, why);
+        let ending = self.holdings.close(holder);
+        let mut count = 0;
+        while let Some(some) = ending
+            .as_ref()
+            .and_then(|ending| self.end_some(ending, why))
+        {
+            count += some;
+        }
+        count
+    }
+
+    /// The same in slices, between which other tasks of the thread have their turn.
+    pub async fn end_holder_in_slices(&self, holder: HolderId, why: Why) -> usize {
+        let ending = self.holdings.close(holder);
+        let mut count = 0;
+        while let Some(some) = ending
+            .as_ref()
+            .and_then(|ending| self.end_some(ending, why))
+        {
+            count += some;
+            tokio::task::yield_now().await;
+        }
+        count
+    }
+
+    /// Give back one slice of what an ending holder held. None if that was all.
+    fn end_some(&self, ending: &Ending, why: Why) -> Option<usize> {
+        let held = self.holdings.end_some(ending, why);
         let count = held.len();
         for (ticket, thing) in held {
             self.counts.reclaims.add(ticket.kind, why);
-            end(thing, why);
+            // None may stay held for another's fault.
+            let _ = panics::contain(|| end(thing, why));
         }
-        count
+        (count > 0).then_some(count)
     }
 
     /// End one thing by its ticket. Says who held it.

@@ -25,6 +25,8 @@ use crate::ticket::{self, Kind, Ticket};
 
 const SHARD_BITS: u32 = 6;
 const SHARDS: usize = 1 << SHARD_BITS;
+/// As many are looked at or taken out while others wait for the shard.
+const SLICE: usize = 512;
 const SLOT_BITS: u32 = 32 - SHARD_BITS;
 /// The end of every list.
 const NONE: u32 = u32::MAX;
@@ -124,6 +126,10 @@ struct Rare {
     /// What was taken from it, until it is told.
     lost: Vec<Lost>,
 }
+
+/// A holder that ends.
+#[derive(Debug)]
+pub struct Ending(HolderId);
 
 /// What is known of a holder.
 #[derive(Debug)]
@@ -339,15 +345,23 @@ impl Holdings {
         None
     }
 
-    /// A holder ends: all that it held.
-    pub fn end(&self, holder: HolderId, why: Why) -> Vec<(Ticket, Thing)> {
+    /// A holder ends: it gets nothing more from now on. What it holds is taken out by
+    /// [`end_some`](Self::end_some). None if it has ended before.
+    pub fn close(&self, holder: HolderId) -> Option<Ending> {
+        let mut shard = self.shards[holder.shard as usize].lock();
+        shard.holder(holder)?;
+        shard.holders[holder.at as usize].card = None;
+        Some(Ending(holder))
+    }
+
+    /// Take out as much of what an ending holder holds as others can wait for; nothing if
+    /// that was all.
+    pub fn end_some(&self, ending: &Ending, why: Why) -> Vec<(Ticket, Thing)> {
+        let Ending(holder) = *ending;
         let now = self.now();
         let mut shard = self.shards[holder.shard as usize].lock();
-        if shard.holder(holder).is_none() {
-            return Vec::new();
-        }
         let mut held = Vec::new();
-        loop {
+        while held.len() < SLICE {
             let at = shard.holders[holder.at as usize].first;
             if at == NONE {
                 break;
@@ -365,12 +379,13 @@ impl Holdings {
             shard.free_slot(at, now, why);
         }
         let slot = &mut shard.holders[holder.at as usize];
-        slot.card = None;
-        let rare = slot.rare.take();
-        self.forget_untold(rare.as_deref());
-        slot.names = Names::default();
-        slot.turn = slot.turn.wrapping_add(1);
-        shard.free_holders.push(holder.at);
+        if held.is_empty() && slot.turn == holder.turn {
+            let rare = slot.rare.take();
+            self.forget_untold(rare.as_deref());
+            slot.names = Names::default();
+            slot.turn = slot.turn.wrapping_add(1);
+            shard.free_holders.push(holder.at);
+        }
         held
     }
 

@@ -54,7 +54,7 @@ pub async fn keep_sessions(daemon: Arc<Daemon>) {
             continue;
         }
         for (row, why) in daemon.sessions.expired(Instant::now()) {
-            let count = daemon.end_holder(row.holder, why);
+            let count = daemon.end_holder_in_slices(row.holder, why).await;
             let name = row.card.name.lock().clone();
             let how = match why {
                 Why::Quit => "ended with its last connection",

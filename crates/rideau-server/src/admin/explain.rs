@@ -2,11 +2,16 @@
 
 use serde_json::{Map, json};
 
+use super::health::away;
 use super::visit::{Answer, No, Visit, ok};
 use crate::explain;
 
 /// Explain a no, a ticket, a connection, a place or a key.
 pub(super) async fn explain(visit: Visit) -> Answer {
+    away(move || explained(&visit)).await?
+}
+
+fn explained(visit: &Visit) -> Answer {
     let id = visit.name("id");
     let Some(found) = explain::explain(visit.daemon(), id, visit.sight()) else {
         let hint = "explain takes the id of a refusal (d-…), a ticket, a session, the number of \

@@ -107,7 +107,7 @@ pub(super) async fn close(visit: Visit) -> Answer {
         Some(_) => Why::Broken,
         None => Why::Quit,
     };
-    let released = daemon.end_holder(row.holder, why);
+    let released = daemon.end_holder_in_slices(row.holder, why).await;
     ok(&json!({ "released": released }))
 }
 

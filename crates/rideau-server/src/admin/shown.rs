@@ -147,12 +147,16 @@ fn keys(visit: &Visit, prefix: &[u8], cursor: &[u8], count: usize) -> Value {
 }
 
 pub(super) async fn clients(visit: Visit) -> Answer {
+    away(move || see_clients(&visit)).await?
+}
+
+fn see_clients(visit: &Visit) -> Answer {
     let daemon = visit.daemon();
     let mut all = daemon.clients.all();
     all.retain(|card| visit.sight().sees_holder(&card.card.lock()));
     let total = all.len();
     let key = |card: &Arc<ClientCard>| card.id.into();
-    let (shown, cursor) = page(&visit, ROWS, all, key, |card| client(daemon, card))?;
+    let (shown, cursor) = page(visit, ROWS, all, key, |card| client(daemon, card))?;
     ok(&json!({ "clients": shown, "total": total, "cursor": cursor }))
 }
 
@@ -185,13 +189,15 @@ fn client(daemon: &Daemon, card: &ClientCard) -> Value {
 }
 
 pub(super) async fn sessions(visit: Visit) -> Answer {
+    away(move || see_sessions(&visit)).await?
+}
+
+fn see_sessions(visit: &Visit) -> Answer {
     let mut all = visit.daemon().sessions.all();
     all.retain(|row| visit.sight().sees_holder(&row.card));
     let total = all.len();
     all.sort_unstable_by_key(SessionRow::key);
-    let (shown, cursor) = page(&visit, ROWS, all, SessionRow::key, |row| {
-        session(&visit, row)
-    })?;
+    let (shown, cursor) = page(visit, ROWS, all, SessionRow::key, |row| session(visit, row))?;
     ok(&json!({ "sessions": shown, "total": total, "cursor": cursor }))
 }
 
@@ -209,13 +215,17 @@ fn session(visit: &Visit, row: &SessionRow) -> Value {
 
 /// All that is held or waited for under a ticket, the longest first.
 pub(super) async fn holders(visit: Visit) -> Answer {
+    away(move || see_holders(&visit)).await?
+}
+
+fn see_holders(visit: &Visit) -> Answer {
     let of = visit.query.find("of").unwrap_or_default();
     let mut rows = visit.daemon().holdings.all();
     let sight = visit.sight();
     rows.retain(|row| is_of(row, of) && sight.sees(row.ticket.kind.word(), &row.name));
     rows.sort_unstable_by_key(Row::key);
     let total = rows.len();
-    let (shown, cursor) = page(&visit, ROWS, rows, Row::key, |row| holding(&visit, row))?;
+    let (shown, cursor) = page(visit, ROWS, rows, Row::key, |row| holding(visit, row))?;
     ok(&json!({ "holders": shown, "total": total, "cursor": cursor }))
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::http::header;
 use axum::response::IntoResponse;
 
+use super::health::away;
 use super::visit::{Answer, Visit};
 use crate::config::{Listen, Server, count};
 use crate::daemon::Daemon;
@@ -36,9 +37,13 @@ pub(super) async fn style(_visit: Visit) -> Answer {
 }
 
 pub(super) async fn page(visit: Visit) -> Answer {
-    let mut out = String::new();
-    let written = write_page(&mut out, &visit);
-    debug_assert!(written.is_ok(), "a string takes all that is written");
+    let out = away(move || {
+        let mut out = String::new();
+        let written = write_page(&mut out, &visit);
+        debug_assert!(written.is_ok(), "a string takes all that is written");
+        out
+    })
+    .await?;
     Ok(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], out).into_response())
 }
 

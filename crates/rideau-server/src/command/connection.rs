@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::look::{Viewer, see_and_tell};
 use super::{ALL, About, page};
 use crate::client::{Client, Replies, Step, Wrong};
 use crate::clients::ClientCard;
 use crate::config::globs;
+use crate::daemon::Daemon;
 use crate::holdings::Why;
 use crate::label::Label;
 use crate::login;
@@ -192,7 +194,7 @@ pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, 
             ));
         }
         b"INFO" => {
-            let line = line(client, &client.card);
+            let line = line(&client.daemon, &client.card);
             client.reply().verbatim(&line);
         }
         b"LIST" => {
@@ -289,18 +291,24 @@ fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong
             None => return Err(Mistake::unknown("CLIENT LIST", word).into()),
         }
     }
-    let mut all = client.daemon.clients.all();
-    let sight = super::look::sight(client);
-    all.retain(|card| sight.sees_holder(&card.card.lock()));
-    all.retain(|card| wanted.iter().all(|filter| filter.keeps(card)));
-    let key = |card: &Arc<ClientCard>| card.id.into();
-    let (all, more) = page.cut(all, key, |card| line(client, card).len() + 1);
-    let mut text: String = all.iter().map(|card| line(client, card) + "\n").collect();
-    if let Some(More { count, from }) = more {
-        text += &format!("more={count} from={from}\n");
-    }
-    client.reply().verbatim(&text);
-    Ok(Step::Done)
+    let see = move |viewer: &Viewer| {
+        let mut all = viewer.daemon.clients.all();
+        let sight = viewer.sight();
+        all.retain(|card| sight.sees_holder(&card.card.lock()));
+        all.retain(|card| wanted.iter().all(|filter| filter.keeps(card)));
+        let key = |card: &Arc<ClientCard>| card.id.into();
+        let line = |card: &Arc<ClientCard>| line(&viewer.daemon, card) + "\n";
+        let (all, more) = page.cut(all, key, |card| line(card).len());
+        let mut text: String = all.iter().map(line).collect();
+        if let Some(More { count, from }) = more {
+            text += &format!("more={count} from={from}\n");
+        }
+        text
+    };
+    see_and_tell(client, "CLIENT LIST", see, |client, text| {
+        client.reply().verbatim(&text);
+        Ok(())
+    })
 }
 
 /// Which connections are wanted.
@@ -361,7 +369,7 @@ impl Filter {
 }
 
 /// A connection in one line, as Redis shows it and more.
-fn line(client: &Client, card: &ClientCard) -> String {
+fn line(daemon: &Daemon, card: &ClientCard) -> String {
     let holder = *card.holder.lock();
     let holder_card = Arc::clone(&card.card.lock());
     let age = card.since.elapsed();
@@ -390,7 +398,7 @@ fn line(client: &Client, card: &ClientCard) -> String {
         holder_card.user,
         if card.outbox.is_resp3() { 3 } else { 2 },
         card.last().to_lowercase(),
-        client.daemon.holdings.count(holder),
+        daemon.holdings.count(holder),
         u8::from(card.is_waiting.load(Ordering::Relaxed)),
         card.session
             .lock()

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rideau::{Capacity, Denied, Full, Lock, Now, Reason, Refusal};
 
+use super::look::{Viewer, see_and_tell};
 use super::{page, tickets};
 use crate::client::{Client, Step, Tail, Wrong, refused};
 use crate::config::{Buckets, LockRule, count};
@@ -342,26 +343,33 @@ pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
             _ => prefix = word,
         }
     }
-    let mut all = client.daemon.locks.all_held();
-    let sight = super::look::sight(client);
-    all.retain(|(key, _)| key.starts_with(prefix) && key.as_slice() > cursor);
-    all.retain(|(key, _)| sight.sees("lock", &String::from_utf8_lossy(key)));
-    all.sort_unstable();
-    let (page, count) = (page::usual(client), count as usize);
-    // The place of a key is good for one answer; its name is for the next.
-    let all: Vec<_> = (1..).zip(all).take(count).collect();
-    let page = Page { count, ..page };
-    let (all, more) = page.cut(all, |(at, _)| *at, |(_, (key, _))| key.len() + 48);
-    let last = all.last().map(|(_, (key, _))| key.clone());
-    let mut reply = client.reply();
-    reply.array(all.len() + usize::from(more.is_some()));
-    for (_, (key, held)) in all {
-        reply.array(2).bulk(key).integer(held as i64);
-    }
-    if let (Some(More { count, .. }), Some(last)) = (more, last) {
-        let last = String::from_utf8_lossy(&last);
-        let left = format!("{count} more: LOCK.LS CURSOR {last}");
-        reply.array(1).bulk(left);
-    }
-    Ok(Step::Done)
+    let (prefix, cursor, count) = (prefix.to_vec(), cursor.to_vec(), count as usize);
+    let page = Page {
+        count,
+        ..page::usual(client)
+    };
+    let see = move |viewer: &Viewer| {
+        let mut all = viewer.daemon.locks.all_held();
+        let sight = viewer.sight();
+        all.retain(|(key, _)| key.starts_with(&prefix) && *key > cursor);
+        all.retain(|(key, _)| sight.sees("lock", &String::from_utf8_lossy(key)));
+        all.sort_unstable();
+        // The place of a key is good for one answer; its name is for the next.
+        let all: Vec<_> = (1..).zip(all).take(count).collect();
+        page.cut(all, |(at, _)| *at, |(_, (key, _))| key.len() + 48)
+    };
+    see_and_tell(client, "LOCK.LS", see, |client, (all, more)| {
+        let last = all.last().map(|(_, (key, _))| key.clone());
+        let mut reply = client.reply();
+        reply.array(all.len() + usize::from(more.is_some()));
+        for (_, (key, held)) in all {
+            reply.array(2).bulk(key).integer(held as i64);
+        }
+        if let (Some(More { count, .. }), Some(last)) = (more, last) {
+            let last = String::from_utf8_lossy(&last);
+            let left = format!("{count} more: LOCK.LS CURSOR {last}");
+            reply.array(1).bulk(left);
+        }
+        Ok(())
+    })
 }

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use super::page;
-use crate::client::{Awaits, Client, Finish, Step, Wait, Wrong};
-use crate::explain;
+use crate::client::{Client, Finish, Step, Wait, Wrong, answer_panic};
+use crate::config::User;
+use crate::daemon::Daemon;
+use crate::explain::{self, Explained};
+use crate::panics;
 use crate::report;
 use crate::resp::{Mistake, Quoted, Request, Upper};
 use crate::show::{self, Page, Sight, Wanted, What};
@@ -39,14 +42,70 @@ pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     if what == What::Config {
         super::allowed(client, "config")?;
     }
+    let name = name.map(str::to_owned);
     if what == What::Processes {
-        return Ok(processes(client, name.map(Into::into), page));
+        return Ok(processes(client, name, page));
     }
-    let sight = sight(client);
-    let wanted = Wanted { name, page, sight };
-    let table = show::table(&client.daemon, what, &wanted);
-    table.write(&mut client.reply());
-    Ok(Step::Done)
+    let see = move |viewer: &Viewer| {
+        let (name, sight) = (name.as_deref(), viewer.sight());
+        show::table(&viewer.daemon, what, &Wanted { name, page, sight })
+    };
+    see_and_tell(client, "SHOW", see, |client, table| {
+        table.write(&mut client.reply());
+        Ok(())
+    })
+}
+
+/// What a client sees by, wherever that is done.
+pub(super) struct Viewer {
+    pub(super) daemon: Arc<Daemon>,
+    user: Option<Arc<User>>,
+}
+
+impl Viewer {
+    pub(super) fn sight(&self) -> Sight<'_> {
+        Sight::of(self.user.as_deref())
+    }
+}
+
+/// Look at something, and tell what was seen. Where there are many things, that is done
+/// away from the thread of the client, which serves others meanwhile.
+pub(super) fn see_and_tell<T: Send + 'static>(
+    client: &mut Client,
+    name: &'static str,
+    see: impl FnOnce(&Viewer) -> T + Send + 'static,
+    tell: impl FnOnce(&mut Client, T) -> Result<(), Wrong> + Send + 'static,
+) -> Result<Step, Wrong> {
+    let viewer = Viewer {
+        daemon: Arc::clone(&client.daemon),
+        user: client.user.clone(),
+    };
+    if !has_many(&viewer.daemon) {
+        tell(client, see(&viewer))?;
+        return Ok(Step::Done);
+    }
+    let answer = async move {
+        let seen = match panics::away(move || see(&viewer)).await {
+            Ok(seen) => seen,
+            Err(panicked) => return answer_panic(panicked),
+        };
+        let finish: Finish = Box::new(move |client: &mut Client| {
+            if let Err(Wrong(text)) = tell(client, seen) {
+                client.reply().error(text);
+            }
+        });
+        finish
+    };
+    Ok(Step::Wait(Wait::work(name, Box::pin(answer))))
+}
+
+/// Looking at all of them would keep others waiting.
+fn has_many(daemon: &Daemon) -> bool {
+    const MANY: usize = 1000;
+    daemon.clients.len() > MANY
+        || daemon.sessions.len() > MANY
+        || daemon.locks.len() > MANY
+        || daemon.holdings.places() > MANY
 }
 
 /// Processes with what they use now, which has to be looked at first.
@@ -65,7 +124,7 @@ fn processes(client: &Client, name: Option<String>, page: Page) -> Step {
         });
         finish
     };
-    Step::Wait(Wait::new("SHOW", Awaits::Anything, Box::pin(answer)))
+    Step::Wait(Wait::work("SHOW", Box::pin(answer)))
 }
 
 pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
@@ -77,15 +136,26 @@ pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Step,
         return Err(Mistake::wrong("EXPLAIN", "JSON or nothing", format).into());
     }
     arguments.end("EXPLAIN")?;
-    let Some(explained) = explain::explain(&client.daemon, word, sight(client)) else {
-        let help = "it is no ticket, d- id, pool, broker, regulator, range, value, key or \
-                    connection that you may see; SHOW lists them.";
-        return Err(Wrong::no_such("thing", word, help));
+    let word = word.to_owned();
+    let see = move |viewer: &Viewer| {
+        let explained = explain::explain(&viewer.daemon, &word, viewer.sight());
+        explained.ok_or_else(|| {
+            let help = "it is no ticket, d- id, pool, broker, regulator, range, value, key or \
+                        connection that you may see; SHOW lists them.";
+            Wrong::no_such("thing", &word, help)
+        })
     };
+    see_and_tell(client, "EXPLAIN", see, move |client, explained| {
+        tell_explained(client, &explained?, is_json);
+        Ok(())
+    })
+}
+
+fn tell_explained(client: &mut Client, explained: &Explained, is_json: bool) {
     let mut reply = client.reply();
     if !is_json {
         reply.verbatim(&explained.text);
-        return Ok(Step::Done);
+        return;
     }
     reply.map(3 + explained.facts.len());
     reply.bulk("kind").bulk(explained.kind);
@@ -94,21 +164,29 @@ pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Step,
         cell.write(reply.bulk(name));
     }
     reply.bulk("text").bulk(&explained.text);
-    Ok(Step::Done)
 }
 
 pub(super) fn info(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let words: Vec<Vec<u8>> = request.arguments().map(<[u8]>::to_vec).collect();
+    let see = move |viewer: &Viewer| report(viewer, &words);
+    see_and_tell(client, "INFO", see, |client, text| {
+        client.reply().verbatim(&text?);
+        Ok(())
+    })
+}
+
+fn report(viewer: &Viewer, words: &[Vec<u8>]) -> Result<String, Wrong> {
     let mut text = String::new();
-    for word in request.arguments() {
+    for word in words {
         let name = String::from_utf8_lossy(word).to_lowercase();
         if ["all", "default", "everything"].contains(&name.as_str()) {
-            text = report::all(&client.daemon, sight(client));
+            text = report::all(&viewer.daemon, viewer.sight());
             continue;
         }
         if report::ABSENT.contains(&name.as_str()) {
             continue;
         }
-        let Some(section) = report::section(&client.daemon, &name, sight(client)) else {
+        let Some(section) = report::section(&viewer.daemon, &name, viewer.sight()) else {
             return Err(Wrong(format!(
                 "ERR INFO has no section {}: it has {}.",
                 Quoted(word),
@@ -120,9 +198,8 @@ pub(super) fn info(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
         }
         text.push_str(&section);
     }
-    if request.len() == 1 {
-        text = report::all(&client.daemon, sight(client));
+    if words.is_empty() {
+        text = report::all(&viewer.daemon, viewer.sight());
     }
-    client.reply().verbatim(&text);
-    Ok(Step::Done)
+    Ok(text)
 }

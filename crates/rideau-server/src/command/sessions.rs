@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::look::{Viewer, see_and_tell};
 use super::{allowed, page, tickets};
-use crate::client::{Client, Step, Wrong};
+use crate::client::{Client, Finish, Step, Wait, Wrong};
 use crate::holdings::{Card, Why};
 use crate::label::Label;
 use crate::quota::Quota;
 use crate::resp::{Arguments, Mistake, Quoted, Request, Upper};
 use crate::sessions::SessionRow;
+use crate::show::More;
 use crate::ticket::{Kind, Ticket};
 
 /// No session lives longer without a word.
@@ -155,19 +157,34 @@ fn close(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wron
         client.session = None;
         *client.card.session.lock() = None;
     }
-    let count = client.daemon.end_holder(row.holder, why);
-    client.reply().integer(count as i64);
-    Ok(Step::Done)
+    let daemon = Arc::clone(&client.daemon);
+    let answer = async move {
+        let count = daemon.end_holder_in_slices(row.holder, why).await;
+        let finish: Finish = Box::new(move |client: &mut Client| {
+            client.reply().integer(count as i64);
+        });
+        finish
+    };
+    Ok(Step::Wait(Wait::work("SESSION CLOSE", Box::pin(answer))))
 }
 
 fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
     let page = page::options(client, "SESSION LS", &mut arguments)?;
-    let mut rows = client.daemon.sessions.all();
     let user = client.user_name().to_owned();
-    rows.retain(|row| *row.card.user == *user);
-    rows.sort_unstable_by_key(SessionRow::key);
-    let bytes = |row: &SessionRow| 160 + row.card.name.lock().len();
-    let (rows, more) = page.cut(rows, SessionRow::key, bytes);
+    let see = move |viewer: &Viewer| {
+        let mut rows = viewer.daemon.sessions.all();
+        rows.retain(|row| *row.card.user == *user);
+        rows.sort_unstable_by_key(SessionRow::key);
+        let bytes = |row: &SessionRow| 160 + row.card.name.lock().len();
+        page.cut(rows, SessionRow::key, bytes)
+    };
+    see_and_tell(client, "SESSION LS", see, |client, (rows, more)| {
+        tell_all(client, rows, more);
+        Ok(())
+    })
+}
+
+fn tell_all(client: &mut Client, rows: Vec<SessionRow>, more: Option<More>) {
     let daemon = Arc::clone(&client.daemon);
     let mut reply = client.reply();
     reply.array(rows.len() + usize::from(more.is_some()));
@@ -182,7 +199,6 @@ fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong
             .integer(left);
     }
     page::write_more(&mut reply, more, "SESSION LS");
-    Ok(Step::Done)
 }
 
 fn own_or(client: &Client, word: Option<&[u8]>) -> Result<Ticket, Wrong> {

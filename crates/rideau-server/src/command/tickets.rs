@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::look::{Viewer, see_and_tell};
 use super::{page, ranges, still};
 use crate::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
 use crate::daemon::Daemon;
@@ -16,6 +17,7 @@ use crate::outbox::Push;
 use crate::outcome::{Outcome, Part};
 use crate::panics;
 use crate::resp::{Mistake, Quoted, Request, Upper};
+use crate::show::More;
 use crate::ticket::{Kind, Ticket};
 
 /// What an ask came to: what to tell besides the ticket, and what is granted; or
@@ -332,15 +334,25 @@ pub(super) fn gone_text(word: &[u8], gone: Gone) -> Wrong {
 
 pub(super) fn held(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     let page = page::options(client, "HELD", &mut request.arguments())?;
-    let mut rows = client.daemon.holdings.rows(client.owner());
-    // The newest first, as they are listed.
-    let key = |row: &Row| u128::MAX - row.key();
-    rows.sort_by_key(key);
-    let bytes = |row: &Row| {
-        let note = row.note.as_ref().map_or(0, String::len);
-        160 + row.name.len() + row.value.len() + note
+    let owner = client.owner();
+    let see = move |viewer: &Viewer| {
+        let mut rows = viewer.daemon.holdings.rows(owner);
+        // The newest first, as they are listed.
+        let key = |row: &Row| u128::MAX - row.key();
+        rows.sort_by_key(key);
+        let bytes = |row: &Row| {
+            let note = row.note.as_ref().map_or(0, String::len);
+            160 + row.name.len() + row.value.len() + note
+        };
+        page.cut(rows, key, bytes)
     };
-    let (rows, more) = page.cut(rows, key, bytes);
+    see_and_tell(client, "HELD", see, |client, (rows, more)| {
+        tell_held(client, rows, more);
+        Ok(())
+    })
+}
+
+fn tell_held(client: &mut Client, rows: Vec<Row>, more: Option<More>) {
     let mut reply = client.reply();
     reply.array(rows.len() + usize::from(more.is_some()));
     for row in rows {
@@ -359,7 +371,6 @@ pub(super) fn held(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
             .bulk(row.note.unwrap_or_default());
     }
     page::write_more(&mut reply, more, "HELD");
-    Ok(Step::Done)
 }
 
 pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {

@@ -44,18 +44,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             name,
             awaits,
             is_silent,
+            is_work,
         } = wait;
         // Most of those who wait are answered soon; whoever was answered before
         // is not kept waiting.
         self.flush().await?;
-        let _waits = match Waits::begin(&self.client) {
+        let waits = (!is_work).then(|| Waits::begin(&self.client));
+        let _waits = match waits.transpose() {
             Ok(waits) => waits,
             Err(wrong) => {
                 self.refuse_wait(wrong, is_silent);
                 return Ok(());
             }
         };
-        let mut ticks = self.ticks();
+        let mut ticks = self.ticks().filter(|_| !is_work);
         let finish = loop {
             let is_full = self.input.len() >= self.pipeline_max;
             let reads = match self.make_room_behind(is_full) {

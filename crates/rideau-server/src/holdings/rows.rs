@@ -1,9 +1,10 @@
 //! What is held and waited for, to be shown or found.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Card, Gone, HolderId, Holdings, NONE, SLOT_BITS, Shard, Slot, Thing, Why};
+use super::{Card, Gone, HolderId, Holdings, NONE, SLICE, SLOT_BITS, Shard, Slot, Thing, Why};
 use crate::grant::Grant;
 use crate::later::Later;
 use crate::ticket::Ticket;
@@ -64,6 +65,17 @@ impl Holdings {
         let now = self.now();
         let shard = self.shards[holder.shard as usize].lock();
         let mut rows = Vec::new();
+        if shard.holder(holder).is_some_and(|slot| slot.len > SLICE) {
+            drop(shard);
+            self.each_slot_of(holder.shard, |shard, at| {
+                let is_its = shard.slots[at as usize].holder == holder.at;
+                if is_its && shard.holder(holder).is_some() {
+                    rows.extend(shard.row(holder.shard, at, now));
+                }
+            });
+            rows.sort_unstable_by_key(|row| Reverse(row.key()));
+            return rows;
+        }
         let mut at = shard.holder(holder).map_or(NONE, |slot| slot.first);
         while at != NONE {
             rows.extend(shard.row(holder.shard, at, now));
@@ -76,33 +88,55 @@ impl Holdings {
     pub fn all(&self) -> Vec<Row> {
         let now = self.now();
         let mut rows = Vec::new();
-        for (shard_at, shard) in self.shards.iter().enumerate() {
-            let shard = shard.lock();
-            let places = 0..shard.slots.len() as u32;
-            rows.extend(places.filter_map(|at| shard.row(shard_at as u32, at, now)));
-        }
+        self.each_slot(|shard, shard_at, at| rows.extend(shard.row(shard_at, at, now)));
         rows
+    }
+
+    /// Look at every place of every shard. Others have their turn between slices, so what
+    /// comes and goes meanwhile is seen or not.
+    fn each_slot(&self, mut look: impl FnMut(&Shard, u32, u32)) {
+        for shard_at in 0..self.shards.len() as u32 {
+            self.each_slot_of(shard_at, |shard, at| look(shard, shard_at, at));
+        }
+    }
+
+    fn each_slot_of(&self, shard_at: u32, mut look: impl FnMut(&Shard, u32)) {
+        let mut next = 0;
+        loop {
+            let shard = self.shards[shard_at as usize].lock();
+            let end = shard.slots.len().min(next + SLICE);
+            (next..end).for_each(|at| look(&shard, at as u32));
+            if end == shard.slots.len() {
+                return;
+            }
+            next = end;
+        }
+    }
+
+    /// As many things as have been held at a time, about; never fewer than there are.
+    pub fn places(&self) -> usize {
+        self.shards
+            .iter()
+            .map(|shard| shard.lock().slots.len())
+            .sum()
     }
 
     /// Asks that wait, of holders that are wanted.
     pub fn asked(&self, wanted: impl Fn(&Card) -> bool) -> Vec<(Ticket, Arc<Card>, Arc<Later>)> {
         let mut asked = Vec::new();
-        for (at, shard) in self.shards.iter().enumerate() {
-            let shard = shard.lock();
-            for (place, slot) in shard.slots.iter().enumerate() {
-                let Thing::Asked(later) = &slot.thing else {
-                    continue;
-                };
-                if slot.is_refused {
-                    continue;
-                }
-                let place = place as u32;
-                if let Some(card) = shard.card_of(place).filter(|card| wanted(card)) {
-                    let ticket = shard.ticket(at as u32, place);
-                    asked.push((ticket, card, Arc::clone(later)));
-                }
+        self.each_slot(|shard, shard_at, at| {
+            let slot = &shard.slots[at as usize];
+            let Thing::Asked(later) = &slot.thing else {
+                return;
+            };
+            if slot.is_refused {
+                return;
             }
-        }
+            if let Some(card) = shard.card_of(at).filter(|card| wanted(card)) {
+                let ticket = shard.ticket(shard_at, at);
+                asked.push((ticket, card, Arc::clone(later)));
+            }
+        });
         asked
     }
 
@@ -128,15 +162,13 @@ impl Holdings {
     pub fn late(&self, wanted: impl Fn(&Grant, Duration) -> bool) -> Vec<Row> {
         let now = self.now();
         let mut rows = Vec::new();
-        for (at, shard) in self.shards.iter().enumerate() {
-            let shard = shard.lock();
-            for (place, slot) in shard.slots.iter().enumerate() {
-                let held = Duration::from_nanos(now.saturating_sub(slot.since));
-                if slot.thing.grant().is_some_and(|grant| wanted(grant, held)) {
-                    rows.extend(shard.row(at as u32, place as u32, now));
-                }
+        self.each_slot(|shard, shard_at, at| {
+            let slot = &shard.slots[at as usize];
+            let held = Duration::from_nanos(now.saturating_sub(slot.since));
+            if slot.thing.grant().is_some_and(|grant| wanted(grant, held)) {
+                rows.extend(shard.row(shard_at, at, now));
             }
-        }
+        });
         rows
     }
 }

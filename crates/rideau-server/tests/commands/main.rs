@@ -10,6 +10,7 @@ mod locks;
 mod look;
 mod lost;
 mod manners;
+mod many;
 mod multi;
 mod owners;
 mod pages;
