@@ -13,6 +13,7 @@ mod entrance;
 mod explain;
 mod grants;
 mod guard;
+mod guest;
 mod health;
 mod live;
 mod openapi;

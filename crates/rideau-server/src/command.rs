@@ -40,7 +40,7 @@ use crate::login;
 use crate::panics;
 use crate::resp::{Protocol, Quoted, Request, Upper};
 
-pub(crate) use still::{may_still, may_still_have};
+pub(crate) use still::{deny, last, may_still, may_still_have};
 pub(crate) use watch::follow as follow_watch;
 
 use still::may_run;
@@ -91,9 +91,7 @@ impl About {
             "" => self.name,
             right => right,
         };
-        if let Some(why) = error.strip_prefix("NOPERM ") {
-            daemon.logins.denied(user, right, why);
-        }
+        daemon.logins.refused(user, right, error);
     }
 
     /// The same of somebody who has not said who it is. What is not control, clients

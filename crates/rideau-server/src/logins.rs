@@ -146,6 +146,14 @@ impl Logins {
         }
     }
 
+    /// The same, if that is what an error says.
+    pub fn refused(&self, user: &str, right: &str, error: &str) {
+        let mut codes = ["NOPERM ", "NOAUTH "].into_iter();
+        if let Some(why) = codes.find_map(|code| error.strip_prefix(code)) {
+            self.denied(user, right, why);
+        }
+    }
+
     /// Somebody who has not said who it is may not do what it wanted: told once for each
     /// address and right in a while.
     pub fn denied_to(&self, origin: Origin, right: &str, why: &str) {

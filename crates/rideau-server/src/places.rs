@@ -365,6 +365,17 @@ impl PoolPlace {
         stats
     }
 
+    /// Whether it has a value that nobody has had yet, and nobody waits for it. Such a
+    /// value is made when it is asked for.
+    pub fn has_new_value(&self) -> bool {
+        if !matches!(self.config.load().member, Member::List(_)) {
+            return false;
+        }
+        let stats = self.pool.stats();
+        let is_open = !stats.is_closing && !stats.is_suspended;
+        is_open && stats.members.size() < stats.max && stats.len() == 0
+    }
+
     /// How the pool is and why it gives nothing, in plain words.
     pub fn explain(&self) -> String {
         let explained = self.pool.explain();

@@ -34,9 +34,11 @@ impl Daemon {
             let is_known = is_same(old, &new, &card.user);
             let may =
                 is_known.and_then(|()| self.may_still_have(&card, ticket, &later, later.name()));
-            let Err(Wrong(text)) = may else {
+            let Err(wrong) = may else {
                 continue;
             };
+            command::deny(self, later.command, &card.user, &wrong);
+            let Wrong(text) = wrong;
             let outcome = Outcome::denied(text);
             if later.refuse(outcome.clone()) {
                 self.holdings.refuse(ticket);

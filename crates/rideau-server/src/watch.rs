@@ -122,6 +122,11 @@ impl Watch {
         self.user.store(user);
     }
 
+    /// Who was told what it may see.
+    pub fn user(&self) -> Option<Arc<User>> {
+        self.user.load_full()
+    }
+
     /// Whether this user was told what it may see.
     pub fn is_of(&self, user: Option<&Arc<User>>) -> bool {
         let known = self.user.load();

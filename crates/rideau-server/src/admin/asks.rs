@@ -4,49 +4,51 @@
 //! session for as long as it takes. Whoever hangs up while it waits gives its
 //! place up; whoever does not hear the answer asks again with the same `id`.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
-use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
-use parking_lot::Mutex;
 use rideau::Full;
 use serde::Deserialize;
-use serde_json::{Map, Value as Json};
-use tokio::time::{MissedTickBehavior, interval};
+use serde_json::{Map, Value as Json, json};
 
-use super::grants::session_of;
-use super::visit::{Answer, No, Visit, with_status};
-use crate::attempts::Origin;
-use crate::client::{Awaits, Client, Finish, Replies, Step, Wait, Wrong};
-use crate::clients::ClientCard;
+use super::grants::ticket_of;
+use super::guest::Guest;
+use super::visit::{Answer, No, Visit, ok, with_status};
+use crate::client::Step;
 use crate::command;
-use crate::daemon::Daemon;
 use crate::grant::Grant;
-use crate::held_back::HeldBack;
-use crate::holdings::{Card, HolderId, Thing, Why};
-use crate::login::{self, Proof};
-use crate::outbox::Outbox;
+use crate::holdings::Thing;
 use crate::resp::{Limits, Protocol, Reply, ReplyLimits, ReplyParser, RequestParser, Value};
 use crate::ticket::{Kind, Ticket};
-use crate::timing::Batch;
 use crate::values;
-use crate::watch::Watch;
 
 /// Who is shed and is not told when to come back may do so then.
 const SOON: Duration = Duration::from_secs(1);
 /// What belongs to a lease of a regulator.
 const LEASE: [&str; 3] = ["ticket", "lead_us", "waited_us"];
-/// A session is renewed this often while one of its requests waits: an open
-/// connection is a sign of life.
-const RENEW: Duration = Duration::from_millis(200);
-
 /// What a yes has, by what was asked for.
 const TAKEN: &[&str] = &["ticket", "member", "waited_us"];
 const LOCKED: &[&str] = &["ticket", "ordinal", "capacity", "fence", "waited_us"];
 /// What every no has.
 pub(super) const REFUSED: &[&str] = &["waited_us", "why", "reason", "retry_after_us", "id"];
+/// What an ask that waits in the background has; the time if it is less than it wanted.
+pub(super) const AWAITS: &[&str] = &["ticket", "wait_ms"];
+const PLACED: &[&str] = &["ticket", "address", "pid", "waited_us"];
+/// What the answer of an ask for a value in the background has: the ticket of the ask, and the
+/// value with its own.
+const VALUE: &[&str] = &[
+    "ticket",
+    "value",
+    "value_ticket",
+    "expires_ms",
+    "tier",
+    "hops",
+    "fence",
+];
+/// What it has that no value is free.
+pub(super) const NONE: &[&str] = &["free", "total", "why", "reason", "retry_after_us", "id"];
 const MATCHED: &[&str] = &["ticket", "value", "lead_us", "waited_us"];
 
 /// What can be said with a take.
@@ -57,6 +59,9 @@ struct Take {
     flow: Option<String>,
     note: Option<String>,
     id: Option<String>,
+    /// Answer with a ticket, and wait in the background.
+    #[serde(default, rename = "async")]
+    is_async: bool,
 }
 
 /// What can be said with a lock.
@@ -69,6 +74,9 @@ struct Lock {
     wait_ms: Option<u64>,
     note: Option<String>,
     id: Option<String>,
+    /// Answer with a ticket, and wait in the background.
+    #[serde(default, rename = "async")]
+    is_async: bool,
 }
 
 /// What can be said with an ask or an offer.
@@ -83,6 +91,9 @@ struct Come {
     /// Never wait.
     #[serde(default)]
     now: bool,
+    /// Answer with a ticket, and wait in the background.
+    #[serde(default, rename = "async")]
+    is_async: bool,
 }
 
 /// What can be said with an ask that has nothing of its own to say.
@@ -92,6 +103,9 @@ struct Plain {
     wait_ms: Option<u64>,
     note: Option<String>,
     id: Option<String>,
+    /// Answer with a ticket, and wait in the background.
+    #[serde(default, rename = "async")]
+    is_async: bool,
 }
 
 /// What can be said with a wait for an answer, or for a match's end.
@@ -108,6 +122,7 @@ pub(super) async fn take(visit: Visit) -> Answer {
     words.text("FLOW", said.flow);
     words.text("NOTE", said.note);
     words.text("ID", said.id);
+    words.flag("ASYNC", said.is_async);
     ask(&visit, words, TAKEN).await
 }
 
@@ -120,6 +135,7 @@ pub(super) async fn lock(visit: Visit) -> Answer {
     words.number("WAIT", said.wait_ms);
     words.text("NOTE", said.note);
     words.text("ID", said.id);
+    words.flag("ASYNC", said.is_async);
     ask(&visit, words, LOCKED).await
 }
 
@@ -139,9 +155,8 @@ async fn come(visit: Visit, command: &'static str) -> Answer {
     words.number("WAIT", said.wait_ms);
     words.text("NOTE", said.note);
     words.text("ID", said.id);
-    if said.now {
-        words.0.push("NB".into());
-    }
+    words.flag("ASYNC", said.is_async);
+    words.flag("NB", said.now);
     ask(&visit, words, MATCHED).await
 }
 
@@ -177,8 +192,7 @@ pub(super) async fn keep(visit: Visit) -> Answer {
 /// Have a place in a process of an application.
 pub(super) async fn place(visit: Visit) -> Answer {
     let words = plain(&visit, "APP.GET", "app")?;
-    let names = ["ticket", "address", "pid", "waited_us"];
-    ask(&visit, words, &names).await
+    ask(&visit, words, PLACED).await
 }
 
 /// The words of an ask that has nothing of its own to say.
@@ -188,6 +202,7 @@ fn plain(visit: &Visit, command: &str, name: &str) -> Result<Words, No> {
     words.number("WAIT", said.wait_ms);
     words.text("NOTE", said.note);
     words.text("ID", said.id);
+    words.flag("ASYNC", said.is_async);
     Ok(words)
 }
 
@@ -212,8 +227,27 @@ fn names_of(ticket: Option<Ticket>) -> &'static [&'static str] {
         Some(Kind::Lock) => LOCKED,
         Some(Kind::Match) => MATCHED,
         Some(Kind::Lease) => &LEASE,
-        Some(Kind::App) => &["ticket", "address", "pid", "waited_us"],
+        Some(Kind::App) => PLACED,
+        Some(Kind::Value) => VALUE,
         _ => &["ticket"],
+    }
+}
+
+/// Give up an ask in the background. Says whether it still waited.
+pub(super) async fn cancel(visit: Visit) -> Answer {
+    let ticket = ticket_of(visit.name("ticket"))?;
+    let holdings = &visit.daemon().holdings;
+    let is_asked = |thing: &mut Thing| matches!(thing, Thing::Asked(_));
+    // What was granted is given back by its ticket, and not by mistake.
+    let waits = holdings.look(ticket, visit.scope(), is_asked) == Ok(true);
+    if !waits {
+        return ok(&json!({ "is_cancelled": false }));
+    }
+    let words = Words::new("CANCEL", visit.name("ticket"));
+    let (reply, _) = run(&visit, &words).await?;
+    match reply {
+        Value::Error(text) => Err(No::of_executed(&text)),
+        reply => ok(&json!({ "is_cancelled": reply == Value::Integer(1) })),
     }
 }
 
@@ -236,6 +270,12 @@ impl Words {
 
     pub(super) fn word(&mut self, word: &str) {
         self.0.push(word.into());
+    }
+
+    pub(super) fn flag(&mut self, word: &str, is_said: bool) {
+        if is_said {
+            self.word(word);
+        }
     }
 
     pub(super) fn text(&mut self, option: &str, value: Option<String>) {
@@ -328,183 +368,11 @@ async fn execute(visit: &Visit, words: &Words, mut guest: Guest) -> Result<(Valu
     Ok((reply, told))
 }
 
-/// One who has joined a session for one request, and leaves it when dropped.
-struct Guest {
-    client: Client,
-    session: Option<Ticket>,
-}
-
-impl Guest {
-    fn enter(visit: &Visit) -> Result<Self, No> {
-        let Some(id) = &visit.session else {
-            return Err(No::wrong(
-                "Asks belong to a session: POST /v1/sessions opens one, and its id goes into the \
-                 header Rideau-Session.",
-            ));
-        };
-        let session = session_of(id)?;
-        let daemon = visit.daemon();
-        let row = daemon.sessions.attach(session, visit.by());
-        let row = row.ok_or_else(|| super::grants::no_session(id))?;
-        let mut client = client(daemon, &row.card, row.holder, Some(row.ticket));
-        be(&mut client, visit);
-        client.session = Some((session, row.holder));
-        Ok(Self {
-            client,
-            session: Some(session),
-        })
-    }
-
-    /// One who is in no session, and holds nothing by itself.
-    fn alone(visit: &Visit) -> Self {
-        let daemon = visit.daemon();
-        let card = Arc::new(Card {
-            name: Mutex::new("http".into()),
-            user: visit.by().into(),
-            session: None,
-            connection: None,
-        });
-        let holder = daemon.holdings.open(Arc::clone(&card));
-        let mut client = client(daemon, &card, holder, None);
-        be(&mut client, visit);
-        Self {
-            client,
-            session: None,
-        }
-    }
-
-    /// Wait for the answer; the session stays alive meanwhile. Whoever may not have it
-    /// any more is told so, and what was given in that moment goes back.
-    async fn wait(&mut self, wait: Wait) -> Result<Finish, No> {
-        let Wait {
-            mut answer,
-            name,
-            awaits,
-            ..
-        } = wait;
-        let waiting = self.client.begin_wait();
-        let _waiting = waiting.map_err(|Wrong(text)| No::of_command(&text))?;
-        let mut ticks = interval(RENEW);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                biased;
-                finish = &mut answer => {
-                    self.follow(&awaits, &name)?;
-                    return Ok(finish);
-                }
-                _ = ticks.tick() => {
-                    self.follow(&awaits, &name)?;
-                    let user = self.client.user_name();
-                    if let Some(session) = self.session {
-                        let _ = self.client.daemon.sessions.renew(session, user);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Follow a change of what its user may do.
-    fn follow(&mut self, awaits: &Awaits, name: &str) -> Result<(), No> {
-        let client = &mut self.client;
-        let generation = client.daemon.settings.generation();
-        if client.generation == generation {
-            return Ok(());
-        }
-        let user = login::current(&client.daemon, client.user.as_ref(), client.password);
-        let may = user.and_then(|user| {
-            client.generation = generation;
-            client.user = user;
-            client.read_config();
-            command::may_still(client, awaits, name)
-        });
-        may.map_err(|Wrong(text)| No::of_command(&text))
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        let daemon = &self.client.daemon;
-        match self.session {
-            Some(session) => daemon.sessions.detach(session, Why::Quit),
-            None => drop(daemon.end_holder(self.client.holder, Why::Quit)),
-        }
-    }
-}
-
-/// Have the client be who makes the request, with what was known of it then.
-fn be(client: &mut Client, visit: &Visit) {
-    client.user.clone_from(&visit.user);
-    client.password = visit.password;
-    client.generation = visit.generation;
-}
-
-/// A client as commands want one. It is in no list: the session is the holder,
-/// and is seen.
-fn client(
-    daemon: &Arc<Daemon>,
-    holder_card: &Arc<Card>,
-    holder: HolderId,
-    session: Option<Ticket>,
-) -> Client {
-    let output_max = daemon.config.load().limits.output_max as usize;
-    let card = ClientCard {
-        id: 0,
-        address: "http".into(),
-        local: String::new(),
-        card: Mutex::new(Arc::clone(holder_card)),
-        holder: Mutex::new(holder),
-        outbox: Arc::new(Outbox::new(output_max)),
-        since: Instant::now(),
-        heard_ms: AtomicU64::new(0),
-        library: Mutex::default(),
-        last: AtomicUsize::new(usize::MAX),
-        session: Mutex::new(session.map(|session| session.to_string())),
-        is_waiting: AtomicBool::new(false),
-        is_listening: AtomicBool::new(false),
-        foreign_releases: AtomicU64::new(0),
-        commands: AtomicU64::new(0),
-    };
-    Client {
-        daemon: Arc::clone(daemon),
-        card: Arc::new(card),
-        user: None,
-        usage: daemon.quotas.of(&holder_card.user),
-        connection: None,
-        holder,
-        session: None,
-        protocol: Protocol::Resp2,
-        out: Vec::new(),
-        held_back: HeldBack::default(),
-        watch: Watch::default(),
-        proof: Proof::None,
-        origin: Origin::Unknown,
-        place: None,
-        password: None,
-        is_proven: false,
-        generation: daemon.settings.generation(),
-        config: daemon.config.load_full(),
-        rules: Arc::clone(&daemon.places.load().rules),
-        pool: Weak::new(),
-        broker: Weak::new(),
-        waker: Waker::noop().clone(),
-        now: daemon.holdings.now(),
-        batch: Batch::default(),
-        heartbeat: None,
-        ending: None,
-        replies: Replies::On,
-        retry_after: None,
-        full: None,
-        transaction: None,
-        is_in_exec: false,
-    }
-}
-
 /// A reply in JSON: its word is the outcome, and the rest gets names.
 fn told(reply: &Value, names: &[&str], more: Told) -> Answer {
     let Told { retry_after, full } = more;
     let parts = match reply {
-        Value::Error(text) => return Err(No::of_command(text)),
+        Value::Error(text) => return Err(No::of_executed(text)),
         Value::Array(parts) => parts.as_slice(),
         _ => &[],
     };
@@ -514,6 +382,8 @@ fn told(reply: &Value, names: &[&str], more: Told) -> Answer {
     let word = String::from_utf8_lossy(word).into_owned();
     let names = match word.as_str() {
         "go" => names,
+        "await" => AWAITS,
+        "none" => NONE,
         "done" => &["payload"],
         "down" => &["why"],
         _ => REFUSED,
@@ -524,7 +394,7 @@ fn told(reply: &Value, names: &[&str], more: Told) -> Answer {
     for (name, part) in names.iter().zip(rest) {
         // What is not known is left out.
         if *part != Value::Null {
-            body.insert((*name).into(), json(part));
+            body.insert((*name).into(), json_of(part));
         }
     }
     if let Some(full) = full {
@@ -554,6 +424,7 @@ fn whole_seconds(wait: Duration) -> u64 {
 fn status(word: &str) -> StatusCode {
     match word {
         "go" | "done" | "down" => StatusCode::OK,
+        "await" => StatusCode::ACCEPTED,
         "timeout" => StatusCode::REQUEST_TIMEOUT,
         "shed" | "closed" => StatusCode::SERVICE_UNAVAILABLE,
         // Full, cancelled, and nobody there at once.
@@ -561,15 +432,15 @@ fn status(word: &str) -> StatusCode {
     }
 }
 
-pub(super) fn json(part: &Value) -> Json {
+pub(super) fn json_of(part: &Value) -> Json {
     match part {
-        Value::Array(parts) => parts.iter().map(json).collect(),
+        Value::Array(parts) => parts.iter().map(json_of).collect(),
         Value::Map(pairs) => {
             let text = |key: &Value| match key {
                 Value::Bulk(text) => String::from_utf8_lossy(text).into_owned(),
                 _ => String::new(),
             };
-            let pairs = pairs.iter().map(|(key, value)| (text(key), json(value)));
+            let pairs = pairs.iter().map(|(key, value)| (text(key), json_of(value)));
             Json::Object(pairs.collect())
         }
         Value::Integer(number) => (*number).into(),

@@ -137,6 +137,8 @@ impl Seat {
                 _ = self.look.tick() => None,
             };
             self.follow().map_err(|no| {
+                let logins = &self.visit.daemon().logins;
+                logins.denied(self.visit.by(), self.right, &no.text);
                 let said = json!({ "error": no.text, "code": no.code });
                 event("denied", None, &said)
             })?;

@@ -92,15 +92,16 @@ const ALL: &[(&str, &str)] = &[
     ("OpenSession", "ttl_ms?:integer grace_ms?:integer name?:string"),
     ("Session", "id:string ttl_ms:integer|null"),
     ("Released", "released:integer"),
-    ("Take", "wait_ms?:integer flow?:string note?:string id?:string"),
+    ("Take", "wait_ms?:integer flow?:string note?:string id?:string async?:boolean"),
     ("Taken", "outcome:string ticket:string member:string waited_us:integer"),
     ("Lock", "per?:integer buckets?:integer units?:integer wait_ms?:integer note?:string \
-        id?:string"),
+        id?:string async?:boolean"),
     ("Locked", "outcome:string ticket:string ordinal:integer capacity:integer fence:integer \
         waited_us?:integer"),
-    ("Come", "value?:string wait_ms?:integer flow?:string note?:string id?:string now?:boolean"),
+    ("Come", "value?:string wait_ms?:integer flow?:string note?:string id?:string now?:boolean \
+        async?:boolean"),
     ("Met", "outcome:string ticket:string value:string lead_us:integer waited_us:integer"),
-    ("Wait", "wait_ms?:integer note?:string id?:string"),
+    ("Wait", "wait_ms?:integer note?:string id?:string async?:boolean"),
     ("Leased", "outcome:string ticket:string lead_us:integer waited_us:integer"),
     ("Placed", "outcome:string ticket:string address:string pid:integer waited_us:integer"),
     ("Ranges", "ranges:[Range]"),
@@ -112,7 +113,8 @@ const ALL: &[(&str, &str)] = &[
     ("Views", "views:[View]"),
     ("View", "name:string values:string size:any free:any quarantined:any held:any used:string"),
     ("Reserve", "prefer?:[string] ttl_ms?:integer keys?:[string] unique?:[string] data?:{any} \
-        count?:integer partial?:boolean id?:string hint?:string wait_ms?:integer note?:string"),
+        count?:integer partial?:boolean id?:string hint?:string wait_ms?:integer note?:string \
+        async?:boolean"),
     ("Given", "outcome:string value?:string ticket?:string expires_ms?:integer tier?:string \
         hops?:integer fence?:integer was?:string values?:[Value]"),
     ("Value", "value:string ticket:string expires_ms:integer tier:string hops:integer \
@@ -129,10 +131,13 @@ const ALL: &[(&str, &str)] = &[
     ("Refused", "outcome?:string waited_us?:integer why?:string reason?:string \
         retry_after_us?:integer id?:string held?:integer capacity?:integer error?:string \
         code?:string"),
+    ("Waits", "outcome:string ticket:string wait_ms?:integer"),
+    ("Cancelled", "is_cancelled:boolean"),
     ("Done", "payload?:string"),
     ("Await", "wait_ms?:integer"),
     ("Ended", "outcome:string payload?:string why?:string"),
     ("Awaited", "outcome:string ticket?:string member?:string value?:string address?:string \
+        value_ticket?:string expires_ms?:integer tier?:string hops?:integer \
         pid?:integer ordinal?:integer capacity?:integer fence?:integer lead_us?:integer \
         waited_us?:integer payload?:string why?:string"),
 ];

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
-use super::asks::{Words, json, run_values};
+use super::asks::{AWAITS, NONE, Words, json_of, run_values};
 use super::visit::{Answer, No, Visit, ok, with_status};
 use crate::resp::Value;
 use crate::show::{self, Wanted, What};
@@ -31,6 +31,9 @@ struct Reserve {
     hint: Option<String>,
     wait_ms: Option<u64>,
     note: Option<String>,
+    /// Answer with a ticket, and wait in the background.
+    #[serde(default, rename = "async")]
+    is_async: bool,
 }
 
 /// What can be said with a claim or a change.
@@ -89,13 +92,18 @@ pub(super) async fn reserve(visit: Visit) -> Answer {
     words.number("TTL", said.ttl_ms);
     beside(&mut words, said.keys, said.unique, &said.data)?;
     words.number("COUNT", said.count);
-    if said.partial {
-        words.word("PARTIAL");
-    }
+    words.flag("PARTIAL", said.partial);
     words.text("ID", said.id);
     words.text("HINT", said.hint);
     words.number("WAIT", said.wait_ms);
     words.text("NOTE", said.note);
+    words.flag("ASYNC", said.is_async);
+    if said.is_async && visit.session.is_none() {
+        return Err(No::wrong(
+            "What waits in the background belongs to a session: POST /v1/sessions opens one, and \
+             its id goes into the header Rideau-Session.",
+        ));
+    }
     if visit.daemon().is_draining() {
         return Err(No::draining());
     }
@@ -131,9 +139,7 @@ async fn change(visit: Visit, command: &'static str) -> Answer {
     words.number("FENCE", said.fence);
     words.number("TTL", said.ttl_ms);
     beside(&mut words, said.keys, said.unique, &said.data)?;
-    if said.claim {
-        words.word("CLAIM");
-    }
+    words.flag("CLAIM", said.claim);
     answer(&visit, &words, CHANGED).await
 }
 
@@ -298,11 +304,10 @@ fn outcome(reply: &Value) -> Result<(String, &[Value]), No> {
 }
 
 /// What is told if no value is free.
-const NONE: &[&str] = &["free", "total", "why", "reason", "retry_after_us", "id"];
-
 fn told(word: &str, names: &[&str], rest: &[Value]) -> Answer {
     let (status, names) = match word {
         "go" | "ok" => (StatusCode::OK, names),
+        "await" => (StatusCode::ACCEPTED, AWAITS),
         "none" => (StatusCode::CONFLICT, NONE),
         _ => (StatusCode::CONFLICT, &["state"][..]),
     };
@@ -322,6 +327,6 @@ fn named(names: &[&str], parts: &[Value]) -> Json {
     let pairs = names.iter().zip(parts);
     // What is not known is left out.
     let pairs = pairs.filter(|(_, part)| **part != Value::Null);
-    let pairs = pairs.map(|(name, part)| ((*name).to_owned(), json(part)));
+    let pairs = pairs.map(|(name, part)| ((*name).to_owned(), json_of(part)));
     Json::Object(pairs.collect())
 }

@@ -59,6 +59,8 @@ pub(super) struct No {
     pub(super) code: String,
     /// A sentence that a person can act on.
     pub(super) text: String,
+    /// There is an event of it, if it is a denial.
+    is_recorded: bool,
 }
 
 /// Answer a request of a route.
@@ -75,6 +77,7 @@ pub(super) async fn answer(
         let answer = (route.run)(visit).await;
         if let (Err(no), Some(user)) = (&answer, user)
             && no.code == "NOPERM"
+            && !no.is_recorded
         {
             let logins = &admin.daemon.logins;
             logins.denied(&user.name, route.right().unwrap_or(route.path), &no.text);
@@ -126,10 +129,18 @@ async fn enter(
         admin,
     };
     // The password check and the body have taken their time.
-    if route.needs != Needs::Nothing && visit.follow()? {
+    if route.needs != Needs::Nothing && follow(&mut visit, route)? {
         guard::check_right(&visit.admin, route, visit.user.as_ref())?;
     }
     Ok(visit)
+}
+
+/// Follow a change of who made the request. Says whether there was one.
+fn follow(visit: &mut Visit, route: &Route) -> Result<bool, No> {
+    visit.follow().inspect_err(|no| {
+        let logins = &visit.daemon().logins;
+        logins.denied(visit.by(), route.right().unwrap_or(route.path), &no.text);
+    })
 }
 
 /// Read a body that is not too long and does not take too long.
@@ -312,6 +323,15 @@ impl No {
             status,
             code: code.into(),
             text: text.into(),
+            is_recorded: false,
+        }
+    }
+
+    /// The answer of a command, which has recorded it if it is a denial.
+    pub(super) fn of_executed(error: &str) -> Self {
+        Self {
+            is_recorded: true,
+            ..Self::of_command(error)
         }
     }
 

@@ -31,6 +31,26 @@ enum Target {
     Group(Arc<GroupPlace>),
 }
 
+/// A value of a list that is made is there by then, unless the machine is very busy.
+const MADE_WITHIN: Duration = Duration::from_secs(1);
+
+impl Target {
+    /// Whether there is a value that nobody has had yet, and nobody waits for it.
+    fn has_new_value(&self, client: &Client) -> bool {
+        match self {
+            Self::Pool(pool) => pool.has_new_value(),
+            Self::Group(group) => {
+                let places = client.daemon.places.load();
+                let mut names = group.config.pools.iter();
+                names.any(|name| {
+                    let pool = places.pools.get(name);
+                    pool.is_some_and(|pool| pool.has_new_value())
+                })
+            }
+        }
+    }
+}
+
 pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
     let name = arguments.text("TAKE", "a pool, or @group")?;
@@ -54,10 +74,15 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     if let Some(step) = tickets::repeated(client, &tail) {
         return Ok(step);
     }
-    let terms = Terms {
+    let mut terms = Terms {
         flow,
         ..client.terms(&tail)
     };
+    // A value that nobody has had yet is made when it is asked for, at once. That is no wait.
+    let is_first = terms.wait_max == Some(Duration::ZERO) && target.has_new_value(client);
+    if is_first {
+        terms.wait_max = Some(MADE_WITHIN);
+    }
     let note = note(client, &tail);
     match target {
         Target::Pool(pool) => {
@@ -75,13 +100,16 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
                 };
                 return waiting(client, name.to_owned(), tail, answer);
             }
-            client.may_wait()?;
+            if !is_first {
+                client.may_wait()?;
+            }
             let answer = async move {
                 let taken = taking.await;
                 move |client: &mut Client| settle(client, &pool, taken, &tail, note)
             };
             let name = name.to_owned();
-            let wait = tickets::blocked_until(Kind::Member, name, answer);
+            let mut wait = tickets::blocked_until(Kind::Member, name, answer);
+            wait.is_work = is_first;
             Ok(Step::Wait(wait))
         }
         Target::Group(group) => {

@@ -24,12 +24,19 @@ pub(crate) fn may_still(client: &Client, awaits: &Awaits, name: &str) -> Result<
     let daemon = &client.daemon;
     let config = daemon.config.load();
     let may = allows(daemon, client.user.as_deref(), &config, about);
-    let may = may.and_then(|()| match awaits {
+    may.and_then(|()| match awaits {
         Awaits::Anything => Ok(()),
         Awaits::Thing(kind) => may_use(client, kind, name),
         Awaits::Values(prefer) => ranges::may_use_places(client, prefer),
-    });
-    may.inspect_err(|Wrong(text)| about.deny(daemon, client.user_name(), text))
+    })
+}
+
+/// Write down that a user may not have any more what a command of it waits for, by the
+/// place of the command.
+pub(crate) fn deny(daemon: &Daemon, command: usize, user: &str, Wrong(text): &Wrong) {
+    if let Some(about) = ALL.get(command) {
+        about.deny(daemon, user, text);
+    }
 }
 
 /// Whether a user may still have what an ask of it waits for, by the place of its
@@ -46,18 +53,13 @@ pub(crate) fn may_still_have(
         return Ok(());
     };
     let may = allows(daemon, user, config, about);
-    let may = may.and_then(|()| match user {
+    may.and_then(|()| match user {
         Some(user) if !user.may_use(kind, name) => Err(no_use(user, kind, name)),
         _ => Ok(()),
-    });
-    may.inspect_err(|Wrong(text)| {
-        if let Some(user) = user {
-            about.deny(daemon, &user.name, text);
-        }
     })
 }
 
 /// Where the last command of a client is among all.
-pub(super) fn last(client: &Client) -> usize {
+pub(crate) fn last(client: &Client) -> usize {
     client.card.last.load(std::sync::atomic::Ordering::Relaxed)
 }

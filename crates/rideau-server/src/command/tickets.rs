@@ -229,9 +229,10 @@ fn allowed(
     let name = range.as_deref().unwrap_or(later.name());
     match daemon.may_still_have(&row.card, ticket, later, name) {
         Ok(()) => Ok((parts, grant)),
-        Err(Wrong(text)) => {
+        Err(wrong) => {
+            super::deny(daemon, later.command, &row.card.user, &wrong);
             grant.end(Why::Cancelled);
-            Err(Outcome::denied(text))
+            Err(Outcome::denied(wrong.0))
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use serde_json::json;
 
 use crate::client::{Client, Step, Wrong};
+use crate::config::User;
 use crate::events::KINDS;
 use crate::label::Label;
 use crate::login;
@@ -173,11 +174,14 @@ pub(crate) fn follow(client: &mut Client) {
     if client.watch.is_of(client.user.as_ref()) && !login::is_needed(client) {
         return;
     }
+    let before = client.watch.user();
+    let user = client.user.clone().or(before);
     client.watch.set_user(client.user.clone());
     if client.watch.is_monitor()
         && let Err(Wrong(text)) = may_monitor(client)
     {
         client.watch.end_monitor();
+        deny(client, user.as_ref(), "MONITOR", &text);
         client.reply().error(text);
     }
     let mut why = None;
@@ -191,6 +195,7 @@ pub(crate) fn follow(client: &mut Client) {
         }
     });
     if let Some(Wrong(text)) = why {
+        deny(client, user.as_ref(), "SUBSCRIBE", &text);
         end_all(client, &lost, &text);
     }
     let (usage, count) = (Arc::clone(&client.usage), client.stream());
@@ -205,6 +210,13 @@ pub(crate) fn follow(client: &mut Client) {
         }
         // There was only the stream of commands.
         false => drop(client.reply().error(text)),
+    }
+}
+
+/// Write down that a user may not watch this any more.
+fn deny(client: &Client, user: Option<&Arc<User>>, command: &str, error: &str) {
+    if let Some(about) = super::find(command.as_bytes()) {
+        about.deny(&client.daemon, login::name_of(user), error);
     }
 }
 

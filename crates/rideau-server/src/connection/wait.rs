@@ -122,7 +122,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let removed = login::removed(client);
         login::follow(client);
         let (before, now) = (before.as_ref(), client.user.as_ref());
-        match removed {
+        let may = match removed {
             Some(wrong) => Err(wrong),
             None if before.is_some() && now.is_none() => Err(Wrong(
                 "NOAUTH the user has another password now: log in again.".into(),
@@ -131,7 +131,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 "NOAUTH this connection is another user by now: ask again.".into(),
             )),
             None => command::may_still(client, awaits, name),
-        }
+        };
+        may.inspect_err(|wrong| {
+            let command = command::last(client);
+            command::deny(&client.daemon, command, login::name_of(before), wrong);
+        })
     }
 
     /// Answer a command that may not wait, or not any longer.

@@ -265,3 +265,103 @@ async fn one_is_told_when_to_come_back() {
     assert_eq!(full.json()["retry_after_us"], 5_000_000);
     drop(waiting);
 }
+
+#[tokio::test]
+async fn an_ask_waits_in_the_background_and_its_answer_is_told_again() {
+    let server = Server::start(CONFIG).await;
+    let (holder, asker) = (server.session("").await, server.session("").await);
+    let held = server.ask(&holder, "/v1/lock/k", "").await;
+    let body = r#"{"wait_ms":20000,"async":true}"#;
+    let begun = server.ask(&asker, "/v1/lock/k", body).await;
+    assert_eq!(
+        (begun.status, begun.text("outcome").as_str()),
+        (202, "await")
+    );
+    let ticket = begun.text("ticket");
+    let wait = format!("/v1/grants/{ticket}/await");
+    let waits = server.ask(&asker, &wait, r#"{"wait_ms":1}"#).await;
+    assert_eq!(
+        (waits.status, waits.text("reason").as_str()),
+        (408, "waits")
+    );
+    let release = format!("DELETE /v1/grants/{}", held.text("ticket"));
+    assert_eq!(server.send(&release, &[], "").await.status, 200);
+    for _ in 0..2 {
+        let told = server.ask(&asker, &wait, r#"{"wait_ms":20000}"#).await;
+        assert_eq!((told.status, told.text("outcome").as_str()), (200, "go"));
+        assert_eq!(
+            (told.text("ticket"), told.json()["capacity"].as_u64()),
+            (ticket.clone(), Some(1))
+        );
+    }
+    let release = format!("DELETE /v1/grants/{ticket}");
+    assert_eq!(server.send(&release, &[], "").await.status, 200);
+    assert_eq!(server.ask(&asker, &wait, "").await.status, 410);
+    assert_eq!(server.daemon.locks.held(b"k".as_slice()), 0);
+}
+
+#[tokio::test]
+async fn an_ask_in_the_background_can_be_given_up() {
+    let server = Server::start(CONFIG).await;
+    let session = server.session("").await;
+    for path in ["/v1/ask/work", "/v1/offer/work", "/v1/reserve/held"] {
+        if path == "/v1/reserve/held" {
+            let body = r#"{"async":true,"wait_ms":20000}"#;
+            let alone = server.send(&format!("POST {path}"), &[], body).await;
+            assert_eq!(alone.status, 400, "{alone:?}");
+            // There are two.
+            server.ask(&session, path, r#"{"count":2}"#).await;
+        }
+        let begun = server
+            .ask(&session, path, r#"{"wait_ms":20000,"async":true}"#)
+            .await;
+        assert_eq!(begun.status, 202, "{path}: {begun:?}");
+        let ticket = begun.text("ticket");
+        let cancel = format!("/v1/grants/{ticket}/cancel");
+        for is_cancelled in [true, false] {
+            let told = server.ask(&session, &cancel, "").await;
+            assert_eq!(told.status, 200, "{path}: {told:?}");
+            assert_eq!(told.json()["is_cancelled"], is_cancelled, "{path}");
+        }
+        let end = server
+            .ask(&session, &format!("/v1/grants/{ticket}/await"), "")
+            .await;
+        assert_eq!(end.status, 410, "{path}: {end:?}");
+    }
+    // What waits ends with its session.
+    let begun = server
+        .ask(
+            &session,
+            "/v1/ask/work",
+            r#"{"wait_ms":20000,"async":true}"#,
+        )
+        .await;
+    assert_eq!(begun.status, 202);
+    let close = format!("DELETE /v1/sessions/{session}");
+    assert_eq!(server.send(&close, &[], "").await.status, 200);
+    server
+        .until(|daemon| daemon.counts.waiting.load(Ordering::Relaxed) == 0)
+        .await;
+}
+
+#[tokio::test]
+async fn a_value_comes_later() {
+    let server = Server::start(CONFIG).await;
+    let session = server.session("").await;
+    let first = server.ask(&session, "/v1/reserve/held", "").await;
+    server.ask(&session, "/v1/reserve/held", "").await;
+    let body = r#"{"wait_ms":20000,"async":true}"#;
+    let begun = server.ask(&session, "/v1/reserve/held", body).await;
+    let release = format!("DELETE /v1/grants/{}", first.text("ticket"));
+    assert_eq!(server.send(&release, &[], "").await.status, 200);
+    let wait = format!("/v1/grants/{}/await", begun.text("ticket"));
+    let told = server.ask(&session, &wait, r#"{"wait_ms":20000}"#).await;
+    assert_eq!(
+        (told.status, told.text("value").as_str()),
+        (200, "1"),
+        "{told:?}"
+    );
+    let release = format!("DELETE /v1/grants/{}", told.text("value_ticket"));
+    assert_eq!(server.send(&release, &[], "").await.status, 200, "{told:?}");
+    assert_eq!(server.get("/v1/values/1").await.text("state"), "free");
+}

@@ -243,6 +243,7 @@ async fn asks(server: &Server) -> Vec<Call> {
     let done = format!("/v1/grants/{}/done", ask.text("ticket"));
     let wait = format!("/v1/grants/{}/await", offer.text("ticket"));
     let end = format!("/v1/grants/{}/end", offer.text("ticket"));
+    let cancel = format!("/v1/grants/{}/cancel", offer.text("ticket"));
     let lock_done = format!("{release}/done");
     let renew = format!("/v1/sessions/{other}/renew");
     let close = format!("/v1/sessions/{other}");
@@ -256,6 +257,7 @@ async fn asks(server: &Server) -> Vec<Call> {
         delete("/v1/grants/{ticket}", &release, 410),
         delete("/v1/grants/{ticket}", "/v1/grants/x", 404),
         post("/v1/grants/{ticket}/await", &wait, soon, 408).within(&other),
+        post("/v1/grants/{ticket}/cancel", &cancel, "", 200).within(&other),
         post("/v1/grants/{ticket}/end", &end, soon, 408).within(&other),
         post(
             "/v1/grants/{ticket}/done",

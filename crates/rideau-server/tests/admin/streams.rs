@@ -75,6 +75,7 @@ async fn a_stream_ends_when_its_user_may_not_watch_any_more_and_says_so() {
         apply(&server, Some("allow = [\"lock\"]"));
         let said = watcher.last().await;
         assert_eq!(said["code"], "NOPERM", "{said}");
+        is_told(&server, "a", &said["error"]);
         server
             .until(|daemon| daemon.quotas.of("a").now(Quota::Streams) == 0)
             .await;
@@ -87,12 +88,24 @@ async fn a_stream_ends_when_its_user_may_not_watch_any_more_and_says_so() {
     }
 }
 
+/// The newest event says that a user was denied something, and why.
+fn is_told(server: &Server, user: &str, why: &Value) {
+    let events = server.daemon.events.newest(50);
+    let mut denied = events.iter().filter(|event| event.kind == "denied");
+    let told = denied.next().expect("a denial is told");
+    assert_eq!((&*told.name, denied.next().is_none()), (user, true));
+    let why = why.as_str().unwrap();
+    assert!(told.text.ends_with(&format!(": {why}")), "{}", told.text);
+}
+
 #[tokio::test]
 async fn nobody_watches_on_when_users_come() {
     let server = Server::start(CONFIG).await;
     let mut watcher = Watcher::open(&server, "/api/v1/events").await;
     apply(&server, None);
-    assert_eq!(watcher.last().await["code"], "NOAUTH");
+    let said = watcher.last().await;
+    assert_eq!(said["code"], "NOAUTH");
+    is_told(&server, "default", &said["error"]);
 }
 
 #[tokio::test]
@@ -128,7 +141,9 @@ async fn an_ask_that_waits_is_answered_no_when_its_user_may_not_have_it_any_more
         let mut said = String::new();
         let read = waits.read_to_string(&mut said);
         tokio::time::timeout(LONG, read).await.unwrap().unwrap();
-        assert_eq!(Reply::parse(&said).status, code, "{said}");
+        let reply = Reply::parse(&said);
+        assert_eq!(reply.status, code, "{said}");
+        is_told(&server, "a", &Value::from(reply.text("error")));
         assert_eq!(server.daemon.quotas.of("a").now(Quota::Waiting), 0);
     }
 }
@@ -174,7 +189,9 @@ async fn what_a_user_may_do_is_looked_up_when_the_body_is_there() {
             let mut said = String::new();
             let read = stream.read_to_string(&mut said);
             tokio::time::timeout(LONG, read).await.unwrap().unwrap();
-            assert_eq!(Reply::parse(&said).status, code, "{path}: {said}");
+            let reply = Reply::parse(&said);
+            assert_eq!(reply.status, code, "{path}: {said}");
+            is_told(&server, "a", &Value::from(reply.text("error")));
         }
     }
 }

@@ -169,3 +169,25 @@ fn who_is_refused_hears_who_holds_and_no_number_that_nobody_sees() {
     let no = bert.say("TAKE one WAIT 1");
     assert!(no.contains("anna \"nightly\" has held one for "), "{no}");
 }
+
+#[test]
+fn a_value_that_nobody_has_had_is_taken_without_a_wait() {
+    let server = Server::start(
+        "[group.all]\n[pool.cad]\ngroup = \"all\"\nmember = { list = [\"A\", \"B\", \"C\"] }\n",
+    );
+    let mut peer = server.connect();
+    assert!(peer.say("TAKE cad WAIT 0").contains(", A, "));
+    peer.say("MULTI");
+    peer.say("TAKE cad");
+    assert!(peer.say("EXEC").contains(", B, "));
+    assert!(peer.say("TAKE @all WAIT 0").contains(", C, "));
+    for target in ["cad", "@all"] {
+        let no = peer.say(&format!("TAKE {target} WAIT 0"));
+        assert!(no.starts_with("[timeout, "), "{no}");
+    }
+    let other = Server::start("[pool.cad]\nmember = { list = [\"A\"] }\n");
+    let mut peer = other.connect();
+    peer.say("POOL.PAUSE cad");
+    let no = peer.say("TAKE cad WAIT 0");
+    assert!(no.starts_with("[timeout, "), "{no}");
+}

@@ -1,11 +1,17 @@
 //! Rights are looked up when something is sent: streams and commands that wait follow
 //! users that change.
 
+use std::time::{Duration, Instant};
+
+use rideau_server::config::password::Hash;
 use rideau_server::resp::Value;
 
 use crate::peer::{Peer, cell, rows, text};
 use crate::server::Server;
 use crate::users::{hash, login};
+
+/// Nothing takes longer, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const OPS: &str = "allow = [\"@admin\"]";
 
@@ -166,7 +172,7 @@ fn what_was_asked_by_a_user_with_another_password_is_refused() {
     ops.say("LOCK k");
     anna.say("HELLO 3");
     assert!(anna.say("LOCK k WAIT 30000 ASYNC").contains("await"));
-    let other = rideau_server::config::password::Hash::of(b"other").unwrap();
+    let other = Hash::of(b"other").unwrap();
     let set = ["CONFIG", "SET", "user.anna.password", other.as_str()];
     assert_eq!(text(&ops.ask(&set)), "+OK");
     let heard = anna.hear();
@@ -255,6 +261,7 @@ fn a_command_that_waits_is_answered_no_when_its_user_may_not_have_it_any_more() 
         let no =
             format!("-NOPERM user anna may not use {name}: add \"{right}\" to its allow list.");
         assert_eq!(anna.hear(), no, "{line} {held}");
+        is_told(&server, right, "user anna may not use");
         assert_eq!(anna.say("PING"), "+PONG");
         assert_eq!(waiting(&mut ops), 0, "{line}");
     }
@@ -262,7 +269,7 @@ fn a_command_that_waits_is_answered_no_when_its_user_may_not_have_it_any_more() 
 
 #[test]
 fn the_right_to_use_a_thing_counts_for_those_who_wait_for_it() {
-    for (first, line, _) in WAITS {
+    for (first, line, right) in WAITS {
         let server = Server::start(&config(Some(ALL)));
         let (mut ops, mut anna) = (login(&server, "ops"), login(&server, "anna"));
         ops.say(first);
@@ -272,6 +279,7 @@ fn the_right_to_use_a_thing_counts_for_those_who_wait_for_it() {
         let said = anna.hear();
         assert!(said.starts_with("-NOPERM user anna may not use "), "{said}");
         assert!(said.ends_with(" to its on list."), "{said}");
+        is_told(&server, right, "user anna may not use");
     }
 }
 
@@ -290,7 +298,7 @@ fn who_waits_goes_on_when_others_change() {
 
 #[test]
 fn a_command_of_a_user_who_is_no_more_is_answered_before_the_end() {
-    for (first, line, _) in WAITS {
+    for (first, line, right) in WAITS {
         let server = Server::start(&config(Some(ALL)));
         let (mut ops, mut anna) = (login(&server, "ops"), login(&server, "anna"));
         ops.say(first);
@@ -299,8 +307,59 @@ fn a_command_of_a_user_who_is_no_more_is_answered_before_the_end() {
         apply(&mut ops, None);
         let said = anna.hear();
         assert!(said.starts_with("-NOAUTH user anna is no more"), "{said}");
+        is_told(&server, right, "user anna is no more");
         assert_eq!(anna.next(), None);
         assert_eq!(waiting(&mut ops), 0, "{line}");
+    }
+}
+
+/// The config in which the password of `anna` is another.
+fn other_password() -> String {
+    let user = |hash: &str| format!("[user.anna]\npassword = '{hash}'");
+    let other = Hash::of(b"other").unwrap();
+    config(Some(ALL)).replace(&user(hash()), &user(other.as_str()))
+}
+
+#[test]
+fn a_command_of_a_user_with_another_password_is_answered_no() {
+    let other = other_password();
+    for (first, line, right) in WAITS {
+        for end in ["", " ASYNC"] {
+            let server = Server::start(&config(Some(ALL)));
+            let (mut ops, mut anna) = (login(&server, "ops"), login(&server, "anna"));
+            ops.say(first);
+            let line = format!("{line}{end}");
+            anna.send(&line.split(' ').collect::<Vec<_>>());
+            wait_for_one(&mut ops);
+            let said = text(&ops.ask(&["CONFIG", "APPLY", &other]));
+            assert!(!said.starts_with('-'), "{said}");
+            if end.is_empty() {
+                let no = "-NOAUTH the user has another password now: log in again.";
+                assert_eq!(anna.hear(), no);
+            }
+            is_told(&server, right, "the user has another password now");
+        }
+    }
+}
+
+#[test]
+fn the_end_of_a_stream_is_told() {
+    let little = config(Some(LITTLE));
+    for (config_now, why) in [
+        (&little, "user anna may not use"),
+        (&other_password(), "say who you are first"),
+    ] {
+        for (watch, right) in [
+            ("SUBSCRIBE rideau:events", "subscribe"),
+            ("MONITOR", "monitor"),
+        ] {
+            let server = Server::start(&config(Some(ALL)));
+            let (mut ops, mut anna) = (login(&server, "ops"), login(&server, "anna"));
+            anna.say(watch);
+            let said = text(&ops.ask(&["CONFIG", "APPLY", config_now]));
+            assert!(!said.starts_with('-'), "{said}");
+            is_told(&server, right, why);
+        }
     }
 }
 
@@ -328,6 +387,7 @@ fn an_ask_in_the_background_is_refused_with_its_right() {
                 }
                 _ => assert_eq!(anna.say(&format!("AWAIT {ticket} 20000")), format!("-{no}")),
             }
+            is_told(&server, right, "user anna may not use");
             // Its task ends in its own time.
             while waiting(&mut ops) != 0 {}
             assert!(!text(&ops.ask(&["SHOW", "HOLDERS"])).contains("anna"));
@@ -404,6 +464,22 @@ fn ticket(value: &Value) -> String {
 }
 
 /// How many commands wait.
+/// An event says that `anna` was denied this, once and why. It may come a moment later.
+fn is_told(server: &Server, right: &str, why: &str) {
+    let begin = format!("anna was denied {right:?}: {why}");
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let events = server.daemon.events.newest(50);
+        let denied = events.iter().filter(|event| event.kind == "denied");
+        let denied: Vec<_> = denied.map(|event| event.text.clone()).collect();
+        match &*denied {
+            [text] if text.starts_with(&begin) => return,
+            [] if Instant::now() < until => std::thread::yield_now(),
+            _ => panic!("{begin}: {denied:?}"),
+        }
+    }
+}
+
 fn waiting(ops: &mut Peer) -> usize {
     let limits = ops.ask(&["SHOW", "LIMITS", "waiters_max"]);
     cell(&limits, 0, "now").parse().unwrap()

@@ -1,10 +1,10 @@
-//! Clients that people have already: redis-py, node-redis and the Rust crate.
+//! Clients that people have already: redis-py, node-redis, ioredis and the Rust crate.
 //!
 //! What the scripts need is installed once, in the target folder.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -16,6 +16,7 @@ use crate::server::{PATIENCE, Server};
 
 const REDIS_PY: &str = "redis==8.1.0";
 const NODE_REDIS: &str = "redis@6.3.1";
+const IOREDIS: &str = "ioredis@6.0.0";
 
 /// Run something that has to succeed.
 #[track_caller]
@@ -61,14 +62,18 @@ fn make_python() -> PathBuf {
     python
 }
 
-/// A folder with node-redis.
-fn node() -> PathBuf {
-    let home = folder().join("node");
-    if !home.join("node_modules/redis").exists() {
+/// A folder with this package of Node.
+fn node(package: &str) -> PathBuf {
+    // One test installs a package, and the others wait for it.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (name, _) = package.split_once('@').unwrap();
+    let home = folder().join(format!("node-{name}"));
+    if !home.join("node_modules").join(name).exists() {
         std::fs::create_dir_all(&home).unwrap();
         let mut npm = command("npm");
         npm.args(["install", "--no-audit", "--no-fund", "--prefix"]);
-        run(npm.arg(&home).arg(NODE_REDIS));
+        run(npm.arg(&home).arg(package));
     }
     home
 }
@@ -84,13 +89,50 @@ fn redis_py_works_on_both_protocols_alone_and_pooled() {
 
 #[test]
 fn node_redis_works_on_both_protocols() {
+    run_node("client.mjs", NODE_REDIS);
+}
+
+#[test]
+fn ioredis_works_on_both_protocols() {
+    run_node("ioredis.mjs", IOREDIS);
+}
+
+#[track_caller]
+fn run_node(name: &str, package: &str) {
     let server = Server::start();
     let mut command = command("node");
-    let said = run(command
-        .arg(script("client.mjs"))
-        .arg(node())
-        .arg(server.port()));
-    assert_eq!(said, "all is well\n");
+    let command = command.arg(script(name)).arg(node(package));
+    assert_eq!(run(command.arg(server.port())), "all is well\n");
+    server.until_alone();
+}
+
+/// The examples of the page about the server, as a reader would type them.
+#[test]
+fn the_first_session_can_be_typed_in_every_client() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/daemon.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let server = Server::start();
+    let examples = |language: &str| -> Vec<String> {
+        let fence = format!("```{language}\n");
+        let parts = page.split(fence.as_str()).skip(1);
+        let text = parts.map(|part| part.split("```").next().unwrap());
+        text.map(|text| text.replace("7433", &server.port()))
+            .collect()
+    };
+    let (python_ones, node_ones) = (examples("python"), examples("js"));
+    assert_eq!((python_ones.len(), node_ones.len()), (1, 2));
+    for text in python_ones {
+        assert_eq!(run(command(python()).args(["-c", &text])), "go 1 3\nOK\n");
+    }
+    for text in node_ones {
+        let package = match text.contains("from 'redis'") {
+            true => NODE_REDIS,
+            false => IOREDIS,
+        };
+        let mut command = command("node");
+        command.args(["--input-type=module", "-e", &text]);
+        assert_eq!(run(command.current_dir(node(package))), "go 1 3\nOK\n");
+    }
     server.until_alone();
 }
 

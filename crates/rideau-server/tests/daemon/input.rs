@@ -278,6 +278,8 @@ fn a_change_of_the_budget_counts_at_once_and_takes_nothing_away() {
     let (mut ops, mut half_sent) = (server.operator(), server.connect());
     half_sent.write(&half(1_000_000));
     until_used(&mut ops, DRAWN);
+    // What is read after the change is measured by the new limit.
+    until("the server has read it", || half_sent.is_read());
     let set = "CONFIG SET limits.frame_max 512KiB limits.input_max 512KiB";
     assert_eq!(ops.ask(set).text(), "OK");
     assert_eq!(used(&mut ops), (DRAWN, 0));

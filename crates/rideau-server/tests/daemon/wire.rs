@@ -64,6 +64,21 @@ impl Wire {
         self.try_write(bytes).unwrap();
     }
 
+    /// Whether the other side has read all that was written, as the kernel says.
+    pub(crate) fn is_read(&self) -> bool {
+        let stream = self.reader.get_ref();
+        let ports = (stream.peer_addr().unwrap(), stream.local_addr().unwrap());
+        let hex = |port: u16| format!(":{port:04X}");
+        let (there, here) = (hex(ports.0.port()), hex(ports.1.port()));
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        // Of each end: its address, that of the other, its state and its queues.
+        table.lines().skip(1).all(|line| {
+            let words: Vec<_> = line.split_whitespace().collect();
+            let is = |one: &str, other: &str| words[1].ends_with(one) && words[2].ends_with(other);
+            !(is(&there, &here) || is(&here, &there)) || words[4] == "00000000:00000000"
+        })
+    }
+
     pub(crate) fn try_write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.reader.get_mut().write_all(bytes)
     }

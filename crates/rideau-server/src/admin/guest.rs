@@ -1,0 +1,206 @@
+//! One that has joined a session over HTTP, for as long as one request takes.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::grants::{no_session, session_of};
+use super::visit::{No, Visit};
+use crate::attempts::Origin;
+use crate::client::{Awaits, Client, Finish, Replies, Wait, Wrong};
+use crate::clients::ClientCard;
+use crate::command;
+use crate::daemon::Daemon;
+use crate::held_back::HeldBack;
+use crate::holdings::{Card, HolderId, Why};
+use crate::login::{self, Proof};
+use crate::outbox::Outbox;
+use crate::resp::Protocol;
+use crate::ticket::Ticket;
+use crate::timing::Batch;
+use crate::watch::Watch;
+
+/// A session is renewed this often while one of its requests waits: an open
+/// connection is a sign of life.
+const RENEW: Duration = Duration::from_millis(200);
+
+/// One who has joined a session for one request, and leaves it when dropped.
+pub(super) struct Guest {
+    pub(super) client: Client,
+    session: Option<Ticket>,
+}
+
+impl Guest {
+    pub(super) fn enter(visit: &Visit) -> Result<Self, No> {
+        let Some(id) = &visit.session else {
+            return Err(No::wrong(
+                "Asks belong to a session: POST /v1/sessions opens one, and its id goes into the \
+                 header Rideau-Session.",
+            ));
+        };
+        let session = session_of(id)?;
+        let daemon = visit.daemon();
+        let row = daemon.sessions.attach(session, visit.by());
+        let row = row.ok_or_else(|| no_session(id))?;
+        let mut client = client(daemon, &row.card, row.holder, Some(row.ticket));
+        become_visitor(&mut client, visit);
+        client.session = Some((session, row.holder));
+        Ok(Self {
+            client,
+            session: Some(session),
+        })
+    }
+
+    /// One who is in no session, and holds nothing by itself.
+    pub(super) fn alone(visit: &Visit) -> Self {
+        let daemon = visit.daemon();
+        let card = Arc::new(Card {
+            name: Mutex::new("http".into()),
+            user: visit.by().into(),
+            session: None,
+            connection: None,
+        });
+        let holder = daemon.holdings.open(Arc::clone(&card));
+        let mut client = client(daemon, &card, holder, None);
+        become_visitor(&mut client, visit);
+        Self {
+            client,
+            session: None,
+        }
+    }
+
+    /// Wait for the answer; the session stays alive meanwhile. Whoever may not have it
+    /// any more is told so, and what was given in that moment goes back.
+    pub(super) async fn wait(&mut self, wait: Wait) -> Result<Finish, No> {
+        let Wait {
+            mut answer,
+            name,
+            awaits,
+            is_work,
+            ..
+        } = wait;
+        let waiting = (!is_work).then(|| self.client.begin_wait()).transpose();
+        let _waiting = waiting.map_err(|Wrong(text)| No::of_command(&text))?;
+        let mut ticks = interval(RENEW);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                finish = &mut answer => {
+                    self.follow(&awaits, &name)?;
+                    return Ok(finish);
+                }
+                _ = ticks.tick() => {
+                    self.follow(&awaits, &name)?;
+                    let user = self.client.user_name();
+                    if let Some(session) = self.session {
+                        let _ = self.client.daemon.sessions.renew(session, user);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Follow a change of what its user may do.
+    fn follow(&mut self, awaits: &Awaits, name: &str) -> Result<(), No> {
+        let client = &mut self.client;
+        let generation = client.daemon.settings.generation();
+        if client.generation == generation {
+            return Ok(());
+        }
+        let user = login::current(&client.daemon, client.user.as_ref(), client.password);
+        let may = user.and_then(|user| {
+            client.generation = generation;
+            client.user = user;
+            client.read_config();
+            command::may_still(client, awaits, name)
+        });
+        may.map_err(|wrong| {
+            let command = command::last(client);
+            command::deny(&client.daemon, command, client.user_name(), &wrong);
+            No::of_executed(&wrong.0)
+        })
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let daemon = &self.client.daemon;
+        match self.session {
+            Some(session) => daemon.sessions.detach(session, Why::Quit),
+            None => drop(daemon.end_holder(self.client.holder, Why::Quit)),
+        }
+    }
+}
+
+/// Have the client be who makes the request, with what was known of it then.
+fn become_visitor(client: &mut Client, visit: &Visit) {
+    client.user.clone_from(&visit.user);
+    client.password = visit.password;
+    client.generation = visit.generation;
+}
+
+/// A client as commands want one. It is in no list: the session is the holder,
+/// and is seen.
+fn client(
+    daemon: &Arc<Daemon>,
+    holder_card: &Arc<Card>,
+    holder: HolderId,
+    session: Option<Ticket>,
+) -> Client {
+    let output_max = daemon.config.load().limits.output_max as usize;
+    let card = ClientCard {
+        id: 0,
+        address: "http".into(),
+        local: String::new(),
+        card: Mutex::new(Arc::clone(holder_card)),
+        holder: Mutex::new(holder),
+        outbox: Arc::new(Outbox::new(output_max)),
+        since: Instant::now(),
+        heard_ms: AtomicU64::new(0),
+        library: Mutex::default(),
+        last: AtomicUsize::new(usize::MAX),
+        session: Mutex::new(session.map(|session| session.to_string())),
+        is_waiting: AtomicBool::new(false),
+        is_listening: AtomicBool::new(false),
+        foreign_releases: AtomicU64::new(0),
+        commands: AtomicU64::new(0),
+    };
+    Client {
+        daemon: Arc::clone(daemon),
+        card: Arc::new(card),
+        user: None,
+        usage: daemon.quotas.of(&holder_card.user),
+        connection: None,
+        holder,
+        session: None,
+        protocol: Protocol::Resp2,
+        out: Vec::new(),
+        held_back: HeldBack::default(),
+        watch: Watch::default(),
+        proof: Proof::None,
+        origin: Origin::Unknown,
+        place: None,
+        password: None,
+        is_proven: false,
+        generation: daemon.settings.generation(),
+        config: daemon.config.load_full(),
+        rules: Arc::clone(&daemon.places.load().rules),
+        pool: Weak::new(),
+        broker: Weak::new(),
+        waker: Waker::noop().clone(),
+        now: daemon.holdings.now(),
+        batch: Batch::default(),
+        heartbeat: None,
+        ending: None,
+        replies: Replies::On,
+        retry_after: None,
+        full: None,
+        transaction: None,
+        is_in_exec: false,
+    }
+}
