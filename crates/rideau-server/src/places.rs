@@ -373,7 +373,7 @@ impl PoolPlace {
         }
         let stats = self.pool.stats();
         let is_open = !stats.is_closing && !stats.is_suspended;
-        is_open && stats.members.size() < stats.max && stats.len() == 0
+        is_open && stats.members.size() < stats.max && stats.is_empty()
     }
 
     /// How the pool is and why it gives nothing, in plain words.

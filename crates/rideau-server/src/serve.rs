@@ -159,14 +159,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     addresses.extend(places);
     // Before anybody is served, so that whoever is can be told where it is.
     let control = listen_control(&daemon, &lanes, port);
-    let mut kept_open = Vec::new();
-    for listener in listeners {
-        let is_inherited = listener.is_inherited();
-        let serving = tokio::spawn(listener.serve(Arc::clone(&daemon), Arc::clone(&lanes)));
-        if is_inherited {
-            kept_open.push(serving);
-        }
-    }
+    let kept_open = serve_redis(listeners, &daemon, &lanes);
     tokio::spawn(admin.serve(Arc::clone(&daemon)));
     daemon.apps.begin(&config);
     daemon.front.follow_apps();
@@ -182,14 +175,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     for_ever("the watch for leaks", &daemon, watcher::keep);
     for_ever("the epochs of fences", &daemon, keep_epochs);
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
-    daemon.values.warn_of_quarantine();
-    tell_what_is_open(&daemon, &config);
-    for unused in inherited::give_up_unused() {
-        tracing::warn!("{unused}");
-    }
-    if let Some(shortage) = daemon.files.shortage(&config) {
-        tracing::warn!("{shortage}");
-    }
+    warn(&daemon, &config);
     ready(&Ready {
         addresses,
         control: control.as_ref().map(|files| ControlPaths {
@@ -218,6 +204,35 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
             "the store failed, and store.on_failure ends the server: {error}"
         ))),
         None => finished,
+    }
+}
+
+/// Serve the Redis protocol. Returns the tasks of the sockets that a supervisor keeps open.
+fn serve_redis(
+    listeners: Vec<Listener>,
+    daemon: &Arc<Daemon>,
+    lanes: &Arc<Lanes>,
+) -> Vec<JoinHandle<()>> {
+    let mut kept_open = Vec::new();
+    for listener in listeners {
+        let is_inherited = listener.is_inherited();
+        let serving = tokio::spawn(listener.serve(Arc::clone(daemon), Arc::clone(lanes)));
+        if is_inherited {
+            kept_open.push(serving);
+        }
+    }
+    kept_open
+}
+
+/// Log what an operator should know of this start.
+fn warn(daemon: &Daemon, config: &Config) {
+    daemon.values.warn_of_quarantine();
+    tell_what_is_open(daemon, config);
+    for unused in inherited::give_up_unused() {
+        tracing::warn!("{unused}");
+    }
+    if let Some(shortage) = daemon.files.shortage(config) {
+        tracing::warn!("{shortage}");
     }
 }
 
