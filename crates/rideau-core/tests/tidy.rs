@@ -4,6 +4,8 @@
 //! tried first on samples it must find fault with or let pass, then on every
 //! Rust file of the workspace.
 
+#[path = "tidy/circles.rs"]
+mod circles;
 #[path = "tidy/programs.rs"]
 mod programs;
 

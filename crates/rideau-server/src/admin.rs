@@ -43,14 +43,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::bind;
+use crate::config::HTTP_CONNECTIONS_MAX;
 use crate::daemon::Daemon;
 use crate::history::History;
 use crate::metrics::Counted;
 use crate::panics;
-use crate::quota::HTTP_CONNECTIONS_MAX;
-use crate::serve::renewed;
-use crate::serve::reserve::Reserve;
+use crate::reserve::Reserve;
 use crate::tls;
+use crate::tls_files::renewed;
 use entrance::Entrance;
 use guard::Known;
 use patient::Patient;
@@ -429,7 +429,7 @@ mod tests {
 
     async fn serve() -> SocketAddr {
         let config = Config::parse("", "test.toml", &|_| None).expect("it is a config");
-        let daemon = Daemon::new(config).expect("it is sound");
+        let daemon = Daemon::new(config, crate::command::NAMES).expect("it is sound");
         let listener = AdminListener::bind(([127, 0, 0, 1], 0).into()).await;
         let listener = listener.expect("a port is free");
         let address = listener.address().expect("it listens");

@@ -13,21 +13,22 @@ use rideau::{Full, Reason, Refusal, Terms};
 
 use crate::attempts::Origin;
 use crate::clients::ClientCard;
-use crate::command;
+use crate::config::label::{BadLabel, Label};
 use crate::config::{Config, User};
 use crate::daemon::Daemon;
+use crate::ending::Why;
 use crate::grant::Grant;
 use crate::held_back::HeldBack;
-use crate::holdings::{Card, HolderId, Thing, Why};
-use crate::label::{BadLabel, Label};
-use crate::login::{self, Proof};
+use crate::holder::{Card, HolderId};
+use crate::holdings::Thing;
 use crate::logins::{Fingerprint, LoginPlace};
 use crate::names::Named;
 use crate::outcome::{Outcome, Part};
 use crate::panics::Panicked;
+use crate::peer::Proof;
 use crate::places::{BrokerPlace, PoolPlace, RulePlace};
 use crate::quota::{Counted, Over, Quota, Usage};
-use crate::resp::{Mistake, Protocol, Reply};
+use crate::resp::{Protocol, Reply};
 use crate::ticket::{Kind, Text, Ticket};
 use crate::timing::Batch;
 use crate::transaction::Transaction;
@@ -207,16 +208,6 @@ pub struct Tail {
     pub note: Option<Box<str>>,
 }
 
-impl From<Mistake> for Wrong {
-    fn from(mistake: Mistake) -> Self {
-        let usage = mistake.unknown_to().and_then(command::usage);
-        Self(match usage {
-            Some(usage) => format!("ERR {mistake}. It takes {usage}."),
-            None => format!("ERR {mistake}."),
-        })
-    }
-}
-
 impl From<Over> for Wrong {
     fn from(over: Over) -> Self {
         Self(format!("BUSY {over}."))
@@ -327,7 +318,7 @@ impl Client {
 
     /// The name of its user.
     pub fn user_name(&self) -> &str {
-        login::name_of(self.user.as_ref())
+        User::name_of(self.user.as_ref())
     }
 
     /// The same, to find what belongs to it; none if everything does, as to the
@@ -438,6 +429,14 @@ impl Client {
             wait_max: is_named.then_some(limit),
             wait_default: Some(limit),
             ..Terms::default()
+        }
+    }
+
+    /// Leave the session in this manner; it keeps what it holds.
+    pub fn leave_session(&mut self, why: Why) {
+        if let Some((ticket, _)) = self.session.take() {
+            self.daemon.sessions.detach(ticket, why);
+            *self.card.session.lock() = None;
         }
     }
 

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
-use crate::command;
-use crate::holdings::{Card, HolderId};
+use crate::holder::{Card, HolderId};
 use crate::outbox::Outbox;
 
 /// The connections there are.
@@ -133,12 +132,6 @@ impl ClientCard {
     /// It is one request of another protocol, and no connection to go with.
     pub const fn connection_less(&self) -> bool {
         self.id == 0
-    }
-
-    /// Its last command, or nothing if there was none.
-    pub fn last(&self) -> &'static str {
-        let last = command::ALL.get(self.last.load(Ordering::Relaxed));
-        last.map_or("", |last| last.name)
     }
 
     /// It said something at this time.

@@ -32,15 +32,16 @@ use std::sync::atomic::Ordering;
 
 use crate::attempts::Origin;
 use crate::client::{Client, Replies, STOPPING, Step, Wrong};
-use crate::config::{Config, User, edits, far};
+use crate::config::label::Label;
+use crate::config::{CONTROL, User, edits, far, is_control};
 use crate::daemon::Daemon;
-use crate::holdings::Why;
-use crate::label::Label;
+use crate::daemon::no_use;
+use crate::later::Needs;
 use crate::login;
 use crate::panics;
-use crate::resp::{Protocol, Quoted, Request, Upper};
+use crate::resp::{Mistake, Protocol, Quoted, Request, Upper};
 
-pub(crate) use still::{deny, last, may_still, may_still_have};
+pub(crate) use still::{deny, may_still};
 pub(crate) use watch::follow as follow_watch;
 
 use still::may_run;
@@ -58,6 +59,17 @@ pub const ALL: &[About] = &{
         at += 1;
     }
     all
+};
+
+/// The names of all commands, in the order of the table.
+pub const NAMES: &[&str] = &{
+    let mut names = [""; ALL.len()];
+    let mut at = 0;
+    while at < ALL.len() {
+        names[at] = ALL[at].name;
+        at += 1;
+    }
+    names
 };
 
 /// A command, for those who look.
@@ -80,22 +92,18 @@ pub struct About {
     run: Run,
 }
 
-/// Every user may do this with what is its own. What is not, the command checks itself.
-pub const OWN: &str = "own";
-
 impl About {
-    /// Write down that a user may not do this, if an error says so.
-    #[cold]
-    fn deny(&self, daemon: &Daemon, user: &str, error: &str) {
-        let right = match self.right {
-            "" => self.name,
-            right => right,
-        };
-        daemon.logins.refused(user, right, error);
+    /// What it needs of a user.
+    const fn needs(&self) -> Needs {
+        Needs {
+            name: self.name,
+            right: self.right,
+            is_control: self.is_control,
+        }
     }
 
-    /// The same of somebody who has not said who it is. What is not control, clients
-    /// try before they log in.
+    /// Write down that a client that did not log in may not use this. What is not control,
+    /// clients try before they log in.
     #[cold]
     fn deny_to(&self, daemon: &Daemon, origin: Origin, error: &str) {
         if let Some(why) = error.strip_prefix("NOAUTH ").filter(|_| self.is_control) {
@@ -118,7 +126,7 @@ const fn about(
         name,
         words,
         right,
-        is_control: is_control(name, right),
+        is_control: is_control_command(name, right),
         is_grant: is_grant(name),
         usage,
         summary,
@@ -128,10 +136,10 @@ const fn about(
 
 /// Whether a command is only for those who are known. What a regulator is told of
 /// is no change of its config.
-const fn is_control(name: &str, right: &str) -> bool {
+const fn is_control_command(name: &str, right: &str) -> bool {
     let mut at = 0;
-    while at < ADMIN.len() {
-        if is_same(ADMIN[at], right) {
+    while at < CONTROL.len() {
+        if is_same(CONTROL[at], right) {
             return !is_same(name, "REG.UPDATE");
         }
         at += 1;
@@ -224,7 +232,7 @@ pub fn execute(client: &mut Client, request: Request<'_>) -> Step {
 /// Execute one request and answer it.
 fn answer(client: &mut Client, request: Request<'_>) -> Step {
     let Some(at) = position(request.name()) else {
-        client.batch.add_unknown();
+        client.batch.add_unknown(ALL.len());
         multi::spoil(client);
         let text = unknown(request.name());
         client.reply().error(text);
@@ -265,7 +273,7 @@ fn answer(client: &mut Client, request: Request<'_>) -> Step {
 fn fail(client: &mut Client, about: &About, before: usize, Wrong(text): Wrong) -> Step {
     client.batch.fail();
     match &client.user {
-        Some(user) => about.deny(&client.daemon, &user.name, &text),
+        Some(user) => client.daemon.deny(about.needs(), &user.name, &text),
         None => about.deny_to(&client.daemon, client.origin, &text),
     }
     // Whatever was begun is not to be seen.
@@ -287,45 +295,9 @@ fn may(client: &Client, about: &About, request: Request<'_>) -> Result<(), Wrong
     if about.is_grant && client.daemon.is_draining() {
         return Err(Wrong(format!("READONLY {STOPPING}.")));
     }
-    allows(
-        &client.daemon,
-        client.user.as_deref(),
-        &client.config,
-        about,
-    )
-}
-
-/// Whether a user has the right that a command needs.
-#[inline]
-fn allows(
-    daemon: &Daemon,
-    user: Option<&User>,
-    config: &Config,
-    about: &About,
-) -> Result<(), Wrong> {
-    if about.right.is_empty() {
-        return Ok(());
-    }
-    match user {
-        Some(user) if has_right(user, about.right) => Ok(()),
-        Some(user) => Err(Wrong(format!(
-            "NOPERM user {} may not use {}: add \"{}\" to its allow list.",
-            user.name, about.name, about.right
-        ))),
-        None if !config.users.is_empty() => Err(Wrong(
-            "NOAUTH say who you are first: AUTH user password.".into(),
-        )),
-        None if about.is_control => Err(unknown_operator(daemon, about.name)),
-        None => Ok(()),
-    }
-}
-
-#[cold]
-fn unknown_operator(daemon: &Daemon, name: &str) -> Wrong {
-    Wrong(format!(
-        "NOAUTH {name} is not for everybody: {}",
-        daemon.operator.advice()
-    ))
+    let user = client.user.as_deref();
+    let may = client.daemon.allows(user, &client.config, about.needs());
+    may.map_err(Wrong)
 }
 
 #[cold]
@@ -352,7 +324,7 @@ fn allowed(client: &Client, right: &str) -> Result<(), Wrong> {
     };
     // The command itself may be for everybody.
     if let Some(why) = wrong.0.strip_prefix("NOAUTH ")
-        && ADMIN.contains(&right)
+        && is_control(right)
     {
         client.daemon.logins.denied_to(client.origin, right, why);
     }
@@ -361,48 +333,22 @@ fn allowed(client: &Client, right: &str) -> Result<(), Wrong> {
 
 fn has_part(client: &Client, right: &str) -> Result<(), Wrong> {
     match &client.user {
-        Some(user) if !has_right(user, right) => Err(Wrong(format!(
+        Some(user) if !user.may(right) => Err(Wrong(format!(
             "NOPERM user {} may not do this: add \"{right}\" to its allow list.",
             user.name
         ))),
         None if login::is_needed(client) => Err(Wrong(
             "NOAUTH say who you are first: AUTH user password.".into(),
         )),
-        None if ADMIN.contains(&right) => Err(unknown_operator(&client.daemon, "this")),
+        None if is_control(right) => Err(Wrong(client.daemon.only_for_operators("this"))),
         _ => Ok(()),
     }
-}
-
-/// Somebody may do this; none is anybody, where there are no users.
-pub(crate) fn may_do(user: Option<&User>, right: &str) -> bool {
-    user.map_or(!ADMIN.contains(&right), |user| has_right(user, right))
 }
 
 /// Whether the client has this right.
 fn has(client: &Client, right: &str) -> bool {
     let user = client.user.as_deref();
-    (user.is_some() || client.config.users.is_empty()) && may_do(user, right)
-}
-
-/// A user may do this, by itself or as one of a group.
-pub(crate) fn has_right(user: &User, right: &str) -> bool {
-    if right == OWN {
-        return true;
-    }
-    user.allow.iter().any(|allowed| match allowed.as_str() {
-        "@admin" => true,
-        "@all" => !ADMIN.contains(&right),
-        "@read" => matches!(right, "show" | "explain" | "info" | "held"),
-        "@pool" => matches!(right, "take" | "offer" | "withdraw"),
-        "@broker" => matches!(right, "ask" | "offer" | "done" | "renew"),
-        "@lock" => matches!(right, "lock" | "unlock"),
-        "@app" => matches!(right, "get" | "app"),
-        "@range" => matches!(
-            right,
-            "reserve" | "update" | "lookup" | "release" | "cancel"
-        ),
-        allowed => allowed == right,
-    })
+    (user.is_some() || client.config.users.is_empty()) && User::or_anybody_may(user, right)
 }
 
 /// What those can do who listen to events and cannot tell them from answers.
@@ -422,9 +368,6 @@ fn is_subscriber(client: &Client) -> bool {
     client.watch.is_subscribed() && client.protocol == Protocol::Resp2
 }
 
-/// Not for everybody.
-const ADMIN: &[&str] = &["pool", "range", "app", "config", "client", "monitor"];
-
 /// A user may use this thing. Every name that a client says passes here, so here it is
 /// seen that it is one; the keys of locks have a label of their own.
 fn may_use(client: &Client, kind: &str, name: &str) -> Result<(), Wrong> {
@@ -432,17 +375,9 @@ fn may_use(client: &Client, kind: &str, name: &str) -> Result<(), Wrong> {
         client.check_label(Label::Thing, name.as_bytes())?;
     }
     match &client.user {
-        Some(user) if !user.may_use(kind, name) => Err(no_use(user, kind, name)),
+        Some(user) if !user.may_use(kind, name) => Err(Wrong(no_use(user, kind, name))),
         _ => Ok(()),
     }
-}
-
-#[cold]
-fn no_use(user: &User, kind: &str, name: &str) -> Wrong {
-    Wrong(format!(
-        "NOPERM user {} may not use {kind} {name}: add \"{kind}:{name}\" to its on list.",
-        user.name
-    ))
 }
 
 /// A user may use everything, which this is about.
@@ -456,9 +391,14 @@ fn may_use_all(client: &Client, what: &str) -> Result<(), Wrong> {
     }
 }
 
-/// The connection goes in this manner; its session stays.
-pub(crate) fn leave_session(client: &mut Client, why: Why) {
-    sessions::detach(client, why);
+impl From<Mistake> for Wrong {
+    fn from(mistake: Mistake) -> Self {
+        let usage = mistake.unknown_to().and_then(usage);
+        Self(match usage {
+            Some(usage) => format!("ERR {mistake}. It takes {usage}."),
+            None => format!("ERR {mistake}."),
+        })
+    }
 }
 
 /// What a command takes, by its name or by the first word of what it is told.

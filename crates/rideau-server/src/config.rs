@@ -11,6 +11,7 @@ mod exec;
 mod fault;
 mod front;
 pub mod keys;
+pub mod label;
 mod lock;
 mod near;
 mod open;
@@ -19,6 +20,7 @@ pub mod password;
 mod pattern;
 mod plan;
 mod pool;
+mod quota;
 mod range;
 mod read;
 mod rows;
@@ -45,12 +47,13 @@ pub use open::{Opening, openings};
 pub use pattern::{fits, globs};
 pub use plan::{Live, Now, Plan, Step, plan};
 pub use pool::{GroupConfig, Member, PoolConfig};
+pub use quota::{HTTP_CONNECTIONS_MAX, Quota};
 pub use range::{Hold, OnFailure, RangeConfig, StoreConfig, StoreKind, class_word};
 pub use section::Unexpanded;
 pub use server::{
     DeadPeer, History, Limits, Listen, Log, LogFormat, LogLevel, Series, Server, Tls,
 };
-pub use user::{ALLOWED, KINDS, OPERATOR, Password, Scope, User};
+pub use user::{ALLOWED, CONTROL, KINDS, NOBODY, OPERATOR, OWN, Password, Scope, User, is_control};
 pub use view::ViewConfig;
 pub use words::{read_span, show_span};
 

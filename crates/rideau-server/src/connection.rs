@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use crate::client::{Client, Step};
 use crate::command;
-use crate::holdings::Why;
+use crate::ending::Why;
 use crate::input::{self, Input, NoRoom};
 use crate::login;
 use crate::panics;
@@ -481,7 +481,7 @@ impl Client {
     fn leave(&mut self) -> Why {
         let why = self.ending.unwrap_or(Why::Lost);
         // Each for itself: none of them may be left out for another's fault.
-        let _ = panics::contain(|| command::leave_session(self, why));
+        let _ = panics::contain(|| self.leave_session(why));
         let _ = panics::contain(|| self.watch = Watch::default());
         why
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::holdings::Why;
+use crate::ending::Why;
 use crate::ticket::Kind;
 
 /// Things taken back because of their holder's end or by an operator, by what

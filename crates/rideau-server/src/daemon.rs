@@ -1,5 +1,9 @@
 //! The server's state, whoever asks: a Redis client, HTTP or a signal.
 
+mod change;
+mod held;
+mod rights;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,16 +16,18 @@ use tokio::sync::{Notify, watch};
 use crate::apps::Apps;
 use crate::budget::Budget;
 use crate::clients::{ClientCard, Clients};
+use crate::config::label::BadLabel;
 use crate::config::{Config, User};
 use crate::counts::{ForeignReleases, Reclaims};
 use crate::drops::Drops;
+use crate::ending::{Gone, Why};
 use crate::epochs::Epochs;
 use crate::events::Events;
 use crate::files::Files;
 use crate::front::Front;
 use crate::grant::Grant;
-use crate::holdings::{Card, Ending, Gone, HolderId, Holdings, Row, Thing, Why};
-use crate::label::BadLabel;
+use crate::holder::Card;
+use crate::holdings::{Holdings, Row, Thing};
 use crate::log;
 use crate::logins::Logins;
 use crate::member::Workshop;
@@ -31,13 +37,16 @@ use crate::panics;
 use crate::places::{FOR_EVER, Left, Places};
 use crate::process;
 use crate::quota::Quotas;
-use crate::serve::reserve::Reserve;
+use crate::reserve::Reserve;
 use crate::sessions::Sessions;
 use crate::settings::{Settings, Source};
 use crate::ticket::Ticket;
-use crate::timing::Timings;
+use crate::timing::{CommandNames, Timings};
 use crate::turns::Turns;
 use crate::values::{NotOpened, RangePlaces, Values};
+
+pub use change::Unchanged;
+pub(crate) use rights::no_use;
 
 /// All that the server knows.
 pub struct Daemon {
@@ -191,9 +200,9 @@ impl Daemon {
     /// # Errors
     ///
     /// If an option breaks a rule, or the store cannot be used.
-    pub fn new(config: Config) -> Result<Arc<Self>, NotDone> {
+    pub fn new(config: Config, commands: CommandNames) -> Result<Arc<Self>, NotDone> {
         let source = Source::of(&config);
-        Self::with(config, source)
+        Self::with(config, source, commands)
     }
 
     /// A server that was told this by a text, which a file may have.
@@ -201,8 +210,12 @@ impl Daemon {
     /// # Errors
     ///
     /// If an option breaks a rule, or the store cannot be used.
-    pub fn with(config: Config, source: Source) -> Result<Arc<Self>, NotDone> {
-        Self::from_epoch(config, source, Epochs::by_clock())
+    pub fn with(
+        config: Config,
+        source: Source,
+        commands: CommandNames,
+    ) -> Result<Arc<Self>, NotDone> {
+        Self::from_epoch(config, source, commands, Epochs::by_clock())
     }
 
     /// The same, and fences grow on from those of the one before it, whatever the clock
@@ -211,12 +224,21 @@ impl Daemon {
     /// # Errors
     ///
     /// If an option breaks a rule, or the store cannot be used.
-    pub fn after_others(config: Config, source: Source) -> Result<Arc<Self>, NotDone> {
+    pub fn after_others(
+        config: Config,
+        source: Source,
+        commands: CommandNames,
+    ) -> Result<Arc<Self>, NotDone> {
         let epochs = Epochs::begin(&config);
-        Self::from_epoch(config, source, epochs)
+        Self::from_epoch(config, source, commands, epochs)
     }
 
-    fn from_epoch(config: Config, source: Source, epochs: Epochs) -> Result<Arc<Self>, NotDone> {
+    fn from_epoch(
+        config: Config,
+        source: Source,
+        commands: CommandNames,
+        epochs: Epochs,
+    ) -> Result<Arc<Self>, NotDone> {
         let events: Arc<Events> = Arc::default();
         let workshop = Workshop::new(&config.server, Arc::clone(&events));
         let workshop = Arc::new(workshop);
@@ -257,7 +279,7 @@ impl Daemon {
             events,
             drops: Drops::default(),
             counts: Counts::default(),
-            timings: Timings::default(),
+            timings: Timings::new(commands),
             started: Instant::now(),
             draining: AtomicBool::new(false),
             stopping: Notify::new(),
@@ -406,69 +428,9 @@ impl Daemon {
         }
     }
 
-    /// A holder ended: give back all that it held. Says how much that was.
-    pub fn end_holder(&self, holder: HolderId, why: Why) -> usize {
-        let ending = self.holdings.close(holder);
-        let mut count = 0;
-        while let Some(some) = ending
-            .as_ref()
-            .and_then(|ending| self.end_some(ending, why))
-        {
-            count += some;
-        }
-        count
-    }
-
-    /// The same in slices, between which other tasks of the thread have their turn.
-    pub async fn end_holder_in_slices(&self, holder: HolderId, why: Why) -> usize {
-        let ending = self.holdings.close(holder);
-        let mut count = 0;
-        while let Some(some) = ending
-            .as_ref()
-            .and_then(|ending| self.end_some(ending, why))
-        {
-            count += some;
-            tokio::task::yield_now().await;
-        }
-        count
-    }
-
-    /// Give back one slice of what an ending holder held. None if that was all.
-    fn end_some(&self, ending: &Ending, why: Why) -> Option<usize> {
-        let held = self.holdings.end_some(ending, why);
-        let count = held.len();
-        for (ticket, thing) in held {
-            self.counts.reclaims.add(ticket.kind, why);
-            // None may stay held for another's fault.
-            let _ = panics::contain(|| end(thing, why));
-        }
-        (count > 0).then_some(count)
-    }
-
-    /// End one thing by its ticket. Says who held it.
-    ///
-    /// # Errors
-    ///
-    /// If there is nothing under the ticket, or it is not this user's.
-    pub fn release(&self, ticket: Ticket, user: Option<&str>, why: Why) -> Result<HolderId, Gone> {
-        self.release_at(ticket, user, why, self.holdings.now())
-    }
-
-    /// The same, for one who has just looked at the clock.
-    ///
-    /// # Errors
-    ///
-    /// If there is nothing under the ticket, or it is not this user's.
-    pub fn release_at(
-        &self,
-        ticket: Ticket,
-        user: Option<&str>,
-        why: Why,
-        now: u64,
-    ) -> Result<HolderId, Gone> {
-        let taken = self.holdings.take_at(ticket, user, why, now)?;
-        end(taken.thing, why);
-        Ok(taken.holder)
+    /// The last command of a connection, or nothing if there was none.
+    pub fn last_command(&self, card: &ClientCard) -> &'static str {
+        self.timings.name(card.last.load(Ordering::Relaxed))
     }
 
     /// A client named something as it may not.

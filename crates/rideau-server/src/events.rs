@@ -10,8 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-use crate::label;
-use crate::show::Sight;
+use crate::config::label;
 
 /// As many are remembered.
 const MOST: usize = 1024;
@@ -141,24 +140,24 @@ fn brief(text: &str, max: usize) -> Cow<'_, str> {
 }
 
 impl Event {
-    /// In words, with all that one with this sight may know.
-    pub fn text(&self, sight: Sight<'_>) -> String {
-        let detail = match sight.sees_output(self.kind, &self.name) {
+    /// In words, with what programs said if that may be seen.
+    pub fn text(&self, sees_output: bool) -> String {
+        let detail = match sees_output {
             true => &*self.detail,
             false => "",
         };
         format!("{}{detail}", self.text)
     }
 
-    /// One line of JSON, for one with this sight.
-    pub fn json(&self, sight: Sight<'_>) -> Value {
+    /// One line of JSON, with what programs said if that may be seen.
+    pub fn json(&self, sees_output: bool) -> Value {
         let since = self.at.duration_since(UNIX_EPOCH).unwrap_or_default();
         json!({
             "id": self.serial,
             "at_ms": since.as_millis() as u64,
             "kind": self.kind,
             "name": self.name,
-            "text": self.text(sight),
+            "text": self.text(sees_output),
             "by": self.by,
         })
     }

@@ -13,10 +13,12 @@ use rideau_core::Brief;
 
 use crate::config::{Buckets, count, stop};
 use crate::daemon::Daemon;
+use crate::ending::Gone;
 use crate::grant::Grant;
-use crate::holdings::{Gone, Row};
+use crate::holdings::Row;
 use crate::places::PoolPlace;
-use crate::show::{Cell, Sight};
+use crate::show::Cell;
+use crate::sight::Sight;
 use crate::ticket::{Kind, Ticket};
 
 /// An answer to the question what something is about.
@@ -264,7 +266,7 @@ fn connection(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained
         card.address,
         span(card.since.elapsed()),
         span(card.silent()),
-        match card.last() {
+        match daemon.last_command(&card) {
             "" => String::new(),
             last => format!(": {last}"),
         },

@@ -8,7 +8,7 @@ use rideau_core::apps::Ended;
 
 use crate::apps::Session;
 use crate::config::count;
-use crate::holdings::Why;
+use crate::ending::Why;
 use crate::meeting::Meeting;
 use crate::member::{Members, Offer};
 use crate::places::{PoolPlace, RegulatorPlace};
@@ -68,7 +68,7 @@ impl Grant {
         match self {
             Self::Member { pool, .. } | Self::Offer { pool, .. } => pool.name.to_string(),
             Self::Lock(lock) => String::from_utf8_lossy(lock.key()).into_owned(),
-            Self::Match(meeting) => meeting.broker.name.to_string(),
+            Self::Match(meeting) => meeting.broker.to_string(),
             Self::Lease { regulator, .. } => regulator.name.to_string(),
             Self::Value(held) => held.range.to_string(),
             Self::App(session) => session.process().app.name.to_string(),

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::daemon::Daemon;
-use crate::show::Sight;
+use crate::sight::Sight;
 use reader::Reader;
 
 /// The last samples of a server.

@@ -5,7 +5,6 @@
 //! Anybody who has a ticket finds what it stands for without a search: the
 //! ticket says where it is kept.
 
-mod ending;
 mod lost;
 mod refused;
 mod rows;
@@ -17,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::ending::{Gone, Why};
 use crate::grant::Grant;
+use crate::holder::{Card, HolderId};
 use crate::later::Later;
 use crate::names::{Named, Names};
 use crate::outcome::Outcome;
@@ -34,7 +35,6 @@ const NONE: u32 = u32::MAX;
 /// them.
 const ENDED_MAX: usize = 256;
 
-pub use ending::{Gone, Why};
 pub use lost::Lost;
 pub use rows::Row;
 
@@ -130,27 +130,6 @@ struct Rare {
 /// A holder that ends.
 #[derive(Debug)]
 pub struct Ending(HolderId);
-
-/// What is known of a holder.
-#[derive(Debug)]
-pub struct Card {
-    /// How it calls itself, or how we call it.
-    pub name: Mutex<String>,
-    /// Whose it is.
-    pub user: Arc<str>,
-    /// The session, if it is one; else it is a connection.
-    pub session: Option<String>,
-    /// The number of the connection, if it is one.
-    pub connection: Option<u64>,
-}
-
-/// One holder.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HolderId {
-    shard: u32,
-    at: u32,
-    turn: u32,
-}
 
 /// A ticket that is over.
 #[derive(Clone, Copy, Debug)]

@@ -17,11 +17,22 @@ use tokio::task::AbortHandle;
 use crate::outbox::Outbox;
 use crate::outcome::Outcome;
 
+/// What a command needs of its user.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Needs {
+    /// The name of the command.
+    pub name: &'static str,
+    /// The right; nothing if no login is needed.
+    pub right: &'static str,
+    /// It is only for users, also where none is configured.
+    pub is_control: bool,
+}
+
 /// An ask under way, or its answer.
 pub struct Later {
     name: String,
-    /// Where its command is among all.
-    pub command: usize,
+    /// What its command needs of its user.
+    pub needs: Needs,
     /// Where it is told that asked.
     outbox: Arc<Outbox>,
     /// What waits, until it has answered or the ask is given up.
@@ -42,10 +53,10 @@ pub struct LaterWait {
 
 impl Later {
     /// An ask of this command for something with this name.
-    pub fn new(name: &str, command: usize, outbox: Arc<Outbox>) -> Self {
+    pub fn new(name: &str, needs: Needs, outbox: Arc<Outbox>) -> Self {
         Self {
             name: name.into(),
-            command,
+            needs,
             outbox,
             wait: Mutex::new(None),
             answer: Mutex::new(None),
@@ -195,7 +206,11 @@ mod tests {
 
     /// An ask that waits for ever in a place, from which it can be withdrawn or not.
     fn begun(can_withdraw: Option<bool>) -> (Arc<Later>, Arc<AtomicBool>) {
-        let later = Arc::new(Later::new("desk", 0, Arc::new(Outbox::new(1000))));
+        let later = Arc::new(Later::new(
+            "desk",
+            Needs::default(),
+            Arc::new(Outbox::new(1000)),
+        ));
         let has_left = Arc::new(AtomicBool::new(false));
         let place = Place(Arc::clone(&has_left));
         let future = Box::pin(async move {

@@ -4,77 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
-use rustix::process::geteuid;
 
 use crate::attempts::Origin;
 use crate::client::{Awaits, Client, Finish, Step, Wait, Wrong, answer_panic};
-use crate::command;
 use crate::config::password::Hash;
 use crate::config::{Password, User};
 use crate::daemon::Daemon;
-use crate::holdings::{Card, Why};
+use crate::ending::Why;
+use crate::holder::Card;
 use crate::logins::{Fingerprint, How, LoginPlace};
 use crate::panics::{self, Panicked};
 use crate::quota::{Over, Quota};
-
-/// How a connection shows who it is without a password.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Proof {
-    /// It does not.
-    None,
-    /// By the id of the user at the other end of a Unix socket.
-    Uid(u32),
-    /// By the name in its certificate, which was verified.
-    Certificate(String),
-    /// By the control socket, which only the operator can use.
-    Control,
-}
-
-impl Proof {
-    /// The same in a word.
-    pub(crate) const fn how(&self) -> How {
-        match self {
-            Self::None => How::Password,
-            Self::Uid(_) => How::Uid,
-            Self::Certificate(_) => How::Certificate,
-            Self::Control => How::Control,
-        }
-    }
-
-    /// Who that is.
-    pub fn user(&self, daemon: &Daemon) -> Option<Arc<User>> {
-        let config = daemon.config.load();
-        let is_user = |user: &&User| match self {
-            Self::None | Self::Control => false,
-            Self::Uid(uid) => user.uids.contains(uid),
-            Self::Certificate(name) => user.name == *name,
-        };
-        let is_operator = match self {
-            Self::Control => true,
-            // Where there are users, each says who it is.
-            Self::Uid(uid) => config.users.is_empty() && is_operator(*uid),
-            Self::None | Self::Certificate(_) => false,
-        };
-        if is_operator {
-            return Some(Arc::clone(daemon.operator.user()));
-        }
-        config.users.iter().find(is_user).cloned().map(Arc::new)
-    }
-}
-
-/// Whether an account may do what the server may: it is the server's own, or root.
-pub(crate) fn is_operator(uid: u32) -> bool {
-    uid == 0 || uid == geteuid().as_raw()
-}
-
-/// What those are called who did not say who they are.
-pub(crate) const NOBODY: &str = "default";
-
-/// The name of a user, for the record; every place that says who did something
-/// asks here.
-pub(crate) fn name_of(user: Option<&Arc<User>>) -> &str {
-    user.map_or(NOBODY, |user| &user.name)
-}
 
 /// Follow a change of the config: a user may do other things from now on, or
 /// nothing at all.
@@ -161,7 +101,6 @@ pub(crate) fn begin(
         client.password = None;
         become_user(client, Some(operator));
         then(client);
-        command::follow_watch(client);
         return Ok(Step::Done);
     }
     let config = client.daemon.config.load();
@@ -199,7 +138,6 @@ pub(crate) fn begin(
                 }
                 client.connection = Some(counted);
                 then(client);
-                command::follow_watch(client);
             }
             None => {
                 client
@@ -318,9 +256,9 @@ pub(crate) async fn attempt(
 /// gives back first, and it leaves the other's session.
 pub(crate) fn become_user(client: &mut Client, user: Option<Arc<User>>) {
     let name = client.holder_card().name.lock().clone();
-    command::leave_session(client, Why::Quit);
+    client.leave_session(Why::Quit);
     client.daemon.end_holder(client.holder, Why::Quit);
-    let user_name = name_of(user.as_ref());
+    let user_name = User::name_of(user.as_ref());
     let card = Arc::new(Card {
         name: Mutex::new(name),
         user: user_name.into(),

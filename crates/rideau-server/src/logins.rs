@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::attempts::{BeforeLogin, Denials, FailedLogins, Origin, Told};
+use crate::config::label;
 use crate::events::Events;
-use crate::label;
 
 /// Bytes of a reason that are told.
 const WHY_MAX: usize = 512;

@@ -12,7 +12,6 @@ use rideau::Peer;
 use tokio::sync::Notify;
 
 use crate::outbox::{Outbox, Push};
-use crate::places::BrokerPlace;
 use crate::ticket::Ticket;
 
 /// What a client brings to a broker. Whoever has it and goes away without a word,
@@ -51,7 +50,7 @@ pub enum End {
 /// A match, as one party holds it.
 pub struct Meeting {
     /// Where they met.
-    pub broker: Arc<BrokerPlace>,
+    pub broker: Arc<str>,
     own: Arc<Mail>,
     other: Party,
     peer: Option<Peer>,
@@ -131,7 +130,7 @@ impl End {
 
 impl Meeting {
     /// A match whose owner brought `own`.
-    pub fn new(broker: Arc<BrokerPlace>, own: Arc<Mail>, other: Party, peer: Peer) -> Self {
+    pub fn new(broker: Arc<str>, own: Arc<Mail>, other: Party, peer: Peer) -> Self {
         Self {
             broker,
             own,

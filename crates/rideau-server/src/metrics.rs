@@ -20,7 +20,7 @@ use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
 use crate::daemon::Daemon;
-use crate::holdings::Why;
+use crate::ending::Why;
 use crate::panics;
 use crate::show;
 use crate::timing::Timing;

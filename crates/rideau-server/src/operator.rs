@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::config::{OPERATOR, User};
-use crate::login;
 
 /// Bytes of a token.
 const TOKEN_LEN: usize = 32;
@@ -50,7 +49,7 @@ impl Operator {
     pub(crate) fn scope_of<'a>(&self, user: Option<&'a Arc<User>>) -> Option<&'a str> {
         match user {
             Some(user) if self.is(user) => None,
-            user => Some(login::name_of(user)),
+            user => Some(User::name_of(user)),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::config::{
 use crate::meeting::Party;
 use crate::member::{Follow, Members, Workshop};
 use crate::outcome;
-use crate::show::Sight;
+use crate::sight::Sight;
 use crate::values::{RangePlaces, ViewPlaces};
 
 /// Longer than anybody waits.

@@ -5,10 +5,11 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 use crate::daemon::Daemon;
-use crate::holdings::Why;
+use crate::ending::Why;
 use crate::panics;
 use crate::resources;
-use crate::show::{self, Cell, Sight, Table, Wanted, What};
+use crate::show::{self, Cell, Table, Wanted, What};
+use crate::sight::Sight;
 
 /// Every section, in order.
 pub const SECTIONS: [&str; 15] = [

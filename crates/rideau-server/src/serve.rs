@@ -5,7 +5,6 @@
 mod admission;
 mod drain;
 mod listener;
-pub(crate) mod reserve;
 mod store_watch;
 
 use std::fmt;
@@ -25,14 +24,15 @@ use crate::admin::AdminListener;
 use crate::config::{self, Config, Opening, Server};
 use crate::control::ControlFiles;
 use crate::daemon::Daemon;
+use crate::ending::Why;
 use crate::front::{FrontListener, Tls};
-use crate::holdings::Why;
 use crate::inherited;
 use crate::lanes::Lanes;
 use crate::panics;
 use crate::settings::Source;
 use crate::supervisor;
 use crate::tls;
+use crate::tls_files;
 use crate::watcher;
 
 /// So long a client has to say within TLS who it is.
@@ -126,7 +126,8 @@ pub async fn run_from(
     source: Source,
     ready: impl FnOnce(&Ready),
 ) -> io::Result<()> {
-    let daemon = Daemon::after_others(config, source).map_err(io::Error::other)?;
+    let daemon =
+        Daemon::after_others(config, source, crate::command::NAMES).map_err(io::Error::other)?;
     run_daemon(daemon, ready).await
 }
 
@@ -385,7 +386,7 @@ async fn renew(tls: Tls, daemon: Arc<Daemon>) {
         ticks.tick().await;
         if generation != daemon.settings.generation() {
             generation = daemon.settings.generation();
-            let renew = || renewed(&daemon).inspect(|acceptor| tls.renew(acceptor));
+            let renew = || tls_files::renewed(&daemon).inspect(|acceptor| tls.renew(acceptor));
             let _ = panics::contain(renew);
         }
     }
@@ -412,19 +413,6 @@ async fn listen_http(
         places.push(format!("{scheme}://{bound}"));
     }
     Ok((admin, places))
-}
-
-/// What the files of TLS say now; none if they cannot be used.
-pub(crate) fn renewed(daemon: &Daemon) -> Option<TlsAcceptor> {
-    let config = daemon.config.load();
-    match tls::acceptor(config.tls.as_ref()?) {
-        Ok(acceptor) => Some(acceptor),
-        Err(error) => {
-            let text = format!("the files of TLS cannot be used, the old ones go on: {error}");
-            daemon.events.add("config", "tls", text, None);
-            None
-        }
-    }
 }
 
 /// Read the file again whenever a signal asks for it, for ever. What is wrong

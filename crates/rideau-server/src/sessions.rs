@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::holdings::{Card, HolderId, Why};
+use crate::ending::Why;
+use crate::holder::{Card, HolderId};
 use crate::quota::Counted;
 use crate::ticket::{Kind, Ticket};
 

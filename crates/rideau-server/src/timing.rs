@@ -7,8 +7,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::command;
-
 /// Up to how many nanoseconds each column counts; the last has no end.
 const BOUNDS: [u64; 14] = [
     10_000,
@@ -31,7 +29,10 @@ const BOUNDS: [u64; 14] = [
 const SHARDS: usize = 4;
 
 /// The numbers of all commands since the start.
-pub struct Timings(Box<[Row]>);
+pub struct Timings {
+    names: &'static [&'static str],
+    rows: Box<[Row]>,
+}
 
 /// One command in one shard. The next begins where no other processor writes.
 #[derive(Default)]
@@ -72,14 +73,29 @@ pub struct Timing {
 /// What no command has the name of.
 const UNKNOWN: &str = "unknown";
 
-impl Default for Timings {
-    fn default() -> Self {
-        let rows = SHARDS * (command::ALL.len() + 1);
-        Self((0..rows).map(|_| Row::default()).collect())
-    }
-}
+/// The names of all commands, in the order of their table.
+pub type CommandNames = &'static [&'static str];
 
 impl Timings {
+    /// Nothing yet, of the commands with these names.
+    pub fn new(names: &'static [&'static str]) -> Self {
+        let rows = SHARDS * (names.len() + 1);
+        Self {
+            names,
+            rows: (0..rows).map(|_| Row::default()).collect(),
+        }
+    }
+
+    /// The name of the command at this place of the table; nothing if there is none.
+    pub fn name(&self, at: usize) -> &'static str {
+        self.names.get(at).copied().unwrap_or_default()
+    }
+
+    /// The rows of the command at this place, one of each shard.
+    fn rows(&self, at: usize) -> impl Iterator<Item = &Row> {
+        self.rows.iter().skip(at).step_by(self.names.len() + 1)
+    }
+
     /// Count what a connection did, which took so many nanoseconds.
     pub fn add(&self, connection: u64, batch: &mut Batch, nanos: u64) {
         let count: u64 = batch.0.iter().map(|run| run.count).sum();
@@ -92,7 +108,7 @@ impl Timings {
     /// Count some of one command, each of which took so many nanoseconds.
     pub fn add_run(&self, connection: u64, run: Run, nanos: u64) {
         let shard = connection as usize % SHARDS;
-        let row = &self.0[shard * (command::ALL.len() + 1) + run.at];
+        let row = &self.rows[shard * (self.names.len() + 1) + run.at];
         let bound = BOUNDS.iter().position(|bound| nanos <= *bound);
         let column = &row.columns[bound.unwrap_or(BOUNDS.len())];
         column.fetch_add(run.count, Ordering::Relaxed);
@@ -104,7 +120,7 @@ impl Timings {
 
     /// Those that were executed, in the order of the table of commands.
     pub fn all(&self) -> Vec<Timing> {
-        let names = command::ALL.iter().map(|about| about.name);
+        let names = self.names.iter().copied();
         let all = names.chain([UNKNOWN]).enumerate();
         let all = all.map(|(at, name)| self.of(at, name));
         all.filter(|one| one.done + one.failed > 0).collect()
@@ -112,20 +128,17 @@ impl Timings {
 
     /// How often a command was executed.
     pub(crate) fn count(&self, command: &str) -> u64 {
-        let named = |about: &command::About| about.name == command;
-        let Some(at) = command::ALL.iter().position(named) else {
+        let Some(at) = self.names.iter().position(|name| *name == command) else {
             return 0;
         };
-        let rows = self.0.iter().skip(at).step_by(command::ALL.len() + 1);
-        let columns = rows.flat_map(|row| &row.columns);
+        let columns = self.rows(at).flat_map(|row| &row.columns);
         columns.map(|column| column.load(Ordering::Relaxed)).sum()
     }
 
     fn of(&self, at: usize, command: &'static str) -> Timing {
-        let rows = self.0.iter().skip(at).step_by(command::ALL.len() + 1);
         let mut counts = [0; BOUNDS.len() + 1];
         let (mut nanos, mut failed) = (0, 0);
-        for row in rows {
+        for row in self.rows(at) {
             for (count, column) in counts.iter_mut().zip(&row.columns) {
                 *count += column.load(Ordering::Relaxed);
             }
@@ -154,10 +167,10 @@ impl Batch {
         }
     }
 
-    /// One that has no name we know: it failed.
+    /// One that has no name we know, behind all of the table: it failed.
     #[cold]
-    pub fn add_unknown(&mut self) {
-        self.add(command::ALL.len());
+    pub fn add_unknown(&mut self, behind: usize) {
+        self.add(behind);
         self.fail();
     }
 
@@ -220,12 +233,12 @@ mod tests {
 
     #[test]
     fn what_came_together_shares_its_time() {
-        let (timings, mut batch) = (Timings::default(), Batch::default());
+        let (timings, mut batch) = (Timings::new(&["LOCK", "TAKE"]), Batch::default());
         for at in [0, 1, 0, 1, 1] {
             batch.add(at);
         }
         batch.fail();
-        batch.add_unknown();
+        batch.add_unknown(2);
         timings.add(7, &mut batch, 6 * 20_000);
         assert!(batch.is_empty());
         let [first, second, unknown] = timings.all().try_into().unwrap();
@@ -238,7 +251,7 @@ mod tests {
 
     #[test]
     fn who_waits_is_timed_alone() {
-        let (timings, mut batch) = (Timings::default(), Batch::default());
+        let (timings, mut batch) = (Timings::new(&["LOCK", "TAKE"]), Batch::default());
         batch.add(0);
         batch.add(0);
         let waits = batch.take_last().unwrap().failed(true);

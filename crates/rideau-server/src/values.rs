@@ -23,7 +23,6 @@ use rideau::{OpenError, Ranges, RangesOptions};
 use tokio::task::AbortHandle;
 
 use crate::config::{Config, RangeConfig, StoreKind};
-use crate::holdings::{Holdings, Why};
 use crate::ticket::Ticket;
 use secret::{Origin, Secret};
 use store::Folder;
@@ -46,7 +45,7 @@ pub struct Values {
     /// How many end within an hour, by range, and when that was counted.
     ending: Mutex<Option<(Instant, HashMap<RangeId, u64>)>>,
     /// Logs what happens, for a while.
-    debug: Mutex<Option<AbortHandle>>,
+    pub(crate) debug: Mutex<Option<AbortHandle>>,
 }
 
 /// Why values cannot be given out like that.
@@ -230,13 +229,12 @@ impl Values {
         self.secret.read(text)
     }
 
-    /// A value goes with who holds this ticket. Who had it before has lost it
-    /// already, and only does not know yet.
-    pub fn hold(&self, value: u128, ticket: Ticket, holdings: &Holdings) {
+    /// A value goes with the holder of this ticket. Returns the ticket that had it before:
+    /// its holder has lost it, and does not know yet.
+    #[must_use]
+    pub fn hold(&self, value: u128, ticket: Ticket) -> Option<Ticket> {
         let before = self.held.lock().insert(value, ticket);
-        if let Some(before) = before.filter(|before| *before != ticket) {
-            let _ = holdings.take_from(before, Why::Lapsed);
-        }
+        before.filter(|before| *before != ticket)
     }
 
     /// The ticket of a value that goes with a connection.

@@ -18,7 +18,7 @@ use crate::events::Event;
 use crate::outbox::{Outbox, Push};
 use crate::panics;
 use crate::quota::{Counted, Over, Usage};
-use crate::show::Sight;
+use crate::sight::Sight;
 use crate::values::Happened;
 
 /// The channel of what happens to values; that of one range is below it.
@@ -259,7 +259,7 @@ impl Watch {
                 };
                 match event {
                     Ok(event) => {
-                        let seen = Happened::of(&daemon, &event);
+                        let seen = Happened::of(&daemon.places.load().ranges, &event);
                         let user = user.load();
                         let user = user.as_ref();
                         if user.is_some_and(|user| !user.may_use("range", &seen.range)) {
@@ -372,7 +372,7 @@ impl Channel {
     fn push(&self, event: &Event, sight: Sight<'_>) -> Option<Push> {
         let all = format!("rideau:events:{}:{}", event.kind, event.name);
         let of = (event.kind, event.name.as_str().into());
-        self.message(&all, &event.json(sight).to_string().into(), &of)
+        self.message(&all, &sight.json_of(event).to_string().into(), &of)
     }
 
     /// What to tell on a channel, if it is one of these.

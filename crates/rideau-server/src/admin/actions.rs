@@ -15,8 +15,9 @@ use super::grants::{gone_text, ticket_of};
 use super::health::away;
 use super::shown::find_pool;
 use super::visit::{Answer, No, Visit, ok};
-use crate::holdings::{Gone, Thing, Why};
-use crate::label::Label;
+use crate::config::label::Label;
+use crate::ending::{Gone, Why};
+use crate::holdings::Thing;
 use crate::outbox::Push;
 use crate::places::PoolPlace;
 

@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 use super::shown::{micros, spans, tally};
 use super::visit::{Answer, No, Visit, ok};
 use crate::apps::{App, AppLine, AppShown, Apps, ProcessShown};
-use crate::label::Label;
-use crate::show::Sight;
+use crate::config::label::Label;
+use crate::sight::Sight;
 
 /// Lines of a log, unless one asks for fewer or more.
 const LINES: usize = 100;

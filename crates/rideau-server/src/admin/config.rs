@@ -12,7 +12,7 @@ use super::visit::{Answer, No, Visit, ok, with_status};
 use crate::config::keys::Change;
 use crate::config::{Faults, Level, Plan};
 use crate::daemon::Daemon;
-use crate::settings::Unchanged;
+use crate::daemon::Unchanged;
 use crate::values::unsafe_text;
 
 /// How faults call the body of a request.

@@ -11,9 +11,10 @@ use serde_json::json;
 
 use super::values;
 use super::visit::{Answer, No, Visit, ok};
+use crate::config::label::Label;
+use crate::ending::{Gone, Why};
 use crate::grant::Grant;
-use crate::holdings::{Card, Gone, Why};
-use crate::label::Label;
+use crate::holder::Card;
 use crate::quota::Quota;
 use crate::ticket::{Kind, Ticket};
 

@@ -15,11 +15,11 @@ use super::routes::{Needs, Route};
 use super::visit::No;
 use super::{Admin, Entrance};
 use crate::attempts::Origin;
-use crate::command;
 use crate::config::User;
 use crate::daemon::Daemon;
-use crate::login::{self, Proof};
+use crate::login::{self};
 use crate::logins::{Fingerprint, How};
+use crate::peer::Proof;
 
 /// A password that was right is not checked again for so long: each check costs
 /// time on purpose, and every request of a script carries it.
@@ -95,7 +95,7 @@ pub(super) fn check_right(
     user: Option<&Arc<User>>,
 ) -> Result<(), No> {
     if let (None, Some(right)) = (user, route.right())
-        && !command::may_do(None, right)
+        && !User::or_anybody_may(None, right)
     {
         let advice = admin.daemon.operator.advice();
         let text = format!(
@@ -105,7 +105,7 @@ pub(super) fn check_right(
         return Err(No::new(StatusCode::UNAUTHORIZED, "NOAUTH", text));
     }
     if let (Some(user), Some(right)) = (user, route.right())
-        && !command::has_right(user, right)
+        && !user.may(right)
     {
         let text = format!(
             "User {} may not use {} {}: add \"{right}\" to its allow list.",
@@ -120,7 +120,9 @@ pub(super) fn check_right(
 /// Write down that somebody who has not said who it is may not do this, if that is
 /// control.
 fn deny_to(admin: &Admin, route: &Route, entrance: Option<&Entrance>, no: &No) {
-    let right = route.right().filter(|right| !command::may_do(None, right));
+    let right = route
+        .right()
+        .filter(|right| !User::or_anybody_may(None, right));
     if let Some(right) = right.filter(|_| no.code == "NOAUTH") {
         let logins = &admin.daemon.logins;
         logins.denied_to(origin_of(entrance), right, &no.text);

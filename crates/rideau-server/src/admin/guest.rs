@@ -15,10 +15,12 @@ use crate::client::{Awaits, Client, Finish, Replies, Wait, Wrong};
 use crate::clients::ClientCard;
 use crate::command;
 use crate::daemon::Daemon;
+use crate::ending::Why;
 use crate::held_back::HeldBack;
-use crate::holdings::{Card, HolderId, Why};
-use crate::login::{self, Proof};
+use crate::holder::{Card, HolderId};
+use crate::login::{self};
 use crate::outbox::Outbox;
+use crate::peer::Proof;
 use crate::resp::Protocol;
 use crate::ticket::Ticket;
 use crate::timing::Batch;
@@ -120,8 +122,7 @@ impl Guest {
             command::may_still(client, awaits, name)
         });
         may.map_err(|wrong| {
-            let command = command::last(client);
-            command::deny(&client.daemon, command, client.user_name(), &wrong);
+            command::deny(client, client.user_name(), &wrong);
             No::of_executed(&wrong.0)
         })
     }

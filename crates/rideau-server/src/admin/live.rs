@@ -18,7 +18,6 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::WATCHERS_MAX;
 use super::visit::{Answer, No, Visit, ok};
-use crate::command;
 use crate::quota::{Counted, Quota};
 
 /// A watcher hears something at least this often, so that proxies and we
@@ -81,7 +80,7 @@ pub(super) async fn events(visit: Visit) -> Answer {
             let told = match next {
                 Err(denied) => return Some((denied, None)),
                 Ok(Ok(next)) if !sight.sees_event(next.kind, &next.name) => continue,
-                Ok(Ok(next)) => event("event", Some(next.serial), &next.json(sight)),
+                Ok(Ok(next)) => event("event", Some(next.serial), &sight.json_of(&next)),
                 Ok(Err(RecvError::Lagged(missed))) => {
                     event("missed", None, &json!({ "missed": missed }))
                 }
@@ -152,7 +151,7 @@ impl Seat {
     fn follow(&mut self) -> Result<(), No> {
         if self.visit.follow()?
             && let Some(user) = &self.visit.user
-            && !command::has_right(user, self.right)
+            && !user.may(self.right)
         {
             return Err(No::of_command(&format!(
                 "NOPERM user {} may not watch this any more: add \"{}\" to its allow list.",

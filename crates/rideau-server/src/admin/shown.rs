@@ -11,13 +11,13 @@ use super::apps;
 use super::health::away;
 use super::visit::{Answer, No, Visit, ok};
 use crate::clients::ClientCard;
+use crate::config::HTTP_CONNECTIONS_MAX;
 use crate::config::Member;
 use crate::daemon::Daemon;
 use crate::drops::Dropped;
 use crate::explain;
 use crate::holdings::Row;
 use crate::places::{BrokerPlace, Places, PoolPlace, RegulatorPlace};
-use crate::quota::HTTP_CONNECTIONS_MAX;
 use crate::sessions::SessionRow;
 use crate::show::{self, Page};
 
@@ -177,7 +177,7 @@ fn client(daemon: &Daemon, card: &ClientCard) -> Value {
         "address": card.address,
         "age_ms": age,
         "idle_ms": age.saturating_sub(card.heard_ms.load(Ordering::Relaxed)),
-        "last": card.last(),
+        "last": daemon.last_command(card),
         "commands": card.commands.load(Ordering::Relaxed),
         "held": held,
         "is_waiting": card.is_waiting.load(Ordering::Relaxed),

@@ -12,11 +12,12 @@ use axum::response::IntoResponse;
 
 use super::health::away;
 use super::visit::{Answer, Visit};
+use crate::config::label::is_wild;
 use crate::config::{Listen, Server, count};
 use crate::daemon::Daemon;
-use crate::label::is_wild;
 use crate::places::Places;
-use crate::show::{self, Cell, Page, Sight, Wanted, What};
+use crate::show::{self, Cell, Page, Wanted, What};
+use crate::sight::Sight;
 
 const STYLE: &str = include_str!("status.css");
 /// The page loads itself again this often, in seconds.
@@ -276,7 +277,7 @@ fn write_events(out: &mut String, daemon: &Daemon, sight: Sight<'_>) -> fmt::Res
     let rows = events.iter().map(|event| {
         let ago = event.at.elapsed().unwrap_or_default();
         let by = event.by.clone().unwrap_or_default();
-        vec![format!("{} ago", span(ago)), event.text(sight), by]
+        vec![format!("{} ago", span(ago)), sight.text_of(event), by]
     });
     write_table(out, "Events", &["", "what", "by"], rows, events.len())
 }

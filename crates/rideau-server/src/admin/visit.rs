@@ -18,16 +18,16 @@ use super::routes::{Needs, Route};
 use super::{Admin, BODY_WITHIN, guard};
 use crate::client::Wrong;
 use crate::config::User;
+use crate::config::label::Label;
 use crate::daemon::Daemon;
 use crate::input::{Input, NoRoom};
-use crate::label::Label;
 use crate::login;
 use crate::logins::Fingerprint;
 use crate::panics::{self, Panicked};
 use crate::places::Places;
 use crate::quota::{Counted, Quota};
 use crate::resp::BEFORE_LOGIN_MAX;
-use crate::show::Sight;
+use crate::sight::Sight;
 
 /// A request that may be answered.
 pub(super) struct Visit {
@@ -238,7 +238,7 @@ impl Visit {
 
     /// Who does this, for the record.
     pub(super) fn by(&self) -> &str {
-        login::name_of(self.user.as_ref())
+        User::name_of(self.user.as_ref())
     }
 
     /// The same, to find what belongs to it; none if everything is anybody's.

@@ -55,7 +55,8 @@ pub(crate) fn run(words: &Run, manner: &Manner) -> Done {
     let is_json = manner.json;
     let served = runtime.block_on(async {
         let source = Source::of(&config);
-        let daemon = Daemon::with(config, source).map_err(io::Error::other)?;
+        let daemon = Daemon::with(config, source, rideau_server::command::NAMES)
+            .map_err(io::Error::other)?;
         let (printing, closing) = (Arc::clone(&daemon), Arc::clone(&daemon));
         let (hopeless, is_hopeless) = oneshot::channel();
         let ready = move |ready: &Ready| {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::{About, about, tickets};
 use crate::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
-use crate::holdings::{Thing, Why};
+use crate::ending::Why;
+use crate::holdings::Thing;
 use crate::later::Later;
 use crate::meeting::{End, Mail};
 use crate::outcome::Outcome;

@@ -9,8 +9,8 @@ use super::tail;
 use super::tickets::{self, Answer};
 use crate::client::{Client, Step, Tail, Wrong, refused};
 use crate::daemon::Daemon;
+use crate::ending::Why;
 use crate::grant::Grant;
-use crate::holdings::Why;
 use crate::meeting::{Mail, Meeting, Party};
 use crate::outcome::{Outcome, Part, micros};
 use crate::places::BrokerPlace;
@@ -111,7 +111,7 @@ fn settle(
         }
     };
     let value = Arc::clone(&other.value);
-    let meeting = Meeting::new(Arc::clone(place), Arc::clone(&own), other, peer);
+    let meeting = Meeting::new(Arc::clone(&place.name), Arc::clone(&own), other, peer);
     let ticket = client.keep(Kind::Match, Grant::Match(meeting), tail)?;
     client.remember(tail, ticket, || parts(&value, lead, waited));
     let waited = i64::try_from(waited.as_micros()).unwrap_or(i64::MAX);
@@ -190,7 +190,7 @@ fn met_or_no(
 ) -> Result<(Vec<Part>, Grant), rideau::Refusal> {
     let met = met.map_err(|no| no.refusal)?;
     let parts = parts(&met.value.value, met.lead, met.waited);
-    let meeting = Meeting::new(Arc::clone(place), own, met.value, met.peer);
+    let meeting = Meeting::new(Arc::clone(&place.name), own, met.value, met.peer);
     Ok((parts, Grant::Match(meeting)))
 }
 

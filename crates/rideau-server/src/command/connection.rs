@@ -9,9 +9,9 @@ use super::{ALL, About, page};
 use crate::client::{Client, Replies, Step, Wrong};
 use crate::clients::ClientCard;
 use crate::config::globs;
+use crate::config::label::Label;
 use crate::daemon::Daemon;
-use crate::holdings::Why;
-use crate::label::Label;
+use crate::ending::Why;
 use crate::login;
 use crate::resp::{Arguments, Mistake, Protocol, Request, Upper};
 use crate::show::More;
@@ -86,6 +86,7 @@ pub(super) fn hello(client: &mut Client, request: Request<'_>) -> Result<Step, W
     let finish = move |client: &mut Client| {
         client.speak(protocol);
         greet(client);
+        super::follow_watch(client);
     };
     match who {
         None if login::is_needed(client) => Err(Wrong(
@@ -132,6 +133,7 @@ pub(super) fn auth(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     client.check_label(Label::User, &user)?;
     login::begin(client, user, password, |client| {
         client.reply().simple("OK");
+        super::follow_watch(client);
     })
 }
 
@@ -397,7 +399,7 @@ fn line(daemon: &Daemon, card: &ClientCard) -> String {
         },
         holder_card.user,
         if card.outbox.is_resp3() { 3 } else { 2 },
-        card.last().to_lowercase(),
+        daemon.last_command(card).to_lowercase(),
         daemon.holdings.count(holder),
         u8::from(card.is_waiting.load(Ordering::Relaxed)),
         card.session

@@ -10,7 +10,8 @@ use crate::explain::{self, Explained};
 use crate::panics;
 use crate::report;
 use crate::resp::{Mistake, Quoted, Request, Upper};
-use crate::show::{self, Page, Sight, Wanted, What};
+use crate::show::{self, Page, Wanted, What};
+use crate::sight::Sight;
 
 /// What this client sees.
 pub(super) fn sight(client: &Client) -> Sight<'_> {

@@ -3,8 +3,9 @@
 //! Most clients send pipelines so. Nothing of another command of the connection comes in
 //! between, and none of them waits; other clients may come in between.
 
-use super::{About, OWN, about};
+use super::{About, about};
 use crate::client::{Client, Step, Wrong};
+use crate::config::OWN;
 use crate::resp::{Request, Upper};
 use crate::transaction::{QUEUED_MAX, TooLong, Transaction};
 

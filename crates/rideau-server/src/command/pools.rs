@@ -12,10 +12,10 @@ use super::settings;
 use super::tail;
 use super::tickets::{self, Answer};
 use crate::client::{Client, Step, Tail, Wrong, refused};
+use crate::config::label::Label;
 use crate::config::text;
 use crate::daemon::Daemon;
 use crate::grant::Grant;
-use crate::label::Label;
 use crate::member::{Members, NoMember, Offer};
 use crate::outcome::{Outcome, Part, micros};
 use crate::places::{GroupPlace, PoolPlace};
@@ -326,7 +326,7 @@ pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Step, W
         let _ = client
             .daemon
             .holdings
-            .take(ticket, None, crate::holdings::Why::Cancelled);
+            .take(ticket, None, crate::ending::Why::Cancelled);
         return Err(Wrong(format!(
             "WRONGTYPE pool {name} lends what its config says; only pools with member = \
              \"offered\" take what clients bring."

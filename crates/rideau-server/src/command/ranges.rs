@@ -16,8 +16,8 @@ use rideau::allocator::{Change, Place, Prefer, Refused, Reservation};
 use rideau::{Failed, Instant, Reserving, Until};
 
 use crate::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong, closed};
+use crate::ending::Why;
 use crate::grant::{Grant, HeldValue};
-use crate::holdings::Why;
 use crate::resp::{Quoted, Reply, Request};
 use crate::ticket::Kind;
 use crate::values::{ValueTicket, owner_of};
@@ -222,7 +222,7 @@ fn keep(client: &mut Client, reservation: &Reservation, tail: &Tail) -> Result<V
         is_lease: false,
     });
     let ticket = client.keep(Kind::Value, held, tail)?;
-    values.hold(value, ticket, &client.daemon.holdings);
+    client.daemon.hold_value(value, ticket);
     Ok(ticket.into())
 }
 

@@ -9,8 +9,9 @@ use parking_lot::Mutex;
 use super::look::{Viewer, see_and_tell};
 use super::{allowed, page, tickets};
 use crate::client::{Client, Finish, Step, Wait, Wrong};
-use crate::holdings::{Card, Why};
-use crate::label::Label;
+use crate::config::label::Label;
+use crate::ending::Why;
+use crate::holder::Card;
 use crate::quota::Quota;
 use crate::resp::{Arguments, Mistake, Quoted, Request, Upper};
 use crate::sessions::SessionRow;
@@ -32,7 +33,7 @@ pub(super) fn session(client: &mut Client, request: Request<'_>) -> Result<Step,
         b"OPEN" => open(client, arguments),
         b"ATTACH" => attach(client, arguments),
         b"DETACH" => {
-            detach(client, Why::Quit);
+            client.leave_session(Why::Quit);
             client.reply().simple("OK");
             Ok(Step::Done)
         }
@@ -109,18 +110,10 @@ fn refused(client: &Client, why: Wrong) -> Wrong {
 fn enter(client: &mut Client, ticket: Ticket) -> Result<(), Wrong> {
     let row = client.daemon.sessions.attach(ticket, client.user_name());
     let row = row.ok_or_else(|| unknown(ticket.to_string().as_bytes()))?;
-    detach(client, Why::Quit);
+    client.leave_session(Why::Quit);
     client.session = Some((ticket, row.holder));
     *client.card.session.lock() = Some(ticket.to_string());
     Ok(())
-}
-
-/// Leave the session in this manner; it keeps what it holds.
-pub(crate) fn detach(client: &mut Client, why: Why) {
-    if let Some((ticket, _)) = client.session.take() {
-        client.daemon.sessions.detach(ticket, why);
-        *client.card.session.lock() = None;
-    }
 }
 
 fn attach(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {

@@ -4,8 +4,8 @@ use crate::client::{Client, Step, Wrong};
 use crate::config::keys::Change;
 use crate::config::text::PathFault;
 use crate::config::{Faults, Plan, fits, text};
+use crate::daemon::Unchanged;
 use crate::resp::{Arguments, Mistake, Reply, Request, Upper};
-use crate::settings::Unchanged;
 use crate::show::Cell;
 
 impl From<Unchanged> for Wrong {

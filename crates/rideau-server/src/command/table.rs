@@ -1,9 +1,10 @@
 //! Every command of our own, with what it is for.
 
 use super::{
-    About, OWN, about, apps, awaits, brokers, connection, locks, look, multi, pools, ranges,
-    regulators, sessions, settings, tickets, watch,
+    About, about, apps, awaits, brokers, connection, locks, look, multi, pools, ranges, regulators,
+    sessions, settings, tickets, watch,
 };
+use crate::config::OWN;
 
 /// Every command of our own.
 pub(super) const OURS: &[About] = &[

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rideau::{Flow, queue};
 
 use crate::client::{Client, Tail, Wrong};
-use crate::label::Label;
+use crate::config::label::Label;
 use crate::resp::Arguments;
 
 impl Tail {

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use super::look::{Viewer, see_and_tell};
 use super::{page, ranges, still};
 use crate::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
+use crate::config::label::Label;
 use crate::daemon::Daemon;
+use crate::ending::{Gone, Why};
 use crate::grant::Grant;
-use crate::holdings::{Gone, Row, Thing, Why};
-use crate::label::Label;
+use crate::holdings::{Row, Thing};
 use crate::later::{Later, LaterWait};
 use crate::meeting::Mail;
 use crate::names::Named;
@@ -127,7 +128,7 @@ pub(super) fn later_or_withdrawn(
 ) -> Result<Step, Wrong> {
     let waiting = client.begin_wait()?;
     let outbox = Arc::clone(&client.card.outbox);
-    let later = Arc::new(Later::new(name, still::last(client), outbox));
+    let later = Arc::new(Later::new(name, still::needs(client), outbox));
     let most = client.daemon.config.load().limits.held_max;
     let asked = Thing::Asked(Arc::clone(&later));
     let note = tail.note.clone();
@@ -196,7 +197,7 @@ fn answer_later(daemon: &Daemon, ticket: Ticket, later: &Later, answer: Answer) 
                 daemon.look_for_death(ticket);
             }
             if let Some(value) = value {
-                daemon.values.hold(value, ticket, &daemon.holdings);
+                daemon.hold_value(value, ticket);
             }
             outcome
         }
@@ -229,10 +230,10 @@ fn allowed(
     let name = range.as_deref().unwrap_or(later.name());
     match daemon.may_still_have(&row.card, ticket, later, name) {
         Ok(()) => Ok((parts, grant)),
-        Err(wrong) => {
-            super::deny(daemon, later.command, &row.card.user, &wrong);
+        Err(text) => {
+            daemon.deny(later.needs, &row.card.user, &text);
             grant.end(Why::Cancelled);
-            Err(Outcome::denied(wrong.0))
+            Err(Outcome::denied(text))
         }
     }
 }

@@ -3,8 +3,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{About, OWN, about};
+use super::{About, about};
 use crate::client::{Client, Step, Wrong};
+use crate::config::OWN;
 use crate::resp::{Arguments, Mistake, Quoted, Request, Upper};
 
 /// These commands. They tell nothing of others, so every user may use them.

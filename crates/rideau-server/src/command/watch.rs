@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::client::{Client, Step, Wrong};
 use crate::config::User;
+use crate::config::label::Label;
 use crate::events::KINDS;
-use crate::label::Label;
 use crate::login;
 use crate::resp::{Quoted, Request};
 use crate::watch::{Channel, VALUES};
@@ -216,7 +216,9 @@ pub(crate) fn follow(client: &mut Client) {
 /// Write down that a user may not watch this any more.
 fn deny(client: &Client, user: Option<&Arc<User>>, command: &str, error: &str) {
     if let Some(about) = super::find(command.as_bytes()) {
-        about.deny(&client.daemon, login::name_of(user), error);
+        client
+            .daemon
+            .deny(about.needs(), User::name_of(user), error);
     }
 }
 

@@ -22,7 +22,7 @@ use super::server::{Limits, Log, Server, Tls};
 use super::user::User;
 use super::view::ViewConfig;
 use super::{Config, Env};
-use crate::label::is_wild;
+use crate::config::label::is_wild;
 
 /// Whether files that the file names are looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]

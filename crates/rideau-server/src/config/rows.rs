@@ -17,13 +17,13 @@ use super::broker::{BrokerConfig, RegulatorConfig};
 use super::exec::ready_word;
 use super::lock::{Buckets, LockRule};
 use super::pool::{Member, PoolConfig, fate_word, pick_word};
+use super::quota::Quota;
 use super::range::{RangeConfig, Words};
 use super::section::Unexpanded;
 use super::server::{Limits, OPEN_TO_ANYONE, Server};
 use super::user::{Password, User};
 use super::words::{show_size, show_span};
 use crate::process::Ready;
-use crate::quota::Quota;
 
 /// Rows as they are collected: the path, and the value as TOML.
 struct Rows {

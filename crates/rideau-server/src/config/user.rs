@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use toml_edit::Item;
 
 use super::near::suggest_word;
 use super::password::{Hash, HashFault, MEMORY_MAX, PASSES_MAX};
 use super::pattern::fits;
+use super::quota::Quota;
 use super::section::{At, Section};
-use crate::quota::Quota;
 
 /// More than this is no quota.
 const QUOTA_MAX: usize = 10_000_000;
@@ -94,6 +95,21 @@ pub const ALLOWED: &[&str] = &[
 /// The kinds of things that have names.
 pub const KINDS: &[&str] = &["pool", "broker", "regulator", "lock", "range", "app"];
 
+/// Every user may do this with what is its own. What is not, the command checks itself.
+pub const OWN: &str = "own";
+
+/// What a client is called that did not log in.
+pub const NOBODY: &str = "default";
+
+/// Whether this right is control: it can start a program, change the config, or end what
+/// others have. It is only for users, also where none is configured.
+pub fn is_control(right: &str) -> bool {
+    CONTROL.contains(&right)
+}
+
+/// The rights that are control.
+pub const CONTROL: &[&str] = &["pool", "range", "app", "config", "client", "monitor"];
+
 impl User {
     /// Somebody who may do everything, known by other ways than a password.
     pub(crate) fn everything(name: &str) -> Self {
@@ -109,6 +125,37 @@ impl User {
             // No key of the config could raise them.
             quotas: [Some(usize::MAX); Quota::ALL.len()],
         }
+    }
+
+    /// Whether the user has this right, by itself or as one of a group.
+    pub fn may(&self, right: &str) -> bool {
+        if right == OWN {
+            return true;
+        }
+        self.allow.iter().any(|allowed| match allowed.as_str() {
+            "@admin" => true,
+            "@all" => !is_control(right),
+            "@read" => matches!(right, "show" | "explain" | "info" | "held"),
+            "@pool" => matches!(right, "take" | "offer" | "withdraw"),
+            "@broker" => matches!(right, "ask" | "offer" | "done" | "renew"),
+            "@lock" => matches!(right, "lock" | "unlock"),
+            "@app" => matches!(right, "get" | "app"),
+            "@range" => matches!(
+                right,
+                "reserve" | "update" | "lookup" | "release" | "cancel"
+            ),
+            allowed => allowed == right,
+        })
+    }
+
+    /// Whether a user has this right, or anybody where there are no users.
+    pub fn or_anybody_may(user: Option<&Self>, right: &str) -> bool {
+        user.map_or(!is_control(right), |user| user.may(right))
+    }
+
+    /// The name of a user, for the record.
+    pub fn name_of(user: Option<&Arc<Self>>) -> &str {
+        user.map_or(NOBODY, |user| &user.name)
     }
 
     /// Whether the user may use commands on this thing. A group of pools is a

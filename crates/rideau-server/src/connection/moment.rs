@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::tests::{Place, Wire, until};
 use crate::config::password::Hash;
 use crate::config::{Config, User};
-use crate::holdings::Why;
+use crate::ending::Why;
 use crate::ticket::Ticket;
 
 /// `anna`, who may do this.

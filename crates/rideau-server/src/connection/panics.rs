@@ -60,7 +60,8 @@ impl Place {
     pub(super) async fn new(more: &str) -> Self {
         let text = format!("{more}\n[lock.\"*\"]\nqueue = {{ kind = \"never\" }}\n");
         let config = Config::parse(&text, "test.toml", &|_| None);
-        let daemon = Daemon::new(config.expect("it is a config")).expect("it is sound");
+        let daemon = Daemon::new(config.expect("it is a config"), crate::command::NAMES)
+            .expect("it is sound");
         let listen = Listen::Tcp(([127, 0, 0, 1], 0).into());
         let listener = Listener::bind(&listen, 0).await.expect("a port is free");
         let port = listener.port().expect("it is TCP");

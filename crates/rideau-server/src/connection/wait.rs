@@ -16,6 +16,7 @@ use super::{Connection, Over};
 use crate::client::{Awaits, Client, Finish, Wait, Waiting, Wrong, answer_panic};
 use crate::clients::ClientCard;
 use crate::command;
+use crate::config::User;
 use crate::input::NoRoom;
 use crate::login;
 use crate::panics;
@@ -133,8 +134,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             None => command::may_still(client, awaits, name),
         };
         may.inspect_err(|wrong| {
-            let command = command::last(client);
-            command::deny(&client.daemon, command, login::name_of(before), wrong);
+            command::deny(client, User::name_of(before), wrong);
         })
     }
 

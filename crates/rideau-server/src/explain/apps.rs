@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::Explained;
 use crate::config::{count, stop};
 use crate::daemon::Daemon;
-use crate::show::Sight;
+use crate::sight::Sight;
 
 /// An application: how it is, why those who ask wait, and why it last failed.
 pub(super) fn app(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {

@@ -9,7 +9,7 @@ use rideau::allocator::{RangeStats, Seen, Which, parse_value};
 use super::{Explained, span};
 use crate::config::{RangeConfig, count, show_span};
 use crate::daemon::Daemon;
-use crate::show::Sight;
+use crate::sight::Sight;
 
 /// A range: how full it is, and what would help.
 pub(super) fn range(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {

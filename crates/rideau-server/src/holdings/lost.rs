@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Gone, HolderId, Holdings, Rare, SLOT_BITS, Taken, Why};
+use super::{Holdings, Rare, SLOT_BITS, Taken};
+use crate::ending::{Gone, Why};
+use crate::holder::HolderId;
 use crate::ticket::Ticket;
 
 /// As many losses of one holder are told one by one.

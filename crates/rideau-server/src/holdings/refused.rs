@@ -1,6 +1,7 @@
 //! Answers that are kept with their tickets, so that they can be fetched again and again.
 
-use super::{Holdings, Rare, Shard, Thing, Why};
+use super::{Holdings, Rare, Shard, Thing};
+use crate::ending::Why;
 use crate::outcome::Outcome;
 use crate::ticket::Ticket;
 

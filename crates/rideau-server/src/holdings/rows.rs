@@ -4,8 +4,10 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Card, Gone, HolderId, Holdings, NONE, SLICE, SLOT_BITS, Shard, Slot, Thing, Why};
+use super::{Holdings, NONE, SLICE, SLOT_BITS, Shard, Slot, Thing};
+use crate::ending::{Gone, Why};
 use crate::grant::Grant;
+use crate::holder::{Card, HolderId};
 use crate::later::Later;
 use crate::ticket::Ticket;
 

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::reserve;
 use crate::attempts::Origin;
 use crate::client::{Client, Replies};
 use crate::clients::ClientCard;
@@ -17,11 +16,12 @@ use crate::config::User;
 use crate::connection;
 use crate::daemon::Daemon;
 use crate::held_back::HeldBack;
-use crate::holdings::Card;
-use crate::login::{self, Proof};
+use crate::holder::Card;
 use crate::logins::LoginPlace;
 use crate::outbox::Outbox;
+use crate::peer::Proof;
 use crate::quota::{Counted, Quota};
+use crate::reserve;
 use crate::resp::Protocol;
 use crate::timing::Batch;
 use crate::watch::Watch;
@@ -73,7 +73,7 @@ pub(super) fn admit(daemon: &Arc<Daemon>, mut coming: Coming) -> Admitted {
     // Read before the user: a change that comes meanwhile is followed later.
     let generation = daemon.settings.generation();
     let user = coming.proof.user(daemon);
-    let usage = daemon.quotas.of(login::name_of(user.as_ref()));
+    let usage = daemon.quotas.of(User::name_of(user.as_ref()));
     let limits = &daemon.config.load().limits;
     let counted = match usage.take(Quota::Connections, user.as_deref(), limits) {
         Ok(counted) => counted,
@@ -197,7 +197,7 @@ fn welcome(
     } = coming;
     let config = daemon.config.load();
     let id = daemon.clients.next_id();
-    let name = login::name_of(user.as_ref());
+    let name = User::name_of(user.as_ref());
     let usage = daemon.quotas.of(name);
     let card = Arc::new(Card {
         name: Mutex::new(format!("conn-{id}")),

@@ -12,16 +12,18 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
 
 use super::admission::{Admitted, Coming, Crowded, Refused, admit, crowded, enter, serve};
-use super::{renewed, reserve};
+
 use crate::attempts::Origin;
 use crate::bind;
 use crate::config::{DeadPeer, Listen};
 use crate::daemon::Daemon;
 use crate::inherited;
 use crate::lanes::Lanes;
-use crate::login::{self, Proof};
 use crate::panics;
+use crate::peer::{Proof, is_operator};
+use crate::reserve;
 use crate::tls;
+use crate::tls_files::renewed;
 
 /// A place where the server listens.
 pub enum Listener {
@@ -322,7 +324,7 @@ fn accept_control(daemon: &Arc<Daemon>, lanes: &Lanes, stream: UnixStream, path:
     tests::panic_once(path);
     let (uid, address) = peer(&stream, path);
     let admitted = match uid {
-        Some(uid) if login::is_operator(uid) => admit(
+        Some(uid) if is_operator(uid) => admit(
             daemon,
             Coming::by_unix(Some(uid), address, path, Proof::Control),
         ),
@@ -364,7 +366,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join(PLANTED);
         let config = Config::parse("", "test.toml", &|_| None).unwrap();
-        let daemon = Daemon::new(config).unwrap();
+        let daemon = Daemon::new(config, crate::command::NAMES).unwrap();
         let listener = Listener::control(UnixListener::bind(&path).unwrap(), &path);
         let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
         tokio::spawn(listener.serve(daemon, lanes));

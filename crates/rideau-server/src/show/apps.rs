@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Cell, Sight, Table};
+use super::{Cell, Table};
 use crate::apps::{App, AppShown};
 use crate::daemon::Daemon;
+use crate::sight::Sight;
 
 pub(super) fn apps(daemon: &Daemon, sight: Sight<'_>) -> Table {
     let mut table = Table::new(&[

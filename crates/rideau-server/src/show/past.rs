@@ -1,7 +1,8 @@
 //! What happened, the newest first.
 
-use super::{Sight, Table};
+use super::Table;
 use crate::daemon::Daemon;
+use crate::sight::Sight;
 
 pub(super) fn drops(daemon: &Daemon) -> Table {
     let mut table = Table::new(&[
@@ -39,7 +40,7 @@ pub(super) fn events(daemon: &Daemon, sight: Sight<'_>) -> Table {
             event.at.into(),
             event.kind.into(),
             event.name.as_str().into(),
-            event.text(sight).into(),
+            sight.text_of(&event).into(),
             event.by.as_deref().into(),
         ]);
     }

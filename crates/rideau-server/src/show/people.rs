@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Cell, Sight, Table, Wanted};
+use super::{Cell, Table, Wanted};
 use crate::clients::ClientCard;
 use crate::daemon::Daemon;
 use crate::holdings::Row;
 use crate::sessions::SessionRow;
+use crate::sight::Sight;
 
 pub(super) fn clients(daemon: &Daemon, wanted: &Wanted<'_>) -> Table {
     let mut table = Table::new(&[
@@ -53,7 +54,7 @@ fn client(daemon: &Daemon, card: &ClientCard) -> Vec<Cell> {
         card.silent().as_secs().into(),
         resp.into(),
         format!("{library} {version}").trim().into(),
-        card.last().to_lowercase().into(),
+        daemon.last_command(card).to_lowercase().into(),
         card.commands.load(Ordering::Relaxed).into(),
         daemon.holdings.count(holder).into(),
         usize::from(card.is_waiting.load(Ordering::Relaxed)).into(),

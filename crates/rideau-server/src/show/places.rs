@@ -1,14 +1,14 @@
 //! Everything that has a name, a row for each.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rideau::{Circuit, PoolStats, Reason, Side, Tally};
 
-use super::{Cell, Sight, Table};
+use super::{Cell, Table};
 use crate::config::Buckets;
 use crate::daemon::Daemon;
-use crate::places::{BrokerPlace, PoolPlace, RegulatorPlace, RulePlace};
+use crate::places::{BrokerPlace, PoolPlace, RegulatorPlace};
+use crate::sight::Sight;
 
 pub(super) fn pools(daemon: &Daemon) -> Table {
     let mut table = Table::new(&[
@@ -272,7 +272,7 @@ pub(super) fn locks(daemon: &Daemon) -> Table {
         "keys_refused",
     ]);
     let places = daemon.places.load();
-    let counts = counts(daemon, &places.rules);
+    let counts = daemon.lock_counts(&places.rules);
     for ((at, place), count) in places.rules.iter().enumerate().zip(counts) {
         let load = |count: &AtomicU64| Cell::from(count.load(Ordering::Relaxed));
         let buckets: Cell = match place.rule.buckets {
@@ -296,27 +296,4 @@ pub(super) fn locks(daemon: &Daemon) -> Table {
         ]);
     }
     table
-}
-
-/// What there is of the keys of a rule.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Count {
-    pub(crate) keys: usize,
-    pub(crate) held: u64,
-    pub(crate) waiting: usize,
-}
-
-/// The keys of each rule, counted.
-pub(crate) fn counts(daemon: &Daemon, rules: &[Arc<RulePlace>]) -> Vec<Count> {
-    let mut counts = vec![Count::default(); rules.len()];
-    for (key, held) in daemon.locks.all_held() {
-        let text = String::from_utf8_lossy(&key);
-        let rule = rules.iter().position(|place| place.rule.fits(&*text));
-        if let Some(count) = rule.map(|at| &mut counts[at]) {
-            count.keys += 1;
-            count.held += held;
-            count.waiting += daemon.locks.waiting(&key);
-        }
-    }
-    counts
 }

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 
 use rideau::allocator::{RangeStats, Size};
 
-use super::{Cell, Sight, Table};
+use super::{Cell, Table};
 use crate::config::{Hold, class_word};
 use crate::daemon::Daemon;
+use crate::sight::Sight;
 use crate::values::RangePlace;
 
 pub(super) fn ranges(daemon: &Daemon) -> Table {

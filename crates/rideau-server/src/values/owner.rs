@@ -1,6 +1,5 @@
 //! Whose values are, as it is written down beside them.
 
-use crate::command;
 use crate::config::User;
 
 /// The name that stands for everybody where there are no users. It is written down as
@@ -18,6 +17,6 @@ pub fn owner_of(user: Option<&User>) -> &[u8] {
 
 /// The user may know the fence of a value that has this owner.
 pub fn sees_fence(user: Option<&User>, owner: Option<&[u8]>) -> bool {
-    let is_operator = |user| command::has_right(user, "range");
+    let is_operator = |user: &User| user.may("range");
     owner == Some(owner_of(user)) || user.is_none_or(is_operator)
 }

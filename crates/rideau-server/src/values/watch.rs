@@ -1,16 +1,12 @@
 //! What happens to values, for those who watch.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rideau::allocator::{Event, Kind, What};
 use serde_json::{Value, json};
-use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{Instant, timeout_at};
 
-use super::sees_fence;
+use super::{RangePlaces, sees_fence};
 use crate::config::User;
-use crate::daemon::Daemon;
 
 /// One thing that happened to a value, in words.
 pub struct Happened {
@@ -29,9 +25,8 @@ pub struct Happened {
 }
 
 impl Happened {
-    pub(crate) fn of(daemon: &Daemon, event: &Event) -> Self {
-        let places = daemon.places.load();
-        let place = places.ranges.of(event.value);
+    pub(crate) fn of(ranges: &RangePlaces, event: &Event) -> Self {
+        let place = ranges.of(event.value);
         let kind = place.map_or(Kind::Number, |(_, kind)| kind);
         Self {
             range: place.map_or_else(|| "".into(), |(place, _)| Arc::clone(&place.name)),
@@ -64,34 +59,5 @@ fn word(what: What) -> &'static str {
         What::Released => "released",
         What::Cancelled => "cancelled",
         _ => "changed",
-    }
-}
-
-impl Daemon {
-    /// Log everything that happens to values for so long. What was begun before
-    /// ends.
-    pub fn debug_values(self: &Arc<Self>, within: Duration) {
-        let daemon = Arc::clone(self);
-        let mut events = self.values.ranges.watch();
-        let deadline = Instant::now() + within;
-        let task = tokio::spawn(async move {
-            while let Ok(event) = timeout_at(deadline, events.recv()).await {
-                match event {
-                    Ok(event) => {
-                        let seen = Happened::of(&daemon, &event);
-                        let (what, value, range) = (seen.what, seen.value, seen.range);
-                        tracing::info!(what, value, %range, fence = seen.fence, "value");
-                    }
-                    Err(RecvError::Lagged(count)) => {
-                        tracing::info!(count, "values changed too fast to be logged");
-                    }
-                    Err(RecvError::Closed) => return,
-                }
-            }
-        });
-        let before = self.values.debug.lock().replace(task.abort_handle());
-        if let Some(before) = before {
-            before.abort();
-        }
     }
 }

@@ -69,7 +69,7 @@ impl Server {
             text: text.into(),
             file: None,
         };
-        let daemon = Daemon::with(config, source).unwrap();
+        let daemon = Daemon::with(config, source, rideau_server::command::NAMES).unwrap();
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         let redis = Listener::bind(&Listen::Tcp(free), 0o600).await.unwrap();
         let admin = AdminListener::bind(free).await.unwrap();

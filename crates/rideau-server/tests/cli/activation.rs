@@ -5,13 +5,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use rideau_testing::{Running, Signal, Start, command, signal};
 
-use crate::served::Folder;
+use crate::served::{Folder, wait_for};
 
 /// Nothing takes longer, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -117,18 +116,17 @@ fn a_member_does_not_get_the_socket() {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap().to_string();
     let script = format!(
-        "env > {0}.new; ls /proc/$$/fd >> {0}.new; mv {0}.new {0}; echo ready; exec sleep 600",
+        "env > {0}.new; ls /proc/$$/fd >> {0}.new; mv {0}.new {0}; exec sleep 600",
         seen.display()
     );
-    let pool = format!(
-        "[pool.p]\nmember = {{ exec = [\"sh\", \"-c\", {script:?}], ready = {{ line = \"ready\" }} }}\n"
-    );
+    let pool = format!("[pool.p]\nmember = {{ exec = [\"sh\", \"-c\", {script:?}] }}\n");
     let (server, _) = start(socket, &address, &pool);
     let mut stream = TcpStream::connect(&address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let said = ask(&mut stream, "TAKE p WAIT 20000");
     assert!(said.starts_with('*'), "{said}");
-    let seen = fs::read_to_string(Path::new(&seen)).unwrap();
+    wait_for(&seen);
+    let seen = fs::read_to_string(&seen).unwrap();
     assert!(!seen.contains("LISTEN_"), "{seen}");
     assert!(!seen.lines().any(|line| line == "3"), "{seen}");
     drop(stream);

@@ -169,7 +169,7 @@ fn two_servers_do_not_share_a_folder() {
     let config = folder.config(OFFICE);
     let _server = Server::start(&config);
     let other = rideau_server::config::Config::parse(&config, "test", &|_| None).unwrap();
-    let Err(why) = rideau_server::daemon::Daemon::new(other) else {
+    let Err(why) = rideau_server::daemon::Daemon::new(other, rideau_server::command::NAMES) else {
         panic!("both write");
     };
     assert!(why.to_string().contains("is open already"), "{why}");

@@ -50,7 +50,7 @@ impl Server {
             .build()
             .unwrap();
         let (daemon, port) = runtime.block_on(async {
-            let daemon = Daemon::with(config, source).unwrap();
+            let daemon = Daemon::with(config, source, rideau_server::command::NAMES).unwrap();
             let listen = Listen::Tcp("127.0.0.1:0".parse().unwrap());
             let listener = Listener::bind(&listen, 0).await.unwrap();
             let port = listener.port().unwrap();

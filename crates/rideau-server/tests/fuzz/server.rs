@@ -84,7 +84,7 @@ impl Server {
             .unwrap();
         runtime
             .block_on(async {
-                let daemon = Daemon::with(config, source).unwrap();
+                let daemon = Daemon::with(config, source, rideau_server::command::NAMES).unwrap();
                 let free = SocketAddr::from(([127, 0, 0, 1], 0));
                 let redis = Listener::bind(&Listen::Tcp(free), 0).await.unwrap();
                 let admin = AdminListener::bind(free).await.unwrap();

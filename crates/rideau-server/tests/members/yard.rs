@@ -14,7 +14,7 @@ use rideau_server::daemon::Daemon;
 use rideau_server::explain::explain;
 use rideau_server::lanes::Lanes;
 use rideau_server::serve::{self, Listener};
-use rideau_server::show::Sight;
+use rideau_server::sight::Sight;
 use rideau_testing::{Running, Signal, Start, command};
 
 use crate::peer::{Answer, LONG, Peer};
@@ -89,7 +89,7 @@ impl Server {
     pub(crate) async fn start_in(yard: Yard, pools: &str) -> Self {
         let config = yard.config(pools);
         let listen = config.server.listen[0].clone();
-        let daemon = Daemon::new(config).unwrap();
+        let daemon = Daemon::new(config, rideau_server::command::NAMES).unwrap();
         let listener = Listener::bind(&listen, 0o600).await.unwrap();
         let address = listener.address();
         let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
@@ -124,7 +124,7 @@ impl Server {
     pub(crate) fn events(&self, pool: &str) -> Vec<String> {
         let events = self.daemon.events.newest(100).into_iter();
         let of_pool = events.filter(|event| event.name == pool);
-        of_pool.map(|event| event.text(Sight::ALL)).collect()
+        of_pool.map(|event| Sight::ALL.text_of(&event)).collect()
     }
 
     pub(crate) fn explain(&self, pool: &str) -> String {

@@ -397,7 +397,8 @@ async fn a_child_has_a_cgroup_of_its_own_where_there_is_one_to_divide() {
     yard.folder = yard.folder.clone().with_cgroup(cgroup);
     // Nothing but the cgroup says whose it is.
     let script = "(env -i setsid sh -c 'echo $$ >outside; exec sleep 1000' &)
-        while ! test -s outside; do sleep 0.01; done; cat /proc/self/cgroup; echo up; wait";
+        while ! test -s outside; do sleep 0.01; done; cat /proc/self/cgroup; echo up
+        exec sleep 1000";
     let mut program = shell(script, Ready::Line("up".to_owned()));
     program.directory = Some(yard.path().to_owned());
     let process = yard.start(&program).await.unwrap();

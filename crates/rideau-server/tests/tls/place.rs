@@ -126,7 +126,7 @@ impl Server {
         });
         let config = Config::parse(config, "test.toml", &|_| None)
             .unwrap_or_else(|faults| panic!("{faults}"));
-        let daemon = Daemon::new(config).unwrap();
+        let daemon = Daemon::new(config, rideau_server::command::NAMES).unwrap();
         let address = "127.0.0.1:0".parse().unwrap();
         let listener = Listener::bind_tls(address, acceptor.unwrap(), within)
             .await

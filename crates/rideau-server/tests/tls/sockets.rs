@@ -18,7 +18,11 @@ async fn start(folder: &Folder, uid: u32) -> Arc<Daemon> {
          [user.orders]\npassword_file = \"/nowhere\"\nallow = [\"@all\"]"
     );
     let config = Config::parse(&text, "test.toml", &|_| None);
-    let daemon = Daemon::new(config.unwrap_or_else(|faults| panic!("{faults}"))).unwrap();
+    let daemon = Daemon::new(
+        config.unwrap_or_else(|faults| panic!("{faults}")),
+        rideau_server::command::NAMES,
+    )
+    .unwrap();
     let listen = Listen::Unix(folder.0.join("s"));
     let listener = Listener::bind(&listen, 0o640).await.unwrap();
     let lanes = Arc::new(Lanes::start(Some(1)).unwrap());

@@ -6,7 +6,7 @@ use super::no;
 use super::target::may_use_values;
 use crate::client::{Client, Step, Wrong};
 use crate::command::may_use;
-use crate::label::Label;
+use crate::config::label::Label;
 use crate::places::Places;
 use crate::resp::{Quoted, Request};
 use crate::values::Counted;

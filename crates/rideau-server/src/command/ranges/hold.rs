@@ -8,7 +8,7 @@ use super::words::{Beside, ttl};
 use super::{no, write_fields};
 use crate::client::{Client, Step, Wrong};
 use crate::command::{allowed, page};
-use crate::holdings::Why;
+use crate::ending::Why;
 use crate::resp::{Arguments, Mistake, Reply, Request, Upper};
 use crate::show::Page;
 use crate::ticket::{Kind as TicketKind, Ticket};

@@ -11,7 +11,7 @@ use super::target::{may_use_value, may_use_values};
 use super::{How, count, no};
 use crate::client::{Client, Tail, Wrong};
 use crate::command::may_use;
-use crate::label::Label;
+use crate::config::label::Label;
 use crate::places::Places;
 use crate::resp::{Arguments, Mistake, Quoted, Request, Upper};
 use crate::values::RangePlaces;

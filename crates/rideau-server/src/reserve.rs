@@ -13,7 +13,7 @@ use crate::resp::{Limits, RequestParser};
 /// As many at a time.
 const MOST: usize = 16;
 /// So long each of them has.
-pub(super) const WITHIN: Duration = Duration::from_secs(2);
+pub(crate) const WITHIN: Duration = Duration::from_secs(2);
 /// The same to send its first command; then it is told why it cannot stay.
 const FIRST_WITHIN: Duration = Duration::from_millis(500);
 /// Bytes that it may send.
@@ -40,7 +40,7 @@ impl Reserve {
 
 /// Answer the pings of a connection there is no room for, and say why it cannot
 /// stay as soon as it wants anything else. Without a place only the latter.
-pub(super) async fn turn_away<S>(mut stream: S, why: &str, place: Option<OwnedSemaphorePermit>)
+pub(crate) async fn turn_away<S>(mut stream: S, why: &str, place: Option<OwnedSemaphorePermit>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {

@@ -3,12 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::client::Wrong;
-use crate::command;
 use crate::config::{Config, OPERATOR, User};
 use crate::daemon::Daemon;
-use crate::holdings::Card;
-use crate::later::Later;
+use crate::holder::Card;
+use crate::later::{Later, Needs};
 use crate::outbox::Push;
 use crate::outcome::Outcome;
 use crate::ticket::Ticket;
@@ -34,11 +32,10 @@ impl Daemon {
             let is_known = is_same(old, &new, &card.user);
             let may =
                 is_known.and_then(|()| self.may_still_have(&card, ticket, &later, later.name()));
-            let Err(wrong) = may else {
+            let Err(text) = may else {
                 continue;
             };
-            command::deny(self, later.command, &card.user, &wrong);
-            let Wrong(text) = wrong;
+            self.deny(later.needs, &card.user, &text);
             let outcome = Outcome::denied(text);
             if later.refuse(outcome.clone()) {
                 self.holdings.refuse(ticket);
@@ -47,29 +44,97 @@ impl Daemon {
         }
     }
 
+    /// Whether a user has the right that a command needs.
+    ///
+    /// # Errors
+    ///
+    /// What the client is told.
+    #[inline]
+    pub(crate) fn allows(
+        &self,
+        user: Option<&User>,
+        config: &Config,
+        needs: Needs,
+    ) -> Result<(), String> {
+        let Needs {
+            name,
+            right,
+            is_control,
+        } = needs;
+        if right.is_empty() {
+            return Ok(());
+        }
+        match user {
+            Some(user) if user.may(right) => Ok(()),
+            Some(user) => Err(format!(
+                "NOPERM user {} may not use {name}: add \"{right}\" to its allow list.",
+                user.name
+            )),
+            None if !config.users.is_empty() => {
+                Err("NOAUTH say who you are first: AUTH user password.".into())
+            }
+            None if is_control => Err(self.only_for_operators(name)),
+            None => Ok(()),
+        }
+    }
+
+    /// A client that did not log in may not use this, where there are no users.
+    #[cold]
+    pub(crate) fn only_for_operators(&self, name: &str) -> String {
+        let advice = self.operator.advice();
+        format!("NOAUTH {name} is not for everybody: {advice}")
+    }
+
+    /// Write down that a user may not use a command, if an error says so.
+    #[cold]
+    pub(crate) fn deny(&self, needs: Needs, user: &str, error: &str) {
+        let right = match needs.right {
+            "" => needs.name,
+            right => right,
+        };
+        self.logins.refused(user, right, error);
+    }
+
     /// Whether the holder's user may have what was asked for, as it is called, by the
     /// rights of now.
+    ///
+    /// # Errors
+    ///
+    /// What the client is told.
     pub(crate) fn may_still_have(
         &self,
         card: &Card,
         ticket: Ticket,
         later: &Later,
         name: &str,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), String> {
         let config = self.config.load();
         let user = match &*card.user {
             // No user of the config is called so.
             OPERATOR => Some(&**self.operator.user()),
             name => find(&config, name),
         };
+        self.allows(user, &config, later.needs)?;
         let kind = ticket.kind.word();
-        command::may_still_have(self, user, &config, later.command, kind, name)
+        match user {
+            Some(user) if !user.may_use(kind, name) => Err(no_use(user, kind, name)),
+            _ => Ok(()),
+        }
     }
+}
+
+/// A user may not use this thing.
+#[cold]
+pub(crate) fn no_use(user: &User, kind: &str, name: &str) -> String {
+    format!(
+        "NOPERM user {} may not use {kind} {name}: add \"{kind}:{name}\" to its on list.",
+        user.name
+    )
 }
 
 /// Whether those who asked by this name are still known by it: they may have been
 /// nobody, or have another password now.
-fn is_same(old: &Config, new: &Config, name: &str) -> Result<(), Wrong> {
+fn is_same(old: &Config, new: &Config, name: &str) -> Result<(), String> {
     let no = match (find(old, name), find(new, name)) {
         (None, Some(_)) => "NOAUTH the config has users now: say who you are.",
         (Some(before), Some(now)) if before.password != now.password => {
@@ -77,7 +142,7 @@ fn is_same(old: &Config, new: &Config, name: &str) -> Result<(), Wrong> {
         }
         _ => return Ok(()),
     };
-    Err(Wrong(no.into()))
+    Err(no.into())
 }
 
 fn find<'a>(config: &'a Config, name: &str) -> Option<&'a User> {

@@ -1,0 +1,105 @@
+//! The modules of the server import each other in no circle.
+//!
+//! A module is a file beside `lib.rs` with its folder. What only tests import does not
+//! count.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use crate::{Parts, names_after, read, root, rust_files, without_tests};
+
+/// Circles that wait to be opened. Take entries out; put none in.
+const KNOWN: &[&[&str]] = &[&["apps", "front"], &["cli", "demo"]];
+/// Files that only tests use.
+const FOR_TESTS: &[&str] = &["connection/panics.rs", "connection/moment.rs"];
+
+type Imports = BTreeMap<String, BTreeSet<String>>;
+
+#[test]
+fn circles_are_found() {
+    let imports = |arrows: &[(&str, &str)]| {
+        let mut imports = Imports::new();
+        for (from, to) in arrows {
+            imports
+                .entry((*from).into())
+                .or_default()
+                .insert((*to).into());
+        }
+        imports
+    };
+    let tree = imports(&[("a", "b"), ("a", "c"), ("b", "c")]);
+    assert_eq!(circles(&tree), [] as [Vec<String>; 0]);
+    let knot = imports(&[("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("e", "a")]);
+    assert_eq!(circles(&knot), [["a", "b", "c"]]);
+}
+
+#[test]
+fn the_server_has_no_circle_of_modules() {
+    let source = root().join("crates/rideau-server/src");
+    let found = circles(&imports(&source));
+    let known: Vec<Vec<String>> = KNOWN
+        .iter()
+        .map(|circle| circle.iter().map(|name| (*name).to_owned()).collect())
+        .collect();
+    assert_eq!(found, known);
+}
+
+/// Which modules each module of a crate imports.
+fn imports(source: &Path) -> Imports {
+    let mut files = Vec::new();
+    rust_files(source, &mut files);
+    let places: Vec<String> = files
+        .iter()
+        .map(|file| file.strip_prefix(source).expect("it is there"))
+        .map(|place| place.display().to_string())
+        .collect();
+    let modules: BTreeSet<&str> = places.iter().map(|place| module_of(place)).collect();
+    let mut imports = Imports::new();
+    for (file, place) in files.iter().zip(&places) {
+        if FOR_TESTS.contains(&place.as_str()) {
+            continue;
+        }
+        let code = Parts::of(&read(file)).code;
+        let here = module_of(place);
+        let names = names_after(without_tests(&code), "crate::");
+        let others = names
+            .into_iter()
+            .filter(|name| *name != here && modules.contains(name));
+        let known = imports.entry(here.to_owned()).or_default();
+        known.extend(others.map(str::to_owned));
+    }
+    imports
+}
+
+fn module_of(place: &str) -> &str {
+    place.split(['/', '.']).next().expect("a split has a part")
+}
+
+/// All modules that import themselves by way of others, one list for each circle.
+fn circles(imports: &Imports) -> Vec<Vec<String>> {
+    let reaches: BTreeMap<&String, BTreeSet<&String>> = imports
+        .keys()
+        .map(|module| (module, reached(imports, module)))
+        .collect();
+    let mut circles = BTreeSet::new();
+    for (module, reached) in &reaches {
+        let back = |other: &&String| reaches.get(*other).is_some_and(|far| far.contains(module));
+        let circle: Vec<String> = reached.iter().copied().filter(back).cloned().collect();
+        if !circle.is_empty() {
+            circles.insert(circle);
+        }
+    }
+    circles.into_iter().collect()
+}
+
+/// Every module that another imports, directly or by way of others.
+fn reached<'a>(imports: &'a Imports, module: &String) -> BTreeSet<&'a String> {
+    let mut reached = BTreeSet::new();
+    let mut next: Vec<&String> = imports.get(module).into_iter().flatten().collect();
+    while let Some(module) = next.pop() {
+        if reached.insert(module) {
+            next.extend(imports.get(module).into_iter().flatten());
+        }
+    }
+    reached
+}
