@@ -148,12 +148,6 @@ impl<R> Ledger<R> {
         self.tags.get_or_insert_default().add(ticket.slot, tag);
     }
 
-    /// An open ticket has a tag.
-    pub(crate) fn has_tags(&self) -> bool {
-        let tags = self.tags.as_ref();
-        tags.is_some_and(|tags| !tags.tagged.is_empty())
-    }
-
     /// The newest open ticket with this tag.
     pub fn newest(&self, tag: Tag) -> Option<Ticket> {
         let newest = self.tags.as_ref()?.newest_of.get(&tag);

@@ -3,7 +3,6 @@
 //! The pool knows its members by their slots; what a member is, and how it is
 //! started or stopped, is up to whoever carries the effects out.
 
-mod apart;
 mod change;
 mod circuit;
 mod effect;
@@ -43,7 +42,7 @@ pub use self::lines::Priority;
 pub use self::members::Counts;
 pub use self::options::{Backoff, Fate, Options, Reuse};
 pub use self::stats::Stats;
-pub use crate::waiting::{Apart, Tally};
+pub use crate::waiting::Tally;
 
 /// Who waits for a member, and what the members are doing.
 ///
@@ -336,11 +335,6 @@ impl<R: Reply> Pool<R> {
         self.lines.advance(now);
         self.finish(now, effects);
         gone
-    }
-
-    /// Whoever holds this ticket waits.
-    pub fn waits(&self, ticket: Ticket) -> bool {
-        self.lines.waits(ticket)
     }
 
     /// How to answer one that waits, to change.

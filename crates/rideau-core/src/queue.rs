@@ -4,7 +4,6 @@
 //! decide whom it sheds. It answers nobody: whoever owns it closes the
 //! tickets it gives up.
 
-mod apart;
 mod codel;
 mod custom;
 mod expire;

@@ -4,7 +4,6 @@
 //! passes over those who are gone, and counts. Who is served when is up to the
 //! machine.
 
-mod apart;
 mod aside;
 mod explain;
 
@@ -17,7 +16,6 @@ use crate::queue::{self, ENDS_MAX, Load, Queue, Shed, Terms};
 use crate::refusal::{Reason, Refusal};
 use crate::time::Instant;
 
-pub use apart::Apart;
 pub(crate) use explain::Account;
 
 /// What became of those who came.

@@ -26,33 +26,14 @@ pub(crate) trait Shell<M: Machine>: Send + Sync + 'static {
 
     /// A step begins; nothing has been asked of the machine yet.
     #[inline]
-    fn begin(&self, machine: &mut M, now: Instant, effects: &mut Vec<M::Effect>) {
-        let _ = (machine, now, effects);
+    fn begin(&self, machine: &mut M) {
+        let _ = machine;
     }
 
     /// A step ends; all effects have been carried out.
     #[inline]
     fn end(&self, machine: &mut M) {
         let _ = machine;
-    }
-
-    /// Threads meet at the lock again and again. The step of one that waited for
-    /// it is about to end.
-    fn relieve(&self, machine: &mut M, now: Instant) {
-        let _ = (machine, now);
-    }
-
-    /// What many want of the machine can be had without it. Only under the lock.
-    #[inline]
-    fn is_relieved(&self) -> bool {
-        false
-    }
-
-    /// A deadline of the machine may have come. Says until when there is nothing
-    /// to do, if there is nothing now.
-    fn rests_until(&self, machine: &mut M, now: Instant) -> Option<Instant> {
-        let _ = (machine, now);
-        None
     }
 }
 
@@ -100,17 +81,7 @@ pub(crate) struct Section<'a, M: Machine, S> {
     driver: &'a Driver<M, S>,
     inner: MutexGuard<'a, Inner<M>>,
     sent: Instant,
-    crowded: bool,
     after: After,
-}
-
-/// The lock, and how it was come by.
-struct Entered<'a, M: Machine> {
-    inner: MutexGuard<'a, Inner<M>>,
-    /// When the caller came.
-    sent: Instant,
-    /// Others were there, and were there just before.
-    crowded: bool,
 }
 
 impl<M, S> Driver<M, S>
@@ -154,67 +125,23 @@ where
         decision
     }
 
-    /// As `step`, unless there is relief by the time that the lock is ours: then
-    /// nothing is decided.
-    #[inline]
-    pub(crate) fn step_unless_relieved<T>(
-        &self,
-        decide: impl FnOnce(&mut Step<'_, M>) -> T,
-    ) -> Option<T> {
-        let entered = self.enter();
-        if self.shell.is_relieved() {
-            return None;
-        }
-        let mut section = self.begin(entered);
-        let decision = decide(&mut section.step());
-        section.leave().run();
-        Some(decision)
-    }
-
     /// As `step`, for who has something to do between the decision and the
     /// wakes, when the lock is released already.
     #[inline]
     pub(crate) fn section(&self) -> Section<'_, M, S> {
-        self.begin(self.enter())
-    }
-
-    #[inline]
-    fn begin<'a>(&'a self, entered: Entered<'a, M>) -> Section<'a, M, S> {
-        let Entered {
-            mut inner,
-            sent,
-            crowded,
-        } = entered;
-        let Inner {
-            machine,
-            effects,
-            last,
-            ..
-        } = &mut *inner;
-        self.shell.begin(machine, *last, effects);
+        let (mut inner, sent) = self.enter();
+        self.shell.begin(&mut inner.machine);
         Section {
             driver: self,
             inner,
             sent,
-            crowded,
             after: After::default(),
         }
     }
 
     /// Do what is due, and say when to look again.
     pub(crate) fn advance(&self) -> Option<Instant> {
-        let mut entered = self.enter();
-        let Inner {
-            machine,
-            armed,
-            last,
-            ..
-        } = &mut *entered.inner;
-        if let Some(due) = self.shell.rests_until(machine, *last) {
-            *armed = due;
-            return Some(due);
-        }
-        let mut section = self.begin(entered);
+        let mut section = self.section();
         // Whatever is due then need not ring for the task that is here now.
         section.inner.armed = Instant::START;
         let step = section.step();
@@ -236,33 +163,25 @@ where
 
     /// Look at the machine without changing it.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&M, Instant) -> T) -> T {
-        let inner = self.enter().inner;
+        let (inner, _) = self.enter();
         look(&inner.machine, inner.last)
     }
 
     /// Take the lock and read the clock in it. One reading does if the lock was
     /// free: then the caller came now.
     #[inline]
-    fn enter(&self) -> Entered<'_, M> {
+    fn enter(&self) -> (MutexGuard<'_, Inner<M>>, Instant) {
         if let Some(mut inner) = try_lock(&self.inner) {
             inner.last = self.clock.now().max(inner.last);
-            let sent = inner.last;
-            return Entered {
-                inner,
-                sent,
-                crowded: false,
-            };
+            let now = inner.last;
+            return (inner, now);
         }
         let sent = self.clock.now();
-        let (mut inner, crowded) = self.wait_for_lock(sent);
+        let mut inner = self.wait_for_lock(sent);
         inner.last = self.clock.now().max(inner.last);
         // The counters of two cores may differ by a hair.
         let sent = sent.min(inner.last);
-        Entered {
-            inner,
-            sent,
-            crowded,
-        }
+        (inner, sent)
     }
 }
 
@@ -317,7 +236,6 @@ where
         let Self {
             driver,
             inner,
-            crowded,
             after,
             ..
         } = self;
@@ -325,10 +243,6 @@ where
             for effect in inner.effects.drain(..) {
                 driver.shell.perform(effect, after);
             }
-        }
-        if *crowded {
-            let now = inner.last;
-            driver.shell.relieve(&mut inner.machine, now);
         }
         driver.shell.end(&mut inner.machine);
     }
@@ -343,17 +257,14 @@ impl<M: Machine, S> Driver<M, S> {
     /// keep away: all get more done. They nap meanwhile and are woken by the
     /// clock, so that who has the lock need not look for them; and for a part of
     /// the time that those wait who wait for the machine, so that few notice.
-    ///
-    /// Also says whether they do.
     #[cold]
-    fn wait_for_lock(&self, now: Instant) -> (MutexGuard<'_, Inner<M>>, bool) {
+    fn wait_for_lock(&self, now: Instant) -> MutexGuard<'_, Inner<M>> {
         // Loom would follow each look, and none of them decides anything.
         if cfg!(rideau_loom) {
-            return (lock(&self.inner), false);
+            return lock(&self.inner);
         }
         let met = self.crush.met.swap(now.as_nanos(), Ordering::Relaxed);
-        let crowded = now.as_nanos().saturating_sub(met) < MEET_AGAIN;
-        if crowded {
+        if now.as_nanos().saturating_sub(met) < MEET_AGAIN {
             let waiting = self.crush.waiting.load(Ordering::Relaxed);
             let span = u64::from(waiting).saturating_mul(NAP_EACH);
             nap(Duration::from_nanos(span.clamp(NAP_MIN, NAP_MAX)));
@@ -363,10 +274,10 @@ impl<M: Machine, S> Driver<M, S> {
                 hint::spin_loop();
             }
             if let Some(inner) = try_lock(&self.inner) {
-                return (inner, crowded);
+                return inner;
             }
         }
-        (lock(&self.inner), crowded)
+        lock(&self.inner)
     }
 }
 

@@ -11,7 +11,6 @@ mod held;
 mod manager;
 #[cfg(all(test, rideau_loom))]
 mod models;
-mod porch;
 mod rationed;
 mod refused;
 mod slot;
@@ -410,8 +409,8 @@ impl<M: Manager> Pool<M> {
     pub(crate) fn show(&self) -> Shown {
         let stock = self.driver.shell();
         let (runs, idle, len) = self.driver.look(|desk, _| {
-            let (pool, apart) = (&desk.pool, stock.porch.len());
-            (pool.is_running(), pool.counts().idle, pool.len() + apart)
+            let pool = &desk.pool;
+            (pool.is_running(), pool.counts().idle, pool.len())
         });
         Shown {
             is_sound: runs && !stock.is_failing(),
@@ -457,10 +456,9 @@ impl<M: Manager> Clone for Pool<M> {
 
 impl<M: Manager> fmt::Debug for Pool<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let porch = &self.driver.shell().porch;
         let (len, counts) = self
             .driver
-            .look(|desk, _| (desk.pool.len() + porch.len(), desk.pool.counts()));
+            .look(|desk, _| (desk.pool.len(), desk.pool.counts()));
         f.debug_struct("Pool")
             .field("len", &len)
             .field("size", &counts.size())

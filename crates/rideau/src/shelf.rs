@@ -269,7 +269,7 @@ impl<T> Shard<T> {
 /// A number for each thread, in the order in which they first ask.
 #[cfg(not(rideau_loom))]
 #[inline]
-pub(crate) fn thread_number() -> usize {
+fn thread_number() -> usize {
     use std::cell::Cell;
     use std::sync::atomic::AtomicUsize;
 
@@ -288,7 +288,7 @@ pub(crate) fn thread_number() -> usize {
 
 /// Loom's threads are one to the system. Its models name their shard.
 #[cfg(rideau_loom)]
-pub(crate) fn thread_number() -> usize {
+fn thread_number() -> usize {
     0
 }
 

@@ -13,6 +13,8 @@ mod close;
 mod end;
 #[path = "pool/line.rs"]
 mod line;
+#[path = "pool/order.rs"]
+mod order;
 #[path = "pool/probes.rs"]
 mod probes;
 #[path = "pool/rig.rs"]

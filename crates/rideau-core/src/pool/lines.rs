@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use crate::histogram::Histogram;
 use crate::ids::{Tag, Ticket};
 use crate::ledger::{Ledger, Reply};
 use crate::queue::{self, Load, Queue, Terms};
 use crate::refusal::{Reason, Refusal};
 use crate::settings::OptionError;
 use crate::time::Instant;
-use crate::waiting::{Apart, End, Tally, Waiting};
+use crate::waiting::{End, Tally, Waiting};
 
 /// Who is served before whom. Each has a line of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -29,8 +28,6 @@ impl Priority {
 }
 
 const LINES: usize = Priority::ALL.len();
-/// Those who wait apart are of this line.
-const APART: Priority = Priority::Normal;
 
 /// One line for each priority.
 #[derive(Debug)]
@@ -106,65 +103,22 @@ impl<R: Reply> Lines<R> {
         reply: R,
         now: Instant,
     ) -> Result<Ticket, Refusal> {
-        self.tell(priority, now);
         let line = &mut self.lines[priority as usize];
-        line.bear(self.load);
         let before = line.len();
+        if before == 0 && self.untold[priority as usize] {
+            // As if the member had come just now: a law that waits for quick
+            // serves learns that there were some.
+            self.untold[priority as usize] = false;
+            let nobody = line.serve(now);
+            debug_assert!(nobody.is_none(), "nobody waits in an empty line");
+        }
+        line.bear(self.load);
         let ticket = line.join(terms, reply, now);
         self.len = self.len + line.len() - before;
         match line.take_ended(ticket) {
             Some(End::Shed { refusal, .. }) => Err(refusal),
             Some(End::Gone(_)) | None => Ok(ticket),
         }
-    }
-
-    /// Tell the law of an empty line that members found nobody waiting, as if
-    /// one had come just now: a law that waits for quick serves learns that
-    /// there were some.
-    #[inline]
-    fn tell(&mut self, priority: Priority, now: Instant) {
-        let line = &mut self.lines[priority as usize];
-        if line.len() == 0 && self.untold[priority as usize] {
-            self.untold[priority as usize] = false;
-            let nobody = line.serve(now);
-            debug_assert!(nobody.is_none(), "nobody waits in an empty line");
-        }
-    }
-
-    /// Nobody who waits, and nobody of so many more, needs the lines as long as
-    /// each waits less than this.
-    pub(super) fn apart_for(&self, more: usize, now: Instant) -> Option<Duration> {
-        let line = self.line(APART);
-        if line.len() != self.len {
-            return None;
-        }
-        line.apart_for(more, now)
-    }
-
-    /// Let all who wait go.
-    pub(super) fn part(&mut self, parts: impl FnMut(Apart<R>)) {
-        let line = &mut self.lines[APART as usize];
-        debug_assert_eq!(line.len(), self.len, "nobody else waits");
-        line.part(parts);
-        self.len = 0;
-    }
-
-    /// One who waited apart waits in line from now on.
-    pub(super) fn rejoin(&mut self, apart: Apart<R>, now: Instant) -> Ticket {
-        self.tell(APART, now);
-        let line = &mut self.lines[APART as usize];
-        line.bear(self.load);
-        let before = line.len();
-        let ticket = line.rejoin(apart, now);
-        self.len = self.len + line.len() - before;
-        ticket
-    }
-
-    /// Count those who were served apart. All of them were quick, which the
-    /// line's law is to know.
-    pub(super) fn count_apart(&mut self, waits: &Histogram) {
-        self.untold[APART as usize] = true;
-        self.lines[APART as usize].count_apart(waits);
     }
 
     /// A member found nobody waiting.
@@ -224,10 +178,6 @@ impl<R: Reply> Lines<R> {
         now: Instant,
     ) -> Duration {
         self.lines[priority as usize].count_passed(sent, now)
-    }
-
-    pub(super) fn waits(&self, ticket: Ticket) -> bool {
-        self.lines[line_of(ticket)].reply(ticket).is_some()
     }
 
     pub(super) fn reply_mut(&mut self, ticket: Ticket) -> Option<&mut R> {

@@ -75,15 +75,6 @@ impl Tallies {
         };
     }
 
-    /// Count all of these, as many as were handed on without asking.
-    pub(super) fn count_holds(&mut self, holds: &Histogram) {
-        self.holds.add(holds);
-        if let Some(mean) = nanos(holds.sum()).checked_div(holds.len()) {
-            let part = holds.len().min(8);
-            self.hold = self.hold / 8 * (8 - part) + mean / 8 * part;
-        }
-    }
-
     pub(super) fn count_start(&mut self, took: Duration) {
         self.starts.record(took);
     }

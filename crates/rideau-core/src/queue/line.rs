@@ -357,25 +357,13 @@ impl Line {
 
     /// Look at everybody, the oldest of a list first.
     pub(crate) fn each<R>(&self, ledger: &Ledger<R>, mut look: impl FnMut(u32)) {
-        self.all(ledger, |slot| {
-            look(slot);
-            true
-        });
-    }
-
-    /// Is it so for everybody? Nobody is looked at after one for whom it is
-    /// not.
-    pub(crate) fn all<R>(&self, ledger: &Ledger<R>, mut is: impl FnMut(u32) -> bool) -> bool {
         for list in [&self.plain, &self.promised] {
             let mut slot = list.head;
             while slot != NONE {
-                if !is(slot) {
-                    return false;
-                }
+                look(slot);
                 slot = ledger.place(slot).next;
             }
         }
-        true
     }
 
     /// Take everybody out, oldest first.

@@ -5,8 +5,6 @@
 //! number wait and they waited over a bound: a few holds, or less once the
 //! queue has been slow for long. Nothing is remembered over an empty queue.
 
-use std::time::Duration;
-
 use super::pace::{Capacity, Load, Pace};
 use crate::time::Instant;
 
@@ -24,8 +22,6 @@ const CALM_HOLDS: u64 = 3;
 const TIGHT: u64 = 150 * MS;
 /// A wait this long is slow.
 const SLOW: u64 = 75 * MS;
-/// The law has nothing to say of waits below this.
-pub(crate) const QUIET: Duration = Duration::from_nanos(SLOW);
 /// Overload lasts if the queue has been slow for this long, or for twenty
 /// holds if they are longer. A burst of a second passes.
 const LASTING: u64 = 2_000 * MS;

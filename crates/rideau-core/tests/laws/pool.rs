@@ -2,6 +2,7 @@
 
 mod inputs;
 mod model;
+mod order;
 mod run;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,20 +17,16 @@ const STEPS: usize = 400;
 #[test]
 fn a_pool_is_its_model() {
     let cases = u64::from(crate::cases(5_000).cases);
-    let mut handed_on = 0;
     for seed in 0..cases {
         let play = |is_told| {
             let mut run = Run::new(seed, is_told);
             (0..STEPS).for_each(|_| run.step());
             run.come_to_rest();
             run.end();
-            run.handed_on
         };
-        handed_on += catch_unwind(AssertUnwindSafe(|| play(false))).unwrap_or_else(|_| {
+        if catch_unwind(AssertUnwindSafe(|| play(false))).is_err() {
             println!("seed {seed}, told step by step:");
-            play(true)
-        });
+            play(true);
+        }
     }
-    println!("{handed_on} handed on without asking");
-    assert!(handed_on as u64 > cases / 10, "some are handed on");
 }

@@ -42,7 +42,7 @@ impl Cell {
         }
     }
 
-    /// Somebody waits here from now on, to whom it was given under a lock.
+    /// Somebody waits here from now on. Only under the lock.
     pub(super) fn clear(&self) {
         self.answer.store(NONE, Ordering::Relaxed);
     }

@@ -13,11 +13,8 @@ use rideau_core::{Lead, Machine};
 
 use super::Pool;
 use super::manager::{About, Manager};
-use super::porch::TRIES;
 use super::slot::{Entry, Slot, flag};
-use super::stock::{Desk, NO_CELL, PoolDriver, Stock};
-use super::take::pick_up;
-use crate::driver::Step;
+use super::stock::{NO_CELL, PoolDriver, Stock};
 use crate::sync::lock;
 
 /// A member, for as long as it is kept.
@@ -233,54 +230,23 @@ impl<'a, M: Manager> Held<'a, M> {
 
     /// Ask the machine what becomes of the member.
     #[cold]
-    fn end_slowly(driver: &PoolDriver<M>, entry: Box<Entry<M>>, used: Use) {
-        let (slot, cell) = hand_in(driver, entry);
-        driver.step(|step| release(driver, slot, cell, used, step));
+    fn end_slowly(driver: &PoolDriver<M>, mut entry: Box<Entry<M>>, used: Use) {
+        let slot = entry.slot;
+        let cell = std::mem::replace(&mut entry.cell, NO_CELL);
+        let place = driver.shell().slot(slot);
+        place.member.put(entry);
+        let uses = place.uses();
+        let since = place.held_since();
+        place.clear_side();
+        driver.step(|step| {
+            step.machine.free(cell);
+            let since = since.unwrap_or(step.now).min(step.now);
+            place.rest(step.now);
+            let (held, now) = (step.now.since(since), step.now);
+            let pool = &mut step.machine.pool;
+            pool.release(slot, used, uses, held, now, step.effects);
+        });
     }
-
-    /// As `end_slowly`, unless members are handed on without the machine by the
-    /// time that it could decide: then the member comes back.
-    #[cold]
-    fn end_unless_relieved(
-        driver: &PoolDriver<M>,
-        entry: Box<Entry<M>>,
-    ) -> Result<(), Box<Entry<M>>> {
-        let (slot, cell) = hand_in(driver, entry);
-        let ended =
-            driver.step_unless_relieved(|step| release(driver, slot, cell, Use::Fine, step));
-        ended.ok_or_else(|| {
-            let mut entry = pick_up(driver.shell(), slot);
-            entry.cell = cell;
-            entry
-        })
-    }
-}
-
-/// Put a member where the machine finds it, with its slot and its holder's cell.
-fn hand_in<M: Manager>(driver: &PoolDriver<M>, mut entry: Box<Entry<M>>) -> (u32, u32) {
-    let slot = entry.slot;
-    let cell = std::mem::replace(&mut entry.cell, NO_CELL);
-    let place = driver.shell().slot(slot);
-    place.clear_side();
-    place.member.put(entry);
-    (slot, cell)
-}
-
-/// Let the machine decide what becomes of a member that lies in its place.
-fn release<M: Manager>(
-    driver: &PoolDriver<M>,
-    slot: u32,
-    cell: u32,
-    used: Use,
-    step: &mut Step<'_, Desk>,
-) {
-    let place = driver.shell().slot(slot);
-    let since = place.held_since().unwrap_or(step.now).min(step.now);
-    place.rest(step.now);
-    step.machine.free(cell);
-    let (held, uses, now) = (step.now.since(since), place.uses(), step.now);
-    let pool = &mut step.machine.pool;
-    pool.release(slot, used, uses, held, now, step.effects);
 }
 
 impl<M: Manager> Drop for Held<'_, M> {
@@ -304,50 +270,6 @@ impl<M: Manager> Held<'_, M> {
         Self::give_back(keeper(None, owner.as_ref()), entry);
     }
 
-    /// Bring a member that is fine to one who waits on the porch, or else to the
-    /// machine.
-    fn hand_on(driver: &PoolDriver<M>, mut entry: Box<Entry<M>>) {
-        // The porch may be opened while we wait for the machine's lock.
-        for _ in 0..TRIES {
-            if driver.shell().porch.is_open() {
-                match Self::serve_on_porch(driver, entry) {
-                    None => return,
-                    Some(back) => entry = back,
-                }
-                break;
-            }
-            entry = match Self::end_unless_relieved(driver, entry) {
-                Ok(()) => return,
-                Err(entry) => entry,
-            };
-        }
-        Self::end_slowly(driver, entry, Use::Fine);
-    }
-
-    /// Give a member to one who waits on the porch. It comes back if that cannot
-    /// be.
-    fn serve_on_porch(driver: &PoolDriver<M>, mut entry: Box<Entry<M>>) -> Option<Box<Entry<M>>> {
-        let stock = driver.shell();
-        let place = stock.slot(entry.slot);
-        place.clear_side();
-        let now = driver.clock().now();
-        let Some(turn) = stock.porch.turn(now) else {
-            return Some(entry);
-        };
-        // Looked at only now: its life may have been cut before the porch was
-        // opened.
-        if place.until() <= now || stock.rules.is_used_up(place.uses()) {
-            return Some(entry);
-        }
-        let (slot, cell) = (entry.slot, std::mem::replace(&mut entry.cell, NO_CELL));
-        let since = place.since().min(now);
-        place.rest(now);
-        place.member.put(entry);
-        let waker = turn.serve((slot, cell), now.since(since), now, &stock.cells);
-        waker.wake();
-        None
-    }
-
     /// Lay a member on the shelf, or else bring it to the machine. A call, so
     /// that little is left of a guard where it is dropped.
     #[inline(never)]
@@ -358,10 +280,7 @@ impl<M: Manager> Held<'_, M> {
         let used = Self::judge(stock, flags, &mut entry.member);
         let home = stock.shelf.home();
         if used != Use::Fine || entry.cell != NO_CELL || home.is_closed() {
-            return match used {
-                Use::Fine => Self::hand_on(driver, entry),
-                _ => Self::end_slowly(driver, entry, used),
-            };
+            return Self::end_slowly(driver, entry, used);
         }
         let (now, until) = (driver.clock().recent(), place.until());
         if until <= now.after(BEHIND) || stock.rules.is_used_up(place.uses()) {

@@ -10,14 +10,13 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
-use rideau_core::pool::{self as core, Apart, Fate, Grant, MemberId, Options};
-use rideau_core::{Histogram, Instant, Machine, Ticket};
+use rideau_core::pool::{self as core, Fate, Grant, MemberId, Options};
+use rideau_core::{Histogram, Instant, Machine};
 use tokio::sync::Notify;
 
 use super::cell::Cell;
 use super::duty;
 use super::manager::Manager;
-use super::porch::{CELLS, Porch};
 use super::slot::{Entry, Slot};
 use super::tasks::Tasks;
 use crate::after::After;
@@ -31,13 +30,6 @@ const EXPECTED: usize = 256;
 pub(super) type PoolDriver<M> = Driver<Desk, Stock<M>>;
 pub(crate) type Overseer = Arc<dyn Fn() + Send + Sync>;
 pub(super) type Fault = Arc<dyn Error + Send + Sync>;
-
-/// The porch is for so many who wait: fewer are soon served.
-const CROWD: usize = 16;
-/// It is not opened again for so long after it was closed or could not be opened,
-/// and for longer if many have to be looked at.
-const PORCH_AGAIN: Duration = Duration::from_millis(1);
-const PORCH_EACH: Duration = Duration::from_micros(2);
 
 /// No cell.
 pub(super) const NO_CELL: u32 = u32::MAX;
@@ -62,15 +54,6 @@ pub(crate) struct Desk {
     takes: u64,
     /// Slots on their way to or from the shelf.
     moved: Vec<u32>,
-    /// Those on their way to or from the porch.
-    parted: Vec<Apart<Reply>>,
-    /// The tickets of those who came back from the porch, by cell. They are
-    /// right for who waits there now, or for nobody any more.
-    rejoined: Vec<Option<Ticket>>,
-    /// When somebody on the porch has to be seen to, while it is open.
-    porch_due: Option<Instant>,
-    /// When the porch may be opened again.
-    porch_from: Instant,
 }
 
 /// Cells that nobody waits in.
@@ -83,7 +66,6 @@ pub(super) struct Seats {
 /// Members, cells, and how to start and stop what is in them.
 pub(crate) struct Stock<M: Manager> {
     pub(super) shelf: Shelf<Box<Entry<M>>>,
-    pub(super) porch: Porch,
     pub(super) slots: Slots<Slot<M>>,
     pub(super) cells: Slots<Cell>,
     pub(super) manager: Arc<M>,
@@ -122,25 +104,7 @@ impl Desk {
             broken: 0,
             takes: 0,
             moved: Vec::new(),
-            parted: Vec::new(),
-            rejoined: Vec::new(),
-            porch_due: None,
-            porch_from: Instant::START,
         }
-    }
-
-    /// Where one waits who was told this ticket, if any, and to look in this
-    /// cell; unless it was answered.
-    pub(super) fn reply_mut(&mut self, ticket: Option<Ticket>, cell: u32) -> Option<&mut Reply> {
-        let ticket = self.ticket(ticket, cell)?;
-        self.pool.reply_mut(ticket)
-    }
-
-    /// The ticket by which one waits who was told another one, or none.
-    pub(super) fn ticket(&self, told: Option<Ticket>, cell: u32) -> Option<Ticket> {
-        let rejoined = self.rejoined.get(cell as usize).copied().flatten();
-        let waits = |ticket: &Ticket| self.pool.waits(*ticket);
-        told.filter(waits).or(rejoined.filter(waits))
     }
 
     /// Nobody waits in this cell any more, if it is one.
@@ -165,10 +129,7 @@ impl Machine for Desk {
 
     #[inline]
     fn deadline(&self) -> Option<Instant> {
-        match (self.pool.deadline(), self.porch_due) {
-            (Some(due), Some(porch_due)) => Some(due.min(porch_due)),
-            (due, porch_due) => due.or(porch_due),
-        }
+        self.pool.deadline()
     }
 
     fn advance(&mut self, now: Instant, effects: &mut Vec<Self::Effect>) {
@@ -192,7 +153,6 @@ impl<M: Manager> Stock<M> {
         rules.set(options);
         Self {
             shelf: Shelf::new(shards),
-            porch: Porch::new(shards),
             slots: Slots::new(Slot::new, options.max.min(EXPECTED)),
             cells: Slots::new(Cell::new, 0),
             manager: Arc::new(manager),
@@ -358,10 +318,7 @@ impl<M: Manager> Shell<Desk> for Stock<M> {
     }
 
     #[inline]
-    fn begin(&self, desk: &mut Desk, now: Instant, effects: &mut Vec<core::Effect<Reply>>) {
-        if self.porch.is_open() {
-            self.call_in(desk, now, effects);
-        }
+    fn begin(&self, desk: &mut Desk) {
         if self.shelf.is_closed() {
             return;
         }
@@ -385,31 +342,8 @@ impl<M: Manager> Shell<Desk> for Stock<M> {
     }
 
     #[inline]
-    fn is_relieved(&self) -> bool {
-        self.porch.is_open()
-    }
-
-    fn relieve(&self, desk: &mut Desk, now: Instant) {
-        let waiting = desk.pool.waiting();
-        if self.porch.lines() > 1 && waiting >= CROWD && desk.porch_from <= now {
-            desk.porch_from = porch_again(now, waiting);
-            self.send_out(desk, now);
-        }
-    }
-
-    fn rests_until(&self, desk: &mut Desk, now: Instant) -> Option<Instant> {
-        if !self.porch.is_open() {
-            return None;
-        }
-        let first = self.porch.first().unwrap_or(now);
-        desk.porch_due = Some(first + self.porch.patience());
-        desk.deadline().filter(|due| *due > now)
-    }
-
-    #[inline]
     fn end(&self, desk: &mut Desk) {
-        // Who waits on the porch must not be passed by those who do not wait.
-        if desk.pool.may_lend() && !self.porch.is_open() {
+        if desk.pool.may_lend() {
             desk.pool.lend(&mut desk.moved);
             self.shelf.open(desk.moved.len(), |at| {
                 let member = self.slot(desk.moved[at]).member.take();
@@ -417,44 +351,6 @@ impl<M: Manager> Shell<Desk> for Stock<M> {
             });
             desk.moved.clear();
         }
-    }
-}
-
-impl<M: Manager> Stock<M> {
-    /// Let all who wait do so on the porch, if the machine has nothing to say
-    /// about them.
-    pub(super) fn send_out(&self, desk: &mut Desk, now: Instant) {
-        let more = CELLS * self.porch.lines();
-        // Those who hold a member may come again before the others are served.
-        let most = more + desk.pool.counts().held;
-        let Some(patience) = desk.pool.apart_for(most, now) else {
-            return;
-        };
-        let (parted, seats) = (&mut desk.parted, &mut desk.seats);
-        if seats.len.saturating_add(more as u32) >= LEN_MAX {
-            return;
-        }
-        desk.pool.part(|apart| parted.push(apart));
-        self.porch.open(patience, parted, || self.seat(seats));
-        desk.porch_due = Some(self.porch.first().unwrap_or(now) + patience);
-    }
-
-    /// Take everybody in from the porch.
-    #[cold]
-    fn call_in(&self, desk: &mut Desk, now: Instant, effects: &mut Vec<core::Effect<Reply>>) {
-        desk.porch_due = None;
-        let served = self.porch.close(&mut desk.parted, &mut desk.seats.free);
-        desk.pool.served_apart(&served.waits, &served.holds);
-        desk.porch_from = porch_again(now, desk.parted.len());
-        desk.rejoined.resize(desk.seats.len as usize, None);
-        for mut apart in desk.parted.drain(..) {
-            let cell = apart.reply.cell as usize;
-            // It may have come after the machine's clock was read.
-            apart.sent = apart.sent.min(now);
-            desk.rejoined[cell] = Some(desk.pool.rejoin(apart, now));
-        }
-        desk.parted.shrink_to(EXPECTED);
-        desk.pool.rejoined(now, effects);
     }
 }
 
@@ -503,12 +399,6 @@ impl Rules {
     pub(super) fn on_error(&self) -> Fate {
         FATES[usize::from(self.on_error.load(Ordering::Relaxed))]
     }
-}
-
-/// When the porch may be opened after now, while so many wait.
-fn porch_again(now: Instant, waiting: usize) -> Instant {
-    let each = PORCH_EACH * u32::try_from(waiting).unwrap_or(u32::MAX);
-    now + PORCH_AGAIN.max(each)
 }
 
 const FATES: [Fate; 3] = [Fate::Reuse, Fate::Check, Fate::Replace];

@@ -12,11 +12,9 @@ use tokio::task::coop;
 
 use super::held::{Held, Keep, is_broken};
 use super::manager::Manager;
-use super::porch::TRIES;
 use super::refused::{Holder, NotTaken};
 use super::slot::{Entry, Slot, flag};
 use super::stock::{Desk, Fault, NO_CELL, PoolDriver, Reply, Stock};
-use crate::driver::Step;
 use crate::terms::Terms;
 
 /// A take under way. Dropping it gives the place in line up, or the member if
@@ -35,8 +33,7 @@ pub struct Take<'a, M: Manager> {
 enum State {
     Fresh,
     Waiting {
-        /// None for one who went to the porch.
-        ticket: Option<Ticket>,
+        ticket: Ticket,
         cell: u32,
         mark: Mark,
     },
@@ -53,23 +50,6 @@ enum State {
 struct Mark {
     it: usize,
     kind: usize,
-}
-
-/// What became of an ask.
-enum Asked {
-    Answered(Result<Grant, Refusal>),
-    /// By this ticket, and where the answer will be.
-    Waits(Option<Ticket>, u32),
-}
-
-impl From<(Came, u32)> for Asked {
-    fn from((came, cell): (Came, u32)) -> Self {
-        match came {
-            Came::Granted(grant) => Self::Answered(Ok(grant)),
-            Came::Refused(refusal) => Self::Answered(Err(refusal)),
-            Came::Waits(ticket) => Self::Waits(Some(ticket), cell),
-        }
-    }
 }
 
 impl Mark {
@@ -147,67 +127,37 @@ impl<'a, M: Manager> Take<'a, M> {
         matches!(self.state, State::Fresh)
     }
 
-    /// Go to the porch if that is open, or else ask the machine.
-    fn ask(&mut self, unfit: Option<u32>, context: &Context<'_>) -> Asked {
-        // Who asks again came before those who would be ahead of it.
-        let may_part = unfit.is_none() && self.sent.is_none() && self.is_usual();
-        // The porch may be opened while we wait for the machine's lock.
-        for _ in 0..if may_part { TRIES } else { 0 } {
-            if self.driver.shell().porch.is_open() {
-                match self.wait_on_porch(context) {
-                    Some(cell) => return Asked::Waits(None, cell),
-                    None => break,
-                }
-            }
-            let Self {
-                driver,
-                terms,
-                sent,
-                ..
-            } = self;
-            let coming = coming(driver.shell(), terms, sent, None, Some(context));
-            if let Some(came) = driver.step_unless_relieved(coming) {
-                return came.into();
-            }
-        }
-        self.come(unfit, Some(context)).into()
-    }
-
-    /// Nobody is told apart by these terms.
-    fn is_usual(&self) -> bool {
-        let is_usual = |terms: &Terms| {
-            let (wait_max, wait_default) = (None, None);
-            let terms = Terms {
-                wait_max,
-                wait_default,
-                ..*terms
-            };
-            terms == Terms::USUAL
-        };
-        self.terms.as_deref().is_none_or(is_usual)
-    }
-
     /// Ask the machine. Also says where the answer will be. Without a way to
     /// be woken it does not wait.
     fn come(&mut self, unfit: Option<u32>, context: Option<&Context<'_>>) -> (Came, u32) {
-        let Self {
-            driver,
-            terms,
-            sent,
-            ..
-        } = self;
-        driver.step(coming(driver.shell(), terms, sent, unfit, context))
-    }
-
-    /// Wait where members are handed on without asking the machine. Says where
-    /// the answer will be, unless there is no room.
-    fn wait_on_porch(&mut self, context: &Context<'_>) -> Option<u32> {
         let stock = self.driver.shell();
-        let sent = self.driver.clock().now();
-        let terms = self.terms().since(sent, true);
-        let cell = stock.porch.wait(&terms, context.waker(), &stock.cells)?;
-        self.sent = Some(sent);
-        Some(cell)
+        let terms = self.terms.as_deref().unwrap_or(&Terms::USUAL);
+        let sent = &mut self.sent;
+        self.driver.step(|step| {
+            if let Some(slot) = unfit {
+                let desk = &mut *step.machine;
+                desk.unfit += 1;
+                desk.pool.recall(slot, stock.slot(slot).since());
+                // It may have to go though nothing else is going to be asked.
+                desk.advance(step.now, step.effects);
+            }
+            let sent = *sent.get_or_insert(step.sent);
+            let Desk { pool, seats, .. } = &mut *step.machine;
+            let wait = context.is_some() && !seats.is_full();
+            let mut cell = NO_CELL;
+            let reply = || {
+                cell = stock.seat(seats);
+                let waker = context.expect("who waits can be woken").waker().clone();
+                Reply { waker, cell }
+            };
+            let priority = terms.priority;
+            let terms = terms.since(sent, wait);
+            let came = pool.take(&terms, priority, reply, step.now, step.effects);
+            if matches!(came, Came::Refused(_)) {
+                step.machine.free(cell);
+            }
+            (came, cell)
+        })
     }
 
     /// Take a granted member into our hands; none if it is broken.
@@ -244,7 +194,7 @@ impl<'a, M: Manager> Take<'a, M> {
             return Poll::Pending;
         }
         let before = self.driver.step(|step| {
-            let reply = step.machine.reply_mut(ticket, cell)?;
+            let reply = step.machine.pool.reply_mut(ticket)?;
             let same = reply.waker.will_wake(waker);
             (!same).then(|| std::mem::replace(&mut reply.waker, waker.clone()))
         });
@@ -288,9 +238,10 @@ impl<'a, M: Manager> Take<'a, M> {
                     Poll::Pending => return Poll::Pending,
                 }
             } else {
-                match self.ask(unfit.take(), context) {
-                    Asked::Answered(answer) => (answer, NO_CELL),
-                    Asked::Waits(ticket, cell) => {
+                match self.come(unfit.take(), Some(context)) {
+                    (Came::Granted(grant), _) => (Ok(grant), NO_CELL),
+                    (Came::Refused(refusal), _) => (Err(refusal), NO_CELL),
+                    (Came::Waits(ticket), cell) => {
                         let mark = Mark::of(context.waker());
                         self.state = State::Waiting { ticket, cell, mark };
                         return Poll::Pending;
@@ -370,12 +321,11 @@ impl<M: Manager> Take<'_, M> {
     }
 
     /// Give the place in line up, or the member if it was granted just then.
-    fn leave(&self, ticket: Option<Ticket>, cell: u32) {
+    fn leave(&self, ticket: Ticket, cell: u32) {
         let stock = self.driver.shell();
         let gone = self.driver.step(|step| {
-            let ticket = step.machine.ticket(ticket, cell);
             let pool = &mut step.machine.pool;
-            let gone = ticket.and_then(|ticket| pool.cancel(ticket, step.now, step.effects));
+            let gone = pool.cancel(ticket, step.now, step.effects);
             if gone.is_none()
                 && let Some(Ok(grant)) = stock.cells.get(cell).answer()
             {
@@ -394,44 +344,6 @@ impl<M: Manager> std::fmt::Debug for Take<'_, M> {
         f.debug_struct("Take")
             .field("terms", self.terms())
             .finish_non_exhaustive()
-    }
-}
-
-/// What is asked of the machine, and where the answer will be.
-#[inline]
-fn coming<'a, M: Manager>(
-    stock: &'a Stock<M>,
-    terms: &'a Option<Box<Terms>>,
-    sent: &'a mut Option<Instant>,
-    unfit: Option<u32>,
-    context: Option<&'a Context<'_>>,
-) -> impl FnOnce(&mut Step<'_, Desk>) -> (Came, u32) {
-    let terms = terms.as_deref().unwrap_or(&Terms::USUAL);
-    move |step| {
-        if let Some(slot) = unfit {
-            let desk = &mut *step.machine;
-            desk.unfit += 1;
-            desk.pool.recall(slot, stock.slot(slot).since());
-            // It may have to go though nothing else is going to be asked.
-            desk.advance(step.now, step.effects);
-        }
-        // Who asks again may have read its clock on a core that is ahead.
-        let sent = (*sent.get_or_insert(step.sent)).min(step.now);
-        let Desk { pool, seats, .. } = &mut *step.machine;
-        let wait = context.is_some() && !seats.is_full();
-        let mut cell = NO_CELL;
-        let reply = || {
-            cell = stock.seat(seats);
-            let waker = context.expect("who waits can be woken").waker().clone();
-            Reply { waker, cell }
-        };
-        let priority = terms.priority;
-        let terms = terms.since(sent, wait);
-        let came = pool.take(&terms, priority, reply, step.now, step.effects);
-        if matches!(came, Came::Refused(_)) {
-            step.machine.free(cell);
-        }
-        (came, cell)
     }
 }
 
@@ -485,7 +397,7 @@ fn lay_down<M: Manager>(stock: &Stock<M>, entry: Box<Entry<M>>) -> u32 {
 
 /// Take a member that is ours out of its place.
 #[cold]
-pub(super) fn pick_up<M: Manager>(stock: &Stock<M>, slot: u32) -> Box<Entry<M>> {
+fn pick_up<M: Manager>(stock: &Stock<M>, slot: u32) -> Box<Entry<M>> {
     let entry = stock.slot(slot).member.take();
     entry.expect("a member that is ours is there")
 }

@@ -1,13 +1,11 @@
 //! A pool driven at random beside its model.
 
-mod apart;
-
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use rideau_core::pool::{Came, Effect, MemberId, Options, Pool, Priority, Retired, Use};
-use rideau_core::queue::{Order, Terms};
+use rideau_core::queue::Terms;
 use rideau_core::{Flow, Instant, Machine, Reason, Tag, Ticket};
 
 use super::inputs::Dice;
@@ -33,18 +31,13 @@ pub(crate) struct Run {
     has_shelf: bool,
     /// Nobody takes without waiting.
     is_patient: bool,
-    /// Nobody is told apart from others.
-    is_plain: bool,
     is_told: bool,
-    /// So many members were handed on without asking.
-    pub(crate) handed_on: usize,
 }
 
 impl Run {
     pub(crate) fn new(seed: u64, is_told: bool) -> Self {
         let mut dice = Dice::new(seed);
-        let is_plain = dice.chance(30);
-        let options = draw(&mut dice, is_plain);
+        let options = dice.options();
         let mut effects = Vec::new();
         let now = Instant::from_nanos(dice.nanos());
         let pool = Pool::new(options.clone(), now, &mut effects).unwrap();
@@ -59,10 +52,8 @@ impl Run {
             pace: dice.one_of(&[4, 8, 8, 10, 12]),
             has_shelf: dice.chance(40),
             is_patient: dice.chance(50),
-            is_plain,
             dice,
             is_told,
-            handed_on: 0,
         };
         run.model.now = now;
         run.tell(|| format!("options {:?}", run.model.options));
@@ -73,7 +64,6 @@ impl Run {
     pub(crate) fn step(&mut self) {
         self.pass();
         match self.dice.below(100) {
-            0..20 if self.is_plain && self.dice.chance(30) => self.part(),
             0..25 => self.take(),
             25..45 => self.end_some(),
             45..74 => self.tell_some(),
@@ -92,7 +82,6 @@ impl Run {
                 let within = self.dice.one_of(&[0, 1, 1_000_000]) * self.dice.nanos();
                 self.close(within);
             }
-            95..97 => self.part(),
             _ => self.use_shelf(),
         }
     }
@@ -282,10 +271,7 @@ impl Run {
             wait: self.is_patient || self.dice.chance(80),
             promised: true,
         };
-        let (terms, place) = match self.is_plain {
-            true => (Terms::new(terms.sent), 1),
-            false => (terms, self.dice.one_of(&[0, 1, 1, 1, 2])),
-        };
+        let place = self.dice.one_of(&[0, 1, 1, 1, 2]);
         self.last_name += 1;
         let (name, gone) = (self.last_name, Rc::new(Cell::new(false)));
         self.tell(|| format!("take {name} {place} {terms:?}"));
@@ -581,7 +567,7 @@ impl Run {
     }
 
     fn reconfigure(&mut self) {
-        let mut options = draw(&mut self.dice, self.is_plain);
+        let mut options = self.dice.options();
         if self.dice.chance(20) {
             self.drain();
             options.init = options.max + 1;
@@ -665,16 +651,6 @@ impl Run {
             self.tell(|| format!("release {slot} to the shelf"));
         }
     }
-}
-
-/// Options, and if they are to be plain such that nobody is told apart.
-fn draw(dice: &mut Dice, is_plain: bool) -> Options {
-    let mut options = dice.options();
-    if is_plain {
-        (options.valve, options.check_after) = (None, None);
-        (options.queue.order, options.queue.fair) = (Order::Fifo, None);
-    }
-    options
 }
 
 /// Somebody was refused for whom a start may be tried.
