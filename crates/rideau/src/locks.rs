@@ -41,6 +41,7 @@ use rideau_core::{OptionError, Reason, Refusal, queue};
 pub use self::handle::LockHandle;
 pub use self::owner::{NotHeld, Owner};
 pub use self::rules::KeyRule;
+pub use self::together::FullAt;
 use crate::broker::Now;
 use crate::keyed::Key;
 use crate::terms::Terms;
@@ -104,15 +105,6 @@ pub struct LocksOptions {
 /// Units of a key that one holds until this is dropped.
 #[must_use = "dropping a lock gives its units back at once"]
 pub struct Lock<'a, K: Key>(Taken<'a, K>);
-
-/// Which of several claims could not be met, and why. None was.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FullAt {
-    /// Where the claim was among all.
-    pub at: usize,
-    /// What its key said.
-    pub full: Full,
-}
 
 /// Why units could not be taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -579,17 +571,5 @@ impl<K: Key + fmt::Debug> fmt::Debug for Lock<'_, K> {
 impl<K: Key> fmt::Debug for Acquiring<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acquiring").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Display for FullAt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "claim {} of several: {}", self.at + 1, self.full)
-    }
-}
-
-impl std::error::Error for FullAt {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.full)
     }
 }

@@ -7,16 +7,25 @@
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::Hash;
 
-use rideau_core::locks::Claim;
+use rideau_core::locks::{Claim, Full};
 
-use super::FullAt;
 use super::keys::{Keys, Origin, Taken};
 use super::line::Line;
 use super::shard::{Locked, Pinned};
 use super::word::Road;
 use crate::keyed::Key;
+
+/// Which of several claims could not be met, and why. None was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FullAt {
+    /// Where the claim was among all.
+    pub at: usize,
+    /// What its key said.
+    pub full: Full,
+}
 
 /// Keys that are pinned together. Also if one of them panics when it is looked
 /// up, the sweeper hears of the others.
@@ -151,5 +160,17 @@ fn held_at_once<K>(pins: &[Pinned<K>]) -> Vec<u64> {
             return seen;
         }
         seen = again;
+    }
+}
+
+impl fmt::Display for FullAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "claim {} of several: {}", self.at + 1, self.full)
+    }
+}
+
+impl std::error::Error for FullAt {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.full)
     }
 }
