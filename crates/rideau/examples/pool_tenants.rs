@@ -1,7 +1,7 @@
 //! Two tenants share a pool: one sends a hundred takers at once, the other one
 //! now and then. In a fair queue each waits for itself.
 //!
-//!     cargo run --example pool_tenants
+//!     cargo run --features rideau/test-util --example pool_tenants
 //!
 //! On tokio's paused clock, which jumps to the next timer, so this takes no time
 //! and prints the same each time.
@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::time::Duration;
 
-use rideau::{Flow, Held, Manager, Pool, PoolOptions, Settings, Terms};
+use rideau::{Clock, Flow, Held, Manager, Pool, PoolOptions, Settings, Terms};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for queue in ["queue.kind=never", "queue.kind=never queue.fair_by=flow"] {
         let words = format!("init=2 max=2 {queue}");
         let options = PoolOptions::parse(Settings::parse(&words)?)?;
-        let pool = Pool::start(Numbers, options).await?;
+        let pool = Pool::start_by(Numbers, options, &Clock::paused()).await?;
 
         let mut zenith = JoinSet::new();
         for _ in 0..100 {

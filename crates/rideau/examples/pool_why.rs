@@ -1,7 +1,7 @@
 //! "The pool timed out, but why?" Three ways to get nothing, and what a pool
 //! says of each.
 //!
-//!     cargo run --example pool_why
+//!     cargo run --features rideau/test-util --example pool_why
 //!
 //! On tokio's paused clock, so that nobody has to wait.
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rideau::{Backoff, Held, Manager, Pool, PoolOptions, Terms};
+use rideau::{Backoff, Clock, Held, Manager, Pool, PoolOptions, Terms};
 use tokio::time::sleep;
 
 /// Lends sessions of a server that can be switched off.
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         },
         ..PoolOptions::default()
     };
-    let pool = Pool::new(sessions, options)?;
+    let pool = Pool::new_by(sessions, options, &Clock::paused())?;
     let patient = Terms {
         wait_max: Some(Duration::from_secs(1)),
         ..Terms::default()

@@ -1,7 +1,7 @@
 //! `with` lends a member to a piece of code, and knows whether that came to its
 //! end. A connection with half an answer in it is not for the next one.
 //!
-//!     cargo run --example pool_with
+//!     cargo run --features rideau/test-util --example pool_with
 //!
 //! On tokio's paused clock, so that nobody has to wait.
 
@@ -10,7 +10,7 @@ use std::error::Error;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rideau::{Fate, Manager, Pool, PoolOptions, Terms};
+use rideau::{Clock, Fate, Manager, Pool, PoolOptions, Terms};
 use tokio::time::{sleep, timeout};
 
 /// Lends sessions that are numbered, so that one sees which one it is.
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         on_cancel: Fate::Replace,
         ..PoolOptions::default()
     };
-    let pool = Pool::new(Sessions::default(), options)?;
+    let pool = Pool::new_by(Sessions::default(), options, &Clock::paused())?;
     let short = Duration::from_millis(5);
 
     let done = pool.with(Terms::default(), async |s| query(s, short, true).await);

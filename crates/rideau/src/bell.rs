@@ -39,17 +39,15 @@ impl Bell {
             return;
         }
         let keep = keep_deadlines(Arc::downgrade(driver), Arc::clone(bell));
-        // A test that pauses its runtime's clock wants our deadlines paused.
-        match runtime::Handle::try_current() {
-            Ok(runtime) if cfg!(feature = "test-util") => drop(runtime.spawn(keep)),
-            _ => drop(TIMERS.spawn(keep)),
-        }
+        let runtime = driver.clock().runtime();
+        let runtime = runtime.unwrap_or_else(|| LazyLock::force(&TIMERS));
+        drop(runtime.spawn(keep));
     }
 }
 
-/// Where all timer tasks live: on one thread of our own. The runtime that a
-/// machine is made in may have no timer, may not be driven while somebody
-/// blocks, and may end before the machine does.
+/// Where timer tasks live that go by the system's clock: on one thread of our
+/// own. The runtime that a machine is made in may have no timer, may not be
+/// driven while somebody blocks, and may end before the machine does.
 static TIMERS: LazyLock<runtime::Handle> = LazyLock::new(|| {
     let runtime = runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime with a timer alone needs nothing");

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use rideau_core::broker::{self as core, Gone, Options, Stats};
-use rideau_core::{Instant, OptionError, Refusal, Side, Tag, Ticket};
+use rideau_core::{OptionError, Refusal, Side, Tag, Ticket};
 
 use crate::after::After;
 use crate::clock::Clock;
@@ -81,7 +81,16 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     ///
     /// If an option breaks a rule.
     pub fn new(options: Options) -> Result<Self, OptionError> {
-        Self::open(None, options)
+        Self::new_by(options, &Clock::system())
+    }
+
+    /// As [`new`](Self::new), by a given clock.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn new_by(options: Options, clock: &Clock) -> Result<Self, OptionError> {
+        Self::open(None, options, clock)
     }
 
     /// As [`new`](Self::new), with a name by which the log tells its alarms from those
@@ -91,15 +100,14 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     ///
     /// If an option breaks a rule.
     pub fn named(name: &str, options: Options) -> Result<Self, OptionError> {
-        Self::open(Some(name), options)
+        Self::open(Some(name), options, &Clock::system())
     }
 
-    fn open(name: Option<&str>, options: Options) -> Result<Self, OptionError> {
+    fn open(name: Option<&str>, options: Options, clock: &Clock) -> Result<Self, OptionError> {
         let mut effects = Vec::new();
-        let machine = core::Broker::new(options, Instant::START, &mut effects)?;
-        let clock = Clock::start();
+        let machine = core::Broker::new(options, clock.now(), &mut effects)?;
         let desk = Desk(Signals::new("broker", name, seed()));
-        let driver = Driver::start(machine, effects, desk, clock);
+        let driver = Driver::start(machine, effects, desk, clock.clone());
         let _owner = Arc::new(Owner(Arc::clone(&driver)));
         Ok(Self { driver, _owner })
     }

@@ -56,6 +56,11 @@ struct Seat<M: Manager> {
 impl<M: Manager> Group<M> {
     /// A group without pools.
     pub fn new(method: Method) -> Self {
+        Self::new_by(method, &Clock::system())
+    }
+
+    /// As [`new`](Self::new), by a given clock: that of its pools.
+    pub fn new_by(method: Method, clock: &Clock) -> Self {
         let seats = Seats {
             seats: Arc::new([]),
             joined: 0,
@@ -64,7 +69,7 @@ impl<M: Manager> Group<M> {
             method,
             seats: RwLock::new(seats),
             news: Notify::new(),
-            clock: Clock::start(),
+            clock: clock.clone(),
         };
         Self {
             inner: Arc::new(inner),

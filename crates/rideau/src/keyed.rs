@@ -109,9 +109,22 @@ impl<K: Key, M: Manager> KeyedPool<K, M> {
         manager: impl Fn(&K) -> M + Send + Sync + 'static,
         options: KeyedOptions,
     ) -> Result<Self, OptionError> {
+        Self::new_by(manager, options, &Clock::system())
+    }
+
+    /// As [`new`](Self::new), by a given clock.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule, or there is no runtime.
+    pub fn new_by(
+        manager: impl Fn(&K) -> M + Send + Sync + 'static,
+        options: KeyedOptions,
+        clock: &Clock,
+    ) -> Result<Self, OptionError> {
         let missing = |_| OptionError::new("runtime", Rule::NoRuntime);
         let runtime = Handle::try_current().map_err(missing)?;
-        Self::new_on(runtime, manager, options)
+        Self::open(runtime, manager, options, clock)
     }
 
     /// As [`new`](Self::new), with members on a given runtime: for plain
@@ -125,11 +138,19 @@ impl<K: Key, M: Manager> KeyedPool<K, M> {
         manager: impl Fn(&K) -> M + Send + Sync + 'static,
         options: KeyedOptions,
     ) -> Result<Self, OptionError> {
+        Self::open(runtime, manager, options, &Clock::system())
+    }
+
+    fn open(
+        runtime: Handle,
+        manager: impl Fn(&K) -> M + Send + Sync + 'static,
+        options: KeyedOptions,
+        clock: &Clock,
+    ) -> Result<Self, OptionError> {
         options.validate()?;
         let budget = Budget::new(options.shares())?;
-        let clock = Clock::start();
         let keys = Keys::new(Box::new(manager), options, runtime, clock.clone());
-        let driver = Driver::start(budget, Vec::new(), keys, clock);
+        let driver = Driver::start(budget, Vec::new(), keys, clock.clone());
         driver.shell().belong_to(&driver);
         Ok(Self { driver })
     }

@@ -143,6 +143,7 @@ mod thread;
 pub use balancer::Balancer;
 pub use broker::{Asking, Broker, Now, Offering, Refused};
 pub use cell::Ended;
+pub use clock::Clock;
 pub use group::Group;
 pub use keyed::{Key, KeyedOptions, KeyedPool};
 pub use lease::{Lease, Stopped};

@@ -43,6 +43,7 @@ pub use self::owner::{NotHeld, Owner};
 pub use self::rules::KeyRule;
 pub use self::together::FullAt;
 use crate::broker::Now;
+use crate::clock::Clock;
 use crate::keyed::Key;
 use crate::terms::Terms;
 use crate::thread::block_on;
@@ -123,10 +124,8 @@ pub struct Acquiring<K: Key>(Wait<K>);
 impl<K: Key> Locks<K> {
     /// No key, and the usual queue for those who wait.
     pub fn new() -> Self {
-        let keys = Keys::new(LocksOptions::default());
-        Self {
-            keys: keys.expect("the default options break no rule"),
-        }
+        let locks = Self::with(LocksOptions::default());
+        locks.expect("the default options break no rule")
     }
 
     /// No key yet.
@@ -135,7 +134,16 @@ impl<K: Key> Locks<K> {
     ///
     /// If an option breaks a rule.
     pub fn with(options: LocksOptions) -> Result<Self, OptionError> {
-        let keys = Keys::new(options)?;
+        Self::with_by(options, &Clock::system())
+    }
+
+    /// As [`with`](Self::with), and those who wait do so by a given clock.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn with_by(options: LocksOptions, clock: &Clock) -> Result<Self, OptionError> {
+        let keys = Keys::new(options, clock)?;
         Ok(Self { keys })
     }
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use rideau_core::group::Shown;
 use rideau_core::pool::{self as core, Circuit, Options, Stats};
-use rideau_core::{Instant, OptionError, Rule, Tag};
+use rideau_core::{OptionError, Rule, Tag};
 use tokio::runtime::Handle;
 
 use crate::clock::Clock;
@@ -101,9 +101,18 @@ impl<M: Manager> Pool<M> {
     ///
     /// If an option breaks a rule, or there is no runtime.
     pub fn new(manager: M, options: Options) -> Result<Self, OptionError> {
+        Self::new_by(manager, options, &Clock::system())
+    }
+
+    /// As [`new`](Self::new), by a given clock.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule, or there is no runtime.
+    pub fn new_by(manager: M, options: Options, clock: &Clock) -> Result<Self, OptionError> {
         let missing = || OptionError::new("runtime", Rule::NoRuntime);
         let tasks = Tasks::here().ok_or_else(missing)?;
-        Self::open(manager, options, tasks)
+        Self::open(manager, options, tasks, clock)
     }
 
     /// As [`new`](Self::new), with members on a given runtime: for plain
@@ -113,7 +122,7 @@ impl<M: Manager> Pool<M> {
     ///
     /// If an option breaks a rule.
     pub fn new_on(runtime: Handle, manager: M, options: Options) -> Result<Self, OptionError> {
-        Self::open(manager, options, Tasks::on(runtime))
+        Self::open(manager, options, Tasks::on(runtime), &Clock::system())
     }
 
     /// Open a pool and wait until its first members are there: `init` of them, or
@@ -127,8 +136,21 @@ impl<M: Manager> Pool<M> {
     ///
     /// Dropping the future ends the pool.
     pub async fn start(manager: M, options: Options) -> Result<Self, StartError> {
+        Self::start_by(manager, options, &Clock::system()).await
+    }
+
+    /// As [`start`](Self::start), by a given clock.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the pool.
+    pub async fn start_by(manager: M, options: Options, clock: &Clock) -> Result<Self, StartError> {
         let init = options.init;
-        let pool = Self::new(manager, options)?;
+        let pool = Self::new_by(manager, options, clock)?;
         pool.has_started(init).await.map_err(StartError::Start)?;
         Ok(pool)
     }
@@ -156,12 +178,17 @@ impl<M: Manager> Pool<M> {
         }
     }
 
-    fn open(manager: M, options: Options, tasks: Tasks) -> Result<Self, OptionError> {
+    fn open(
+        manager: M,
+        options: Options,
+        tasks: Tasks,
+        clock: &Clock,
+    ) -> Result<Self, OptionError> {
         let mut effects = Vec::new();
         let shards = shards(options.max);
         let stock = Stock::new(manager, &options, tasks, shards);
-        let pool = core::Pool::new(options, Instant::START, &mut effects)?;
-        let driver = Driver::start(Desk::new(pool), Vec::new(), stock, Clock::start());
+        let pool = core::Pool::new(options, clock.now(), &mut effects)?;
+        let driver = Driver::start(Desk::new(pool), Vec::new(), stock, clock.clone());
         driver.shell().belong_to(&driver);
         // Only now can a start find its way back to us.
         driver.step(|step| step.effects.extend(effects));

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use rideau_core::OptionError;
 use rideau_core::pool::{Options, Stats};
 
+use crate::clock::Clock;
 use crate::pool::{Manager, Pool};
 
 /// Pools by name.
@@ -62,6 +63,21 @@ impl<M: Manager> Registry<M> {
     /// breaks a rule.
     pub fn add(&self, name: &str, manager: M, options: Options) -> Result<Pool<M>, AddError> {
         self.fill(name, || Pool::new(manager, options))
+    }
+
+    /// As [`add`](Self::add), by a given clock.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    pub fn add_by(
+        &self,
+        name: &str,
+        manager: M,
+        options: Options,
+        clock: &Clock,
+    ) -> Result<Pool<M>, AddError> {
+        self.fill(name, || Pool::new_by(manager, options, clock))
     }
 
     /// Let a pool be known by that name.

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use rideau_core::regulator::{self as core, Options, Stats};
-use rideau_core::{Instant, Lead, OptionError, Refusal, Side, Tag, Ticket};
+use rideau_core::{Lead, OptionError, Refusal, Side, Tag, Ticket};
 
 use crate::after::After;
 use crate::broker::Now;
@@ -47,7 +47,16 @@ impl Regulator {
     ///
     /// If an option breaks a rule.
     pub fn new(options: Options) -> Result<Self, OptionError> {
-        Self::open(None, options)
+        Self::new_by(options, &Clock::system())
+    }
+
+    /// As [`new`](Self::new), by a given clock.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn new_by(options: Options, clock: &Clock) -> Result<Self, OptionError> {
+        Self::open(None, options, clock)
     }
 
     /// As [`new`](Self::new), with a name by which the log tells its alarms from those
@@ -57,15 +66,14 @@ impl Regulator {
     ///
     /// If an option breaks a rule.
     pub fn named(name: &str, options: Options) -> Result<Self, OptionError> {
-        Self::open(Some(name), options)
+        Self::open(Some(name), options, &Clock::system())
     }
 
-    fn open(name: Option<&str>, options: Options) -> Result<Self, OptionError> {
+    fn open(name: Option<&str>, options: Options, clock: &Clock) -> Result<Self, OptionError> {
         let mut effects = Vec::new();
-        let machine = core::Regulator::new(options, Instant::START, &mut effects)?;
-        let clock = Clock::start();
+        let machine = core::Regulator::new(options, clock.now(), &mut effects)?;
         let signals = Signals::new("regulator", name, seed());
-        let driver = Driver::start(machine, effects, signals, clock);
+        let driver = Driver::start(machine, effects, signals, clock.clone());
         Ok(Self { driver })
     }
 

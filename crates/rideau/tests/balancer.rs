@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use rideau::{
-    Balancer, BalancerMethod, Broker, BrokerOptions, Rank, Regulator, RegulatorOptions, Side,
-    Terms, meter, queue, valve,
+    Balancer, BalancerMethod, Broker, BrokerOptions, Clock, Rank, Regulator, RegulatorOptions,
+    Side, Terms, meter, queue, valve,
 };
 
 const ALL: [BalancerMethod; 5] = [
@@ -85,7 +85,7 @@ fn a_name_keeps_its_place_when_it_is_taken_over() {
 async fn the_shorter_wait_is_better() {
     let balancer = Balancer::new(BalancerMethod::Better, Side::Ask);
     let brokers = ["slow", "fast"].map(|name| {
-        let broker: Broker<(), ()> = Broker::new(better()).unwrap();
+        let broker: Broker<(), ()> = Broker::new_by(better(), &Clock::paused()).unwrap();
         balancer.add(name, (name, broker.clone()), Some(broker.rank()));
         broker
     });
@@ -112,7 +112,7 @@ async fn regulators_are_compared_likewise() {
             read_after: 1,
             ..RegulatorOptions::new(valve::Options::Open(valve::Open { max: 1 }))
         };
-        let regulator = Regulator::new(options).unwrap();
+        let regulator = Regulator::new_by(options, &Clock::paused()).unwrap();
         balancer.add(name, regulator.clone(), Some(regulator.rank()));
         regulator
     });

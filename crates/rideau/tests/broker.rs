@@ -11,14 +11,14 @@ use std::thread;
 use std::time::Duration;
 
 use rideau::{
-    Broker, BrokerOptions, Ended, Flow, Lead, Now, Reason, Side, Tag, Terms, meter, queue,
+    Broker, BrokerOptions, Clock, Ended, Flow, Lead, Now, Reason, Side, Tag, Terms, meter, queue,
 };
 
 const MS: Duration = Duration::from_millis(1);
 
 #[tokio::test(start_paused = true)]
 async fn a_match_swaps_values_and_tells_lead_and_wait() {
-    let broker = broker(never());
+    let broker = paused(never());
     let worker = tokio::spawn({
         let broker = broker.clone();
         async move { broker.offer(7).await.unwrap() }
@@ -37,7 +37,7 @@ async fn a_match_swaps_values_and_tells_lead_and_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn an_ask_is_shed_at_its_time_even_if_nobody_comes() {
-    let broker = broker(timeout(50 * MS));
+    let broker = paused(timeout(50 * MS));
     let refused = broker.ask("anna").await.unwrap_err();
     assert_eq!(refused.value, "anna");
     assert_eq!(refused.refusal.reason, Reason::Timeout);
@@ -60,7 +60,7 @@ async fn an_ask_is_shed_at_its_time_even_if_nobody_comes() {
 /// D19: giving up an ask takes it out of the queue.
 #[tokio::test(start_paused = true)]
 async fn dropping_the_future_cancels_the_ask() {
-    let broker = broker(never());
+    let broker = paused(never());
     let waited = tokio::time::timeout(5 * MS, broker.ask("anna")).await;
     assert!(waited.is_err());
     assert_eq!(broker.len(Side::Ask), 0);
@@ -224,7 +224,7 @@ fn a_thread_can_wait_for_a_ticket_it_holds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_keeps_everybody_and_wakes_the_timer() {
-    let broker = broker(never());
+    let broker = paused(never());
     let asking = broker.begin_ask("anna", Terms::default());
     tokio::time::sleep(5 * MS).await;
     broker.reconfigure(timeout(20 * MS)).unwrap();
@@ -267,7 +267,7 @@ async fn flows_are_served_in_turn() {
 async fn the_timer_task_ends_with_the_broker() {
     let runtime = tokio::runtime::Handle::current().metrics();
     let before = runtime.num_alive_tasks();
-    let broker = broker(timeout(50 * MS));
+    let broker = paused(timeout(50 * MS));
     let asking = broker.begin_ask("anna", Terms::default());
     assert_eq!(runtime.num_alive_tasks(), before + 1);
     drop(broker);
@@ -333,7 +333,7 @@ async fn a_protector_turns_asks_away_while_nobody_offers() {
         meters: vec![meter::Options::Pie(meter::Pie::default())],
         ..timeout(Duration::from_secs(5))
     };
-    let broker = broker(options);
+    let broker = paused(options);
     let mut waiting = Vec::new();
     let mut turned_away = 0;
     for _ in 0..4000 {
@@ -373,7 +373,7 @@ async fn a_meter_publishes_the_wait_to_expect_and_raises_no_false_alarm() {
         read_after: 1,
         ..never()
     };
-    let broker = broker(options);
+    let broker = paused(options);
     let _asking = broker.begin_ask("anna", Terms::default());
     tokio::time::sleep(300 * MS).await;
     let expects = broker.rank().expects(Side::Ask).unwrap();
@@ -384,7 +384,7 @@ async fn a_meter_publishes_the_wait_to_expect_and_raises_no_false_alarm() {
 
 #[tokio::test(start_paused = true)]
 async fn the_broker_explains_itself() {
-    let broker = broker(timeout(10 * MS));
+    let broker = paused(timeout(10 * MS));
     for _ in 0..3 {
         let _ = broker.ask("anna").await;
     }
@@ -398,7 +398,7 @@ async fn the_broker_explains_itself() {
 
 #[tokio::test(start_paused = true)]
 async fn the_broker_names_the_option_that_would_help() {
-    let broker = broker(BrokerOptions::default());
+    let broker = paused(BrokerOptions::default());
     assert!(broker.try_ask("anna").is_err());
     let explained = broker.explain();
     let advice = "Or wait for one (`WAIT`, `wait_max`) rather than ask only at once.";
@@ -500,6 +500,10 @@ fn timeout(wait_max: Duration) -> BrokerOptions {
 
 fn broker(options: BrokerOptions) -> Broker<&'static str, u32> {
     Broker::new(options).unwrap()
+}
+
+fn paused(options: BrokerOptions) -> Broker<&'static str, u32> {
+    Broker::new_by(options, &Clock::paused()).unwrap()
 }
 
 /// Poll once, without waking anybody later.

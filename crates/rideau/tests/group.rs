@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use live::{Census, Live, Maker};
-use rideau::{Group, GroupMethod, Held, NotTaken, Pool, PoolOptions, Reason, Terms, queue};
+use rideau::{Clock, Group, GroupMethod, Held, NotTaken, Pool, PoolOptions, Reason, Terms, queue};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep};
 
@@ -30,11 +30,16 @@ fn of(init: usize, max: usize) -> PoolOptions {
 
 async fn pool(name: &'static str, size: usize) -> Pool<Maker> {
     let maker = Maker::of(name, &Arc::default());
-    Pool::start(maker, of(size, size)).await.unwrap()
+    started(maker, of(size, size)).await
+}
+
+async fn started(maker: Maker, options: PoolOptions) -> Pool<Maker> {
+    let pool = Pool::start_by(maker, options, &Clock::paused()).await;
+    pool.unwrap()
 }
 
 async fn group(method: GroupMethod, names: &[&'static str], size: usize) -> Group<Maker> {
-    let group = Group::new(method);
+    let group = Group::new_by(method, &Clock::paused());
     for name in names {
         assert!(group.join(name, &pool(name, size).await).is_none());
     }
@@ -201,7 +206,7 @@ async fn a_failing_pool_is_passed_over_while_others_can_serve() {
     let maker = Maker::of("down", &Arc::<Census>::default());
     maker.fails.store(true, SeqCst);
     let fails = Arc::clone(&maker.fails);
-    let down = Pool::new(maker, of(0, 4)).unwrap();
+    let down = Pool::new_by(maker, of(0, 4), &Clock::paused()).unwrap();
     for method in METHODS {
         let group = group(method, &["up"], 1).await;
         group.join("down", &down);
@@ -227,7 +232,7 @@ async fn a_failing_pool_is_passed_over_while_others_can_serve() {
 async fn members_of_a_failing_pool_are_asked_for_last() {
     let maker = Maker::of("down", &Arc::<Census>::default());
     let fails = Arc::clone(&maker.fails);
-    let down = Pool::start(maker, of(1, 2)).await.unwrap();
+    let down = started(maker, of(1, 2)).await;
     fails.store(true, SeqCst);
     let held = down.take_owned(Terms::default()).await.unwrap();
     let second = tokio::spawn(down.take_owned(Terms::default()));
@@ -351,7 +356,7 @@ async fn who_waits_is_answered_when_all_pools_close() {
 
 #[tokio::test(start_paused = true)]
 async fn a_take_is_refused_only_when_every_pool_has_refused_it() {
-    let narrow = Pool::start(
+    let narrow = started(
         Maker::of("narrow", &Arc::default()),
         PoolOptions {
             queue: queue::Options {
@@ -361,7 +366,7 @@ async fn a_take_is_refused_only_when_every_pool_has_refused_it() {
             ..of(1, 1)
         },
     );
-    let narrow = narrow.await.unwrap();
+    let narrow = narrow.await;
     let group = group(GroupMethod::Random, &["wide"], 1).await;
     group.join("narrow", &narrow);
     let held = [group.take().await.unwrap(), group.take().await.unwrap()];

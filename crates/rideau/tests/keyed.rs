@@ -11,7 +11,9 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use live::{Census, Maker};
-use rideau::{Held, KeyedOptions, KeyedPool, NotTaken, PoolOptions, Reason, Retired, Terms, queue};
+use rideau::{
+    Clock, Held, KeyedOptions, KeyedPool, NotTaken, PoolOptions, Reason, Retired, Terms, queue,
+};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep};
 
@@ -35,7 +37,8 @@ fn options(max: usize, each: usize) -> KeyedOptions {
 
 fn pools(census: &Arc<Census>, options: KeyedOptions) -> Pools {
     let census = Arc::clone(census);
-    KeyedPool::new(move |key: &&'static str| Maker::of(key, &census), options).unwrap()
+    let maker = move |key: &&'static str| Maker::of(key, &census);
+    KeyedPool::new_by(maker, options, &Clock::paused()).unwrap()
 }
 
 fn waiter(pools: &Pools, key: &'static str) -> JoinHandle<Result<Held<'static, Maker>, NotTaken>> {
@@ -174,7 +177,7 @@ async fn a_slot_is_not_free_before_the_evicted_member_is_really_gone() {
         stop: SECOND,
         ..Maker::of(key, &counted)
     };
-    let pools: Pools = KeyedPool::new(slow, options(1, 1)).unwrap();
+    let pools: Pools = KeyedPool::new_by(slow, options(1, 1), &Clock::paused()).unwrap();
     let begun = Instant::now();
     drop(pools.take(&"a").await.unwrap());
     assert_eq!(begun.elapsed(), SECOND);
@@ -319,7 +322,7 @@ async fn a_key_whose_starts_fail_keeps_no_room_from_the_others() {
         maker.fails.store(*key == "down", SeqCst);
         maker
     };
-    let pools: Pools = KeyedPool::new(maker, options(1, 1)).unwrap();
+    let pools: Pools = KeyedPool::new_by(maker, options(1, 1), &Clock::paused()).unwrap();
     let down = waiter(&pools, "down");
     sleep(SECOND).await;
     for _ in 0..100 {

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use live::{Census, Maker};
-use rideau::{AddError, Held, NoSuchPool, PoolOptions, Reason, Registry, Terms};
+use rideau::{AddError, Clock, Held, NoSuchPool, Pool, PoolOptions, Reason, Registry, Terms};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
@@ -24,13 +24,22 @@ fn of(init: usize, max: usize) -> PoolOptions {
     }
 }
 
+fn add(
+    registry: &Registry<Maker>,
+    name: &str,
+    maker: Maker,
+    options: PoolOptions,
+) -> Result<Pool<Maker>, AddError> {
+    registry.add_by(name, maker, options, &Clock::paused())
+}
+
 async fn settle() {
     for _ in 0..20 {
         yield_now().await;
     }
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_name_stands_for_one_pool_and_an_unknown_one_is_an_error_value() {
     let census = Arc::<Census>::default();
     let registry = Registry::new();
@@ -63,9 +72,7 @@ async fn a_name_stands_for_one_pool_and_an_unknown_one_is_an_error_value() {
 async fn s24_a_graceful_removal_ends_with_the_last_member_that_comes_back() {
     let census = Arc::<Census>::default();
     let registry = Registry::new();
-    let pool = registry
-        .add("a", Maker::of("a", &census), of(3, 3))
-        .unwrap();
+    let pool = add(&registry, "a", Maker::of("a", &census), of(3, 3)).unwrap();
     settle().await;
     let (one, other) = (pool.take().await.unwrap(), pool.take().await.unwrap());
     let waits = tokio::spawn(registry.remove("a", 60 * SECOND).unwrap());
@@ -87,7 +94,7 @@ async fn a_removal_refuses_who_waits_at_once_and_revokes_at_its_deadline() {
     let maker = Maker::of("a", &census);
     let aborts = Arc::clone(&maker.aborts);
     let registry = Registry::new();
-    let pool = registry.add("a", maker, of(1, 1)).unwrap();
+    let pool = add(&registry, "a", maker, of(1, 1)).unwrap();
     let held = pool.take().await.unwrap();
     let waiting = tokio::spawn(pool.take_owned(Terms::default()));
     settle().await;
@@ -112,7 +119,7 @@ async fn s25_an_immediate_removal_aborts_and_tells_and_leaves_nothing() {
     let maker = Maker::of("a", &census);
     let aborts = Arc::clone(&maker.aborts);
     let registry = Registry::new();
-    let pool = registry.add("a", maker, of(2, 2)).unwrap();
+    let pool = add(&registry, "a", maker, of(2, 2)).unwrap();
     let held = pool.take_owned(Terms::default()).await.unwrap();
     drop(pool);
     let removed = registry.remove_now("a").unwrap();
@@ -135,7 +142,7 @@ async fn a_removal_that_nobody_awaits_still_stops_members_in_good_order() {
         ..Maker::of("a", &census)
     };
     let registry = Registry::new();
-    registry.add("a", maker, of(2, 2)).unwrap();
+    add(&registry, "a", maker, of(2, 2)).unwrap();
     settle().await;
     drop(registry.remove("a", SECOND).unwrap());
     sleep(SECOND / 2).await;
@@ -152,12 +159,12 @@ async fn s26_a_name_is_free_while_its_old_pool_closes_and_late_starts_are_destro
         ..Maker::of("old", &old)
     };
     let registry = Registry::new();
-    let before = registry.add("a", slow, of(1, 2)).unwrap();
+    let before = add(&registry, "a", slow, of(1, 2)).unwrap();
     settle().await;
     assert_eq!(old.live(), 1, "a start is under way");
     let removed = registry.remove("a", SECOND).unwrap();
     let maker = Maker::of("new", &new);
-    let after = registry.add("a", maker, of(1, 2)).unwrap();
+    let after = add(&registry, "a", maker, of(1, 2)).unwrap();
     removed.await;
     sleep(20 * SECOND).await;
     assert_eq!(old.live(), 0, "what came late was destroyed");
@@ -171,9 +178,7 @@ async fn s26_a_name_is_free_while_its_old_pool_closes_and_late_starts_are_destro
 async fn pools_are_suspended_resumed_and_replaced_by_name() {
     let census = Arc::<Census>::default();
     let registry = Registry::new();
-    let pool = registry
-        .add("a", Maker::of("a", &census), of(1, 1))
-        .unwrap();
+    let pool = add(&registry, "a", Maker::of("a", &census), of(1, 1)).unwrap();
     let first = pool.take().await.unwrap().number;
     registry.suspend("a").unwrap();
     let no = pool.try_take().unwrap_err();

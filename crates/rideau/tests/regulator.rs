@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use rideau::valve::{self, Circuit};
 use rideau::{
-    Lead, Leasing, Now, Reason, Regulator, RegulatorOptions, Settings, Side, Tag, Terms, meter,
-    queue,
+    Clock, Lead, Leasing, Now, Reason, Regulator, RegulatorOptions, Settings, Side, Tag, Terms,
+    meter, queue,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -24,7 +24,7 @@ const MS: Duration = Duration::from_millis(1);
 async fn leads_and_waits_are_those_of_the_specification() {
     let start = tokio::time::Instant::now();
     let until = |millis| tokio::time::sleep_until(start + millis * MS);
-    let regulator = regulator("kind=relative target=100ms min=1 max=3");
+    let regulator = paused("kind=relative target=100ms min=1 max=3");
     let lease_a = regulator.ask().await.unwrap();
     assert_eq!(
         (lease_a.lead(), lease_a.waited()),
@@ -126,7 +126,7 @@ async fn an_aborted_task_releases_its_lease() {
 /// D19: giving up an ask takes it out of the queue.
 #[tokio::test(start_paused = true)]
 async fn dropping_the_future_cancels_the_ask() {
-    let regulator = regulator("kind=open max=0");
+    let regulator = paused("kind=open max=0");
     drop(regulator.ask());
     assert_eq!(regulator.stats().asks.came, 0, "it was never polled");
     let waited = tokio::time::timeout(5 * MS, regulator.ask()).await;
@@ -235,7 +235,7 @@ async fn renewals_stop_when_there_are_leases_enough() {
 
 #[tokio::test(start_paused = true)]
 async fn who_is_refused_by_a_rate_is_told_when_its_next_slot_is_free() {
-    let regulator = regulator("kind=rate limit=1 interval=100ms");
+    let regulator = paused("kind=rate limit=1 interval=100ms");
     tokio::time::sleep(30 * MS).await;
     let refusal = regulator.try_ask().unwrap_err();
     assert_eq!(refusal.retry_after, 70 * MS);
@@ -243,7 +243,7 @@ async fn who_is_refused_by_a_rate_is_told_when_its_next_slot_is_free() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rate_opens_by_time_alone() {
-    let regulator = regulator("kind=rate limit=2 interval=100ms");
+    let regulator = paused("kind=rate limit=2 interval=100ms");
     let asks = [0; 3].map(|_| regulator.begin_ask(Terms::default()));
     let [one, two, three] = asks;
     let (one, two) = (one.await.unwrap(), two.await.unwrap());
@@ -254,7 +254,7 @@ async fn a_rate_opens_by_time_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_breaker_trips_on_failures_and_recovers_by_itself() {
-    let regulator = regulator("kind=breaker failures=2 window=2 pause=100ms");
+    let regulator = paused("kind=breaker failures=2 window=2 pause=100ms");
     for _ in 0..2 {
         regulator.ask().await.unwrap().fail();
     }
@@ -271,7 +271,7 @@ async fn a_breaker_trips_on_failures_and_recovers_by_itself() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_keeps_leases_and_places() {
-    let regulator = regulator("kind=open max=1");
+    let regulator = paused("kind=open max=1");
     let held = regulator.ask().await.unwrap();
     let first = regulator.begin_ask(Terms::default());
     let second = regulator.begin_ask(Terms::default());
@@ -300,7 +300,7 @@ async fn a_change_keeps_leases_and_places() {
 
 #[tokio::test(start_paused = true)]
 async fn an_ask_is_shed_at_its_own_deadline() {
-    let regulator = regulator("kind=open max=0");
+    let regulator = paused("kind=open max=0");
     let terms = Terms {
         wait_max: Some(10 * MS),
         ..Terms::default()
@@ -406,7 +406,7 @@ fn time_moves_on_without_a_runtime() {
 async fn the_timer_task_ends_with_the_last_of_handle_wait_and_lease() {
     let runtime = tokio::runtime::Handle::current().metrics();
     let before = runtime.num_alive_tasks();
-    let regulator = regulator("kind=open max=1");
+    let regulator = paused("kind=open max=1");
     let lease = regulator.ask().await.unwrap();
     let asking = regulator.begin_ask(Terms::default());
     drop(regulator);
@@ -422,11 +422,14 @@ async fn the_timer_task_ends_with_the_last_of_handle_wait_and_lease() {
 /// D17: only asks are ever turned away at the door.
 #[tokio::test(start_paused = true)]
 async fn a_protector_turns_asks_away_but_never_a_holder() {
-    let regulator = Regulator::new(RegulatorOptions {
-        queue: queue::Options::timeout(Duration::from_secs(5)),
-        meters: vec![meter::Options::Pie(meter::Pie::default())],
-        ..options("kind=open max=1")
-    })
+    let regulator = Regulator::new_by(
+        RegulatorOptions {
+            queue: queue::Options::timeout(Duration::from_secs(5)),
+            meters: vec![meter::Options::Pie(meter::Pie::default())],
+            ..options("kind=open max=1")
+        },
+        &Clock::paused(),
+    )
     .unwrap();
     let mut lease = regulator.ask().await.unwrap();
     let mut waiting: Vec<Leasing> = Vec::new();
@@ -492,13 +495,16 @@ async fn a_regulator_feeds_another() {
         entries: vec![entry],
         seed: 1,
     };
-    let first = Regulator::new(RegulatorOptions {
-        meters: vec![meter::Options::Update(update)],
-        read_after: 1,
-        ..options("kind=open max=1")
-    })
+    let first = Regulator::new_by(
+        RegulatorOptions {
+            meters: vec![meter::Options::Update(update)],
+            read_after: 1,
+            ..options("kind=open max=1")
+        },
+        &Clock::paused(),
+    )
     .unwrap();
-    let second = regulator("kind=relative target=-10ms max=1");
+    let second = paused("kind=relative target=-10ms max=1");
     first.feed("second", &second);
     // The first stands open and nobody asks: its lead falls below the target.
     let lease = second.ask().await.unwrap();
@@ -546,6 +552,10 @@ fn options(valve: &str) -> RegulatorOptions {
 
 fn regulator(valve: &str) -> Regulator {
     Regulator::new(options(valve)).unwrap()
+}
+
+fn paused(valve: &str) -> Regulator {
+    Regulator::new_by(options(valve), &Clock::paused()).unwrap()
 }
 
 fn lead(millis: i64) -> Lead {

@@ -6,15 +6,15 @@
 use std::time::Duration;
 
 use rideau::{
-    Broker, BrokerOptions, Lead, Refusal, Regulator, RegulatorOptions, Side, Terms, meter, queue,
-    valve,
+    Broker, BrokerOptions, Clock, Lead, Refusal, Regulator, RegulatorOptions, Side, Terms, meter,
+    queue, valve,
 };
 
 const MS: Duration = Duration::from_millis(1);
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_grows_while_workers_are_scarce_and_shrinks_when_idle() {
-    let broker = Broker::new(told_of_offers()).unwrap();
+    let broker = Broker::new_by(told_of_offers(), &Clock::paused()).unwrap();
     let size = regulator("size", &broker);
     let workers: Vec<_> = (0..8)
         .map(|_| tokio::spawn(work(size.clone(), broker.clone())))
@@ -45,7 +45,7 @@ async fn a_pool_grows_while_workers_are_scarce_and_shrinks_when_idle() {
 #[tokio::test(start_paused = true)]
 async fn a_name_feeds_its_latest_regulator_and_keeps_it_alive_no_longer() {
     let runtime = tokio::runtime::Handle::current().metrics();
-    let broker: Broker<(), ()> = Broker::new(told_of_offers()).unwrap();
+    let broker: Broker<(), ()> = Broker::new_by(told_of_offers(), &Clock::paused()).unwrap();
     let alone = runtime.num_alive_tasks();
     let first = regulator("size", &broker);
     let second = regulator("size", &broker);
@@ -122,10 +122,13 @@ fn regulator(name: &str, broker: &Broker<(), ()>) -> Regulator {
         shedding: queue::Shedding::Never,
         ..queue::Options::default()
     };
-    let regulator = Regulator::new(RegulatorOptions {
-        queue,
-        ..RegulatorOptions::new(valve)
-    })
+    let regulator = Regulator::new_by(
+        RegulatorOptions {
+            queue,
+            ..RegulatorOptions::new(valve)
+        },
+        &Clock::paused(),
+    )
     .unwrap();
     broker.feed(name, &regulator);
     regulator

@@ -31,6 +31,7 @@ use super::stub::Home;
 use super::sweeper;
 use super::word::{Left, No, Road};
 use super::{Denied, Lock, LocksOptions};
+use crate::clock::Clock;
 use crate::keyed::Key;
 #[cfg(not(rideau_loom))]
 use crate::sync::AtomicU64;
@@ -58,6 +59,8 @@ pub(super) struct Keys<K: Key> {
     #[cfg(not(rideau_loom))]
     start: Instant,
     rules: Rules<K>,
+    /// That of all lines.
+    clock: Clock,
     /// Rules change one after the other.
     changing: Mutex<()>,
     /// The sweeper knows that there is something to do.
@@ -143,7 +146,7 @@ impl<K: Key> Home for Origin<'_, K> {
 }
 
 impl<K: Key> Keys<K> {
-    pub(super) fn new(options: LocksOptions) -> Result<Arc<Self>, OptionError> {
+    pub(super) fn new(options: LocksOptions, clock: &Clock) -> Result<Arc<Self>, OptionError> {
         options.queue.validate().map_err(|no| no.within("queue"))?;
         let part = || {
             CachePadded::new(Part {
@@ -166,6 +169,7 @@ impl<K: Key> Keys<K> {
             #[cfg(not(rideau_loom))]
             start: Instant::now(),
             rules,
+            clock: clock.clone(),
             changing: Mutex::new(()),
             swept: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -393,7 +397,8 @@ impl<K: Key> Keys<K> {
             let rule = pinned.node().mark.rule();
             let options = self.rules.slot(rule).queue();
             let is_closed = self.closed.load(Ordering::Acquire);
-            Line::start(&options, is_closed, pinned.clone(), self.me.clone())
+            let (key, keys) = (pinned.clone(), self.me.clone());
+            Line::start(&options, is_closed, key, keys, &self.clock)
         });
         Line::new(Arc::clone(line))
     }

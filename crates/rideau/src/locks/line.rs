@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rideau_core::locks::{Claim, Count, Effect, Full, Grant, Lines};
-use rideau_core::{Instant, OptionError, Reason, Refusal, Ticket, queue};
+use rideau_core::{OptionError, Reason, Refusal, Ticket, queue};
 
 use super::Lock;
 use super::keys::{Keys, Origin, Taken};
@@ -74,15 +74,17 @@ impl<K: Key> Line<K> {
         is_closed: bool,
         pinned: Pinned<K>,
         keys: Weak<Keys<K>>,
+        clock: &Clock,
     ) -> Arc<LineOf<K>> {
         let count = KeyCount(Kept::new(pinned, keys));
-        let lines = Lines::new(options, count, Instant::START);
+        let now = clock.now();
+        let lines = Lines::new(options, count, now);
         let mut lines = lines.expect("the options were validated");
         let mut effects = Vec::new();
         if is_closed {
-            lines.close(Instant::START, &mut effects);
+            lines.close(now, &mut effects);
         }
-        Driver::start(lines, effects, Tell, Clock::start())
+        Driver::start(lines, effects, Tell, clock.clone())
     }
 
     /// Take units now, after all who wait and can have theirs.

@@ -77,7 +77,7 @@ impl Source {
     pub(super) fn system() -> Self {
         Self::System {
             boot: boot().unwrap_or(0),
-            clock: Clock::start(),
+            clock: Clock::system(),
         }
     }
 

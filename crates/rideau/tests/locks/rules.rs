@@ -223,7 +223,7 @@ fn a_change_that_breaks_a_rule_changes_nothing() {
     assert!(take(&locks, "a2").is_err());
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn each_rule_has_its_own_way_to_wait() {
     let room = |max| KeyRule {
         queue: queue::Options {

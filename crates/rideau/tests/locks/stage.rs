@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rideau::{Locks, LocksOptions, queue};
+use rideau::{Clock, Locks, LocksOptions, queue};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
@@ -58,6 +58,11 @@ pub(crate) fn patient() -> queue::Options {
 /// Locks for which one waits in such a queue.
 pub(crate) fn locks_with(queue: queue::Options) -> Locks<String> {
     Locks::with(LocksOptions { queue, fence: 0 }).unwrap()
+}
+
+/// The same, on a paused clock.
+pub(crate) fn paused_locks(queue: queue::Options) -> Locks<String> {
+    Locks::with_by(LocksOptions { queue, fence: 0 }, &Clock::paused()).unwrap()
 }
 
 /// Locks for which one waits as long as it takes.

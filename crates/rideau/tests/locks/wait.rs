@@ -8,7 +8,7 @@ use rideau::{Acquiring, Flow, Lock, Locks, LocksOptions, Now, Reason, Refusal, T
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep};
 
-use crate::stage::{MS, die, locks_with, patient, patient_locks, poll_once, until};
+use crate::stage::{MS, die, locks_with, patient, patient_locks, paused_locks, poll_once, until};
 
 type Came = Result<Lock<'static, String>, Refusal>;
 
@@ -44,7 +44,7 @@ fn refused(wait: &mut Acquiring<String>) -> Refusal {
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_is_granted_what_comes_back_and_told_how_long_it_took() {
-    let locks = patient_locks();
+    let locks = paused_locks(patient());
     let first = locks.acquire_wait("db", 1).await.unwrap();
     assert!(first.waited().is_zero());
     let waiter = tokio::spawn({
@@ -63,7 +63,7 @@ async fn who_waits_is_granted_what_comes_back_and_told_how_long_it_took() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_ends_a_wait_and_nothing_is_left_of_it() {
-    let locks = patient_locks();
+    let locks = paused_locks(patient());
     let lock = locks.acquire("db", 1).unwrap();
     let start = Instant::now();
     let terms = no_longer_than(50 * MS);
@@ -79,7 +79,7 @@ async fn a_deadline_ends_a_wait_and_nothing_is_left_of_it() {
 /// named its wait is served.
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_is_named_is_kept_however_long_the_holds_are() {
-    let locks: Locks<String> = Locks::new();
+    let locks = paused_locks(queue::Options::default());
     let mut lock = locks.acquire_wait("db", 1).await.unwrap();
     let mut asks: Vec<_> = (0..3)
         .map(|_| locks.begin_acquire("db", 1, 1, no_longer_than(10_000 * MS)))
@@ -98,7 +98,7 @@ async fn a_wait_that_is_named_is_kept_however_long_the_holds_are() {
 /// Five that named no wait are one more than the lock protects.
 #[tokio::test(start_paused = true)]
 async fn asks_that_name_no_wait_are_shed_by_age_once_too_many_wait() {
-    let locks: Locks<String> = Locks::new();
+    let locks = paused_locks(queue::Options::default());
     let _lock = locks.acquire_wait("db", 1).await.unwrap();
     let mut asks: Vec<_> = (0..5).map(|_| wait(&locks, 1, 1)).collect();
     for ask in &mut asks {
@@ -115,7 +115,7 @@ async fn asks_that_name_no_wait_are_shed_by_age_once_too_many_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_just_before_the_deadline_counts() {
-    let locks = patient_locks();
+    let locks = paused_locks(patient());
     let lock = locks.acquire("db", 1).unwrap();
     let mut waiter = locks.begin_acquire("db", 1, 1, no_longer_than(50 * MS));
     sleep(49 * MS).await;
@@ -126,7 +126,7 @@ async fn a_grant_just_before_the_deadline_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_law_of_time_sheds_who_waits_too_long() {
-    let locks = locks_with(queue::Options::timeout(30 * MS));
+    let locks = paused_locks(queue::Options::timeout(30 * MS));
     let _lock = locks.acquire("db", 1).unwrap();
     let no = locks.acquire_wait("db", 1).await.unwrap_err();
     assert_eq!((no.reason, no.waited), (Reason::Timeout, 30 * MS));
@@ -135,7 +135,7 @@ async fn a_law_of_time_sheds_who_waits_too_long() {
 /// All come at once, and each keeps the unit for 20 ms.
 #[tokio::test(start_paused = true)]
 async fn controlled_delay_thins_out_a_slow_line() {
-    let locks = locks_with(queue::Options {
+    let locks = paused_locks(queue::Options {
         shedding: queue::Shedding::CoDel {
             target: 5 * MS,
             interval: 100 * MS,
@@ -357,7 +357,7 @@ async fn a_closed_place_lets_nobody_wait_and_still_has_what_is_free() {
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_keeps_its_place_under_new_options() {
-    let locks = patient_locks();
+    let locks = paused_locks(patient());
     let mut held = locks.acquire_owned("db", 1, 1).unwrap();
     let mut waiters = [(); 3].map(|()| wait(&locks, 1, 1));
     sleep(10 * MS).await;

@@ -124,7 +124,7 @@ fn a_member_can_be_dropped_on_any_thread_and_after_its_runtime() {
     let build = |mut builder: runtime::Builder| builder.enable_time().build().unwrap();
     let runtime = build(runtime);
     let rig = Rig::new(3);
-    let pool = runtime.block_on(rig.start(options(3, 3)));
+    let pool = runtime.block_on(rig.start_live(options(3, 3)));
     let (one, two) = runtime.block_on(async {
         let terms = Terms::default();
         let one = pool.take_owned(terms).await.unwrap();

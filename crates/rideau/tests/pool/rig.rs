@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use rideau::{About, Manager, Pool, PoolOptions, Retired, queue};
+use rideau::{About, Clock, Manager, Pool, PoolOptions, Retired, queue};
 use tokio::sync::oneshot;
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -116,11 +116,19 @@ impl Rig {
         Told(Arc::clone(&self.0))
     }
 
+    /// On a paused clock.
     pub(crate) fn open(&self, options: PoolOptions) -> Pool<Told> {
-        Pool::new(self.told(), options).unwrap()
+        Pool::new_by(self.told(), options, &Clock::paused()).unwrap()
     }
 
+    /// On a paused clock.
     pub(crate) async fn start(&self, options: PoolOptions) -> Pool<Told> {
+        let pool = Pool::start_by(self.told(), options, &Clock::paused()).await;
+        pool.unwrap()
+    }
+
+    /// On the clock that users have.
+    pub(crate) async fn start_live(&self, options: PoolOptions) -> Pool<Told> {
         Pool::start(self.told(), options).await.unwrap()
     }
 

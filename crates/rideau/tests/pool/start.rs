@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use rideau::{
-    Backoff, Circuit, Held, Pool, PoolOptions, Reason, Retired, StartError, Terms, valve,
+    Backoff, Circuit, Clock, Held, Pool, PoolOptions, Reason, Retired, StartError, Terms, valve,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -207,7 +207,7 @@ async fn who_does_not_want_to_wait_for_a_dead_server_is_told_at_once() {
 async fn a_pool_that_cannot_start_says_so() {
     let rig = Rig::new(2);
     rig.on_next_starts([Act::After(5 * MS), Act::FailAfter(20 * MS)]);
-    let failed = Pool::start(rig.told(), options(2, 2)).await;
+    let failed = Pool::start_by(rig.told(), options(2, 2), &Clock::paused()).await;
     let Err(StartError::Start(error)) = failed else {
         panic!("the second start failed");
     };
@@ -225,8 +225,8 @@ async fn a_pool_that_a_valve_keeps_small_starts_with_as_many() {
         valve: Some(valve),
         ..options(4, 8)
     };
-    let pool = timeout(S, Pool::start(rig.told(), regulated)).await;
-    assert_eq!(pool.unwrap().unwrap().stats().members.idle, 2);
+    let pool = timeout(S, rig.start(regulated)).await;
+    assert_eq!(pool.unwrap().stats().members.idle, 2);
 }
 
 // P12: nobody waits for it any more, but it was begun.
@@ -288,7 +288,7 @@ async fn ten_thousand_members_start_and_are_all_lent() {
         starts_max: 1_000,
         ..options(10_000, 10_000)
     };
-    let pool = Pool::start(rig.told(), options).await.unwrap();
+    let pool = rig.start(options).await;
     assert_eq!(pool.stats().members.idle, 10_000);
     let all: Vec<_> = (0..10_000).map(|_| pool.try_take().unwrap()).collect();
     assert!(pool.try_take().is_err());

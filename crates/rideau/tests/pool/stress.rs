@@ -114,7 +114,7 @@ async fn run(seed: u64) {
     println!("seed {seed}");
     // Those that are detached live on for an instant, beside their successor.
     let rig = Arc::new(Rig::new(4 + TASKS as usize));
-    let pool = rig.start(small()).await;
+    let pool = rig.start_live(small()).await;
     let left = Arc::new(AtomicU64::new(TASKS));
     let chance = |number: u64| Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (number + 1));
     let meddler = meddle(

@@ -313,7 +313,7 @@ async fn a_hundred_thousand_wait_and_leave_in_any_order() {
     let rig = Rig::new(1);
     let mut set = options(1, 1);
     set.queue.max = None;
-    let pool = rig.start(set).await;
+    let pool = rig.start_live(set).await;
     let held = pool.take().await.unwrap();
     let many = 100_000;
     let mut takes: Vec<_> = (0..many)
