@@ -41,7 +41,8 @@ pub(crate) trait Shell<M: Machine>: Send + Sync + 'static {
 pub(crate) struct Driver<M: Machine, S> {
     inner: Mutex<Inner<M>>,
     shell: S,
-    clock: Clock,
+    /// Apart from what changes: who finds the lock taken reads it, too.
+    clock: CachePadded<Clock>,
     crush: CachePadded<Crush>,
     bell: Arc<Bell>,
 }
@@ -99,7 +100,7 @@ where
                 machine,
             }),
             shell,
-            clock,
+            clock: CachePadded::new(clock),
             crush: CachePadded::default(),
             bell: Arc::new(Bell::new()),
         });
