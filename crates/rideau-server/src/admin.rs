@@ -43,17 +43,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use crate::bind;
-use crate::config::HTTP_CONNECTIONS_MAX;
 use crate::daemon::Daemon;
 use crate::history::History;
 use crate::metrics::Counted;
-use crate::panics;
 use crate::reserve::Reserve;
 use crate::tls;
 use crate::tls_files::renewed;
 use entrance::Entrance;
 use guard::Known;
 use patient::Patient;
+use rideau_config::HTTP_CONNECTIONS_MAX;
+use rideau_process::panics;
 
 /// Of these, those of one address that have not logged in; as few as
 /// `limits.before_login_max` if that is less.
@@ -417,8 +417,10 @@ async fn turn_away(mut stream: TcpStream, text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use rideau_testing::PanicLog;
+
     use super::*;
-    use crate::config::Config;
+    use rideau_config::Config;
 
     /// Whoever comes from there meets a panic.
     static PLANTED: parking_lot::Mutex<String> = parking_lot::Mutex::new(String::new());
@@ -461,12 +463,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_on_another_thread_is_told_by_the_id_in_the_log() {
-        let log = panics::tests::Log::begin();
+        let log = PanicLog::begin(panics::log_panic);
         let address = serve().await;
         let stream = TcpStream::connect(address).await.expect("it listens");
         let said = ask(stream, "/test/away").await;
         assert!(said.starts_with("HTTP/1.1 500 "), "{said}");
-        assert!(log.has_id_of(&said), "{said}");
+        assert!(log.has_id_of(panics::TOLD, &said), "{said}");
     }
 
     #[tokio::test]

@@ -31,10 +31,8 @@ use rideau_core::{Brief, Instant, Machine};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
-use crate::config::Config;
 use crate::events::Events;
 use crate::member::Workshop;
-use crate::panics;
 
 pub use app::App;
 pub use counts::{Answered, Counts};
@@ -46,6 +44,8 @@ pub use shown::{AppShown, ProcessShown, RequestShown};
 
 use desk::Desk;
 use duty::{Slot, Stopping};
+use rideau_config::Config;
+use rideau_process::panics;
 use session::{Answer, Waiter};
 
 /// The timer looks so often whether it is needed still.

@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use rideau::allocator::Prefer;
 use rideau::{Full, Reason, Refusal, Terms};
+use rideau_config::label::{BadLabel, Label};
+use rideau_config::{Config, User};
+use rideau_process::panics::Panicked;
+use rideau_resp::{Protocol, Reply};
 
 use crate::attempts::Origin;
 use crate::clients::ClientCard;
-use crate::config::label::{BadLabel, Label};
-use crate::config::{Config, User};
 use crate::daemon::Daemon;
 use crate::ending::Why;
 use crate::grant::Grant;
@@ -24,11 +26,9 @@ use crate::holdings::Thing;
 use crate::logins::{Fingerprint, LoginPlace};
 use crate::names::Named;
 use crate::outcome::{Outcome, Part};
-use crate::panics::Panicked;
 use crate::peer::Proof;
 use crate::places::{BrokerPlace, PoolPlace, RulePlace};
 use crate::quota::{Counted, Over, Quota, Usage};
-use crate::resp::{Protocol, Reply};
 use crate::ticket::{Kind, Text, Ticket};
 use crate::timing::Batch;
 use crate::transaction::Transaction;

@@ -32,14 +32,14 @@ use std::sync::atomic::Ordering;
 
 use crate::attempts::Origin;
 use crate::client::{Client, Replies, STOPPING, Step, Wrong};
-use crate::config::label::Label;
-use crate::config::{CONTROL, User, edits, far, is_control};
 use crate::daemon::Daemon;
 use crate::daemon::no_use;
 use crate::later::Needs;
 use crate::login;
-use crate::panics;
-use crate::resp::{Mistake, Protocol, Quoted, Request, Upper};
+use rideau_config::label::Label;
+use rideau_config::{CONTROL, User, edits, far, is_control};
+use rideau_process::panics;
+use rideau_resp::{Mistake, Protocol, Quoted, Request, Upper};
 
 pub(crate) use still::{deny, may_still};
 pub(crate) use watch::follow as follow_watch;

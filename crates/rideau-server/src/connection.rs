@@ -26,12 +26,12 @@ use crate::command;
 use crate::ending::Why;
 use crate::input::{self, Input, NoRoom};
 use crate::login;
-use crate::panics;
-use crate::resp::{BEFORE_LOGIN_MAX, Fault, Limits, Protocol, RequestParser};
 use crate::timing::Run;
 use crate::values;
 use crate::watch::Watch;
 use before_login::quiet;
+use rideau_process::panics;
+use rideau_resp::{BEFORE_LOGIN_MAX, Fault, Limits, Protocol, RequestParser};
 
 /// Answers that needed more room than this give it back when they are written.
 const KEPT: usize = 64 * 1024;

@@ -182,7 +182,7 @@ fn is_trusted(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use rideau_testing::Scratch;
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).expect("it is there").mode() & 0o777

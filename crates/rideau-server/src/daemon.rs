@@ -11,13 +11,15 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use rideau::{KeyRule, Locks, LocksOptions, OptionError};
+use rideau_config::label::BadLabel;
+use rideau_config::{Config, User};
+use rideau_process as process;
+use rideau_process::panics;
 use tokio::sync::{Notify, watch};
 
 use crate::apps::Apps;
 use crate::budget::Budget;
 use crate::clients::{ClientCard, Clients};
-use crate::config::label::BadLabel;
-use crate::config::{Config, User};
 use crate::counts::{ForeignReleases, Reclaims};
 use crate::drops::Drops;
 use crate::ending::{Gone, Why};
@@ -33,9 +35,7 @@ use crate::logins::Logins;
 use crate::member::Workshop;
 use crate::operator::Operator;
 use crate::outbox::Push;
-use crate::panics;
 use crate::places::{FOR_EVER, Left, Places};
-use crate::process;
 use crate::quota::Quotas;
 use crate::reserve::Reserve;
 use crate::sessions::Sessions;

@@ -12,7 +12,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use rideau_server::config::{Config, Log, LogLevel, text};
 use rideau_server::serve::Ready;
 use tokio::signal;
 use tokio::sync::oneshot;
@@ -21,6 +20,7 @@ use tokio::time::{Instant, interval_at};
 use crate::cli::wire::Server;
 use crate::cli::{Done, Failure, start_log};
 use overload::Finish;
+use rideau_config::{Config, Log, LogLevel, text};
 use screen::{Paint, Screen};
 use traffic::Traffic;
 

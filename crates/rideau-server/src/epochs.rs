@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
+use rideau_config::{Config, StoreKind};
 use siphasher::sip::SipHasher24;
 
-use crate::config::{Config, StoreKind};
 use crate::values;
 
 /// Bits of the count. As many microseconds are 71 minutes.
@@ -185,7 +185,7 @@ fn micros() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
+    use rideau_testing::Scratch;
 
     #[test]
     fn every_start_begins_above_the_one_before_whatever_the_clock_says() {

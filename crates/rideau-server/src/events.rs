@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
+use rideau_config::label;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
-
-use crate::config::label;
 
 /// As many are remembered.
 const MOST: usize = 1024;

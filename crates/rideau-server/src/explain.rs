@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rideau_config::{Buckets, count, stop};
 use rideau_core::Brief;
 
-use crate::config::{Buckets, count, stop};
 use crate::daemon::Daemon;
 use crate::ending::Gone;
 use crate::grant::Grant;

@@ -5,8 +5,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::config::HTTP_CONNECTIONS_MAX;
-use crate::config::{Config, Member, PoolConfig};
+use rideau_config::HTTP_CONNECTIONS_MAX;
+use rideau_config::{Config, Member, PoolConfig};
 
 /// Kept for listeners, the store, the log, threads, and clients that are turned away.
 const OWN: u64 = 128;

@@ -44,8 +44,8 @@ pub use self::connections::{Connections, KeepAlive};
 pub use self::router::{Route, Router};
 pub use self::serve::{FrontListener, Tls};
 use crate::apps::{App, Apps};
-use crate::config::FrontConfig;
 use ids::Ids;
+use rideau_config::FrontConfig;
 use sticky::Sticky;
 
 /// What all requests share.

@@ -2,7 +2,7 @@
 //!
 //! How much is written follows the config while the server runs; in which form,
 //! only its start. Text of others cannot begin a line of it, nor command a terminal:
-//! names are checked when they are given, see [`label`](crate::config::label), and what is
+//! names are checked when they are given, see [`label`](rideau_config::label), and what is
 //! written is looked at once more here.
 
 use std::borrow::Cow;
@@ -11,13 +11,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rideau_config::label::is_wild;
+use rideau_config::{Log, LogFormat, LogLevel};
+use rideau_process::panics;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Registry, fmt, reload};
-
-use crate::config::label::is_wild;
-use crate::config::{Log, LogFormat, LogLevel};
-use crate::panics;
 
 /// How much is written; none if nothing is.
 static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
+use rideau_config::password::Hash;
+use rideau_config::{Password, User};
+use rideau_process::panics::{self, Panicked};
 
 use crate::attempts::Origin;
 use crate::client::{Awaits, Client, Finish, Step, Wait, Wrong, answer_panic};
-use crate::config::password::Hash;
-use crate::config::{Password, User};
 use crate::daemon::Daemon;
 use crate::ending::Why;
 use crate::holder::Card;
 use crate::logins::{Fingerprint, How, LoginPlace};
-use crate::panics::{self, Panicked};
 use crate::quota::{Over, Quota};
 
 /// Follow a change of the config: a user may do other things from now on, or

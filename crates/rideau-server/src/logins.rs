@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rideau_config::label;
 
 use crate::attempts::{BeforeLogin, Denials, FailedLogins, Origin, Told};
-use crate::config::label;
 use crate::events::Events;
 
 /// Bytes of a reason that are told.

@@ -6,7 +6,7 @@ mod demo;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if let Some(code) = rideau_server::process::stage() {
+    if let Some(code) = rideau_process::stage() {
         return code;
     }
     cli::run(std::env::args_os())

@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use rideau::{Manager, Retired};
 use tokio::sync::Notify;
 
-use crate::config;
 use exec::{Changed, Child, Programs};
+use rideau_config as config;
 
 pub use workshop::Workshop;
 

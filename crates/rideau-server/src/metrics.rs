@@ -21,11 +21,11 @@ use prometheus_client::registry::Registry;
 
 use crate::daemon::Daemon;
 use crate::ending::Why;
-use crate::panics;
 use crate::show;
 use crate::timing::Timing;
 pub use form::Form;
 use page::Page;
+use rideau_process::panics;
 
 /// All of the server's numbers as text.
 pub fn render(daemon: &Arc<Daemon>, more: Vec<Counted>, form: Form) -> String {

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use crate::config::{OPERATOR, User};
+use rideau_config::{OPERATOR, User};
 
 /// Bytes of a token.
 const TOKEN_LEN: usize = 32;

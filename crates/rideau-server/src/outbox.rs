@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 
 use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
+use rideau_resp::Reply;
 
 use crate::outcome::Outcome;
-use crate::resp::Reply;
 use crate::ticket::Ticket;
 
 /// Pushes for one connection, until it writes them.

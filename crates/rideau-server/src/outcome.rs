@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use rideau::{Reason, Refusal};
+use rideau_process::panics::Panicked;
+use rideau_resp::Reply;
 
-use crate::panics::Panicked;
-use crate::resp::Reply;
 use crate::ticket::Ticket;
 
 /// The answer to an ask, as an array that begins with a word. New elements come

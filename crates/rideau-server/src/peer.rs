@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use rideau_config::User;
 use rustix::process::geteuid;
 
-use crate::config::User;
 use crate::daemon::Daemon;
 use crate::logins::How;
 

@@ -14,10 +14,10 @@ use rideau::{
     Balancer, BalancerMethod, Broker, Group, GroupMethod, OptionError, Pool, PoolOptions,
     PoolStats, Reason, Regulator, Side,
 };
-
-use crate::config::{
+use rideau_config::{
     BrokerConfig, Config, GroupConfig, LockRule, Member, PoolConfig, RegulatorConfig, Source, count,
 };
+
 use crate::meeting::Party;
 use crate::member::{Follow, Members, Workshop};
 use crate::outcome;

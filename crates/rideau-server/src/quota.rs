@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use rideau_config::{Limits, User};
 
-pub use crate::config::Quota;
-use crate::config::{Limits, User};
+pub use rideau_config::Quota;
 
 /// What users have. A user that was here once is remembered.
 #[derive(Default)]
@@ -151,7 +151,7 @@ impl fmt::Display for Over {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use rideau_config::Config;
 
     fn user(more: &str) -> (User, Limits) {
         let text = format!("[user.anna]\nuids = [1]\nallow = [\"@all\"]\n{more}");
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(usage.now(Quota::Streams), 2);
         drop(one);
         let three = take().unwrap();
-        let panicked = crate::panics::contain(move || {
+        let panicked = rideau_process::panics::contain(move || {
             let _three = three;
             panic!("planted");
         });

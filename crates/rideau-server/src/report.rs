@@ -4,9 +4,10 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
+use rideau_process::panics;
+
 use crate::daemon::Daemon;
 use crate::ending::Why;
-use crate::panics;
 use crate::resources;
 use crate::show::{self, Cell, Table, Wanted, What};
 use crate::sight::Sight;

@@ -5,10 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rideau_resp::{Limits, RequestParser};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use crate::resp::{Limits, RequestParser};
 
 /// As many at a time.
 const MOST: usize = 16;

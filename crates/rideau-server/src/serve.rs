@@ -13,6 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rideau_config::{Config, Opening, Server};
+use rideau_process::panics;
 use rustix::process::geteuid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -21,14 +23,12 @@ use tokio_rustls::TlsAcceptor;
 pub use self::drain::drain;
 pub use self::listener::Listener;
 use crate::admin::AdminListener;
-use crate::config::{self, Config, Opening, Server};
 use crate::control::ControlFiles;
 use crate::daemon::Daemon;
 use crate::ending::Why;
 use crate::front::{FrontListener, Tls};
 use crate::inherited;
 use crate::lanes::Lanes;
-use crate::panics;
 use crate::settings::Source;
 use crate::supervisor;
 use crate::tls;
@@ -61,7 +61,7 @@ pub async fn keep_sessions(daemon: Arc<Daemon>) {
                 Why::Expired => "expired",
                 _ => "lost its last connection",
             };
-            let leases = config::count(count, "lease");
+            let leases = rideau_config::count(count, "lease");
             let text = format!("{name} {how} and gave {leases} back");
             daemon.events.add("session", &name, text, None);
         }
@@ -267,7 +267,7 @@ fn tell_what_is_open(daemon: &Daemon, config: &Config) {
     for open in daemon.values.open_to_others() {
         tracing::warn!("{open}");
     }
-    for Opening { text, is_risky } in config::openings(config, geteuid().is_root()) {
+    for Opening { text, is_risky } in rideau_config::openings(config, geteuid().is_root()) {
         match is_risky {
             true => tracing::warn!("{text}"),
             false => tracing::info!("{text}"),

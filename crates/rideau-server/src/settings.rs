@@ -12,9 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
-
-use crate::config::keys::Change;
-use crate::config::{self, Config};
+use rideau_config::Config;
+use rideau_config::keys::Change;
 
 /// As many texts are kept.
 const VERSIONS_MAX: usize = 32;
@@ -145,7 +144,7 @@ impl Settings {
 
     /// The keys whose running values count only after a restart.
     pub fn pending(&self, config: &Config) -> Vec<String> {
-        let plan = config::plan(&self.started, config, None);
+        let plan = rideau_config::plan(&self.started, config, None);
         let steps = plan.steps.into_iter();
         steps
             .filter(|step| step.change == Change::Restart)

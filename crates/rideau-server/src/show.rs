@@ -14,15 +14,15 @@ mod ranges;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rideau_config::label;
+use rideau_resp::Reply;
 use serde_json::{Map, Value};
 
 pub use limits::Limit;
 pub use page::{More, Page};
 pub(crate) use places::{reasons, refused, state};
 
-use crate::config::label;
 use crate::daemon::Daemon;
-use crate::resp::Reply;
 use crate::sight::Sight;
 
 /// Rows below the names of their columns. New columns come only at the end.

@@ -1,8 +1,8 @@
 //! What a user may see.
 
+use rideau_config::{KINDS, NOBODY, User, text};
 use serde_json::Value;
 
-use crate::config::{KINDS, NOBODY, User, text};
 use crate::events::Event;
 use crate::holder::Card;
 use crate::ticket::Ticket;

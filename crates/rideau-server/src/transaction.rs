@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use rideau_resp::{Limits, Protocol, Reply, Request, RequestParser};
+
 use crate::budget::{Budget, Drawn};
-use crate::resp::{Limits, Protocol, Reply, Request, RequestParser};
 
 /// As many commands wait for one `EXEC`.
 pub const QUEUED_MAX: usize = 4096;

@@ -22,8 +22,8 @@ use rideau::store::StoreError;
 use rideau::{OpenError, Ranges, RangesOptions};
 use tokio::task::AbortHandle;
 
-use crate::config::{Config, RangeConfig, StoreKind};
 use crate::ticket::Ticket;
+use rideau_config::{Config, RangeConfig, StoreKind};
 use secret::{Origin, Secret};
 use store::Folder;
 

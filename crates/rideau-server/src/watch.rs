@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
+use rideau_config::{User, globs};
+use rideau_process::panics;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
 
 use crate::clients::ClientCard;
-use crate::config::{User, globs};
 use crate::daemon::Daemon;
 use crate::events::Event;
 use crate::outbox::{Outbox, Push};
-use crate::panics;
 use crate::quota::{Counted, Over, Usage};
 use crate::sight::Sight;
 use crate::values::Happened;

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use rideau_config::{Config, keys};
 use rideau_core::{OptionError, Settings, meter, queue, valve};
-use rideau_server::config::{Config, keys};
 
 const README: &str = include_str!("../../../README.md");
 const QUEUES: &str = include_str!("../../../docs/queues.md");

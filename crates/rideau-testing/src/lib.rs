@@ -6,11 +6,15 @@
 //! each test program under `rideau-test-runner`, which ends whatever is left
 //! after that and reports it as a failure.
 
+mod panic_log;
 mod running;
+mod scratch;
 mod signal;
 mod skip;
 
+pub use panic_log::PanicLog;
 pub use running::{Running, Start, TEST_NAME, command};
 pub use rustix::process::Signal;
+pub use scratch::Scratch;
 pub use signal::{signal, try_signal};
 pub use skip::{is_root, skipped};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use rideau_config::label::Label;
 use rideau_core::Brief;
 use serde::Deserialize;
 use serde_json::json;
@@ -15,7 +16,6 @@ use super::grants::{gone_text, ticket_of};
 use super::health::away;
 use super::shown::find_pool;
 use super::visit::{Answer, No, Visit, ok};
-use crate::config::label::Label;
 use crate::ending::{Gone, Why};
 use crate::holdings::Thing;
 use crate::outbox::Push;

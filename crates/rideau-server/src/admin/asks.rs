@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use rideau::Full;
+use rideau_resp::{Limits, Protocol, Reply, ReplyLimits, ReplyParser, RequestParser, Value};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
@@ -20,7 +21,6 @@ use crate::client::Step;
 use crate::command;
 use crate::grant::Grant;
 use crate::holdings::Thing;
-use crate::resp::{Limits, Protocol, Reply, ReplyLimits, ReplyParser, RequestParser, Value};
 use crate::ticket::{Kind, Ticket};
 use crate::values;
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use axum::http::StatusCode;
+use rideau_config::keys::Change;
+use rideau_config::{Faults, Level, Plan};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::health::away;
 use super::visit::{Answer, No, Visit, ok, with_status};
-use crate::config::keys::Change;
-use crate::config::{Faults, Level, Plan};
 use crate::daemon::Daemon;
 use crate::daemon::Unchanged;
 use crate::values::unsafe_text;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use rideau_config::User;
 
 use crate::attempts::Origin;
-use crate::config::User;
 use crate::daemon::Daemon;
 use crate::logins::LoginPlace;
 use crate::quota::{Counted, Over, Quota};

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use parking_lot::Mutex;
+use rideau_config::label::Label;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::values;
 use super::visit::{Answer, No, Visit, ok};
-use crate::config::label::Label;
 use crate::ending::{Gone, Why};
 use crate::grant::Grant;
 use crate::holder::Card;

@@ -10,12 +10,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use parking_lot::Mutex;
+use rideau_config::User;
 
 use super::routes::{Needs, Route};
 use super::visit::No;
 use super::{Admin, Entrance};
 use crate::attempts::Origin;
-use crate::config::User;
 use crate::daemon::Daemon;
 use crate::login::{self};
 use crate::logins::{Fingerprint, How};

@@ -6,6 +6,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rideau_resp::Protocol;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::grants::{no_session, session_of};
@@ -21,7 +22,6 @@ use crate::holder::{Card, HolderId};
 use crate::login::{self};
 use crate::outbox::Outbox;
 use crate::peer::Proof;
-use crate::resp::Protocol;
 use crate::ticket::Ticket;
 use crate::timing::Batch;
 use crate::watch::Watch;

@@ -2,10 +2,10 @@
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use rideau_process::panics::{self, Panicked};
 
 use super::visit::{Answer, No, Visit};
 use crate::metrics;
-use crate::panics::{self, Panicked};
 
 /// It answers, so it lives.
 pub(super) async fn alive(_visit: Visit) -> Answer {

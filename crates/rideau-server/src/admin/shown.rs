@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, UNIX_EPOCH};
 
 use rideau::{Circuit, Histogram, PoolStats, Reason, Retired, Side, Tally};
+use rideau_config::HTTP_CONNECTIONS_MAX;
+use rideau_config::Member;
 use serde_json::{Map, Value, json};
 
 use super::apps;
 use super::health::away;
 use super::visit::{Answer, No, Visit, ok};
 use crate::clients::ClientCard;
-use crate::config::HTTP_CONNECTIONS_MAX;
-use crate::config::Member;
 use crate::daemon::Daemon;
 use crate::drops::Dropped;
 use crate::explain;

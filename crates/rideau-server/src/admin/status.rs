@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use axum::http::header;
 use axum::response::IntoResponse;
+use rideau_config::label::is_wild;
+use rideau_config::{Listen, Server, count};
 
 use super::health::away;
 use super::visit::{Answer, Visit};
-use crate::config::label::is_wild;
-use crate::config::{Listen, Server, count};
 use crate::daemon::Daemon;
 use crate::places::Places;
 use crate::show::{self, Cell, Page, Wanted, What};

@@ -2,12 +2,12 @@
 //! for a time only.
 
 use axum::http::StatusCode;
+use rideau_resp::Value;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
 use super::asks::{AWAITS, NONE, Words, json_of, run_values};
 use super::visit::{Answer, No, Visit, ok, with_status};
-use crate::resp::Value;
 use crate::show::{self, Wanted, What};
 
 /// What can be said with a reserve.

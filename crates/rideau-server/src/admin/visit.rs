@@ -9,6 +9,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
+use rideau_config::User;
+use rideau_config::label::Label;
+use rideau_process::panics::{self, Panicked};
+use rideau_resp::BEFORE_LOGIN_MAX;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -17,16 +21,12 @@ use super::query::Query;
 use super::routes::{Needs, Route};
 use super::{Admin, BODY_WITHIN, guard};
 use crate::client::Wrong;
-use crate::config::User;
-use crate::config::label::Label;
 use crate::daemon::Daemon;
 use crate::input::{Input, NoRoom};
 use crate::login;
 use crate::logins::Fingerprint;
-use crate::panics::{self, Panicked};
 use crate::places::Places;
 use crate::quota::{Counted, Quota};
-use crate::resp::BEFORE_LOGIN_MAX;
 use crate::sight::Sight;
 
 /// A request that may be answered.

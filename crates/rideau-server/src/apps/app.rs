@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use rideau_config::AppConfig;
 use rideau_core::apps::AppId;
 use rideau_core::{Reason, Refusal};
+use rideau_process::StartReport;
 
 use super::counts::Counts;
 use super::output::Output;
-use crate::config::AppConfig;
 use crate::front::Pace;
-use crate::process::StartReport;
 
 /// One application.
 pub struct App {

@@ -5,7 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rideau_config::{AppConfig, AppListen, AppReady, Run};
 use rideau_core::apps::{Leaving, ProcessId};
+use rideau_process::panics;
+use rideau_process::{
+    Address, Exit, Line, Listen, OutputLimits, Process, Program, Ready, ResourceLimits, Signal,
+    StartReport, Whom, http_status,
+};
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
@@ -14,13 +20,7 @@ use super::Inner;
 use super::app::App;
 use super::health;
 use super::running::Running;
-use crate::config::{AppConfig, AppListen, AppReady, Run};
 use crate::front::{Connections, KeepAlive};
-use crate::panics;
-use crate::process::{
-    Address, Exit, Line, Listen, OutputLimits, Process, Program, Ready, ResourceLimits, Signal,
-    StartReport, Whom, http_status,
-};
 
 /// Who was killed is gone by then, or stuck in the system.
 pub(super) const KILLED_WAIT: Duration = Duration::from_secs(10);
@@ -425,9 +425,9 @@ mod tests {
     use tokio::time::Instant;
 
     use crate::apps::Apps;
-    use crate::config::{AppReady, Config, Server};
     use crate::member::Workshop;
-    use crate::scratch::Scratch;
+    use rideau_config::{AppReady, Config, Server};
+    use rideau_testing::Scratch;
 
     use super::*;
 

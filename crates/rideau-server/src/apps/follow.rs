@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use rideau_config::{AppConfig, Config};
 use rideau_core::OptionError;
 use rideau_core::apps::Restart;
+use rideau_process::panics;
 
 use super::app::App;
 use super::{Apps, Inner, marker};
-use crate::config::{AppConfig, Config};
-use crate::panics;
 
 impl Apps {
     /// Find what cannot be before anything is changed.

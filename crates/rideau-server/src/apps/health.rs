@@ -4,12 +4,12 @@
 use std::future::pending;
 use std::sync::Weak;
 
+use rideau_config::Health;
+use rideau_process::http_status;
 use tokio::time::timeout;
 
 use super::Inner;
 use super::running::Running;
-use crate::config::Health;
-use crate::process::http_status;
 
 /// Wait until the process is gone, or is not well.
 pub(super) async fn watch(apps: &Weak<Inner>, running: &Weak<Running>, health: &Option<Health>) {

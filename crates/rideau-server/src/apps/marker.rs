@@ -120,7 +120,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::Markers;
-    use crate::scratch::Scratch;
+    use rideau_testing::Scratch;
     use std::fs;
     use std::os::unix::fs::symlink;
 

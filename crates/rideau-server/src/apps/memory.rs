@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use rideau_process::Census;
 use tokio::task::spawn_blocking;
 
 use super::Inner;
 use super::running::Running;
-use crate::process::Census;
 
 /// How often it is looked at.
 const EVERY: Duration = Duration::from_secs(2);

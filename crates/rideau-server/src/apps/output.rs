@@ -12,9 +12,8 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use rideau_core::apps::ProcessId;
+use rideau_process::{Line, Stream};
 use tokio::sync::broadcast;
-
-use crate::process::{Line, Stream};
 
 /// As many lines are kept.
 const LINES_MAX: usize = 1000;
@@ -173,7 +172,7 @@ mod tests {
     use rideau_core::apps::ProcessId;
 
     use super::{BYTES_MAX, LINES_MAX, Output};
-    use crate::process::{Line, Stream};
+    use rideau_process::{Line, Stream};
 
     fn line(text: &str) -> Line {
         Line {

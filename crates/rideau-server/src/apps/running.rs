@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rideau_core::apps::{Leaving, ProcessId};
+use rideau_process::{Address, Process};
 use tokio::sync::watch;
 
 use super::app::App;
 use crate::front::Connections;
 use crate::lanes::Lanes;
-use crate::process::{Address, Process};
 
 /// A process that is ready.
 pub struct Running {

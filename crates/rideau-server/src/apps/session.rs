@@ -8,13 +8,13 @@ use std::time::Duration;
 use rideau_core::apps::{self as core, Ask, Came, Ended, ProcessId, SessionId};
 use rideau_core::queue::Terms;
 use rideau_core::{Flow, Instant, Refusal, Reply, Ticket};
+use rideau_process::StartReport;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
 use super::app::App;
 use super::running::{Listing, Running};
 use super::{Apps, Inner, State};
-use crate::process::StartReport;
 
 /// On what terms somebody wants a place.
 #[derive(Clone, Debug, Default)]

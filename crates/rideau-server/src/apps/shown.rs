@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rideau_core::apps::{AppStats, Deploy, ProcessStats, State, Stats};
+use rideau_process::StartReport;
 use serde::Serialize;
 
 use super::app::App;
 use super::running::Running;
 use super::{Apps, Inner};
-use crate::process::StartReport;
 
 /// One application.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use rideau_server::config::count;
-use rideau_server::resp::Value;
+use rideau_config::count;
+use rideau_resp::Value;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use rideau_server::config::keys::Change;
-use rideau_server::config::{self, Config, Faults, Level, Opening, Plan, Step, openings};
+use rideau_config::keys::Change;
+use rideau_config::{Config, Faults, Level, Opening, Plan, Step, openings};
+use rideau_process as process;
+use rideau_resp::Value;
 use rideau_server::files;
-use rideau_server::process;
-use rideau_server::resp::Value;
 use serde_json::json;
 
 use super::table::Table;
@@ -113,7 +113,7 @@ fn plan_alone(text: &str, file: &Path, server: &str, manner: &Manner) -> Done {
     let Some(config) = config else {
         return wrong(&faults, manner);
     };
-    let plan = config::plan(&Config::default(), &config, None);
+    let plan = rideau_config::plan(&Config::default(), &config, None);
     if manner.json {
         let step = |step: &Step| {
             json!({
@@ -241,7 +241,7 @@ fn wrong(faults: &Faults, manner: &Manner) -> Done {
 }
 
 fn faults_json(faults: &Faults) -> serde_json::Value {
-    let fault = |fault: &config::Fault| {
+    let fault = |fault: &rideau_config::Fault| {
         json!({
             "level": match fault.level {
                 Level::Error => "error",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rideau::Histogram;
-use rideau_server::resp::Value;
+use rideau_resp::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use rideau_server::resp::Value;
+use rideau_resp::Value;
 use rideau_server::show::What;
 use serde_json::{Map, Value as Json, json};
 

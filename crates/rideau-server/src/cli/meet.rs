@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use rideau_server::resp::Value;
+use rideau_resp::Value;
 use serde_json::json;
 
 use super::child::{self, OnLoss};

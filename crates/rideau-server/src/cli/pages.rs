@@ -1,6 +1,6 @@
 //! Tables that are too long for one answer, put together from their pages.
 
-use rideau_server::resp::Value;
+use rideau_resp::Value;
 
 use super::show;
 use super::wire::{Wire, WireFault};

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap_complete::Shell;
-use rideau_server::config::password::Hash;
+use rideau_config::password::Hash;
 use serde_json::json;
 
 use super::{Done, Failure, Manner, known, show};

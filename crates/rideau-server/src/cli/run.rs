@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rideau_server::config::{AppConfig, AppListen, AppReady, Config, ErrorPages, Log, LogLevel};
+use rideau_config::{AppConfig, AppListen, AppReady, Config, ErrorPages, Log, LogLevel};
+use rideau_process::{Step, Stream};
 use rideau_server::daemon::Daemon;
-use rideau_server::process::{Step, Stream};
 use rideau_server::serve::{Ready, run_daemon};
 use rideau_server::settings::Source;
 use serde_json::json;

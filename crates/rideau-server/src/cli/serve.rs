@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use rideau_server::config::{Config, Log, text};
+use rideau_config::{Config, Log, text};
 use rideau_server::serve::Ready;
 use rideau_server::settings::Source;
 use tokio::runtime::{Builder, Runtime};

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use rideau_server::resp::Value;
+use rideau_resp::Value;
 use rideau_server::show::What;
 use serde_json::{Map, Value as Json};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub(crate) use rideau_server::config::read_span as parse;
+pub(crate) use rideau_config::read_span as parse;
 
 /// A number of microseconds as a person reads it.
 pub(crate) fn shown(micros: i64) -> String {

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use rideau_server::resp::Value;
+use rideau_resp::Value;
 use serde_json::{Map, Value as Json};
 
 use super::{has_colours, show, span, tame};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rideau_core::apps::{ProcessId, Restart};
+use rideau_resp::{Mistake, Request, Upper};
 
 use super::page;
 use super::tickets::{self, Answer};
@@ -12,7 +13,6 @@ use crate::client::{Awaits, Client, Step, Tail, Wait, Wrong, closed, refused};
 use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::outcome::{Part, micros};
-use crate::resp::{Mistake, Request, Upper};
 use crate::show::{self, What};
 use crate::ticket::Kind;
 

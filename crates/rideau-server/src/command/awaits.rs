@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rideau_resp::{Quoted, Request};
+
 use super::{About, about, tickets};
 use crate::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
 use crate::ending::Why;
@@ -10,7 +12,6 @@ use crate::holdings::Thing;
 use crate::later::Later;
 use crate::meeting::{End, Mail};
 use crate::outcome::Outcome;
-use crate::resp::{Quoted, Request};
 use crate::ticket::{Kind, Ticket};
 
 pub(super) const AWAIT: About = about(

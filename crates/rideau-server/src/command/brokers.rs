@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rideau::{Flow, Lead, Match, Now, Refused, Side, Terms};
+use rideau_resp::{Mistake, Quoted, Request, Upper};
 
 use super::tail;
 use super::tickets::{self, Answer};
@@ -14,7 +15,6 @@ use crate::grant::Grant;
 use crate::meeting::{Mail, Meeting, Party};
 use crate::outcome::{Outcome, Part, micros};
 use crate::places::BrokerPlace;
-use crate::resp::{Mistake, Quoted, Request, Upper};
 use crate::ticket::Kind;
 
 /// What `ASK` and `OFFER` say.

@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rideau_config::globs;
+use rideau_config::label::Label;
+use rideau_resp::{Arguments, Mistake, Protocol, Request, Upper};
+
 use super::look::{Viewer, see_and_tell};
 use super::{ALL, About, page};
 use crate::client::{Client, Replies, Step, Wrong};
 use crate::clients::ClientCard;
-use crate::config::globs;
-use crate::config::label::Label;
 use crate::daemon::Daemon;
 use crate::ending::Why;
 use crate::login;
-use crate::resp::{Arguments, Mistake, Protocol, Request, Upper};
 use crate::show::More;
 use crate::watch::Watch;
 
@@ -516,7 +517,7 @@ fn category(about: &About) -> &'static str {
 }
 
 /// A command as Redis' own tools read it.
-fn entry(reply: &mut crate::resp::Reply<'_>, about: &About) {
+fn entry(reply: &mut rideau_resp::Reply<'_>, about: &About) {
     reply
         .array(10)
         .bulk(about.name.to_lowercase())
@@ -533,7 +534,7 @@ fn entry(reply: &mut crate::resp::Reply<'_>, about: &About) {
         .array(0);
 }
 
-fn docs(reply: &mut crate::resp::Reply<'_>, about: &About) {
+fn docs(reply: &mut rideau_resp::Reply<'_>, about: &About) {
     reply
         .bulk(about.name.to_lowercase())
         .map(5)

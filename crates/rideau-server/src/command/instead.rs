@@ -2,7 +2,7 @@
 //!
 //! Whoever comes from Redis tries what it knows: the error says what does the same.
 
-use crate::resp::Upper;
+use rideau_resp::Upper;
 
 const LOCKS: &str = "no values are stored here. As a lock: LOCK key WAIT ms, then UNLOCK key or \
                      RELEASE ticket; it is free again when the connection closes.";

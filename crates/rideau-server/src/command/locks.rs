@@ -5,17 +5,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rideau::{Capacity, Denied, Full, Lock, Now, Reason, Refusal};
+use rideau_config::label::Label;
+use rideau_config::{Buckets, LockRule, count};
+use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
 
 use super::look::{Viewer, see_and_tell};
 use super::{page, tickets};
 use crate::client::{Client, Step, Tail, Wrong, refused};
-use crate::config::label::Label;
-use crate::config::{Buckets, LockRule, count};
 use crate::ending::Why;
 use crate::grant::Grant;
 use crate::outcome::{Part, micros};
 use crate::places::RulePlace;
-use crate::resp::{Arguments, Mistake, Quoted, Request, Upper};
 use crate::show::{More, Page};
 use crate::ticket::Kind;
 

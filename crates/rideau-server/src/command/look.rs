@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use rideau_config::User;
+use rideau_process::panics;
+use rideau_resp::{Mistake, Quoted, Request, Upper};
+
 use super::page;
 use crate::client::{Client, Finish, Step, Wait, Wrong, answer_panic};
-use crate::config::User;
 use crate::daemon::Daemon;
 use crate::explain::{self, Explained};
-use crate::panics;
 use crate::report;
-use crate::resp::{Mistake, Quoted, Request, Upper};
 use crate::show::{self, Page, Wanted, What};
 use crate::sight::Sight;
 

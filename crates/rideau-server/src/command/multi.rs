@@ -3,10 +3,11 @@
 //! Most clients send pipelines so. Nothing of another command of the connection comes in
 //! between, and none of them waits; other clients may come in between.
 
+use rideau_config::OWN;
+use rideau_resp::{Request, Upper};
+
 use super::{About, about};
 use crate::client::{Client, Step, Wrong};
-use crate::config::OWN;
-use crate::resp::{Request, Upper};
 use crate::transaction::{QUEUED_MAX, TooLong, Transaction};
 
 pub(super) const MULTI: About = about(

@@ -1,7 +1,8 @@
 //! Options of answers that may be long: how many rows, and from where.
 
+use rideau_resp::{Arguments, Mistake, Reply};
+
 use crate::client::{Client, Wrong};
-use crate::resp::{Arguments, Mistake, Reply};
 use crate::show::{More, Page};
 
 /// As many rows are shown at most.
@@ -55,7 +56,7 @@ pub(super) fn options(
 ) -> Result<Page, Wrong> {
     let mut page = all(client);
     while let Some(word) = arguments.next() {
-        let upper = crate::resp::Upper::of(word);
+        let upper = rideau_resp::Upper::of(word);
         if !option(&mut page, upper.as_bytes(), arguments)? {
             return Err(Mistake::unknown(command, word).into());
         }

@@ -1,8 +1,9 @@
 //! A command of the tests that panics wherever a command can.
 
+use rideau_resp::Request;
+
 use super::{About, about, tickets};
 use crate::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
-use crate::resp::Request;
 use crate::ticket::Kind;
 
 pub(super) const PANIC: About = about(

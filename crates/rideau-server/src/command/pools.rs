@@ -6,20 +6,20 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rideau::{Flow, Held, NotTaken, Reason, Refusal, Terms};
+use rideau_config::label::Label;
+use rideau_config::text;
 use rideau_core::Brief;
+use rideau_resp::{Mistake, Request, Upper};
 
 use super::settings;
 use super::tail;
 use super::tickets::{self, Answer};
 use crate::client::{Client, Step, Tail, Wrong, refused};
-use crate::config::label::Label;
-use crate::config::text;
 use crate::daemon::Daemon;
 use crate::grant::Grant;
 use crate::member::{Members, NoMember, Offer};
 use crate::outcome::{Outcome, Part, micros};
 use crate::places::{GroupPlace, PoolPlace};
-use crate::resp::{Mistake, Request, Upper};
 use crate::ticket::Kind;
 
 /// Nobody waits longer for a pool to end or to be replaced: a day.

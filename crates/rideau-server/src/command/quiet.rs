@@ -1,8 +1,9 @@
 //! Commands whose answers nobody wants.
 
+use rideau_process::panics;
+use rideau_resp::Request;
+
 use crate::client::{Client, Finish, Replies, Step, Wait};
-use crate::panics;
-use crate::resp::Request;
 
 /// Execute a request without an answer, unless it says itself that answers are
 /// wanted again.

@@ -18,9 +18,9 @@ use rideau::{Failed, Instant, Reserving, Until};
 use crate::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong, closed};
 use crate::ending::Why;
 use crate::grant::{Grant, HeldValue};
-use crate::resp::{Quoted, Reply, Request};
 use crate::ticket::Kind;
 use crate::values::{ValueTicket, owner_of};
+use rideau_resp::{Quoted, Reply, Request};
 use words::{Beside, Words};
 
 pub(super) use count::count as count_values;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rideau::{Lead, Lease, Now, Refusal};
+use rideau_resp::{Mistake, Quoted, Request, Upper};
 
 use super::tickets::{self, Answer};
 use crate::client::{Client, Step, Tail, Wrong, refused};
@@ -12,7 +13,6 @@ use crate::grant::Grant;
 use crate::holdings::Thing;
 use crate::outcome::{Outcome, Part, micros};
 use crate::places::RegulatorPlace;
-use crate::resp::{Mistake, Quoted, Request, Upper};
 use crate::ticket::{Kind, Ticket};
 
 pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {

@@ -5,15 +5,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rideau_config::label::Label;
+use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
 
 use super::look::{Viewer, see_and_tell};
 use super::{allowed, page, tickets};
 use crate::client::{Client, Finish, Step, Wait, Wrong};
-use crate::config::label::Label;
 use crate::ending::Why;
 use crate::holder::Card;
 use crate::quota::Quota;
-use crate::resp::{Arguments, Mistake, Quoted, Request, Upper};
 use crate::sessions::SessionRow;
 use crate::show::More;
 use crate::ticket::{Kind, Ticket};

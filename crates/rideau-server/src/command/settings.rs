@@ -1,11 +1,12 @@
 //! What the server was told: to see, to check, to change and to go back.
 
+use rideau_config::keys::Change;
+use rideau_config::text::PathFault;
+use rideau_config::{Faults, Plan, fits, text};
+use rideau_resp::{Arguments, Mistake, Reply, Request, Upper};
+
 use crate::client::{Client, Step, Wrong};
-use crate::config::keys::Change;
-use crate::config::text::PathFault;
-use crate::config::{Faults, Plan, fits, text};
 use crate::daemon::Unchanged;
-use crate::resp::{Arguments, Mistake, Reply, Request, Upper};
 use crate::show::Cell;
 
 impl From<Unchanged> for Wrong {
@@ -157,7 +158,7 @@ pub(super) fn done(client: &mut Client, plan: &Plan) {
     if plan.is_about_ranges() {
         client.held_back.until(client.daemon.values.ranges.logged());
     }
-    let needs = |step: &&crate::config::Step| step.change == Change::Restart;
+    let needs = |step: &&rideau_config::Step| step.change == Change::Restart;
     let restarts: Vec<_> = plan
         .steps
         .iter()

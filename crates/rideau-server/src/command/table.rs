@@ -1,10 +1,11 @@
 //! Every command of our own, with what it is for.
 
+use rideau_config::OWN;
+
 use super::{
     About, about, apps, awaits, brokers, connection, locks, look, multi, pools, ranges, regulators,
     sessions, settings, tickets, watch,
 };
-use crate::config::OWN;
 
 /// Every command of our own.
 pub(super) const OURS: &[About] = &[

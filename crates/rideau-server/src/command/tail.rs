@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use rideau::{Flow, queue};
+use rideau_config::label::Label;
+use rideau_resp::Arguments;
 
 use crate::client::{Client, Tail, Wrong};
-use crate::config::label::Label;
-use crate::resp::Arguments;
 
 impl Tail {
     /// Remember what the queue makes of the wait, for one that is told at once

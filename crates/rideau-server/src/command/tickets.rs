@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rideau_config::label::Label;
+use rideau_process::panics;
+use rideau_resp::{Mistake, Quoted, Request, Upper};
+
 use super::look::{Viewer, see_and_tell};
 use super::{page, ranges, still};
 use crate::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
-use crate::config::label::Label;
 use crate::daemon::Daemon;
 use crate::ending::{Gone, Why};
 use crate::grant::Grant;
@@ -16,8 +19,6 @@ use crate::meeting::Mail;
 use crate::names::Named;
 use crate::outbox::Push;
 use crate::outcome::{Outcome, Part};
-use crate::panics;
-use crate::resp::{Mistake, Quoted, Request, Upper};
 use crate::show::More;
 use crate::ticket::{Kind, Ticket};
 

@@ -3,10 +3,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rideau_config::OWN;
+use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
+
 use super::{About, about};
 use crate::client::{Client, Step, Wrong};
-use crate::config::OWN;
-use crate::resp::{Arguments, Mistake, Quoted, Request, Upper};
 
 /// These commands. They tell nothing of others, so every user may use them.
 pub(super) const TABLE: &[About] = &[

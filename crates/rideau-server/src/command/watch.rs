@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rideau_config::User;
+use rideau_config::label::Label;
+use rideau_resp::{Quoted, Request};
 use serde_json::json;
 
 use crate::client::{Client, Step, Wrong};
-use crate::config::User;
-use crate::config::label::Label;
 use crate::events::KINDS;
 use crate::login;
-use crate::resp::{Quoted, Request};
 use crate::watch::{Channel, VALUES};
 
 /// One connection watches so many channels and patterns at most.

@@ -2,12 +2,12 @@
 
 use std::mem;
 
+use rideau_resp::Reply;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Connection, Over};
 use crate::client::Step;
 use crate::command;
-use crate::resp::Reply;
 use crate::transaction::Transaction;
 
 /// Others on the same thread have their turn after so many commands.

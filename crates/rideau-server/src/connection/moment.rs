@@ -2,9 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
+use rideau_config::password::Hash;
+use rideau_config::{Config, User};
+
 use super::tests::{Place, Wire, until};
-use crate::config::password::Hash;
-use crate::config::{Config, User};
 use crate::ending::Why;
 use crate::ticket::Ticket;
 

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::config::{Config, Listen};
+use rideau_config::{Config, Listen};
+use rideau_process::panics;
+use rideau_testing::PanicLog;
+
 use crate::daemon::Daemon;
 use crate::lanes::Lanes;
 use crate::serve::{self, Listener};
@@ -228,8 +231,8 @@ async fn a_connection_that_comes_to_no_lane_is_forgotten() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_in_a_check_says_nothing_about_the_password() {
-    let log = crate::panics::tests::Log::begin();
-    let hash = crate::config::password::Hash::of(b"secret").expect("it is made");
+    let log = PanicLog::begin(panics::log_panic);
+    let hash = rideau_config::password::Hash::of(b"secret").expect("it is made");
     let user = format!(
         "[user.anna]\npassword = '{}'\nallow = [\"@all\"]\n",
         hash.as_str()
@@ -238,7 +241,7 @@ async fn a_panic_in_a_check_says_nothing_about_the_password() {
     let mut wire = place.connect();
     let said = wire.ask("AUTH anna TEST.PANIC");
     assert!(said.starts_with("-ERR internal error "), "{said}");
-    assert!(log.has_id_of(&said), "{said}");
+    assert!(log.has_id_of(panics::TOLD, &said), "{said}");
     let denied = &place.daemon.counts.denied;
     assert_eq!(denied.load(Ordering::Relaxed), 0, "it is no failed login");
     assert_eq!(wire.ask("AUTH anna secret"), "+OK");

@@ -9,6 +9,9 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
+use rideau_config::User;
+use rideau_process::panics;
+use rideau_resp::Protocol;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
@@ -16,11 +19,8 @@ use super::{Connection, Over};
 use crate::client::{Awaits, Client, Finish, Wait, Waiting, Wrong, answer_panic};
 use crate::clients::ClientCard;
 use crate::command;
-use crate::config::User;
 use crate::input::NoRoom;
 use crate::login;
-use crate::panics;
-use crate::resp::Protocol;
 
 /// Those who wait and can be told are told so this often.
 const TELL: Duration = Duration::from_secs(1);

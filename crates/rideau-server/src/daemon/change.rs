@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rideau_config::keys::Change;
+use rideau_config::{Config, Faults, Live, Now, Plan, text};
+
 use super::Daemon;
-use crate::config::keys::Change;
-use crate::config::{self, Config, Faults, Live, Now, Plan, text};
 use crate::settings::{Inner, Version};
 
 pub use unchanged::Unchanged;
@@ -305,7 +306,7 @@ impl Daemon {
 
     /// Let other users count and tell nobody of it: the moment between both.
     #[cfg(test)]
-    pub(crate) fn set_users_unseen(&self, users: Vec<config::User>) {
+    pub(crate) fn set_users_unseen(&self, users: Vec<rideau_config::User>) {
         let mut config = Config::clone(&self.config.load());
         config.users = users;
         self.config.store(Arc::new(config));
@@ -315,7 +316,7 @@ impl Daemon {
     /// What changes. What goes back to what the server was started with needs no
     /// other start.
     fn plan_from(&self, old: &Config, new: &Config) -> Plan {
-        let mut plan = config::plan(old, new, Some(&self.now(old, new)));
+        let mut plan = rideau_config::plan(old, new, Some(&self.now(old, new)));
         if plan.restarts() > 0 {
             let pending = self.settings.pending(new);
             let steps = plan.steps.iter_mut();
@@ -399,7 +400,7 @@ impl Daemon {
 /// What a plan changes, in a few words.
 fn summary(plan: &Plan) -> String {
     const MOST: usize = 3;
-    let one = |step: &config::Step| match (&step.old, &step.new) {
+    let one = |step: &rideau_config::Step| match (&step.old, &step.new) {
         (Some(old), Some(new)) => format!("{} {old} -> {new}", step.path),
         (Some(_), None) => format!("- {}", step.path),
         _ => format!("+ {}", step.path),

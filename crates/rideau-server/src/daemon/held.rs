@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rideau_process::panics;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{Daemon, end};
 use crate::ending::{Gone, Why};
 use crate::holder::HolderId;
 use crate::holdings::Ending;
-use crate::panics;
 use crate::places::RulePlace;
 use crate::ticket::Ticket;
 use crate::values::Happened;

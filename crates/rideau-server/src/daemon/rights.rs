@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use crate::config::{Config, OPERATOR, User};
+use rideau_config::{Config, OPERATOR, User};
+
 use crate::daemon::Daemon;
 use crate::holder::Card;
 use crate::later::{Later, Needs};

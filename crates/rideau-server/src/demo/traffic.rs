@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rideau::Histogram;
 use rideau_core::Rng;
-use rideau_server::resp::Value;
+use rideau_resp::Value;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};

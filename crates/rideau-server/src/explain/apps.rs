@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use rideau_config::{count, stop};
+
 use super::Explained;
-use crate::config::{count, stop};
 use crate::daemon::Daemon;
 use crate::sight::Sight;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use rideau::Instant;
 use rideau::allocator::{RangeStats, Seen, Which, parse_value};
+use rideau_config::{RangeConfig, count, show_span};
 
 use super::{Explained, span};
-use crate::config::{RangeConfig, count, show_span};
 use crate::daemon::Daemon;
 use crate::sight::Sight;
 

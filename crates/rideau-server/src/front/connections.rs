@@ -17,12 +17,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rideau_process::Address;
+use rideau_process::panics;
 
 pub(super) use self::line::{Asked, Early, Line, Lost, Said, is_bare, put_chunk, put_last_chunk};
 use super::stream::Stream;
 use crate::lanes::Lanes;
-use crate::panics;
-use crate::process::Address;
 
 /// A process that closes a connection sooner has another reason than that it
 /// was idle.

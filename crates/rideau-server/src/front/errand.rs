@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper::Method;
+use rideau_config::AppConfig;
 use rideau_core::apps::ProcessId;
 
 use super::Front;
@@ -18,7 +19,6 @@ use super::room;
 use super::router::{Route, is_host};
 use super::seat::Seat;
 use crate::apps::App;
-use crate::config::AppConfig;
 
 const NO_PATH: No = No::Bad("its path is no path");
 /// How a head ends.

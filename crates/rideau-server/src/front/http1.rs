@@ -34,7 +34,7 @@ use super::seat::Seat;
 use super::stream::Stream;
 use super::upgrade::{self, Turned};
 use super::wire::Wire;
-use crate::panics::{self, Panicked};
+use rideau_process::panics::{self, Panicked};
 
 /// What a client sends after the head of a request.
 pub(super) struct Body(Arc<Mutex<Client>>);

@@ -16,6 +16,7 @@ use hyper::body::Bytes;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, header};
 use parking_lot::Mutex;
+use rideau_process::panics;
 
 use self::patient::Patient;
 use self::sending::Sending;
@@ -32,7 +33,6 @@ use super::router::is_host;
 use super::seat::Seat;
 use super::serve::Guest;
 use super::stream::Stream;
-use crate::panics;
 
 /// Requests at a time on one connection.
 const STREAMS_MAX: u32 = 128;

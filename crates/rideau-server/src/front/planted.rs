@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::{Request, StatusCode};
+use rideau_config::FrontConfig;
 use rideau_core::apps::Limits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -14,7 +15,6 @@ use tokio::time::timeout;
 
 use super::{Front, FrontListener};
 use crate::apps::Apps;
-use crate::config::FrontConfig;
 use crate::member::Workshop;
 
 /// Nothing takes longer, unless it hangs.

@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
+use rideau_config::{ErrorPages, stop};
 use rideau_core::{Reason, Refusal};
+use rideau_process::StartReport;
+use rideau_process::panics::Panicked;
 
 use super::body::Answer;
 use super::date;
@@ -18,9 +21,6 @@ use super::http1::Trouble;
 use super::ids::Id;
 use super::reply::Reply;
 use crate::apps::Refused;
-use crate::config::{ErrorPages, stop};
-use crate::panics::Panicked;
-use crate::process::StartReport;
 
 /// Why a request gets no answer from an app.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::config::AppConfig;
+use rideau_config::AppConfig;
 
 /// Hosts below this are named after the app itself.
 const LOCAL: &[u8] = b".localhost";
@@ -185,7 +185,7 @@ const NAME: [bool; 256] = {
 #[cfg(test)]
 mod tests {
     use super::{Router, is_host};
-    use crate::config::AppConfig;
+    use rideau_config::AppConfig;
 
     fn app(name: &str, hosts: &[&str], paths: &[&str]) -> AppConfig {
         let mut app = AppConfig::new(name, vec!["true".into()]);

@@ -10,6 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use rideau_process::panics;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,7 +24,6 @@ use super::stream::Stream;
 use super::{Front, Phase, http2};
 use crate::bind;
 use crate::lanes::Lanes;
-use crate::panics;
 
 /// What HTTP/2 begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";

@@ -5,13 +5,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use rideau_process::Address;
 use rustix::buffer::spare_capacity;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
-
-use crate::process::Address;
 
 /// An open way to a client or to a process.
 pub(super) enum Stream {

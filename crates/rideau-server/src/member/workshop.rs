@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use rideau_config as config;
+use rideau_process::RunFolder;
 use tokio::sync::{OnceCell, watch};
 use tokio::task::spawn_blocking;
 
-use crate::config;
 use crate::events::Events;
-use crate::process::RunFolder;
 use crate::run_places;
 
 /// More daemons than these do not share the name of a folder.
@@ -183,7 +183,7 @@ fn beside(place: &Path, number: usize) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::{beside, open, open_first, places};
-    use crate::scratch::Scratch;
+    use rideau_testing::Scratch;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;

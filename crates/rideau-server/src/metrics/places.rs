@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rideau::{BrokerStats, Locks, PoolStats, Reason, Retired, Side, Tally};
+use rideau_config::Buckets;
 
 use super::page::{Labels, Page};
-use crate::config::Buckets;
 use crate::outcome;
 use crate::places::{BrokerPlace, Places, RulePlace};
 

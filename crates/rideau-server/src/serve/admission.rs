@@ -7,12 +7,13 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rideau_config::User;
+use rideau_resp::Protocol;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::attempts::Origin;
 use crate::client::{Client, Replies};
 use crate::clients::ClientCard;
-use crate::config::User;
 use crate::connection;
 use crate::daemon::Daemon;
 use crate::held_back::HeldBack;
@@ -22,7 +23,6 @@ use crate::outbox::Outbox;
 use crate::peer::Proof;
 use crate::quota::{Counted, Quota};
 use crate::reserve;
-use crate::resp::Protocol;
 use crate::timing::Batch;
 use crate::watch::Watch;
 

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rideau_config::{DeadPeer, Listen};
+use rideau_process::panics;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_rustls::TlsAcceptor;
@@ -15,11 +17,9 @@ use super::admission::{Admitted, Coming, Crowded, Refused, admit, crowded, enter
 
 use crate::attempts::Origin;
 use crate::bind;
-use crate::config::{DeadPeer, Listen};
 use crate::daemon::Daemon;
 use crate::inherited;
 use crate::lanes::Lanes;
-use crate::panics;
 use crate::peer::{Proof, is_operator};
 use crate::reserve;
 use crate::tls;
@@ -349,7 +349,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::config::Config;
+    use rideau_config::Config;
 
     /// The first that comes to a place of this name meets a panic.
     const PLANTED: &str = "planted.sock";

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rideau::store::StoreError;
+use rideau_config::OnFailure;
 
-use crate::config::OnFailure;
 use crate::daemon::Daemon;
 
 /// How often it looks.

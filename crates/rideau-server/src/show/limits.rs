@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rideau_config::keys::{self, Change};
+
 use super::{Cell, Table};
-use crate::config::keys::{self, Change};
 use crate::daemon::Daemon;
 
 /// Something that outsiders can fill.

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rideau::{Circuit, PoolStats, Reason, Side, Tally};
+use rideau_config::Buckets;
 
 use super::{Cell, Table};
-use crate::config::Buckets;
 use crate::daemon::Daemon;
 use crate::places::{BrokerPlace, PoolPlace, RegulatorPlace};
 use crate::sight::Sight;
@@ -79,11 +79,11 @@ pub(crate) fn state(stats: &PoolStats) -> &'static str {
     }
 }
 
-const fn members(member: &crate::config::Member) -> &'static str {
+const fn members(member: &rideau_config::Member) -> &'static str {
     match member {
-        crate::config::Member::List(_) => "list",
-        crate::config::Member::Exec(_) => "exec",
-        crate::config::Member::Offered => "offered",
+        rideau_config::Member::List(_) => "list",
+        rideau_config::Member::Exec(_) => "exec",
+        rideau_config::Member::Offered => "offered",
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rideau::allocator::{RangeStats, Size};
+use rideau_config::{Hold, class_word};
 
 use super::{Cell, Table};
-use crate::config::{Hold, class_word};
 use crate::daemon::Daemon;
 use crate::sight::Sight;
 use crate::values::RangePlace;

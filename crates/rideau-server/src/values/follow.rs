@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use rideau::allocator::{RangeError, RangeId, RangeOptions, Restore, Span};
+use rideau_config::{Config, RangeConfig};
 
 use super::place::{RangePlace, RangePlaces};
 use super::{NotOpened, Values, machine_of, ranges_of};
-use crate::config::{Config, RangeConfig};
 
 /// What to do to go back.
 enum Undo {

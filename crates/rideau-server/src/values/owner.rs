@@ -1,6 +1,6 @@
 //! Whose values are, as it is written down beside them.
 
-use crate::config::User;
+use rideau_config::User;
 
 /// The name that stands for everybody where there are no users. It is written down as
 /// nothing.

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rideau::Histogram;
 use rideau::allocator::{Interval, Kind, RangeId};
-
-use crate::config::{Hold, RangeConfig};
+use rideau_config::{Hold, RangeConfig};
 
 /// Ranges by their names, and by the values they have.
 #[derive(Clone, Default)]

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use rideau::store::{Embedded, Loaded, Store, StoreError, Take};
+use rideau_config::Config;
 
 use super::secret::{Origin, Secret};
-use crate::config::Config;
 
 /// Where the log and the snapshots are, within the folder.
 const RANGES: &str = "ranges";

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rideau::allocator::{Count, Interval, Size, Span};
+use rideau_config::ViewConfig;
 
 use super::Values;
 use super::place::{RangePlace, RangePlaces};
-use crate::config::ViewConfig;
 
 /// Views by their names.
 #[derive(Clone, Default)]

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use rideau::allocator::{Event, Kind, What};
+use rideau_config::User;
 use serde_json::{Value, json};
 
 use super::{RangePlaces, sees_fence};
-use crate::config::User;
 
 /// One thing that happened to a value, in words.
 pub struct Happened {

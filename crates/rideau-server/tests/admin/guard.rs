@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use rideau_server::config::password::Hash;
+use rideau_config::password::Hash;
 
 use crate::web::{CONFIG, Server};
 

@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use rideau_server::config::ALLOWED;
-use rideau_server::config::password::Hash;
-
 use crate::web::{LONG, Server};
+use rideau_config::ALLOWED;
+use rideau_config::password::Hash;
 use tokio::io::AsyncReadExt;
 
 const EXPECTED: &str = include_str!("rights.txt");

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use rideau_server::config::password::Hash;
+use rideau_config::password::Hash;
 use rideau_server::quota::Quota;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};

@@ -1,10 +1,10 @@
 //! Values of ranges with nothing but HTTP.
 
-use rideau_server::config::password::Hash;
 use serde_json::json;
 
 use crate::web::{CONFIG, Server};
 
+use rideau_config::password::Hash;
 use rideau_testing::command;
 
 #[tokio::test]

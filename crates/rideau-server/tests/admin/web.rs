@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rideau_config::{Config, Listen};
 use rideau_server::admin::AdminListener;
-use rideau_server::config::{Config, Listen};
 use rideau_server::daemon::Daemon;
 use rideau_server::lanes::Lanes;
 use rideau_server::serve::{Listener, keep_sessions};

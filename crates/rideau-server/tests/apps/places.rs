@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 
-use rideau_server::config::password::Hash;
-use rideau_server::resp::Value;
+use rideau_config::password::Hash;
+use rideau_resp::Value;
 
 use crate::house::{House, LONG, folder, until};
 use crate::peer::{Peer, cell, rows, text};

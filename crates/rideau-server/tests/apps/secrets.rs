@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use rideau_server::config::password::Hash;
+use rideau_config::password::Hash;
 
 use crate::house::{House, folder, until};
 use crate::peer::Peer;

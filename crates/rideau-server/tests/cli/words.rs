@@ -280,7 +280,7 @@ fn a_hash_of_a_password_is_one_that_the_config_takes() {
     hash.stdin.take().unwrap().write_all(b"hunter2\n").unwrap();
     let output = hash.wait_with_output().unwrap();
     let said = text(&output.stdout).trim_end();
-    let parsed = rideau_server::config::password::Hash::parse(said).unwrap();
+    let parsed = rideau_config::password::Hash::parse(said).unwrap();
     assert!(parsed.verify(b"hunter2"), "the line end is no part of it");
 }
 

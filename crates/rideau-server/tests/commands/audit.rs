@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use rideau_config::password::Hash;
 use rideau_server::command::{self, About};
-use rideau_server::config::password::Hash;
 
 use crate::peer::{Peer, cell, rows, text};
 use crate::server::Server;

@@ -1,6 +1,6 @@
 //! Tables, explanations, numbers.
 
-use rideau_server::resp::Value;
+use rideau_resp::Value;
 use rideau_server::show::{self, Wanted, What};
 
 use crate::peer::{cell, rows, text};

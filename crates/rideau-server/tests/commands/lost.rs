@@ -1,6 +1,6 @@
 //! A holder that has lost something is told at its next ask, once.
 
-use rideau_server::resp::Value;
+use rideau_resp::Value;
 
 use crate::peer::{Peer, text};
 use crate::server::Server;

@@ -1,7 +1,7 @@
 //! Commands between `MULTI` and `EXEC`.
 
-use rideau_server::config::password::Hash;
-use rideau_server::resp::Value;
+use rideau_config::password::Hash;
+use rideau_resp::Value;
 
 use crate::peer::{Peer, text};
 use crate::server::Server;

@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use rideau_server::config::password::Hash;
-use rideau_server::resp::Value;
+use rideau_config::password::Hash;
+use rideau_resp::Value;
 
 use crate::peer::{Peer, text};
 use crate::ranges::{ask, reserve, stat};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use rideau_resp::Value;
 use rideau_server::quota::Quota;
-use rideau_server::resp::Value;
 
 use crate::peer::{Peer, text};
 use crate::server::Server;

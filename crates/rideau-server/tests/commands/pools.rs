@@ -1,6 +1,6 @@
 //! Pools that come, change and go at run time.
 
-use rideau_server::resp::Value;
+use rideau_resp::Value;
 
 use crate::peer::{Peer, cell, rows, text};
 use crate::server::Server;

@@ -1,6 +1,6 @@
 //! Values of ranges, as a Redis client asks for them.
 
-use rideau_server::resp::Value;
+use rideau_resp::Value;
 
 use crate::peer::{Peer, rows, text};
 use crate::server::Server;

@@ -1,6 +1,6 @@
 //! Ranges themselves, as operators see and change them.
 
-use rideau_server::resp::Value;
+use rideau_resp::Value;
 
 use crate::peer::{cell, text};
 use crate::ranges::{TEXT, ask, reserve, stat};
@@ -138,7 +138,7 @@ on = [\"range:office\"]
 }
 
 fn hash(password: &str) -> String {
-    let hash = rideau_server::config::password::Hash::of(password.as_bytes());
+    let hash = rideau_config::password::Hash::of(password.as_bytes());
     hash.unwrap().as_str().to_owned()
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rideau_server::resp::Value;
+use rideau_resp::Value;
 
 use crate::owners::{login, users};
 use crate::peer::{Peer, text};
@@ -168,7 +168,7 @@ fn two_servers_do_not_share_a_folder() {
     let folder = Folder::new();
     let config = folder.config(OFFICE);
     let _server = Server::start(&config);
-    let other = rideau_server::config::Config::parse(&config, "test", &|_| None).unwrap();
+    let other = rideau_config::Config::parse(&config, "test", &|_| None).unwrap();
     let Err(why) = rideau_server::daemon::Daemon::new(other, rideau_server::command::NAMES) else {
         panic!("both write");
     };

@@ -1,7 +1,7 @@
 //! A no has one shape, whatever was asked for and however.
 
 use rideau::Reason;
-use rideau_server::resp::Value;
+use rideau_resp::Value;
 
 use crate::peer::{Peer, text};
 use crate::server::Server;

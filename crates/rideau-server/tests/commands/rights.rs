@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use rideau_config::ALLOWED;
+use rideau_config::password::Hash;
+use rideau_resp::Value;
 use rideau_server::command;
-use rideau_server::config::ALLOWED;
-use rideau_server::config::password::Hash;
-use rideau_server::resp::Value;
 
 use crate::peer::Peer;
 use crate::server::Server;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rideau_server::config::{Config, Listen};
+use rideau_config::{Config, Listen};
 use rideau_server::daemon::Daemon;
 use rideau_server::lanes::Lanes;
 use rideau_server::serve::{self, Listener};

@@ -4,8 +4,8 @@ use std::process;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use rideau_server::config::Config;
-use rideau_server::resp::Value;
+use rideau_config::Config;
+use rideau_resp::Value;
 use rideau_server::serve::{self, Ready};
 use rideau_server::settings::Source;
 use rideau_testing::{Signal, signal};

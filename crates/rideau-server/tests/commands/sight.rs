@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use rideau_server::config::password::Hash;
+use rideau_config::password::Hash;
 
 use crate::peer::{Peer, rows, text};
 use crate::server::Server;

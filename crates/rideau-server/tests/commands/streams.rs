@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use rideau_server::config::password::Hash;
-use rideau_server::resp::Value;
+use rideau_config::password::Hash;
+use rideau_resp::Value;
 
 use crate::peer::{Peer, cell, rows, text};
 use crate::server::Server;

@@ -1,6 +1,6 @@
 //! What people and tools that know Redis try, and what they learn from the answers.
 
-use rideau_server::resp::Value;
+use rideau_resp::Value;
 
 use crate::peer::{Peer, text};
 use crate::server::Server;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rideau_server::config::password::Hash;
+use rideau_config::password::Hash;
 
 use crate::peer::{Peer, cell, rows, text};
 use crate::ranges::{ask, reserve, stat, until};

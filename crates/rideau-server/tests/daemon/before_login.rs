@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
-use rideau_server::config::password::Hash;
+use rideau_config::password::Hash;
 
 use crate::server::{PATIENCE, Server, until};
 use crate::wire::{Value, Wire, request};

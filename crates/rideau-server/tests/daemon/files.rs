@@ -87,7 +87,7 @@ fn a_thousand_may_come_at_once_to_every_listener() {
     // The system may allow fewer.
     let most = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
     let count = most.trim().parse::<usize>().unwrap().min(1_000);
-    rideau_server::process::raise_open_files();
+    rideau_process::raise_open_files();
     // The first of all listeners is the one that the test waits for.
     let config = "[front]\nlisten = [\"127.0.0.1:0\"]\n[lock.\"*\"]\n";
     let server = Server::with_http(config);

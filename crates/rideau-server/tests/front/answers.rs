@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rideau_server::config::{ErrorPages, FrontConfig};
+use rideau_config::{ErrorPages, FrontConfig};
 
 use super::stage::{Stage, app};
 use super::wire::{Peer, Server, get, ok, post, within};

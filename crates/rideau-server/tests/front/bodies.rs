@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rideau_server::config::FrontConfig;
+use rideau_config::FrontConfig;
 
 use super::stage::{Stage, app};
 use super::wire::{Peer, Server, get, ok, post, within};

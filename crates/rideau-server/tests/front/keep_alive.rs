@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use rideau_config::FrontConfig;
+
 use super::stage::{Stage, app};
 use super::wire::{Peer, Server, get, ok, post, within};
-use rideau_server::config::FrontConfig;
 
 #[tokio::test]
 async fn one_connection_serves_one_request_after_the_other() {

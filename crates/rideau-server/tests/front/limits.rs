@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rideau_server::config::FrontConfig;
+use rideau_config::FrontConfig;
 
 use super::stage::{Stage, app};
 use super::wire::{Peer, Server, get, ok, within};

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use rideau_server::config::{AppConfig, AppListen, FrontConfig};
+use rideau_config::{AppConfig, AppListen, FrontConfig};
 use rideau_testing::{Signal, signal};
 
 use super::program;

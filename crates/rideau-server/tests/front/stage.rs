@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rideau_config::{AppConfig, AppListen, AppReady, Config, FrontConfig, Server};
 use rideau_core::apps::Limits;
 use rideau_server::apps::{App, Apps};
-use rideau_server::config::{AppConfig, AppListen, AppReady, Config, FrontConfig, Server};
 use rideau_server::events::Events;
 use rideau_server::front::{Front, FrontListener, Tls};
 use rideau_server::member::Workshop;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use rideau_config::{AppConfig, FrontConfig};
 use rideau_core::apps::Leaving;
-use rideau_server::config::{AppConfig, FrontConfig};
 use tokio::net::TcpStream;
 
 use super::http2::{Whole, speaking};

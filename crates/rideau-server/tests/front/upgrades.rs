@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use rideau_config::FrontConfig;
 use rideau_core::apps::Restart;
-use rideau_server::config::FrontConfig;
 
 use super::stage::{Stage, app};
 use super::wire::{Peer, Server, get, ok, within};

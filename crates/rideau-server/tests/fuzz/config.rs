@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
+use rideau_config::{Config, Member, keys, plan, text};
 use rideau_core::Rng;
-use rideau_server::config::{Config, Member, keys, plan, text};
 use rideau_server::settings::Source;
 
 use super::kit::{self, Tried, below, is_once_in, one};
@@ -190,7 +190,8 @@ fn texts() -> Vec<String> {
         all.push(text);
     }
     for name in ["faults.txt", "faults-apps.txt"] {
-        let text = fs::read_to_string(here.join("tests/config").join(name)).unwrap();
+        let text =
+            fs::read_to_string(here.join("../rideau-config/tests/config").join(name)).unwrap();
         for case in text.split("\n== ") {
             let (_, body) = case.split_once('\n').unwrap();
             all.push(body.split("\n--\n").next().unwrap_or_default().to_owned());

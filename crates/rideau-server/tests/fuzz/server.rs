@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
+use rideau_config::{Config, Listen};
 use rideau_server::admin::AdminListener;
-use rideau_server::config::{Config, Listen};
 use rideau_server::daemon::Daemon;
 use rideau_server::lanes::Lanes;
 use rideau_server::serve::{self, Listener};

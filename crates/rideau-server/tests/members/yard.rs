@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rideau_server::config::Config;
+use rideau_config::Config;
 use rideau_server::daemon::Daemon;
 use rideau_server::explain::explain;
 use rideau_server::lanes::Lanes;

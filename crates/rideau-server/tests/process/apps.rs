@@ -4,7 +4,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use rideau_server::process::{Address, Listen, Program, Ready, Step};
+use rideau_process::{Address, Listen, Program, Ready, Step};
 
 use crate::yard::{LONG, Yard, program, runs, texts, until};
 

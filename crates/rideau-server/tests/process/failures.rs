@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rideau_server::process::{Line, Process, Program, Ready, StartError};
+use rideau_process::{Line, Process, Program, Ready, StartError};
 
 use crate::yard::{LONG, Yard, exists, number_in, program, python, runs, shell, until};
 

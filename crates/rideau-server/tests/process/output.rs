@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-use rideau_server::process::{Process, Ready};
+use rideau_process::{Process, Ready};
 
 use crate::yard::{ALONE, LONG, Yard, alone, program, shell, texts, until};
 

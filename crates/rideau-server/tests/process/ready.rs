@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::sync::{Arc, Mutex};
 
-use rideau_server::process::{Address, Process, Ready, Stream};
+use rideau_process::{Address, Process, Ready, Stream};
 
 use crate::yard::{LONG, Yard, program, python, shell, texts, until};
 
@@ -116,7 +116,7 @@ async fn a_port_that_somebody_took_is_replaced_by_another() {
     program.directory = Some(yard.path().to_owned());
     let go = yard.path().join("go");
     let strangers = Arc::clone(&taken);
-    let take = move |line: &rideau_server::process::Line| {
+    let take = move |line: &rideau_process::Line| {
         let mut strangers = strangers.lock().unwrap();
         if let (true, Ok(port)) = (strangers.is_empty(), line.text.parse::<u16>()) {
             strangers.push(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap());

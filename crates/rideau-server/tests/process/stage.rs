@@ -8,9 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use rideau_server::process::{
-    Address, Listen, Program, Ready, ResourceLimits, StartReport, Step, Whom,
-};
+use rideau_process::{Address, Listen, Program, Ready, ResourceLimits, StartReport, Step, Whom};
 use rideau_testing::{command, skipped};
 
 use crate::given::{Given, inside};
@@ -356,12 +354,12 @@ async fn the_child_alone_is_asked_to_stop_if_its_program_says_so() {
     program.directory = Some(yard.path().to_owned());
     program.stop_whom = Whom::Child;
     let process = yard.start(&program).await.unwrap();
-    let census = rideau_server::process::Census::take();
+    let census = rideau_process::Census::take();
     let usage = process.usage(&census);
     assert!((2..=4).contains(&usage.processes), "{usage:?}");
     assert!(usage.memory > 500_000, "{usage:?}");
     let exit = process.stop().await.unwrap();
-    assert_eq!(exit, rideau_server::process::Exit::Code(3));
+    assert_eq!(exit, rideau_process::Exit::Code(3));
     assert!(!yard.path().join("asked").exists());
     assert!(!runs(process.pid()));
     assert_eq!(process.usage(&census).processes, 0, "it is gone");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rideau_server::process::{Exit, Line, Process, Ready, Signal};
+use rideau_process::{Exit, Line, Process, Ready, Signal};
 use rideau_testing::signal;
 
 use crate::yard::{LONG, Yard, exists, number_in, program, runs, shell, until};

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 
-use rideau_server::process::{Ready, RunFolder};
+use rideau_process::{Ready, RunFolder};
 
 use crate::yard::{ALONE, Yard, alone, program, shell, texts};
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-use rideau_server::process::{Program, Ready, RunFolder};
+use rideau_process::{Program, Ready, RunFolder};
 use rideau_testing::{Start, command};
 
 use crate::yard::{
@@ -164,7 +164,7 @@ fn group(pid: i32) -> i32 {
 async fn be_killed(folder: RunFolder) {
     let run = folder.path();
     let start = async |program: &Program| {
-        let process = rideau_server::process::Process::start(program, &folder, |_| ());
+        let process = rideau_process::Process::start(program, &folder, |_| ());
         process.await.unwrap()
     };
     let mut parent = shell(

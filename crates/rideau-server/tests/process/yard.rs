@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rideau_server::process::{Process, Program, Ready, RunFolder, StartError, StartReport};
+use rideau_process::{Process, Program, Ready, RunFolder, StartError, StartReport};
 use rideau_testing::{Running, Start, command};
 
 /// Longer than anything takes on a busy machine; it only catches what hangs.

@@ -85,7 +85,7 @@ async fn plain_text_where_tls_is_spoken_is_cut() {
 #[tokio::test]
 async fn tls_where_plain_text_is_spoken_is_cut() {
     let server = Server::start("", None).await;
-    let listen = rideau_server::config::Listen::Tcp("127.0.0.1:0".parse().unwrap());
+    let listen = rideau_config::Listen::Tcp("127.0.0.1:0".parse().unwrap());
     let listener = Listener::bind(&listen, 0).await.unwrap();
     let address = listener.address();
     let lanes = Arc::new(Lanes::start(Some(1)).unwrap());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use rideau_server::config::{Config, Tls};
+use rideau_config::{Config, Tls};
 use rideau_server::daemon::Daemon;
 use rideau_server::lanes::Lanes;
 use rideau_server::serve::Listener;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
+use rideau_config::Tls;
 use rideau_server::admin::AdminListener;
-use rideau_server::config::Tls;
 use rideau_server::tls;
 use rideau_testing::command;
 

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
-use rideau_server::config::{Config, Listen};
+use rideau_config::{Config, Listen};
 use rideau_server::daemon::Daemon;
 use rideau_server::lanes::Lanes;
 use rideau_server::quota::Quota;

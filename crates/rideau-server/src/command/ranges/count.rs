@@ -1,14 +1,14 @@
 //! How many of certain values are in which state, whichever ranges they are of.
 
 use rideau::allocator::Span;
+use rideau_config::label::Label;
+use rideau_resp::{Quoted, Request};
 
 use super::no;
 use super::target::may_use_values;
 use crate::client::{Client, Step, Wrong};
 use crate::command::may_use;
-use crate::config::label::Label;
 use crate::places::Places;
-use crate::resp::{Quoted, Request};
 use crate::values::Counted;
 
 /// Count the values of a view, of a range, or those that a word means.

@@ -2,6 +2,7 @@
 
 use rideau::allocator::{Change, Held, Proof, Refused, Released, Seen, Which};
 use rideau::{Failed, Instant};
+use rideau_resp::{Arguments, Mistake, Reply, Request, Upper};
 
 use super::target::{Target, is_seen};
 use super::words::{Beside, ttl};
@@ -9,7 +10,6 @@ use super::{no, write_fields};
 use crate::client::{Client, Step, Wrong};
 use crate::command::{allowed, page};
 use crate::ending::Why;
-use crate::resp::{Arguments, Mistake, Reply, Request, Upper};
 use crate::show::Page;
 use crate::ticket::{Kind as TicketKind, Ticket};
 use crate::values::{owner_of, sees_fence};

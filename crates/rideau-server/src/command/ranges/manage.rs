@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use rideau::Failed;
 use rideau::allocator::{Filter, KEY_LEN_MAX, RangeStats, Seen};
+use rideau_process::panics;
+use rideau_resp::{Mistake, Reply, Request, Upper};
 
 use super::{count, no};
 use crate::client::{Awaits, Client, Finish, Step, Wait, Wrong};
 use crate::command::{may_use, page, settings, watch as channels};
-use crate::panics;
-use crate::resp::{Mistake, Reply, Request, Upper};
 use crate::values::{RangePlace, sees_fence};
 
 /// The range of this name, if the client may use it.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use rideau::allocator::{Place, Prefer, Refused, Size};
 use rideau::{Failed, Instant, Reason, Refusal};
 use rideau_core::Brief;
+use rideau_resp::Reply;
 
 use super::count;
 use crate::client::{Client, STOPPING, Wrong, refused as refused_ask};
@@ -13,7 +14,6 @@ use crate::daemon::Daemon;
 use crate::explain;
 use crate::outcome::{Outcome, Part};
 use crate::places::Places;
-use crate::resp::Reply;
 use crate::values::unsafe_text;
 
 /// Why there is no answer; `what` is the value, or what else was named.

@@ -8,12 +8,12 @@ use std::fmt::Display;
 
 use rideau::Failed;
 use rideau::allocator::{Proof, Refused, Seen, Which, parse_value};
+use rideau_resp::{Arguments, Mistake, Quoted};
 
 use super::no;
 use crate::client::{Client, Wrong};
 use crate::command::has;
 use crate::grant::Grant;
-use crate::resp::{Arguments, Mistake, Quoted};
 use crate::ticket::{Kind as TicketKind, Ticket};
 use crate::values::owner_of;
 

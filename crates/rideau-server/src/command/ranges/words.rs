@@ -6,14 +6,14 @@ use rideau::allocator::{
     Ask, COUNT_MAX, Field, Fields, Interval, Key, Kind, Place, Prefer, Span, TIERS_MAX, TIME_MAX,
     parse_value,
 };
+use rideau_config::label::Label;
+use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
 
 use super::target::{may_use_value, may_use_values};
 use super::{How, count, no};
 use crate::client::{Client, Tail, Wrong};
 use crate::command::may_use;
-use crate::config::label::Label;
 use crate::places::Places;
-use crate::resp::{Arguments, Mistake, Quoted, Request, Upper};
 use crate::values::RangePlaces;
 
 /// As many fields can be set by one command.

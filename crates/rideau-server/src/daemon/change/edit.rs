@@ -4,10 +4,10 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+use rideau_config::text::PathFault;
 use toml_edit::{DocumentMut, Item, Table};
 
 use super::Unchanged;
-use crate::config::text::PathFault;
 
 /// The text with a thing of this kind more, whose keys stand in `keys`.
 pub(super) fn add(kind: &str, text: &str, name: &str, keys: &str) -> Result<String, Unchanged> {

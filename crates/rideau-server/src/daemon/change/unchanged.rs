@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 
 use rideau::OptionError;
+use rideau_config::text::{self, PathFault};
+use rideau_config::{Fault, Faults, Level, stop};
 
-use crate::config::text::{self, PathFault};
-use crate::config::{Fault, Faults, Level, stop};
 use crate::daemon::NotDone;
 
 /// Why nothing was changed.

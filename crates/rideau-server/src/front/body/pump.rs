@@ -9,11 +9,11 @@ use std::task::{Context, Poll, Waker};
 
 use hyper::body::Bytes;
 use parking_lot::Mutex;
+use rideau_process::panics;
 use tokio::task::AbortHandle;
 
 use super::spool::Spool;
 use super::{Broken, CUT, Live, Part};
-use crate::panics;
 
 /// Bytes of an answer that are kept in memory.
 const MEMORY_MAX: usize = 1024 * 1024;

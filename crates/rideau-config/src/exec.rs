@@ -1,0 +1,173 @@
+//! Members that are processes: what is run, and how it is known to be ready.
+
+use std::path::PathBuf;
+
+use rideau_process::{Ready, Signal};
+
+use super::keys;
+use super::near::suggest_word;
+use super::section::{Section, kind_of};
+
+/// How to run a process for a member.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Exec {
+    /// The program and its words. `{socket}`, `{port}`, `{id}` and `{name}`
+    /// stand for what each process has of its own.
+    pub command: Vec<String>,
+    /// The same as it may be shown: variables of the file are not filled in.
+    pub shown: Vec<String>,
+    /// Variables it has besides ours.
+    pub env: Vec<(String, String)>,
+    /// Where it runs; none for where we do.
+    pub dir: Option<PathBuf>,
+    /// How to know that it is ready.
+    pub ready: Ready,
+    /// What it is asked to stop with.
+    pub stop_signal: Signal,
+    /// It may get more rights than its user has.
+    pub new_privileges: bool,
+}
+
+/// The words of those ways to be ready that are a word.
+const READY: &[&str] = &["socket", "port", "notify", "started"];
+
+impl Exec {
+    pub(super) fn read(part: &Section<'_>) -> Option<Self> {
+        let (command, shown) = command(part)?;
+        let env = env(part);
+        let names = |what: &str| {
+            let values = env.iter().map(|(_, value)| value);
+            command.iter().chain(values).any(|text| text.contains(what))
+        };
+        let ready = match ready(part) {
+            Some(ready) => ready,
+            None if names("{socket}") => Ready::Socket,
+            None if names("{port}") => Ready::Port,
+            None => Ready::Started,
+        };
+        for (way, what, its) in [
+            (Ready::Socket, "{socket}", "socket"),
+            (Ready::Port, "{port}", "port"),
+        ] {
+            if ready == way && !names(what) {
+                let message = format!("`ready` waits for a {its} that the program is not told of");
+                let place = if its == "port" { "number" } else { "path" };
+                let hint = format!("write {what} where the program takes its {place}");
+                part.notes.error(part.at("ready"), message, hint);
+            }
+        }
+        Some(Self {
+            command,
+            shown,
+            env,
+            dir: part.text("dir").map(PathBuf::from),
+            ready,
+            stop_signal: part
+                .made("stop_signal", stop_signal)
+                .unwrap_or(Signal::Term),
+            new_privileges: part.answer("new_privileges").unwrap_or(false),
+        })
+    }
+}
+
+/// The program and its words, and the same as they may be shown.
+pub(super) fn command(part: &Section<'_>) -> Option<(Vec<String>, Vec<String>)> {
+    let command = part.list("exec")?;
+    let Some((program, at)) = command.first() else {
+        let hint = "write [\"program\", \"word\", …]";
+        part.notes.error(part.at("exec"), "`exec` is empty", hint);
+        return None;
+    };
+    if program.is_empty() {
+        let hint = "the first word of `exec` is the program";
+        part.notes
+            .error(at.clone(), "the program has no name", hint);
+    }
+    let command: Vec<String> = command.into_iter().map(|(word, _)| word).collect();
+    let shown = command.iter().map(|word| part.notes.written("exec", word));
+    let shown = shown.collect();
+    Some((command, shown))
+}
+
+/// The word of a way to be ready, as it is written; a line has none.
+pub(super) const fn ready_word(ready: &Ready) -> &'static str {
+    match ready {
+        Ready::Socket => READY[0],
+        Ready::Port => READY[1],
+        Ready::Notify => READY[2],
+        Ready::Started => READY[3],
+        Ready::Line(_) => "line",
+        // Members of pools are not waited for in these ways.
+        Ready::Auto | Ready::Connect | Ready::Http { .. } => "",
+    }
+}
+
+/// None if nothing is said, or nothing that can be meant.
+fn ready(part: &Section<'_>) -> Option<Ready> {
+    let entry = part.entry("ready")?;
+    if entry.item.is_table_like() {
+        let line = part.part("ready", "`ready`", keys::READY)?;
+        let text = line.text("line");
+        if !line.has("line") || text.as_deref() == Some("") {
+            let message = "`ready` does not say what line to wait for";
+            let hint = "write { line = \"listening at {address}\" }";
+            part.notes.error(entry.at(), message, hint);
+            return None;
+        }
+        return text.map(Ready::Line);
+    }
+    if !entry.item.is_str() {
+        let message = format!("`ready` is {}, and has to be a word", kind_of(entry.item));
+        let hint = format!("one of: {}, or {{ line = \"…\" }}", READY.join(", "));
+        part.notes.error(entry.at(), message, hint);
+        return None;
+    }
+    let word = part.text("ready")?;
+    let ways = [Ready::Socket, Ready::Port, Ready::Notify, Ready::Started];
+    let found = READY.iter().position(|known| *known == word);
+    if found.is_none() {
+        let message = format!("`ready` cannot be {word:?}");
+        let hint = match &*word {
+            "line" => "write { line = \"listening at {address}\" }".to_owned(),
+            _ => format!("{}, or {{ line = \"…\" }}", suggest_word(&word, READY)),
+        };
+        part.notes.error(entry.at(), message, hint);
+    }
+    found.map(|at| ways[at].clone())
+}
+
+pub(super) fn stop_signal(word: &str) -> Result<Signal, (String, String)> {
+    Signal::of(word).ok_or_else(|| {
+        let message = format!("`stop_signal` cannot be {word:?}");
+        (message, suggest_word(word, &Signal::ALL.map(Signal::word)))
+    })
+}
+
+/// The variables of a program.
+pub(super) fn env(part: &Section<'_>) -> Vec<(String, String)> {
+    let Some(entry) = part.entry("env") else {
+        return Vec::new();
+    };
+    let Some(table) = entry.item.as_table_like() else {
+        let hint = "write { NAME = \"value\" }";
+        part.notes.error(entry.at(), "`env` is no table", hint);
+        return Vec::new();
+    };
+    let section = Section::all(part.notes, table, entry.key_at.clone());
+    for entry in &section.entries {
+        let name = entry.name;
+        if name.is_empty() || name.contains(['=', '\0']) {
+            let message = format!("{name:?} is no name of a variable");
+            let hint = "names have letters, digits and _";
+            part.notes.error(entry.key_at.clone(), message, hint);
+        } else if name.starts_with("RIDEAU_") || name == "NOTIFY_SOCKET" {
+            let message = format!("the variable `{name}` is set by rideau itself");
+            part.notes
+                .error(entry.key_at.clone(), message, "choose another name");
+        }
+    }
+    let names = section.entries.iter();
+    names
+        .filter_map(|entry| Some((entry.name.to_owned(), section.text(entry.name)?)))
+        .collect()
+}

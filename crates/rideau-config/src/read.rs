@@ -1,0 +1,403 @@
+//! Reads a whole file.
+
+use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::{fs, io};
+
+use toml_edit::{Document, Item, TableLike};
+
+use super::app::AppConfig;
+use super::broker::{BrokerConfig, RegulatorConfig};
+use super::fault::Faults;
+use super::front::FrontConfig;
+use super::keys::{self, LATER, PARTS, Part};
+use super::lock::LockRule;
+use super::pool::{GroupConfig, PoolConfig};
+use super::range::{RangeConfig, StoreConfig};
+use super::rules;
+use super::section::{At, Notes, Section, kind_of, suggest};
+use super::server::{Limits, Log, Server, Tls};
+use super::user::User;
+use super::view::ViewConfig;
+use super::{Config, Env};
+use crate::label::is_wild;
+
+/// Whether files that the file names are looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    Within,
+    Around,
+}
+
+/// The tables of one named section.
+pub(super) type Named<'a> = Vec<(&'a str, Section<'a>)>;
+
+/// The sections of a file, opened.
+pub(super) struct Sections<'a> {
+    pub(super) server: Option<Section<'a>>,
+    pub(super) limits: Option<Section<'a>>,
+    pub(super) tls: Option<Section<'a>>,
+    log: Option<Section<'a>>,
+    store: Option<Section<'a>>,
+    pub(super) users: Named<'a>,
+    pub(super) pools: Named<'a>,
+    pub(super) groups: Named<'a>,
+    pub(super) brokers: Named<'a>,
+    pub(super) regulators: Named<'a>,
+    pub(super) locks: Named<'a>,
+    pub(super) ranges: Named<'a>,
+    pub(super) views: Named<'a>,
+    pub(super) front: Option<Section<'a>>,
+    pub(super) apps: Named<'a>,
+}
+
+/// The config in `text`, if it can be used, and all that is wrong with it.
+pub(super) fn read(text: &str, file: &str, env: Env<'_>, look: Look) -> (Option<Config>, Faults) {
+    let notes = Notes::new(text, env);
+    let config = match Document::parse(text) {
+        Ok(document) => Some(config(&notes, document.as_table(), look)),
+        Err(error) => {
+            note_syntax(&notes, error.message(), error.span());
+            None
+        }
+    };
+    let (faults, more) = notes.into_faults();
+    let faults = Faults::new(file, faults, more);
+    (config.filter(|_| faults.errors() == 0), faults)
+}
+
+/// The pool whose keys stand in `text`, without a header.
+pub(super) fn read_pool(
+    name: &str,
+    text: &str,
+    env: Env<'_>,
+    limits: &Limits,
+) -> Result<PoolConfig, Faults> {
+    let notes = Notes::new(text, env);
+    check_name(&notes, "pool", name, &(0..0), limits.name_len_max);
+    let pool = match Document::parse(text) {
+        Ok(document) => {
+            let table = document.as_table();
+            let pool = Section::open(&notes, table, 0..0, "a pool", keys::POOL);
+            if let Some(like) = pool.entry("like") {
+                let message = "a pool that is added on its own is like no other";
+                notes.error(like.key_at.clone(), message, "write its keys out");
+            }
+            PoolConfig::read(name, &pool)
+        }
+        Err(error) => {
+            note_syntax(&notes, error.message(), error.span());
+            None
+        }
+    };
+    let (faults, more) = notes.into_faults();
+    let faults = Faults::new(name, faults, more);
+    pool.filter(|_| faults.errors() == 0).ok_or(faults)
+}
+
+/// The range whose keys stand in `text`, without a header.
+pub(super) fn read_range(
+    name: &str,
+    text: &str,
+    env: Env<'_>,
+    config: &Config,
+) -> Result<RangeConfig, Faults> {
+    let notes = Notes::new(text, env);
+    check_name(&notes, "range", name, &(0..0), config.limits.name_len_max);
+    let range = match Document::parse(text) {
+        Ok(document) => {
+            let table = document.as_table();
+            let range = Section::open(&notes, table, 0..0, "a range", keys::RANGE);
+            if let Some(like) = range.entry("like") {
+                let message = "a range that is added on its own is like no other";
+                notes.error(like.key_at.clone(), message, "write its keys out");
+            }
+            RangeConfig::read(name, &range, config.store.kind)
+        }
+        Err(error) => {
+            note_syntax(&notes, error.message(), error.span());
+            None
+        }
+    };
+    let (faults, more) = notes.into_faults();
+    let faults = Faults::new(name, faults, more);
+    range.filter(|_| faults.errors() == 0).ok_or(faults)
+}
+
+fn config(notes: &Notes<'_>, root: &dyn TableLike, look: Look) -> Config {
+    check_top(notes, root);
+    let sections = Sections::open(notes, root);
+    let mut config = sections.config();
+    config.unexpanded = Arc::new(notes.unexpanded());
+    rules::check(notes, &sections, &config);
+    if look == Look::Around {
+        for (path, at) in notes.files() {
+            if let Err(error) = look_at(&path) {
+                let message = format!("{} cannot be read: {error}", path.display());
+                notes.error(at, message, "the server needs it to start");
+            }
+        }
+        for (path, at) in notes.secret_files() {
+            let about = fs::metadata(&path).ok().filter(fs::Metadata::is_file);
+            let mode = about.map_or(0, |about| about.permissions().mode());
+            if mode & 0o007 != 0 {
+                let (path, mode) = (path.display(), mode & 0o777);
+                let message = format!("{path} is open to everybody here (mode {mode:03o})");
+                notes.warn(at, message, format!("run chmod o= {path}"));
+            }
+        }
+    }
+    config
+}
+
+/// Fails unless there is a file that we may read.
+fn look_at(path: &Path) -> io::Result<()> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    fs::File::open(path).map(drop)
+}
+
+fn note_syntax(notes: &Notes<'_>, message: &str, span: Option<Range<usize>>) {
+    let at = span.unwrap_or(0..0);
+    let message = message.lines().collect::<Vec<_>>().join(", ");
+    let (message, hint) = match message.split_once(", expected ") {
+        Some((message, expected)) => (message, format!("expected {expected}")),
+        None if message == "duplicate key" => ("this key is there twice", "keep one".into()),
+        None => (message.as_str(), String::new()),
+    };
+    notes.error(at, message, hint);
+}
+
+/// Note sections that are not known.
+fn check_top(notes: &Notes<'_>, root: &dyn TableLike) {
+    for entry in Section::all(notes, root, 0..0).entries {
+        if PARTS.iter().any(|part| part.name == entry.name) {
+            continue;
+        }
+        let at = entry.key_at.clone();
+        if let Some((_, what)) = LATER.iter().find(|(name, _)| *name == entry.name) {
+            let verb = if what.ends_with('s') && !what.starts_with("the ") {
+                "are"
+            } else {
+                "is"
+            };
+            let message = format!("{what} {verb} not built into this version");
+            notes.error(at, message, format!("remove `{}`", entry.name));
+            continue;
+        }
+        let what = if entry.item.is_table_like() {
+            "section"
+        } else {
+            "key"
+        };
+        let message = format!("unknown {what} `{}`", entry.name);
+        let owner = |part: &&Part| part.keys.iter().any(|key| key.name == entry.name);
+        let hint = match PARTS.iter().find(owner) {
+            Some(part) if what == "key" => format!("it belongs under [{}]", part.name),
+            _ => suggest(entry.name, PARTS.iter().map(|part| part.name)),
+        };
+        notes.error(at, message, hint);
+    }
+}
+
+impl<'a> Sections<'a> {
+    fn open(notes: &'a Notes<'a>, root: &'a dyn TableLike) -> Self {
+        let top = Section::all(notes, root, 0..0);
+        let one = |name: &str, keys| {
+            let entry = top.entry(name)?;
+            let what = format!("[{name}]");
+            let Some(table) = entry.item.as_table_like() else {
+                note_no_table(notes, name, entry.item, entry.key_at.clone());
+                return None;
+            };
+            let at = entry.key_at.clone();
+            Some(Section::open(notes, table, at, &what, keys))
+        };
+        let limits = one("limits", keys::LIMITS);
+        let name_len_max = limits.as_ref().and_then(|limits| {
+            let given = limits.entry("name_len_max")?.item.as_integer()?;
+            usize::try_from(given).ok()
+        });
+        let name_len_max = name_len_max.unwrap_or(Limits::default().name_len_max);
+        let named = |name: &str, keys| named(&top, name, keys, name_len_max);
+        Self {
+            server: one("server", keys::SERVER),
+            limits,
+            tls: one("tls", keys::TLS),
+            log: one("log", keys::LOG),
+            store: one("store", keys::STORE),
+            users: named("user", keys::USER),
+            pools: named("pool", keys::POOL),
+            groups: named("group", keys::GROUP),
+            brokers: named("broker", keys::BROKER),
+            regulators: named("regulator", keys::REGULATOR),
+            locks: named("lock", keys::LOCK),
+            ranges: named("range", keys::RANGE),
+            views: named("view", keys::VIEW),
+            front: one("front", keys::FRONT),
+            apps: named("app", keys::APP),
+        }
+    }
+
+    fn config(&self) -> Config {
+        let pools: Vec<_> = all(&self.pools, PoolConfig::read).flatten().collect();
+        let mut groups: Vec<_> = all(&self.groups, GroupConfig::read).collect();
+        for pool in &pools {
+            if let Some(group) = &pool.group {
+                GroupConfig::of(&mut groups, group)
+                    .pools
+                    .push(pool.name.clone());
+            }
+        }
+        let brokers: Vec<_> = all(&self.brokers, BrokerConfig::read).collect();
+        for broker in &brokers {
+            if let Some(group) = &broker.group {
+                GroupConfig::of(&mut groups, group)
+                    .brokers
+                    .push(broker.name.clone());
+            }
+        }
+        let store = self.store.as_ref();
+        let store = store.map_or_else(StoreConfig::default, StoreConfig::read);
+        let ranges = self.ranges.iter().filter_map(|(name, section)| {
+            // What it lacks is noted.
+            RangeConfig::read(name, section, store.kind)
+        });
+        Config {
+            ranges: ranges.collect(),
+            views: all(&self.views, ViewConfig::read).flatten().collect(),
+            store,
+            front: self
+                .front
+                .as_ref()
+                .map_or_else(FrontConfig::default, FrontConfig::read),
+            apps: all(&self.apps, AppConfig::read).flatten().collect(),
+            unexpanded: Arc::default(),
+            server: self
+                .server
+                .as_ref()
+                .map_or_else(Server::default, Server::read),
+            limits: self
+                .limits
+                .as_ref()
+                .map_or_else(Limits::default, Limits::read),
+            tls: self.tls.as_ref().and_then(Tls::read),
+            log: self.log.as_ref().map_or_else(Log::default, Log::read),
+            users: all(&self.users, User::read).collect(),
+            pools,
+            groups,
+            brokers,
+            regulators: all(&self.regulators, RegulatorConfig::read)
+                .flatten()
+                .collect(),
+            locks: all(&self.locks, LockRule::read).collect(),
+        }
+    }
+}
+
+fn all<'a, T>(
+    named: &'a Named<'a>,
+    read: fn(&str, &Section<'_>) -> T,
+) -> impl Iterator<Item = T> + 'a
+where
+    T: 'a,
+{
+    named.iter().map(move |(name, section)| read(name, section))
+}
+
+fn note_no_table(notes: &Notes<'_>, name: &str, item: &Item, at: At) {
+    let message = format!("`{name}` is {}, and has to be a section", kind_of(item));
+    notes.error(at, message, format!("write [{name}] on a line of its own"));
+}
+
+/// The tables `[kind.NAME]`, each with what it inherits.
+fn named<'a>(
+    top: &Section<'a>,
+    kind: &str,
+    keys: &'static [keys::Key],
+    name_len_max: usize,
+) -> Named<'a> {
+    let notes = top.notes;
+    let Some(entry) = top.entry(kind) else {
+        return Vec::new();
+    };
+    let Some(table) = entry.item.as_table_like() else {
+        note_no_table(notes, kind, entry.item, entry.key_at.clone());
+        return Vec::new();
+    };
+    let mut named: Named<'a> = Vec::new();
+    for entry in Section::all(notes, table, entry.key_at.clone()).entries {
+        let at = entry.key_at.clone();
+        let Some(table) = entry.item.as_table_like() else {
+            let message = format!("`{}` stands in [{kind}], where only names do", entry.name);
+            notes.error(at, message, format!("write [{kind}.NAME] above it"));
+            continue;
+        };
+        check_name(notes, kind, entry.name, &at, name_len_max);
+        let what = format!("[{kind}.{}]", entry.name);
+        named.push((entry.name, Section::open(notes, table, at, &what, keys)));
+    }
+    inherit(notes, kind, named)
+}
+
+/// Give each table what those it is like have and it has not.
+fn inherit<'a>(notes: &Notes<'_>, kind: &str, mut named: Named<'a>) -> Named<'a> {
+    let place = |named: &Named<'_>, name: &str| named.iter().position(|(other, _)| *other == name);
+    let like = |section: &Section<'_>| Some((section.text("like")?, section.at("like")));
+    let origins: Vec<_> = named.iter().map(|(_, section)| like(section)).collect();
+    // Each takes only from what stands in the file, so the order is no matter.
+    let own: Vec<_> = named
+        .iter()
+        .map(|(_, section)| section.entries.clone())
+        .collect();
+    for at in 0..named.len() {
+        let mut chain = vec![at];
+        let mut next = origins[at].clone();
+        while let Some((name, like_at)) = next {
+            let Some(other) = place(&named, &name) else {
+                let names = named.iter().map(|(other, _)| *other);
+                let names = names.filter(|other| *other != named[at].0);
+                let message = format!("there is no {kind} `{name}` to be like");
+                notes.error(like_at, message, suggest(&name, names));
+                break;
+            };
+            if chain.contains(&other) {
+                let message = format!("{kind} `{}` is like itself", named[other].0);
+                notes.error(like_at, message, "`like` has to end somewhere");
+                break;
+            }
+            chain.push(other);
+            let parent = Section {
+                notes: named[at].1.notes,
+                at: like_at,
+                entries: own[other].clone(),
+            };
+            named[at].1.inherit(&parent);
+            next = origins[other].clone();
+        }
+    }
+    named
+}
+
+fn check_name(notes: &Notes<'_>, kind: &str, name: &str, at: &At, len_max: usize) {
+    let is_pattern = kind == "lock";
+    let is_bad = |c: char| {
+        c.is_whitespace() || is_wild(c) || c == '"' || (!is_pattern && (c == '*' || c == '@'))
+    };
+    let bad = if is_pattern { "" } else { ", * or @" };
+    if name.is_empty() {
+        let message = format!("a {kind} has an empty name");
+        notes.error(at.clone(), message, "give it one");
+    } else if name.contains(is_bad) {
+        let message = format!("the name {name:?} has letters that names cannot have");
+        let hint = format!("no spaces, quotes{bad}");
+        notes.error(at.clone(), message, hint);
+    } else if name.len() > len_max {
+        let message = format!("the name is {} bytes long", name.len());
+        let hint = format!("limits.name_len_max is {len_max}");
+        notes.error(at.clone(), message, hint);
+    }
+}

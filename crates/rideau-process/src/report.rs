@@ -1,0 +1,297 @@
+//! What is known of a start that failed, for a page, a log or a machine.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::Process;
+use super::lines::Line;
+use super::program::{Listen, Program, Ready};
+use super::signal::Exit;
+use super::start_error::StartError;
+
+/// A part of a start, in the order in which they come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// Making room: a folder, a port, a socket.
+    Prepare,
+    /// Having the system make a process.
+    Spawn,
+    /// Hearing from us what to do.
+    Order,
+    /// Leading a session of its own.
+    Setsid,
+    /// Entering its cgroup.
+    Cgroup,
+    /// Limiting what it may use.
+    Limit,
+    /// Becoming its group.
+    Group,
+    /// Becoming its user.
+    User,
+    /// Giving up the chance of more rights.
+    Privileges,
+    /// Dying with us.
+    Parent,
+    /// Going to its directory.
+    Chdir,
+    /// Having its listener as file 3.
+    Listener,
+    /// Becoming the program.
+    Exec,
+    /// Becoming ready.
+    Ready,
+}
+
+impl Step {
+    /// The word it is written with.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Prepare => "prepare",
+            Self::Spawn => "spawn",
+            Self::Order => "order",
+            Self::Setsid => "setsid",
+            Self::Cgroup => "cgroup",
+            Self::Limit => "limit",
+            Self::Group => "group",
+            Self::User => "user",
+            Self::Privileges => "privileges",
+            Self::Parent => "parent",
+            Self::Chdir => "chdir",
+            Self::Listener => "listener",
+            Self::Exec => "exec",
+            Self::Ready => "ready",
+        }
+    }
+}
+
+/// When a step of a start was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct StepTime {
+    /// The step.
+    pub step: Step,
+    /// After so long from the beginning of the start.
+    #[serde(rename = "after_ms", serialize_with = "milliseconds")]
+    pub after: Duration,
+}
+
+/// Why a start failed, with all that helps.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct StartReport {
+    /// Names this report and no other.
+    pub id: String,
+    /// Whom the child was for.
+    pub app: String,
+    /// When it failed, in milliseconds since 1970.
+    pub when_ms: u64,
+    /// How long it had taken by then.
+    #[serde(rename = "took_ms", serialize_with = "milliseconds")]
+    pub took: Duration,
+    /// What failed.
+    pub step: Step,
+    /// What the system said, by its number.
+    pub errno: Option<i32>,
+    /// What failed and why, in a line, without what the child said.
+    pub summary: String,
+    /// What may help, a sentence each.
+    pub advice: Vec<String>,
+    /// How the child ended by itself, if it did.
+    #[serde(serialize_with = "in_words")]
+    pub exit: Option<Exit>,
+    /// The child's number, if there was one.
+    pub pid: Option<i32>,
+    /// The program and its arguments, as they were given.
+    pub command: Vec<String>,
+    /// As whom it was to run, if not as the daemon.
+    pub user: Option<String>,
+    /// Where it was to run.
+    pub directory: Option<PathBuf>,
+    /// Where it was to listen.
+    pub address: Option<String>,
+    /// What was done, and when.
+    pub steps: Vec<StepTime>,
+    /// What the child said last, oldest first.
+    pub lines: Vec<Line>,
+}
+
+impl StartReport {
+    /// Nothing was there to start it with.
+    pub fn unprepared(program: &Program, doing: &'static str, error: io::Error) -> Self {
+        Diary::new().close(program, &StartError::Unprepared { doing, error })
+    }
+
+    /// It became ready, and ended like this before it had answered anybody.
+    pub fn unanswered(program: &Program, process: &Process, exit: Exit) -> Self {
+        let diary = Diary {
+            pid: Some(process.pid()),
+            address: process.address().map(ToString::to_string),
+            ..Diary::new()
+        };
+        let error = StartError::Unanswered {
+            program: program.word(),
+            exit,
+            lines: process.last_lines(),
+        };
+        Self {
+            took: process.uptime(),
+            ..diary.close(program, &error)
+        }
+    }
+}
+
+/// What is noted while a child is started.
+pub(super) struct Diary {
+    since: Instant,
+    steps: Vec<StepTime>,
+    pub(super) pid: Option<i32>,
+    pub(super) address: Option<String>,
+}
+
+impl Diary {
+    pub(super) fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            steps: Vec::new(),
+            pid: None,
+            address: None,
+        }
+    }
+
+    /// This much is done.
+    pub(super) fn done(&mut self, step: Step) {
+        let after = self.since.elapsed();
+        self.steps.push(StepTime { step, after });
+    }
+
+    pub(super) fn steps(&self) -> &[StepTime] {
+        &self.steps
+    }
+
+    /// It came to nothing.
+    pub(super) fn close(self, program: &Program, error: &StartError) -> StartReport {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let when_ms = now.map_or(0, whole_ms);
+        StartReport {
+            id: format!("{:016x}", getrandom::u64().unwrap_or(when_ms)),
+            app: program.name.clone(),
+            when_ms,
+            took: self.since.elapsed(),
+            step: error.step(),
+            errno: error.errno(),
+            summary: error.summary(),
+            advice: advice(program, error),
+            exit: error.exit(),
+            pid: self.pid,
+            command: program.shown().to_vec(),
+            user: program.user.clone(),
+            directory: program.directory.clone(),
+            address: self.address,
+            steps: self.steps,
+            lines: error.lines().to_vec(),
+        }
+    }
+}
+
+/// What may help in cases that are known.
+fn advice(program: &Program, error: &StartError) -> Vec<String> {
+    let mut advice = Vec::new();
+    let mut add = |text: &str| advice.push(text.to_owned());
+    match error {
+        StartError::Daemonised { .. } => add("run it in the foreground, without forking"),
+        StartError::Late { elsewhere, .. } if !elsewhere.is_empty() => {
+            advice.push(elsewhere_advice(program, elsewhere));
+        }
+        StartError::Late { .. } => match (&program.ready, &program.listen) {
+            (Ready::Notify, _) => add("have it send READY=1 to its NOTIFY_SOCKET, \
+                                      or wait for it in another way"),
+            (_, Listen::InheritSocket | Listen::InheritPort) => {
+                add("have it accept at file 3, and answer there");
+            }
+            (_, Listen::Port) => add("have it listen at the port that PORT says, on 127.0.0.1"),
+            (_, Listen::Socket) => add("have it listen at the path that RIDEAU_SOCKET says"),
+            _ => add("give it more time, if it needs that"),
+        },
+        StartError::NotFound { path: Some(_), .. } => {
+            add("give the whole path of the program, or a PATH in its environment");
+        }
+        StartError::Failed {
+            step: Step::User, ..
+        } => {
+            add(
+                "only root may run programs as another user, and a user that is not in \
+                 /etc/passwd has to be given by number",
+            );
+        }
+        StartError::PortTaken { .. } => add("see who listens there, and end that"),
+        StartError::Exited {
+            exit: Exit::Signal(9),
+            ..
+        } => add("if nobody killed it, the system did: look for `out of memory` in its log"),
+        StartError::Exited { exit, lines, .. } => advice.extend(said_advice(*exit, lines)),
+        StartError::Unanswered { .. } => add("look for what it does with its first request"),
+        _ => (),
+    }
+    advice
+}
+
+fn elsewhere_advice(program: &Program, elsewhere: &[String]) -> String {
+    let there = elsewhere.join(", ");
+    let wanted = match program.listen {
+        Listen::Port => "the port that PORT says",
+        Listen::Socket => "the path that RIDEAU_SOCKET says",
+        Listen::InheritSocket | Listen::InheritPort => "file 3, which it was given",
+        Listen::Named | Listen::Fixed(_) => "where it is waited for",
+    };
+    format!("it listens at {there}; have it listen at {wanted}")
+}
+
+/// Complaints that many programs make in the same words.
+fn said_advice(exit: Exit, lines: &[Line]) -> Option<String> {
+    const KNOWN: [(&str, &str); 5] = [
+        ("address already in use", "somebody else has its address"),
+        ("eaddrinuse", "somebody else has its address"),
+        (
+            "no module named",
+            "a module is missing: is its environment the one it was installed in?",
+        ),
+        (
+            "cannot find module",
+            "a module is missing: were its dependencies installed?",
+        ),
+        (
+            "permission denied",
+            "it may not do what it wants as the user it runs as",
+        ),
+    ];
+    let says = |word: &str| {
+        let mut lines = lines.iter();
+        lines.any(|line| line.text.to_lowercase().contains(word))
+    };
+    let known = KNOWN.iter().find(|(word, _)| says(word));
+    let clean = exit
+        .is_clean()
+        .then_some("it has to run for as long as it serves");
+    known
+        .map(|(_, advice)| *advice)
+        .or(clean)
+        .map(str::to_owned)
+}
+
+fn whole_ms(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn milliseconds<S: serde::Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(span.as_secs_f64() * 1e3)
+}
+
+fn in_words<S: serde::Serializer>(exit: &Option<Exit>, serializer: S) -> Result<S::Ok, S::Error> {
+    match exit {
+        Some(exit) => serializer.collect_str(exit),
+        None => serializer.serialize_none(),
+    }
+}
