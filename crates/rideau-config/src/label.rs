@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use rideau::allocator::{FIELD_LEN_MAX, KEY_LEN_MAX};
+use rideau_core::allocator::{FIELD_LEN_MAX, KEY_LEN_MAX};
 
 use crate::Limits;
 

@@ -8,6 +8,26 @@ use std::path::Path;
 
 use crate::{Parts, names_after, read, root, rust_files, without_tests};
 
+/// Which of our crates each of them may use.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("rideau-core", &[]),
+    ("rideau", &["rideau-core"]),
+    ("rideau-resp", &[]),
+    ("rideau-process", &[]),
+    ("rideau-config", &["rideau-core", "rideau-process"]),
+    (
+        "rideau-server",
+        &[
+            "rideau",
+            "rideau-config",
+            "rideau-core",
+            "rideau-process",
+            "rideau-resp",
+        ],
+    ),
+    ("rideau-testing", &[]),
+];
+
 /// Circles that wait to be opened. Take entries out; put none in.
 const KNOWN: &[&[&str]] = &[&["apps", "front"], &["cli", "demo"]];
 /// Files that only tests use.
@@ -42,6 +62,47 @@ fn the_server_has_no_circle_of_modules() {
         .map(|circle| circle.iter().map(|name| (*name).to_owned()).collect())
         .collect();
     assert_eq!(found, known);
+}
+
+#[test]
+fn crates_use_only_those_below_them() {
+    let mut folders: Vec<_> = std::fs::read_dir(root().join("crates"))
+        .expect("there are crates")
+        .map(|entry| entry.expect("it can be read").path())
+        .collect();
+    folders.sort();
+    let mut known: Vec<_> = ARROWS.iter().map(|(name, _)| *name).collect();
+    known.sort_unstable();
+    let name = |folder: &std::path::PathBuf| {
+        let name = folder.file_name().expect("a crate has a name");
+        name.to_string_lossy().into_owned()
+    };
+    let found: Vec<_> = folders.iter().map(name).collect();
+    assert_eq!(found, known, "every crate says what it may use");
+    for (name, may) in ARROWS {
+        let manifest = read(&root().join("crates").join(name).join("Cargo.toml"));
+        let used = dependencies(&manifest);
+        let wrong: Vec<_> = used.iter().filter(|used| !may.contains(used)).collect();
+        assert!(wrong.is_empty(), "{name} must not use {wrong:?}");
+    }
+}
+
+#[test]
+fn what_only_tests_use_is_no_arrow() {
+    let manifest = "[dependencies]\nrideau-core.workspace = true\nserde = \"1\"\n\
+                    rideau = { workspace = true }\n\n[dev-dependencies]\nrideau-testing = \"1\"\n";
+    assert_eq!(dependencies(manifest), ["rideau-core", "rideau"]);
+}
+
+/// Which of our crates a manifest names as dependencies.
+fn dependencies(manifest: &str) -> Vec<&str> {
+    let (_, rest) = manifest.split_once("[dependencies]\n").unwrap_or_default();
+    let section = rest.split("\n[").next().unwrap_or_default();
+    let names = section.lines().filter_map(|line| {
+        let end = line.find(['.', ' ', '='])?;
+        line.get(..end)
+    });
+    names.filter(|name| name.starts_with("rideau")).collect()
 }
 
 /// Which modules each module of a crate imports.
