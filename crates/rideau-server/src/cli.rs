@@ -33,7 +33,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use rideau_server::tls::Papers;
+use rideau_daemon::tls::Papers;
 
 use crate::demo;
 pub(crate) use serve::start_log;

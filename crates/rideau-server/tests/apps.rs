@@ -22,7 +22,7 @@ mod house;
 mod numbers;
 #[path = "apps/operators.rs"]
 mod operators;
-#[path = "commands/peer.rs"]
+#[path = "../../rideau-daemon/tests/commands/peer.rs"]
 #[allow(dead_code, reason = "it has more than is needed here")]
 mod peer;
 #[path = "apps/places.rs"]

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use clap::Args;
 use rideau_config::keys::Change;
 use rideau_config::{Config, Faults, Level, Opening, Plan, Step, openings};
+use rideau_daemon::files;
 use rideau_process as process;
 use rideau_resp::Value;
-use rideau_server::files;
 use serde_json::json;
 
 use super::table::Table;

@@ -1,7 +1,7 @@
 //! How the commands that control a server reach it: over its control socket, where
 //! this account has one, and else as all others do.
 
-use rideau_server::control;
+use rideau_daemon::control;
 
 use super::Manner;
 use super::wire::{Server, Wire, WireFault};

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use rideau_daemon::show::What;
 use rideau_resp::Value;
-use rideau_server::show::What;
 use serde_json::{Map, Value as Json, json};
 
 use super::table::Table;

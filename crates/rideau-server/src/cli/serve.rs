@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use rideau_config::{Config, Log, text};
-use rideau_server::serve::Ready;
-use rideau_server::settings::Source;
+use rideau_daemon::serve::Ready;
+use rideau_daemon::settings::Source;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -38,7 +38,7 @@ pub(crate) struct Serve {
 const DEFAULT: &str = "[broker.default]\n\n[lock.\"*\"]\n";
 
 pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
-    rideau_server::inherited::adopt();
+    rideau_daemon::inherited::adopt();
     let (config, source) = match words.config()? {
         Ok(read) => read,
         Err(faults) => {
@@ -49,7 +49,7 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
     start_log(config.log);
     let runtime = threads(config.server.threads)?;
     if let Some(span) = config.log.debug_for {
-        runtime.spawn(rideau_server::log::debug_for(span));
+        runtime.spawn(rideau_daemon::log::debug_for(span));
     }
     let mut fronts = config.front.listen.len();
     if config.tls.is_some() {
@@ -63,7 +63,7 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
         tokio::select! {
             // A signal that comes during the start is the first one, whoever hears of it.
             biased;
-            served = rideau_server::serve::run_from(config, source, ready) => served.map(|()| true),
+            served = rideau_daemon::serve::run_from(config, source, ready) => served.map(|()| true),
             // The server listens for signals by the time that this one has its turn: who reads
             // the line may send one at once.
             never = announce(is_ready, fronts, manner.json) => match never {},
@@ -197,7 +197,7 @@ async fn announce(is_ready: oneshot::Receiver<Ready>, fronts: usize, is_json: bo
 
 /// Write the log to standard error, as the config wants it.
 pub(crate) fn start_log(log: Log) {
-    rideau_server::log::start(log, has_colours(&io::stderr()));
+    rideau_daemon::log::start(log, has_colours(&io::stderr()));
 }
 
 /// As many threads as the config says, for all that no lane does; one is this one.

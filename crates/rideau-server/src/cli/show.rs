@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
+use rideau_daemon::show::What;
 use rideau_resp::Value;
-use rideau_server::show::What;
 use serde_json::{Map, Value as Json};
 
 use super::{Done, Failure, Manner, tame};

@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use rideau_daemon::tls::{self, BadTls, Papers};
 use rideau_resp::{BadReply, Protocol, Reply, ReplyLimits, ReplyParser, Value};
-use rideau_server::tls::{self, BadTls, Papers};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rideau_server::{command, control};
+use rideau_daemon::{command, control};
 use rideau_testing::{Start, command as program, is_root, skipped};
 
 use crate::server::{PATIENCE, Server, free_port};

@@ -199,7 +199,7 @@ impl Server {
 
     /// What proves that one is the operator.
     pub(crate) fn token(&self) -> String {
-        let socket = rideau_server::control::find(self.port).unwrap();
+        let socket = rideau_daemon::control::find(self.port).unwrap();
         let token = fs::read_to_string(socket.with_extension("token")).unwrap();
         token.trim_end().to_owned()
     }

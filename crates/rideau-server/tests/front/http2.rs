@@ -8,7 +8,7 @@ use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rideau_config::{AppListen, FrontConfig};
-use rideau_server::front::Tls;
+use rideau_daemon::front::Tls;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use rideau_config::{AppConfig, AppListen, AppReady, Config, FrontConfig, Server};
 use rideau_core::apps::Limits;
-use rideau_server::apps::{App, Apps};
-use rideau_server::events::Events;
-use rideau_server::front::{Front, FrontListener, Tls};
-use rideau_server::member::Workshop;
+use rideau_daemon::apps::{App, Apps};
+use rideau_daemon::events::Events;
+use rideau_daemon::front::{Front, FrontListener, Tls};
+use rideau_daemon::member::Workshop;
 use tokio::task::JoinHandle;
 
 use super::wire::Peer;

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rideau_config::Config;
-use rideau_server::daemon::Daemon;
-use rideau_server::explain::explain;
-use rideau_server::lanes::Lanes;
-use rideau_server::serve::{self, Listener};
-use rideau_server::sight::Sight;
+use rideau_daemon::daemon::Daemon;
+use rideau_daemon::explain::explain;
+use rideau_daemon::lanes::Lanes;
+use rideau_daemon::serve::{self, Listener};
+use rideau_daemon::sight::Sight;
 use rideau_testing::{Running, Signal, Start, command};
 
 use crate::peer::{Answer, LONG, Peer};
@@ -89,7 +89,7 @@ impl Server {
     pub(crate) async fn start_in(yard: Yard, pools: &str) -> Self {
         let config = yard.config(pools);
         let listen = config.server.listen[0].clone();
-        let daemon = Daemon::new(config, rideau_server::command::NAMES).unwrap();
+        let daemon = Daemon::new(config, rideau_daemon::command::NAMES).unwrap();
         let listener = Listener::bind(&listen, 0o600).await.unwrap();
         let address = listener.address();
         let lanes = Arc::new(Lanes::start(Some(1)).unwrap());

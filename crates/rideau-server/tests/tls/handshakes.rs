@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rideau_server::lanes::Lanes;
-use rideau_server::serve::Listener;
+use rideau_daemon::lanes::Lanes;
+use rideau_daemon::serve::Listener;
 use rideau_testing::{command, skipped};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;

@@ -2,7 +2,7 @@
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, KeyPair, SanType};
 use rideau_core::Rng;
-use rideau_server::tls::common_name;
+use rideau_daemon::tls::common_name;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use crate::place::{papers, signer};

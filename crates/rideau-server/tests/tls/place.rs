@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rideau_config::{Config, Tls};
-use rideau_server::daemon::Daemon;
-use rideau_server::lanes::Lanes;
-use rideau_server::serve::Listener;
-use rideau_server::tls;
+use rideau_daemon::daemon::Daemon;
+use rideau_daemon::lanes::Lanes;
+use rideau_daemon::serve::Listener;
+use rideau_daemon::tls;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -126,7 +126,7 @@ impl Server {
         });
         let config = Config::parse(config, "test.toml", &|_| None)
             .unwrap_or_else(|faults| panic!("{faults}"));
-        let daemon = Daemon::new(config, rideau_server::command::NAMES).unwrap();
+        let daemon = Daemon::new(config, rideau_daemon::command::NAMES).unwrap();
         let address = "127.0.0.1:0".parse().unwrap();
         let listener = Listener::bind_tls(address, acceptor.unwrap(), within)
             .await

@@ -5,8 +5,8 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use rideau_config::Tls;
-use rideau_server::admin::AdminListener;
-use rideau_server::tls;
+use rideau_daemon::admin::AdminListener;
+use rideau_daemon::tls;
 use rideau_testing::command;
 
 use crate::place::{Server, USERS, papers, signer};

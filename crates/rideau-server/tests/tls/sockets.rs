@@ -4,10 +4,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
 use rideau_config::{Config, Listen};
-use rideau_server::daemon::Daemon;
-use rideau_server::lanes::Lanes;
-use rideau_server::quota::Quota;
-use rideau_server::serve::Listener;
+use rideau_daemon::daemon::Daemon;
+use rideau_daemon::lanes::Lanes;
+use rideau_daemon::quota::Quota;
+use rideau_daemon::serve::Listener;
 use tokio::net::UnixStream;
 
 use crate::place::{Folder, ask};
@@ -20,7 +20,7 @@ async fn start(folder: &Folder, uid: u32) -> Arc<Daemon> {
     let config = Config::parse(&text, "test.toml", &|_| None);
     let daemon = Daemon::new(
         config.unwrap_or_else(|faults| panic!("{faults}")),
-        rideau_server::command::NAMES,
+        rideau_daemon::command::NAMES,
     )
     .unwrap();
     let listen = Listen::Unix(folder.0.join("s"));

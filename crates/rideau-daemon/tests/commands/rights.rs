@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use rideau_config::ALLOWED;
 use rideau_config::password::Hash;
+use rideau_daemon::command;
 use rideau_resp::Value;
-use rideau_server::command;
 
 use crate::peer::Peer;
 use crate::server::Server;

@@ -5,9 +5,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rideau_config::Config;
+use rideau_daemon::serve::{self, Ready};
+use rideau_daemon::settings::Source;
 use rideau_resp::Value;
-use rideau_server::serve::{self, Ready};
-use rideau_server::settings::Source;
 use rideau_testing::{Signal, signal};
 
 use crate::peer::{Peer, cell, rows, text};

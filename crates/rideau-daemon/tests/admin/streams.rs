@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use rideau_config::password::Hash;
-use rideau_server::quota::Quota;
+use rideau_daemon::quota::Quota;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rideau_config::{Config, Listen};
-use rideau_server::daemon::Daemon;
-use rideau_server::lanes::Lanes;
-use rideau_server::serve::{self, Listener};
-use rideau_server::settings::Source;
+use rideau_daemon::daemon::Daemon;
+use rideau_daemon::lanes::Lanes;
+use rideau_daemon::serve::{self, Listener};
+use rideau_daemon::settings::Source;
 use tokio::runtime::Runtime;
 
 use crate::peer::Peer;
@@ -50,7 +50,7 @@ impl Server {
             .build()
             .unwrap();
         let (daemon, port) = runtime.block_on(async {
-            let daemon = Daemon::with(config, source, rideau_server::command::NAMES).unwrap();
+            let daemon = Daemon::with(config, source, rideau_daemon::command::NAMES).unwrap();
             let listen = Listen::Tcp("127.0.0.1:0".parse().unwrap());
             let listener = Listener::bind(&listen, 0).await.unwrap();
             let port = listener.port().unwrap();
@@ -69,7 +69,7 @@ impl Server {
 
     /// Look after the places from now on, as the program does.
     pub(crate) fn watch(&self) {
-        let watch = rideau_server::watcher::keep(Arc::clone(&self.daemon));
+        let watch = rideau_daemon::watcher::keep(Arc::clone(&self.daemon));
         self.runtime.as_ref().unwrap().spawn(watch);
     }
 

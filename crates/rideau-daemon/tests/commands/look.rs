@@ -1,7 +1,7 @@
 //! Tables, explanations, numbers.
 
+use rideau_daemon::show::{self, Wanted, What};
 use rideau_resp::Value;
-use rideau_server::show::{self, Wanted, What};
 
 use crate::peer::{cell, rows, text};
 use crate::server::Server;

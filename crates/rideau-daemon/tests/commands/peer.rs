@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use rideau_daemon::command;
 use rideau_resp::{ReplyLimits, ReplyParser, Value};
-use rideau_server::command;
 
 /// A connection to a server.
 pub(crate) struct Peer {

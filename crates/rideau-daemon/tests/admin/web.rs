@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rideau_config::{Config, Listen};
-use rideau_server::admin::AdminListener;
-use rideau_server::daemon::Daemon;
-use rideau_server::lanes::Lanes;
-use rideau_server::serve::{Listener, keep_sessions};
-use rideau_server::settings::Source;
+use rideau_daemon::admin::AdminListener;
+use rideau_daemon::daemon::Daemon;
+use rideau_daemon::lanes::Lanes;
+use rideau_daemon::serve::{Listener, keep_sessions};
+use rideau_daemon::settings::Source;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -45,7 +45,7 @@ values = ["10.20.0.2-10.20.0.9", "1"]
 "#,
     "[app.shop]\nexec = [\"python3\", \"",
     env!("CARGO_MANIFEST_DIR"),
-    "/tests/apps/app.py\"]\nidle_after = \"1h\"\n"
+    "/../rideau-server/tests/apps/app.py\"]\nidle_after = \"1h\"\n"
 );
 
 /// A running server.
@@ -69,7 +69,7 @@ impl Server {
             text: text.into(),
             file: None,
         };
-        let daemon = Daemon::with(config, source, rideau_server::command::NAMES).unwrap();
+        let daemon = Daemon::with(config, source, rideau_daemon::command::NAMES).unwrap();
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         let redis = Listener::bind(&Listen::Tcp(free), 0o600).await.unwrap();
         let admin = AdminListener::bind(free).await.unwrap();

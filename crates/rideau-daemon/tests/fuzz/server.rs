@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use rideau_config::{Config, Listen};
-use rideau_server::admin::AdminListener;
-use rideau_server::daemon::Daemon;
-use rideau_server::lanes::Lanes;
-use rideau_server::serve::{self, Listener};
-use rideau_server::settings::Source;
-use rideau_server::watcher;
+use rideau_daemon::admin::AdminListener;
+use rideau_daemon::daemon::Daemon;
+use rideau_daemon::lanes::Lanes;
+use rideau_daemon::serve::{self, Listener};
+use rideau_daemon::settings::Source;
+use rideau_daemon::watcher;
 use tokio::runtime::{Builder, Runtime};
 
 use super::kit::Tried;
@@ -84,7 +84,7 @@ impl Server {
             .unwrap();
         runtime
             .block_on(async {
-                let daemon = Daemon::with(config, source, rideau_server::command::NAMES).unwrap();
+                let daemon = Daemon::with(config, source, rideau_daemon::command::NAMES).unwrap();
                 let free = SocketAddr::from(([127, 0, 0, 1], 0));
                 let redis = Listener::bind(&Listen::Tcp(free), 0).await.unwrap();
                 let admin = AdminListener::bind(free).await.unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use rideau_config::password::Hash;
-use rideau_server::command::{self, About};
+use rideau_daemon::command::{self, About};
 
 use crate::peer::{Peer, cell, rows, text};
 use crate::server::Server;
@@ -38,7 +38,7 @@ fn config() -> String {
         "[user.ops]\npassword = '{}'\nallow = [\"@all\", \"@admin\"]\n\
          [store]\nkind = \"memory\"\n[range.all]\nvalues = [\"0-9\"]\nstart = \"free\"\n\
          [pool.cad]\nmember = {{ list = [\"A\"] }}\n\
-         [app.shop]\nexec = [\"python3\", \"{}/tests/apps/app.py\"]\nidle_after = \"1h\"\n",
+         [app.shop]\nexec = [\"python3\", \"{}/../rideau-server/tests/apps/app.py\"]\nidle_after = \"1h\"\n",
         hash.as_str(),
         env!("CARGO_MANIFEST_DIR"),
     )

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rideau_config::{Config, Member, keys, plan, text};
 use rideau_core::Rng;
-use rideau_server::settings::Source;
+use rideau_daemon::settings::Source;
 
 use super::kit::{self, Tried, below, is_once_in, one};
 use super::server::alone;

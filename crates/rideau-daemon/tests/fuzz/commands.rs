@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rideau_core::Rng;
-use rideau_server::command::{self, About};
+use rideau_daemon::command::{self, About};
 
 use super::kit::{self, Tried, below, is_once_in, one};
 use super::server::{PATIENCE, Server, alone, is_sound};
