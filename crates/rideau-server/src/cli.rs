@@ -21,14 +21,11 @@ mod paper;
 mod run;
 mod serve;
 mod show;
-pub(crate) mod span;
 mod table;
 mod tame;
-pub(crate) mod wire;
 
 use std::ffi::OsString;
-use std::fmt;
-use std::io::{self, ErrorKind, IsTerminal};
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -36,8 +33,9 @@ use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use rideau_daemon::tls::Papers;
 
 use crate::demo;
-pub(crate) use serve::start_log;
-use wire::{Server, WireFault};
+use crate::exit::{Done, Failure, MISUSED, REFUSED, has_colours};
+use crate::span;
+use crate::wire::Server;
 
 /// Hands out scarce things fairly, and takes them back when the holder dies.
 #[derive(Parser, Debug)]
@@ -228,24 +226,6 @@ enum Command {
     Man(paper::Man),
 }
 
-/// Why the program could not do what it was asked for.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// In words.
-    Broken(String),
-    /// The words make no sense together.
-    Misuse(String),
-    /// Reading or writing failed.
-    Io(io::Error),
-}
-
-/// How a command ended.
-pub(crate) type Done = Result<ExitCode, Failure>;
-
-/// The server said no.
-pub(crate) const REFUSED: u8 = 3;
-const MISUSED: u8 = 2;
-
 /// The words that are known. Who needs no server is not shown how to reach one.
 fn known() -> clap::Command {
     let program = Program::command();
@@ -359,34 +339,6 @@ fn alone() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-}
-
-/// Colours are for people, and not for all of them.
-pub(crate) fn has_colours(out: &impl IsTerminal) -> bool {
-    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    out.is_terminal() && !is_dumb && !is_set("NO_COLOR")
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Broken(text) | Self::Misuse(text) => f.write_str(text),
-            Self::Io(error) => error.fmt(f),
-        }
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<WireFault> for Failure {
-    fn from(fault: WireFault) -> Self {
-        Self::Broken(fault.to_string())
-    }
 }
 
 #[cfg(test)]

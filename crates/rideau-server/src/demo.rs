@@ -17,8 +17,8 @@ use tokio::signal;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, interval_at};
 
-use crate::cli::wire::Server;
-use crate::cli::{Done, Failure, start_log};
+use crate::exit::{Done, Failure, start_log};
+use crate::wire::Server;
 use overload::Finish;
 use rideau_config::{Config, Log, LogLevel, text};
 use screen::{Paint, Screen};

@@ -2,6 +2,9 @@
 
 mod cli;
 mod demo;
+mod exit;
+mod span;
+mod wire;
 
 use std::process::ExitCode;
 

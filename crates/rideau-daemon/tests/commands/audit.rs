@@ -38,7 +38,8 @@ fn config() -> String {
         "[user.ops]\npassword = '{}'\nallow = [\"@all\", \"@admin\"]\n\
          [store]\nkind = \"memory\"\n[range.all]\nvalues = [\"0-9\"]\nstart = \"free\"\n\
          [pool.cad]\nmember = {{ list = [\"A\"] }}\n\
-         [app.shop]\nexec = [\"python3\", \"{}/../rideau-server/tests/apps/app.py\"]\nidle_after = \"1h\"\n",
+         [app.shop]\nidle_after = \"1h\"\n\
+         exec = [\"python3\", \"{}/../rideau-server/tests/apps/app.py\"]\n",
         hash.as_str(),
         env!("CARGO_MANIFEST_DIR"),
     )

@@ -16,8 +16,8 @@ use tokio::sync::watch;
 
 use super::load::{self, Load, Measured, Work};
 use super::table::Table;
-use super::wire::{Server, Wire, WireFault};
 use super::{Done, Failure, Manner, show, span};
+use crate::wire::{Server, Wire, WireFault};
 
 /// Measure the server, and a Redis beside it
 ///

@@ -14,8 +14,8 @@ use rideau_resp::Value;
 use serde_json::json;
 
 use super::table::Table;
-use super::wire::WireFault;
 use super::{Done, Failure, Manner, control, has_colours, show};
+use crate::wire::WireFault;
 
 #[derive(Args, Debug)]
 pub(crate) struct OneFile {

@@ -13,8 +13,8 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, Interval, interval_at};
 
-use super::wire::{Server, Wire, WireFault};
 use super::{bound, show};
+use crate::wire::{Server, Wire, WireFault};
 
 /// What to do when the server is gone, and with it what we hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@
 use rideau_daemon::control;
 
 use super::Manner;
-use super::wire::{Server, Wire, WireFault};
+use crate::wire::{Server, Wire, WireFault};
 
 /// Connect to the server that is meant. Who has named none and finds none at the
 /// usual port gets the only one that this account can control.

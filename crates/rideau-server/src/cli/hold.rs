@@ -9,8 +9,8 @@ use rideau_resp::Value;
 use serde_json::{Map, json};
 
 use super::child::{self, OnLoss};
-use super::wire::Wire;
 use super::{Done, Failure, Manner, REFUSED, show, span};
+use crate::wire::Wire;
 
 /// Hold a member of a pool while a command runs
 ///

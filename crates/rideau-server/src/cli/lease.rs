@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::child::{self, Keep, OnLoss};
 use super::hold::{option, program_name, refuse, word};
-use super::wire::Wire;
 use super::{Done, Manner, show, span};
+use crate::wire::Wire;
 
 /// Hold a value of a range while a command runs
 ///

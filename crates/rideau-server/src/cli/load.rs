@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::hold::word;
 use super::show;
-use super::wire::{Server, Wire, WireFault};
+use crate::wire::{Server, Wire, WireFault};
 
 /// What a pair of commands is.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -11,8 +11,8 @@ use rideau_resp::Value;
 use serde_json::{Map, Value as Json, json};
 
 use super::table::Table;
-use super::wire::Wire;
 use super::{Done, Failure, Manner, control, pages, show, span, tame};
+use crate::wire::Wire;
 
 #[derive(Args, Debug)]
 pub(crate) struct Status {

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::child::{self, OnLoss};
 use super::hold::{option, program_name, refuse, word};
-use super::wire::Wire;
 use super::{Done, Manner, show, span};
+use crate::wire::Wire;
 
 /// The words of `ask` and `offer`.
 ///

@@ -3,7 +3,7 @@
 use rideau_resp::Value;
 
 use super::show;
-use super::wire::{Wire, WireFault};
+use crate::wire::{Wire, WireFault};
 
 /// Ask for a table, and for what is left of it until there are so many rows.
 pub(crate) async fn ask(

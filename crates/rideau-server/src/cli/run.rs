@@ -17,8 +17,9 @@ use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 
-use super::serve::{start_log, threads};
+use super::serve::threads;
 use super::{Done, Failure, Manner, bound, show, span};
+use crate::exit::start_log;
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use rideau_config::{Config, Log, text};
+use rideau_config::{Config, text};
 use rideau_daemon::serve::Ready;
 use rideau_daemon::settings::Source;
 use tokio::runtime::{Builder, Runtime};
@@ -14,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::{Done, Failure, Manner, has_colours};
+use crate::exit::start_log;
 
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
@@ -193,11 +194,6 @@ async fn announce(is_ready: oneshot::Receiver<Ready>, fronts: usize, is_json: bo
         let _ = out.flush();
     }
     std::future::pending().await
-}
-
-/// Write the log to standard error, as the config wants it.
-pub(crate) fn start_log(log: Log) {
-    rideau_daemon::log::start(log, has_colours(&io::stderr()));
 }
 
 /// As many threads as the config says, for all that no lane does; one is this one.

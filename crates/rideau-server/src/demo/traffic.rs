@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::cli::wire::{Server, Wire, WireFault};
+use crate::wire::{Server, Wire, WireFault};
 
 /// All who come. They go when it is dropped.
 pub(super) struct Traffic {
@@ -99,7 +99,7 @@ impl Traffic {
         let mut line = format!("{second:>5} s");
         for score in &self.scores {
             let score = std::mem::take(&mut *score.lock());
-            let wait = crate::cli::span::shown(score.waits.quantile(0.99).as_micros() as i64);
+            let wait = crate::span::shown(score.waits.quantile(0.99).as_micros() as i64);
             line += &format!("  {:>7}{:>7}{:>9}", score.granted, score.refused, wait);
         }
         line
