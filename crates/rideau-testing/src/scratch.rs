@@ -8,6 +8,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A folder for one test.
 pub struct Scratch(PathBuf);
 
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Scratch {
     /// A new one.
     ///
