@@ -239,6 +239,8 @@ impl Daemon {
         commands: CommandNames,
         epochs: Epochs,
     ) -> Result<Arc<Self>, NotDone> {
+        // Before a pool starts its first program, which is to have the limit of before.
+        let files = Files::new(process::raise_open_files(), &config);
         let events: Arc<Events> = Arc::default();
         let workshop = Workshop::new(&config.server, Arc::clone(&events));
         let workshop = Arc::new(workshop);
@@ -259,7 +261,7 @@ impl Daemon {
         rule_locks(&locks, &config)?;
         let daemon = Arc::new(Self {
             epochs,
-            files: Files::new(process::raise_open_files(), &config),
+            files,
             input: Arc::new(Budget::new(config.limits.input_max)),
             operator: Operator::default(),
             password_checks: Turns::new(config.limits.password_checks_max),
