@@ -86,12 +86,19 @@ pub(super) fn see_and_tell<T: Send + 'static>(
         tell(client, see(&viewer))?;
         return Ok(Step::Done);
     }
+    let user = client.user.clone();
     let answer = async move {
         let seen = match panics::away(move || see(&viewer)).await {
             Ok(seen) => seen,
             Err(panicked) => return answer_panic(panicked),
         };
         let finish: Finish = Box::new(move |client: &mut Client| {
+            // It was made for the rights of before.
+            if client.user != user {
+                let text = "BUSY what this user may see was changed meanwhile: ask again.";
+                client.reply().error(text);
+                return;
+            }
             if let Err(Wrong(text)) = tell(client, seen) {
                 client.reply().error(text);
             }

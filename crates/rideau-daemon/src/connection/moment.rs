@@ -100,3 +100,28 @@ async fn a_login_that_was_being_checked_has_the_rights_of_now() {
         assert!(no.starts_with("-NO"), "{no}");
     }
 }
+
+/// A table of very many things takes a while. It is not told to a user whose rights were
+/// changed meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_that_was_being_made_is_not_told_by_the_rights_of_before() {
+    let hash = Hash::of(b"secret").expect("there is memory");
+    let much = anna(&hash, "[\"lock\", \"show\"]");
+    let narrow = format!("{much}on = [\"lock:a\"]\n");
+    let place = Place::new(&much).await;
+    let mut wire = login(&place);
+    (0..1100).for_each(|number| wire.send(&format!("LOCK key-{number}")));
+    // Each answer has eight lines.
+    (0..8 * 1100).for_each(|_| drop(wire.line()));
+    let client = place.daemon.clients.all().pop().expect("it is there");
+    let card = client.card.lock().clone();
+    let is_being_made = card.name.lock();
+    wire.send("SHOW CLIENTS");
+    while client.commands.load(Ordering::Relaxed) < 1102 {
+        std::thread::yield_now();
+    }
+    place.daemon.set_users_unseen(users(&narrow));
+    drop(is_being_made);
+    let said = wire.line();
+    assert!(said.starts_with("-BUSY what this user may see"), "{said}");
+}
