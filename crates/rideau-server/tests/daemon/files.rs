@@ -33,9 +33,10 @@ fn the_server_has_all_files_there_are_and_its_programs_the_usual() {
 #[test]
 fn connections_beyond_the_files_are_told_so_and_health_checks_are_answered() {
     let server = Server::with_files("[lock.\"*\"]\n", 300, 300);
-    let said = server.said();
-    assert!(said.contains("open 300 files"), "{said}");
-    assert!(said.contains("150 of the 10000 connections"), "{said}");
+    // It says so once it serves.
+    let says = |what| until(what, || server.said().contains(what));
+    says("open 300 files");
+    says("150 of the 10000 connections");
     server.until_alone();
     until("all that may come are there", || {
         let mut crowd: Vec<_> = (0..150).map(|_| server.connect()).collect();

@@ -123,6 +123,8 @@ unsafe impl<K: Send + Sync> Send for Pinned<K> {}
 unsafe impl<K: Send + Sync> Sync for Pinned<K> {}
 
 const CELLS_MIN: usize = 8;
+/// Added to the pins of a node whose shard is gone.
+const ORPHANED: u32 = 1 << 31;
 
 impl<K> Node<K> {
     pub(super) fn word(&self) -> &Word {
@@ -468,11 +470,12 @@ impl<K> Drop for Shard<K> {
         let table = unsafe { Box::from_raw(table) };
         for node in (0..table.len()).map(|at| table.at(at)) {
             // SAFETY: nodes on a table are alive.
-            let is_idle = unsafe { node.as_ref() }
-                .is_some_and(|node| node.word.idle().is_some() && node.pins() == 0);
-            if is_idle {
+            let is_unused = unsafe { node.as_ref() }.is_some_and(|node| {
+                node.word.idle().is_some() && node.pins.fetch_or(ORPHANED, Ordering::AcqRel) == 0
+            });
+            if is_unused {
                 // SAFETY: nobody has units of it or pins it, and it came from a
-                // box.
+                // box. Whoever pins another is told that it is the last to know of it.
                 drop(unsafe { Box::from_raw(node) });
             }
         }
@@ -549,7 +552,12 @@ impl<K> Clone for Pinned<K> {
 
 impl<K> Drop for Pinned<K> {
     fn drop(&mut self) {
-        self.node().pins.fetch_sub(1, Ordering::Release);
+        let before = self.node().pins.fetch_sub(1, Ordering::AcqRel);
+        if before == ORPHANED | 1 {
+            // SAFETY: the shard is gone and has left it to the last that pins it. It came
+            // from a box, and nobody has units of it.
+            drop(unsafe { Box::from_raw(self.node.as_ptr()) });
+        }
     }
 }
 

@@ -140,3 +140,16 @@ async fn a_key_that_was_waited_for_ends_with_the_locks() {
     drop(locks);
     assert_all_gone(&shared);
 }
+
+/// A timer that looks at the line of a key just then does this.
+#[test]
+fn a_key_that_is_pinned_when_the_locks_end_ends_with_its_pin() {
+    let shared = Arc::new(());
+    let locks = Locks::new();
+    let key = Name(1, Arc::clone(&shared));
+    let pinned = locks.keys.pin_key(&key);
+    drop((locks, key));
+    assert_eq!(Arc::strong_count(&shared), 2);
+    drop(pinned);
+    assert_all_gone(&shared);
+}
