@@ -1,7 +1,7 @@
 //! The server itself: where it listens, what it bears, how it logs.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -187,13 +187,18 @@ const FORMATS: &[&str] = &["text", "json"];
 impl Default for Server {
     fn default() -> Self {
         let loopback = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+        // Some clients take `localhost` for this one.
+        let loopback_v6 = |port| SocketAddr::new(IpAddr::V6(Ipv6Addr::LOCALHOST), port);
         let series = |span, step| Series {
             span: Duration::from_secs(span),
             step: Duration::from_secs(step),
         };
         Self {
             name: "rideau".into(),
-            listen: vec![Listen::Tcp(loopback(PORT))],
+            listen: vec![
+                Listen::Tcp(loopback(PORT)),
+                Listen::Tcp(loopback_v6(PORT)),
+            ],
             tls_listen: Vec::new(),
             admin: Some(loopback(ADMIN_PORT)),
             tls_admin: None,

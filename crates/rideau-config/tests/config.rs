@@ -100,8 +100,8 @@ fn colour_is_there_only_when_asked_for() {
 #[test]
 fn without_a_file_there_are_locks_and_a_broker_for_this_machine() {
     let config = Config::default();
-    let here = Listen::Tcp("127.0.0.1:7433".parse().unwrap());
-    assert_eq!(config.server.listen, [here]);
+    let here = ["127.0.0.1:7433", "[::1]:7433"].map(|at| Listen::Tcp(at.parse().unwrap()));
+    assert_eq!(config.server.listen, here);
     assert_eq!(config.server.admin, Some("127.0.0.1:7434".parse().unwrap()));
     assert!(config.pools.is_empty() && config.users.is_empty());
     assert_eq!(config.brokers[0].name, "default");

@@ -33,10 +33,9 @@ use before_login::quiet;
 use rideau_process::panics;
 use rideau_resp::{BEFORE_LOGIN_MAX, Fault, Limits, Protocol, RequestParser};
 
-/// Answers that needed more room than this give it back when they are written.
-const KEPT: usize = 64 * 1024;
-/// The same before login.
-const KEPT_BEFORE_LOGIN: usize = 4 * 1024;
+/// Answers that needed more room than this give it back when they are written: most
+/// connections have nothing to do for most of the time.
+const KEPT: usize = 1024;
 /// Answers before login are written when there is so much of them.
 const OUTPUT_BEFORE_LOGIN_MAX: usize = 16 * 1024;
 /// A client that does not take what is written for so long is cut.
@@ -207,12 +206,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// What comes first. Every read passes here, so it is polled by hand.
     async fn heard(&mut self) -> Heard {
         let client = &self.client;
-        let mut read = pin!(self.input.read_from(&mut self.stream));
+        let (input, stream) = (&mut self.input, &mut self.stream);
         let (heartbeat, login_by) = (client.heartbeat, self.login_by);
         let is_timed = heartbeat.is_some() || login_by.is_some();
         let mut silence = pin!(is_timed.then(|| quiet(client, heartbeat, login_by)));
         future::poll_fn(|context| {
-            if let Poll::Ready(read) = read.as_mut().poll(context) {
+            if let Poll::Ready(read) = input.poll_read_from(stream, context) {
                 return Poll::Ready(Heard::Read(read));
             }
             if client.card.outbox.poll_rung(context).is_ready() {
@@ -420,10 +419,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             Poll::Pending => tokio::time::timeout(WRITE_MAX, write).await,
         };
         self.client.out.clear();
-        self.client.out.shrink_to(match self.is_before_login {
-            true => KEPT_BEFORE_LOGIN,
-            false => KEPT,
-        });
+        self.client.out.shrink_to(KEPT);
         match written {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(self.lost(&error)),

@@ -8,6 +8,7 @@
 mod lost;
 mod refused;
 mod rows;
+mod slab;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,14 +30,13 @@ const SHARDS: usize = 1 << SHARD_BITS;
 /// As many are looked at or taken out while others wait for the shard.
 const SLICE: usize = 512;
 const SLOT_BITS: u32 = 32 - SHARD_BITS;
-/// The end of every list.
-const NONE: u32 = u32::MAX;
 /// As many ended tickets are remembered in each shard, to say what became of
 /// them.
 const ENDED_MAX: usize = 256;
 
 pub use lost::Lost;
 pub use rows::Row;
+use slab::{NONE, Slab};
 
 /// All that is held through the server.
 pub struct Holdings {
@@ -48,11 +48,12 @@ pub struct Holdings {
     start: Instant,
 }
 
+#[derive(Default)]
 struct Shard {
-    slots: Vec<Slot>,
-    free: u32,
-    holders: Vec<HolderSlot>,
-    free_holders: Vec<u32>,
+    slots: Slab<Slot>,
+    holders: Slab<HolderSlot>,
+    /// How many holders there have been, so that none is taken for another.
+    turn: u32,
     /// The last that ended, the oldest at `oldest_ended` once there are as many as
     /// are remembered.
     ended: Vec<Ended>,
@@ -60,7 +61,7 @@ struct Shard {
 }
 
 struct Slot {
-    /// Zero if the slot is free; then `next` is the next free one.
+    /// Zero if the slot is free.
     secret: u128,
     kind: Kind,
     /// Its ask got a no, and only the answer is kept.
@@ -110,7 +111,7 @@ struct HolderSlot {
     len: usize,
     /// What most holders have none of.
     rare: Option<Box<Rare>>,
-    /// Counts who used the place before, so that none is taken for another.
+    /// Tells it from those that used the place before.
     turn: u32,
     card: Option<Arc<Card>>,
     names: Names,
@@ -149,18 +150,8 @@ pub struct Taken {
 
 impl Default for Holdings {
     fn default() -> Self {
-        let shard = || {
-            Mutex::new(Shard {
-                slots: Vec::new(),
-                free: NONE,
-                holders: Vec::new(),
-                free_holders: Vec::new(),
-                ended: Vec::new(),
-                oldest_ended: 0,
-            })
-        };
         Self {
-            shards: (0..SHARDS).map(|_| shard()).collect(),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             next: AtomicUsize::new(0),
             untold: AtomicUsize::new(0),
             start: Instant::now(),
@@ -172,31 +163,16 @@ impl Holdings {
     /// Somebody who may hold things from now on.
     pub fn open(&self, card: Arc<Card>) -> HolderId {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS;
-        let mut shard = self.shards[at].lock();
-        let at = at as u32;
-        if let Some(place) = shard.free_holders.pop() {
-            let holder = &mut shard.holders[place as usize];
-            holder.card = Some(card);
-            let turn = holder.turn;
-            return HolderId {
-                shard: at,
-                at: place,
-                turn,
-            };
-        }
-        let place = shard.holders.len() as u32;
-        shard.holders.push(HolderSlot {
-            first: NONE,
-            len: 0,
-            rare: None,
-            turn: 0,
-            card: Some(card),
-            names: Names::default(),
-        });
+        let shard = &mut *self.shards[at].lock();
+        let place = shard.holders.take();
+        shard.turn = shard.turn.wrapping_add(1);
+        let holder = &mut shard.holders[place];
+        holder.turn = shard.turn;
+        holder.card = Some(card);
         HolderId {
-            shard: at,
+            shard: at as u32,
             at: place,
-            turn: 0,
+            turn: shard.turn,
         }
     }
 
@@ -218,21 +194,18 @@ impl Holdings {
         // Before others are kept from the shard: it may take a while.
         let secret = ticket::secret();
         let shard = &mut *self.shards[holder.shard as usize].lock();
-        let owner = match shard.holders.get_mut(holder.at as usize) {
+        let owner = match shard.holders.find_mut(holder.at) {
             Some(owner) if owner.is(holder) && owner.held() < most => owner,
             _ => return Err(Box::new(thing)),
         };
-        let at = match shard.free {
-            NONE => push_slot(&mut shard.slots),
-            at => at,
-        };
+        let at = shard.slots.take();
+        assert!(at < 1 << SLOT_BITS, "a shard has places enough");
         let next = std::mem::replace(&mut owner.first, at);
         owner.len += 1;
         if next != NONE {
-            shard.slots[next as usize].prev = at;
+            shard.slots[next].prev = at;
         }
-        let slot = &mut shard.slots[at as usize];
-        shard.free = slot.next;
+        let slot = &mut shard.slots[at];
         slot.secret = secret;
         slot.kind = kind;
         slot.holder = holder.at;
@@ -289,7 +262,7 @@ impl Holdings {
     ) -> Result<T, Gone> {
         let (mut shard, at) = self.find(ticket)?;
         shard.check_user(at, user)?;
-        Ok(look(&mut shard.slots[at as usize].thing))
+        Ok(look(&mut shard.slots[at].thing))
     }
 
     /// An ask was granted: its ticket stands for what is held from now on.
@@ -302,7 +275,7 @@ impl Holdings {
         let Ok((mut shard, at)) = self.find(ticket) else {
             return Err(thing);
         };
-        let slot = &mut shard.slots[at as usize];
+        let slot = &mut shard.slots[at];
         slot.since = since;
         let asked = std::mem::replace(&mut slot.thing, thing);
         drop(shard);
@@ -315,7 +288,7 @@ impl Holdings {
         let shard = self.shards[holder.shard as usize].lock();
         let mut at = shard.holder(holder)?.first;
         while at != NONE {
-            let slot = &shard.slots[at as usize];
+            let slot = &shard.slots[at];
             if slot.thing.grant().is_some_and(&wanted) {
                 return Some(shard.ticket(holder.shard, at));
             }
@@ -329,7 +302,7 @@ impl Holdings {
     pub fn close(&self, holder: HolderId) -> Option<Ending> {
         let mut shard = self.shards[holder.shard as usize].lock();
         shard.holder(holder)?;
-        shard.holders[holder.at as usize].card = None;
+        shard.holders[holder.at].card = None;
         Some(Ending(holder))
     }
 
@@ -341,12 +314,16 @@ impl Holdings {
         let mut shard = self.shards[holder.shard as usize].lock();
         let mut held = Vec::new();
         while held.len() < SLICE {
-            let at = shard.holders[holder.at as usize].first;
+            let at = match shard.holders.find(holder.at) {
+                Some(slot) if slot.turn == holder.turn => slot.first,
+                // It has ended.
+                _ => return held,
+            };
             if at == NONE {
                 break;
             }
             let ticket = shard.ticket(holder.shard, at);
-            let slot = &mut shard.slots[at as usize];
+            let slot = &mut shard.slots[at];
             let thing = std::mem::replace(&mut slot.thing, Thing::None);
             let why = match slot.is_refused {
                 true => Why::Refused,
@@ -357,13 +334,10 @@ impl Holdings {
             };
             shard.free_slot(at, now, why);
         }
-        let slot = &mut shard.holders[holder.at as usize];
-        if held.is_empty() && slot.turn == holder.turn {
-            let rare = slot.rare.take();
-            self.forget_untold(rare.as_deref());
-            slot.names = Names::default();
-            slot.turn = slot.turn.wrapping_add(1);
-            shard.free_holders.push(holder.at);
+        if held.is_empty() {
+            let slot = std::mem::take(&mut shard.holders[holder.at]);
+            self.forget_untold(slot.rare.as_deref());
+            shard.holders.free(holder.at);
         }
         held
     }
@@ -374,10 +348,10 @@ impl Holdings {
         if shard.holder(holder).is_some() {
             let slots = &shard.slots;
             let is_there = |ticket: Ticket| {
-                let slot = &slots[(ticket.place & ((1 << SLOT_BITS) - 1)) as usize];
-                slot.secret == ticket.secret
+                let slot = slots.find(ticket.place & ((1 << SLOT_BITS) - 1));
+                slot.is_some_and(|slot| slot.secret == ticket.secret)
             };
-            let names = &mut shard.holders[holder.at as usize].names;
+            let names = &mut shard.holders[holder.at].names;
             names.add(name, named, is_there);
         }
     }
@@ -398,7 +372,7 @@ impl Holdings {
     fn find(&self, ticket: Ticket) -> Result<(MutexGuard<'_, Shard>, u32), Gone> {
         let shard = self.shards[(ticket.place >> SLOT_BITS) as usize].lock();
         let at = ticket.place & ((1 << SLOT_BITS) - 1);
-        match shard.slots.get(at as usize) {
+        match shard.slots.find(at) {
             Some(slot) if slot.secret == ticket.secret && slot.kind == ticket.kind => {
                 Ok((shard, at))
             }
@@ -440,19 +414,19 @@ impl Holdings {
 
 impl Shard {
     fn holder(&self, holder: HolderId) -> Option<&HolderSlot> {
-        let slot = self.holders.get(holder.at as usize)?;
+        let slot = self.holders.find(holder.at)?;
         slot.is(holder).then_some(slot)
     }
 
     fn card_of(&self, at: u32) -> Option<Arc<Card>> {
-        let holder = self.slots[at as usize].holder;
-        self.holders[holder as usize].card.clone()
+        let holder = self.slots[at].holder;
+        self.holders[holder].card.clone()
     }
 
     /// Whether what is kept here is this user's.
     fn check_user(&self, at: u32, user: Option<&str>) -> Result<(), Gone> {
-        let holder = self.slots[at as usize].holder;
-        let card = self.holders[holder as usize].card.as_ref();
+        let holder = self.slots[at].holder;
+        let card = self.holders[holder].card.as_ref();
         let card = card.ok_or(Gone::Unknown)?;
         match user {
             Some(user) if *user != *card.user => Err(Gone::Foreign),
@@ -461,7 +435,7 @@ impl Shard {
     }
 
     fn ticket(&self, shard: u32, at: u32) -> Ticket {
-        let slot = &self.slots[at as usize];
+        let slot = &self.slots[at];
         Ticket {
             kind: slot.kind,
             place: shard << SLOT_BITS | at,
@@ -471,10 +445,10 @@ impl Shard {
 
     /// Take out what is kept here.
     fn take_out(&mut self, shard: u32, at: u32, now: u64, why: Why) -> Taken {
-        let slot = &mut self.slots[at as usize];
+        let slot = &mut self.slots[at];
         let thing = std::mem::replace(&mut slot.thing, Thing::None);
         let owner = slot.holder;
-        let turn = self.holders[owner as usize].turn;
+        let turn = self.holders[owner].turn;
         self.free_slot(at, now, why);
         let holder = HolderId {
             shard,
@@ -486,7 +460,7 @@ impl Shard {
 
     /// Take a slot out of its holder's list and free it.
     fn free_slot(&mut self, at: u32, now: u64, why: Why) {
-        let slot = &mut self.slots[at as usize];
+        let slot = &mut self.slots[at];
         let ended = Ended {
             secret: slot.secret,
             at: now,
@@ -495,13 +469,12 @@ impl Shard {
         let (prev, next, holder) = (slot.prev, slot.next, slot.holder);
         slot.secret = 0;
         slot.note = None;
-        slot.next = self.free;
-        self.free = at;
         if next != NONE {
-            self.slots[next as usize].prev = prev;
+            self.slots[next].prev = prev;
         }
-        let is_refused = std::mem::take(&mut self.slots[at as usize].is_refused);
-        let owner = &mut self.holders[holder as usize];
+        let is_refused = std::mem::take(&mut self.slots[at].is_refused);
+        self.slots.free(at);
+        let owner = &mut self.holders[holder];
         owner.len -= 1;
         if let Some(rare) = owner.rare.as_mut().filter(|_| is_refused) {
             rare.refused_len -= 1;
@@ -509,7 +482,7 @@ impl Shard {
         if prev == NONE {
             owner.first = next;
         } else {
-            self.slots[prev as usize].next = next;
+            self.slots[prev].next = next;
         }
         match self.ended.get_mut(self.oldest_ended) {
             Some(oldest) => *oldest = ended,
@@ -531,21 +504,31 @@ impl HolderSlot {
     }
 }
 
-/// One more free slot, the last of those that are free.
-#[cold]
-fn push_slot(slots: &mut Vec<Slot>) -> u32 {
-    let at = slots.len() as u32;
-    assert!(at < 1 << SLOT_BITS, "a shard has places enough");
-    slots.push(Slot {
-        secret: 0,
-        kind: Kind::Lock,
-        is_refused: false,
-        holder: 0,
-        prev: NONE,
-        next: NONE,
-        since: 0,
-        note: None,
-        thing: Thing::None,
-    });
-    at
+impl Default for Slot {
+    fn default() -> Self {
+        Self {
+            secret: 0,
+            kind: Kind::Lock,
+            is_refused: false,
+            holder: 0,
+            prev: NONE,
+            next: NONE,
+            since: 0,
+            note: None,
+            thing: Thing::None,
+        }
+    }
+}
+
+impl Default for HolderSlot {
+    fn default() -> Self {
+        Self {
+            first: NONE,
+            len: 0,
+            rare: None,
+            turn: 0,
+            card: None,
+            names: Names::default(),
+        }
+    }
 }

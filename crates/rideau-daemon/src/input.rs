@@ -1,31 +1,41 @@
 //! What a connection has sent and is not yet done with.
 //!
-//! Most of it is short and lies in a vector. What is longer lies in a map of its
-//! own, since the system has a map back the moment it is dropped, while the
-//! allocator keeps what it was given. A map grows with what has come, never with
-//! what is announced, and what it has beyond a base is drawn from a budget that
-//! all connections share.
+//! Most of it is short and lies in a vector. It is read into a buffer of the thread
+//! and copied, so that a connection that waits for the next command has no buffer
+//! of its own. What is longer lies in a map of its own, since the system has a map
+//! back the moment it is dropped, while the allocator keeps what it was given. A map
+//! grows with what has come, never with what is announced, and what it has beyond a
+//! base is drawn from a budget that all connections share.
 
+use std::cell::RefCell;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use memmap2::MmapMut;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::budget::{Budget, Drawn};
 
-/// Up to here a vector has it.
-const SMALL: usize = 4 * 1024;
-
-/// So much room each connection has, whatever others do.
+/// So much room each connection has, whatever others do. Up to here a vector has it.
 pub const BASE: usize = 16 * 1024;
+/// A vector begins with so much, which is enough for most commands.
+const FIRST: usize = 128;
+/// A vector of which all is done with is kept if it is no larger.
+const KEPT: usize = 512;
+
+thread_local! {
+    /// What was just read, until it is copied.
+    static READ: RefCell<[u8; BASE]> = const { RefCell::new([0; BASE]) };
+}
 
 /// Bytes that came, and where the next request begins among them.
 #[derive(Debug)]
 pub struct Input {
     /// What came, unless there is a map.
     small: Vec<u8>,
-    /// What came, up to `end`.
+    /// What came, up to `end`. It has always more than the base.
     map: Option<MmapMut>,
     end: usize,
     /// The bytes before it are done with.
@@ -102,10 +112,9 @@ impl Input {
     /// If there is none. What came is still there.
     #[inline]
     pub fn make_room(&mut self, most: usize) -> Result<(), NoRoom> {
-        if self.map.is_none() && self.small.len() < self.small.capacity() {
+        if self.map.is_none() && self.small.len() < BASE {
             if self.at == self.small.len() {
-                self.small.clear();
-                self.at = 0;
+                self.empty();
             }
             return Ok(());
         }
@@ -114,30 +123,25 @@ impl Input {
 
     #[inline(never)]
     fn make_large_room(&mut self, most: usize) -> Result<(), NoRoom> {
-        let Some(map) = &self.map else {
-            if self.small.capacity() == 0 {
-                self.small.reserve_exact(SMALL);
+        let capacity = self.map.as_ref().map_or(BASE, |map| map.len());
+        let len = self.len();
+        if self.map.is_none() && len == 0 {
+            self.empty();
+            return Ok(());
+        }
+        if self.map.is_some() {
+            if len <= BASE / 2 {
+                self.move_back();
                 return Ok(());
             }
-            // A read that fills it has more behind it, also if all of it is done.
-            return self.move_to(BASE);
-        };
-        let (len, capacity) = (self.end - self.at, map.len());
-        if capacity > BASE && len <= SMALL / 2 {
-            self.move_back();
-            return Ok(());
-        }
-        // Little is left of much, or the limit was lowered.
-        let smaller = (2 * len).min(most).next_multiple_of(BASE).max(BASE);
-        if len <= capacity / 4 && smaller < capacity || most.max(BASE) + BASE < capacity {
-            return self.shrink(smaller);
-        }
-        if len == 0 {
-            (self.at, self.end) = (0, 0);
-            return Ok(());
-        }
-        if self.end < capacity {
-            return Ok(());
+            // Little is left of much, or the limit was lowered.
+            let smaller = (2 * len).min(most).next_multiple_of(BASE).max(BASE);
+            if len <= capacity / 4 && smaller < capacity || most.max(BASE) + BASE < capacity {
+                return self.shrink(smaller);
+            }
+            if self.end < capacity {
+                return Ok(());
+            }
         }
         // No more than half of it is moved to the front, so that costs less than to
         // read it did.
@@ -152,9 +156,23 @@ impl Input {
         Ok(())
     }
 
+    /// All of the vector is done with.
+    #[inline]
+    fn empty(&mut self) {
+        match self.small.capacity() {
+            ..=KEPT => self.small.clear(),
+            _ => self.small = Vec::new(),
+        }
+        self.at = 0;
+    }
+
     fn shrink(&mut self, capacity: usize) -> Result<(), NoRoom> {
         if self.len() >= capacity {
             return Err(NoRoom::Most);
+        }
+        if capacity == BASE {
+            self.move_back();
+            return Ok(());
         }
         self.move_to(capacity)?;
         // Fewer can always be had.
@@ -197,8 +215,7 @@ impl Input {
 
     /// Go on in the vector.
     fn move_back(&mut self) {
-        let mut small = Vec::with_capacity(SMALL);
-        small.extend_from_slice(self.bytes());
+        let small = self.bytes().to_vec();
         self.map = None;
         self.drawn.give_back();
         (self.at, self.end) = (0, 0);
@@ -206,10 +223,11 @@ impl Input {
     }
 
     fn move_to_front(&mut self) {
-        if let Some(map) = &mut self.map {
-            map.copy_within(self.at..self.end, 0);
-            (self.at, self.end) = (0, self.end - self.at);
+        match &mut self.map {
+            Some(map) => map.copy_within(self.at..self.end, 0),
+            None => drop(self.small.drain(..self.at)),
         }
+        (self.at, self.end) = (0, self.end.saturating_sub(self.at));
     }
 
     /// Forget all of it, and give back what it took.
@@ -222,25 +240,38 @@ impl Input {
 
     /// Read as much as there is room for. Without room a byte is read and lost,
     /// which shows that there is more, or no more.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be read. One that gives up in between has read nothing.
-    pub async fn read_from<S>(&mut self, stream: &mut S) -> io::Result<usize>
+    pub fn poll_read_from<S>(
+        &mut self,
+        stream: &mut S,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>>
     where
         S: AsyncRead + Unpin,
     {
         match &mut self.map {
-            None if self.small.len() < self.small.capacity() => {
-                stream.read_buf(&mut self.small).await
-            }
+            None if self.small.len() < BASE => READ.with_borrow_mut(|read| {
+                let read = &mut read[..BASE - self.small.len()];
+                let len = ready!(poll_read(stream, context, read))?;
+                self.add_small(&read[..len]);
+                Poll::Ready(Ok(len))
+            }),
             Some(map) if self.end < map.len() => {
-                let len = stream.read(&mut map[self.end..]).await?;
+                let len = ready!(poll_read(stream, context, &mut map[self.end..]))?;
                 self.end += len;
-                Ok(len)
+                Poll::Ready(Ok(len))
             }
-            _ => stream.read(&mut [0]).await,
+            _ => poll_read(stream, context, &mut [0]),
         }
+    }
+
+    /// Add to the vector, which has never more room than it may have bytes.
+    fn add_small(&mut self, bytes: &[u8]) {
+        let len = self.small.len() + bytes.len();
+        if len > self.small.capacity() {
+            let room = len.next_power_of_two().max(FIRST);
+            self.small.reserve_exact(room - self.small.len());
+        }
+        self.small.extend_from_slice(bytes);
     }
 
     /// Add bytes that came another way, `most` in all.
@@ -255,12 +286,12 @@ impl Input {
         while !bytes.is_empty() {
             self.make_room(most)?;
             let room = match &self.map {
-                None => self.small.capacity() - self.small.len(),
+                None => BASE - self.small.len(),
                 Some(map) => map.len() - self.end,
             };
             let (now, later) = bytes.split_at(room.min(bytes.len()));
             match &mut self.map {
-                None => self.small.extend_from_slice(now),
+                None => self.add_small(now),
                 Some(map) => {
                     map[self.end..self.end + now.len()].copy_from_slice(now);
                     self.end += now.len();
@@ -272,8 +303,20 @@ impl Input {
     }
 }
 
+fn poll_read<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    context: &mut Context<'_>,
+    into: &mut [u8],
+) -> Poll<io::Result<usize>> {
+    let mut into = ReadBuf::new(into);
+    ready!(Pin::new(stream).poll_read(context, &mut into))?;
+    Poll::Ready(Ok(into.filled().len()))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::future;
+
     use super::*;
 
     const MOST: usize = 1 << 20;
@@ -288,6 +331,12 @@ mod tests {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
             (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) as usize >> 8
+        }
+    }
+
+    impl Input {
+        async fn read_from(&mut self, piece: &mut &[u8]) -> io::Result<usize> {
+            future::poll_fn(|context| self.poll_read_from(piece, context)).await
         }
     }
 
@@ -319,13 +368,13 @@ mod tests {
             let all = budget(u64::MAX);
             let mut input = Input::new(&all);
             // Of each size of piece there are some, and pieces at the borders.
-            let borders = [1, SMALL - 1, SMALL, SMALL + 1, BASE - 1, BASE, BASE + 1];
+            let borders = [1, KEPT, KEPT + 1, BASE - 1, BASE, BASE + 1, 2 * BASE];
             let (mut came, mut gone) = (0_usize, 0_usize);
             for _ in 0..50 {
                 let len = match draw() % 4 {
                     0 => borders[draw() % borders.len()],
                     1 => draw() % 100,
-                    2 => draw() % (3 * SMALL),
+                    2 => draw() % (3 * KEPT),
                     _ => draw() % (5 * BASE),
                 };
                 let piece: Vec<u8> = (came..came + len).map(|at| (at % 251) as u8).collect();
@@ -405,6 +454,22 @@ mod tests {
         assert_eq!(all.used(), BASE as u64);
         drop(other);
         assert_eq!(all.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_done_with_keeps_little_room() {
+        let all = budget(u64::MAX);
+        let mut input = Input::new(&all);
+        for len in [1, 100, KEPT, KEPT + 1, BASE - 1, BASE, BASE + 1, 10 * BASE] {
+            read(&mut input, &vec![b'x'; len], MOST).await.unwrap();
+            take(&mut input, len);
+            input.make_room(MOST).unwrap();
+            assert!(input.small.capacity() <= KEPT, "after {len}");
+            assert!(input.map.is_none(), "after {len}");
+            read(&mut input, b"next", MOST).await.unwrap();
+            assert_eq!(input.bytes(), b"next");
+            take(&mut input, 4);
+        }
     }
 
     #[tokio::test]

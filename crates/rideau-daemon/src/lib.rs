@@ -33,6 +33,7 @@ pub mod login;
 pub mod logins;
 pub mod meeting;
 pub mod member;
+mod memory;
 pub mod metrics;
 pub mod names;
 pub mod operator;

@@ -9,12 +9,14 @@ mod store_watch;
 
 use std::fmt;
 use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rideau_config::{Config, Opening, Server};
+use rideau_config::{Config, Listen, Opening, Server};
 use rideau_process::panics;
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
@@ -29,6 +31,7 @@ use crate::ending::Why;
 use crate::front::{FrontListener, Tls};
 use crate::inherited;
 use crate::lanes::Lanes;
+use crate::memory;
 use crate::settings::Source;
 use crate::supervisor;
 use crate::tls;
@@ -166,6 +169,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     daemon.front.follow_apps();
     let front = tokio::spawn(front.serve(Arc::clone(&daemon.front)));
     for_ever("the end of sessions", &daemon, keep_sessions);
+    memory::keep_small(&[&lanes, &front_lanes]);
     for runtime in lanes.runtimes() {
         let daemon = Arc::clone(&daemon);
         runtime.spawn(async move {
@@ -244,9 +248,14 @@ async fn listen_redis(
 ) -> io::Result<(Vec<Listener>, Vec<String>)> {
     let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
     for listen in &server.listen {
-        let listener = Listener::bind(listen, server.socket_mode).await;
-        let listener =
-            listener.map_err(|error| unheard(listen, "server.listen or --listen", &error))?;
+        let listener = match Listener::bind(listen, server.socket_mode).await {
+            Ok(listener) => listener,
+            Err(error) if is_left_out(server, listen, &error) => {
+                tracing::info!("this machine has no IPv6: there is nothing at {listen}");
+                continue;
+            }
+            Err(error) => return Err(unheard(listen, "server.listen or --listen", &error)),
+        };
         addresses.push(listener.address());
         listeners.push(listener);
     }
@@ -260,6 +269,18 @@ async fn listen_redis(
         }
     }
     Ok((listeners, addresses))
+}
+
+/// Whether it is no fault that the server cannot listen there: many machines have no
+/// IPv6, and what is at the same port of 127.0.0.1 serves the same clients.
+fn is_left_out(server: &Server, listen: &Listen, error: &io::Error) -> bool {
+    let Listen::Tcp(address) = listen else {
+        return false;
+    };
+    let of_v4 = Listen::Tcp((Ipv4Addr::LOCALHOST, address.port()).into());
+    let is_missing = error.kind() == io::ErrorKind::AddrNotAvailable
+        || error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error());
+    is_missing && address.ip() == Ipv6Addr::LOCALHOST && server.listen.contains(&of_v4)
 }
 
 /// Say what is open to whom.
@@ -448,5 +469,37 @@ impl StopAsked {
             _ = self.term.recv() => (),
             _ = self.interrupt.recv() => (),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_second_loopback_may_be_missing() {
+        let missing = [
+            io::Error::from(io::ErrorKind::AddrNotAvailable),
+            io::Error::from(Errno::AFNOSUPPORT),
+        ];
+        let at = |places: &[&str]| Server {
+            listen: places
+                .iter()
+                .map(|place| Listen::Tcp(place.parse().unwrap()))
+                .collect(),
+            ..Server::default()
+        };
+        let both = at(&["127.0.0.1:1", "[::1]:1"]);
+        for error in &missing {
+            assert!(is_left_out(&both, &both.listen[1], error), "{error}");
+            assert!(!is_left_out(&both, &both.listen[0], error), "{error}");
+            for places in [&["[::1]:1"][..], &["127.0.0.1:2", "[::1]:1"]] {
+                let server = at(places);
+                let last = server.listen.last().unwrap();
+                assert!(!is_left_out(&server, last, error), "{places:?}");
+            }
+        }
+        let taken = io::Error::from(io::ErrorKind::AddrInUse);
+        assert!(!is_left_out(&both, &both.listen[1], &taken));
     }
 }

@@ -12,6 +12,9 @@ use crate::holder::{Card, HolderId};
 use crate::quota::Counted;
 use crate::ticket::{Kind, Ticket};
 
+/// Room for so many sessions is always kept.
+const ROOM_MIN: usize = 256;
+
 /// The sessions there are.
 #[derive(Default)]
 pub struct Sessions {
@@ -134,7 +137,9 @@ impl Sessions {
         if user.is_some_and(|user| *session.card.user != *user) {
             return None;
         }
-        all.remove(&ticket.secret).map(|session| session.row())
+        let closed = all.remove(&ticket.secret)?;
+        give_back(&mut all);
+        Some(closed.row())
     }
 
     /// The sessions that are over, and why; they are forgotten. One whose grace is
@@ -142,9 +147,11 @@ impl Sessions {
     pub fn expired(&self, now: Instant) -> Vec<(SessionRow, Why)> {
         let mut all = self.all.lock();
         let is_over = |_: &u128, session: &mut Session| session.ends().is_some_and(|at| at <= now);
-        all.extract_if(is_over)
-            .map(|(_, session)| (session.row(), session.ending()))
-            .collect()
+        let over = all.extract_if(is_over);
+        let over = over.map(|(_, session)| (session.row(), session.ending()));
+        let over = over.collect();
+        give_back(&mut all);
+        over
     }
 
     /// One of them.
@@ -165,6 +172,13 @@ impl Sessions {
     /// There is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// Give back the room of a crowd that is gone.
+fn give_back(all: &mut HashMap<u128, Session>) {
+    if all.capacity() > ROOM_MIN.max(8 * all.len()) {
+        all.shrink_to(ROOM_MIN.max(2 * all.len()));
     }
 }
 
@@ -205,6 +219,44 @@ impl Session {
             card: Arc::clone(&self.card),
             attached: self.attached,
             left,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::holdings::Holdings;
+    use crate::quota::{Quota, Quotas};
+
+    #[test]
+    fn a_crowd_of_sessions_leaves_little_room() {
+        let (sessions, holdings) = (Sessions::default(), Holdings::default());
+        let usage = Quotas::default().of("");
+        let card = Arc::new(Card {
+            name: Mutex::default(),
+            user: "".into(),
+            session: None,
+            connection: None,
+        });
+        let holder = |_| (holdings.open(Arc::clone(&card)), Arc::clone(&card));
+        let open = |ttl| {
+            let counted = usage.count(Quota::Sessions);
+            let opened = sessions.open(ttl, None, usize::MAX, counted, holder);
+            opened.expect("there is no limit").ticket
+        };
+        for _ in 0..2 {
+            let closed: Vec<Ticket> = (0..5_000).map(|_| open(None)).collect();
+            for _ in 0..5_000 {
+                open(Some(Duration::ZERO));
+            }
+            assert!(sessions.all.lock().capacity() >= 10_000);
+            assert_eq!(sessions.expired(Instant::now()).len(), 5_000);
+            for ticket in closed {
+                assert!(sessions.close(ticket, None).is_some());
+            }
+            assert!(sessions.is_empty());
+            assert!(sessions.all.lock().capacity() <= 4 * ROOM_MIN);
         }
     }
 }

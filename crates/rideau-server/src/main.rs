@@ -8,6 +8,12 @@ mod wire;
 
 use std::process::ExitCode;
 
+use mimalloc::MiMalloc;
+
+/// The system's own keeps most of what a crowd of connections has used, for ever.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
 fn main() -> ExitCode {
     if let Some(code) = rideau_process::stage() {
         return code;

@@ -34,6 +34,8 @@ mod kills;
 mod later;
 #[path = "daemon/matches.rs"]
 mod matches;
+#[path = "daemon/memory.rs"]
+mod memory;
 #[path = "daemon/offered.rs"]
 mod offered;
 #[path = "daemon/ranges.rs"]

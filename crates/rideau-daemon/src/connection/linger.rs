@@ -1,6 +1,8 @@
 //! The end of a connection that was refused while its client was sending.
 
+use std::future;
 use std::io;
+use std::task::Context;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -21,7 +23,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             self.stream.shutdown().await?;
             let mut left = BYTES_MAX;
             while left > 0 && self.input.make_room(0).is_ok() {
-                let len = self.input.read_from(&mut self.stream).await?;
+                let (input, stream) = (&mut self.input, &mut self.stream);
+                let read = |task: &mut Context<'_>| input.poll_read_from(stream, task);
+                let len = future::poll_fn(read).await?;
                 if len == 0 {
                     break;
                 }

@@ -3,7 +3,7 @@
 
 use std::future;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -167,7 +167,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         reads: bool,
     ) -> Woken {
         let outbox = &self.client.card.outbox;
-        let mut read = pin!(self.input.read_from(&mut self.stream));
+        let (input, stream) = (&mut self.input, &mut self.stream);
         future::poll_fn(|task| {
             if !outbox.is_killed() {
                 match panics::contain(|| answer.as_mut().poll(task)) {
@@ -176,7 +176,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     Err(panicked) => return Poll::Ready(Woken::Answered(answer_panic(panicked))),
                 }
             }
-            if reads && let Poll::Ready(read) = read.as_mut().poll(task) {
+            if reads && let Poll::Ready(read) = input.poll_read_from(stream, task) {
                 return Poll::Ready(Woken::Read(read));
             }
             if outbox.poll_rung(task).is_ready() {

@@ -38,10 +38,10 @@ impl Holdings {
     pub fn take_from(&self, ticket: Ticket, why: Why) -> Result<Taken, Gone> {
         let at = self.now();
         let (mut shard, place) = self.find(ticket)?;
-        let slot = &shard.slots[place as usize];
+        let slot = &shard.slots[place];
         let (holder, is_told) = (slot.holder, slot.thing.grant().is_some());
         if is_told {
-            let rare = shard.holders[holder as usize].rare.get_or_insert_default();
+            let rare = shard.holders[holder].rare.get_or_insert_default();
             if rare.lost.len() < LOST_MAX {
                 rare.lost.push(Lost { ticket, why, at });
                 self.untold.fetch_add(1, Ordering::Release);
@@ -62,7 +62,7 @@ impl Holdings {
         if shard.holder(holder).is_none() {
             return Vec::new();
         }
-        let Some(rare) = &mut shard.holders[holder.at as usize].rare else {
+        let Some(rare) = &mut shard.holders[holder.at].rare else {
             return Vec::new();
         };
         let lost = std::mem::take(&mut rare.lost);
@@ -76,7 +76,7 @@ impl Holdings {
             return;
         }
         let mut shard = self.shards[(ticket.place >> SLOT_BITS) as usize].lock();
-        for holder in &mut shard.holders {
+        for holder in shard.holders.iter_mut() {
             let Some(rare) = &mut holder.rare else {
                 continue;
             };

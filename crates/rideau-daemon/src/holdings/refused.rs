@@ -15,7 +15,7 @@ impl Holdings {
         let Ok((mut shard, at)) = self.find(ticket) else {
             return;
         };
-        let thing = &mut shard.slots[at as usize].thing;
+        let thing = &mut shard.slots[at].thing;
         *thing = match std::mem::replace(thing, Thing::None) {
             Thing::Held(grant) => Thing::Answered(grant, Box::new(outcome)),
             other => other,
@@ -38,11 +38,11 @@ impl Holdings {
 impl Shard {
     /// Keep a no. Says what is forgotten for it, if there are too many.
     fn refuse(&mut self, at: u32, now: u64) -> Option<Thing> {
-        let slot = &mut self.slots[at as usize];
+        let slot = &mut self.slots[at];
         slot.since = now;
         slot.is_refused = true;
         let (secret, holder) = (slot.secret, slot.holder);
-        let owner = &mut self.holders[holder as usize];
+        let owner = &mut self.holders[holder];
         let Rare {
             refused_len,
             refused,
@@ -54,10 +54,8 @@ impl Shard {
             return None;
         }
         let (oldest, secret) = refused.pop_front()?;
-        let slot = &mut self.slots[oldest as usize];
-        if slot.secret != secret {
-            return None;
-        }
+        let slot = self.slots.find_mut(oldest);
+        let slot = slot.filter(|slot| slot.secret == secret)?;
         let thing = std::mem::replace(&mut slot.thing, Thing::None);
         self.free_slot(oldest, now, Why::Refused);
         Some(thing)

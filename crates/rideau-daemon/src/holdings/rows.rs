@@ -50,7 +50,7 @@ impl Holdings {
         let (shard, at) = self.find(ticket)?;
         let Some(row) = shard.row(ticket.place >> SLOT_BITS, at, now) else {
             shard.check_user(at, user)?;
-            let since = shard.slots[at as usize].since;
+            let since = shard.slots[at].since;
             return Err(Gone::Stale {
                 ago: Duration::from_nanos(now.saturating_sub(since)),
                 why: Why::Refused,
@@ -70,7 +70,7 @@ impl Holdings {
         if shard.holder(holder).is_some_and(|slot| slot.len > SLICE) {
             drop(shard);
             self.each_slot_of(holder.shard, |shard, at| {
-                let is_its = shard.slots[at as usize].holder == holder.at;
+                let is_its = shard.slots[at].holder == holder.at;
                 if is_its && shard.holder(holder).is_some() {
                     rows.extend(shard.row(holder.shard, at, now));
                 }
@@ -81,7 +81,7 @@ impl Holdings {
         let mut at = shard.holder(holder).map_or(NONE, |slot| slot.first);
         while at != NONE {
             rows.extend(shard.row(holder.shard, at, now));
-            at = shard.slots[at as usize].next;
+            at = shard.slots[at].next;
         }
         rows
     }
@@ -106,20 +106,22 @@ impl Holdings {
         let mut next = 0;
         loop {
             let shard = self.shards[shard_at as usize].lock();
-            let end = shard.slots.len().min(next + SLICE);
-            (next..end).for_each(|at| look(&shard, at as u32));
-            if end == shard.slots.len() {
+            let end = shard.slots.end().min(next + SLICE);
+            let there = (next..end).map(|at| at as u32);
+            let there = there.filter(|at| shard.slots.find(*at).is_some());
+            there.for_each(|at| look(&shard, at));
+            if end == shard.slots.end() {
                 return;
             }
             next = end;
         }
     }
 
-    /// As many things as have been held at a time, about; never fewer than there are.
+    /// As many things as are held, about; never fewer.
     pub fn places(&self) -> usize {
         self.shards
             .iter()
-            .map(|shard| shard.lock().slots.len())
+            .map(|shard| shard.lock().slots.places())
             .sum()
     }
 
@@ -127,7 +129,7 @@ impl Holdings {
     pub fn asked(&self, wanted: impl Fn(&Card) -> bool) -> Vec<(Ticket, Arc<Card>, Arc<Later>)> {
         let mut asked = Vec::new();
         self.each_slot(|shard, shard_at, at| {
-            let slot = &shard.slots[at as usize];
+            let slot = &shard.slots[at];
             let Thing::Asked(later) = &slot.thing else {
                 return;
             };
@@ -147,8 +149,8 @@ impl Holdings {
         self.shards.iter().find_map(|shard| {
             let shard = shard.lock();
             let is_it = |slot: &Slot| slot.thing.grant().is_some_and(&wanted);
-            let place = shard.slots.iter().position(is_it)?;
-            shard.card_of(place as u32)
+            let (place, _) = shard.slots.iter().find(|(_, slot)| is_it(slot))?;
+            shard.card_of(place)
         })
     }
 
@@ -156,7 +158,7 @@ impl Holdings {
     pub fn has(&self, wanted: impl Fn(&Grant) -> bool) -> bool {
         self.shards.iter().any(|shard| {
             let is_it = |slot: &Slot| slot.thing.grant().is_some_and(&wanted);
-            shard.lock().slots.iter().any(is_it)
+            shard.lock().slots.iter().any(|(_, slot)| is_it(slot))
         })
     }
 
@@ -165,7 +167,7 @@ impl Holdings {
         let now = self.now();
         let mut rows = Vec::new();
         self.each_slot(|shard, shard_at, at| {
-            let slot = &shard.slots[at as usize];
+            let slot = &shard.slots[at];
             let held = Duration::from_nanos(now.saturating_sub(slot.since));
             if slot.thing.grant().is_some_and(|grant| wanted(grant, held)) {
                 rows.extend(shard.row(shard_at, at, now));
@@ -177,7 +179,7 @@ impl Holdings {
 
 impl Shard {
     fn row(&self, shard: u32, at: u32, now: u64) -> Option<Row> {
-        let slot = &self.slots[at as usize];
+        let slot = &self.slots[at];
         let card = self.card_of(at).filter(|_| slot.secret != 0)?;
         let (name, value, is_waiting) = match &slot.thing {
             Thing::Held(grant) | Thing::Answered(grant, _) => (grant.name(), grant.value(), false),
@@ -196,5 +198,83 @@ impl Shard {
             is_waiting,
             since: slot.since,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::ticket::Kind;
+
+    fn open(holdings: &Holdings) -> HolderId {
+        holdings.open(Arc::new(Card {
+            name: Mutex::default(),
+            user: "".into(),
+            session: None,
+            connection: None,
+        }))
+    }
+
+    fn keep(holdings: &Holdings, holder: HolderId) -> Ticket {
+        let kept = holdings.keep(holder, Kind::Lock, Thing::None, None, usize::MAX, 0);
+        kept.ok().expect("the holder is there")
+    }
+
+    fn end(holdings: &Holdings, holder: HolderId) {
+        let ending = holdings.close(holder).expect("it has not ended");
+        while !holdings.end_some(&ending, Why::Lost).is_empty() {}
+    }
+
+    #[test]
+    fn a_crowd_of_holders_leaves_few_places() {
+        let holdings = Holdings::default();
+        let stays = open(&holdings);
+        let ticket = keep(&holdings, stays);
+        let crowd: Vec<HolderId> = (0..10_000).map(|_| open(&holdings)).collect();
+        for holder in &crowd {
+            for _ in 0..20 {
+                keep(&holdings, *holder);
+            }
+        }
+        assert!(holdings.places() >= 200_000);
+        crowd.iter().for_each(|holder| end(&holdings, *holder));
+        assert!(holdings.places() <= 10_000, "{}", holdings.places());
+        let holders = holdings
+            .shards
+            .iter()
+            .map(|shard| shard.lock().holders.places());
+        assert!(holders.sum::<usize>() <= 10_000);
+        assert_eq!(holdings.count(stays), 1, "who stays keeps what it has");
+        assert!(holdings.take(ticket, None, Why::Released).is_ok());
+    }
+
+    #[test]
+    fn a_holder_is_not_taken_for_one_that_had_its_place() {
+        let holdings = Holdings::default();
+        let (first, ticket) = {
+            let first = open(&holdings);
+            (first, keep(&holdings, first))
+        };
+        end(&holdings, first);
+        // As many as there are shards: one of them has the same place.
+        let others: Vec<HolderId> = (0..64).map(|_| open(&holdings)).collect();
+        assert!(
+            others
+                .iter()
+                .any(|other| other.at == first.at && other.shard == first.shard)
+        );
+        for other in &others {
+            keep(&holdings, *other);
+        }
+        assert!(holdings.close(first).is_none());
+        assert_eq!(holdings.count(first), 0);
+        let kept = holdings.keep(first, Kind::Lock, Thing::None, None, usize::MAX, 0);
+        assert!(kept.is_err());
+        assert!(matches!(
+            holdings.take(ticket, None, Why::Released),
+            Err(Gone::Stale { .. })
+        ));
     }
 }

@@ -12,7 +12,7 @@ use crate::wire::Wire;
 const CROWD: usize = 10_000;
 const ACTIVE: usize = 1_000;
 const THREADS: usize = 4;
-const IDLE_BYTES_MAX: u64 = 8 * 1024;
+const IDLE_BYTES_MAX: u64 = 6 * 1024;
 
 const CONFIG: &str = r#"
 [limits]

@@ -56,6 +56,12 @@ pub(crate) struct Server {
     is_ended: AtomicBool,
 }
 
+/// The program: that of the tests, or the one that `RIDEAU_PROGRAM` names.
+fn program() -> PathBuf {
+    let named = env::var_os("RIDEAU_PROGRAM").map(PathBuf::from);
+    named.unwrap_or_else(|| env!("CARGO_BIN_EXE_rideau").into())
+}
+
 /// How the program is told to serve a file.
 fn serve(file: &Path) -> Vec<String> {
     vec!["serve".into(), "-c".into(), file.display().to_string()]
@@ -136,7 +142,9 @@ impl Server {
         let port = free_port();
         let file = folder.join("rideau.toml");
         let admin = http.map_or("none".into(), |port| format!("127.0.0.1:{port}"));
-        let head = format!("[server]\nlisten = [\"127.0.0.1:{port}\"]\nadmin = \"{admin}\"\n");
+        // Both, as by default.
+        let listen = format!(r#"["127.0.0.1:{port}", "[::1]:{port}"]"#);
+        let head = format!("[server]\nlisten = {listen}\nadmin = \"{admin}\"\n");
         let secret = folder.join("secret");
         fs::write(&secret, "open sesame").unwrap();
         let config = config.replace("{secret}", &secret.display().to_string());
@@ -152,7 +160,7 @@ impl Server {
         if first.contains("mount ") {
             command.args(["-m", "bash"]);
         }
-        command.args(["-c", &raised, env!("CARGO_BIN_EXE_rideau")]);
+        command.args(["-c", &raised]).arg(program());
         command.args(serve(&file)).stdin(Stdio::null());
         command.env("XDG_STATE_HOME", folder.join("state"));
         command.stdout(File::create(folder.join("stdout")).unwrap());
