@@ -137,7 +137,9 @@ mod tests {
         assert_eq!(all.len(), 1);
         let (is_risky, text) = &all[0];
         assert!(!is_risky && text.starts_with("Any account of this machine may use locks, "));
-        assert!(text.contains("at 127.0.0.1:7433 and [::1]:7433, and read numbers at http://127.0.0.1:7434."));
+        assert!(text.contains(
+            "at 127.0.0.1:7433 and [::1]:7433, and read numbers at http://127.0.0.1:7434."
+        ));
         let open = "[server]\nlisten = [\"0.0.0.0:1\"]\nadmin = \"none\"\n\
                     insecure = \"yes, anyone may\"\n";
         let all = texts(open, false);

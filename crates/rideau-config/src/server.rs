@@ -195,10 +195,7 @@ impl Default for Server {
         };
         Self {
             name: "rideau".into(),
-            listen: vec![
-                Listen::Tcp(loopback(PORT)),
-                Listen::Tcp(loopback_v6(PORT)),
-            ],
+            listen: vec![Listen::Tcp(loopback(PORT)), Listen::Tcp(loopback_v6(PORT))],
             tls_listen: Vec::new(),
             admin: Some(loopback(ADMIN_PORT)),
             tls_admin: None,

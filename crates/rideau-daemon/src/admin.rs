@@ -42,7 +42,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-use crate::bind;
 use crate::daemon::Daemon;
 use crate::history::History;
 use crate::metrics::Counted;
@@ -52,6 +51,7 @@ use crate::tls_files::renewed;
 use entrance::Entrance;
 use guard::Known;
 use patient::Patient;
+use rideau_apps::bind;
 use rideau_config::HTTP_CONNECTIONS_MAX;
 use rideau_process::panics;
 

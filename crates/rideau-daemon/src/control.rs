@@ -13,11 +13,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use rideau_apps::bind;
+use rideau_apps::run_places;
 use rustix::process::geteuid;
 use tokio::net::UnixListener;
-
-use crate::bind;
-use crate::run_places;
 
 /// The folder of the files, in one of those that this account may have. No run
 /// folder has a dot in its name.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use rideau::allocator::Kind;
 use rideau::{Fate, Held, Lease, Lock, Ranges};
+use rideau_apps::Session;
 use rideau_config::count;
 use rideau_core::apps::Ended;
 
-use crate::apps::Session;
 use crate::ending::Why;
 use crate::meeting::Meeting;
 use crate::member::{Members, Offer};

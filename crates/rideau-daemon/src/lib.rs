@@ -1,9 +1,7 @@
 //! The parts of the `rideau` program, for its binary and its tests.
 
 pub mod admin;
-pub mod apps;
 pub mod attempts;
-mod bind;
 pub mod budget;
 pub mod client;
 pub mod clients;
@@ -15,18 +13,14 @@ pub mod daemon;
 pub mod drops;
 pub mod ending;
 mod epochs;
-pub mod events;
 pub mod explain;
 pub mod files;
-pub mod front;
 pub mod grant;
 pub mod held_back;
 pub mod history;
 pub mod holder;
 pub mod holdings;
-pub mod inherited;
 pub mod input;
-pub mod lanes;
 pub mod later;
 pub mod log;
 pub mod login;
@@ -45,7 +39,6 @@ pub mod quota;
 pub mod report;
 mod reserve;
 mod resources;
-mod run_places;
 pub mod serve;
 pub mod sessions;
 pub mod settings;

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rideau_apps::Events;
 use rideau_config::label;
 
 use crate::attempts::{BeforeLogin, Denials, FailedLogins, Origin, Told};
-use crate::events::Events;
 
 /// Bytes of a reason that are told.
 const WHY_MAX: usize = 512;

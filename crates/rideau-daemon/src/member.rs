@@ -2,7 +2,6 @@
 //! bring along.
 
 mod exec;
-mod workshop;
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -12,12 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rideau::{Manager, Retired};
+use rideau_apps::Workshop;
 use tokio::sync::Notify;
 
 use exec::{Changed, Child, Programs};
 use rideau_config as config;
-
-pub use workshop::Workshop;
 
 /// Starts the members of one pool. Clones are the same.
 #[derive(Clone)]

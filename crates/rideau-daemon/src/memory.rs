@@ -8,9 +8,8 @@
 use std::hint::black_box;
 use std::time::Duration;
 
+use rideau_apps::Lanes;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
-
-use crate::lanes::Lanes;
 
 /// How often a thread gives back what it keeps.
 const EVERY: Duration = Duration::from_secs(10);

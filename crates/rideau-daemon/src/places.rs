@@ -14,12 +14,13 @@ use rideau::{
     Balancer, BalancerMethod, Broker, Group, GroupMethod, OptionError, Pool, PoolOptions,
     PoolStats, Reason, Regulator, Side,
 };
+use rideau_apps::Workshop;
 use rideau_config::{
     BrokerConfig, Config, GroupConfig, LockRule, Member, PoolConfig, RegulatorConfig, Source, count,
 };
 
 use crate::meeting::Party;
-use crate::member::{Follow, Members, Workshop};
+use crate::member::{Follow, Members};
 use crate::outcome;
 use crate::sight::Sight;
 use crate::values::{RangePlaces, ViewPlaces};

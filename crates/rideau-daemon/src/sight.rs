@@ -1,9 +1,9 @@
 //! What a user may see.
 
+use rideau_apps::Event;
 use rideau_config::{KINDS, NOBODY, User, text};
 use serde_json::Value;
 
-use crate::events::Event;
 use crate::holder::Card;
 use crate::ticket::Ticket;
 use crate::values::sees_fence;

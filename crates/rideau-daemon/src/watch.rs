@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
+use rideau_apps::Event;
 use rideau_config::{User, globs};
 use rideau_process::panics;
 use tokio::sync::broadcast::error::RecvError;
@@ -15,7 +16,6 @@ use tokio::task::AbortHandle;
 
 use crate::clients::ClientCard;
 use crate::daemon::Daemon;
-use crate::events::Event;
 use crate::outbox::{Outbox, Push};
 use crate::quota::{Counted, Over, Usage};
 use crate::sight::Sight;

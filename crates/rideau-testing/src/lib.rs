@@ -6,6 +6,7 @@
 //! each test program under `rideau-test-runner`, which ends whatever is left
 //! after that and reports it as a failure.
 
+pub mod fuzz;
 mod panic_log;
 mod running;
 mod scratch;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::http::StatusCode;
+use rideau_apps::{App, AppLine, AppShown, Apps, ProcessShown};
 use rideau_config::label::Label;
 use rideau_core::apps::{Leaving, ProcessId, Restart, State};
 use serde::Deserialize;
@@ -13,7 +14,6 @@ use serde_json::{Map, Value, json};
 
 use super::shown::{micros, spans, tally};
 use super::visit::{Answer, No, Visit, ok};
-use crate::apps::{App, AppLine, AppShown, Apps, ProcessShown};
 use crate::sight::Sight;
 
 /// Lines of a log, unless one asks for fewer or more.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use rideau_apps::{App, Refused, Session, Wanted};
 use rideau_core::apps::{ProcessId, Restart};
 use rideau_resp::{Mistake, Request, Upper};
 
 use super::page;
 use super::tickets::{self, Answer};
-use crate::apps::{App, Refused, Session, Wanted};
 use crate::client::{Awaits, Client, Step, Tail, Wait, Wrong, closed, refused};
 use crate::daemon::Daemon;
 use crate::grant::Grant;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rideau_apps::KINDS;
 use rideau_config::User;
 use rideau_config::label::Label;
 use rideau_resp::{Quoted, Request};
 use serde_json::json;
 
 use crate::client::{Client, Step, Wrong};
-use crate::events::KINDS;
 use crate::login;
 use crate::watch::{Channel, VALUES};
 

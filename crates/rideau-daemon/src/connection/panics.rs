@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rideau_apps::Lanes;
 use rideau_config::{Config, Listen};
 use rideau_process::panics;
 use rideau_testing::PanicLog;
 
 use crate::daemon::Daemon;
-use crate::lanes::Lanes;
 use crate::serve::{self, Listener};
 
 /// Nothing takes longer, unless it hangs.

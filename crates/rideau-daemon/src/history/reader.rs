@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rideau::{Histogram, Tally};
+use rideau_apps::AppShown;
 use rideau_core::apps::State;
 
 use super::Row;
-use crate::apps::AppShown;
 use crate::daemon::Daemon;
 use crate::places::{BrokerPlace, PoolPlace, RegulatorPlace, RulePlace};
 

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rideau::Retired;
+use rideau_apps::Workshop;
 use rideau_config::{Exec, PoolConfig};
 use rideau_process::{Exit, Line, Process, Program};
 use tokio::runtime::Handle;
 
 use super::NoMember;
-use super::workshop::Workshop;
 
 /// A pool whose starts fail tells so again only after this.
 const TELL_EVERY: Duration = Duration::from_secs(10);

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rideau_apps::{Answered, App, AppShown, Apps};
 use rideau_config::Config;
 use rideau_core::apps::{Deploy, Leaving, State};
 
 use super::page::{Labels, Page};
 use super::places::tally;
-use crate::apps::{Answered, App, AppShown, Apps};
 
 /// The states of a process, by their words.
 const STATES: [&str; 5] = ["starting", "ready", "disabled", "draining", "stopping"];

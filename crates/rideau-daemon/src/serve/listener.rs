@@ -7,6 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rideau_apps::Lanes;
+use rideau_apps::bind;
+use rideau_apps::inherited;
 use rideau_config::{DeadPeer, Listen};
 use rideau_process::panics;
 use socket2::{SockRef, TcpKeepalive};
@@ -16,10 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use super::admission::{Admitted, Coming, Crowded, Refused, admit, crowded, enter, serve};
 
 use crate::attempts::Origin;
-use crate::bind;
 use crate::daemon::Daemon;
-use crate::inherited;
-use crate::lanes::Lanes;
 use crate::peer::{Proof, is_operator};
 use crate::reserve;
 use crate::tls;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use rideau_apps::{App, AppShown};
+
 use super::{Cell, Table};
-use crate::apps::{App, AppShown};
 use crate::daemon::Daemon;
 use crate::sight::Sight;
 

@@ -40,9 +40,8 @@ async fn is_told(server: &Server, kind: &str, path: &str, name: &str, body: &str
     assert_eq!(reply.status, 200, "{address}: {reply:?}");
     let events = server.daemon.events.newest(20);
     let mut new = events.iter().filter(|event| Some(event.serial) > before);
-    let is_it = |event: &rideau_daemon::events::Event| {
-        event.kind == kind && event.by.as_deref() == Some("operator")
-    };
+    let is_it =
+        |event: &rideau_apps::Event| event.kind == kind && event.by.as_deref() == Some("operator");
     assert!(new.any(|event| is_it(event)), "{address}: {events:?}");
     path.into()
 }

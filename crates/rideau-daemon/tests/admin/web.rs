@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rideau_apps::Lanes;
 use rideau_config::{Config, Listen};
 use rideau_daemon::admin::AdminListener;
 use rideau_daemon::daemon::Daemon;
-use rideau_daemon::lanes::Lanes;
 use rideau_daemon::serve::{Listener, keep_sessions};
 use rideau_daemon::settings::Source;
 use serde_json::Value;

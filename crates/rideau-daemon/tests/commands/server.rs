@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rideau_apps::Lanes;
 use rideau_config::{Config, Listen};
 use rideau_daemon::daemon::Daemon;
-use rideau_daemon::lanes::Lanes;
 use rideau_daemon::serve::{self, Listener};
 use rideau_daemon::settings::Source;
 use tokio::runtime::Runtime;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use rideau_core::Rng;
 use serde_json::Value;
 
-use super::kit::{self, below, is_once_in, one};
 use super::server::{PATIENCE, Server, alone, is_sound};
+use rideau_testing::fuzz::{self, below, is_once_in, one};
 
 const USUAL: u64 = 500;
 /// As many requests have the same server.
@@ -208,7 +208,7 @@ fn no_request_panics_or_hangs() {
     assert!(routes.len() > 50, "there are {}", routes.len());
     let mut session = open(&server);
     let mut requests = 0;
-    kit::run(
+    fuzz::run(
         "admin",
         USUAL,
         |rng| request(rng, &routes),
@@ -288,7 +288,7 @@ fn request(rng: &mut Rng, routes: &[Route]) -> Vec<u8> {
     }
     let mut bytes = format!("{text}\r\n{body}").into_bytes();
     if is_once_in(rng, 6) {
-        kit::damage(&mut bytes, rng, PARTS);
+        fuzz::damage(&mut bytes, rng, PARTS);
     }
     bytes
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use rideau_core::Rng;
 use rideau_daemon::command::{self, About};
 
-use super::kit::{self, Tried, below, is_once_in, one};
 use super::server::{PATIENCE, Server, alone, is_sound};
+use rideau_testing::fuzz::{self, Tried, below, is_once_in, one};
 
 const USUAL: u64 = 400;
 /// As many sessions have the same server.
@@ -202,7 +202,7 @@ fn no_command_panics_hangs_or_keeps_what_it_held() {
     let _alone = alone();
     let mut server = Server::start();
     let mut sessions = 0;
-    kit::run("commands", USUAL, session, |input| {
+    fuzz::run("commands", USUAL, session, |input| {
         sessions += 1;
         if sessions > SESSIONS || !server.is_unchanged() {
             sessions = 0;

@@ -8,8 +8,8 @@ use rideau_config::{Config, Member, keys, plan, text};
 use rideau_core::Rng;
 use rideau_daemon::settings::Source;
 
-use super::kit::{self, Tried, below, is_once_in, one};
 use super::server::alone;
+use rideau_testing::fuzz::{self, Tried, below, is_once_in, one};
 
 const USUAL: u64 = 3000;
 
@@ -106,7 +106,7 @@ fn no_config_panics_and_a_good_one_is_the_same_again() {
     let paths: Vec<String> = keys::all().into_iter().map(|(path, _)| path).collect();
     let (mut good, mut bad) = (0_u32, 0_u32);
     let make = |rng: &mut Rng| made(rng, &texts, &paths);
-    kit::run("config", USUAL, make, |input| {
+    fuzz::run("config", USUAL, make, |input| {
         let input = String::from_utf8_lossy(input);
         let is_good = read(&input)?;
         good += u32::from(is_good);
@@ -217,7 +217,7 @@ fn made(rng: &mut Rng, texts: &[String], paths: &[String]) -> Vec<u8> {
     let mut bytes = text.into_bytes();
     let parts: Vec<&[u8]> = PARTS.iter().map(|part| part.as_bytes()).collect();
     if !is_once_in(rng, 4) {
-        kit::damage(&mut bytes, rng, &parts);
+        fuzz::damage(&mut bytes, rng, &parts);
     }
     bytes
 }

@@ -5,5 +5,4 @@
 mod admin;
 mod commands;
 mod config;
-mod kit;
 mod server;

@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
+use rideau_apps::Lanes;
 use rideau_config::{Config, Listen};
 use rideau_daemon::admin::AdminListener;
 use rideau_daemon::daemon::Daemon;
-use rideau_daemon::lanes::Lanes;
 use rideau_daemon::serve::{self, Listener};
 use rideau_daemon::settings::Source;
 use rideau_daemon::watcher;
 use tokio::runtime::{Builder, Runtime};
 
-use super::kit::Tried;
+use rideau_testing::fuzz::Tried;
 
 /// Nothing takes longer, unless it hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -39,7 +39,7 @@ pub(crate) struct Serve {
 const DEFAULT: &str = "[broker.default]\n\n[lock.\"*\"]\n";
 
 pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
-    rideau_daemon::inherited::adopt();
+    rideau_apps::inherited::adopt();
     let (config, source) = match words.config()? {
         Ok(read) => read,
         Err(faults) => {

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rideau_apps::Lanes;
 use rideau_config::Config;
 use rideau_daemon::daemon::Daemon;
 use rideau_daemon::explain::explain;
-use rideau_daemon::lanes::Lanes;
 use rideau_daemon::serve::{self, Listener};
 use rideau_daemon::sight::Sight;
 use rideau_testing::{Running, Signal, Start, command};

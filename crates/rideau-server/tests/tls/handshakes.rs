@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rideau_daemon::lanes::Lanes;
+use rideau_apps::Lanes;
 use rideau_daemon::serve::Listener;
 use rideau_testing::{command, skipped};
 use tokio::io::AsyncReadExt;

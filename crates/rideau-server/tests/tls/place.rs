@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rideau_apps::Lanes;
 use rideau_config::{Config, Tls};
 use rideau_daemon::daemon::Daemon;
-use rideau_daemon::lanes::Lanes;
 use rideau_daemon::serve::Listener;
 use rideau_daemon::tls;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};

@@ -3,9 +3,9 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
+use rideau_apps::Lanes;
 use rideau_config::{Config, Listen};
 use rideau_daemon::daemon::Daemon;
-use rideau_daemon::lanes::Lanes;
 use rideau_daemon::quota::Quota;
 use rideau_daemon::serve::Listener;
 use tokio::net::UnixStream;

@@ -1,0 +1,82 @@
+//! One application: what it is told, what it wrote and answered, and why it last failed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use rideau_config::AppConfig;
+use rideau_core::apps::AppId;
+use rideau_core::{Reason, Refusal};
+use rideau_process::StartReport;
+
+use super::counts::Counts;
+use super::log_rate::LogRate;
+use super::output::Output;
+
+/// One application.
+pub struct App {
+    /// Its number in the machine; another if it was removed and came back.
+    pub id: AppId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it is told now.
+    pub config: ArcSwap<AppConfig>,
+    /// What its processes wrote last.
+    pub output: Output,
+    /// What became of the requests for it.
+    pub counts: Counts,
+    /// How much of that was logged of late.
+    pub log_rate: LogRate,
+    /// The processor time that its processes were seen to use, in microseconds.
+    pub(super) processor: AtomicU64,
+    /// Why its last start failed, until one went well.
+    pub(super) report: ArcSwapOption<StartReport>,
+    /// A marker wants a process a request.
+    pub(super) is_always: AtomicBool,
+}
+
+impl App {
+    pub(super) fn new(id: AppId, config: &AppConfig) -> Self {
+        Self {
+            id,
+            name: config.name.as_str().into(),
+            config: ArcSwap::from_pointee(config.clone()),
+            output: Output::new(config.run.log.as_deref()),
+            counts: Counts::default(),
+            log_rate: LogRate::default(),
+            processor: AtomicU64::new(0),
+            report: ArcSwapOption::empty(),
+            is_always: AtomicBool::new(false),
+        }
+    }
+
+    /// The processor time of all its processes, those that are gone included. What
+    /// one used after the last look at it is not in it.
+    pub fn processor(&self) -> Duration {
+        Duration::from_micros(self.processor.load(Ordering::Relaxed))
+    }
+
+    /// Why its last start failed, unless one went well since.
+    pub fn report(&self) -> Option<Arc<StartReport>> {
+        self.report.load_full()
+    }
+
+    /// The report that belongs to a refusal.
+    pub(super) fn report_for(&self, refusal: &Refusal) -> Option<Arc<StartReport>> {
+        match refusal.reason {
+            Reason::Starting => self.report(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

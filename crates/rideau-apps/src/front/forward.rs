@@ -1,0 +1,475 @@
+//! One request on its way to a process, and the answer on its way back.
+//!
+//! It all happens in the task of the client's connection: nothing is spawned
+//! for a request, and when the client goes everything goes with it.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Instant;
+
+use hyper::{Method, StatusCode};
+use rideau_core::apps::{Ended, ProcessId};
+
+use super::Front;
+use super::body::{self, Allowance, Answer, Fate, Live, Source, Upload};
+use super::errand::{Begun, Errand};
+use super::headers::{self, Noted};
+use super::ids::Id;
+use super::line::{Early, Line, Lost, Said, is_bare};
+use super::refusals::{No, Reader};
+use super::reply::Reply;
+use super::seat::Seat;
+use super::tries::Tries;
+use crate::apps::{Refused, Session, Waiting, Wanted};
+use crate::upstream::Connections;
+
+/// Apps with so few places are not kept waiting by slow clients.
+const BUFFERED_BELOW: usize = 5;
+
+/// A body that a client sends.
+pub(super) struct Sent {
+    pub(super) source: Source,
+    pub(super) len: Option<u64>,
+    /// It may turn out to make no sense.
+    pub(super) is_checked: bool,
+}
+
+/// How far a request has come.
+pub(super) enum Start<'a> {
+    /// Nobody was asked.
+    New,
+    /// It waits for a place.
+    Waits(Waiting<'a>),
+    /// There is no place for it.
+    Refused(Refused),
+    /// It has a place, since then.
+    Placed(Session, Instant),
+    /// Its process closed the connection that it was sent on.
+    Lost(Session, Instant, Lost),
+}
+
+/// A process that gave no answer.
+struct Failed {
+    no: No,
+    /// What was to be sent, if another process may have it.
+    again: Option<Upload>,
+    /// The process took no connection.
+    is_unreachable: bool,
+    /// It was asked for none: it had died.
+    was_dead: bool,
+}
+
+impl Front {
+    /// The answer to one that gets none from an app.
+    pub(super) fn refuse(&self, no: &No, begun: &Begun) -> Reply {
+        no.reply(&Reader {
+            pages: self.config.load().error_pages,
+            id: &begun.id,
+            reads_html: begun.reads_html,
+        })
+    }
+
+    /// The same for one that was not even understood.
+    pub(super) fn refuse_at_once(&self, no: &No) -> Reply {
+        no.reply(&Reader {
+            pages: self.config.load().error_pages,
+            id: &self.ids.next(),
+            reads_html: false,
+        })
+    }
+
+    /// Answer a request from where it is, whatever becomes of it.
+    pub(super) async fn answer(
+        &self,
+        begun: &Begun,
+        visit: &Visit<'_>,
+        sent: Option<Sent>,
+        start: Start<'_>,
+    ) -> Reply {
+        let errand = match &begun.errand {
+            Ok(errand) => errand,
+            Err(no) => return self.refuse(no, begun),
+        };
+        match errand.run(visit, sent, start).await {
+            Ok(reply) => reply,
+            Err(no) => {
+                errand.refused(&no, begun, visit.seat);
+                self.refuse(&no, begun)
+            }
+        }
+    }
+}
+
+/// Whose request it is, and where it came in.
+pub(super) struct Visit<'a> {
+    pub(super) front: &'a Front,
+    pub(super) seat: &'a Seat,
+    pub(super) id: &'a Id,
+    /// Tells the client what a process says before its answer, where that is
+    /// possible.
+    pub(super) early: Option<&'a Early<'a>>,
+}
+
+impl Errand {
+    async fn run(
+        &self,
+        visit: &Visit<'_>,
+        sent: Option<Sent>,
+        start: Start<'_>,
+    ) -> Result<Reply, No> {
+        let (upload, fate) = match sent {
+            None => (Upload::Empty, None),
+            // What few requests need is kept apart from what all of them carry.
+            Some(sent) => Box::pin(self.upload(sent)).await?,
+        };
+        self.exchange(visit, upload, fate, start).await
+    }
+
+    /// The front answers instead of the app: count it, and say so in the log.
+    pub(super) fn refused(&self, no: &No, begun: &Begun, seat: &Seat) {
+        self.app.counts.refused(no.word());
+        self.complain(begun, seat, no.status().as_u16(), no.word());
+    }
+
+    /// What the client sends: read as a whole, or passed on as it comes.
+    async fn upload(&self, sent: Sent) -> Result<(Upload, Option<Fate>), No> {
+        let http = &self.config.http;
+        if sent.len.is_some_and(|len| len > http.body_max) {
+            return Err(No::BodyTooLarge);
+        }
+        if http.buffers_requests.unwrap_or(self.has_few_places()) {
+            return Ok((body::read(sent.source, http.body_max).await?, None));
+        }
+        let is_checked = sent.is_checked && sent.len.is_none();
+        let (upload, fate) = body::peek(sent.source, sent.len, http.body_max, is_checked).await?;
+        Ok((upload, Some(fate)))
+    }
+
+    fn has_few_places(&self) -> bool {
+        self.config.options.concurrency < BUFFERED_BELOW
+    }
+
+    /// Ask for a place in a process. Who has just looked at a clock says so.
+    pub(super) async fn ask(
+        &self,
+        visit: &Visit<'_>,
+        avoid: Option<ProcessId>,
+        now: Option<Instant>,
+    ) -> Result<Session, No> {
+        let wanted = self.wanted(avoid, now);
+        let asked = visit.front.apps.ask(&self.app, wanted);
+        let session = asked.await.map_err(No::Refused)?;
+        Ok(self.listed(visit, session))
+    }
+
+    pub(super) fn wanted(&self, avoid: Option<ProcessId>, now: Option<Instant>) -> Wanted {
+        Wanted {
+            sticky: self.sticky,
+            avoid,
+            now: now.map(Into::into),
+            ..Wanted::default()
+        }
+    }
+
+    /// Have those who look see what the place is for.
+    pub(super) fn listed(&self, visit: &Visit<'_>, mut session: Session) -> Session {
+        let client = visit.seat.peer.ip();
+        session.list(&self.method, self.path(), Some(client), self.came.0);
+        session
+    }
+
+    async fn exchange(
+        &self,
+        visit: &Visit<'_>,
+        mut upload: Upload,
+        fate: Option<Fate>,
+        mut start: Start<'_>,
+    ) -> Result<Reply, No> {
+        let mut avoid = None;
+        let mut tries = Tries::default();
+        loop {
+            // It came just now, if nothing was read of it since.
+            let is_new = tries.is_first() && matches!(upload, Upload::Empty);
+            let (session, began, lost) = match std::mem::replace(&mut start, Start::New) {
+                Start::New => {
+                    let now = is_new.then_some(self.came.0);
+                    let session = self.ask(visit, avoid, now).await?;
+                    let began = match is_new {
+                        // It asked when it came.
+                        true => session.began(self.came.0),
+                        false => Instant::now(),
+                    };
+                    (session, began, None)
+                }
+                Start::Waits(waiting) => {
+                    let session = waiting.done().await.map_err(No::Refused)?;
+                    let began = session.began(self.came.0);
+                    (self.listed(visit, session), began, None)
+                }
+                Start::Refused(refused) => return Err(No::Refused(refused)),
+                Start::Placed(session, began) => (session, began, None),
+                Start::Lost(session, began, lost) => (session, began, Some(lost)),
+            };
+            let tried = {
+                let tried = pin!(self.try_on(visit, &session, upload, lost, &mut tries));
+                self.within(tried, fate.as_ref()).await
+            };
+            let failed = match tried {
+                Some((Ok((said, line)), allowance)) => {
+                    let live = (line, allowance);
+                    return Ok(self.hand_back(visit, session, said, live, began).await);
+                }
+                Some((Err(failed), _)) => failed,
+                None => {
+                    session.end(Ended::TimedOut);
+                    return Err(No::RequestTimeout);
+                }
+            };
+            avoid = Some(session.process().id);
+            if let Some(no) = fate.as_ref().and_then(Fate::no) {
+                session.end(Ended::Left);
+                return Err(no);
+            }
+            if failed.is_unreachable {
+                session.unreachable();
+            } else {
+                session.end(Ended::Broken);
+            }
+            let goes_on = tries.failed(failed.was_dead);
+            match failed.again {
+                Some(again) if goes_on => upload = again,
+                _ => return Err(failed.no),
+            }
+        }
+    }
+
+    /// As long as a process may take, with what is left of that; none if it took
+    /// longer. The time that the client takes for its body does not count.
+    pub(super) async fn within<T>(
+        &self,
+        mut done: Pin<&mut impl Future<Output = T>>,
+        fate: Option<&Fate>,
+    ) -> Option<(T, Option<Allowance>)> {
+        let Some(within) = self.config.http.request_timeout else {
+            return Some((done.await, None));
+        };
+        let mut allowance = Allowance::new(within);
+        let done = poll_fn(|context| match done.as_mut().poll(context) {
+            Poll::Ready(done) => {
+                allowance.stop();
+                Poll::Ready(Some(done))
+            }
+            Poll::Pending if fate.is_some_and(Fate::is_awaited) => {
+                allowance.stop();
+                Poll::Pending
+            }
+            Poll::Pending => allowance.poll_wait(context).map(|()| None),
+        });
+        let done = done.await?;
+        Some((done, Some(allowance)))
+    }
+
+    /// Begin to hand an answer back.
+    pub(super) async fn hand_back(
+        &self,
+        visit: &Visit<'_>,
+        session: Session,
+        said: Said,
+        (line, allowance): (Box<Line>, Option<Allowance>),
+        began: Instant,
+    ) -> Reply {
+        let (mut reply, noted) = self.begun_reply(visit, &session, said, began);
+        let http = &self.config.http;
+        let is_buffered = http.buffers_responses.unwrap_or(self.has_few_places()) && !noted.is_live;
+        // A stream of events goes on for as long as somebody listens.
+        let allowance = allowance.filter(|_| !noted.is_events);
+        let live = Live::new(line, session, allowance, reply.at);
+        reply.body = match is_buffered {
+            true => Box::pin(Answer::buffered(live)).await,
+            false => Answer::Live(live),
+        };
+        if let Answer::Whole(bytes) = &reply.body
+            && self.method != Method::HEAD
+            && !is_bare(reply.status)
+        {
+            reply.length = Some(bytes.len() as u64);
+        }
+        reply
+    }
+
+    /// What a process said, with what we say of it, and without a body.
+    pub(super) fn begun_reply(
+        &self,
+        visit: &Visit<'_>,
+        session: &Session,
+        said: Said,
+        began: Instant,
+    ) -> (Reply, Noted) {
+        let mut reply = self.signed(visit, session, said.fields, said.status, began);
+        reply.date.take_if(|_| said.noted.has_date);
+        reply.length = said.noted.length;
+        (reply, said.noted)
+    }
+
+    /// An answer with what we say of it, and without a body.
+    pub(super) fn signed(
+        &self,
+        visit: &Visit<'_>,
+        session: &Session,
+        fields: Vec<u8>,
+        status: StatusCode,
+        began: Instant,
+    ) -> Reply {
+        let at = Instant::now();
+        let took = at.saturating_duration_since(began);
+        self.app.counts.answered(status, took);
+        let (came, date) = self.came;
+        // Most have their place as soon as they come.
+        let since = match began == came {
+            true => took,
+            false => at.saturating_duration_since(came),
+        };
+        let mut reply = Reply {
+            status,
+            fields,
+            at,
+            date: Some(date + since),
+            length: None,
+            body: Answer::Whole(Default::default()),
+            closes: false,
+        };
+        reply.put(headers::REQUEST_ID, visit.id);
+        if session.is_cold() {
+            reply.put(headers::COLD, "1");
+        }
+        if self.config.http.tells_timing {
+            reply.put(
+                headers::SERVER_TIMING,
+                headers::timing(session.waited(), took),
+            );
+        }
+        let process = session.process();
+        if let Some(cookie) = &self.config.http.sticky
+            && self.sticky != Some(process.id)
+        {
+            let made = visit.front.sticky.cookie(
+                &self.app.name,
+                cookie,
+                process.id,
+                process.generation,
+                visit.seat.is_tls,
+            );
+            reply.put("Set-Cookie", made);
+        }
+        reply
+    }
+
+    /// Try a request on one process: on a connection that is open, and if that
+    /// was closed meanwhile, on a new one.
+    async fn try_on(
+        &self,
+        visit: &Visit<'_>,
+        session: &Session,
+        mut upload: Upload,
+        mut lost: Option<Lost>,
+        tries: &mut Tries,
+    ) -> Result<(Said, Box<Line>), Failed> {
+        let asked = self.asked(visit);
+        let connections = &session.process().connections;
+        let mut spare = self.spare(&upload);
+        if lost.is_none()
+            && let Some(mut line) = self.reuse(connections, &upload)
+        {
+            match line
+                .send(asked, std::mem::replace(&mut upload, Upload::Empty))
+                .await
+            {
+                Ok(said) => return Ok((said, line)),
+                Err(failed) => lost = Some(failed),
+            }
+        }
+        let was_closed = lost.is_some();
+        if let Some(lost) = lost {
+            tracing::debug!("an app closed a connection that was idle: {}", lost.error);
+            if lost.is_garbage {
+                return Err(Failed::new(No::BadAnswer, None));
+            }
+            upload = match lost.upload.or_else(|| spare.take()) {
+                Some(upload) => upload,
+                None => return Err(Failed::new(No::Closed, None)),
+            };
+            spare = self.spare(&upload);
+        }
+        // There are few connections to ask for, and none for who has just died.
+        if (was_closed || !tries.is_first()) && session.process().is_ending() {
+            return Err(Failed::unreachable(upload, true));
+        }
+        tries.connect();
+        let mut line = match Box::pin(connections.connect()).await {
+            Ok(wire) => Box::new(Line::new(wire)),
+            Err(error) => {
+                tracing::debug!("an app takes no connection: {error}");
+                return Err(Failed::unreachable(upload, false));
+            }
+        };
+        match line.send(asked, upload).await {
+            Ok(said) => Ok((said, line)),
+            Err(lost) if lost.is_garbage => Err(Failed::new(No::BadAnswer, None)),
+            Err(lost) => {
+                tracing::debug!("an app gave no answer: {}", lost.error);
+                let spare = spare.filter(|spare| matches!(spare, Upload::Empty));
+                Err(Failed::new(No::Closed, lost.upload.or(spare)))
+            }
+        }
+    }
+
+    /// A connection that is open.
+    pub(super) fn reuse(&self, connections: &Connections, upload: &Upload) -> Option<Box<Line>> {
+        let wire = match self.is_safe() && upload.is_kept() {
+            true => connections.reuse(),
+            // What cannot be sent twice is not sent where nobody may be listening.
+            false => connections.reuse_fresh(),
+        };
+        Some(Box::new(Line::new(wire?)))
+    }
+
+    /// The same upload once more, if asking twice is the same as asking once.
+    fn spare(&self, upload: &Upload) -> Option<Upload> {
+        self.is_safe().then(|| upload.again()).flatten()
+    }
+
+    fn is_safe(&self) -> bool {
+        self.config.http.retries && self.method.is_idempotent()
+    }
+}
+
+impl Fate {
+    /// Why the client itself is to blame.
+    fn no(&self) -> Option<No> {
+        if self.was_too_long() {
+            return Some(No::BodyTooLarge);
+        }
+        self.was_broken()
+            .then_some(No::Bad("its body makes no sense, or was broken off"))
+    }
+}
+
+impl Failed {
+    fn new(no: No, again: Option<Upload>) -> Self {
+        Self {
+            no,
+            again,
+            is_unreachable: false,
+            was_dead: false,
+        }
+    }
+
+    fn unreachable(again: Upload, was_dead: bool) -> Self {
+        Self {
+            is_unreachable: true,
+            was_dead,
+            ..Self::new(No::Unreachable, Some(again))
+        }
+    }
+}

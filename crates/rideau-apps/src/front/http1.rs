@@ -1,0 +1,481 @@
+//! HTTP/1 with a client.
+//!
+//! One request after the other is read, answered and sent, all in the task of
+//! the connection. While an app thinks, the client is watched, so that one who
+//! leaves takes its request along.
+
+mod client;
+#[cfg(test)]
+mod fuzz;
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use hyper::body::Bytes;
+use hyper::{Method, StatusCode};
+use parking_lot::Mutex;
+
+use self::client::Came;
+pub(super) use self::client::{Client, Patience};
+use super::Front;
+use super::body::{Answer, Broken, Source};
+use super::errand::{Begun, Errand, Heard};
+use super::forward::{Sent, Start, Visit};
+use super::line::{Asked, Early, Lost, Said, is_bare};
+use super::refusals::No;
+use super::reply::Reply;
+use super::ride::Ride;
+use super::seat::Seat;
+use super::upgrade::{self, Turned};
+use crate::http1::head::{Limits, Trouble};
+use crate::http1::stream::Stream;
+use crate::http1::wire::Wire;
+use rideau_process::panics::{self, Panicked};
+
+/// What a client sends after the head of a request.
+pub(super) struct Body(Arc<Mutex<Client>>);
+
+/// A client's connection.
+struct Connection<'a> {
+    front: &'a Front,
+    seat: &'a Seat,
+    client: Arc<Mutex<Client>>,
+}
+
+/// What is to be known of a request to answer it.
+#[derive(Clone, Copy)]
+struct Manner {
+    /// It asks for a head alone.
+    wants_head: bool,
+    /// The client speaks a version that knows chunks.
+    is_recent: bool,
+    /// The client would send more requests.
+    keeps: bool,
+    /// It takes what follows a body in chunks.
+    takes_trailers: bool,
+}
+
+/// What is still to be done for a request.
+enum Ahead<'a> {
+    /// All, from here on.
+    Start(Start<'a>),
+    /// Its answer began.
+    Said(&'a Errand, Ride, Said),
+    /// Its answer was written as a whole, and the client does not take it at once.
+    Reply(Reply),
+}
+
+/// How the end of a body is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// By its length, or there is none.
+    Known,
+    Chunks,
+    /// By the end of the connection.
+    Close,
+}
+
+impl Manner {
+    /// That of an answer to what may be no request, after which nothing follows.
+    const LAST: Self = Self {
+        wants_head: false,
+        is_recent: true,
+        keeps: false,
+        takes_trailers: false,
+    };
+
+    /// Whether an answer with this status has a body.
+    fn has_body(self, status: StatusCode) -> bool {
+        !self.wants_head && !is_bare(status)
+    }
+}
+
+/// Serve a client until it leaves, or nobody is served any more.
+pub(super) fn serve<'a>(
+    front: &'a Front,
+    seat: &'a Seat,
+    stream: Stream,
+    limits: Limits,
+    patience: Patience,
+) -> impl Future<Output = ()> + 'a {
+    let client = Client::new(stream, limits, patience);
+    let client = Arc::new(Mutex::new(client));
+    let connection = Connection {
+        front,
+        seat,
+        client: Arc::clone(&client),
+    };
+    let served = panics::contain_async(connection.serve());
+    async move {
+        match served.await {
+            Ok(None) => (),
+            Ok(Some(turned)) => turned.begin(client),
+            Err(panicked) => Box::pin(fail(client, front, panicked)).await,
+        }
+    }
+}
+
+/// A request of this client made the server panic. It is told so if it was not
+/// answered yet, and the connection ends.
+async fn fail(client: Arc<Mutex<Client>>, front: &Front, panicked: Panicked) {
+    client
+        .lock()
+        .fail(front.refuse_at_once(&No::Panicked(panicked)));
+    let _ = poll_fn(|context| client.lock().poll_send(context)).await;
+    poll_fn(|context| client.lock().poll_end(context)).await;
+}
+
+impl Connection<'_> {
+    /// One request after the other. What most of them need is here and in no other
+    /// future: each that is made is first made elsewhere, and then moved. Says what the
+    /// last of them has become, if it is something else.
+    async fn serve(self) -> Option<Box<Turned>> {
+        let turned = loop {
+            let came = poll_fn(|context| {
+                let is_open = self.front.is_open();
+                self.client.lock().poll_head(is_open, context)
+            });
+            let len = match came.await {
+                Came::Head(len) => len,
+                Came::Trouble(trouble) => {
+                    Box::pin(self.refuse(trouble)).await;
+                    break None;
+                }
+                Came::Over => break None,
+            };
+            let (begun, manner, sent) = self.begin(len);
+            let early = |fields: &[u8]| self.client.lock().put_early(fields);
+            let visit = Visit {
+                front: self.front,
+                seat: self.seat,
+                id: &begun.id,
+                early: manner.is_recent.then_some(&early as &Early<'_>),
+            };
+            let ride = match &begun.errand {
+                Ok(errand) if sent.is_none() && errand.upgrade.is_none() => {
+                    errand.ride(&visit).map(|ride| (ride, errand))
+                }
+                _ => Err(Box::new(Start::New)),
+            };
+            let answered = match ride {
+                Ok((mut ride, errand)) => {
+                    let asked = errand.asked(&visit);
+                    let said = poll_fn(|context| self.poll_ride(&mut ride, asked, context));
+                    match said.await {
+                        Some(Ok(said)) => self.hand_on(ride, said, errand, &visit, manner),
+                        Some(Err(lost)) => Err(Box::new(Ahead::Start(ride.lost(lost)))),
+                        None => {
+                            drop(ride);
+                            Ok(self.is_gone(&begun))
+                        }
+                    }
+                }
+                Err(start) => Err(Box::new(Ahead::Start(*start))),
+            };
+            let answered = match answered {
+                Ok(goes_on) => Ok(goes_on),
+                Err(ahead) => Box::pin(self.go_on(&begun, &visit, manner, sent, ahead)).await,
+            };
+            match answered {
+                Ok(true) => (),
+                Ok(false) => break None,
+                Err(turned) => break Some(turned),
+            }
+        };
+        if turned.is_none() {
+            poll_fn(|context| self.client.lock().poll_end(context)).await;
+        }
+        turned
+    }
+
+    /// Answer what is no request.
+    async fn refuse(&self, trouble: Trouble) {
+        let reply = self.front.refuse_at_once(&No::from(trouble));
+        let _ = self.send(reply, Manner::LAST).await;
+    }
+
+    /// Wait for what a process says, as long as the client is there; none if it left.
+    fn poll_ride(
+        &self,
+        ride: &mut Ride,
+        asked: Asked<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Said, Lost>>> {
+        match ride.line.poll_answer(asked, context) {
+            Poll::Ready(said) => Poll::Ready(Some(said)),
+            Poll::Pending => self.client.lock().poll_away(context).map(|()| None),
+        }
+    }
+
+    /// Hand an answer on if it is here as a whole. Says whether another request can
+    /// follow.
+    ///
+    /// # Errors
+    ///
+    /// If it takes longer, what is left to do.
+    fn hand_on<'b>(
+        &self,
+        ride: Ride,
+        said: Said,
+        errand: &'b Errand,
+        visit: &Visit<'_>,
+        manner: Manner,
+    ) -> Result<bool, Box<Ahead<'b>>> {
+        if !ride.line.has_all() {
+            return Err(Box::new(Ahead::Said(errand, ride, said)));
+        }
+        let (mut reply, _) = errand.begun_reply(visit, &ride.session, said, ride.began);
+        let at = reply.at;
+        let written = self.write(&mut reply, manner, |_, wire, _| {
+            ride.finish(wire, at);
+            true
+        });
+        written.map_err(|_| Box::new(Ahead::Reply(reply)))
+    }
+
+    /// Do what is left to do for a request. Says whether another can follow.
+    ///
+    /// # Errors
+    ///
+    /// None, but the connection has become something else.
+    async fn go_on(
+        &self,
+        begun: &Begun,
+        visit: &Visit<'_>,
+        manner: Manner,
+        sent: Option<Sent>,
+        ahead: Box<Ahead<'_>>,
+    ) -> Result<bool, Box<Turned>> {
+        let reply = match (*ahead, &begun.errand) {
+            (Ahead::Start(_), Ok(errand)) if errand.upgrade.is_some() => {
+                let turned = pin!(upgrade::exchange(self.front, self.seat, begun));
+                match self.while_there(turned).await {
+                    Some(Ok(turned)) => return Err(Box::new(turned)),
+                    Some(Err(reply)) => reply,
+                    None => return Ok(false),
+                }
+            }
+            (Ahead::Start(start), _) => {
+                let answered = {
+                    let answered = pin!(self.front.answer(begun, visit, sent, start));
+                    self.while_there(answered).await
+                };
+                match answered {
+                    Some(reply) => reply,
+                    None => return Ok(self.is_gone(begun)),
+                }
+            }
+            (Ahead::Said(errand, ride, said), _) => {
+                let live = (ride.line, None);
+                let handed = errand.hand_back(visit, ride.session, said, live, ride.began);
+                handed.await
+            }
+            (Ahead::Reply(reply), _) => {
+                let sent = self.send_rest(reply, manner, true, End::Known).await;
+                return Ok(self.sent(begun, sent));
+            }
+        };
+        Ok(self.send_of(begun, reply, manner).await)
+    }
+
+    /// The client left before it had an answer: no other request can follow.
+    #[cold]
+    fn is_gone(&self, begun: &Begun) -> bool {
+        self.client.lock().close();
+        begun.is_gone(self.seat);
+        false
+    }
+
+    /// Send the answer to a request, and tell if it did not arrive as a whole. Says
+    /// whether another request can follow.
+    async fn send_of(&self, begun: &Begun, reply: Reply, manner: Manner) -> bool {
+        let sent = self.send(reply, manner).await;
+        self.sent(begun, sent)
+    }
+
+    fn sent(&self, begun: &Begun, sent: Result<bool, Option<Broken>>) -> bool {
+        match sent {
+            Ok(goes_on) => return goes_on,
+            Err(None) => begun.is_gone(self.seat),
+            Err(Some(broken)) => begun.is_cut(self.seat, broken.word()),
+        }
+        false
+    }
+
+    /// Take a head as it was read.
+    fn begin(&self, len: usize) -> (Begun, Manner, Option<Sent>) {
+        let mut client = self.client.lock();
+        let (begun, manner, length) = {
+            let (head, bytes) = client.head();
+            let heard = Heard {
+                method: head.method(),
+                target: head.target(bytes),
+                fields: head.fields(bytes),
+                host: head.host(bytes),
+                accept: head.accept(bytes),
+                names_fields: head.names_fields(),
+                length: head.length(),
+                upgrades: head.upgrades(),
+            };
+            let manner = Manner {
+                wants_head: *head.method() == Method::HEAD,
+                is_recent: head.is_recent(),
+                keeps: head.keeps_alive(),
+                takes_trailers: head.takes_trailers(),
+            };
+            let begun = self.front.begin(self.seat, &heard);
+            (begun, manner, head.length())
+        };
+        let has_body = client.take_head(len);
+        let sent = has_body.then(|| Sent {
+            source: Source::Http1(Body(Arc::clone(&self.client))),
+            len: length,
+            is_checked: true,
+        });
+        (begun, manner, sent)
+    }
+
+    /// Wait for something as long as the client is there; none if it left.
+    async fn while_there<T>(&self, mut done: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        let there = poll_fn(|context| {
+            if let Poll::Ready(done) = done.as_mut().poll(context) {
+                return Poll::Ready(Some(done));
+            }
+            self.client.lock().poll_away(context).map(|()| None)
+        });
+        let done = there.await;
+        if done.is_none() {
+            self.client.lock().close();
+        }
+        done
+    }
+
+    /// Send an answer; says whether another request can follow.
+    ///
+    /// # Errors
+    ///
+    /// If the client did not take all of it, or the app did not say all of it.
+    async fn send(&self, mut reply: Reply, manner: Manner) -> Result<bool, Option<Broken>> {
+        let (at, has_body) = (reply.at, manner.has_body(reply.status));
+        let written = self.write(&mut reply, manner, |body, wire, end| {
+            !has_body || end == End::Known && body.pour(wire, at)
+        });
+        match written {
+            Ok(goes_on) => Ok(goes_on),
+            Err((is_short, end)) => self.send_rest(reply, manner, is_short, end).await,
+        }
+    }
+
+    /// Write the head of an answer and as much of its body as is poured, and send
+    /// that if it is all, and the client takes it at once. Says whether another
+    /// request can follow.
+    ///
+    /// # Errors
+    ///
+    /// If it is not, or the client does not: whether all was poured, and how the end
+    /// is told.
+    fn write(
+        &self,
+        reply: &mut Reply,
+        manner: Manner,
+        pour: impl FnOnce(&mut Answer, &mut Wire, End) -> bool,
+    ) -> Result<bool, (bool, End)> {
+        let keeps = manner.keeps && !reply.closes && self.front.is_open();
+        let mut client = self.client.lock();
+        let end = client.put_head(reply, manner, keeps);
+        if !keeps || end == End::Close {
+            client.close_after();
+        }
+        let is_short = pour(&mut reply.body, client.wire(), end);
+        if is_short && client.wire().send_now() {
+            // As it mostly is.
+            client.answered(Some(reply.at));
+            return Ok(client.goes_on());
+        }
+        Err((is_short, end))
+    }
+
+    /// Send the rest of an answer; says whether another request can follow.
+    ///
+    /// # Errors
+    ///
+    /// If the client did not take all of it, or the app did not say all of it.
+    async fn send_rest(
+        &self,
+        mut reply: Reply,
+        manner: Manner,
+        is_short: bool,
+        end: End,
+    ) -> Result<bool, Option<Broken>> {
+        let mut is_over = is_short;
+        let sent =
+            poll_fn(|context| self.poll_sent(&mut reply.body, &mut is_over, end, manner, context));
+        let is_sent = sent.await;
+        let mut client = self.client.lock();
+        client.answered(is_short.then_some(reply.at));
+        if !is_sent {
+            client.close();
+            return Err(reply.body.broken());
+        }
+        Ok(client.goes_on())
+    }
+
+    /// Send what is there; ready when that was all, or it cannot be sent.
+    fn poll_sent(
+        &self,
+        body: &mut Answer,
+        is_over: &mut bool,
+        end: End,
+        manner: Manner,
+        context: &mut Context<'_>,
+    ) -> Poll<bool> {
+        loop {
+            // The client is not locked while the body is asked, which may ask it.
+            let mut is_whole = true;
+            while !*is_over && self.client.lock().wire().has_room() {
+                match body.poll_part(context) {
+                    Poll::Pending => break,
+                    Poll::Ready(Some(Ok(part))) => self.client.lock().put_part(part, end),
+                    Poll::Ready(Some(Err(_))) => (*is_over, is_whole) = (true, false),
+                    Poll::Ready(None) => {
+                        *is_over = true;
+                        let trailers = match manner.takes_trailers {
+                            true => body.take_trailers(),
+                            false => Vec::new(),
+                        };
+                        self.client.lock().put_end(end, &trailers);
+                    }
+                }
+            }
+            let mut client = self.client.lock();
+            if !is_whole {
+                // What was not whole must not seem so.
+                client.close_broken();
+            }
+            if client.wire().is_flushed() {
+                if *is_over {
+                    return Poll::Ready(!client.is_broken());
+                }
+                return client.poll_gone(context).map(|()| false);
+            }
+            match client.poll_send(context) {
+                Poll::Ready(Ok(())) => (),
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl Body {
+    /// The next part of it; none after its end.
+    pub(super) fn poll_part(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<Bytes>>> {
+        self.0.lock().poll_part(context)
+    }
+}

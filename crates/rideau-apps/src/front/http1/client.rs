@@ -1,0 +1,426 @@
+//! A client as one who sends requests and takes answers, and our patience with
+//! it.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use tokio::time::{Instant, Sleep};
+
+use super::{End, Manner};
+use crate::front::headers;
+use crate::front::line::{is_bare, put_chunk, put_last_chunk};
+use crate::front::reply::Reply;
+use crate::http1::chunks::Chunks;
+use crate::http1::date;
+use crate::http1::fields::put;
+use crate::http1::head::{Framing, Head, Limits, Trouble};
+use crate::http1::stream::Stream;
+use crate::http1::wire::{Rest, Wire};
+
+/// Who still sends when we have said our last is listened to for so long.
+const LINGER: Duration = Duration::from_secs(1);
+/// Bytes of the next requests that are read while one is answered.
+const AHEAD_MAX: usize = 16 * 1024;
+/// What is left of a body that nobody wanted is read up to here, so that the
+/// connection can go on.
+const SKIP_MAX: u64 = 64 * 1024;
+
+/// How patient we are with a client.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::front) struct Patience {
+    /// A head that began is complete.
+    pub(in crate::front) head: Duration,
+    /// Something happens.
+    pub(in crate::front) idle: Duration,
+}
+
+/// A client.
+pub(in crate::front) struct Client {
+    wire: Wire,
+    limits: Limits,
+    patience: Patience,
+    head: Head,
+    /// What is still to come of the body after it.
+    rest: Rest,
+    /// It waits to be told that it may send that.
+    expects: bool,
+    /// The answer to the request has begun.
+    is_answered: bool,
+    closing: Closing,
+    /// We have said our last.
+    is_ended: bool,
+    /// When we began to wait for what we wait for.
+    since: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+    /// The timer was set by who waits for a head, and wakes its task.
+    is_set: bool,
+}
+
+/// What becomes of the connection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Closing {
+    /// More requests may follow.
+    Not,
+    /// It ends after this answer.
+    After,
+    /// It ends, and what was sent may be taken for less than all.
+    Broken,
+    /// It is of no use any more.
+    Now,
+}
+
+/// What came of a request.
+pub(super) enum Came {
+    /// A head of so many bytes.
+    Head(usize),
+    /// Something that is none.
+    Trouble(Trouble),
+    /// Nothing, and nothing will.
+    Over,
+}
+
+impl Client {
+    pub(super) fn new(stream: Stream, limits: Limits, patience: Patience) -> Self {
+        Self {
+            wire: Wire::new(stream),
+            limits,
+            patience,
+            head: Head::default(),
+            rest: Rest::Nothing,
+            expects: false,
+            is_answered: false,
+            closing: Closing::Not,
+            is_ended: false,
+            since: None,
+            timer: None,
+            is_set: false,
+        }
+    }
+
+    pub(super) fn wire(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
+
+    pub(in crate::front) fn into_wire(self) -> Wire {
+        self.wire
+    }
+
+    /// The head that came, and its bytes.
+    pub(super) fn head(&self) -> (&Head, &[u8]) {
+        (&self.head, self.wire.unread())
+    }
+
+    /// Wait for the head of a request.
+    pub(super) fn poll_head(&mut self, is_open: bool, context: &mut Context<'_>) -> Poll<Came> {
+        loop {
+            let is_idle = self.wire.unread().is_empty();
+            if !is_idle {
+                match self.head.pass(self.wire.unread(), &self.limits) {
+                    Ok(Some(len)) => {
+                        self.is_answered = false;
+                        self.since = None;
+                        return Poll::Ready(Came::Head(len));
+                    }
+                    Ok(None) => (),
+                    Err(trouble) => {
+                        self.rest = Rest::ToEnd;
+                        return Poll::Ready(Came::Trouble(trouble));
+                    }
+                }
+            } else if !is_open {
+                return Poll::Ready(Came::Over);
+            }
+            match self.wire.poll_more(context) {
+                Poll::Ready(Ok(0) | Err(_)) => {
+                    self.close();
+                    return Poll::Ready(Came::Over);
+                }
+                Poll::Ready(Ok(_)) if is_idle => self.since = None,
+                Poll::Ready(Ok(_)) => (),
+                Poll::Pending => {
+                    let within = match is_idle {
+                        true => self.patience.idle,
+                        false => self.patience.head,
+                    };
+                    ready!(self.poll_patience_again(within, context));
+                    self.rest = Rest::ToEnd;
+                    // Who began to ask is told; who did not is not there.
+                    return Poll::Ready(match is_idle {
+                        true => Came::Over,
+                        false => Came::Trouble(Trouble::Slow),
+                    });
+                }
+            }
+        }
+    }
+
+    /// The head was understood; says whether a body follows it.
+    pub(super) fn take_head(&mut self, len: usize) -> bool {
+        self.rest = match self.head.framing() {
+            Framing::Nothing => Rest::Nothing,
+            Framing::Length(len) => Rest::Length(len),
+            Framing::Chunks => Rest::Chunks(Chunks::default()),
+        };
+        self.expects = self.head.expects();
+        self.head.reset();
+        self.wire.consume(len);
+        !matches!(self.rest, Rest::Nothing)
+    }
+
+    /// The next part of the body; none after its end.
+    pub(super) fn poll_part(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<Bytes>>> {
+        if self.expects {
+            self.expects = false;
+            // Who sends anyway need not be told.
+            if self.wire.unread().is_empty() {
+                let go_on = b"HTTP/1.1 100 Continue\r\n\r\n";
+                self.wire.out().extend_from_slice(go_on);
+            }
+        }
+        if !self.wire.is_flushed() {
+            let _ = self.wire.poll_send(context)?;
+        }
+        match self.wire.poll_part(&mut self.rest, context) {
+            Poll::Ready(part) => {
+                self.since = None;
+                Poll::Ready(part)
+            }
+            Poll::Pending => {
+                ready!(self.poll_patience(self.patience.idle, context));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+
+    /// Ready when the client has left while it should wait.
+    pub(super) fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        // Who reads the body sees it as well.
+        if !matches!(self.rest, Rest::Nothing) {
+            return Poll::Pending;
+        }
+        while self.wire.unread().len() < AHEAD_MAX {
+            if let Ok(1..) = ready!(self.wire.poll_more(context)) {
+                continue;
+            }
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
+
+    /// The same, and send what is written meanwhile.
+    pub(super) fn poll_away(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.wire.is_flushed()
+            && let Poll::Ready(Err(_)) = self.poll_send(context)
+        {
+            return Poll::Ready(());
+        }
+        self.poll_gone(context)
+    }
+
+    /// Write the head of an answer; says how the end of its body will be told.
+    pub(super) fn put_head(&mut self, reply: &Reply, manner: Manner, keeps: bool) -> End {
+        self.is_answered = true;
+        let out = self.wire.out();
+        out.reserve(reply.fields.len() + 256);
+        // An old client may take no other version than its own.
+        let version: &[u8] = if manner.is_recent {
+            b"HTTP/1.1 "
+        } else {
+            b"HTTP/1.0 "
+        };
+        out.extend_from_slice(version);
+        out.extend_from_slice(reply.status.as_str().as_bytes());
+        out.push(b' ');
+        let reason = reply.status.canonical_reason().unwrap_or_default();
+        out.extend_from_slice(reason.as_bytes());
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&reply.fields);
+        if let Some(date) = reply.date {
+            date::put(out, date);
+        }
+        let end = match reply.length {
+            Some(len) if reply.status != StatusCode::NO_CONTENT => {
+                headers::put_length(out, len);
+                End::Known
+            }
+            _ if is_bare(reply.status) || reply.status.is_informational() => End::Known,
+            _ if manner.is_recent => {
+                put(out, "Transfer-Encoding", "chunked");
+                End::Chunks
+            }
+            _ => End::Close,
+        };
+        if !keeps || end == End::Close {
+            put(out, "Connection", "close");
+        } else if !manner.is_recent {
+            put(out, "Connection", "keep-alive");
+        }
+        out.extend_from_slice(b"\r\n");
+        end
+    }
+
+    /// Write the last answer of a connection, unless one has begun already.
+    pub(super) fn fail(&mut self, mut reply: Reply) {
+        if self.is_answered {
+            return self.close_broken();
+        }
+        self.put_head(&reply, Manner::LAST, false);
+        reply.body.pour(&mut self.wire, reply.at);
+        self.close_after();
+    }
+
+    /// Write the head of an answer after which all is different.
+    pub(in crate::front) fn put_turned(&mut self, reply: &Reply) {
+        let manner = Manner {
+            wants_head: false,
+            is_recent: true,
+            keeps: true,
+            takes_trailers: false,
+        };
+        self.put_head(reply, manner, true);
+    }
+
+    /// Write a part of the body of an answer.
+    pub(super) fn put_part(&mut self, part: Bytes, end: End) {
+        match end {
+            End::Chunks => put_chunk(&mut self.wire, part),
+            End::Known | End::Close => self.wire.push(part),
+        }
+    }
+
+    pub(super) fn put_end(&mut self, end: End, trailers: &[u8]) {
+        if end == End::Chunks {
+            put_last_chunk(&mut self.wire, trailers);
+        }
+    }
+
+    /// Write what a process says before its answer.
+    pub(super) fn put_early(&mut self, fields: &[u8]) {
+        let out = self.wire.out();
+        out.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n");
+        out.extend_from_slice(fields);
+        out.extend_from_slice(b"\r\n");
+    }
+
+    /// Send what is written, and mind the time while nothing is taken.
+    pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.wire.poll_send(context) {
+            Poll::Ready(sent) => {
+                self.since = None;
+                Poll::Ready(sent.map(|_| ()))
+            }
+            Poll::Pending => {
+                ready!(self.poll_patience(self.patience.idle, context));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+
+    /// An answer was sent: the next request is waited for since then.
+    pub(super) fn answered(&mut self, at: Option<std::time::Instant>) {
+        self.since = at.map(Instant::from_std);
+    }
+
+    /// Whether another request can follow.
+    pub(super) fn goes_on(&mut self) -> bool {
+        self.closing == Closing::Not && self.skips_rest()
+    }
+
+    /// Nobody wanted the rest of a body: skip it if it is here already.
+    fn skips_rest(&mut self) -> bool {
+        let mut nobody = Context::from_waker(std::task::Waker::noop());
+        let mut left = SKIP_MAX;
+        while !matches!(self.rest, Rest::Nothing) {
+            match self.wire.poll_part(&mut self.rest, &mut nobody) {
+                Poll::Ready(Ok(Some(part))) if part.len() as u64 <= left => {
+                    left -= part.len() as u64;
+                }
+                Poll::Ready(Ok(None)) => (),
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// No other request follows.
+    pub(super) fn close_after(&mut self) {
+        self.closing = self.closing.max(Closing::After);
+    }
+
+    /// What was sent must not be taken for all.
+    pub(super) fn close_broken(&mut self) {
+        self.closing = self.closing.max(Closing::Broken);
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.closing >= Closing::Broken
+    }
+
+    /// Nothing can be sent any more.
+    pub(super) fn close(&mut self) {
+        self.closing = Closing::Now;
+    }
+
+    /// Say that we have said our last. A client that is still sending would not
+    /// hear it if we were gone at once: take what it sends for a while.
+    pub(super) fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.closing >= Closing::Broken {
+            return Poll::Ready(());
+        }
+        if !self.is_ended {
+            let ended = ready!(self.wire.poll_shutdown(context));
+            if ended.is_err() || matches!(self.rest, Rest::Nothing) {
+                return Poll::Ready(());
+            }
+            self.is_ended = true;
+            self.since = None;
+        }
+        loop {
+            match self.wire.poll_more(context) {
+                Poll::Ready(Ok(1..)) => self.wire.consume(self.wire.unread().len()),
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return self.poll_patience(LINGER, context),
+            }
+        }
+    }
+
+    /// The same for who waits for one head after the other, always in one task:
+    /// a timer that this task set and that did not run out needs no second look.
+    fn poll_patience_again(&mut self, within: Duration, context: &mut Context<'_>) -> Poll<()> {
+        let until = *self.since.get_or_insert_with(Instant::now) + within;
+        let runs = |timer: &Pin<Box<Sleep>>| timer.deadline() <= until && !timer.is_elapsed();
+        if self.is_set && self.timer.as_ref().is_some_and(runs) {
+            return Poll::Pending;
+        }
+        let waited = self.poll_patience(within, context);
+        self.is_set = waited.is_pending();
+        waited
+    }
+
+    /// Ready when we have waited for so long for what we wait for.
+    fn poll_patience(&mut self, within: Duration, context: &mut Context<'_>) -> Poll<()> {
+        self.is_set = false;
+        let until = *self.since.get_or_insert_with(Instant::now) + within;
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        if timer.deadline() > until {
+            timer.as_mut().reset(until);
+        }
+        loop {
+            ready!(timer.as_mut().poll(context));
+            // One that runs out too early is set again only then, which is seldom.
+            if timer.deadline() >= until {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(until);
+        }
+    }
+}

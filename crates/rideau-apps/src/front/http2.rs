@@ -1,0 +1,245 @@
+//! HTTP/2 with a client: one task for each request, and one for the connection.
+//!
+//! The frames are those of `h2`; what they ask for is answered as any request is.
+
+mod patient;
+mod sending;
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use h2::RecvStream;
+use h2::server::{Builder, Connection, SendResponse};
+use hyper::body::Bytes;
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode, header};
+use parking_lot::Mutex;
+use rideau_process::panics;
+
+use self::patient::Patient;
+use self::sending::Sending;
+use super::Front;
+use super::body::Source;
+use super::errand::{Begun, Heard};
+use super::forward::{Sent, Start, Visit};
+use super::line::is_bare;
+use super::refusals::No;
+use super::reply::{Reply, read};
+use super::seat::Seat;
+use super::serve::Guest;
+use crate::http1::fields::{Fields, Span};
+use crate::http1::head::{is_host, length};
+use crate::http1::stream::Stream;
+
+/// Requests at a time on one connection.
+const STREAMS_MAX: u32 = 128;
+/// Bytes that a client may send before we have taken them: of one request, and of
+/// all on a connection.
+const WINDOW: u32 = 1 << 20;
+/// Bytes of answers that wait to be sent, for each request.
+const SEND_MAX: usize = 400 << 10;
+
+/// A client's connection.
+struct Served {
+    front: Arc<Front>,
+    seat: Arc<Seat>,
+    connection: Connection<Patient, Bytes>,
+}
+
+/// A request that is being answered. If it is dropped before it is over, the
+/// client has left.
+struct Stay {
+    seat: Arc<Seat>,
+    begun: Option<Begun>,
+    is_over: bool,
+}
+
+/// Serve a client until it leaves, or nobody is served any more.
+pub(super) async fn serve(mut guest: Guest, seat: Seat, stream: Stream) {
+    let seat = Arc::new(seat);
+    let patience = guest.patience();
+    let patient = Patient::new(stream, Arc::clone(&seat), patience.idle);
+    let front = Arc::clone(&guest.front);
+    let header_max = front.config.load().header_max;
+    let shaken = Builder::new()
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(u32::try_from(header_max).unwrap_or(u32::MAX))
+        .initial_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_send_buffer_size(SEND_MAX)
+        .handshake(patient);
+    let connection = match guest.while_open(patience.head, shaken).await {
+        Some(Ok(connection)) => connection,
+        Some(Err(error)) => return tracing::debug!("no HTTP/2: {error}"),
+        None => return tracing::debug!("no HTTP/2 in time"),
+    };
+    let served = Served {
+        front,
+        seat,
+        connection,
+    };
+    let finish = |served: Pin<&mut Served>| served.get_mut().connection.graceful_shutdown();
+    guest.run(pin!(served), finish).await;
+}
+
+impl Future for Served {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let served = self.get_mut();
+        while let Some(came) = ready!(served.connection.poll_accept(context)) {
+            let (request, respond) = match came {
+                Ok(came) => came,
+                Err(error) => {
+                    tracing::debug!("a connection ended: {error}");
+                    break;
+                }
+            };
+            let stay = Stay::new(&served.seat);
+            let front = Arc::clone(&served.front);
+            tokio::spawn(answer(front, stay, request, respond));
+        }
+        Poll::Ready(())
+    }
+}
+
+/// Answer a request, unless its client leaves before.
+async fn answer(
+    front: Arc<Front>,
+    mut stay: Stay,
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+) {
+    let (parts, incoming) = request.into_parts();
+    let respond = Mutex::new(respond);
+    let reply = {
+        let replied = stay.reply(&front, &parts, incoming, &respond);
+        let mut replied = pin!(panics::contain_async(replied));
+        // The client is heard while an app thinks.
+        let replied = poll_fn(|context| match replied.as_mut().poll(context) {
+            Poll::Ready(Ok(reply)) => Poll::Ready(Some(reply)),
+            Poll::Ready(Err(panicked)) => {
+                Poll::Ready(Some(front.refuse_at_once(&No::Panicked(panicked))))
+            }
+            Poll::Pending => respond.lock().poll_reset(context).map(|_| None),
+        });
+        replied.await
+    };
+    let Some(reply) = reply else {
+        return;
+    };
+    let is_short = parts.method == Method::HEAD || is_bare(reply.status) || reply.body.is_over();
+    let (response, body) = reply.into_response().into_parts();
+    let response = Response::from_parts(response, ());
+    match respond.into_inner().send_response(response, is_short) {
+        Ok(_) if is_short => stay.is_over = true,
+        Ok(stream) => Sending { stream, body }.run(&mut stay).await,
+        Err(error) => tracing::debug!("an answer cannot be sent: {error}"),
+    }
+}
+
+/// Fields as HTTP/1 has them, with the host among them; none if that is none.
+fn written(parts: &Parts) -> Option<(Vec<u8>, Vec<Span>)> {
+    let (mut bytes, mut spans) = (Vec::new(), Vec::new());
+    let mut add = |name: &str, value: &[u8]| {
+        let start = bytes.len();
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.push(b':');
+        bytes.extend_from_slice(value);
+        let span = Span::new(start, &bytes[start..], name.len())?;
+        spans.push(span);
+        Some(())
+    };
+    // What the request itself says counts more than its fields.
+    let authority = parts.uri.authority().map(|host| host.as_str().as_bytes());
+    let mut hosts = parts.headers.get_all(header::HOST).iter();
+    let host = authority.or_else(|| hosts.next().map(|host| host.as_bytes()));
+    if authority.is_none() && hosts.next().is_some() {
+        return None;
+    }
+    add("host", host.filter(|host| is_host(host))?)?;
+    let others = parts
+        .headers
+        .iter()
+        .filter(|(name, _)| *name != header::HOST);
+    for (name, value) in others {
+        add(name.as_str(), value.as_bytes())?;
+    }
+    Some((bytes, spans))
+}
+
+/// Tell a client something before its answer, if it is still there.
+fn tell(respond: &Mutex<SendResponse<Bytes>>, status: StatusCode, fields: &[u8]) {
+    let mut early = Response::new(());
+    *early.status_mut() = status;
+    *early.headers_mut() = read(fields);
+    if let Err(error) = respond.lock().send_informational(early) {
+        tracing::debug!("nothing can be said before an answer: {error}");
+    }
+}
+
+impl Stay {
+    fn new(seat: &Arc<Seat>) -> Self {
+        seat.enter();
+        Self {
+            seat: Arc::clone(seat),
+            begun: None,
+            is_over: false,
+        }
+    }
+
+    /// The answer to what is asked.
+    async fn reply(
+        &mut self,
+        front: &Front,
+        parts: &Parts,
+        incoming: RecvStream,
+        respond: &Mutex<SendResponse<Bytes>>,
+    ) -> Reply {
+        let Some((bytes, spans)) = written(parts) else {
+            return front.refuse_at_once(&No::Bad("whom it is for is no host"));
+        };
+        let fields = Fields::new(&bytes, &spans);
+        let len = fields.get("content-length").and_then(length);
+        let whole = parts.uri.path_and_query();
+        let heard = Heard {
+            method: &parts.method,
+            target: whole.map_or("/", |whole| whole.as_str()).as_bytes(),
+            fields,
+            host: fields.get("host"),
+            accept: fields.get("accept"),
+            names_fields: true,
+            length: len,
+            upgrades: false,
+        };
+        let begun = self.begun.insert(front.begin(&self.seat, &heard));
+        let sent = (!incoming.is_end_stream()).then_some(Sent {
+            source: Source::Http2(incoming),
+            len,
+            is_checked: false,
+        });
+        let expects = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
+        if sent.is_some() && begun.errand.is_ok() && fields.get("expect").is_some_and(expects) {
+            tell(respond, StatusCode::CONTINUE, b"");
+        }
+        let early = |fields: &[u8]| tell(respond, StatusCode::EARLY_HINTS, fields);
+        let visit = Visit {
+            front,
+            seat: &self.seat,
+            id: &begun.id,
+            early: Some(&early),
+        };
+        front.answer(begun, &visit, sent, Start::New).await
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.seat.leave();
+        if let (Some(begun), false) = (&self.begun, self.is_over) {
+            begun.is_gone(&self.seat);
+        }
+    }
+}

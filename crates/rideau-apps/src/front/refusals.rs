@@ -1,0 +1,391 @@
+//! What a client is told that gets no answer from an app.
+//!
+//! Each no has a status, a word for programs, and a sentence for people. What
+//! is known of a start that failed is told only where pages are for developers.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use rideau_config::{ErrorPages, stop};
+use rideau_core::{Reason, Refusal};
+use rideau_process::StartReport;
+use rideau_process::panics::Panicked;
+
+use super::body::Answer;
+use super::headers::{ERROR, REQUEST_ID};
+use super::ids::Id;
+use super::reply::Reply;
+use crate::apps::Refused;
+use crate::http1::date;
+use crate::http1::head::Trouble;
+
+/// Why a request gets no answer from an app.
+#[derive(Debug)]
+pub(super) enum No {
+    /// It makes no sense.
+    Bad(&'static str),
+    /// Its head is too large.
+    HeaderTooLarge,
+    /// Its head was not complete in time.
+    HeaderTimeout,
+    /// Its body is too large.
+    BodyTooLarge,
+    /// It wants a tunnel to somewhere.
+    Method,
+    /// Nobody serves that host and path.
+    UnknownApp,
+    /// There is no place in a process.
+    Refused(Refused),
+    /// The process takes no connection.
+    Unreachable,
+    /// The process closed the connection before it answered.
+    Closed,
+    /// What it said is no answer.
+    BadAnswer,
+    /// It did not answer in time.
+    RequestTimeout,
+    /// The front panicked.
+    Panicked(Panicked),
+}
+
+/// For whom a page is.
+pub(super) struct Reader<'a> {
+    pub(super) pages: ErrorPages,
+    /// What the request was called.
+    pub(super) id: &'a Id,
+    /// It said that it reads HTML.
+    pub(super) reads_html: bool,
+}
+
+impl From<Trouble> for No {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Bad(why) => Self::Bad(why),
+            Trouble::Large => Self::HeaderTooLarge,
+            Trouble::Slow => Self::HeaderTimeout,
+        }
+    }
+}
+
+impl No {
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            Self::Bad(_) => StatusCode::BAD_REQUEST,
+            Self::HeaderTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::HeaderTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Self::UnknownApp => StatusCode::NOT_FOUND,
+            Self::Refused(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unreachable | Self::Closed | Self::BadAnswer => StatusCode::BAD_GATEWAY,
+            Self::RequestTimeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::Panicked(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// For programs.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Bad(_) => "bad_request",
+            Self::HeaderTooLarge => "header_too_large",
+            Self::HeaderTimeout => "header_timeout",
+            Self::BodyTooLarge => "body_too_large",
+            Self::Method => "method_not_allowed",
+            Self::UnknownApp => "no_such_app",
+            Self::Refused(refused) => word_of(&refused.refusal),
+            Self::Unreachable => "app_unreachable",
+            Self::Closed => "app_closed",
+            Self::BadAnswer => "bad_answer",
+            Self::RequestTimeout => "request_timeout",
+            Self::Panicked(_) => "internal_error",
+        }
+    }
+
+    /// For people.
+    fn sentence(&self) -> &'static str {
+        match self {
+            Self::Bad(_) => "The request makes no sense.",
+            Self::HeaderTooLarge => "The request has a head that is too large.",
+            Self::HeaderTimeout => "The request took too long to come.",
+            Self::BodyTooLarge => "The request has a body that is too large.",
+            Self::Method => "There are no tunnels to anywhere from here.",
+            Self::UnknownApp => "There is no application here.",
+            Self::Refused(refused) => match word_of(&refused.refusal) {
+                "queue_full" => "Too many are waiting already. Please try again soon.",
+                "queue_timeout" => "The application was too busy. Please try again soon.",
+                "shutting_down" => "The server is stopping. Please try again soon.",
+                _ => "The application could not be started.",
+            },
+            Self::Unreachable => "The application cannot be reached.",
+            Self::Closed => "The application ended before it answered.",
+            Self::BadAnswer => "What the application answered makes no sense.",
+            Self::RequestTimeout => "The application took too long to answer.",
+            Self::Panicked(_) => "The server failed. Its log says more.",
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused(refused) => Some(refused.refusal.retry_after),
+            _ => None,
+        }
+    }
+
+    fn report(&self) -> Option<&Arc<StartReport>> {
+        match self {
+            Self::Refused(refused) => refused.report.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The answer that says so.
+    pub(super) fn reply(&self, reader: &Reader<'_>) -> Reply {
+        let (body, kind) = match reader.reads_html {
+            true => (self.html(reader), "text/html; charset=utf-8"),
+            false => (self.text(reader), "text/plain; charset=utf-8"),
+        };
+        let mut reply = Reply {
+            status: self.status(),
+            fields: Vec::new(),
+            at: Instant::now(),
+            date: Some(date::now()),
+            length: Some(body.len() as u64),
+            body: Answer::Whole(Bytes::from(body)),
+            closes: self.ends_connection(),
+        };
+        reply.put("Content-Type", kind);
+        reply.put("Cache-Control", "no-store");
+        reply.put(ERROR, self.word());
+        reply.put(REQUEST_ID, reader.id);
+        if let Some(after) = self.retry_after() {
+            // A whole number of seconds, and never at once.
+            let seconds = after.as_secs_f64().ceil().max(1.0) as u64;
+            reply.put("Retry-After", seconds.to_string());
+        }
+        reply
+    }
+
+    /// Where the next request begins is not known, or not of interest.
+    fn ends_connection(&self) -> bool {
+        matches!(
+            self,
+            Self::Bad(_)
+                | Self::HeaderTooLarge
+                | Self::HeaderTimeout
+                | Self::BodyTooLarge
+                | Self::Panicked(_)
+        )
+    }
+
+    fn text(&self, reader: &Reader<'_>) -> String {
+        let mut text = format!("{}\n", self.sentence());
+        if let Some(details) = self.details(reader.pages) {
+            let _ = write!(text, "\n{}\n", details.trim_end());
+        }
+        let (code, word, id) = (self.status().as_u16(), self.word(), reader.id);
+        let _ = writeln!(text, "\n{code} {word} ({id})");
+        text
+    }
+
+    fn html(&self, reader: &Reader<'_>) -> String {
+        let (status, word) = (self.status(), self.word());
+        let id = escaped(&reader.id.to_string());
+        let mut page = format!(
+            "<!doctype html>\n<html lang=en><meta charset=utf-8>\n\
+             <meta name=viewport content=\"width=device-width\">\n<title>{status}</title>\n\
+             <style>body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:4rem auto;\
+             padding:0 1rem}}pre{{background:#f4f4f4;color:#222;padding:1rem;overflow:auto}}\
+             small{{color:#767676}}</style>\n<h1>{}</h1>\n",
+            self.sentence()
+        );
+        if let Some(details) = self.details(reader.pages) {
+            let _ = writeln!(page, "<pre>{}</pre>", escaped(details.trim_end()));
+        }
+        let code = status.as_u16();
+        let _ = writeln!(page, "<p><small>{code} {word} &middot; {id}</small>");
+        page
+    }
+
+    /// What only developers should know.
+    fn details(&self, pages: ErrorPages) -> Option<String> {
+        match self {
+            Self::Bad(why) => return Some((*why).to_owned()),
+            // By which id the log has it.
+            Self::Panicked(panicked) => return Some(panicked.to_string()),
+            _ => (),
+        }
+        if pages == ErrorPages::Short {
+            return None;
+        }
+        if let Some(report) = self.report() {
+            return Some(plain(&told(report)));
+        }
+        match self {
+            Self::Refused(refused) => Some(refused.refusal.to_string()),
+            _ => None,
+        }
+    }
+}
+
+/// A report in words, what matters most first.
+fn told(report: &StartReport) -> String {
+    let mut text = format!("{}\n", report.summary);
+    for advice in &report.advice {
+        let _ = writeln!(text, "Perhaps: {advice}{}", stop(advice));
+    }
+    let _ = writeln!(text, "\n$ {}", report.command.join(" "));
+    if let Some(directory) = &report.directory {
+        let _ = writeln!(text, "in {}", directory.display());
+    }
+    if let Some(user) = &report.user {
+        let _ = writeln!(text, "as {user}");
+    }
+    if let Some(address) = &report.address {
+        let _ = writeln!(text, "at {address}");
+    }
+    if let Some(exit) = &report.exit {
+        let _ = writeln!(text, "it ended: {exit}");
+    }
+    if !report.lines.is_empty() {
+        text.push_str("\nWhat it wrote last:\n");
+        for line in &report.lines {
+            let _ = writeln!(text, "  {}", line.text);
+        }
+    }
+    text.push_str("\nWhat was done:\n");
+    for done in &report.steps {
+        let _ = writeln!(text, "  {:>8.1?}  {}", done.after, done.step.word());
+    }
+    let failed = report.step.word();
+    let _ = writeln!(text, "  {:>8.1?}  {failed} failed", report.took);
+    let _ = writeln!(text, "\nreport {} of {}", report.id, report.app);
+    text
+}
+
+fn word_of(refusal: &Refusal) -> &'static str {
+    match refusal.reason {
+        Reason::Full | Reason::Busy | Reason::Protected => "queue_full",
+        Reason::Closed | Reason::Cancelled => "shutting_down",
+        Reason::Starting | Reason::Suspended | Reason::Nowhere => "app_failing",
+        _ => "queue_timeout",
+    }
+}
+
+/// Text that is only text in HTML.
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len() + text.len() / 8);
+    for letter in text.chars() {
+        match letter {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            _ => safe.push(letter),
+        }
+    }
+    safe
+}
+
+/// Text without the colours and movements of terminals.
+fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\u{1b}' => match letters.next() {
+                // A sequence goes on to its first letter.
+                Some('[') => {
+                    for letter in letters.by_ref() {
+                        if ('\u{40}'..='\u{7e}').contains(&letter) {
+                            break;
+                        }
+                    }
+                }
+                // A title goes on to a bell, or to an escape and a backslash.
+                Some(']') => {
+                    while let Some(letter) = letters.next() {
+                        if letter == '\u{7}' || letter == '\u{1b}' && letters.next().is_some() {
+                            break;
+                        }
+                    }
+                }
+                _ => (),
+            },
+            '\n' | '\t' => plain.push(letter),
+            _ if letter.is_control() => (),
+            _ => plain.push(letter),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_show_text_as_text() {
+        assert_eq!(
+            escaped("<a href=\"x\">'&'"),
+            "&lt;a href=&quot;x&quot;&gt;&#39;&amp;&#39;"
+        );
+        assert_eq!(plain("\u{1b}[31mred\u{1b}[0m\ttab\r\n\u{7}"), "red\ttab\n");
+        assert_eq!(
+            plain("\u{1b}]0;title\u{7}after\u{1b}]8;;x\u{1b}\\link"),
+            "afterlink"
+        );
+        assert_eq!(plain("a\u{1b}"), "a");
+    }
+
+    #[test]
+    fn every_no_has_a_status_a_word_and_the_id() {
+        let reader = Reader {
+            pages: ErrorPages::Short,
+            id: &Id::Theirs(b"id-1".as_slice().into()),
+            reads_html: false,
+        };
+        let refused = |reason| {
+            No::Refused(Refused {
+                refusal: Refusal {
+                    reason,
+                    waited: Duration::from_secs(1),
+                    len: 3,
+                    retry_after: Duration::from_millis(1200),
+                },
+                report: None,
+            })
+        };
+        let all = [
+            (No::Bad("why"), 400, "bad_request"),
+            (No::HeaderTooLarge, 431, "header_too_large"),
+            (No::HeaderTimeout, 408, "header_timeout"),
+            (No::BodyTooLarge, 413, "body_too_large"),
+            (No::Method, 405, "method_not_allowed"),
+            (No::UnknownApp, 404, "no_such_app"),
+            (refused(Reason::Full), 503, "queue_full"),
+            (refused(Reason::Timeout), 503, "queue_timeout"),
+            (refused(Reason::Deadline), 503, "queue_timeout"),
+            (refused(Reason::Closed), 503, "shutting_down"),
+            (refused(Reason::Starting), 503, "app_failing"),
+            (No::Unreachable, 502, "app_unreachable"),
+            (No::Closed, 502, "app_closed"),
+            (No::BadAnswer, 502, "bad_answer"),
+            (No::RequestTimeout, 504, "request_timeout"),
+        ];
+        for (no, status, word) in all {
+            let answer = no.reply(&reader).into_response();
+            assert_eq!(answer.status(), status);
+            assert_eq!(answer.headers()[ERROR], word);
+            assert_eq!(answer.headers()[REQUEST_ID], "id-1");
+            let after = answer.headers().get("retry-after");
+            assert_eq!(after.is_some(), status == 503, "{word}");
+            if let Some(after) = after {
+                assert_eq!(after, "2");
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! An answer on its way to a client, whichever HTTP that speaks.
+
+use std::time::{Duration, Instant};
+
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+
+use super::body::Answer;
+use crate::http1::date;
+use crate::http1::fields::put;
+
+/// An answer on its way to a client.
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    /// As they are written, each with the end of its line.
+    pub(super) fields: Vec<u8>,
+    /// When it was given.
+    pub(super) at: Instant,
+    /// The same since 1970, if the fields do not say it.
+    pub(super) date: Option<Duration>,
+    /// How long the body is, or would be if it were not left out.
+    pub(super) length: Option<u64>,
+    pub(super) body: Answer,
+    /// The connection ends with it.
+    pub(super) closes: bool,
+}
+
+impl Reply {
+    /// Say this as well.
+    pub(super) fn put(&mut self, name: &str, value: impl AsRef<[u8]>) {
+        put(&mut self.fields, name, value);
+    }
+
+    /// For who speaks another HTTP.
+    pub(super) fn into_response(mut self) -> Response<Answer> {
+        if let Some(date) = self.date {
+            date::put(&mut self.fields, date);
+        }
+        let mut response = Response::new(self.body);
+        *response.status_mut() = self.status;
+        *response.headers_mut() = read(&self.fields);
+        let fields = response.headers_mut();
+        if let Some(len) = self.length {
+            fields.insert(hyper::header::CONTENT_LENGTH, HeaderValue::from(len));
+        }
+        response
+    }
+}
+
+/// What was written as fields.
+pub(super) fn read(written: &[u8]) -> HeaderMap {
+    let mut fields = HeaderMap::new();
+    for line in written.split(|byte| *byte == b'\n') {
+        let Some(colon) = memchr::memchr(b':', line) else {
+            continue;
+        };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
+        {
+            fields.append(name, value);
+        }
+    }
+    fields
+}

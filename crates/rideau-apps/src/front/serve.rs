@@ -1,0 +1,338 @@
+//! Listens for HTTP, and serves whoever comes.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rideau_process::panics;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+use super::http1::{self, Patience};
+use super::ids::Id;
+use super::seat::Seat;
+use super::{Front, Phase, http2};
+use crate::bind;
+use crate::http1::head::Limits;
+use crate::http1::stream::Stream;
+use crate::lanes::Lanes;
+
+/// What HTTP/2 begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0";
+/// How HTTP/2 is called within TLS.
+const ALPN_H2: &[u8] = b"h2";
+const ALPN_HTTP: &[u8] = b"http/1.1";
+/// A client that is silent is asked whether it is there.
+const ASK_AFTER: Duration = Duration::from_secs(60);
+
+/// Where HTTP comes in.
+#[derive(Default)]
+pub struct FrontListener {
+    doors: Vec<Door>,
+    /// Where connections are served, if not here.
+    lanes: Option<Arc<Lanes>>,
+    /// As many connections at most, whatever the config says.
+    seats_max: Option<usize>,
+}
+
+/// One of these places.
+struct Door {
+    listener: TcpListener,
+    tls: Option<Tls>,
+}
+
+/// What takes connections within TLS in; changed while it is used.
+#[derive(Clone)]
+pub struct Tls(Arc<ArcSwap<TlsAcceptor>>);
+
+impl Tls {
+    /// Take connections in with this.
+    pub fn new(acceptor: &TlsAcceptor) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(speaking(acceptor))))
+    }
+
+    /// And new ones with this.
+    pub fn renew(&self, acceptor: &TlsAcceptor) {
+        self.0.store(Arc::new(speaking(acceptor)));
+    }
+}
+
+/// The same, saying which HTTP we speak.
+fn speaking(acceptor: &TlsAcceptor) -> TlsAcceptor {
+    let mut config = (**acceptor.config()).clone();
+    config.alpn_protocols = vec![ALPN_H2.to_vec(), ALPN_HTTP.to_vec()];
+    TlsAcceptor::from(Arc::new(config))
+}
+
+impl FrontListener {
+    /// Listen here as well, within TLS or not. Says where that is, the port
+    /// chosen by the system included.
+    ///
+    /// # Errors
+    ///
+    /// If somebody else does, or it may not be.
+    pub async fn listen(
+        &mut self,
+        address: SocketAddr,
+        tls: Option<Tls>,
+    ) -> io::Result<SocketAddr> {
+        self.add(bind::tcp(address)?, tls)
+    }
+
+    /// The same where somebody listens for us already.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not say where that is.
+    pub fn add(&mut self, listener: TcpListener, tls: Option<Tls>) -> io::Result<SocketAddr> {
+        let address = listener.local_addr()?;
+        self.doors.push(Door { listener, tls });
+        Ok(address)
+    }
+
+    /// Serve connections on these lanes.
+    pub fn use_lanes(&mut self, lanes: Arc<Lanes>) {
+        self.lanes = Some(lanes);
+    }
+
+    /// Let no more connections in, as there are no more files.
+    pub fn limit(&mut self, connections_max: usize) {
+        self.seats_max = Some(connections_max);
+    }
+
+    /// Serve whoever comes until the front finishes or is cut. All connections
+    /// are over when this returns.
+    pub async fn serve(self, front: Arc<Front>) {
+        let seats_max = front.config.load().connections_max;
+        let seats_max = seats_max.min(self.seats_max.unwrap_or(usize::MAX));
+        let seats_max = u32::try_from(seats_max)
+            .unwrap_or(u32::MAX)
+            .clamp(1, 1 << 24);
+        let seats = Arc::new(Semaphore::new(seats_max as usize));
+        let lanes = self.lanes.as_deref();
+        let doors = self.doors.into_iter();
+        let doors = doors.map(|door| door.serve(Arc::clone(&front), Arc::clone(&seats), lanes));
+        futures_util::future::join_all(doors).await;
+        let within = front.config.load().shutdown_timeout;
+        let empty = seats.acquire_many(seats_max);
+        if tokio::time::timeout(within, empty).await.is_err() {
+            front.cut();
+            // Those that are cut are gone as soon as they run.
+            let _ =
+                tokio::time::timeout(Duration::from_secs(1), seats.acquire_many(seats_max)).await;
+        }
+    }
+}
+
+impl Door {
+    /// Let whoever comes in, until nobody new is served.
+    async fn serve(self, front: Arc<Front>, seats: Arc<Semaphore>, lanes: Option<&Lanes>) {
+        let mut phase = front.phase.subscribe();
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.listener.accept() => accepted,
+                _ = phase.wait_for(|phase| *phase > Phase::Open) => return,
+            };
+            let (stream, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let Ok(permit) = Arc::clone(&seats).try_acquire_owned() else {
+                if self.tls.is_none() {
+                    tokio::spawn(turn_away(stream, front.ids.next()));
+                }
+                continue;
+            };
+            let guest = Guest {
+                front: Arc::clone(&front),
+                peer,
+                phase: front.phase.subscribe(),
+                _permit: permit,
+            };
+            let begin = || guest.begin(stream, self.tls.as_ref(), lanes);
+            let _ = panics::contain(begin);
+        }
+    }
+}
+
+/// A connection that was let in.
+pub(super) struct Guest {
+    pub(super) front: Arc<Front>,
+    peer: SocketAddr,
+    phase: watch::Receiver<Phase>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Guest {
+    /// Serve it, where that is done.
+    fn begin(self, stream: TcpStream, tls: Option<&Tls>, lanes: Option<&Lanes>) {
+        let tls = tls.map(|tls| tls.0.load_full());
+        let Some(lanes) = lanes else {
+            tokio::spawn(self.serve(stream, tls));
+            return;
+        };
+        match stream.into_std() {
+            Ok(stream) => lanes.spawn(|| async {
+                match TcpStream::from_std(stream) {
+                    Ok(stream) => self.serve(stream, tls).await,
+                    Err(error) => tracing::warn!("cannot serve a connection: {error}"),
+                }
+            }),
+            Err(error) => tracing::warn!("cannot serve a connection: {error}"),
+        }
+    }
+
+    async fn serve(self, stream: TcpStream, tls: Option<Arc<TlsAcceptor>>) {
+        let seat = self.seat(&stream, tls.is_some());
+        let Some(tls) = tls else {
+            let begun = self.while_open(self.patience().idle, is_http2(&stream));
+            return match begun.await {
+                Some(Ok(true)) => Box::pin(http2::serve(self, seat, Stream::Tcp(stream))).await,
+                Some(Ok(false)) => Box::pin(self.serve_http1(seat, Stream::Tcp(stream))).await,
+                Some(Err(_)) | None => (),
+            };
+        };
+        let shaken = self.while_open(self.patience().head, tls.accept(stream));
+        let stream = match Box::pin(shaken).await {
+            Some(Ok(stream)) => Box::new(stream),
+            Some(Err(error)) => return tracing::debug!("no TLS for HTTP: {error}"),
+            None => return tracing::debug!("no TLS for HTTP in time"),
+        };
+        match stream.get_ref().1.alpn_protocol() {
+            Some(ALPN_H2) => Box::pin(http2::serve(self, seat, Stream::Tls(stream))).await,
+            _ => Box::pin(self.serve_http1(seat, Stream::Tls(stream))).await,
+        }
+    }
+
+    /// What has to be done before the first request, in time and only as long as
+    /// somebody new is served.
+    pub(super) async fn while_open<T>(
+        &self,
+        within: Duration,
+        begun: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut phase = self.phase.clone();
+        tokio::select! {
+            begun = tokio::time::timeout(within, begun) => begun.ok(),
+            _ = phase.wait_for(|phase| *phase > Phase::Open) => None,
+        }
+    }
+
+    async fn serve_http1(mut self, seat: Seat, stream: Stream) {
+        let front = Arc::clone(&self.front);
+        let config = front.config.load_full();
+        let limits = Limits {
+            bytes_max: usize::try_from(config.header_max).unwrap_or(usize::MAX),
+            fields_max: config.headers_max,
+        };
+        let patience = self.patience();
+        let served = http1::serve(&front, &seat, stream, limits, patience);
+        // It looks by itself whether it should finish.
+        self.run(pin!(served), |_| ()).await;
+    }
+
+    /// Serve a connection to its end, or to the end of what it is asking for if
+    /// the front finishes. It keeps its seat until it is gone.
+    pub(super) async fn run<C>(&mut self, mut served: Pin<&mut C>, finish: impl Fn(Pin<&mut C>))
+    where
+        C: Future<Output = ()>,
+    {
+        let told = AtomicBool::new(false);
+        let front = Arc::clone(&self.front);
+        let mut changed = pin!(async {
+            let _ = self.phase.wait_for(|phase| *phase > Phase::Open).await;
+            told.store(true, Ordering::Relaxed);
+            let _ = self.phase.wait_for(|phase| *phase > Phase::Finishing).await;
+        });
+        let mut is_heard = false;
+        let mut is_told = false;
+        poll_fn(|context| {
+            // It is the same task each time, so that one poll has it woken.
+            if !is_heard || !front.is_open() {
+                is_heard = true;
+                if changed.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(());
+                }
+                if told.load(Ordering::Relaxed) && !is_told {
+                    is_told = true;
+                    finish(served.as_mut());
+                }
+            }
+            served.as_mut().poll(context)
+        })
+        .await;
+    }
+
+    fn seat(&self, stream: &TcpStream, is_tls: bool) -> Seat {
+        let _ = stream.set_nodelay(true);
+        // Who vanished without a word is noticed at last.
+        let asked = TcpKeepalive::new()
+            .with_time(ASK_AFTER)
+            .with_interval(ASK_AFTER / 4);
+        let _ = SockRef::from(stream).set_tcp_keepalive(&asked);
+        let port = stream.local_addr().map_or(0, |local| local.port());
+        let config = self.front.config.load();
+        let is_trusted = config
+            .trust
+            .iter()
+            .any(|network| network.has(self.peer.ip()));
+        Seat::new(self.peer, port, is_tls, is_trusted)
+    }
+
+    pub(super) fn patience(&self) -> Patience {
+        let config = self.front.config.load();
+        Patience {
+            head: config.header_timeout,
+            idle: config.idle_timeout,
+        }
+    }
+}
+
+/// Does a client begin with HTTP/2, without having asked whether it may?
+async fn is_http2(stream: &TcpStream) -> io::Result<bool> {
+    let mut first = [0; PREFACE.len()];
+    loop {
+        let len = stream.peek(&mut first).await?;
+        if len == 0 || first[..len] != PREFACE[..len] {
+            return Ok(false);
+        }
+        if len == PREFACE.len() {
+            return Ok(true);
+        }
+        // The rest is on its way.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Say no to one too many, and let it read that before the end.
+async fn turn_away(mut stream: TcpStream, id: Id) {
+    const BODY: &str = "There are as many connections as there may be. Please try again soon.\n";
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 1\r\n\
+         X-Rideau-Error: connections_max\r\nX-Request-Id: {id}\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n",
+        BODY.len()
+    );
+    let told = async {
+        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(BODY.as_bytes()).await?;
+        stream.shutdown().await?;
+        let mut rest = [0; 1024];
+        while stream.read(&mut rest).await? > 0 {}
+        io::Result::Ok(())
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
+}

@@ -1,0 +1,266 @@
+//! Connections that become something else, such as WebSockets.
+//!
+//! What they become is not ours to understand: bytes are carried both ways
+//! until one side ends, nothing was said for too long, or the process has to
+//! go and the grace is over. The session lives as long.
+
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::StatusCode;
+use parking_lot::Mutex;
+use rideau_core::apps::Ended;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::Front;
+use super::body::Upload;
+use super::errand::{Begun, Errand};
+use super::forward::Visit;
+use super::http1::Client;
+use super::line::{Asked, Line};
+use super::refusals::No;
+use super::reply::Reply;
+use super::seat::Seat;
+use crate::apps::Session;
+use crate::http1::wire::Wire;
+
+/// When the client has said its last, the process has so long to do so.
+const LAST_WORDS: Duration = Duration::from_secs(60);
+/// Bytes that are carried at a time, each way.
+const PART: usize = 16 * 1024;
+
+/// A request whose process goes on with something else.
+pub(super) struct Turned {
+    reply: Reply,
+    process: Wire,
+    session: Session,
+    tunnel: Tunnel,
+}
+
+/// Ask an app for something else; what it answers if it declines.
+pub(super) async fn exchange(front: &Front, seat: &Seat, begun: &Begun) -> Result<Turned, Reply> {
+    let errand = match &begun.errand {
+        Ok(errand) => errand,
+        Err(no) => return Err(front.refuse(no, begun)),
+    };
+    let visit = Visit {
+        front,
+        seat,
+        id: &begun.id,
+        early: None,
+    };
+    match turn(errand, &visit).await {
+        Ok(turned) => turned,
+        Err(no) => {
+            errand.refused(&no, begun, seat);
+            Err(front.refuse(&no, begun))
+        }
+    }
+}
+
+/// Ask on a connection of its own.
+async fn turn(errand: &Errand, visit: &Visit<'_>) -> Result<Result<Turned, Reply>, No> {
+    let head = errand.head_for(errand.upgrade.as_deref().unwrap_or_default());
+    let mut avoid = None;
+    // A process that takes no connection has not seen the request.
+    let (session, mut line) = loop {
+        let session = errand.ask(visit, avoid, None).await?;
+        match session.process().connections.connect().await {
+            Ok(wire) => break (session, Box::new(Line::new(wire))),
+            Err(error) => {
+                tracing::debug!("an app takes no connection: {error}");
+                let is_last = avoid.replace(session.process().id).is_some();
+                session.unreachable();
+                if is_last || !errand.config.http.retries {
+                    return Err(No::Unreachable);
+                }
+            }
+        }
+    };
+    let began = session.began(errand.came.0);
+    let said = {
+        let asked = Asked {
+            head: &head,
+            wants_upgrade: true,
+            ..errand.asked(visit)
+        };
+        let sent = pin!(line.send(asked, Upload::Empty));
+        errand.within(sent, None).await
+    };
+    let (said, allowance) = match said {
+        Some((Ok(said), allowance)) => (said, allowance),
+        Some((Err(lost), _)) => {
+            session.end(Ended::Broken);
+            tracing::debug!("an app gave no answer: {}", lost.error);
+            return Err(match lost.is_garbage {
+                true => No::BadAnswer,
+                false => No::Closed,
+            });
+        }
+        None => {
+            session.end(Ended::TimedOut);
+            return Err(No::RequestTimeout);
+        }
+    };
+    if said.status != StatusCode::SWITCHING_PROTOCOLS {
+        let reply = errand.hand_back(visit, session, said, (line, allowance), began);
+        return Ok(Err(reply.await));
+    }
+    let mut reply = errand.signed(visit, &session, said.fields, said.status, began);
+    reply.date.take_if(|_| said.noted.has_date);
+    reply.put("Connection", "upgrade");
+    if let Some(became) = said.noted.upgrade {
+        reply.put("Upgrade", became);
+    }
+    session.upgraded();
+    Ok(Ok(Turned {
+        reply,
+        process: line.into_wire(),
+        session,
+        tunnel: Tunnel {
+            grace: errand.config.http.upgrade_grace,
+            idle: errand.config.http.upgrade_idle,
+        },
+    }))
+}
+
+impl Turned {
+    /// Tell the client, and carry bytes from now on.
+    pub(super) fn begin(self, client: Arc<Mutex<Client>>) {
+        let Some(client) = Arc::into_inner(client) else {
+            // Nobody reads a body: there is none.
+            return self.session.end(Ended::Left);
+        };
+        let mut client = client.into_inner();
+        client.put_turned(&self.reply);
+        let tunnel = self.tunnel;
+        tokio::spawn(tunnel.run(self.session, client.into_wire(), self.process));
+    }
+}
+
+/// How long a tunnel may go on.
+struct Tunnel {
+    /// After its process was told to go.
+    grace: Duration,
+    /// Without a word.
+    idle: Option<Duration>,
+}
+
+impl Tunnel {
+    async fn run(self, session: Session, client: Wire, mut process: Wire) {
+        let heard = Arc::new(Heard::new());
+        let mut client = Ear(client, Arc::clone(&heard));
+        let drained = session.process().drained();
+        let ended = async {
+            drained.await;
+            tokio::time::sleep(self.grace).await;
+        };
+        let carried = async {
+            // What the client is told, though the process may say nothing yet.
+            tokio::io::AsyncWriteExt::flush(&mut client).await?;
+            tokio::io::copy_bidirectional_with_sizes(&mut client, &mut process, PART, PART).await
+        };
+        tokio::select! {
+            carried = carried => if let Err(error) = carried {
+                tracing::debug!("a tunnel broke: {error}");
+            },
+            () = ended => tracing::debug!("a tunnel was closed, for its process has to go"),
+            () = heard.over() => tracing::debug!("a tunnel outlived its client"),
+            () = heard.silent(self.idle) => tracing::debug!("a tunnel was idle for too long"),
+        }
+        session.end(Ended::Answered);
+    }
+}
+
+/// When something was last said, in milliseconds since the start.
+struct Heard {
+    since: Instant,
+    last: AtomicU64,
+    /// The client will say no more.
+    over: Notify,
+}
+
+impl Heard {
+    fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            last: AtomicU64::new(0),
+            over: Notify::new(),
+        }
+    }
+
+    fn note(&self) {
+        let millis = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(millis, Ordering::Relaxed);
+    }
+
+    /// Resolves when the client has long said its last.
+    async fn over(&self) {
+        self.over.notified().await;
+        tokio::time::sleep(LAST_WORDS).await;
+    }
+
+    /// Resolves when nothing was said for so long.
+    async fn silent(&self, idle: Option<Duration>) {
+        let Some(idle) = idle else {
+            return std::future::pending().await;
+        };
+        loop {
+            let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
+            let until = self.since + last + idle;
+            if until <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(until).await;
+        }
+    }
+}
+
+/// The client's end: what passes there, either way, was said.
+struct Ear<S>(S, Arc<Heard>);
+
+impl<S: AsyncRead + Unpin> AsyncRead for Ear<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.0).poll_read(context, buffer);
+        if read.is_ready() {
+            self.1.note();
+            if buffer.filled().len() == before {
+                self.1.over.notify_one();
+            }
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Ear<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.0).poll_write(context, bytes);
+        if written.is_ready() {
+            self.1.note();
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,170 @@
+//! A way to a client or to a process.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use rideau_process::Address;
+use rustix::buffer::spare_capacity;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::server::TlsStream;
+
+/// An open way to a client or to a process.
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// Open one to a process.
+    pub(crate) async fn connect(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Socket(path) => UnixStream::connect(path).await.map(Self::Unix),
+            Address::Port(address) => {
+                let stream = TcpStream::connect(address).await?;
+                let _ = stream.set_nodelay(true);
+                Ok(Self::Tcp(stream))
+            }
+            Address::Said(text) => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{text:?} is no address to connect to"),
+            )),
+        }
+    }
+}
+
+/// What most requests need, with as few steps as there can be.
+impl Stream {
+    /// Ready when something may have come. What is within TLS may wait there, so
+    /// that this says nothing.
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => stream.poll_read_ready(context),
+            Self::Unix(stream) => stream.poll_read_ready(context),
+            Self::Tls(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Something may have come, as far as is known. Nobody is woken if something
+    /// does.
+    pub(crate) fn may_be_readable(&self) -> bool {
+        self.when(Interest::READABLE, |_| Ok(())).is_ok()
+    }
+
+    /// Read what came, as much as there is room for; none if that was the end.
+    ///
+    /// # Errors
+    ///
+    /// If nothing came, or nothing will.
+    pub(crate) fn try_read(&self, into: &mut Vec<u8>) -> io::Result<usize> {
+        let mut came = None;
+        let read = self.when(Interest::READABLE, |socket| {
+            let room = into.capacity() - into.len();
+            let (len, _) = recv(socket, spare_capacity(into), RecvFlags::empty())?;
+            came = Some(len);
+            if (1..room).contains(&len) {
+                // That was all: there is nothing more before the system says so.
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(())
+        });
+        match came {
+            Some(len) => Ok(len),
+            None => read.map(|()| 0),
+        }
+    }
+
+    /// Send as much of it as the peer takes at once.
+    ///
+    /// # Errors
+    ///
+    /// If it takes nothing, or will take nothing any more.
+    pub(crate) fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.when(Interest::WRITABLE, |socket| {
+            Ok(send(socket, bytes, SendFlags::NOSIGNAL)?)
+        })
+    }
+
+    /// Something that was written is still here, and goes when it is flushed.
+    pub(crate) fn holds_back(&self) -> bool {
+        matches!(self, Self::Tls(stream) if stream.get_ref().1.wants_write())
+    }
+
+    /// Do this if the socket may be ready for it. If it turns out not to be, it is
+    /// not until the system says so.
+    fn when<T>(
+        &self,
+        ready: Interest,
+        done: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        match self {
+            Self::Tcp(stream) => stream.try_io(ready, || done(stream.as_fd())),
+            Self::Unix(stream) => stream.try_io(ready, || done(stream.as_fd())),
+            Self::Tls(_) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(context, bytes),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            // Sockets have nothing to flush.
+            Self::Tcp(_) | Self::Unix(_) => Poll::Ready(Ok(())),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Unix(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Applications behind a front: their processes are started, scaled and recycled, and
+//! requests are led to them.
+//!
+//! Beside it is what the rest of the server needs as well: threads that serve
+//! connections, sockets, events, and the folders of running programs.
+
+mod apps;
+pub mod bind;
+mod events;
+mod front;
+mod http1;
+pub mod inherited;
+mod lanes;
+pub mod run_places;
+mod upstream;
+mod workshop;
+
+pub use apps::*;
+pub use events::{Event, Events, KINDS};
+pub use front::{Front, FrontListener, Route, Router, Tls};
+pub use lanes::Lanes;
+pub use workshop::{Presence, Workshop};
