@@ -42,12 +42,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-use crate::daemon::Daemon;
-use crate::history::History;
-use crate::metrics::Counted;
-use crate::reserve::Reserve;
-use crate::tls;
-use crate::tls_files::renewed;
+use crate::net::tls;
+use crate::net::tls_files::renewed;
+use crate::state::daemon::Daemon;
+use crate::state::reserve::Reserve;
+use crate::view::history::History;
+use crate::view::metrics::Counted;
 use entrance::Entrance;
 use guard::Known;
 use patient::Patient;
@@ -431,7 +431,7 @@ mod tests {
 
     async fn serve() -> SocketAddr {
         let config = Config::parse("", "test.toml", &|_| None).expect("it is a config");
-        let daemon = Daemon::new(config, crate::command::NAMES).expect("it is sound");
+        let daemon = Daemon::new(config, crate::redis::commands::NAMES).expect("it is sound");
         let listener = AdminListener::bind(([127, 0, 0, 1], 0).into()).await;
         let listener = listener.expect("a port is free");
         let address = listener.address().expect("it listens");

@@ -1,56 +1,30 @@
-//! The parts of the `rideau` program, for its binary and its tests.
+//! The server of the `rideau` program.
+//!
+//! Modules use only those below them: `serve`, `admin`, `redis`, `view`, `net`, `state`.
 
-pub mod admin;
-pub mod attempts;
-pub mod budget;
-pub mod client;
-pub mod clients;
-pub mod command;
-pub mod connection;
-pub mod control;
-pub mod counts;
-pub mod daemon;
-pub mod drops;
-pub mod ending;
-mod epochs;
-pub mod explain;
-pub mod files;
-pub mod grant;
-pub mod held_back;
-pub mod history;
-pub mod holder;
-pub mod holdings;
-pub mod input;
-pub mod later;
-pub mod log;
-pub mod login;
-pub mod logins;
-pub mod meeting;
-pub mod member;
-mod memory;
-pub mod metrics;
-pub mod names;
-pub mod operator;
-pub mod outbox;
-pub mod outcome;
-mod peer;
-pub mod places;
-pub mod quota;
-pub mod report;
-mod reserve;
-mod resources;
-pub mod serve;
-pub mod sessions;
-pub mod settings;
-pub mod show;
-pub mod sight;
-pub mod supervisor;
-pub mod ticket;
-pub mod timing;
-pub mod tls;
-mod tls_files;
-pub mod transaction;
-pub mod turns;
-pub mod values;
-pub mod watch;
-pub mod watcher;
+mod admin;
+mod net;
+mod redis;
+mod serve;
+mod state;
+mod view;
+
+pub use net::{control, tls};
+pub use redis::commands::NAMES as COMMAND_NAMES;
+pub use serve::{Ready, run, run_daemon, run_from};
+pub use state::daemon::Daemon;
+pub use state::versions::Source;
+pub use state::{files, log};
+pub use view::tables::What;
+
+/// What tests put a server together from.
+#[doc(hidden)]
+pub mod testing {
+    pub use crate::admin::AdminListener;
+    pub use crate::redis::commands;
+    pub use crate::serve::{Listener, drain, keep_sessions, leak_check};
+    pub use crate::state::holder::Card;
+    pub use crate::state::viewer::Sight;
+    pub use crate::view::explain::explain;
+    pub use crate::view::tables;
+}

@@ -4,7 +4,10 @@
 
 mod admission;
 mod drain;
+mod give_back;
+pub mod leak_check;
 mod listener;
+pub(crate) mod sd_notify;
 mod store_watch;
 
 use std::fmt;
@@ -28,15 +31,12 @@ use tokio_rustls::TlsAcceptor;
 pub use self::drain::drain;
 pub use self::listener::Listener;
 use crate::admin::AdminListener;
-use crate::control::ControlFiles;
-use crate::daemon::Daemon;
-use crate::ending::Why;
-use crate::memory;
-use crate::settings::Source;
-use crate::supervisor;
-use crate::tls;
-use crate::tls_files;
-use crate::watcher;
+use crate::net::control::ControlFiles;
+use crate::net::tls;
+use crate::net::tls_files;
+use crate::state::daemon::Daemon;
+use crate::state::end::Why;
+use crate::state::versions::Source;
 
 /// So long a client has to say within TLS who it is.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -129,8 +129,8 @@ pub async fn run_from(
     source: Source,
     ready: impl FnOnce(&Ready),
 ) -> io::Result<()> {
-    let daemon =
-        Daemon::after_others(config, source, crate::command::NAMES).map_err(io::Error::other)?;
+    let daemon = Daemon::after_others(config, source, crate::redis::commands::NAMES)
+        .map_err(io::Error::other)?;
     run_daemon(daemon, ready).await
 }
 
@@ -169,7 +169,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     daemon.front.follow_apps();
     let front = tokio::spawn(front.serve(Arc::clone(&daemon.front)));
     for_ever("the end of sessions", &daemon, keep_sessions);
-    memory::keep_small(&[&lanes, &front_lanes]);
+    give_back::keep_small(&[&lanes, &front_lanes]);
     for runtime in lanes.runtimes() {
         let daemon = Arc::clone(&daemon);
         runtime.spawn(async move {
@@ -177,7 +177,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
             panics::keep("the word that values are safe", ferry).await;
         });
     }
-    for_ever("the watch for leaks", &daemon, watcher::keep);
+    for_ever("the watch for leaks", &daemon, leak_check::keep);
     for_ever("the epochs of fences", &daemon, keep_epochs);
     tokio::spawn(reload_on(hangup, Arc::clone(&daemon)));
     warn(&daemon, &config);
@@ -189,12 +189,12 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
         }),
         page,
     });
-    supervisor::tell("READY=1");
+    sd_notify::tell("READY=1");
     let failed = tokio::select! {
         () = stop.asked() => None,
         failed = store_watch::watch(&daemon) => Some(failed),
     };
-    supervisor::tell("STOPPING=1");
+    sd_notify::tell("STOPPING=1");
     // Who connects from now on waits for the server that comes next.
     for listener in kept_open {
         listener.abort();
@@ -440,13 +440,13 @@ async fn listen_http(
 /// with it is an event.
 async fn reload_on(mut signal: Signal, daemon: Arc<Daemon>) {
     while signal.recv().await.is_some() {
-        supervisor::tell(&supervisor::reloading());
+        sd_notify::tell(&sd_notify::reloading());
         match panics::contain(|| daemon.reload("SIGHUP")) {
             Ok(Ok(_)) => (),
             Ok(Err(why)) => tracing::warn!("SIGHUP changed nothing: {why}"),
             Err(panicked) => tracing::error!("SIGHUP ended with an {panicked}"),
         }
-        supervisor::tell("READY=1");
+        sd_notify::tell("READY=1");
     }
 }
 

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use rideau_daemon::serve::Ready;
+use rideau_daemon::Ready;
 use tokio::signal;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, interval_at};
@@ -99,7 +99,7 @@ fn serve(seconds: Seconds, is_json: bool) -> Done {
             let _ = ready.send(());
         };
         tokio::select! {
-            served = rideau_daemon::serve::run(config, ready) => served.map_err(Failure::from),
+            served = rideau_daemon::run(config, ready) => served.map_err(Failure::from),
             shown = show(is_ready, &ports, seconds, is_json) => shown,
         }
     });

@@ -16,10 +16,10 @@ use super::grants::{gone_text, ticket_of};
 use super::health::away;
 use super::shown::find_pool;
 use super::visit::{Answer, No, Visit, ok};
-use crate::ending::{Gone, Why};
-use crate::holdings::Thing;
-use crate::outbox::Push;
-use crate::places::PoolPlace;
+use crate::state::catalog::PoolPlace;
+use crate::state::end::{Gone, Why};
+use crate::state::lease_table::Thing;
+use crate::state::push::Push;
 
 /// No pool takes longer to replace its members.
 const OVER_MAX: u64 = 86_400_000;

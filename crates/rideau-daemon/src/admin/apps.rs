@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::shown::{micros, spans, tally};
 use super::visit::{Answer, No, Visit, ok};
-use crate::sight::Sight;
+use crate::state::viewer::Sight;
 
 /// Lines of a log, unless one asks for fewer or more.
 const LINES: usize = 100;

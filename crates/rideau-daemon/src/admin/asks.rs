@@ -17,12 +17,12 @@ use serde_json::{Map, Value as Json, json};
 use super::grants::ticket_of;
 use super::guest::Guest;
 use super::visit::{Answer, No, Visit, ok, with_status};
-use crate::client::Step;
-use crate::command;
-use crate::grant::Grant;
-use crate::holdings::Thing;
-use crate::ticket::{Kind, Ticket};
-use crate::values;
+use crate::redis::client::Step;
+use crate::redis::commands;
+use crate::state::grant::Grant;
+use crate::state::lease_table::Thing;
+use crate::state::ticket::{Kind, Ticket};
+use crate::state::values;
 
 /// Who is shed and is not told when to come back may do so then.
 const SOON: Duration = Duration::from_secs(1);
@@ -338,7 +338,7 @@ async fn execute(visit: &Visit, words: &Words, mut guest: Guest) -> Result<(Valu
             ..Limits::default()
         };
         match parser.next(&bytes, &mut 0, &limits) {
-            Ok(Some(request)) => command::execute(&mut guest.client, request),
+            Ok(Some(request)) => commands::execute(&mut guest.client, request),
             _ => return Err(No::wrong("The request is too long.")),
         }
     };

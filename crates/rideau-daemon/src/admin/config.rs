@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::health::away;
 use super::visit::{Answer, No, Visit, ok, with_status};
-use crate::daemon::Daemon;
-use crate::daemon::Unchanged;
-use crate::values::unsafe_text;
+use crate::state::daemon::Daemon;
+use crate::state::daemon::Unchanged;
+use crate::state::values::unsafe_text;
 
 /// How faults call the body of a request.
 const FILE: &str = "config";

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rideau_config::User;
 
-use crate::attempts::Origin;
-use crate::daemon::Daemon;
-use crate::logins::LoginPlace;
-use crate::quota::{Counted, Over, Quota};
+use crate::state::attempts::Origin;
+use crate::state::daemon::Daemon;
+use crate::state::logins::LoginPlace;
+use crate::state::quota::{Counted, Over, Quota};
 
 /// How a connection came in.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use serde_json::{Map, json};
 
 use super::health::away;
 use super::visit::{Answer, No, Visit, ok};
-use crate::explain;
+use crate::view::explain;
 
 /// Explain a no, a ticket, a connection, a place or a key.
 pub(super) async fn explain(visit: Visit) -> Answer {

@@ -12,11 +12,11 @@ use serde_json::json;
 
 use super::values;
 use super::visit::{Answer, No, Visit, ok};
-use crate::ending::{Gone, Why};
-use crate::grant::Grant;
-use crate::holder::Card;
-use crate::quota::Quota;
-use crate::ticket::{Kind, Ticket};
+use crate::state::end::{Gone, Why};
+use crate::state::grant::Grant;
+use crate::state::holder::Card;
+use crate::state::quota::Quota;
+use crate::state::ticket::{Kind, Ticket};
 
 /// The time of a session that says none: HTTP has no connection to watch, so
 /// there must be one.

@@ -15,11 +15,11 @@ use rideau_config::User;
 use super::routes::{Needs, Route};
 use super::visit::No;
 use super::{Admin, Entrance};
-use crate::attempts::Origin;
-use crate::daemon::Daemon;
-use crate::login::{self};
-use crate::logins::{Fingerprint, How};
-use crate::peer::Proof;
+use crate::redis::login::{self};
+use crate::redis::peer::Proof;
+use crate::state::attempts::Origin;
+use crate::state::daemon::Daemon;
+use crate::state::logins::{Fingerprint, How};
 
 /// A password that was right is not checked again for so long: each check costs
 /// time on purpose, and every request of a script carries it.

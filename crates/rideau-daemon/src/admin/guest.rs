@@ -11,20 +11,20 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::grants::{no_session, session_of};
 use super::visit::{No, Visit};
-use crate::attempts::Origin;
-use crate::client::{Awaits, Client, Finish, Replies, Wait, Wrong};
-use crate::clients::ClientCard;
-use crate::command;
-use crate::daemon::Daemon;
-use crate::ending::Why;
-use crate::held_back::HeldBack;
-use crate::holder::{Card, HolderId};
-use crate::login::{self};
-use crate::outbox::Outbox;
-use crate::peer::Proof;
-use crate::ticket::Ticket;
-use crate::timing::Batch;
-use crate::watch::Watch;
+use crate::redis::client::{Awaits, Client, Finish, Replies, Wait, Wrong};
+use crate::redis::commands;
+use crate::redis::commit_wait::HeldBack;
+use crate::redis::login::{self};
+use crate::redis::peer::Proof;
+use crate::redis::subscriptions::Watch;
+use crate::state::attempts::Origin;
+use crate::state::clients::ClientCard;
+use crate::state::command_stats::Batch;
+use crate::state::daemon::Daemon;
+use crate::state::end::Why;
+use crate::state::holder::{Card, HolderId};
+use crate::state::push::Outbox;
+use crate::state::ticket::Ticket;
 
 /// A session is renewed this often while one of its requests waits: an open
 /// connection is a sign of life.
@@ -119,10 +119,10 @@ impl Guest {
             client.generation = generation;
             client.user = user;
             client.read_config();
-            command::may_still(client, awaits, name)
+            commands::may_still(client, awaits, name)
         });
         may.map_err(|wrong| {
-            command::deny(client, client.user_name(), &wrong);
+            commands::deny(client, client.user_name(), &wrong);
             No::of_executed(&wrong.0)
         })
     }

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use rideau_process::panics::{self, Panicked};
 
 use super::visit::{Answer, No, Visit};
-use crate::metrics;
+use crate::view::metrics;
 
 /// It answers, so it lives.
 pub(super) async fn alive(_visit: Visit) -> Answer {

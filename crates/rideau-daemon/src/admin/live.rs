@@ -18,7 +18,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::WATCHERS_MAX;
 use super::visit::{Answer, No, Visit, ok};
-use crate::quota::{Counted, Quota};
+use crate::state::quota::{Counted, Quota};
 
 /// A watcher hears something at least this often, so that proxies and we
 /// notice when one side is gone.

@@ -12,14 +12,14 @@ use serde_json::{Map, Value, json};
 use super::apps;
 use super::health::away;
 use super::visit::{Answer, No, Visit, ok};
-use crate::clients::ClientCard;
-use crate::daemon::Daemon;
-use crate::drops::Dropped;
-use crate::explain;
-use crate::holdings::Row;
-use crate::places::{BrokerPlace, Places, PoolPlace, RegulatorPlace};
-use crate::sessions::SessionRow;
-use crate::show::{self, Page};
+use crate::state::catalog::{BrokerPlace, Places, PoolPlace, RegulatorPlace};
+use crate::state::clients::ClientCard;
+use crate::state::daemon::Daemon;
+use crate::state::lease_table::Row;
+use crate::state::refusal_log::Dropped;
+use crate::state::sessions::SessionRow;
+use crate::view::explain;
+use crate::view::tables::{self, Page};
 
 /// Rows of a page, unless one asks for fewer or more.
 const ROWS: usize = 1_000;
@@ -306,7 +306,7 @@ fn dropped(dropped: &Dropped) -> Value {
 
 /// Every limit, how much of it is used, and how often somebody met it.
 pub(super) async fn limits(visit: Visit) -> Answer {
-    let limits = show::limits(visit.daemon()).into_iter().map(|limit| {
+    let limits = tables::limits(visit.daemon()).into_iter().map(|limit| {
         let name = format!("limits.{}", limit.name);
         json!({ "name": name, "max": limit.max, "now": limit.now, "refused": limit.refused })
     });

@@ -14,10 +14,10 @@ use rideau_config::{Listen, Server, count};
 
 use super::health::away;
 use super::visit::{Answer, Visit};
-use crate::daemon::Daemon;
-use crate::places::Places;
-use crate::show::{self, Cell, Page, Wanted, What};
-use crate::sight::Sight;
+use crate::state::catalog::Places;
+use crate::state::daemon::Daemon;
+use crate::state::viewer::Sight;
+use crate::view::tables::{self, Cell, Page, Wanted, What};
 
 const STYLE: &str = include_str!("status.css");
 /// The page loads itself again this often, in seconds.
@@ -195,7 +195,7 @@ fn write_shown(out: &mut String, visit: &Visit, shown: &Shown) -> fmt::Result {
         sight: visit.sight(),
         ..Wanted::default()
     };
-    let table = show::table(visit.daemon(), shown.what, &wanted);
+    let table = tables::table(visit.daemon(), shown.what, &wanted);
     if table.rows.is_empty() && !shown.is_always {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::asks::{AWAITS, NONE, Words, json_of, run_values};
 use super::visit::{Answer, No, Visit, ok, with_status};
-use crate::show::{self, Wanted, What};
+use crate::view::tables::{self, Wanted, What};
 
 /// What can be said with a reserve.
 #[derive(Deserialize)]
@@ -213,7 +213,7 @@ pub(super) async fn ranges(visit: Visit) -> Answer {
         sight: visit.sight(),
         ..Wanted::default()
     };
-    let table = show::table(visit.daemon(), What::Ranges, &wanted);
+    let table = tables::table(visit.daemon(), What::Ranges, &wanted);
     ok(&json!({ "ranges": table.json() }))
 }
 
@@ -222,7 +222,7 @@ pub(super) async fn views(visit: Visit) -> Answer {
         sight: visit.sight(),
         ..Wanted::default()
     };
-    let table = show::table(visit.daemon(), What::Views, &wanted);
+    let table = tables::table(visit.daemon(), What::Views, &wanted);
     ok(&json!({ "views": table.json() }))
 }
 
@@ -233,9 +233,9 @@ pub(super) async fn one_range(visit: Visit) -> Answer {
         sight: visit.sight(),
         ..Wanted::default()
     };
-    let table = show::table(visit.daemon(), What::Ranges, &wanted).json();
+    let table = tables::table(visit.daemon(), What::Ranges, &wanted).json();
     let explained =
-        crate::explain::explain(visit.daemon(), &format!("range:{name}"), visit.sight());
+        crate::view::explain::explain(visit.daemon(), &format!("range:{name}"), visit.sight());
     match (table.get(0).cloned(), explained) {
         (Some(mut shown), Some(explained)) => {
             shown["explain"] = explained.text.into();

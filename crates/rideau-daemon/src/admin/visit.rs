@@ -20,14 +20,14 @@ use super::guard::Identity;
 use super::query::Query;
 use super::routes::{Needs, Route};
 use super::{Admin, BODY_WITHIN, guard};
-use crate::client::Wrong;
-use crate::daemon::Daemon;
-use crate::input::{Input, NoRoom};
-use crate::login;
-use crate::logins::Fingerprint;
-use crate::places::Places;
-use crate::quota::{Counted, Quota};
-use crate::sight::Sight;
+use crate::redis::client::Wrong;
+use crate::redis::input::{Input, NoRoom};
+use crate::redis::login;
+use crate::state::catalog::Places;
+use crate::state::daemon::Daemon;
+use crate::state::logins::Fingerprint;
+use crate::state::quota::{Counted, Quota};
+use crate::state::viewer::Sight;
 
 /// A request that may be answered.
 pub(super) struct Visit {

@@ -11,20 +11,20 @@ use rideau_config::User;
 use rideau_resp::Protocol;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::attempts::Origin;
-use crate::client::{Client, Replies};
-use crate::clients::ClientCard;
-use crate::connection;
-use crate::daemon::Daemon;
-use crate::held_back::HeldBack;
-use crate::holder::Card;
-use crate::logins::LoginPlace;
-use crate::outbox::Outbox;
-use crate::peer::Proof;
-use crate::quota::{Counted, Quota};
-use crate::reserve;
-use crate::timing::Batch;
-use crate::watch::Watch;
+use crate::redis::client::{Client, Replies};
+use crate::redis::commit_wait::HeldBack;
+use crate::redis::connection;
+use crate::redis::peer::Proof;
+use crate::redis::subscriptions::Watch;
+use crate::state::attempts::Origin;
+use crate::state::clients::ClientCard;
+use crate::state::command_stats::Batch;
+use crate::state::daemon::Daemon;
+use crate::state::holder::Card;
+use crate::state::logins::LoginPlace;
+use crate::state::push::Outbox;
+use crate::state::quota::{Counted, Quota};
+use crate::state::reserve;
 
 /// A connection that wants to come in.
 pub(super) struct Coming {

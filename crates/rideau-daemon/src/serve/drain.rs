@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use rideau_core::Brief;
 
-use crate::daemon::Daemon;
-use crate::ending::Why;
-use crate::grant::Grant;
+use crate::state::daemon::Daemon;
+use crate::state::end::Why;
+use crate::state::grant::Grant;
 
 /// How often it is looked whether holders have finished.
 const LOOK: Duration = Duration::from_millis(20);

@@ -18,12 +18,12 @@ use tokio_rustls::TlsAcceptor;
 
 use super::admission::{Admitted, Coming, Crowded, Refused, admit, crowded, enter, serve};
 
-use crate::attempts::Origin;
-use crate::daemon::Daemon;
-use crate::peer::{Proof, is_operator};
-use crate::reserve;
-use crate::tls;
-use crate::tls_files::renewed;
+use crate::net::tls;
+use crate::net::tls_files::renewed;
+use crate::redis::peer::{Proof, is_operator};
+use crate::state::attempts::Origin;
+use crate::state::daemon::Daemon;
+use crate::state::reserve;
 
 /// A place where the server listens.
 pub enum Listener {
@@ -366,7 +366,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join(PLANTED);
         let config = Config::parse("", "test.toml", &|_| None).unwrap();
-        let daemon = Daemon::new(config, crate::command::NAMES).unwrap();
+        let daemon = Daemon::new(config, crate::redis::commands::NAMES).unwrap();
         let listener = Listener::control(UnixListener::bind(&path).unwrap(), &path);
         let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
         tokio::spawn(listener.serve(daemon, lanes));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rideau::store::StoreError;
 use rideau_config::OnFailure;
 
-use crate::daemon::Daemon;
+use crate::state::daemon::Daemon;
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_millis(100);

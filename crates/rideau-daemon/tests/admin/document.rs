@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rideau_core::apps::State;
-use rideau_daemon::daemon::Daemon;
+use rideau_daemon::Daemon;
 use serde_json::Value;
 
 use crate::web::{CONFIG, Reply, Server};

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use rideau_daemon::daemon::Daemon;
+use rideau_daemon::Daemon;
 use rideau_testing::{Start, command};
 
 use crate::exposition::Exposition;

@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
+use rideau_config::Quota;
 use rideau_config::password::Hash;
-use rideau_daemon::quota::Quota;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;

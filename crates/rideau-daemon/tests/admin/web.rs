@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use rideau_apps::Lanes;
 use rideau_config::{Config, Listen};
-use rideau_daemon::admin::AdminListener;
-use rideau_daemon::daemon::Daemon;
-use rideau_daemon::serve::{Listener, keep_sessions};
-use rideau_daemon::settings::Source;
+use rideau_daemon::Daemon;
+use rideau_daemon::Source;
+use rideau_daemon::testing::AdminListener;
+use rideau_daemon::testing::{Listener, keep_sessions};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -69,7 +69,7 @@ impl Server {
             text: text.into(),
             file: None,
         };
-        let daemon = Daemon::with(config, source, rideau_daemon::command::NAMES).unwrap();
+        let daemon = Daemon::with(config, source, rideau_daemon::COMMAND_NAMES).unwrap();
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         let redis = Listener::bind(&Listen::Tcp(free), 0o600).await.unwrap();
         let admin = AdminListener::bind(free).await.unwrap();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use rideau_config::password::Hash;
-use rideau_daemon::command::{self, About};
+use rideau_daemon::testing::commands::{self, About};
 
 use crate::peer::{Peer, cell, rows, text};
 use crate::server::Server;
@@ -57,7 +57,7 @@ fn called(words: &[&str]) -> String {
 /// All control there is, from the table of commands.
 fn control() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
-    for About { name, usage, .. } in command::ALL.iter().filter(|about| about.is_control) {
+    for About { name, usage, .. } in commands::ALL.iter().filter(|about| about.is_control) {
         match *name {
             "CONFIG" => all.extend(usage.split(" | ").map(|part| {
                 let word = part.split(' ').next().unwrap_or_default();
@@ -165,7 +165,7 @@ fn every_change_says_who_made_it() {
 #[test]
 fn every_denial_of_a_stranger_is_told() {
     let users = config();
-    let commands = command::ALL.iter().filter(|about| about.is_control);
+    let commands = commands::ALL.iter().filter(|about| about.is_control);
     let mut calls: Vec<(&str, Vec<&str>)> = commands
         .map(|about| {
             let mut words = vec![about.name];

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use rideau_daemon::command;
+use rideau_daemon::testing::commands;
 use rideau_resp::{ReplyLimits, ReplyParser, Value};
 
 /// A connection to a server.
@@ -129,7 +129,7 @@ fn is_control(words: &[&str]) -> bool {
     };
     let about = words
         .first()
-        .and_then(|name| command::find(name.as_bytes()));
+        .and_then(|name| commands::find(name.as_bytes()));
     let is_control = about.is_some_and(|about| about.is_control && about.name != "MONITOR");
     is_control || starts(&["CLIENT", "KILL"]) || starts(&["SHOW", "CONFIG"])
 }

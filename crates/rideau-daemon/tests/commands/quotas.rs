@@ -1,6 +1,6 @@
 //! A user has no more of what all share than its quotas allow.
 
-use rideau_daemon::quota::Quota;
+use rideau_config::Quota;
 
 use crate::peer::Peer;
 use crate::server::Server;

@@ -53,7 +53,7 @@ fn reserve(peer: &mut Peer, words: &[&str]) -> Vec<String> {
 fn stop(mut server: Server) {
     let runtime = server.runtime.take().unwrap();
     let daemon = std::sync::Arc::clone(&server.daemon);
-    runtime.block_on(async move { rideau_daemon::serve::drain(&daemon).await });
+    runtime.block_on(async move { rideau_daemon::testing::drain(&daemon).await });
     runtime.shutdown_timeout(std::time::Duration::from_secs(20));
 }
 
@@ -169,7 +169,7 @@ fn two_servers_do_not_share_a_folder() {
     let config = folder.config(OFFICE);
     let _server = Server::start(&config);
     let other = rideau_config::Config::parse(&config, "test", &|_| None).unwrap();
-    let Err(why) = rideau_daemon::daemon::Daemon::new(other, rideau_daemon::command::NAMES) else {
+    let Err(why) = rideau_daemon::Daemon::new(other, rideau_daemon::COMMAND_NAMES) else {
         panic!("both write");
     };
     assert!(why.to_string().contains("is open already"), "{why}");

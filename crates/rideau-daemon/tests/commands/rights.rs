@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use rideau_config::ALLOWED;
 use rideau_config::password::Hash;
-use rideau_daemon::command;
+use rideau_daemon::testing::commands;
 use rideau_resp::Value;
 
 use crate::peer::Peer;
@@ -23,7 +23,7 @@ const PARTED: &[&str] = &[
 ];
 
 /// As many words as a command wants; what they say makes no sense to any.
-fn words(about: &command::About) -> Vec<&'static str> {
+fn words(about: &commands::About) -> Vec<&'static str> {
     let mut words = vec![about.name];
     words.resize(about.words.max(2), "x");
     if about.name == "AUTH" {
@@ -34,7 +34,7 @@ fn words(about: &command::About) -> Vec<&'static str> {
 }
 
 /// The first words that a command takes, as its usage says.
-fn parts(about: &command::About) -> impl Iterator<Item = &'static str> {
+fn parts(about: &commands::About) -> impl Iterator<Item = &'static str> {
     let parts = about.usage.split(" | ");
     parts.map(|part| part.split(' ').next().unwrap_or_default())
 }
@@ -43,7 +43,7 @@ fn parts(about: &command::About) -> impl Iterator<Item = &'static str> {
 /// ends that, a login and a connection.
 fn calls() -> Vec<(String, Vec<&'static str>)> {
     let mut calls = Vec::new();
-    for about in command::ALL {
+    for about in commands::ALL {
         calls.push((about.name.to_owned(), words(about)));
         if PARTED.contains(&about.name) {
             let parts = parts(about);
@@ -116,7 +116,7 @@ fn every_word_of_a_parted_command_is_tried() {
     for part in ["CLIENT KILL", "CLIENT LIST", "SHOW CONFIG", "SESSION LS"] {
         assert!(is_tried(part), "{part}");
     }
-    for about in command::ALL {
+    for about in commands::ALL {
         let is_parted = about.usage.contains(" | ") && parts(about).all(is_word);
         assert!(
             !is_parted || PARTED.contains(&about.name) || LIKE_PARTED.contains(&about.name),

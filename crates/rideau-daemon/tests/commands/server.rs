@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rideau_apps::Lanes;
 use rideau_config::{Config, Listen};
-use rideau_daemon::daemon::Daemon;
-use rideau_daemon::serve::{self, Listener};
-use rideau_daemon::settings::Source;
+use rideau_daemon::Daemon;
+use rideau_daemon::Source;
+use rideau_daemon::testing::{self, Listener};
 use tokio::runtime::Runtime;
 
 use crate::peer::Peer;
@@ -50,13 +50,13 @@ impl Server {
             .build()
             .unwrap();
         let (daemon, port) = runtime.block_on(async {
-            let daemon = Daemon::with(config, source, rideau_daemon::command::NAMES).unwrap();
+            let daemon = Daemon::with(config, source, rideau_daemon::COMMAND_NAMES).unwrap();
             let listen = Listen::Tcp("127.0.0.1:0".parse().unwrap());
             let listener = Listener::bind(&listen, 0).await.unwrap();
             let port = listener.port().unwrap();
             let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
             tokio::spawn(listener.serve(Arc::clone(&daemon), lanes));
-            tokio::spawn(serve::keep_sessions(Arc::clone(&daemon)));
+            tokio::spawn(testing::keep_sessions(Arc::clone(&daemon)));
             (daemon, port)
         });
         Self {
@@ -69,7 +69,7 @@ impl Server {
 
     /// Look after the places from now on, as the program does.
     pub(crate) fn watch(&self) {
-        let watch = rideau_daemon::watcher::keep(Arc::clone(&self.daemon));
+        let watch = testing::leak_check::keep(Arc::clone(&self.daemon));
         self.runtime.as_ref().unwrap().spawn(watch);
     }
 

@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rideau_config::Config;
-use rideau_daemon::serve::{self, Ready};
-use rideau_daemon::settings::Source;
+use rideau_daemon::Ready;
+use rideau_daemon::Source;
 use rideau_resp::Value;
 use rideau_testing::{Signal, signal};
 
@@ -291,7 +291,7 @@ fn a_hangup_reads_the_file_again() {
         tell.send((ready.addresses[0].clone(), token)).unwrap();
     };
     let runtime = folder.runtime.as_ref().unwrap();
-    runtime.spawn(serve::run_from(config, source, ready));
+    runtime.spawn(rideau_daemon::run_from(config, source, ready));
     let limit = Duration::from_secs(20);
     let (address, token) = told.recv_timeout(limit).unwrap();
     let port = address.rsplit(':').next().unwrap().parse().unwrap();

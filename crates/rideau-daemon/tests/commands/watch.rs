@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rideau_daemon::watcher::Watcher;
+use rideau_daemon::testing::leak_check::Watcher;
 
 use crate::peer::{cell, text};
 use crate::server::Server;

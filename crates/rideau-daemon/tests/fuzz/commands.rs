@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rideau_core::Rng;
-use rideau_daemon::command::{self, About};
+use rideau_daemon::testing::commands::{self, About};
 
 use super::server::{PATIENCE, Server, alone, is_sound};
 use rideau_testing::fuzz::{self, Tried, below, is_once_in, one};
@@ -217,7 +217,7 @@ fn no_command_panics_hangs_or_keeps_what_it_held() {
 fn session(rng: &mut Rng) -> Vec<u8> {
     let mut text = Vec::new();
     for _ in 0..1 + below(rng, 12) {
-        let about = &command::ALL[below(rng, command::ALL.len())];
+        let about = &commands::ALL[below(rng, commands::ALL.len())];
         let name = match is_once_in(rng, 8) {
             true => about.name.to_lowercase(),
             false => about.name.to_owned(),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rideau_config::{Config, Member, keys, plan, text};
 use rideau_core::Rng;
-use rideau_daemon::settings::Source;
+use rideau_daemon::Source;
 
 use super::server::alone;
 use rideau_testing::fuzz::{self, Tried, below, is_once_in, one};

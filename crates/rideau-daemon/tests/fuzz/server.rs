@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use rideau_apps::Lanes;
 use rideau_config::{Config, Listen};
-use rideau_daemon::admin::AdminListener;
-use rideau_daemon::daemon::Daemon;
-use rideau_daemon::serve::{self, Listener};
-use rideau_daemon::settings::Source;
-use rideau_daemon::watcher;
+use rideau_daemon::Daemon;
+use rideau_daemon::Source;
+use rideau_daemon::testing::AdminListener;
+use rideau_daemon::testing::leak_check;
+use rideau_daemon::testing::{self, Listener};
 use tokio::runtime::{Builder, Runtime};
 
 use rideau_testing::fuzz::Tried;
@@ -84,7 +84,7 @@ impl Server {
             .unwrap();
         runtime
             .block_on(async {
-                let daemon = Daemon::with(config, source, rideau_daemon::command::NAMES).unwrap();
+                let daemon = Daemon::with(config, source, rideau_daemon::COMMAND_NAMES).unwrap();
                 let free = SocketAddr::from(([127, 0, 0, 1], 0));
                 let redis = Listener::bind(&Listen::Tcp(free), 0).await.unwrap();
                 let admin = AdminListener::bind(free).await.unwrap();
@@ -99,8 +99,8 @@ impl Server {
                 };
                 tokio::spawn(redis.serve(Arc::clone(&daemon), lanes));
                 tokio::spawn(admin.serve(Arc::clone(&daemon)));
-                tokio::spawn(serve::keep_sessions(Arc::clone(&daemon)));
-                tokio::spawn(watcher::keep(daemon));
+                tokio::spawn(testing::keep_sessions(Arc::clone(&daemon)));
+                tokio::spawn(leak_check::keep(daemon));
                 server
             })
             .with(runtime)

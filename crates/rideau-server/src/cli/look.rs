@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use rideau_daemon::show::What;
+use rideau_daemon::What;
 use rideau_resp::Value;
 use serde_json::{Map, Value as Json, json};
 

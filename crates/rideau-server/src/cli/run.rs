@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rideau_config::{AppConfig, AppListen, AppReady, Config, ErrorPages, Log, LogLevel};
-use rideau_daemon::daemon::Daemon;
-use rideau_daemon::serve::{Ready, run_daemon};
-use rideau_daemon::settings::Source;
+use rideau_daemon::Daemon;
+use rideau_daemon::Source;
+use rideau_daemon::{Ready, run_daemon};
 use rideau_process::{Step, Stream};
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
@@ -56,8 +56,8 @@ pub(crate) fn run(words: &Run, manner: &Manner) -> Done {
     let is_json = manner.json;
     let served = runtime.block_on(async {
         let source = Source::of(&config);
-        let daemon = Daemon::with(config, source, rideau_daemon::command::NAMES)
-            .map_err(io::Error::other)?;
+        let daemon =
+            Daemon::with(config, source, rideau_daemon::COMMAND_NAMES).map_err(io::Error::other)?;
         let (printing, closing) = (Arc::clone(&daemon), Arc::clone(&daemon));
         let (hopeless, is_hopeless) = oneshot::channel();
         let ready = move |ready: &Ready| {

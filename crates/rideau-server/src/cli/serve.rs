@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use rideau_config::{Config, text};
-use rideau_daemon::serve::Ready;
-use rideau_daemon::settings::Source;
+use rideau_daemon::Ready;
+use rideau_daemon::Source;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -64,7 +64,7 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
         tokio::select! {
             // A signal that comes during the start is the first one, whoever hears of it.
             biased;
-            served = rideau_daemon::serve::run_from(config, source, ready) => served.map(|()| true),
+            served = rideau_daemon::run_from(config, source, ready) => served.map(|()| true),
             // The server listens for signals by the time that this one has its turn: who reads
             // the line may send one at once.
             never = announce(is_ready, fronts, manner.json) => match never {},

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use rideau_daemon::show::What;
+use rideau_daemon::What;
 use rideau_resp::Value;
 use serde_json::{Map, Value as Json};
 

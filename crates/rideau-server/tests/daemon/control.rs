@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rideau_daemon::{command, control};
+use rideau_daemon::control;
+use rideau_daemon::testing::commands;
 use rideau_testing::{Start, command as program, is_root, skipped};
 
 use crate::server::{PATIENCE, Server, free_port};
@@ -48,7 +49,7 @@ fn a_stranger_uses_everything_and_controls_nothing() {
     assert_eq!(stranger.ask("TAKE one").word(), "go");
     assert!(stranger.ask("INFO").text().contains("uptime"));
     let mut refused = 0;
-    for about in command::ALL.iter().filter(|about| about.is_control) {
+    for about in commands::ALL.iter().filter(|about| about.is_control) {
         let line = format!("{}{}", about.name, " x".repeat(about.words));
         match stranger.ask(&line) {
             Value::Error(text) => assert!(text.starts_with("NOAUTH "), "{line}: {text}"),

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use rideau_apps::Lanes;
 use rideau_config::Config;
-use rideau_daemon::daemon::Daemon;
-use rideau_daemon::explain::explain;
-use rideau_daemon::serve::{self, Listener};
-use rideau_daemon::sight::Sight;
+use rideau_daemon::Daemon;
+use rideau_daemon::testing::Sight;
+use rideau_daemon::testing::explain;
+use rideau_daemon::testing::{self, Listener};
 use rideau_testing::{Running, Signal, Start, command};
 
 use crate::peer::{Answer, LONG, Peer};
@@ -89,7 +89,7 @@ impl Server {
     pub(crate) async fn start_in(yard: Yard, pools: &str) -> Self {
         let config = yard.config(pools);
         let listen = config.server.listen[0].clone();
-        let daemon = Daemon::new(config, rideau_daemon::command::NAMES).unwrap();
+        let daemon = Daemon::new(config, rideau_daemon::COMMAND_NAMES).unwrap();
         let listener = Listener::bind(&listen, 0o600).await.unwrap();
         let address = listener.address();
         let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
@@ -133,7 +133,7 @@ impl Server {
     }
 
     pub(crate) async fn stop(self) {
-        tokio::time::timeout(LONG, serve::drain(&self.daemon))
+        tokio::time::timeout(LONG, testing::drain(&self.daemon))
             .await
             .unwrap();
         let folder = self.yard.run_dir();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rideau_apps::Lanes;
-use rideau_daemon::serve::Listener;
+use rideau_daemon::testing::Listener;
 use rideau_testing::{command, skipped};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;

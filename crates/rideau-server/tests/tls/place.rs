@@ -9,8 +9,8 @@ use std::time::Duration;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rideau_apps::Lanes;
 use rideau_config::{Config, Tls};
-use rideau_daemon::daemon::Daemon;
-use rideau_daemon::serve::Listener;
+use rideau_daemon::Daemon;
+use rideau_daemon::testing::Listener;
 use rideau_daemon::tls;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -126,7 +126,7 @@ impl Server {
         });
         let config = Config::parse(config, "test.toml", &|_| None)
             .unwrap_or_else(|faults| panic!("{faults}"));
-        let daemon = Daemon::new(config, rideau_daemon::command::NAMES).unwrap();
+        let daemon = Daemon::new(config, rideau_daemon::COMMAND_NAMES).unwrap();
         let address = "127.0.0.1:0".parse().unwrap();
         let listener = Listener::bind_tls(address, acceptor.unwrap(), within)
             .await

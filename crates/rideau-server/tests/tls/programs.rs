@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use rideau_config::Tls;
-use rideau_daemon::admin::AdminListener;
+use rideau_daemon::testing::AdminListener;
 use rideau_daemon::tls;
 use rideau_testing::command;
 

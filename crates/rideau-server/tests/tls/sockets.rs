@@ -4,10 +4,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
 use rideau_apps::Lanes;
+use rideau_config::Quota;
 use rideau_config::{Config, Listen};
-use rideau_daemon::daemon::Daemon;
-use rideau_daemon::quota::Quota;
-use rideau_daemon::serve::Listener;
+use rideau_daemon::Daemon;
+use rideau_daemon::testing::Listener;
 use tokio::net::UnixStream;
 
 use crate::place::{Folder, ask};
@@ -20,7 +20,7 @@ async fn start(folder: &Folder, uid: u32) -> Arc<Daemon> {
     let config = Config::parse(&text, "test.toml", &|_| None);
     let daemon = Daemon::new(
         config.unwrap_or_else(|faults| panic!("{faults}")),
-        rideau_daemon::command::NAMES,
+        rideau_daemon::COMMAND_NAMES,
     )
     .unwrap();
     let listen = Listen::Unix(folder.0.join("s"));

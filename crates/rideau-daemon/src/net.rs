@@ -1,0 +1,5 @@
+//! Sockets with more to them than an address: TLS, and the control socket.
+
+pub mod control;
+pub mod tls;
+pub(crate) mod tls_files;

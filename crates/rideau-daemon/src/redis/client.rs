@@ -1,0 +1,555 @@
+//! One connection as the commands see it: who it is, what it holds, what it is
+//! told.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use rideau::allocator::Prefer;
+use rideau::{Full, Reason, Refusal, Terms};
+use rideau_config::label::{BadLabel, Label};
+use rideau_config::{Config, User};
+use rideau_process::panics::Panicked;
+use rideau_resp::{Protocol, Reply};
+
+use crate::redis::commit_wait::HeldBack;
+use crate::redis::peer::Proof;
+use crate::redis::subscriptions::Watch;
+use crate::redis::transaction::Transaction;
+use crate::state::answer::{Outcome, Part};
+use crate::state::attempts::Origin;
+use crate::state::catalog::{BrokerPlace, PoolPlace, RulePlace};
+use crate::state::clients::ClientCard;
+use crate::state::command_stats::Batch;
+use crate::state::daemon::Daemon;
+use crate::state::end::Why;
+use crate::state::grant::Grant;
+use crate::state::holder::{Card, HolderId};
+use crate::state::lease_table::Thing;
+use crate::state::logins::{Fingerprint, LoginPlace};
+use crate::state::nonces::Named;
+use crate::state::quota::{Counted, Over, Quota, Usage};
+use crate::state::ticket::{Kind, Text, Ticket};
+
+/// The state of one connection.
+pub struct Client {
+    /// The server.
+    pub daemon: Arc<Daemon>,
+    /// What others see of it.
+    pub card: Arc<ClientCard>,
+    /// Who it is; none until it has said so where that is needed.
+    pub user: Option<Arc<User>>,
+    /// What its user has of what all share.
+    pub usage: Arc<Usage>,
+    /// It is one of its user's connections; none for a request of another protocol.
+    pub connection: Option<Counted>,
+    /// Its own holder.
+    pub holder: HolderId,
+    /// The session it is attached to.
+    pub session: Option<(Ticket, HolderId)>,
+    /// The protocol it speaks.
+    pub protocol: Protocol,
+    /// What will be written next.
+    pub out: Vec<u8>,
+    /// What has to be safe before that.
+    pub held_back: HeldBack,
+    /// What it watches.
+    pub watch: Watch,
+    /// How it shows who it is without a password.
+    pub proof: Proof,
+    /// Where it comes from, as far as limits go.
+    pub origin: Origin,
+    /// It is counted among those that have not logged in.
+    pub place: Option<Arc<LoginPlace>>,
+    /// The password that it has logged in with, as it was then.
+    pub password: Option<Fingerprint>,
+    /// It is who that shows, and has not logged in as another.
+    pub is_proven: bool,
+    /// Its rights are those of the config of this generation.
+    pub generation: u64,
+    /// That config.
+    pub config: Arc<Config>,
+    /// Its rules for locks.
+    pub rules: Arc<Vec<Arc<RulePlace>>>,
+    /// The pool that it last took from, as long as the config is the same.
+    pub pool: Weak<PoolPlace>,
+    /// The broker that it last came to, for as long.
+    pub broker: Weak<BrokerPlace>,
+    /// What wakes it: one who has to wait is known by it from the beginning.
+    pub waker: Waker,
+    /// When it was last heard, by the clock of the holdings: that is when all that
+    /// it says at once is done.
+    pub now: u64,
+    /// What it has said at once, to be counted.
+    pub batch: Batch,
+    /// It has promised to say something this often.
+    pub heartbeat: Option<Duration>,
+    /// How it will end: properly, unless it vanishes.
+    pub ending: Option<Why>,
+    /// Which answers it wants.
+    pub replies: Replies,
+    /// When asking again has a chance, as the last no says.
+    pub retry_after: Option<Duration>,
+    /// How many units were held, and of how many, as the last no of a lock says.
+    pub full: Option<Box<Full>>,
+    /// What it has queued behind `MULTI`.
+    pub transaction: Option<Box<Transaction>>,
+    /// That is being executed, and nothing of it waits.
+    pub is_in_exec: bool,
+}
+
+/// Which answers a client wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replies {
+    /// All.
+    On,
+    /// None until it says otherwise.
+    Off,
+    /// All but that of the next command.
+    Skip,
+    /// That of this command is not wanted.
+    Skipping,
+}
+
+/// What a command leaves to do.
+pub enum Step {
+    /// Nothing: it was answered.
+    Done,
+    /// It waits.
+    Wait(Wait),
+    /// The connection ends once the answer is written.
+    Close,
+    /// What was queued is executed, and answered as one.
+    Exec(Box<Transaction>),
+}
+
+/// A command that waits.
+pub struct Wait {
+    /// Resolves to what is left to do then.
+    pub answer: Pin<Box<dyn Future<Output = Finish> + Send>>,
+    /// What it waits for.
+    pub name: String,
+    /// What its user needs for that when it is answered.
+    pub awaits: Awaits,
+    /// Nobody wants the answer.
+    pub is_silent: bool,
+    /// It waits for work of the server, and for nothing that others have: it is not
+    /// counted among the commands that wait.
+    pub is_work: bool,
+}
+
+/// What a command waits for, to see whether its user may still have it.
+#[derive(Clone, Debug)]
+pub enum Awaits {
+    /// Nothing that not everybody may use.
+    Anything,
+    /// A thing of this kind, with the name that the wait has.
+    Thing(&'static str),
+    /// Values of these places.
+    Values(Arc<[Prefer]>),
+}
+
+impl Wait {
+    /// Wait for something with this name.
+    pub fn new(
+        name: impl Into<String>,
+        awaits: Awaits,
+        answer: Pin<Box<dyn Future<Output = Finish> + Send>>,
+    ) -> Self {
+        Self {
+            answer,
+            name: name.into(),
+            awaits,
+            is_silent: false,
+            is_work: false,
+        }
+    }
+
+    /// Wait until the server has done something that takes a while.
+    pub fn work(
+        name: impl Into<String>,
+        answer: Pin<Box<dyn Future<Output = Finish> + Send>>,
+    ) -> Self {
+        Self {
+            is_work: true,
+            ..Self::new(name, Awaits::Anything, answer)
+        }
+    }
+}
+
+/// What is left to do when a wait is over.
+pub(crate) type Finish = Box<dyn FnOnce(&mut Client) + Send>;
+
+/// Tell the client of a panic.
+#[cold]
+pub(crate) fn answer_panic(panicked: Panicked) -> Finish {
+    Box::new(move |client| client.answer_panic(client.out.len(), panicked))
+}
+
+/// A mistake of the client, as it is told.
+#[derive(Debug)]
+pub struct Wrong(pub String);
+
+/// What an acquiring command says besides what it wants.
+#[derive(Clone, Debug, Default)]
+pub struct Tail {
+    /// Wait so long at most.
+    pub wait: Option<Duration>,
+    /// The longest wait there is where it waits, if it named a longer one.
+    pub cap: Option<Duration>,
+    /// Answer later.
+    pub is_async: bool,
+    /// The client's own name of the ask.
+    pub nonce: Option<Vec<u8>>,
+    /// What the holder says of itself.
+    pub note: Option<Box<str>>,
+}
+
+impl From<Over> for Wrong {
+    fn from(over: Over) -> Self {
+        Self(format!("BUSY {over}."))
+    }
+}
+
+impl Wrong {
+    /// There is no such thing.
+    pub fn no_such(kind: &str, name: impl fmt::Display, help: &str) -> Self {
+        Self(format!("NOSUCH {kind} \"{name}\": {help}"))
+    }
+}
+
+impl Client {
+    /// Where answers go.
+    pub fn reply(&mut self) -> Reply<'_> {
+        Reply::new(&mut self.out, self.protocol)
+    }
+
+    /// Begin the answer of a grant, an array of so many elements: the word and the
+    /// ticket. The others follow.
+    pub fn reply_go(&mut self, len: u8, ticket: Ticket) -> Reply<'_> {
+        debug_assert!(len < 10, "it is one digit");
+        // Every grant begins so, and it is written in one piece instead of seven.
+        const HEAD: &[u8; 17] = b"*0\r\n$2\r\ngo\r\n$34\r\n";
+        const END: usize = HEAD.len() + Text::LEN;
+        let mut line = [0; END + 2];
+        line[..HEAD.len()].copy_from_slice(HEAD);
+        line[1] += len;
+        line[HEAD.len()..END].copy_from_slice(ticket.text().as_ref());
+        line[END..].copy_from_slice(b"\r\n");
+        self.out.reserve(128);
+        self.out.extend_from_slice(&line);
+        self.reply()
+    }
+
+    /// Speak this version of the protocol from now on.
+    pub fn speak(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+        self.card.outbox.set_resp3(protocol == Protocol::Resp3);
+    }
+
+    /// It said something just now, or was answered after a wait.
+    pub fn hear(&mut self) {
+        let now = Instant::now();
+        self.card.hear(now);
+        self.now = self.daemon.holdings.at(now);
+    }
+
+    /// All that it said at once is done. Says when.
+    pub fn end_batch(&mut self) -> u64 {
+        let now = self.daemon.holdings.now();
+        let took = now.saturating_sub(self.now);
+        let timings = &self.daemon.timings;
+        timings.add(self.card.id, &mut self.batch, took);
+        now
+    }
+
+    /// Have the config as it is now.
+    pub fn read_config(&mut self) {
+        self.config = self.daemon.config.load_full();
+        self.rules = Arc::clone(&self.daemon.places.load().rules);
+        self.pool = Weak::new();
+        self.broker = Weak::new();
+    }
+
+    /// Take back what was answered since the output had this length, and say that
+    /// the server failed.
+    #[cold]
+    pub fn answer_panic(&mut self, before: usize, panicked: Panicked) {
+        self.out.truncate(before);
+        match self.replies {
+            Replies::On | Replies::Skip => {
+                self.reply().error(format_args!("ERR {panicked}."));
+            }
+            // This was the one to skip.
+            Replies::Skipping => self.replies = Replies::On,
+            Replies::Off => (),
+        }
+    }
+
+    /// Whether the client may name something so.
+    ///
+    /// # Errors
+    ///
+    /// If it is too long, or has other characters than it may.
+    #[inline]
+    pub fn check_label(&self, label: Label, name: &[u8]) -> Result<(), Wrong> {
+        let checked = label.check(name, &self.config.limits);
+        checked.map_err(|bad| self.bad_label(&bad))
+    }
+
+    #[cold]
+    fn bad_label(&self, bad: &BadLabel) -> Wrong {
+        self.daemon.count_label(bad);
+        Wrong(format!("ERR {bad}."))
+    }
+
+    /// Answer `OK`.
+    pub fn reply_ok(&mut self) {
+        self.out.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// Whose grants these are: the session's, if there is one.
+    pub fn owner(&self) -> HolderId {
+        self.session.map_or(self.holder, |(_, holder)| holder)
+    }
+
+    /// The name of its user.
+    pub fn user_name(&self) -> &str {
+        User::name_of(self.user.as_ref())
+    }
+
+    /// The same, to find what belongs to it; none if everything does, as to the
+    /// operator, or to anybody where there are no users.
+    pub fn scope(&self) -> Option<&str> {
+        self.daemon.operator.scope_of(self.user.as_ref())
+    }
+
+    /// Keep a grant, and answer with its ticket.
+    ///
+    /// # Errors
+    ///
+    /// If the holder has too many, or has ended meanwhile.
+    pub fn keep(&self, kind: Kind, grant: Grant, tail: &Tail) -> Result<Ticket, Wrong> {
+        let most = self.config.limits.held_max;
+        let note = tail.note.clone();
+        let (holdings, grant) = (&self.daemon.holdings, Thing::Held(grant));
+        match holdings.keep(self.owner(), kind, grant, note, most, self.now) {
+            Ok(ticket) => Ok(ticket),
+            Err(thing) => Err(self.give_back(*thing, most)),
+        }
+    }
+
+    #[cold]
+    fn give_back(&self, thing: Thing, most: usize) -> Wrong {
+        if let Thing::Held(grant) = thing {
+            grant.end(Why::Released);
+        }
+        self.not_kept(most)
+    }
+
+    /// Why something could not be kept: the session is over, or the holder has
+    /// as many as it may.
+    pub fn not_kept(&self, most: usize) -> Wrong {
+        let sessions = &self.daemon.sessions;
+        if let Some((session, _)) = self.session
+            && sessions.find(session).is_none()
+        {
+            return Wrong(format!(
+                "NOSUCH session \"{session}\": it has ended, and what it held was given back. \
+                 SESSION OPEN opens another, SESSION DETACH goes on without."
+            ));
+        }
+        let counts = &self.daemon.counts;
+        counts.held_refused.fetch_add(1, Ordering::Relaxed);
+        Wrong(format!(
+            "BUSY this holder has {most} leases and asks, as many as limits.held_max allows: \
+             release some, or raise the limit."
+        ))
+    }
+
+    /// Remember what a grant was answered with, if its ask may be repeated or awaited.
+    #[inline]
+    pub fn remember(&self, tail: &Tail, ticket: Ticket, told: impl Fn() -> Vec<Part>) {
+        if tail.is_async {
+            let outcome = Outcome::granted(ticket, told());
+            self.daemon.holdings.set_answer(ticket, outcome);
+        }
+        self.name_ask(tail, ticket, told);
+    }
+
+    /// Remember an ask by the client's own name for it. A session remembers it for all
+    /// its connections.
+    pub fn name_ask(&self, tail: &Tail, ticket: Ticket, told: impl FnOnce() -> Vec<Part>) {
+        if let Some(nonce) = &tail.nonce {
+            let told = told();
+            let holdings = &self.daemon.holdings;
+            holdings.remember(self.owner(), nonce, Named { ticket, told });
+        }
+    }
+
+    /// Answer a no, with its reason and the name under which it is remembered.
+    pub fn refuse(
+        &mut self,
+        kind: &'static str,
+        name: &str,
+        refusal: &Refusal,
+        why: String,
+        explained: impl FnOnce() -> String,
+    ) {
+        let no = refused(&self.daemon, kind, name, refusal, why, explained);
+        self.tell_no(&no);
+    }
+
+    /// Answer a no.
+    pub fn tell_no(&mut self, no: &Outcome) {
+        self.retry_after = no.retry_after();
+        no.write(&mut self.reply());
+    }
+
+    /// The wait of a command: what it says, or the usual, and no longer than
+    /// one may.
+    pub fn wait_max(&self, tail: &Tail) -> Duration {
+        if self.is_in_exec && !tail.is_async {
+            return Duration::ZERO;
+        }
+        let server = &self.config.server;
+        let wait = tail.wait.unwrap_or(server.wait_default);
+        wait.min(server.wait_max)
+    }
+
+    /// The terms on which a command waits. A wait that it names is a promise,
+    /// the usual one a limit.
+    pub fn terms(&self, tail: &Tail) -> Terms {
+        let limit = self.wait_max(tail);
+        let is_named = tail.wait.is_some() || self.is_in_exec && !tail.is_async;
+        Terms {
+            wait_max: is_named.then_some(limit),
+            wait_default: Some(limit),
+            ..Terms::default()
+        }
+    }
+
+    /// Leave the session in this manner; it keeps what it holds.
+    pub fn leave_session(&mut self, why: Why) {
+        if let Some((ticket, _)) = self.session.take() {
+            self.daemon.sessions.detach(ticket, why);
+            *self.card.session.lock() = None;
+        }
+    }
+
+    /// Whether one more command may wait.
+    ///
+    /// # Errors
+    ///
+    /// If too many do.
+    pub fn may_wait(&self) -> Result<(), Wrong> {
+        let most = self.config.limits.waiters_max;
+        let counts = &self.daemon.counts;
+        if counts.waiting.load(Ordering::Relaxed) < most {
+            let (user, limits) = (self.user.as_deref(), &self.config.limits);
+            let checked = self.usage.check(Quota::Waiting, user, limits);
+            return checked.map_err(|over| self.wait_refused(over));
+        }
+        counts.waits_refused.fetch_add(1, Ordering::Relaxed);
+        Err(Wrong(format!(
+            "BUSY {most} commands wait, as many as limits.waiters_max allows: ask again soon, or \
+             raise the limit."
+        )))
+    }
+
+    /// Count a command that begins to wait, exactly.
+    ///
+    /// # Errors
+    ///
+    /// If as many of its user's do as may.
+    pub fn begin_wait(&self) -> Result<Waiting, Wrong> {
+        let (user, limits) = (self.user.as_deref(), &self.config.limits);
+        let counted = self.usage.take(Quota::Waiting, user, limits);
+        let counted = counted.map_err(|over| self.wait_refused(over))?;
+        self.daemon.counts.waiting.fetch_add(1, Ordering::Relaxed);
+        Ok(Waiting {
+            daemon: Arc::clone(&self.daemon),
+            _counted: counted,
+        })
+    }
+
+    #[cold]
+    fn wait_refused(&self, over: Over) -> Wrong {
+        let counts = &self.daemon.counts;
+        counts.waits_refused.fetch_add(1, Ordering::Relaxed);
+        over.into()
+    }
+
+    /// Counts one stream more of the client's user.
+    pub fn stream(&self) -> impl Fn() -> Result<Counted, Over> + use<> {
+        let (usage, user) = (Arc::clone(&self.usage), self.user.clone());
+        let config = Arc::clone(&self.config);
+        move || usage.take(Quota::Streams, user.as_deref(), &config.limits)
+    }
+
+    /// Count the connection as one of this user's, who it is about to be.
+    ///
+    /// # Errors
+    ///
+    /// If the user has as many as it may.
+    pub fn connection_of(&self, user: &User) -> Result<Counted, Over> {
+        let usage = self.daemon.quotas.of(&user.name);
+        let own = self.connection.as_ref();
+        // One that logs in as who it is has been counted before.
+        match own.is_some_and(|own| own.is_of(&usage)) {
+            true => Ok(usage.count(Quota::Connections)),
+            false => usage.take(Quota::Connections, Some(user), &self.config.limits),
+        }
+    }
+
+    /// The connection's own card as a holder.
+    pub fn holder_card(&self) -> Arc<Card> {
+        Arc::clone(&self.card.card.lock())
+    }
+}
+
+/// A command that waits, counted until this is dropped.
+#[must_use]
+pub struct Waiting {
+    daemon: Arc<Daemon>,
+    _counted: Counted,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.daemon.counts.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What is told while the server stops.
+pub(crate) const STOPPING: &str = "the server is stopping: connect to another, or come back later";
+
+/// An ask that waits no longer because the server stops.
+pub(crate) fn closed(waited: Duration) -> Refusal {
+    Refusal {
+        reason: Reason::Closed,
+        waited,
+        len: 0,
+        retry_after: Duration::ZERO,
+    }
+}
+
+/// A no to be told, remembered for whoever asks about it.
+pub(crate) fn refused(
+    daemon: &Daemon,
+    kind: &'static str,
+    name: &str,
+    refusal: &Refusal,
+    why: String,
+    explained: impl FnOnce() -> String,
+) -> Outcome {
+    let why = match refusal.reason {
+        Reason::Closed if daemon.is_draining() => STOPPING.into(),
+        _ => why,
+    };
+    let id = daemon.drops.add(kind, name, refusal, &why, explained);
+    Outcome::no(refusal, why, id)
+}

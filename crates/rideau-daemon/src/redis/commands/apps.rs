@@ -1,0 +1,272 @@
+//! Places in the processes of applications, and what operators do to these.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use rideau_apps::{App, Refused, Session, Wanted};
+use rideau_core::apps::{ProcessId, Restart};
+use rideau_resp::{Mistake, Request, Upper};
+
+use super::page;
+use super::tickets::{self, Answer};
+use crate::redis::client::{Awaits, Client, Step, Tail, Wait, Wrong, closed, refused};
+use crate::state::answer::{Part, micros};
+use crate::state::daemon::Daemon;
+use crate::state::grant::Grant;
+use crate::state::ticket::Kind;
+use crate::view::tables::{self, What};
+
+/// As many lines are told to who does not say.
+const LINES: u64 = 100;
+
+pub(super) fn get(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("APP.GET", "an app")?;
+    let mut tail = Tail::default();
+    while let Some(option) = arguments.next() {
+        let upper = Upper::of(option);
+        if !tail.option(upper.as_bytes(), &mut arguments, client)? {
+            return Err(Mistake::unknown("APP.GET", option).into());
+        }
+    }
+    let app = find(client, name)?;
+    if let Some(step) = tickets::repeated(client, &tail) {
+        return Ok(step);
+    }
+    client.may_wait()?;
+    let wait = client.wait_max(&tail);
+    let wanted = Wanted {
+        deadline: Some(tokio::time::Instant::now() + wait),
+        promised: tail.wait.is_some(),
+        at_once: wait.is_zero(),
+        ..Wanted::default()
+    };
+    let sees_output = super::look::sight(client).sees_output("app", name);
+    let (daemon, name) = (Arc::clone(&client.daemon), name.to_owned());
+    let answer = async move {
+        let since = Instant::now();
+        // Apps close only when the front has finished; others need not wait for that.
+        let granted = tokio::select! {
+            biased;
+            () = daemon.stopping() => Err(Refused {
+                refusal: closed(since.elapsed()),
+                report: None,
+            }),
+            granted = daemon.apps.ask(&app, wanted) => granted,
+        };
+        answer(&daemon, &app, granted, sees_output)
+    };
+    if tail.is_async {
+        return tickets::later(client, Kind::App, &name, &tail, answer);
+    }
+    Ok(Step::Wait(tickets::blocked(Kind::App, name, tail, answer)))
+}
+
+fn answer(
+    daemon: &Daemon,
+    app: &App,
+    granted: Result<Session, Refused>,
+    sees_output: bool,
+) -> Answer {
+    match granted {
+        Ok(session) => {
+            let process = session.process();
+            let parts = vec![
+                process.address.to_string().as_str().into(),
+                Part::Number(process.pid().into()),
+                micros(session.waited()),
+            ];
+            Ok((parts, Grant::App(session)))
+        }
+        Err(Refused { refusal, report }) => {
+            let explain = || daemon.apps.explain(app).join("\n");
+            let why = refusal.to_string();
+            let no = refused(daemon, "app", &app.name, &refusal, why, explain);
+            Err(match report.filter(|_| sees_output) {
+                Some(report) => no.with_why(format!("{refusal}: {}", report.summary)),
+                None => no,
+            })
+        }
+    }
+}
+
+pub(super) fn restart(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let app = find(client, arguments.text("APP.RESTART", "an app")?)?;
+    let how = match arguments.next() {
+        None => Restart::Rolling,
+        Some(word) => match Upper::of(word).as_bytes() {
+            b"ROLLING" => Restart::Rolling,
+            b"BLOCKING" => Restart::Blocking,
+            b"NOW" => Restart::Immediate,
+            _ => {
+                let wanted = "ROLLING, BLOCKING or NOW";
+                return Err(Mistake::wrong("APP.RESTART", wanted, word).into());
+            }
+        },
+    };
+    arguments.end("APP.RESTART")?;
+    client.daemon.apps.restart(&app, how, client.user_name());
+    client.reply().simple("OK");
+    Ok(Step::Done)
+}
+
+pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let app = find(client, arguments.text("APP.SET", "an app")?)?;
+    let mut values = Vec::new();
+    let name = toml_edit::Key::new(&*app.name).display_repr().into_owned();
+    while let Some(word) = arguments.next() {
+        let key = match Upper::of(word).as_bytes() {
+            b"MIN" => "min",
+            b"MAX" => "max",
+            _ => return Err(Mistake::unknown("APP.SET", word).into()),
+        };
+        let count = arguments.number(key, "processes", 0..=100_000)?;
+        values.push((format!("app.{name}.{key}"), count.to_string()));
+    }
+    let plan = client.daemon.set(&values, client.user_name())?;
+    super::settings::done(client, &plan);
+    Ok(Step::Done)
+}
+
+pub(super) fn spawn(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let app = find(client, arguments.text("APP.SPAWN", "an app")?)?;
+    arguments.end("APP.SPAWN")?;
+    if !client.daemon.apps.start_one(&app) {
+        return Err(Wrong(format!(
+            "BUSY app {} has no room for one more process: raise its max, or front.max.",
+            app.name
+        )));
+    }
+    let by = Some(client.user_name());
+    let (events, text) = (&client.daemon.events, "one more process is started");
+    events.add_app(&app.name, text, String::new(), by);
+    client.reply().simple("OK");
+    Ok(Step::Done)
+}
+
+pub(super) fn kill(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    to_process(client, request, "APP.KILL", |daemon, process| {
+        daemon.apps.kill(process)
+    })
+}
+
+pub(super) fn detach(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    to_process(client, request, "APP.DETACH", |daemon, process| {
+        daemon.apps.detach(process)
+    })
+}
+
+pub(super) fn disable(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    to_process(client, request, "APP.DISABLE", |daemon, process| {
+        daemon.apps.disable(process)
+    })
+}
+
+pub(super) fn enable(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    to_process(client, request, "APP.ENABLE", |daemon, process| {
+        daemon.apps.enable(process)
+    })
+}
+
+/// Do something to one process, by its number in the system or ours.
+fn to_process(
+    client: &mut Client,
+    request: Request<'_>,
+    command: &'static str,
+    act: impl FnOnce(&Daemon, ProcessId) -> bool,
+) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let number = arguments.number(command, "the pid of a process", 1..=u64::MAX)?;
+    arguments.end(command)?;
+    let found = client.daemon.apps.process(number);
+    // Who may not use an app does not learn which processes it has.
+    let found = found.filter(|(_, app)| super::look::sight(client).sees("app", &app.name));
+    let Some((process, app)) = found else {
+        let help = "SHOW PROCESSES lists those there are.";
+        return Err(Wrong::no_such("process", number, help));
+    };
+    if !act(&client.daemon, process) {
+        return Err(Wrong(format!(
+            "ERR process {number} is not in a state for {command}: SHOW PROCESSES says in which."
+        )));
+    }
+    let text = format!("{command} of process {number}");
+    let by = client.user_name().to_owned();
+    let events = &client.daemon.events;
+    events.add_app(&app.name, &text, String::new(), Some(&by));
+    client.reply().simple("OK");
+    Ok(Step::Done)
+}
+
+pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let page = page::options(client, "APP.LS", &mut request.arguments())?;
+    let wanted = tables::Wanted {
+        name: None,
+        page,
+        sight: super::look::sight(client),
+    };
+    let table = tables::table(&client.daemon, What::Apps, &wanted).paged_by("APP.LS");
+    table.write(&mut client.reply());
+    Ok(Step::Done)
+}
+
+/// The processes of one app.
+pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("APP.STAT", "an app")?;
+    let page = page::options(client, "APP.STAT", &mut arguments)?;
+    let app = find(client, name)?;
+    let (daemon, name) = (Arc::clone(&client.daemon), name.to_owned());
+    let finish = async move {
+        daemon.apps.look_at_usage(&app).await;
+        let finish: crate::redis::client::Finish = Box::new(move |client: &mut Client| {
+            let wanted = tables::Wanted {
+                name: Some(&app.name),
+                page,
+                sight: super::look::sight(client),
+            };
+            let table = tables::table(&daemon, What::Processes, &wanted);
+            let table = table.paged_by(&format!("APP.STAT {}", app.name));
+            table.write(&mut client.reply());
+        });
+        finish
+    };
+    let awaits = Awaits::Thing("app");
+    Ok(Step::Wait(Wait::new(name, awaits, Box::pin(finish))))
+}
+
+pub(super) fn log(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let app = find(client, arguments.text("APP.LOG", "an app")?)?;
+    let mut count = LINES;
+    while let Some(word) = arguments.next() {
+        match Upper::of(word).as_bytes() {
+            b"LINES" => count = arguments.number("LINES", "lines", 1..=100_000)?,
+            _ => return Err(Mistake::unknown("APP.LOG", word).into()),
+        }
+    }
+    let lines = app.output.last(count as usize);
+    let mut reply = client.reply();
+    reply.array(lines.len());
+    for line in lines {
+        reply
+            .array(4)
+            .integer(i64::try_from(line.serial).unwrap_or(i64::MAX))
+            .integer(i64::try_from(line.process.0).unwrap_or(i64::MAX))
+            .bulk(line.stream_word())
+            .bulk(&*line.text);
+    }
+    Ok(Step::Done)
+}
+
+/// The app of this name, if one may use it.
+fn find(client: &Client, name: &str) -> Result<Arc<App>, Wrong> {
+    super::may_use(client, "app", name)?;
+    client.daemon.apps.find(name).ok_or_else(|| {
+        let help = "APP.LS lists those there are; [app.NAME] in the config adds one.";
+        Wrong::no_such("app", name, help)
+    })
+}

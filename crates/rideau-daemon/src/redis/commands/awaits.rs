@@ -1,0 +1,158 @@
+//! Waits for what becomes of a ticket: the answer of its ask, and the end of a match.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rideau_resp::{Quoted, Request};
+
+use super::{About, about, tickets};
+use crate::redis::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
+use crate::state::answer::Outcome;
+use crate::state::end::Why;
+use crate::state::lease_table::Thing;
+use crate::state::matches::{End, Mail};
+use crate::state::pending::Later;
+use crate::state::ticket::{Kind, Ticket};
+
+pub(super) const AWAIT: About = about(
+    "AWAIT",
+    2,
+    "await",
+    "ticket [ms]",
+    "The answer of an ASYNC command, again and again until its lease ends",
+    wait,
+);
+
+pub(super) const AWAIT_END: About = about(
+    "AWAIT.END",
+    2,
+    "await",
+    "ref [ms]",
+    "Wait for the other party's end of a match",
+    wait_end,
+);
+
+/// What there is to tell of an ask.
+enum Awaited {
+    Waits(Arc<Later>),
+    Told(Outcome),
+    /// It was answered at once, and is held.
+    AtOnce,
+}
+
+fn wait(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let (word, ticket, limit) = wait_words(client, request, "AWAIT")?;
+    let awaited = client.daemon.holdings.look(ticket, client.scope(), awaited);
+    match awaited.map_err(|gone| tickets::gone_text(word, gone))? {
+        Awaited::Told(outcome) => tell_answer(client, &outcome),
+        Awaited::AtOnce => return Err(at_once(word, ticket)),
+        Awaited::Waits(later) => {
+            let name = later.name().to_owned();
+            let answer = Box::pin(answer_within(later, limit));
+            return Ok(Step::Wait(Wait::new(name, Awaits::Anything, answer)));
+        }
+    }
+    Ok(Step::Done)
+}
+
+/// Wait for the other party's last word about a match, which ends it.
+fn wait_end(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let (word, ticket, limit) = wait_words(client, request, "AWAIT.END")?;
+    if ticket.kind != Kind::Match {
+        return Err(Wrong(format!(
+            "WRONGTYPE {} is no match: AWAIT gives the answer of an ASYNC ask, and RELEASE ends \
+             what is held.",
+            Quoted(word)
+        )));
+    }
+    let found = |thing: &mut Thing| thing.grant().and_then(tickets::mail);
+    let mail = client.daemon.holdings.look(ticket, client.scope(), found);
+    let Some(mail) = mail.map_err(|gone| tickets::gone_text(word, gone))? else {
+        return Err(Wrong(format!(
+            "NOTHELD {} is no match yet: AWAIT it, or CANCEL it.",
+            Quoted(word)
+        )));
+    };
+    let answer = Box::pin(end_within(mail, ticket, limit));
+    let name = ticket.kind.word();
+    Ok(Step::Wait(Wait::new(name, Awaits::Anything, answer)))
+}
+
+/// A ticket, and how long to wait.
+fn wait_words<'a>(
+    client: &Client,
+    request: Request<'a>,
+    command: &'static str,
+) -> Result<(&'a [u8], Ticket, Duration), Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.word(command, "a ticket")?;
+    let ticket = tickets::parse(word)?;
+    let mut tail = Tail::default();
+    if arguments.len() > 0 {
+        let wait = arguments.number(command, "milliseconds", 0..=86_400_000)?;
+        tail.wait = Some(Duration::from_millis(wait));
+    }
+    arguments.end(command)?;
+    Ok((word, ticket, client.wait_max(&tail)))
+}
+
+#[cold]
+fn at_once(word: &[u8], ticket: Ticket) -> Wrong {
+    let ticket_of = Quoted(word);
+    let instead = match ticket.kind {
+        Kind::Match => "AWAIT.END waits for the end of the match",
+        _ => "RELEASE ends it",
+    };
+    Wrong(format!(
+        "ERR {ticket_of} was answered at once, and is held: AWAIT is for asks with ASYNC; \
+         {instead}."
+    ))
+}
+
+fn awaited(thing: &mut Thing) -> Awaited {
+    match thing {
+        Thing::Answered(_, outcome) => Awaited::Told(Outcome::clone(outcome)),
+        Thing::Asked(later) => match later.answered() {
+            Some(outcome) => Awaited::Told(outcome),
+            None => Awaited::Waits(Arc::clone(later)),
+        },
+        Thing::Held(_) | Thing::None => Awaited::AtOnce,
+    }
+}
+
+fn tell_answer(client: &mut Client, outcome: &Outcome) {
+    match outcome.denial() {
+        Some(error) => drop(client.reply().error(error)),
+        None => outcome.write(&mut client.reply()),
+    }
+}
+
+async fn answer_within(later: Arc<Later>, limit: Duration) -> Finish {
+    let answer = tokio::time::timeout(limit, later.wait()).await;
+    Box::new(move |client| match answer {
+        Ok(outcome) => tell_answer(client, &outcome),
+        Err(_) => timed_out(client, limit, "it still waits; AWAIT again, or CANCEL it"),
+    })
+}
+
+async fn end_within(mail: Arc<Mail>, ticket: Ticket, limit: Duration) -> Finish {
+    let end = tokio::time::timeout(limit, mail.ended()).await;
+    Box::new(move |client| match end {
+        Ok(end) => {
+            let _ = client.daemon.release(ticket, None, Why::Over);
+            let mut reply = client.reply();
+            match end {
+                End::Done(Some(payload)) => reply.array(2).bulk("done").bulk(payload),
+                End::Done(None) => reply.array(1).bulk("done"),
+                End::Down(why) => reply.array(2).bulk("down").bulk(why),
+            };
+        }
+        Err(_) => timed_out(client, limit, "the match goes on; AWAIT.END again"),
+    })
+}
+
+/// It is no answer to the ask, which goes on.
+fn timed_out(client: &mut Client, limit: Duration, why: &str) {
+    let outcome = Outcome::ended("timeout", limit, why.into(), "waits");
+    outcome.write(&mut client.reply());
+}

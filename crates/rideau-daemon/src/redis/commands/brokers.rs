@@ -1,0 +1,317 @@
+//! Those who ask and those who offer themselves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rideau::{Flow, Lead, Match, Now, Refused, Side, Terms};
+use rideau_resp::{Mistake, Quoted, Request, Upper};
+
+use super::tail;
+use super::tickets::{self, Answer};
+use crate::redis::client::{Client, Step, Tail, Wrong, refused};
+use crate::state::answer::{Outcome, Part, micros};
+use crate::state::catalog::BrokerPlace;
+use crate::state::daemon::Daemon;
+use crate::state::end::Why;
+use crate::state::grant::Grant;
+use crate::state::matches::{Mail, Meeting, Party};
+use crate::state::ticket::Kind;
+
+/// What `ASK` and `OFFER` say.
+struct Words<'a> {
+    name: &'a str,
+    value: &'a [u8],
+    flow: Flow,
+    /// Never wait.
+    is_now: bool,
+    /// Wait in the background if one has to wait.
+    is_dynamic: bool,
+    tail: Tail,
+}
+
+pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    come(client, request, Side::Ask)
+}
+
+pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    come(client, request, Side::Offer)
+}
+
+fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Step, Wrong> {
+    let command = match side {
+        Side::Ask => "ASK",
+        Side::Offer => "OFFER",
+    };
+    let mut words = Words::parse(client, request, command)?;
+    super::may_use(client, "broker", words.name)?;
+    let place = match words.name.strip_prefix('@') {
+        Some(group) => one_of(client, group, side)?,
+        None => known_broker(client, words.name)?,
+    };
+    words.tail.is_async |= words.is_dynamic;
+    words.is_now |= client.is_in_exec && !words.tail.is_async;
+    words.tail.cap_by(|| {
+        let options = place.broker.options();
+        match side {
+            Side::Ask => options.asks,
+            Side::Offer => options.offers,
+        }
+    });
+    if let Some(step) = tickets::repeated(client, &words.tail) {
+        return Ok(step);
+    }
+    let party = Party::new(words.value);
+    let own = Arc::clone(&party.mail);
+    if words.is_now {
+        return come_now(client, &place, party, own, side, &words.tail);
+    }
+    client.may_wait()?;
+    let terms = Terms {
+        flow: words.flow,
+        ..client.terms(&words.tail)
+    };
+    let tail = words.tail;
+    match side {
+        Side::Ask => match place.broker.ask_now(party, terms) {
+            Now::Answered(met) => settle(client, &place, own, met, &tail),
+            Now::Waiting(met) => {
+                let waits = met.ticket();
+                waiting(client, place, own, tail, met, waits)
+            }
+        },
+        Side::Offer => match place.broker.offer_now(party, terms) {
+            Now::Answered(met) => settle(client, &place, own, met, &tail),
+            Now::Waiting(met) => {
+                let waits = met.ticket();
+                waiting(client, place, own, tail, met, waits)
+            }
+        },
+    }
+}
+
+/// Answer one who came, without any detour.
+fn settle(
+    client: &mut Client,
+    place: &Arc<BrokerPlace>,
+    own: Arc<Mail>,
+    met: Met,
+    tail: &Tail,
+) -> Result<Step, Wrong> {
+    let Match {
+        value: other,
+        lead,
+        waited,
+        peer,
+        ..
+    } = match met {
+        Ok(met) => met,
+        Err(Refused { refusal, .. }) => {
+            client.tell_no(&no(&client.daemon, place, &refusal));
+            return Ok(Step::Done);
+        }
+    };
+    let value = Arc::clone(&other.value);
+    let meeting = Meeting::new(Arc::clone(&place.name), Arc::clone(&own), other, peer);
+    let ticket = client.keep(Kind::Match, Grant::Match(meeting), tail)?;
+    client.remember(tail, ticket, || parts(&value, lead, waited));
+    let waited = i64::try_from(waited.as_micros()).unwrap_or(i64::MAX);
+    let mut reply = client.reply_go(5, ticket);
+    reply
+        .bulk(&value)
+        .integer(lead_micros(lead))
+        .integer(waited);
+    own.begin(ticket, &client.card.outbox);
+    Ok(Step::Done)
+}
+
+/// Meet somebody who is there, or nobody.
+fn come_now(
+    client: &mut Client,
+    place: &Arc<BrokerPlace>,
+    party: Party,
+    own: Arc<Mail>,
+    side: Side,
+    tail: &Tail,
+) -> Result<Step, Wrong> {
+    let met = match side {
+        Side::Ask => place.broker.try_ask(party),
+        Side::Offer => place.broker.try_offer(party),
+    };
+    let daemon = Arc::clone(&client.daemon);
+    let answer = met_or_no(place, own, met).map_err(|refusal| {
+        let no = no(&daemon, place, &refusal);
+        match refusal.reason {
+            rideau::Reason::Busy => no.with_word("retry"),
+            _ => no,
+        }
+    });
+    tickets::settle(client, Kind::Match, answer, tail)
+}
+
+fn waiting(
+    client: &mut Client,
+    place: Arc<BrokerPlace>,
+    own: Arc<Mail>,
+    tail: Tail,
+    met: impl Future<Output = Met> + Send + 'static,
+    waits: Option<rideau::Ticket>,
+) -> Result<Step, Wrong> {
+    let name = Arc::clone(&place.name);
+    if tail.is_async {
+        let daemon = Arc::clone(&client.daemon);
+        // The broker says whether somebody came before it was cancelled: that one has
+        // been told of the match.
+        let broker = place.broker.clone();
+        let withdraw: tickets::Withdraw =
+            Box::new(move || waits.is_some_and(|ticket| broker.cancel(ticket)));
+        let answer = async move { answer(&daemon, &place, own, met.await) };
+        let (kind, withdraw) = (Kind::Match, Some(withdraw));
+        return tickets::later_or_withdrawn(client, kind, &name, &tail, answer, withdraw);
+    }
+    let answer = async move {
+        let met = met.await;
+        move |client: &mut Client| settle(client, &place, own, met, &tail)
+    };
+    let name = name.to_string();
+    let wait = tickets::blocked_until(Kind::Match, name, answer);
+    Ok(Step::Wait(wait))
+}
+
+type Met = Result<Match<Party>, Refused<Party>>;
+
+fn answer(daemon: &Daemon, place: &Arc<BrokerPlace>, own: Arc<Mail>, met: Met) -> Answer {
+    met_or_no(place, own, met).map_err(|refusal| no(daemon, place, &refusal))
+}
+
+fn met_or_no(
+    place: &Arc<BrokerPlace>,
+    own: Arc<Mail>,
+    met: Met,
+) -> Result<(Vec<Part>, Grant), rideau::Refusal> {
+    let met = met.map_err(|no| no.refusal)?;
+    let parts = parts(&met.value.value, met.lead, met.waited);
+    let meeting = Meeting::new(Arc::clone(&place.name), own, met.value, met.peer);
+    Ok((parts, Grant::Match(meeting)))
+}
+
+fn parts(value: &[u8], lead: Lead, waited: Duration) -> Vec<Part> {
+    vec![
+        Part::Text(value.into()),
+        Part::Number(lead_micros(lead)),
+        micros(waited),
+    ]
+}
+
+fn lead_micros(lead: Lead) -> i64 {
+    lead.as_nanos() / 1_000
+}
+
+fn no(daemon: &Daemon, place: &BrokerPlace, refusal: &rideau::Refusal) -> Outcome {
+    let why = refusal.to_string();
+    refused(daemon, "broker", &place.name, refusal, why, || {
+        place.broker.explain()
+    })
+}
+
+/// A broker of a group, chosen for one who comes to this side.
+fn one_of(client: &Client, name: &str, side: Side) -> Result<Arc<BrokerPlace>, Wrong> {
+    let places = client.daemon.places.load();
+    let chosen = places.groups.get(name);
+    chosen
+        .and_then(|group| group.brokers.choose(side))
+        .ok_or_else(|| {
+            Wrong::no_such(
+                "broker",
+                format!("@{name}"),
+                "SHOW GROUPS lists groups; write group in a [broker] to have it in one.",
+            )
+        })
+}
+
+/// The broker of this name; most who come to one came to it before.
+fn known_broker(client: &mut Client, name: &str) -> Result<Arc<BrokerPlace>, Wrong> {
+    if let Some(known) = client.broker.upgrade()
+        && *known.name == *name
+    {
+        return Ok(known);
+    }
+    let place = broker(client, name)?;
+    client.broker = Arc::downgrade(&place);
+    Ok(place)
+}
+
+fn broker(client: &Client, name: &str) -> Result<Arc<BrokerPlace>, Wrong> {
+    let places = client.daemon.places.load();
+    places.brokers.get(name).cloned().ok_or_else(|| {
+        Wrong::no_such(
+            "broker",
+            name,
+            "SHOW BROKERS lists those there are; add [broker] to the config for more.",
+        )
+    })
+}
+
+pub(super) fn len(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("LEN", "a broker")?;
+    arguments.end("LEN")?;
+    super::may_use(client, "broker", name)?;
+    let place = broker(client, name)?;
+    let (asks, offers) = (place.broker.len(Side::Ask), place.broker.len(Side::Offer));
+    client
+        .reply()
+        .array(2)
+        .integer(asks as i64)
+        .integer(offers as i64);
+    Ok(Step::Done)
+}
+
+pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.word("DONE", "the ref of a match")?;
+    let payload = arguments.next().map(<[u8]>::to_vec);
+    arguments.end("DONE")?;
+    let ticket = tickets::parse(word)?;
+    if ticket.kind != Kind::Match {
+        return Err(Wrong(format!(
+            "WRONGTYPE {} is no match: end it with RELEASE.",
+            Quoted(word)
+        )));
+    }
+    let holdings = &client.daemon.holdings;
+    let taken = holdings.take_at(ticket, client.scope(), Why::Released, client.now);
+    let taken = taken.map_err(|gone| tickets::gone_text(word, gone))?;
+    if let Some(Grant::Match(meeting)) = taken.thing.into_grant() {
+        meeting.done(payload);
+    }
+    client.reply_ok();
+    Ok(Step::Done)
+}
+
+impl<'a> Words<'a> {
+    fn parse(client: &Client, request: Request<'a>, command: &'static str) -> Result<Self, Wrong> {
+        let mut arguments = request.arguments();
+        let mut words = Self {
+            name: arguments.text(command, "a broker")?,
+            value: b"",
+            flow: Flow(0),
+            is_now: false,
+            is_dynamic: false,
+            tail: Tail::default(),
+        };
+        while let Some(option) = arguments.next() {
+            match Upper::of(option).as_bytes() {
+                b"VALUE" => words.value = arguments.word("VALUE", "a value")?,
+                b"FLOW" => words.flow = tail::flow(&mut arguments, client)?,
+                b"NB" => words.is_now = true,
+                b"DYN" => words.is_dynamic = true,
+                upper => {
+                    if !words.tail.option(upper, &mut arguments, client)? {
+                        return Err(Mistake::unknown(command, option).into());
+                    }
+                }
+            }
+        }
+        Ok(words)
+    }
+}

@@ -1,0 +1,214 @@
+//! Looking: tables, explanations, numbers.
+
+use std::sync::Arc;
+
+use rideau_config::User;
+use rideau_process::panics;
+use rideau_resp::{Mistake, Quoted, Request, Upper};
+
+use super::page;
+use crate::redis::client::{Client, Finish, Step, Wait, Wrong, answer_panic};
+use crate::state::daemon::Daemon;
+use crate::state::viewer::Sight;
+use crate::view::explain::{self, Explained};
+use crate::view::report;
+use crate::view::tables::{self, Page, Wanted, What};
+
+/// What this client sees.
+pub(super) fn sight(client: &Client) -> Sight<'_> {
+    Sight::of(client.user.as_deref())
+}
+
+pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.word("SHOW", "POOLS or another word")?;
+    let Some(what) = What::of(word) else {
+        let all: Vec<_> = What::ALL
+            .iter()
+            .map(|what| what.word().to_uppercase())
+            .collect();
+        return Err(Wrong(format!(
+            "ERR SHOW does not know {}: it shows {}.",
+            Quoted(word),
+            all.join(", ")
+        )));
+    };
+    let (mut name, mut page) = (None, page::usual(client));
+    while arguments.len() > 0 {
+        let text = arguments.text("SHOW", "a name, COUNT or FROM")?;
+        let upper = Upper::of(text.as_bytes());
+        if !page::option(&mut page, upper.as_bytes(), &mut arguments)? {
+            name = Some(text);
+        }
+    }
+    if what == What::Config {
+        super::allowed(client, "config")?;
+    }
+    let name = name.map(str::to_owned);
+    if what == What::Processes {
+        return Ok(processes(client, name, page));
+    }
+    let see = move |viewer: &Viewer| {
+        let (name, sight) = (name.as_deref(), viewer.sight());
+        tables::table(&viewer.daemon, what, &Wanted { name, page, sight })
+    };
+    see_and_tell(client, "SHOW", see, |client, table| {
+        table.write(&mut client.reply());
+        Ok(())
+    })
+}
+
+/// What a client sees by, wherever that is done.
+pub(super) struct Viewer {
+    pub(super) daemon: Arc<Daemon>,
+    user: Option<Arc<User>>,
+}
+
+impl Viewer {
+    pub(super) fn sight(&self) -> Sight<'_> {
+        Sight::of(self.user.as_deref())
+    }
+}
+
+/// Look at something, and tell what was seen. Where there are many things, that is done
+/// away from the thread of the client, which serves others meanwhile.
+pub(super) fn see_and_tell<T: Send + 'static>(
+    client: &mut Client,
+    name: &'static str,
+    see: impl FnOnce(&Viewer) -> T + Send + 'static,
+    tell: impl FnOnce(&mut Client, T) -> Result<(), Wrong> + Send + 'static,
+) -> Result<Step, Wrong> {
+    let viewer = Viewer {
+        daemon: Arc::clone(&client.daemon),
+        user: client.user.clone(),
+    };
+    if !has_many(&viewer.daemon) {
+        tell(client, see(&viewer))?;
+        return Ok(Step::Done);
+    }
+    let user = client.user.clone();
+    let answer = async move {
+        let seen = match panics::away(move || see(&viewer)).await {
+            Ok(seen) => seen,
+            Err(panicked) => return answer_panic(panicked),
+        };
+        let finish: Finish = Box::new(move |client: &mut Client| {
+            // It was made for the rights of before.
+            if client.user != user {
+                let text = "BUSY what this user may see was changed meanwhile: ask again.";
+                client.reply().error(text);
+                return;
+            }
+            if let Err(Wrong(text)) = tell(client, seen) {
+                client.reply().error(text);
+            }
+        });
+        finish
+    };
+    Ok(Step::Wait(Wait::work(name, Box::pin(answer))))
+}
+
+/// Looking at all of them would keep others waiting.
+fn has_many(daemon: &Daemon) -> bool {
+    const MANY: usize = 1000;
+    daemon.clients.len() > MANY
+        || daemon.sessions.len() > MANY
+        || daemon.locks.len() > MANY
+        || daemon.holdings.places() > MANY
+}
+
+/// Processes with what they use now, which has to be looked at first.
+fn processes(client: &Client, name: Option<String>, page: Page) -> Step {
+    let daemon = Arc::clone(&client.daemon);
+    let answer = async move {
+        daemon.apps.look_at_all_usage().await;
+        let finish: Finish = Box::new(move |client: &mut Client| {
+            let wanted = Wanted {
+                name: name.as_deref(),
+                page,
+                sight: sight(client),
+            };
+            let table = tables::table(&daemon, What::Processes, &wanted);
+            table.write(&mut client.reply());
+        });
+        finish
+    };
+    Step::Wait(Wait::work("SHOW", Box::pin(answer)))
+}
+
+pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.text("EXPLAIN", "a ticket, a name or an id")?;
+    let format = arguments.next();
+    let is_json = format.is_some_and(|format| Upper::of(format).as_bytes() == b"JSON");
+    if let Some(format) = format.filter(|_| !is_json) {
+        return Err(Mistake::wrong("EXPLAIN", "JSON or nothing", format).into());
+    }
+    arguments.end("EXPLAIN")?;
+    let word = word.to_owned();
+    let see = move |viewer: &Viewer| {
+        let explained = explain::explain(&viewer.daemon, &word, viewer.sight());
+        explained.ok_or_else(|| {
+            let help = "it is no ticket, d- id, pool, broker, regulator, range, value, key or \
+                        connection that you may see; SHOW lists them.";
+            Wrong::no_such("thing", &word, help)
+        })
+    };
+    see_and_tell(client, "EXPLAIN", see, move |client, explained| {
+        tell_explained(client, &explained?, is_json);
+        Ok(())
+    })
+}
+
+fn tell_explained(client: &mut Client, explained: &Explained, is_json: bool) {
+    let mut reply = client.reply();
+    if !is_json {
+        reply.verbatim(&explained.text);
+        return;
+    }
+    reply.map(3 + explained.facts.len());
+    reply.bulk("kind").bulk(explained.kind);
+    reply.bulk("name").bulk(&explained.name);
+    for (name, cell) in &explained.facts {
+        cell.write(reply.bulk(name));
+    }
+    reply.bulk("text").bulk(&explained.text);
+}
+
+pub(super) fn info(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let words: Vec<Vec<u8>> = request.arguments().map(<[u8]>::to_vec).collect();
+    let see = move |viewer: &Viewer| report(viewer, &words);
+    see_and_tell(client, "INFO", see, |client, text| {
+        client.reply().verbatim(&text?);
+        Ok(())
+    })
+}
+
+fn report(viewer: &Viewer, words: &[Vec<u8>]) -> Result<String, Wrong> {
+    let mut text = String::new();
+    for word in words {
+        let name = String::from_utf8_lossy(word).to_lowercase();
+        if ["all", "default", "everything"].contains(&name.as_str()) {
+            text = report::all(&viewer.daemon, viewer.sight());
+            continue;
+        }
+        if report::ABSENT.contains(&name.as_str()) {
+            continue;
+        }
+        let Some(section) = report::section(&viewer.daemon, &name, viewer.sight()) else {
+            return Err(Wrong(format!(
+                "ERR INFO has no section {}: it has {}.",
+                Quoted(word),
+                report::SECTIONS.join(", ")
+            )));
+        };
+        if !text.is_empty() {
+            text.push_str("\r\n");
+        }
+        text.push_str(&section);
+    }
+    if words.is_empty() {
+        text = report::all(&viewer.daemon, viewer.sight());
+    }
+    Ok(text)
+}

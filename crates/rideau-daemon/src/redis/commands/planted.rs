@@ -1,0 +1,42 @@
+//! A command of the tests that panics wherever a command can.
+
+use rideau_resp::Request;
+
+use super::{About, about, tickets};
+use crate::redis::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
+use crate::state::ticket::Kind;
+
+pub(super) const PANIC: About = about(
+    "TEST.PANIC",
+    2,
+    "",
+    "NOW | LATER | AFTER | ASYNC",
+    "Panic at once, while it waits, when it is answered, or after an answer",
+    panic,
+);
+
+fn panic(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let wait = |answer| Wait::new("a test", Awaits::Anything, answer);
+    match request.word(1) {
+        Some(b"LATER") => Ok(Step::Wait(wait(Box::pin(async {
+            tokio::task::yield_now().await;
+            panic!("planted")
+        })))),
+        Some(b"AFTER") => Ok(Step::Wait(wait(Box::pin(async {
+            let finish: Finish = Box::new(|client| {
+                client.reply().array(2);
+                panic!("planted")
+            });
+            finish
+        })))),
+        Some(b"ASYNC") => {
+            let answer = async { panic!("planted") };
+            tickets::later(client, Kind::Lock, "a test", &Tail::default(), answer)
+        }
+        _ => {
+            // What was begun of an answer is not to be seen.
+            client.reply().array(2);
+            panic!("planted")
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Values of ranges: asked for, claimed, and told.
+
+mod count;
+mod hold;
+mod later;
+mod manage;
+mod no;
+mod target;
+mod words;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rideau::allocator::{Change, Place, Prefer, Refused, Reservation};
+use rideau::{Failed, Instant, Reserving, Until};
+
+use crate::redis::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong, closed};
+use crate::state::end::Why;
+use crate::state::grant::{Grant, HeldValue};
+use crate::state::ticket::Kind;
+use crate::state::values::{ValueTicket, owner_of};
+use rideau_resp::{Quoted, Reply, Request};
+use words::{Beside, Words};
+
+pub(super) use count::count as count_values;
+pub(super) use hold::{cancel, is_value, lookup, refresh, release, update, write};
+pub(super) use manage::{
+    add, bulk_release, debug, drain, info, list, memory, remove, set, stat, watch,
+};
+pub(super) use words::may_use_places;
+
+/// How much a value was preferred, in a word.
+const TIERS: [&str; 8] = [
+    "primary",
+    "secondary",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+];
+
+pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    client.held_back.begin();
+    let words = Words::parse(client, request)?;
+    if words.is_async() {
+        return later::reserve(client, &words);
+    }
+    let Some(limit) = words.wait.filter(|_| !client.is_in_exec) else {
+        let owner = owner_of(client.user.as_deref());
+        let answer = client.daemon.values.ranges.reserve(&words.ask(owner));
+        let (decision, until) = answer.into_parts();
+        settle(client, decision, until, &words.how(), words.prefer())?;
+        return Ok(Step::Done);
+    };
+    let ranges = &client.daemon.values.ranges;
+    let owner = owner_of(client.user.as_deref());
+    match ranges.reserve_within(&words.ask(owner), limit).into_parts() {
+        Ok((decision, until)) => settle(client, decision, until, &words.how(), words.prefer())?,
+        Err(reserving) => {
+            client.may_wait()?;
+            let prefer: Arc<[Prefer]> = words.prefer().into();
+            let awaits = Awaits::Values(Arc::clone(&prefer));
+            let how = How {
+                since: Some(std::time::Instant::now()),
+                ..words.how()
+            };
+            let answer = Box::pin(wait(reserving, how, prefer));
+            return Ok(Step::Wait(Wait::new("RESERVE", awaits, answer)));
+        }
+    }
+    Ok(Step::Done)
+}
+
+/// What the answer of a reserve depends on besides the decision.
+struct How {
+    /// Since when it waits, if it did.
+    since: Option<std::time::Instant>,
+    /// Several were asked for, and the answer is a list.
+    is_many: bool,
+    tail: Tail,
+    /// It waited for so long.
+    waited: Option<Duration>,
+}
+
+/// Wait in line. What is given is given back if nobody is there to take it.
+async fn wait(mut reserving: Reserving, mut how: How, prefer: Arc<[Prefer]>) -> Finish {
+    let since = std::time::Instant::now();
+    reserving.decided().await;
+    how.waited = Some(since.elapsed());
+    Box::new(move |client| {
+        let Ok((decision, until)) = reserving.into_parts() else {
+            unreachable!("it was just decided");
+        };
+        let before = client.out.len();
+        if let Err(Wrong(text)) = settle(client, decision, until, &how, &prefer) {
+            client.out.truncate(before);
+            client.reply().error(text);
+        }
+    })
+}
+
+/// Answer a reserve.
+fn settle(
+    client: &mut Client,
+    decision: Result<Vec<Reservation>, Failed>,
+    until: Until,
+    how: &How,
+    prefer: &[Prefer],
+) -> Result<(), Wrong> {
+    let granted = match decision {
+        Ok(granted) => granted,
+        Err(Failed::Refused(Refused::Exhausted { free, size })) => {
+            exhaust(client, prefer);
+            let waited = how.since.map(|since| since.elapsed());
+            let none = no::none(&client.daemon, prefer, free, size, waited);
+            client.tell_no(&none);
+            return Ok(());
+        }
+        Err(Failed::Closed) if how.waited.is_some() => {
+            let refusal = closed(how.waited.unwrap_or_default());
+            let no = no::stopped(&client.daemon, prefer, &refusal);
+            client.tell_no(&no);
+            return Ok(());
+        }
+        Err(failed) => return Err(no::failed(client, &failed, "RESERVE")),
+    };
+    client.held_back.until(until);
+    let now = client.daemon.values.ranges.now();
+    if let ([one], false) = (&granted[..], how.is_many) {
+        let kept = keep(client, one, &how.tail);
+        let ticket = kept.inspect_err(|_| give_back(client, &granted))?;
+        let mut reply = client.reply();
+        reply.array(7).bulk("go");
+        write_granted(&mut reply, one, &ticket, now);
+        return Ok(());
+    }
+    let mut tickets = Vec::with_capacity(granted.len());
+    for reservation in &granted {
+        let kept = keep(client, reservation, &how.tail);
+        tickets.push(kept.inspect_err(|_| give_back(client, &granted))?);
+    }
+    let mut reply = client.reply();
+    if how.is_many {
+        reply.array(1 + granted.len()).bulk("go");
+    }
+    for (reservation, ticket) in granted.iter().zip(&tickets) {
+        match how.is_many {
+            true => reply.array(6),
+            false => reply.array(7).bulk("go"),
+        };
+        write_granted(&mut reply, reservation, ticket, now);
+    }
+    Ok(())
+}
+
+/// What is told of a value that was given out, behind the `go`.
+fn write_granted(reply: &mut Reply<'_>, one: &Reservation, ticket: &ValueTicket, now: Instant) {
+    // Nobody is asked but this server.
+    const HOPS: i64 = 0;
+    reply
+        .bulk(one.kind.text(one.value))
+        .bulk(ticket)
+        .integer(no::millis(one.until, now))
+        .bulk(TIERS[usize::from(one.tier) % TIERS.len()])
+        .integer(HOPS)
+        .integer(one.fence as i64);
+}
+
+/// Nothing is free: that is counted where it was wanted most.
+fn exhaust(client: &Client, prefer: &[Prefer]) {
+    let places = client.daemon.places.load();
+    if let Some(Place::Range(id)) = prefer.first().map(|prefer| prefer.place)
+        && let Some(place) = places.ranges.by_id(id)
+    {
+        place.counts.exhaust();
+    }
+}
+
+/// The ticket of a value that was given out; it goes with its holder where its
+/// range says so.
+fn keep(client: &mut Client, reservation: &Reservation, tail: &Tail) -> Result<ValueTicket, Wrong> {
+    let Reservation { value, fence, .. } = *reservation;
+    let places = client.daemon.places.load();
+    let place = places.ranges.of(value).map(|(place, _)| place);
+    if let Some(place) = place {
+        client.held_back.give(&place.counts);
+    }
+    let values = &client.daemon.values;
+    let Some(place) = place.filter(|place| place.is_of_connection()) else {
+        return Ok(values.ticket(value, fence));
+    };
+    if client.session.is_none() && client.card.connection_less() {
+        return Err(Wrong(format!(
+            "ERR values of range {} go with their holder, and this request is none: open a session \
+             with POST /v1/sessions, and send its id in the header Rideau-Session.",
+            place.name
+        )));
+    }
+    if reservation.is_known {
+        let holdings = &client.daemon.holdings;
+        let is_it = |grant: &Grant| match grant {
+            Grant::Value(held) => (held.value, held.fence) == (value, fence),
+            _ => false,
+        };
+        if let Some(ticket) = holdings.newest(client.owner(), is_it) {
+            return Ok(ticket.into());
+        }
+        // Who asks again as the same takes it over.
+        if let Some(ticket) = values.held(value) {
+            let _ = holdings.take(ticket, None, Why::Lapsed);
+        }
+    }
+    let held = Grant::Value(HeldValue {
+        ranges: values.ranges.clone(),
+        range: Arc::clone(&place.name),
+        value,
+        kind: reservation.kind,
+        fence,
+        is_lease: false,
+    });
+    let ticket = client.keep(Kind::Value, held, tail)?;
+    client.daemon.hold_value(value, ticket);
+    Ok(ticket.into())
+}
+
+/// Not all of them could be kept, so none is.
+fn give_back(client: &Client, granted: &[Reservation]) {
+    let values = &client.daemon.values;
+    for Reservation { value, fence, .. } in granted {
+        if let Some(ticket) = values.held(*value) {
+            let _ = client.daemon.holdings.take(ticket, None, Why::Cancelled);
+            values.let_go(*value, ticket);
+        }
+        drop(values.ranges.release(*value, Some(*fence)));
+    }
+}
+
+pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    client.held_back.begin();
+    let mut arguments = request.arguments();
+    let word = arguments.text("CLAIM", "a value")?;
+    let (value, kind) = words::value(client, word)?;
+    let beside = Beside::parse(client, "CLAIM", &mut arguments)?;
+    let change = Change {
+        ttl: beside.ttl,
+        keys: &beside.keys,
+        claim: true,
+        owner: Some(owner_of(client.user.as_deref())),
+        ..Change::new(&beside.data)
+    };
+    let answer = client.daemon.values.ranges.claim(value, &change);
+    let (decision, until) = answer.into_parts();
+    let held = match decision {
+        Ok(held) => held,
+        Err(Failed::Refused(Refused::Reserved | Refused::Resting)) => {
+            let standing = client.daemon.values.ranges.stands(value);
+            client.reply().array(2).bulk("taken").bulk(standing.word());
+            return Ok(Step::Done);
+        }
+        Err(failed) => return Err(no::failed(client, &failed, Quoted(word.as_bytes()))),
+    };
+    client.held_back.until(until);
+    let places = client.daemon.places.load();
+    let Some((place, kind)) = places.ranges.of(value) else {
+        return Err(no::failed(
+            client,
+            &Failed::Refused(Refused::OutOfRange),
+            kind.show(value),
+        ));
+    };
+    let reservation = Reservation {
+        value,
+        kind,
+        range: place.id,
+        fence: held.fence,
+        until: held.until,
+        tier: 0,
+        is_known: false,
+    };
+    let ticket = keep(client, &reservation, &beside.tail).inspect_err(|_| {
+        give_back(client, &[reservation]);
+    })?;
+    let left = no::millis(held.until, client.daemon.values.ranges.now());
+    let mut reply = client.reply();
+    reply
+        .array(8)
+        .bulk("go")
+        .bulk(kind.print(value))
+        .bulk(ticket)
+        .integer(left)
+        .bulk(TIERS[0])
+        .integer(0)
+        .integer(held.fence as i64)
+        .bulk(held.was.word());
+    Ok(Step::Done)
+}
+
+/// What a record has beside its value, as a map.
+fn write_fields(reply: &mut Reply<'_>, fields: &rideau::allocator::Fields) {
+    use rideau::allocator::Field;
+    reply.map(fields.iter().count());
+    for (name, field) in fields.iter() {
+        reply.bulk(name);
+        match field {
+            Field::Bytes(bytes) => reply.bulk(bytes),
+            Field::Number(number) => reply.integer(number),
+            Field::Nothing => reply.null(),
+        };
+    }
+}
+
+/// A limit turned somebody away.
+fn count(counter: &std::sync::atomic::AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

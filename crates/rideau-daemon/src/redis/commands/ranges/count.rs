@@ -1,0 +1,101 @@
+//! How many of certain values are in which state, whichever ranges they are of.
+
+use rideau::allocator::Span;
+use rideau_config::label::Label;
+use rideau_resp::{Quoted, Request};
+
+use super::no;
+use super::target::may_use_values;
+use crate::redis::client::{Client, Step, Wrong};
+use crate::redis::commands::may_use;
+use crate::state::catalog::Places;
+use crate::state::values::Counted;
+
+/// Count the values of a view, of a range, or those that a word means.
+pub(in crate::redis::commands) fn count(
+    client: &mut Client,
+    request: Request<'_>,
+) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.text("RANGE.COUNT", "a view, a range, or values as 10.0.0.0/24")?;
+    arguments.end("RANGE.COUNT")?;
+    let places = client.daemon.places.load_full();
+    let counted = counted(client, &places, word)?;
+    tell(client, &places, &counted, word, None)?;
+    Ok(Step::Done)
+}
+
+/// Tell the numbers of a view, with its name.
+pub(super) fn view(client: &mut Client, name: &str) -> Result<(), Wrong> {
+    let places = client.daemon.places.load_full();
+    let Some(view) = places.views.find(name) else {
+        return Err(no::no_range(&places, name));
+    };
+    tell(client, &places, &view.counted, name, Some(name))
+}
+
+/// What a word means. No name reads like values.
+fn counted(client: &Client, places: &Places, word: &str) -> Result<Counted, Wrong> {
+    if let Some(view) = places.views.find(word) {
+        return Ok(view.counted.clone());
+    }
+    client.check_label(Label::Thing, word.as_bytes())?;
+    let nothing = || Wrong(format!("ERR {word:?} stands for no values."));
+    if let Some(range) = places.ranges.find(word) {
+        may_use(client, "range", word)?;
+        return Counted::new(&range.config.options.spans).ok_or_else(nothing);
+    }
+    let span = Span::parse(word).map_err(|error| match no::is_name(word) {
+        true => may_use(client, "range", word).err().unwrap_or_else(|| {
+            let help = "nor is it a view; SHOW RANGES and SHOW VIEWS list those there are.";
+            Wrong::no_such("range", word, help)
+        }),
+        false => Wrong(format!("ERR {word:?} stands for no values: {error}.")),
+    })?;
+    Counted::new(&[span]).ok_or_else(nothing)
+}
+
+/// Count, for who may use all the ranges that this is about.
+fn tell(
+    client: &mut Client,
+    places: &Places,
+    counted: &Counted,
+    word: &str,
+    name: Option<&str>,
+) -> Result<(), Wrong> {
+    let touched = counted.touched(&places.ranges).map(|place| &*place.name);
+    let mut touched: Vec<&str> = touched.collect();
+    if touched.is_empty() {
+        touched.push("*");
+    }
+    if name.is_some() || no::is_name(word) {
+        // Of a view that counts what one may not use one does not learn that it is there.
+        if !touched
+            .iter()
+            .all(|name| may_use(client, "range", name).is_ok())
+        {
+            may_use(client, "range", word)?;
+            return Err(no::no_range(&Places::default(), word));
+        }
+    } else {
+        may_use_values(client, touched, Quoted(word.as_bytes()))?;
+    }
+    let count = client.daemon.values.count(counted);
+    let rows = [
+        ("size", count.size),
+        ("free", count.free),
+        ("quarantined", count.quarantined),
+        ("held", count.held),
+    ];
+    let mut reply = client.reply();
+    reply.map(rows.len() + 1 + usize::from(name.is_some()));
+    if let Some(name) = name {
+        reply.bulk("name").bulk(name);
+    }
+    reply.bulk("base").bulk(counted.base());
+    for (state, size) in rows {
+        reply.bulk(state);
+        no::write_size(&mut reply, size);
+    }
+    Ok(())
+}

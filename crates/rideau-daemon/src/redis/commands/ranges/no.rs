@@ -1,0 +1,203 @@
+//! Why a value was not given out or changed, in words one can act on.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use rideau::allocator::{Place, Prefer, Refused, Size};
+use rideau::{Failed, Instant, Reason, Refusal};
+use rideau_core::Brief;
+use rideau_resp::Reply;
+
+use super::count;
+use crate::redis::client::{Client, STOPPING, Wrong, refused as refused_ask};
+use crate::state::answer::{Outcome, Part};
+use crate::state::catalog::Places;
+use crate::state::daemon::Daemon;
+use crate::state::values::unsafe_text;
+use crate::view::explain;
+
+/// Why there is no answer; `what` is the value, or what else was named.
+pub(super) fn failed(client: &Client, failed: &Failed, what: impl Display) -> Wrong {
+    match failed {
+        Failed::Refused(no) => refused(client, no, &what),
+        Failed::Closed => Wrong(format!("READONLY {STOPPING}.")),
+        failed => Wrong(unsafe_text(failed)),
+    }
+}
+
+/// A fence that does not count. Whose value it is, and with which fence, is for nobody
+/// else to know.
+pub(super) fn stale(what: impl Display) -> Wrong {
+    Wrong(format!(
+        "STALE {what}: another holder has it. What you held is over, and nothing was changed."
+    ))
+}
+
+/// No value is free, at once or after such a wait.
+pub(super) fn none(
+    daemon: &Daemon,
+    prefer: &[Prefer],
+    free: Size,
+    size: Size,
+    waited: Option<Duration>,
+) -> Outcome {
+    let quarantined = quarantined(daemon, prefer);
+    let refusal = Refusal {
+        reason: match waited {
+            Some(_) => Reason::Timeout,
+            None => Reason::Busy,
+        },
+        waited: waited.unwrap_or_default(),
+        len: 0,
+        retry_after: quarantined
+            .as_ref()
+            .map_or(Duration::ZERO, |(_, left)| *left),
+    };
+    let why = match quarantined {
+        Some((why, _)) => why,
+        None => format!("{free} of {size} values are free"),
+    };
+    let name = name(daemon, prefer);
+    let no = refused_ask(daemon, "range", &name, &refusal, why, String::new);
+    no.none(part(free), part(size))
+}
+
+/// The server stops.
+pub(super) fn stopped(daemon: &Daemon, prefer: &[Prefer], refusal: &Refusal) -> Outcome {
+    let name = name(daemon, prefer);
+    refused_ask(
+        daemon,
+        "range",
+        &name,
+        refusal,
+        STOPPING.into(),
+        String::new,
+    )
+}
+
+/// The range where it was wanted most.
+pub(super) fn name(daemon: &Daemon, prefer: &[Prefer]) -> String {
+    let places = daemon.places.load();
+    let place = match prefer.first().map(|prefer| prefer.place) {
+        Some(Place::Range(id)) => places.ranges.by_id(id),
+        Some(Place::Within(within)) => {
+            let place = places.ranges.of(within.first());
+            place.map(|(place, _)| place)
+        }
+        None => None,
+    };
+    place.map_or_else(String::new, |place| place.name.to_string())
+}
+
+/// Why nothing is free where it was wanted most, and for how long, if nobody knows who
+/// has its values: who is told only how many there are would look for holders.
+fn quarantined(daemon: &Daemon, prefer: &[Prefer]) -> Option<(String, Duration)> {
+    let Place::Range(id) = prefer.first()?.place else {
+        return None;
+    };
+    let ranges = &daemon.values.ranges;
+    let stats = ranges.stats(id)?;
+    let until = stats.quarantined_until?;
+    let left = Duration::from_millis(millis(until, ranges.now()).unsigned_abs());
+    let why = format!(
+        "{} are quarantined for {}: EXPLAIN {} says why",
+        stats.quarantined,
+        explain::span(left),
+        stats.name
+    );
+    Some((why, left))
+}
+
+fn refused(client: &Client, no: &Refused, what: &dyn Display) -> Wrong {
+    let counts = &client.daemon.counts;
+    Wrong(match no {
+        Refused::UnknownRange => {
+            format!("NOSUCH range {what}: SHOW RANGES lists those there are.")
+        }
+        Refused::OutOfRange => {
+            format!("NOSUCH value {what}: it is outside every range; SHOW RANGES lists them.")
+        }
+        Refused::Draining => format!("READONLY {no}: name another range."),
+        Refused::NotReserved => format!("NOTHELD {what}: {no}."),
+        Refused::Conflict { .. } => return stale(what),
+        Refused::Foreign => format!(
+            "NOPERM {what} belongs to another user, and nothing was changed: name its ticket."
+        ),
+        Refused::NoFence => format!(
+            "ERR {what}: {no}; write FENCE and the number that RESERVE told, or name the ticket."
+        ),
+        Refused::TooLong { ttl_max } => {
+            let most = ttl_max.as_millis();
+            format!("ERR TTL wants {most} milliseconds at most here, as the range's ttl_max says.")
+        }
+        Refused::Full { reservations_max } => {
+            count(&counts.reservations_refused);
+            format!(
+                "BUSY {reservations_max} values have holders, as many as limits.reservations_max \
+                 allows: release some, or raise the limit."
+            )
+        }
+        Refused::Crowded(refusal) => {
+            count(&counts.waits_refused);
+            format!(
+                "BUSY {} wait for values, as many as may: ask again in {} (retry_after_us={}).",
+                refusal.len,
+                Brief(refusal.retry_after),
+                refusal.retry_after.as_micros()
+            )
+        }
+        Refused::TooManyKeys => {
+            count(&counts.range_keys_refused);
+            format!("ERR {no}.")
+        }
+        Refused::TooMuchData => {
+            count(&counts.range_data_refused);
+            format!("ERR {no}.")
+        }
+        no => format!("ERR {no}."),
+    })
+}
+
+/// There is no range of this name.
+pub(super) fn no_range(places: &Places, name: &str) -> Wrong {
+    match places.views.find(name) {
+        Some(_) => only_counts(name),
+        None => Wrong::no_such(
+            "range",
+            name,
+            "SHOW RANGES lists those there are, RANGE.ADD adds one.",
+        ),
+    }
+}
+
+/// Somebody wants of a view what only ranges have.
+pub(super) fn only_counts(name: &str) -> Wrong {
+    Wrong(format!(
+        "ERR {name} is a view, which only counts: name a range; SHOW RANGES lists them."
+    ))
+}
+
+/// A word that means nothing was rather meant as a name than as values.
+pub(super) fn is_name(word: &str) -> bool {
+    let is_name = word.starts_with(|c: char| c.is_ascii_alphabetic()) && !word.contains(':');
+    is_name || word.is_empty()
+}
+
+/// How many values: an integer where one can say it, and else a text.
+fn part(size: Size) -> Part {
+    match size.to_u128().and_then(|size| i64::try_from(size).ok()) {
+        Some(size) => Part::Number(size),
+        None => size.to_string().into(),
+    }
+}
+
+/// The same, written.
+pub(super) fn write_size(reply: &mut Reply<'_>, size: Size) {
+    part(size).write(reply);
+}
+
+/// Whole milliseconds until then.
+pub(super) fn millis(until: Instant, now: Instant) -> i64 {
+    let left = until.as_nanos().saturating_sub(now.as_nanos());
+    i64::try_from(Duration::from_nanos(left).as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,377 @@
+//! What commands say about values: where they are, and what stands beside them.
+
+use std::time::Duration;
+
+use rideau::allocator::{
+    Ask, COUNT_MAX, Field, Fields, Interval, Key, Kind, Place, Prefer, Span, TIERS_MAX, TIME_MAX,
+    parse_value,
+};
+use rideau_config::label::Label;
+use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
+
+use super::target::{may_use_value, may_use_values};
+use super::{How, count, no};
+use crate::redis::client::{Client, Tail, Wrong};
+use crate::redis::commands::may_use;
+use crate::state::catalog::Places;
+use crate::state::values::RangePlaces;
+
+/// As many fields can be set by one command.
+const FIELDS_MAX: usize = 256;
+/// The field that `DATA` means.
+const DATA: &[u8] = b"data";
+
+/// What `RESERVE` says.
+pub(super) struct Words<'a> {
+    prefer: Vec<Prefer>,
+    count: u32,
+    is_many: bool,
+    partial: bool,
+    id: Option<Vec<u8>>,
+    pub(super) wait: Option<Duration>,
+    beside: Beside<'a>,
+}
+
+/// What stands beside a value, and for how long.
+#[derive(Default)]
+pub(super) struct Beside<'a> {
+    pub(super) ttl: Option<Duration>,
+    pub(super) fence: Option<u64>,
+    pub(super) keys: Vec<Key<'a>>,
+    pub(super) data: Fields,
+    pub(super) claim: bool,
+    pub(super) tail: Tail,
+    fields: usize,
+}
+
+impl<'a> Words<'a> {
+    pub(super) fn parse(client: &Client, request: Request<'a>) -> Result<Self, Wrong> {
+        let mut arguments = request.arguments();
+        let places = client.daemon.places.load();
+        let mut words = Self {
+            prefer: Vec::with_capacity(2),
+            count: 1,
+            is_many: false,
+            partial: false,
+            id: None,
+            wait: None,
+            beside: Beside::default(),
+        };
+        let mut tier = 0;
+        let mut hint = None;
+        let word = arguments.text("RESERVE", "a range, or values as 10.0.0.0/24")?;
+        add_places(client, &places, word, tier, &mut words.prefer)?;
+        while let Some(option) = arguments.next() {
+            match Upper::of(option).as_bytes() {
+                b"PREFER" | b"SECONDARY" => {
+                    tier += 1;
+                    if tier >= TIERS_MAX {
+                        return Err(Wrong(format!(
+                            "ERR RESERVE knows {TIERS_MAX} tiers: name fewer after PREFER."
+                        )));
+                    }
+                    let word = arguments.text("PREFER", "a range, or values as 10.0.0.0/24")?;
+                    add_places(client, &places, word, tier, &mut words.prefer)?;
+                }
+                b"COUNT" => {
+                    let most = u64::from(COUNT_MAX);
+                    words.count = arguments.number("COUNT", "a number", 1..=most)? as u32;
+                    words.is_many = true;
+                }
+                b"PARTIAL" => words.partial = true,
+                b"ASYNC" => words.beside.tail.is_async = true,
+                b"ID" => words.id = Some(id(client, &mut arguments)?),
+                b"WAIT" | b"DEADLINE" => words.wait = Some(wait(client, &mut arguments)?),
+                b"HINT" => {
+                    let word = arguments.text("HINT", "a value")?;
+                    hint = Some(value(client, word)?.0);
+                }
+                upper => {
+                    let is_known = words.beside.option(client, upper, &mut arguments)?;
+                    if !is_known || words.beside.fence.is_some() || words.beside.claim {
+                        return Err(Mistake::unknown("RESERVE", option).into());
+                    }
+                }
+            }
+        }
+        words.beside.check(client)?;
+        if words.is_many && words.is_async() {
+            return Err(Wrong(
+                "ERR COUNT goes without ASYNC: ask several times, or wait for the answer.".into(),
+            ));
+        }
+        if let Some(hint) = hint {
+            words.hint(hint, &places.ranges);
+        }
+        Ok(words)
+    }
+
+    /// Look there first, if it is where one is wanted at all.
+    fn hint(&mut self, value: u128, ranges: &RangePlaces) {
+        let id = ranges.of(value).map(|(place, _)| place.id);
+        let mut first = self.prefer.iter().filter(|prefer| prefer.tier == 0);
+        let is_wanted = first.any(|prefer| match prefer.place {
+            Place::Range(range) => Some(range) == id,
+            Place::Within(interval) => interval.contains(value),
+        });
+        if is_wanted {
+            let place = Place::Within(Interval::of(value));
+            self.prefer.insert(0, Prefer { tier: 0, place });
+        }
+    }
+
+    /// What is asked for, by this owner.
+    pub(super) fn ask<'s>(&'s self, owner: &'s [u8]) -> Ask<'s> {
+        Ask {
+            owner: Some(owner),
+            ttl: self.beside.ttl,
+            data: &self.beside.data,
+            keys: &self.beside.keys,
+            id: self.id.as_deref(),
+            count: self.count,
+            partial: self.partial,
+            ..Ask::new(&self.prefer)
+        }
+    }
+
+    pub(super) fn is_async(&self) -> bool {
+        self.beside.tail.is_async
+    }
+
+    pub(super) fn prefer(&self) -> &[Prefer] {
+        &self.prefer
+    }
+
+    pub(super) fn how(&self) -> How {
+        How {
+            since: None,
+            is_many: self.is_many,
+            tail: self.beside.tail.clone(),
+            waited: None,
+        }
+    }
+}
+
+impl<'a> Beside<'a> {
+    /// All that is left of a command.
+    pub(super) fn parse(
+        client: &Client,
+        command: &'static str,
+        arguments: &mut Arguments<'a>,
+    ) -> Result<Self, Wrong> {
+        let mut beside = Self::default();
+        while let Some(option) = arguments.next() {
+            if !beside.option(client, Upper::of(option).as_bytes(), arguments)? {
+                return Err(Mistake::unknown(command, option).into());
+            }
+        }
+        beside.check(client)?;
+        Ok(beside)
+    }
+
+    /// Take an option that begins with `word`, if it is known.
+    fn option(
+        &mut self,
+        client: &Client,
+        word: &[u8],
+        arguments: &mut Arguments<'a>,
+    ) -> Result<bool, Wrong> {
+        match word {
+            b"TTL" => self.ttl = Some(ttl(arguments)?),
+            b"FENCE" => {
+                let fence = arguments.number("FENCE", "the holder's number", 0..=u64::MAX)?;
+                self.fence = Some(fence);
+            }
+            b"KEY" | b"UNIQUE" => {
+                let unique = word == b"UNIQUE";
+                let bytes = arguments.word(if unique { "UNIQUE" } else { "KEY" }, "a key")?;
+                client.check_label(Label::ValueKey, bytes)?;
+                self.keys.push(Key { bytes, unique });
+            }
+            b"DATA" => {
+                let content = arguments.word("DATA", "any bytes")?;
+                self.set(client, DATA, Field::Bytes(content))?;
+            }
+            b"SET" => {
+                let name = arguments.word("SET", "the name of a field")?;
+                let content = arguments.word("SET", "the content of the field")?;
+                self.set(client, name, Field::Bytes(content))?;
+            }
+            b"UNSET" => {
+                let name = arguments.word("UNSET", "the name of a field")?;
+                self.set(client, name, Field::Nothing)?;
+            }
+            b"CLAIM" => self.claim = true,
+            b"NOTE" => return self.tail.option(word, arguments, client),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn set(&mut self, client: &Client, name: &[u8], field: Field<'_>) -> Result<(), Wrong> {
+        client.check_label(Label::Field, name)?;
+        self.fields += 1;
+        if self.fields > FIELDS_MAX {
+            return Err(Wrong(format!(
+                "ERR one command sets {FIELDS_MAX} fields at most: UPDATE adds further ones."
+            )));
+        }
+        self.data.set(name, field);
+        Ok(())
+    }
+
+    fn check(&self, client: &Client) -> Result<(), Wrong> {
+        let config = client.daemon.config.load();
+        let (limits, counts) = (&config.limits, &client.daemon.counts);
+        if self.keys.len() > limits.range_keys_max {
+            count(&counts.range_keys_refused);
+            return Err(Wrong(format!(
+                "ERR a reservation has at most {} keys, as limits.range_keys_max says, not {}.",
+                limits.range_keys_max,
+                self.keys.len()
+            )));
+        }
+        let most = usize::try_from(limits.range_data_max).unwrap_or(usize::MAX);
+        if self.data.weighs_over(most) {
+            let weight = self.data.weight();
+            count(&counts.range_data_refused);
+            return Err(Wrong(format!(
+                "ERR the data of a reservation has at most {} bytes, as limits.range_data_max \
+                 says, not {weight}.",
+                limits.range_data_max
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn id(client: &Client, arguments: &mut Arguments<'_>) -> Result<Vec<u8>, Wrong> {
+    const ID_MAX: usize = 128;
+    let word = arguments.word("ID", "your own name of the ask")?;
+    client.check_label(Label::AskId, word)?;
+    // Two users may have the same name for something.
+    let mut id = client.scope().unwrap_or_default().as_bytes().to_vec();
+    id.truncate(ID_MAX);
+    id.push(b':');
+    id.extend_from_slice(word);
+    Ok(id)
+}
+
+fn wait(client: &Client, arguments: &mut Arguments<'_>) -> Result<Duration, Wrong> {
+    let most = client.daemon.config.load().server.wait_max;
+    let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
+    let wait = arguments.number("WAIT", "milliseconds", 0..=most)?;
+    Ok(Duration::from_millis(wait))
+}
+
+pub(super) fn ttl(arguments: &mut Arguments<'_>) -> Result<Duration, Wrong> {
+    let most = TIME_MAX.as_millis() as u64;
+    let ttl = arguments.number("TTL", "milliseconds", 1..=most)?;
+    Ok(Duration::from_millis(ttl))
+}
+
+/// The places in a word, as `office,10.9.0.0/24`.
+fn add_places(
+    client: &Client,
+    places: &Places,
+    word: &str,
+    tier: u8,
+    prefer: &mut Vec<Prefer>,
+) -> Result<(), Wrong> {
+    let ranges = &places.ranges;
+    // No name has a comma, and mostly it is one.
+    if let Some(range) = ranges.find(word) {
+        may_use(client, "range", word)?;
+        let place = Place::Range(range.id);
+        prefer.push(Prefer { tier, place });
+        return Ok(());
+    }
+    for part in parts(word)? {
+        client.check_label(Label::Thing, part.as_bytes())?;
+        if let Some(range) = ranges.find(part) {
+            may_use(client, "range", part)?;
+            let place = Place::Range(range.id);
+            prefer.push(Prefer { tier, place });
+            continue;
+        }
+        let is_name = || no::is_name(part) || places.views.find(part).is_some();
+        let span = Span::parse(part).map_err(|error| match is_name() {
+            // Who may not use a range does not learn whether it is there.
+            true => match may_use(client, "range", part) {
+                Ok(()) => no::no_range(places, part),
+                Err(wrong) => wrong,
+            },
+            false => Wrong(format!("ERR {part:?} stands for no values: {error}.")),
+        })?;
+        let mut within = ranges.within(span.interval).peekable();
+        if within.peek().is_none() {
+            may_use_values(client, ["*"], Quoted(part.as_bytes()))?;
+            return Err(no::failed(
+                client,
+                &rideau::Failed::Refused(rideau::allocator::Refused::OutOfRange),
+                Quoted(part.as_bytes()),
+            ));
+        }
+        may_use_values(
+            client,
+            within.map(|range| &*range.name),
+            Quoted(part.as_bytes()),
+        )?;
+        let place = Place::Within(span.interval);
+        prefer.push(Prefer { tier, place });
+    }
+    Ok(())
+}
+
+/// The places of a word, one by one. Two values with a comma are the values from the first
+/// up to the second, as in the config.
+fn parts(word: &str) -> Result<impl Iterator<Item = &str>, Wrong> {
+    let parts: Vec<_> = word.split(',').collect();
+    let is_value = |part: &&str| parse_value(part.trim()).is_ok();
+    let are_values = |pair: &[&str]| pair.iter().all(is_value);
+    if parts.len() == 2 && are_values(&parts) {
+        return Ok(vec![word].into_iter());
+    }
+    if parts.windows(2).any(are_values) {
+        let word = Quoted(word.as_bytes());
+        return Err(Wrong(format!(
+            "ERR {word} can be read in two ways: two values with a comma are the values between \
+             them, the second not included. Write a-b, or PREFER before each place."
+        )));
+    }
+    Ok(parts.into_iter())
+}
+
+/// The value that a word means, and how it is written in its range.
+pub(super) fn value(client: &Client, word: &str) -> Result<(u128, Kind), Wrong> {
+    let parsed = parse_value(word);
+    let (kind, value) = parsed.map_err(|error| {
+        let word = Quoted(word.as_bytes());
+        Wrong(format!("ERR {word} is no value: {error}."))
+    })?;
+    may_use_value(client, value, Quoted(word.as_bytes()))?;
+    let places = client.daemon.places.load();
+    let of = places.ranges.of(value);
+    Ok((value, of.map_or(kind, |(_, kind)| kind)))
+}
+
+/// Whether the client may use all ranges that values are wanted of.
+pub(in crate::redis::commands) fn may_use_places(
+    client: &Client,
+    prefer: &[Prefer],
+) -> Result<(), Wrong> {
+    let places = client.daemon.places.load();
+    for Prefer { place, .. } in prefer {
+        match *place {
+            Place::Range(id) => {
+                let name = places.ranges.by_id(id).map(|place| &*place.name);
+                may_use(client, "range", name.unwrap_or("*"))?;
+            }
+            Place::Within(interval) => {
+                let names = places.ranges.within(interval).map(|range| &*range.name);
+                may_use_values(client, names, "the values that it waits for")?;
+            }
+        }
+    }
+    Ok(())
+}

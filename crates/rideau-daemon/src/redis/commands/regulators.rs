@@ -1,0 +1,182 @@
+//! Leases of regulators.
+
+use std::sync::Arc;
+
+use rideau::{Lead, Lease, Now, Refusal};
+use rideau_resp::{Mistake, Quoted, Request, Upper};
+
+use super::tickets::{self, Answer};
+use crate::redis::client::{Client, Step, Tail, Wrong, refused};
+use crate::state::answer::{Outcome, Part, micros};
+use crate::state::catalog::RegulatorPlace;
+use crate::state::daemon::Daemon;
+use crate::state::end::Why;
+use crate::state::grant::Grant;
+use crate::state::lease_table::Thing;
+use crate::state::ticket::{Kind, Ticket};
+
+pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("REG.ASK", "a regulator")?;
+    let mut tail = Tail::default();
+    while let Some(option) = arguments.next() {
+        let upper = Upper::of(option);
+        if !tail.option(upper.as_bytes(), &mut arguments, client)? {
+            return Err(Mistake::unknown("REG.ASK", option).into());
+        }
+    }
+    super::may_use(client, "regulator", name)?;
+    let place = regulator(client, name)?;
+    tail.cap_by(|| place.regulator.options().queue);
+    if let Some(step) = tickets::repeated(client, &tail) {
+        return Ok(step);
+    }
+    client.may_wait()?;
+    let terms = client.terms(&tail);
+    let name = name.to_owned();
+    let (daemon, at) = (Arc::clone(&client.daemon), Arc::clone(&place));
+    let answer = move |granted| answer(&daemon, &at, granted);
+    match place.regulator.ask_now(terms) {
+        Now::Answered(granted) => tickets::settle(client, Kind::Lease, answer(granted), &tail),
+        Now::Waiting(wait) if tail.is_async => {
+            tickets::later(client, Kind::Lease, &name, &tail, async move {
+                answer(wait.await)
+            })
+        }
+        Now::Waiting(wait) => Ok(Step::Wait(tickets::blocked(
+            Kind::Lease,
+            name,
+            tail,
+            async move { answer(wait.await) },
+        ))),
+    }
+}
+
+fn answer(daemon: &Daemon, place: &Arc<RegulatorPlace>, granted: Result<Lease, Refusal>) -> Answer {
+    match granted {
+        Ok(lease) => {
+            let regulator = Arc::clone(place);
+            Ok((numbers(&lease), Grant::Lease { lease, regulator }))
+        }
+        Err(refusal) => {
+            let why = refusal.to_string();
+            let explain = || place.regulator.explain();
+            Err(refused(
+                daemon,
+                "regulator",
+                &place.name,
+                &refusal,
+                why,
+                explain,
+            ))
+        }
+    }
+}
+
+/// What belongs to a lease besides its ticket.
+pub(crate) fn numbers(lease: &Lease) -> Vec<Part> {
+    let lead = Part::Number(lease.lead().as_nanos() / 1_000);
+    vec![lead, micros(lease.waited())]
+}
+
+pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.word("REG.CONTINUE", "the ref of a lease")?;
+    arguments.end("REG.CONTINUE")?;
+    let ticket = lease_of(word)?;
+    // The lease is taken out while the regulator decides, under its own lock.
+    let lease = client
+        .daemon
+        .holdings
+        .look(ticket, client.scope(), |thing| {
+            let (lease, regulator, told) = match std::mem::replace(thing, Thing::None) {
+                Thing::Held(Grant::Lease { lease, regulator }) => (lease, regulator, None),
+                Thing::Answered(Grant::Lease { lease, regulator }, told) => {
+                    (lease, regulator, Some(told))
+                }
+                other => {
+                    *thing = other;
+                    return None;
+                }
+            };
+            let renewed = lease.renew().map(|lease| {
+                let parts = numbers(&lease);
+                let grant = Grant::Lease { lease, regulator };
+                *thing = match told {
+                    Some(told) => Thing::Answered(grant, told),
+                    None => Thing::Held(grant),
+                };
+                parts
+            });
+            Some(renewed)
+        });
+    let renewed = lease.map_err(|gone| tickets::gone_text(word, gone))?;
+    let Some(renewed) = renewed else {
+        return Err(Wrong(format!(
+            "NOTHELD {} still waits for its lease: AWAIT it, or CANCEL it.",
+            Quoted(word)
+        )));
+    };
+    match renewed {
+        Ok(parts) => {
+            let go = Outcome::granted(ticket, parts);
+            go.write(&mut client.reply());
+        }
+        Err(stopped) => {
+            let _ = client.daemon.holdings.take(ticket, None, Why::Stopped);
+            Outcome::new("stop", vec![micros(stopped.waited)]).write(&mut client.reply());
+        }
+    }
+    Ok(Step::Done)
+}
+
+pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.word("REG.DONE", "the ref of a lease")?;
+    let why = match arguments.next().map(Upper::of) {
+        Some(how) if how.as_bytes() == b"FAIL" => Why::Failed,
+        _ => Why::Released,
+    };
+    let ticket = lease_of(word)?;
+    let released = client.daemon.release(ticket, client.scope(), why);
+    released.map_err(|gone| tickets::gone_text(word, gone))?;
+    client.reply().simple("OK");
+    Ok(Step::Done)
+}
+
+pub(super) fn update(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let name = arguments.text("REG.UPDATE", "a regulator")?;
+    let word = arguments.text("REG.UPDATE", "microseconds")?;
+    arguments.end("REG.UPDATE")?;
+    let micros: i64 = word
+        .parse()
+        .map_err(|_| Mistake::wrong("REG.UPDATE", "microseconds", word.as_bytes()))?;
+    super::may_use(client, "regulator", name)?;
+    let lead = Lead::from_nanos(micros.saturating_mul(1_000));
+    regulator(client, name)?.regulator.update(lead);
+    client.reply().simple("OK");
+    Ok(Step::Done)
+}
+
+fn lease_of(word: &[u8]) -> Result<Ticket, Wrong> {
+    let ticket = tickets::parse(word)?;
+    if ticket.kind == Kind::Lease {
+        return Ok(ticket);
+    }
+    Err(Wrong(format!(
+        "WRONGTYPE {} is no lease of a regulator.",
+        Quoted(word)
+    )))
+}
+
+fn regulator(client: &Client, name: &str) -> Result<Arc<RegulatorPlace>, Wrong> {
+    let places = client.daemon.places.load();
+    places.regulators.get(name).cloned().ok_or_else(|| {
+        Wrong::no_such(
+            "regulator",
+            name,
+            "add [regulator] to the config, and CONFIG RELOAD.",
+        )
+    })
+}

@@ -1,0 +1,41 @@
+//! Rights that are looked up again: of commands that wait, and of streams.
+
+use std::sync::atomic::Ordering;
+
+use super::{ALL, About, find, may_use, ranges};
+use crate::redis::client::{Awaits, Client, Wrong};
+use crate::state::pending::Needs;
+
+/// Whether the client has the right that a command needs.
+pub(super) fn may_run(client: &Client, name: &str) -> Result<(), Wrong> {
+    let config = client.daemon.config.load();
+    let needs = find(name.as_bytes()).map_or_else(Needs::default, About::needs);
+    let may = client.daemon.allows(client.user.as_deref(), &config, needs);
+    may.map_err(Wrong)
+}
+
+/// Whether the client may still have what its last command waits for. Its rights are
+/// those of now.
+pub(crate) fn may_still(client: &Client, awaits: &Awaits, name: &str) -> Result<(), Wrong> {
+    let config = client.daemon.config.load();
+    let may = client
+        .daemon
+        .allows(client.user.as_deref(), &config, needs(client));
+    may.map_err(Wrong).and_then(|()| match awaits {
+        Awaits::Anything => Ok(()),
+        Awaits::Thing(kind) => may_use(client, kind, name),
+        Awaits::Values(prefer) => ranges::may_use_places(client, prefer),
+    })
+}
+
+/// Write down that a user may not have any more what the last command of a client waits
+/// for.
+pub(crate) fn deny(client: &Client, user: &str, Wrong(text): &Wrong) {
+    client.daemon.deny(needs(client), user, text);
+}
+
+/// What the last command of a client needs of its user.
+pub(super) fn needs(client: &Client) -> Needs {
+    let last = client.card.last.load(Ordering::Relaxed);
+    ALL.get(last).map_or_else(Needs::default, About::needs)
+}

@@ -1,0 +1,423 @@
+//! What all tickets have in common: asks become leases, leases end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rideau_config::label::Label;
+use rideau_process::panics;
+use rideau_resp::{Mistake, Quoted, Request, Upper};
+
+use super::look::{Viewer, see_and_tell};
+use super::{page, ranges, still};
+use crate::redis::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
+use crate::state::answer::{Outcome, Part};
+use crate::state::daemon::Daemon;
+use crate::state::end::{Gone, Why};
+use crate::state::grant::Grant;
+use crate::state::lease_table::{Row, Thing};
+use crate::state::matches::Mail;
+use crate::state::nonces::Named;
+use crate::state::pending::{Later, LaterWait};
+use crate::state::push::Push;
+use crate::state::ticket::{Kind, Ticket};
+use crate::view::tables::More;
+
+/// What an ask came to: what to tell besides the ticket, and what is granted; or
+/// a no.
+pub(super) type Answer = Result<(Vec<Part>, Grant), Outcome>;
+
+/// Answer an ask.
+pub(super) fn settle(
+    client: &mut Client,
+    kind: Kind,
+    answer: Answer,
+    tail: &Tail,
+) -> Result<Step, Wrong> {
+    match answer {
+        Ok((parts, grant)) => {
+            let mail = mail(&grant);
+            let ticket = client.keep(kind, grant, tail)?;
+            if kind == Kind::Member {
+                client.daemon.look_for_death(ticket);
+            }
+            client.remember(tail, ticket, || parts.clone());
+            let mut reply = client.reply_go(2 + parts.len() as u8, ticket);
+            parts.iter().for_each(|part| part.write(&mut reply));
+            if let Some(mail) = mail {
+                mail.begin(ticket, &client.card.outbox);
+            }
+        }
+        Err(no) => client.tell_no(&no),
+    }
+    Ok(Step::Done)
+}
+
+pub(super) fn mail(grant: &Grant) -> Option<Arc<Mail>> {
+    match grant {
+        Grant::Match(meeting) => Some(Arc::clone(meeting.mail())),
+        _ => None,
+    }
+}
+
+/// The value that is held by this.
+fn value(grant: &Grant) -> Option<u128> {
+    match grant {
+        Grant::Value(held) => Some(held.value),
+        _ => None,
+    }
+}
+
+/// Let a command wait for its answer.
+pub(super) fn blocked(
+    kind: Kind,
+    name: String,
+    tail: Tail,
+    answer: impl Future<Output = Answer> + Send + 'static,
+) -> Wait {
+    blocked_until(kind, name, async move {
+        let answer = answer.await;
+        move |client: &mut Client| settle(client, kind, answer, &tail)
+    })
+}
+
+/// Let a command wait for such a thing, until it can be answered in this way.
+pub(super) fn blocked_until<F>(
+    kind: Kind,
+    name: String,
+    answer: impl Future<Output = F> + Send + 'static,
+) -> Wait
+where
+    F: FnOnce(&mut Client) -> Result<Step, Wrong> + Send + 'static,
+{
+    let answer = async move {
+        let answer = answer.await;
+        let finish: Finish = Box::new(move |client| {
+            let before = client.out.len();
+            if let Err(Wrong(text)) = answer(client) {
+                client.out.truncate(before);
+                client.reply().error(text);
+            }
+        });
+        finish
+    };
+    Wait::new(name, Awaits::Thing(kind.word()), Box::pin(answer))
+}
+
+/// Give a ticket now, and the answer later.
+pub(super) fn later(
+    client: &mut Client,
+    kind: Kind,
+    name: &str,
+    tail: &Tail,
+    answer: impl Future<Output = Answer> + Send + 'static,
+) -> Result<Step, Wrong> {
+    later_or_withdrawn(client, kind, name, tail, answer, None)
+}
+
+/// Takes an ask out of its line, unless it has been answered there.
+pub(super) type Withdraw = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// The same of an ask whose answer others see at once: it is cancelled where it waits,
+/// or not at all.
+pub(super) fn later_or_withdrawn(
+    client: &mut Client,
+    kind: Kind,
+    name: &str,
+    tail: &Tail,
+    answer: impl Future<Output = Answer> + Send + 'static,
+    withdraw: Option<Withdraw>,
+) -> Result<Step, Wrong> {
+    let waiting = client.begin_wait()?;
+    let outbox = Arc::clone(&client.card.outbox);
+    let later = Arc::new(Later::new(name, still::needs(client), outbox));
+    let most = client.daemon.config.load().limits.held_max;
+    let asked = Thing::Asked(Arc::clone(&later));
+    let note = tail.note.clone();
+    let kept = client
+        .daemon
+        .holdings
+        .keep(client.owner(), kind, asked, note, most, client.now);
+    let Ok(ticket) = kept else {
+        return Err(client.not_kept(most));
+    };
+    client.name_ask(tail, ticket, Vec::new);
+    tell_wait(client, ticket, tail);
+    let daemon = Arc::clone(&client.daemon);
+    let told = Arc::downgrade(&later);
+    let (owner, nonce) = (client.owner(), tail.nonce.clone());
+    let generation = client.generation;
+    let future = async move {
+        // Nobody may wait for ever for an answer that does not come.
+        let answer = panics::contain_async(answer).await;
+        let answer = answer.unwrap_or_else(|panicked| Err(Outcome::failed(panicked)));
+        drop(waiting);
+        let Some(later) = told.upgrade() else {
+            if let Ok((_, grant)) = answer {
+                grant.end(Why::Cancelled);
+            }
+            return;
+        };
+        // What it may have is looked up again if that has changed since it asked.
+        let answer = match answer {
+            Ok(granted) if daemon.settings.generation() != generation => {
+                allowed(&daemon, ticket, &later, granted)
+            }
+            answer => answer,
+        };
+        if let (Ok((parts, _)), Some(nonce)) = (&answer, nonce) {
+            let told = parts.clone();
+            let named = Named { ticket, told };
+            daemon.holdings.remember(owner, &nonce, named);
+        }
+        answer_later(&daemon, ticket, &later, answer);
+    };
+    later.begin(LaterWait {
+        future: Box::pin(future),
+        withdraw,
+    });
+    Ok(Step::Done)
+}
+
+/// Keep what an ask came to, and tell it. It is told again whenever it is awaited.
+fn answer_later(daemon: &Daemon, ticket: Ticket, later: &Later, answer: Answer) {
+    let outcome = match answer {
+        Ok((parts, grant)) => {
+            let outcome = Outcome::granted(ticket, parts);
+            let (mail, value) = (mail(&grant), value(&grant));
+            let thing = Thing::Answered(grant, Box::new(outcome.clone()));
+            if let Err(thing) = daemon.holdings.fill(ticket, thing) {
+                if let Some(grant) = thing.into_grant() {
+                    grant.end(Why::Cancelled);
+                }
+                return;
+            }
+            if let Some(mail) = mail {
+                mail.begin(ticket, later.outbox());
+            }
+            if ticket.kind == Kind::Member {
+                daemon.look_for_death(ticket);
+            }
+            if let Some(value) = value {
+                daemon.hold_value(value, ticket);
+            }
+            outcome
+        }
+        Err(no) => {
+            daemon.holdings.refuse(ticket);
+            no
+        }
+    };
+    later.answer(outcome.clone());
+    later.outbox().push(Push::Answer(ticket, outcome));
+}
+
+/// What was granted, if its user may still have it; else it is given back.
+#[cold]
+fn allowed(
+    daemon: &Daemon,
+    ticket: Ticket,
+    later: &Later,
+    (parts, grant): (Vec<Part>, Grant),
+) -> Answer {
+    let Ok(row) = daemon.holdings.row(ticket, None) else {
+        // It was cancelled just now, and is given back where that is seen.
+        return Ok((parts, grant));
+    };
+    // Of several ranges that were asked for it is one.
+    let range = match &grant {
+        Grant::Value(_) => Some(grant.name()),
+        _ => None,
+    };
+    let name = range.as_deref().unwrap_or(later.name());
+    match daemon.may_still_have(&row.card, ticket, later, name) {
+        Ok(()) => Ok((parts, grant)),
+        Err(text) => {
+            daemon.deny(later.needs, &row.card.user, &text);
+            grant.end(Why::Cancelled);
+            Err(Outcome::denied(text))
+        }
+    }
+}
+
+/// The grant of an earlier command with the same name, if there is one.
+pub(super) fn repeated(client: &mut Client, tail: &Tail) -> Option<Step> {
+    let nonce = tail.nonce.as_ref()?;
+    let Named { ticket, told } = client.daemon.holdings.recall(client.owner(), nonce)?;
+    let shown = client
+        .daemon
+        .holdings
+        .look(ticket, None, |thing| match thing {
+            Thing::Held(_) | Thing::Answered(..) => Some(told),
+            Thing::Asked(_) | Thing::None => None,
+        });
+    match shown {
+        Ok(Some(parts)) => Outcome::granted(ticket, parts).write(&mut client.reply()),
+        Ok(None) => tell_wait(client, ticket, tail),
+        Err(_) => return None,
+    }
+    Some(Step::Done)
+}
+
+pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.word("RELEASE", "a ticket or a value")?;
+    // Nearly all are tickets of leases, and read once.
+    let ticket = match Ticket::parse(word) {
+        Some(ticket) if ticket.kind != Kind::Value => ticket,
+        _ if ranges::is_value(word) => return ranges::release(client, request),
+        _ => parse(word)?,
+    };
+    if ticket.kind == Kind::Session {
+        return Err(Wrong(format!(
+            "WRONGTYPE {} is a session, and no grant: SESSION CLOSE ends it.",
+            Quoted(word)
+        )));
+    }
+    let why = match arguments.next() {
+        None => Why::Released,
+        Some(how) => match Upper::of(how).as_bytes() {
+            b"OK" => Why::Released,
+            b"FAIL" => {
+                let reason = arguments.next().unwrap_or_default();
+                client.check_label(Label::Reason, reason)?;
+                Why::Failed
+            }
+            _ => return Err(Mistake::wrong("RELEASE", "OK or FAIL", how).into()),
+        },
+    };
+    let daemon = &client.daemon;
+    let holder = match daemon.release_at(ticket, client.scope(), why, client.now) {
+        Ok(holder) => holder,
+        Err(gone) => {
+            daemon.holdings.tell_lost(ticket);
+            return Err(gone_text(word, gone));
+        }
+    };
+    if holder != client.owner() && client.session.is_none() {
+        note_foreign(client);
+    }
+    client.reply_ok();
+    Ok(Step::Done)
+}
+
+/// A pooled client gave back on one connection what another had taken: that
+/// works until the other is closed.
+fn note_foreign(client: &Client) {
+    let library = client.card.library.lock().0.clone();
+    let counts = &client.daemon.counts;
+    counts.foreign_releases.add(client.user_name(), &library);
+    let before = client.card.foreign_releases.fetch_add(1, Ordering::Relaxed);
+    if before == 0 {
+        let name = client.holder_card().name.lock().clone();
+        let text = format!(
+            "{name} releases what other connections took: open a SESSION or use a dedicated \
+             connection"
+        );
+        client.daemon.events.add("client", &name, text, None);
+    }
+}
+
+/// The ticket that a client wrote.
+pub(super) fn parse(word: &[u8]) -> Result<Ticket, Wrong> {
+    Ticket::parse(word).ok_or_else(|| {
+        Wrong(format!(
+            "NOSUCH ticket {}: a ticket is what a grant answered with, such as \
+             g-0400000c5f0e8c2b7a0d4f6e91c3a8b2.",
+            Quoted(word)
+        ))
+    })
+}
+
+/// What became of a ticket.
+#[cold]
+pub(super) fn gone_text(word: &[u8], gone: Gone) -> Wrong {
+    let (code, text) = gone.told(Quoted(word));
+    Wrong(format!("{code} {text}"))
+}
+
+pub(super) fn held(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let page = page::options(client, "HELD", &mut request.arguments())?;
+    let owner = client.owner();
+    let see = move |viewer: &Viewer| {
+        let mut rows = viewer.daemon.holdings.rows(owner);
+        // The newest first, as they are listed.
+        let key = |row: &Row| u128::MAX - row.key();
+        rows.sort_by_key(key);
+        let bytes = |row: &Row| {
+            let note = row.note.as_ref().map_or(0, String::len);
+            160 + row.name.len() + row.value.len() + note
+        };
+        page.cut(rows, key, bytes)
+    };
+    see_and_tell(client, "HELD", see, |client, (rows, more)| {
+        tell_held(client, rows, more);
+        Ok(())
+    })
+}
+
+fn tell_held(client: &mut Client, rows: Vec<Row>, more: Option<More>) {
+    let mut reply = client.reply();
+    reply.array(rows.len() + usize::from(more.is_some()));
+    for row in rows {
+        let micros = i64::try_from(row.held.as_micros()).unwrap_or(i64::MAX);
+        reply
+            .array(6)
+            .bulk(row.ticket.kind.word())
+            .bulk(row.name)
+            .bulk(row.ticket.text())
+            .bulk(if row.is_waiting {
+                "waits".into()
+            } else {
+                row.value
+            })
+            .integer(micros)
+            .bulk(row.note.unwrap_or_default());
+    }
+    page::write_more(&mut reply, more, "HELD");
+}
+
+pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+    let mut arguments = request.arguments();
+    let word = arguments.word("CANCEL", "a ticket or a value")?;
+    let asked = Ticket::parse(word).and_then(|ticket| {
+        let asked = |thing: &mut Thing| match thing {
+            Thing::Asked(later) => Some(Arc::clone(later)),
+            _ => None,
+        };
+        let holdings = &client.daemon.holdings;
+        let later = holdings.look(ticket, client.scope(), asked).ok()??;
+        Some((ticket, later))
+    });
+    let Some((ticket, later)) = asked else {
+        if ranges::is_value(word) {
+            return ranges::cancel(client, request);
+        }
+        parse(word)?;
+        client.reply().integer(0);
+        return Ok(Step::Done);
+    };
+    // It is out of its line before anybody is told so.
+    let cancelled = later.cancel_waiting(Why::Cancelled.words());
+    if cancelled || later.answered().is_some_and(|no| !no.is_go()) {
+        let why = match cancelled {
+            true => Why::Cancelled,
+            false => Why::Refused,
+        };
+        let _ = client.daemon.holdings.take(ticket, None, why);
+    }
+    client.reply().integer(cancelled.into());
+    Ok(Step::Done)
+}
+
+/// Say that the answer comes later; and after which wait at most, if that is
+/// less than was asked for.
+fn tell_wait(client: &mut Client, ticket: Ticket, tail: &Tail) {
+    let mut reply = client.reply();
+    let Some(cap) = tail.cap else {
+        reply.array(2).bulk("await").bulk(ticket.text());
+        return;
+    };
+    let cap = i64::try_from(cap.as_millis()).unwrap_or(i64::MAX);
+    let reply = reply.array(3).bulk("await").bulk(ticket.text());
+    reply.integer(cap);
+}

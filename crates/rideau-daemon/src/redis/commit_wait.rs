@@ -1,0 +1,69 @@
+//! Answers that are written only when what they say is safe.
+//!
+//! A connection executes all that it has read and writes once. So one wait for
+//! the disk is enough for all answers of a batch: that for the last of them.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use rideau::{Failed, Until};
+
+use crate::state::values::RangeCounts;
+
+/// What the answers of one connection wait for.
+#[derive(Default)]
+pub struct HeldBack {
+    until: Option<Until>,
+    since: Option<Instant>,
+    /// How many values were given out, by range.
+    given: Vec<(Arc<RangeCounts>, u64)>,
+}
+
+impl HeldBack {
+    /// Somebody asks for a value now.
+    pub fn begin(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// What is answered next may be told only when the log is safe so far.
+    pub fn until(&mut self, until: Until) {
+        self.until = Some(match self.until.take() {
+            Some(before) => before.or_later(until),
+            None => until,
+        });
+    }
+
+    /// A value of a range was given out.
+    pub fn give(&mut self, counts: &Arc<RangeCounts>) {
+        let known = self.given.iter_mut();
+        let mut known = known.filter(|(known, _)| Arc::ptr_eq(known, counts));
+        match known.next() {
+            Some((_, count)) => *count += 1,
+            None => self.given.push((Arc::clone(counts), 1)),
+        }
+    }
+
+    /// Nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.until.is_none()
+    }
+
+    /// Wait until everything that was said is safe.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made safe.
+    pub async fn over(&mut self) -> Result<(), Failed> {
+        let Some(until) = self.until.take() else {
+            return Ok(());
+        };
+        let safe = until.await;
+        let took = self.since.take().map(|since| since.elapsed());
+        for (counts, count) in self.given.drain(..) {
+            if let (Some(took), Ok(())) = (took, &safe) {
+                counts.give(took, count);
+            }
+        }
+        safe
+    }
+}

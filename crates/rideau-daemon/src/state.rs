@@ -1,0 +1,33 @@
+//! What the server has: names, leases, clients, sessions, and the rules of its config.
+
+pub(crate) mod answer;
+pub(crate) mod attempts;
+pub(crate) mod budget;
+pub(crate) mod catalog;
+pub(crate) mod clients;
+pub(crate) mod command_stats;
+pub(crate) mod counters;
+pub(crate) mod daemon;
+pub(crate) mod end;
+pub(crate) mod epochs;
+pub mod files;
+pub(crate) mod grant;
+pub(crate) mod holder;
+pub(crate) mod lease_table;
+pub mod log;
+pub(crate) mod logins;
+pub(crate) mod matches;
+pub(crate) mod members;
+pub(crate) mod nonces;
+pub(crate) mod operator;
+pub(crate) mod pending;
+pub(crate) mod push;
+pub(crate) mod quota;
+pub(crate) mod refusal_log;
+pub(crate) mod reserve;
+pub(crate) mod sessions;
+pub(crate) mod ticket;
+pub(crate) mod turns;
+pub(crate) mod values;
+pub(crate) mod versions;
+pub(crate) mod viewer;

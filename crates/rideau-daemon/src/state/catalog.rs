@@ -1,0 +1,506 @@
+//! Everything that has a name: pools, brokers, regulators, ranges,
+//! rules for locks.
+//!
+//! The names are a snapshot that is replaced as a whole: whoever looks one up
+//! takes no lock, and a change of configuration is seen at once or not at all.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rideau::{
+    Balancer, BalancerMethod, Broker, Group, GroupMethod, OptionError, Pool, PoolOptions,
+    PoolStats, Reason, Regulator, Side,
+};
+use rideau_apps::Workshop;
+use rideau_config::{
+    BrokerConfig, Config, GroupConfig, LockRule, Member, PoolConfig, RegulatorConfig, Source, count,
+};
+
+use crate::state::answer;
+use crate::state::matches::Party;
+use crate::state::members::{Follow, Members};
+use crate::state::values::{RangePlaces, ViewPlaces};
+use crate::state::viewer::Sight;
+
+/// Longer than anybody waits.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// Names, and what they are of.
+#[derive(Clone, Default)]
+pub struct Places {
+    /// Pools, by name.
+    pub pools: HashMap<String, Arc<PoolPlace>>,
+    /// Groups of pools and of brokers, by name without `@`.
+    pub groups: HashMap<String, Arc<GroupPlace>>,
+    /// Brokers, by name.
+    pub brokers: HashMap<String, Arc<BrokerPlace>>,
+    /// Regulators, by name.
+    pub regulators: HashMap<String, Arc<RegulatorPlace>>,
+    /// Rules for locks: the first that fits.
+    pub rules: Arc<Vec<Arc<RulePlace>>>,
+    /// Ranges.
+    pub ranges: Arc<RangePlaces>,
+    /// Views of ranges.
+    pub views: Arc<ViewPlaces>,
+    /// Where members that are processes are started.
+    pub workshop: Arc<Workshop>,
+}
+
+/// A pool with its name.
+pub struct PoolPlace {
+    /// The name.
+    pub name: Arc<str>,
+    /// The pool.
+    pub pool: Pool<Members>,
+    /// What starts its members.
+    pub members: Members,
+    /// How it was set up.
+    pub config: ArcSwap<PoolConfig>,
+}
+
+/// A group with its name.
+pub struct GroupPlace {
+    /// The name, without `@`.
+    pub name: Arc<str>,
+    /// Its pools.
+    pub group: Group<Members>,
+    /// Its brokers.
+    pub brokers: BrokerGroup,
+    /// How it was set up.
+    pub config: GroupConfig,
+}
+
+/// Brokers, one of which is chosen for each that comes.
+pub struct BrokerGroup {
+    all: Vec<Arc<BrokerPlace>>,
+    /// By what they tell those who ask, and those who offer.
+    better: [Balancer<Arc<BrokerPlace>>; 2],
+    /// How many came when there was nothing to compare.
+    turns: AtomicUsize,
+}
+
+/// A broker with its name.
+pub struct BrokerPlace {
+    /// The name.
+    pub name: Arc<str>,
+    /// The broker.
+    pub broker: Broker<Party, Party>,
+    /// How it was set up.
+    pub config: ArcSwap<BrokerConfig>,
+}
+
+/// A regulator with its name.
+pub struct RegulatorPlace {
+    /// The name.
+    pub name: Arc<str>,
+    /// The regulator.
+    pub regulator: Regulator,
+    /// How it was set up.
+    pub config: ArcSwap<RegulatorConfig>,
+}
+
+/// A rule for locks, and what became of those who came under it.
+pub struct RulePlace {
+    /// The rule.
+    pub rule: LockRule,
+    /// What became of those who came. They are the same for the same pattern,
+    /// whatever else changes.
+    pub counts: Arc<RuleCounts>,
+}
+
+/// What became of those who came to keys of a rule.
+#[derive(Default)]
+pub struct RuleCounts {
+    /// How many were granted, at once or after a wait.
+    pub acquired: AtomicU64,
+    /// How many were refused at once.
+    pub full: AtomicU64,
+    /// How many waited until a law let them go.
+    pub shed: AtomicU64,
+    /// How many waited as long as they might.
+    pub timeout: AtomicU64,
+    /// How many were refused because there were too many keys.
+    pub keys_refused: AtomicU64,
+}
+
+impl RuleCounts {
+    /// Somebody was told no.
+    pub(crate) fn refuse(&self, reason: Reason) {
+        let count = match answer::word(reason) {
+            _ if reason == Reason::Keys => &self.keys_refused,
+            "full" => &self.full,
+            "shed" => &self.shed,
+            "timeout" => &self.timeout,
+            _ => return,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were told no.
+    pub(crate) fn refused(&self) -> u64 {
+        let all = [&self.full, &self.shed, &self.timeout, &self.keys_refused];
+        all.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// What a change of configuration leaves behind.
+#[derive(Default)]
+pub struct Left {
+    /// Pools that are gone; whoever holds a member of them keeps it for now.
+    pub pools: Vec<Arc<PoolPlace>>,
+    /// Brokers that are gone.
+    pub brokers: Vec<Arc<BrokerPlace>>,
+    /// Regulators that are gone.
+    pub regulators: Vec<Arc<RegulatorPlace>>,
+}
+
+impl Places {
+    /// Make everything that a config names.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn new(config: &Config, workshop: Arc<Workshop>) -> Result<Self, OptionError> {
+        let nothing = Self {
+            workshop,
+            ..Self::default()
+        };
+        nothing.changed(config).map(|(places, _)| places)
+    }
+
+    /// The same places after a change of configuration. What stays keeps who
+    /// waits and who holds; nothing has changed if this fails.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub fn changed(&self, config: &Config) -> Result<(Self, Left), OptionError> {
+        Self::validate(config)?;
+        let mut left = Left::default();
+        let mut pools = HashMap::new();
+        for config in &config.pools {
+            let old = self.pools.get(&config.name);
+            let kept = old.filter(|old| old.follow(config));
+            let pool = match kept {
+                Some(pool) => Arc::clone(pool),
+                None => {
+                    left.pools.extend(old.cloned());
+                    Arc::new(PoolPlace::new(config, &self.workshop)?)
+                }
+            };
+            pools.insert(config.name.clone(), pool);
+        }
+        let regulators = self.changed_regulators(config)?;
+        let brokers = self.changed_brokers(config, &regulators)?;
+        let gone = |name: &String| !pools.contains_key(name);
+        left.pools.extend(gone_of(&self.pools, gone));
+        left.brokers
+            .extend(gone_of(&self.brokers, |name| !brokers.contains_key(name)));
+        left.regulators.extend(gone_of(&self.regulators, |name| {
+            !regulators.contains_key(name)
+        }));
+        let places = Self {
+            groups: groups(config, &pools, &brokers),
+            pools,
+            brokers,
+            regulators,
+            rules: Arc::new(self.changed_rules(&config.locks)),
+            ranges: Arc::clone(&self.ranges),
+            views: Arc::new(ViewPlaces::new(&config.views)),
+            workshop: Arc::clone(&self.workshop),
+        };
+        Ok((places, left))
+    }
+
+    /// Whether a config keeps all rules, so that nothing is changed by one that
+    /// does not.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule.
+    pub(crate) fn validate(config: &Config) -> Result<(), OptionError> {
+        for pool in &config.pools {
+            pool_options(pool).validate()?;
+        }
+        for regulator in &config.regulators {
+            Regulator::new(config.regulator_options(regulator))?;
+        }
+        for broker in &config.brokers {
+            Broker::<(), ()>::new(config.broker_options(broker))?;
+        }
+        for lock in &config.locks {
+            lock.queue.validate().map_err(|no| no.within("queue"))?;
+        }
+        Ok(())
+    }
+
+    fn changed_regulators(
+        &self,
+        config: &Config,
+    ) -> Result<HashMap<String, Arc<RegulatorPlace>>, OptionError> {
+        let mut regulators: HashMap<_, Arc<RegulatorPlace>> = HashMap::new();
+        for regulator in &config.regulators {
+            let options = config.regulator_options(regulator);
+            let place = match self.regulators.get(&regulator.name) {
+                Some(old) => {
+                    old.regulator.reconfigure(options)?;
+                    old.config.store(Arc::new(regulator.clone()));
+                    Arc::clone(old)
+                }
+                None => Arc::new(RegulatorPlace {
+                    name: regulator.name.as_str().into(),
+                    regulator: Regulator::named(&regulator.name, options)?,
+                    config: ArcSwap::from_pointee(regulator.clone()),
+                }),
+            };
+            regulators.insert(regulator.name.clone(), place);
+        }
+        for place in regulators.values() {
+            let source = Source::Regulator(place.name.to_string());
+            for (name, fed) in fed_by(&source, config, &regulators) {
+                place.regulator.feed(name, &fed.regulator);
+            }
+        }
+        Ok(regulators)
+    }
+
+    fn changed_brokers(
+        &self,
+        config: &Config,
+        regulators: &HashMap<String, Arc<RegulatorPlace>>,
+    ) -> Result<HashMap<String, Arc<BrokerPlace>>, OptionError> {
+        let mut brokers = HashMap::new();
+        for broker in &config.brokers {
+            let options = config.broker_options(broker);
+            let place = match self.brokers.get(&broker.name) {
+                Some(old) => {
+                    old.broker.reconfigure(options)?;
+                    old.config.store(Arc::new(broker.clone()));
+                    Arc::clone(old)
+                }
+                None => Arc::new(BrokerPlace {
+                    name: broker.name.as_str().into(),
+                    broker: Broker::named(&broker.name, options)?,
+                    config: ArcSwap::from_pointee(broker.clone()),
+                }),
+            };
+            let source = Source::Broker(broker.name.clone());
+            for (name, fed) in fed_by(&source, config, regulators) {
+                place.broker.feed(name, &fed.regulator);
+            }
+            brokers.insert(broker.name.clone(), place);
+        }
+        Ok(brokers)
+    }
+
+    fn changed_rules(&self, rules: &[LockRule]) -> Vec<Arc<RulePlace>> {
+        let place = |rule: &LockRule| {
+            let is_same = |old: &&Arc<RulePlace>| old.rule.pattern == rule.pattern;
+            let same = self.rules.iter().find(is_same);
+            Arc::new(RulePlace {
+                rule: rule.clone(),
+                counts: same.map_or_else(Arc::default, |old| Arc::clone(&old.counts)),
+            })
+        };
+        rules.iter().map(place).collect()
+    }
+
+    /// Those of them that somebody may see.
+    pub fn seen(&self, sight: Sight<'_>) -> Self {
+        let mut seen = self.clone();
+        seen.pools.retain(|name, _| sight.sees("pool", name));
+        seen.groups
+            .retain(|name, _| sight.sees("pool", &format!("@{name}")));
+        seen.brokers.retain(|name, _| sight.sees("broker", name));
+        seen.regulators
+            .retain(|name, _| sight.sees("regulator", name));
+        Arc::make_mut(&mut seen.rules).retain(|place| sight.sees("lock", &place.rule.pattern));
+        seen
+    }
+
+    /// How many names there are.
+    pub fn len(&self) -> usize {
+        let named = self.pools.len() + self.groups.len() + self.brokers.len();
+        named + self.regulators.len() + self.rules.len() + self.ranges.len()
+    }
+
+    /// Nothing has a name.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The rule of a key.
+    pub fn rule(&self, key: &str) -> Option<&Arc<RulePlace>> {
+        self.rules.iter().find(|place| place.rule.fits(key))
+    }
+}
+
+impl PoolPlace {
+    fn new(config: &PoolConfig, workshop: &Arc<Workshop>) -> Result<Self, OptionError> {
+        let name: Arc<str> = config.name.as_str().into();
+        let members = Members::new(&name, config, workshop);
+        Ok(Self {
+            pool: Pool::new(members.clone(), pool_options(config))?,
+            members,
+            name,
+            config: ArcSwap::from_pointee(config.clone()),
+        })
+    }
+
+    /// The pool's numbers. A place that waits for somebody to bring a member
+    /// starts nothing, and a value of a list is free before it was ever taken.
+    pub fn stats(&self) -> PoolStats {
+        let mut stats = self.pool.stats();
+        match self.config.load().member {
+            Member::Offered => stats.members.starting = 0,
+            Member::List(_) if !stats.is_closing => {
+                let members = &mut stats.members;
+                let busy = members.size() - members.idle;
+                members.idle = stats.max.saturating_sub(busy).max(members.idle);
+            }
+            Member::List(_) | Member::Exec(_) => (),
+        }
+        stats
+    }
+
+    /// Whether it has a value that nobody has had yet, and nobody waits for it. Such a
+    /// value is made when it is asked for.
+    pub fn has_new_value(&self) -> bool {
+        if !matches!(self.config.load().member, Member::List(_)) {
+            return false;
+        }
+        let stats = self.pool.stats();
+        let is_open = !stats.is_closing && !stats.is_suspended;
+        is_open && stats.members.size() < stats.max && stats.is_empty()
+    }
+
+    /// How the pool is and why it gives nothing, in plain words.
+    pub fn explain(&self) -> String {
+        let explained = self.pool.explain();
+        let Member::List(list) = &self.config.load().member else {
+            return explained;
+        };
+        // It counts the values that were taken before; a list has all from the start.
+        let stats = self.stats();
+        let (held, idle) = (stats.members.held, stats.members.idle);
+        let (values, waiting) = (count(list.len(), "value"), stats.len());
+        let (_, rest) = explained.split_once('\n').unwrap_or_default();
+        format!("{values} in its list: {held} held, {idle} free. {waiting} wait.\n{rest}")
+    }
+
+    /// Follow a changed config; false if that needs another pool.
+    fn follow(&self, config: &PoolConfig) -> bool {
+        let follow = self.members.reconfigure(config);
+        if follow == Follow::Anew || self.pool.reconfigure(pool_options(config)).is_err() {
+            return false;
+        }
+        if follow == Follow::Replace {
+            self.pool.replace(Duration::ZERO);
+        }
+        self.config.store(Arc::new(config.clone()));
+        true
+    }
+}
+
+/// Members that clients bring are started as soon as they come, and a start
+/// that waits for one waits for as long as it takes. Processes keep to the
+/// limits themselves, and know what to say of it if they do not.
+fn pool_options(config: &PoolConfig) -> PoolOptions {
+    const STARTS_MAX: usize = 4;
+    /// Longer than it takes to kill a process and hear what it said last.
+    const LAST_WORDS: Duration = Duration::from_secs(10);
+    let mut options = config.options.clone();
+    if config.member == Member::Offered {
+        options.idle_min = options.max;
+        options.starts_max = STARTS_MAX;
+        options.start_timeout = FOR_EVER;
+    }
+    if matches!(config.member, Member::Exec(_)) {
+        options.start_timeout += LAST_WORDS;
+        options.stop_timeout += LAST_WORDS;
+    }
+    options
+}
+
+fn groups(
+    config: &Config,
+    pools: &HashMap<String, Arc<PoolPlace>>,
+    brokers: &HashMap<String, Arc<BrokerPlace>>,
+) -> HashMap<String, Arc<GroupPlace>> {
+    let group = |config: &GroupConfig| {
+        let group = Group::new(config.pick);
+        for name in &config.pools {
+            if let Some(place) = pools.get(name) {
+                group.join(name, &place.pool);
+            }
+        }
+        let place = Arc::new(GroupPlace {
+            name: config.name.as_str().into(),
+            group,
+            brokers: BrokerGroup::new(config, brokers),
+            config: config.clone(),
+        });
+        (config.name.clone(), place)
+    };
+    config.groups.iter().map(group).collect()
+}
+
+/// The regulators that learn from this, by name.
+fn fed_by<'a>(
+    source: &'a Source,
+    config: &'a Config,
+    regulators: &'a HashMap<String, Arc<RegulatorPlace>>,
+) -> impl Iterator<Item = (&'a str, &'a RegulatorPlace)> {
+    let learns = move |one: &&RegulatorConfig| {
+        let feed = one.feed.as_ref();
+        feed.is_some_and(|feed| feed.source == *source)
+    };
+    let fed = config.regulators.iter().filter(learns);
+    fed.filter_map(|one| Some((one.name.as_str(), &**regulators.get(&one.name)?)))
+}
+
+impl BrokerGroup {
+    fn new(config: &GroupConfig, brokers: &HashMap<String, Arc<BrokerPlace>>) -> Self {
+        let all = config.brokers.iter();
+        let all: Vec<_> = all.filter_map(|name| brokers.get(name)).cloned().collect();
+        let method = match config.pick {
+            GroupMethod::Random => BalancerMethod::Random,
+            GroupMethod::BestOfTwo => BalancerMethod::Better,
+        };
+        let better = [Side::Ask, Side::Offer].map(|side| {
+            let balancer = Balancer::new(method, side);
+            for place in &all {
+                balancer.add(&place.name, Arc::clone(place), Some(place.broker.rank()));
+            }
+            balancer
+        });
+        Self {
+            all,
+            better,
+            turns: AtomicUsize::new(0),
+        }
+    }
+
+    /// One of them, for one who comes to this side: the better of two, or if their meters
+    /// tell nothing, each in turn. None if there is none.
+    pub fn choose(&self, side: Side) -> Option<Arc<BrokerPlace>> {
+        if let Some(chosen) = self.better[side as usize].choose() {
+            return Some(Arc::clone(&chosen));
+        }
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        let at = turn.checked_rem(self.all.len())?;
+        Some(Arc::clone(&self.all[at]))
+    }
+}
+
+fn gone_of<T>(
+    old: &HashMap<String, Arc<T>>,
+    gone: impl Fn(&String) -> bool,
+) -> impl Iterator<Item = Arc<T>> {
+    old.iter()
+        .filter(move |(name, _)| gone(name))
+        .map(|(_, place)| Arc::clone(place))
+}

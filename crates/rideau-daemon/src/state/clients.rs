@@ -1,0 +1,149 @@
+//! The connections there are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::broadcast;
+
+use crate::state::holder::{Card, HolderId};
+use crate::state::push::Outbox;
+
+/// The connections there are.
+pub struct Clients {
+    serial: AtomicU64,
+    all: Mutex<BTreeMap<u64, Arc<ClientCard>>>,
+    /// How many see every command.
+    monitors: AtomicUsize,
+    lines: broadcast::Sender<Arc<str>>,
+}
+
+/// What is known of a connection.
+pub struct ClientCard {
+    /// Its number.
+    pub id: u64,
+    /// Where it comes from.
+    pub address: String,
+    /// Where it came to.
+    pub local: String,
+    /// Who it is as a holder.
+    pub card: Mutex<Arc<Card>>,
+    /// What it is as a holder.
+    pub holder: Mutex<HolderId>,
+    /// How to tell it something.
+    pub outbox: Arc<Outbox>,
+    /// When it came.
+    pub since: Instant,
+    /// When it last said something, in milliseconds since it came.
+    pub heard_ms: AtomicU64,
+    /// The client library's name and version.
+    pub library: Mutex<(String, String)>,
+    /// Where its last command is among all.
+    pub last: AtomicUsize,
+    /// Its session.
+    pub session: Mutex<Option<String>>,
+    /// A command of it waits.
+    pub is_waiting: AtomicBool,
+    /// It listens to events.
+    pub is_listening: AtomicBool,
+    /// How often it released what another connection had taken.
+    pub foreign_releases: AtomicU64,
+    /// Commands it sent.
+    pub commands: AtomicU64,
+}
+
+impl Default for Clients {
+    fn default() -> Self {
+        Self {
+            serial: AtomicU64::new(0),
+            all: Mutex::new(BTreeMap::new()),
+            monitors: AtomicUsize::new(0),
+            lines: broadcast::channel(1024).0,
+        }
+    }
+}
+
+impl Clients {
+    /// The number of the next connection.
+    pub fn next_id(&self) -> u64 {
+        self.serial.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A connection came.
+    pub fn add(&self, client: &Arc<ClientCard>) {
+        self.all.lock().insert(client.id, Arc::clone(client));
+    }
+
+    /// A connection is gone.
+    pub fn remove(&self, id: u64) {
+        self.all.lock().remove(&id);
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.lock().len()
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All of them, the oldest first.
+    pub fn all(&self) -> Vec<Arc<ClientCard>> {
+        self.all.lock().values().cloned().collect()
+    }
+
+    /// One of them.
+    pub fn find(&self, id: u64) -> Option<Arc<ClientCard>> {
+        self.all.lock().get(&id).cloned()
+    }
+
+    /// See every command from now on.
+    pub fn monitor(&self) -> broadcast::Receiver<Arc<str>> {
+        self.monitors.fetch_add(1, Ordering::Relaxed);
+        self.lines.subscribe()
+    }
+
+    /// One who saw every command is gone.
+    pub fn end_monitor(&self) {
+        self.monitors.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Somebody sees every command.
+    pub fn is_monitored(&self) -> bool {
+        self.monitors.load(Ordering::Relaxed) > 0
+    }
+
+    /// How many see every command.
+    pub fn monitors(&self) -> usize {
+        self.monitors.load(Ordering::Relaxed)
+    }
+
+    /// Show a command to those who see every one.
+    pub fn show(&self, line: &str) {
+        let _ = self.lines.send(line.into());
+    }
+}
+
+impl ClientCard {
+    /// It is one request of another protocol, and no connection to go with.
+    pub const fn connection_less(&self) -> bool {
+        self.id == 0
+    }
+
+    /// It said something at this time.
+    pub fn hear(&self, now: Instant) {
+        let since = now.saturating_duration_since(self.since);
+        let since = since.as_secs() * 1000 + u64::from(since.subsec_millis());
+        self.heard_ms.store(since, Ordering::Relaxed);
+    }
+
+    /// For how long it has said nothing.
+    pub fn silent(&self) -> Duration {
+        let heard = Duration::from_millis(self.heard_ms.load(Ordering::Relaxed));
+        self.since.elapsed().saturating_sub(heard)
+    }
+}

@@ -1,0 +1,501 @@
+//! The server's state, whoever asks: a Redis client, HTTP or a signal.
+
+mod change;
+mod held;
+mod rights;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use rideau::{KeyRule, Locks, LocksOptions, OptionError};
+use rideau_apps::Apps;
+use rideau_apps::Events;
+use rideau_apps::Front;
+use rideau_apps::Workshop;
+use rideau_config::label::BadLabel;
+use rideau_config::{Config, User};
+use rideau_process as process;
+use rideau_process::panics;
+use tokio::sync::{Notify, watch};
+
+use crate::state::budget::Budget;
+use crate::state::catalog::{FOR_EVER, Left, Places};
+use crate::state::clients::{ClientCard, Clients};
+use crate::state::command_stats::{CommandNames, Timings};
+use crate::state::counters::{ForeignReleases, Reclaims};
+use crate::state::end::{Gone, Why};
+use crate::state::epochs::Epochs;
+use crate::state::files::Files;
+use crate::state::grant::Grant;
+use crate::state::holder::Card;
+use crate::state::lease_table::{Holdings, Row, Thing};
+use crate::state::log;
+use crate::state::logins::Logins;
+use crate::state::operator::Operator;
+use crate::state::push::Push;
+use crate::state::quota::Quotas;
+use crate::state::refusal_log::Drops;
+use crate::state::reserve::Reserve;
+use crate::state::sessions::Sessions;
+use crate::state::ticket::Ticket;
+use crate::state::turns::Turns;
+use crate::state::values::{NotOpened, RangePlaces, Values};
+use crate::state::versions::{Settings, Source};
+
+pub(crate) use change::Unchanged;
+pub(crate) use rights::no_use;
+
+/// All that the server knows.
+pub struct Daemon {
+    /// What it was told.
+    pub config: ArcSwap<Config>,
+    /// Everything that has a name.
+    pub places: ArcSwap<Places>,
+    /// The units of all keys.
+    pub locks: Locks<Vec<u8>>,
+    /// The values of all ranges.
+    pub(crate) values: Values,
+    /// Who holds what.
+    pub holdings: Holdings,
+    /// The connections.
+    pub clients: Clients,
+    /// The sessions.
+    pub sessions: Sessions,
+    /// What each user has of what all share.
+    pub quotas: Quotas,
+    /// What happened.
+    pub events: Arc<Events>,
+    /// Who logged in, and who did not.
+    pub logins: Logins,
+    /// The last asks that were refused, to explain them.
+    pub(crate) drops: Drops,
+    /// What was counted.
+    pub counts: Counts,
+    /// How often each command was executed, and how long that took.
+    pub(crate) timings: Timings,
+    /// When it began.
+    pub(crate) started: Instant,
+    /// Nobody new is served any more,
+    pub draining: AtomicBool,
+    /// which is told here.
+    stopping: Notify,
+    /// Every HTTP connection listens to this for its end.
+    pub(crate) ending: watch::Sender<bool>,
+    /// Where fences begin.
+    pub(crate) epochs: Epochs,
+    /// The files that there may be.
+    pub(crate) files: Files,
+    /// Room for what clients have sent and not finished.
+    pub input: Arc<Budget>,
+    /// Who is in control without being a user of the config.
+    pub operator: Operator,
+    /// Room for health checks when there are too many connections.
+    pub(crate) reserve: Reserve,
+    /// Turns to check a password.
+    pub(crate) password_checks: Turns,
+    /// What it was told, as text, and what before.
+    pub settings: Settings,
+    /// The applications.
+    pub apps: Apps,
+    /// HTTP in front of them.
+    pub(crate) front: Arc<Front>,
+}
+
+/// What was counted since the start.
+#[derive(Default)]
+pub struct Counts {
+    /// Commands that were executed.
+    pub commands: AtomicU64,
+    /// Connections that came.
+    pub connections: AtomicU64,
+    /// Connections that were turned away because there were too many.
+    pub turned_away: AtomicU64,
+    /// Commands that wait now.
+    pub waiting: AtomicUsize,
+    /// Commands that were not let wait because too many did.
+    pub waits_refused: AtomicU64,
+    /// Grants that a holder could not keep because it had too many.
+    pub held_refused: AtomicU64,
+    /// Requests that were no requests.
+    pub protocol_errors: AtomicU64,
+    /// Connections that were cut because they did not read.
+    pub slow: AtomicU64,
+    /// Failed attempts to log in.
+    pub denied: AtomicU64,
+    /// Connections that were closed because they had not logged in.
+    pub logins_late: AtomicU64,
+    /// Connections that were turned away because too many of their address had not
+    /// logged in.
+    pub logins_crowded: AtomicU64,
+    /// Things released on another connection than they were taken on.
+    pub foreign_releases: ForeignReleases,
+    /// Things taken back from holders that ended.
+    pub reclaims: Reclaims,
+    /// Requests that were too long.
+    pub frames_refused: AtomicU64,
+    /// Commands that were cut because too much of all was half sent.
+    pub inputs_refused: AtomicU64,
+    /// Connections that sent too much behind a command that waited.
+    pub pipelines_refused: AtomicU64,
+    /// Keys that were refused because there were too many.
+    pub keys_refused: AtomicU64,
+    /// Sessions that were refused because there were too many.
+    pub sessions_refused: AtomicU64,
+    /// Pools that were not added because there were too many names.
+    pub names_refused: AtomicU64,
+    /// Names and keys that were too long.
+    pub long_names: AtomicU64,
+    /// Passwords that were checked later because others were being checked.
+    pub checks_delayed: AtomicU64,
+    /// Changes of configuration.
+    pub changes: AtomicU64,
+    /// Values that were not given out because too many had holders.
+    pub reservations_refused: AtomicU64,
+    /// Ranges that were not added because there were too many.
+    pub ranges_refused: AtomicU64,
+    /// Commands that had too many keys for a value.
+    pub range_keys_refused: AtomicU64,
+    /// Commands that had too much data for a value.
+    pub range_data_refused: AtomicU64,
+}
+
+/// Why a server cannot do what a config says.
+#[derive(Debug)]
+pub enum NotDone {
+    /// An option breaks a rule.
+    Option(OptionError),
+    /// Values cannot be given out like that.
+    Values(NotOpened),
+}
+
+impl fmt::Display for NotDone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Option(error) => error.fmt(f),
+            Self::Values(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NotDone {}
+
+impl From<OptionError> for NotDone {
+    fn from(error: OptionError) -> Self {
+        Self::Option(error)
+    }
+}
+
+impl From<NotOpened> for NotDone {
+    fn from(error: NotOpened) -> Self {
+        Self::Values(error)
+    }
+}
+
+impl Daemon {
+    /// A server that was told this.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule, or the store cannot be used.
+    pub fn new(config: Config, commands: CommandNames) -> Result<Arc<Self>, NotDone> {
+        let source = Source::of(&config);
+        Self::with(config, source, commands)
+    }
+
+    /// A server that was told this by a text, which a file may have.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule, or the store cannot be used.
+    pub fn with(
+        config: Config,
+        source: Source,
+        commands: CommandNames,
+    ) -> Result<Arc<Self>, NotDone> {
+        Self::from_epoch(config, source, commands, Epochs::by_clock())
+    }
+
+    /// The same, and fences grow on from those of the one before it, whatever the clock
+    /// says.
+    ///
+    /// # Errors
+    ///
+    /// If an option breaks a rule, or the store cannot be used.
+    pub fn after_others(
+        config: Config,
+        source: Source,
+        commands: CommandNames,
+    ) -> Result<Arc<Self>, NotDone> {
+        let epochs = Epochs::begin(&config);
+        Self::from_epoch(config, source, commands, epochs)
+    }
+
+    fn from_epoch(
+        config: Config,
+        source: Source,
+        commands: CommandNames,
+        epochs: Epochs,
+    ) -> Result<Arc<Self>, NotDone> {
+        // Before a pool starts its first program, which is to have the limit of before.
+        let files = Files::new(process::raise_open_files(), &config);
+        let events: Arc<Events> = Arc::default();
+        let workshop = Workshop::new(&config.server, Arc::clone(&events));
+        let workshop = Arc::new(workshop);
+        Apps::validate(&config)?;
+        let apps = Apps::new(
+            config.front.limits,
+            Arc::clone(&workshop),
+            Arc::clone(&events),
+        );
+        let front = Front::new(apps.clone(), config.front.clone());
+        let mut places = Places::new(&config, Arc::clone(&workshop))?;
+        let values = Values::open(&config, epochs.first())?;
+        places.ranges = Arc::new(values.places(&config, &RangePlaces::default()));
+        let locks = Locks::with(LocksOptions {
+            fence: epochs.first(),
+            ..LocksOptions::default()
+        })?;
+        rule_locks(&locks, &config)?;
+        let daemon = Arc::new(Self {
+            epochs,
+            files,
+            input: Arc::new(Budget::new(config.limits.input_max)),
+            operator: Operator::default(),
+            password_checks: Turns::new(config.limits.password_checks_max),
+            settings: Settings::new(&config, source),
+            config: ArcSwap::from_pointee(config),
+            places: ArcSwap::from_pointee(places),
+            locks,
+            values,
+            apps,
+            front,
+            holdings: Holdings::default(),
+            clients: Clients::default(),
+            sessions: Sessions::default(),
+            quotas: Quotas::default(),
+            reserve: Reserve::default(),
+            logins: Logins::new(Arc::clone(&events)),
+            events,
+            drops: Drops::default(),
+            counts: Counts::default(),
+            timings: Timings::new(commands),
+            started: Instant::now(),
+            draining: AtomicBool::new(false),
+            stopping: Notify::new(),
+            ending: watch::Sender::new(false),
+        });
+        let told = Arc::downgrade(&daemon);
+        workshop.on_loss(move || {
+            if let Some(daemon) = told.upgrade() {
+                daemon.take_dead_members();
+            }
+        });
+        Ok(daemon)
+    }
+
+    /// Change everything at once. Whoever waits or holds keeps its place; what
+    /// is held of pools that are gone is taken back after `within`, if that is
+    /// said. One change at a time: [`settings`](crate::state::versions) sees to it.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be; then nothing has changed.
+    pub(crate) fn reconfigure(
+        self: &Arc<Self>,
+        config: Config,
+        within: Option<Duration>,
+    ) -> Result<(), NotDone> {
+        Places::validate(&config)?;
+        Apps::validate(&config)?;
+        self.values.follow(&self.config.load(), &config)?;
+        rule_locks(&self.locks, &config)?;
+        let old = self.places.load();
+        let (mut places, left) = old.changed(&config)?;
+        places.ranges = Arc::new(self.values.places(&config, &old.ranges));
+        let checks = config.limits.password_checks_max;
+        let input_max = config.limits.input_max;
+        log::set_level(config.log.level);
+        self.places.store(Arc::new(places));
+        self.apps.follow(&config);
+        self.front.follow(config.front.clone());
+        self.files.follow(&config);
+        self.config.store(Arc::new(config));
+        self.password_checks.set_max(checks);
+        self.input.set_max(input_max);
+        self.counts.changes.fetch_add(1, Ordering::Relaxed);
+        self.let_go(left, within);
+        Ok(())
+    }
+
+    /// Close what a change left behind: nobody waits there any more, and who
+    /// holds a member keeps it until it is done, or until its time is up. A panic in one
+    /// step keeps none of the others.
+    fn let_go(self: &Arc<Self>, left: Left, within: Option<Duration>) {
+        for place in left.pools {
+            let daemon = Arc::clone(self);
+            tokio::spawn(async move {
+                // A pool that is gone wants nothing brought.
+                let _ = panics::contain(|| {
+                    daemon.revoke(|grant| grant.is_offer_of(&place), Why::Revoked, "removed")
+                });
+                let within = within.unwrap_or(FOR_EVER);
+                let closed = panics::contain_async(async {
+                    #[cfg(test)]
+                    assert!(&*place.name != "panics-in-close", "planted");
+                    tokio::time::timeout(within, place.pool.close(within)).await
+                });
+                if closed.await.is_err() {
+                    // Holders have their time all the same.
+                    tokio::time::sleep(within).await;
+                }
+                let _ = panics::contain(|| {
+                    daemon.revoke(|grant| grant.is_member_of(&place), Why::Revoked, "removed")
+                });
+            });
+        }
+        for place in &left.brokers {
+            let _ = panics::contain(|| place.broker.close());
+        }
+        for place in &left.regulators {
+            let _ = panics::contain(|| place.regulator.close());
+        }
+    }
+
+    /// Take back what is wanted, and tell those who held it.
+    pub fn revoke(&self, wanted: impl Fn(&Grant) -> bool, why: Why, said: &'static str) -> usize {
+        let mut count = 0;
+        for Row { ticket, card, .. } in self.holdings.late(|grant, _| wanted(grant)) {
+            // Whatever one does, the others are taken back as well.
+            let taken = panics::contain(|| {
+                let taken = self.holdings.take_from(ticket, why)?;
+                end(taken.thing, why);
+                Ok::<_, Gone>(())
+            });
+            if matches!(taken, Ok(Err(_))) {
+                continue;
+            }
+            count += 1;
+            self.counts.reclaims.add(ticket.kind, why);
+            for client in self.clients_of(&card) {
+                client.outbox.push(Push::Revoked(ticket, said));
+            }
+        }
+        count
+    }
+
+    /// A member was lent just now. If it has ended meanwhile, its holder was unknown when
+    /// that was told.
+    pub(crate) fn look_for_death(&self, ticket: Ticket) {
+        let is_dead = |thing: &mut Thing| thing.grant().is_some_and(Grant::is_dead_member);
+        if self.holdings.look(ticket, None, is_dead) == Ok(true) {
+            self.take_dead_members();
+        }
+    }
+
+    /// Take members that have ended by themselves from those who hold them.
+    pub(crate) fn take_dead_members(&self) -> usize {
+        self.revoke(Grant::is_dead_member, Why::Died, "died")
+    }
+
+    /// The connections of a holder: itself, or all of its session.
+    fn clients_of(&self, card: &Card) -> Vec<Arc<ClientCard>> {
+        if let Some(id) = card.connection {
+            return self.clients.find(id).into_iter().collect();
+        }
+        let mut all = self.clients.all();
+        all.retain(|client| *client.session.lock() == card.session);
+        all
+    }
+
+    /// End the connections and sessions of users that are no more.
+    pub(crate) fn end_users(&self, old: &Config) {
+        let config = self.config.load();
+        let is_gone = |user: &str| {
+            let is = |users: &[User]| users.iter().any(|one| one.name == user);
+            is(&old.users) && !is(&config.users)
+        };
+        for client in self.clients.all() {
+            let user = Arc::clone(&client.card.lock().user);
+            if is_gone(&user) {
+                client.outbox.kill();
+            }
+        }
+        for row in self.sessions.all() {
+            if is_gone(&row.card.user) && self.sessions.close(row.ticket, None).is_some() {
+                self.end_holder(row.holder, Why::Revoked);
+            }
+        }
+    }
+
+    /// The last command of a connection, or nothing if there was none.
+    pub fn last_command(&self, card: &ClientCard) -> &'static str {
+        self.timings.name(card.last.load(Ordering::Relaxed))
+    }
+
+    /// A client named something as it may not.
+    pub(crate) fn count_label(&self, bad: &BadLabel) {
+        let is_long = u64::from(bad.is_over_name_len());
+        self.counts.long_names.fetch_add(is_long, Ordering::Relaxed);
+    }
+
+    /// Nobody new is served.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Grant nothing more: asks that wait are told `closed`, and those that come
+    /// are refused. What is held stays with its holders. Pools are left to whoever
+    /// waits for their members.
+    pub(crate) fn stop_granting(&self) {
+        self.draining.store(true, Ordering::Release);
+        self.stopping.notify_waiters();
+        self.locks.close();
+        self.values.ranges.refuse_asks();
+        let places = self.places.load();
+        for place in places.brokers.values() {
+            let _ = panics::contain(|| place.broker.close());
+        }
+        for place in places.regulators.values() {
+            let _ = panics::contain(|| place.regulator.close());
+        }
+    }
+
+    /// Returns when nothing more is granted.
+    pub(crate) async fn stopping(&self) {
+        let told = self.stopping.notified();
+        if !self.is_draining() {
+            told.await;
+        }
+    }
+}
+
+/// Have the keys of locks keep the rules of a config.
+fn rule_locks(locks: &Locks<Vec<u8>>, config: &Config) -> Result<(), OptionError> {
+    let rules = config.locks.iter().map(|rule| KeyRule {
+        queue: rule.queue.clone(),
+        keys_max: rule.keys_max,
+        idle_forget: rule.idle_forget,
+    });
+    // The last is for keys that are held and have no rule any more.
+    let rules: Vec<_> = rules.chain([KeyRule::default()]).collect();
+    let patterns = config.locks.clone();
+    locks.set_keys_max(config.limits.keys_max);
+    locks.set_rules(&rules, move |key: &Vec<u8>| {
+        let rule = patterns.iter().position(|rule| rule.fits(key));
+        rule.unwrap_or(patterns.len())
+    })
+}
+
+#[inline]
+fn end(thing: Thing, why: Why) {
+    match thing {
+        // Nothing else ends as often, and however it does, it is given back.
+        Thing::Held(Grant::Lock(lock)) => drop(lock),
+        Thing::Held(grant) | Thing::Answered(grant, _) => grant.end(why),
+        Thing::Asked(later) => later.cancel(why.words()),
+        Thing::None => (),
+    }
+}

@@ -1,0 +1,235 @@
+//! Why a config was not changed, in words one can act on.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use rideau::OptionError;
+use rideau_config::text::{self, PathFault};
+use rideau_config::{Fault, Faults, Level, stop};
+
+use crate::state::daemon::NotDone;
+
+/// Why nothing was changed.
+#[derive(Clone, Debug)]
+pub enum Unchanged {
+    /// The text is wrong.
+    Faults(Faults),
+    /// Values do not fit what is there, in words: the text is one that nobody
+    /// has before them, so that its lines say nothing.
+    Values {
+        /// Where, and what.
+        said: Vec<String>,
+    },
+    /// There can be no value at the path.
+    Path(PathFault),
+    /// An option breaks a rule.
+    Option(OptionError),
+    /// The server was started without a file.
+    NoFile,
+    /// The file cannot be read.
+    Unread {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        error: String,
+    },
+    /// The file cannot be written.
+    Unwritten {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        error: String,
+    },
+    /// Somebody edited the file since it was read.
+    Edited {
+        /// The file.
+        file: PathBuf,
+    },
+    /// There was no config before this one.
+    NothingBefore,
+    /// This version is not kept.
+    NoVersion {
+        /// Its number.
+        serial: u64,
+        /// The oldest that is kept.
+        oldest: u64,
+        /// The one that counts.
+        newest: u64,
+    },
+    /// There is no such pool.
+    NoPool {
+        /// Its name.
+        name: String,
+    },
+    /// There is a pool of this name.
+    PoolThere {
+        /// The name.
+        name: String,
+    },
+    /// Values cannot be given out like that.
+    Ranges {
+        /// Why.
+        why: String,
+    },
+    /// There is no such range.
+    NoRange {
+        /// Its name.
+        name: String,
+    },
+    /// There is a range of this name.
+    RangeThere {
+        /// The name.
+        name: String,
+    },
+    /// There are as many ranges as may be.
+    TooManyRanges {
+        /// As many.
+        most: usize,
+    },
+    /// There are as many names as may be.
+    TooMany {
+        /// As many.
+        most: usize,
+    },
+}
+
+/// As many faults are told in one line.
+const FAULTS_MAX: usize = 5;
+
+impl Unchanged {
+    /// The same by table instead of by line.
+    pub(super) fn by_table(self, whole: &str) -> Self {
+        let Self::Faults(faults) = self else {
+            return self;
+        };
+        let one = |fault: &Fault| match text::table_at(whole, fault.line) {
+            Some(table) => format!("{table}: {}", sentence(fault)),
+            None => sentence(fault),
+        };
+        Self::Values {
+            said: errors(&faults).map(one).collect(),
+        }
+    }
+
+    /// The error reply: what kind it is, where, and a sentence.
+    pub fn reply(&self) -> String {
+        match self {
+            Self::NoPool { .. } | Self::NoRange { .. } => format!("NOSUCH {self}"),
+            Self::TooMany { .. } | Self::TooManyRanges { .. } => format!("BUSY {self}"),
+            Self::PoolThere { .. } | Self::RangeThere { .. } => format!("ERR {self}"),
+            _ => format!("CONFIG {self}"),
+        }
+    }
+}
+
+impl fmt::Display for Unchanged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Faults(faults) => show(errors(faults).map(line).collect(), f),
+            Self::Values { said } => show(said.clone(), f),
+            Self::Path(fault) => write!(f, "{fault}{}", stop(&fault.to_string())),
+            Self::Option(error) => write!(f, "{error}{}", stop(&error.to_string())),
+            Self::NoFile => f.write_str(
+                "the server was started without a file: start it with one, or use CONFIG APPLY.",
+            ),
+            Self::Unread { file, error } => write!(
+                f,
+                "{} cannot be read: {error}. The running config goes on.",
+                file.display()
+            ),
+            Self::Unwritten { file, error } => write!(
+                f,
+                "{} cannot be written: {error}. It is as it was.",
+                file.display()
+            ),
+            Self::Edited { file } => write!(
+                f,
+                "{} was edited since it was read: CONFIG RELOAD takes it over, CONFIG REWRITE \
+                 FORCE overwrites it.",
+                file.display()
+            ),
+            Self::NothingBefore => f.write_str(
+                "the server still has the config that it was started with: there is nothing to \
+                 go back to.",
+            ),
+            Self::NoVersion {
+                serial,
+                oldest,
+                newest,
+            } => write!(
+                f,
+                "version {serial} is not kept: CONFIG HISTORY shows {oldest} to {newest}."
+            ),
+            Self::NoPool { name } => write!(
+                f,
+                "pool \"{name}\": SHOW POOLS lists those there are, POOL.ADD adds one."
+            ),
+            Self::PoolThere { name } => write!(
+                f,
+                "there is a pool {name} already: POOL.SET changes it, POOL.DEL removes it."
+            ),
+            Self::Ranges { why } => write!(f, "{why}{}", stop(why)),
+            Self::NoRange { name } => write!(
+                f,
+                "range \"{name}\": SHOW RANGES lists those there are, RANGE.ADD adds one."
+            ),
+            Self::RangeThere { name } => write!(
+                f,
+                "there is a range {name} already: RANGE.SET changes it, RANGE.DRAIN removes it."
+            ),
+            Self::TooManyRanges { most } => write!(
+                f,
+                "there are as many ranges as limits.ranges_max allows, {most}: remove some, or \
+                 raise the limit."
+            ),
+            Self::TooMany { most } => write!(
+                f,
+                "there are as many names as limits.names_max allows, {most}: remove some, or \
+                 raise the limit."
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Unchanged {}
+
+impl From<NotDone> for Unchanged {
+    fn from(why: NotDone) -> Self {
+        match why {
+            NotDone::Option(error) => Self::Option(error),
+            NotDone::Values(error) => Self::Ranges {
+                why: error.to_string(),
+            },
+        }
+    }
+}
+
+/// The first few, each with where it is: `3:7 unknown key `maxx`; did you mean
+/// `max`?`
+fn show(mut errors: Vec<String>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let more = errors.len().saturating_sub(FAULTS_MAX);
+    errors.truncate(FAULTS_MAX);
+    f.write_str(&errors.join(" "))?;
+    if more > 0 {
+        write!(f, " There are {more} more.")?;
+    }
+    Ok(())
+}
+
+fn errors(faults: &Faults) -> impl Iterator<Item = &Fault> {
+    faults.iter().filter(|fault| fault.level == Level::Error)
+}
+
+fn line(fault: &Fault) -> String {
+    format!("{}:{} {}", fault.line, fault.column, sentence(fault))
+}
+
+fn sentence(fault: &Fault) -> String {
+    let Fault { message, hint, .. } = fault;
+    let said = match hint.as_str() {
+        "" => message.clone(),
+        hint => format!("{message}; {hint}"),
+    };
+    let stop = stop(&said);
+    said + stop
+}

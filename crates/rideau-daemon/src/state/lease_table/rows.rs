@@ -1,0 +1,280 @@
+//! What is held and waited for, to be shown or found.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Holdings, NONE, SLICE, SLOT_BITS, Shard, Slot, Thing};
+use crate::state::end::{Gone, Why};
+use crate::state::grant::Grant;
+use crate::state::holder::{Card, HolderId};
+use crate::state::pending::Later;
+use crate::state::ticket::Ticket;
+
+/// One thing that is held, to be shown.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its ticket.
+    pub ticket: Ticket,
+    /// The name of what it is of.
+    pub name: String,
+    /// What it is.
+    pub value: String,
+    /// For how long.
+    pub held: Duration,
+    /// What the holder says.
+    pub note: Option<String>,
+    /// Who holds it.
+    pub card: Arc<Card>,
+    /// It waits, and is not held yet.
+    pub is_waiting: bool,
+    /// Since when, in nanoseconds since the holdings began.
+    since: u64,
+}
+
+impl Row {
+    /// Another one for each row, which grows from the oldest to the newest.
+    pub fn key(&self) -> u128 {
+        u128::from(self.since) << 32 | u128::from(self.ticket.place)
+    }
+}
+
+impl Holdings {
+    /// What a ticket stands for, to be shown.
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing under the ticket, or it is not this user's.
+    pub fn row(&self, ticket: Ticket, user: Option<&str>) -> Result<Row, Gone> {
+        let now = self.now();
+        let (shard, at) = self.find(ticket)?;
+        let Some(row) = shard.row(ticket.place >> SLOT_BITS, at, now) else {
+            shard.check_user(at, user)?;
+            let since = shard.slots[at].since;
+            return Err(Gone::Stale {
+                ago: Duration::from_nanos(now.saturating_sub(since)),
+                why: Why::Refused,
+            });
+        };
+        if user.is_some_and(|user| *user != *row.card.user) {
+            return Err(Gone::Foreign);
+        }
+        Ok(row)
+    }
+
+    /// What a holder holds, the newest first.
+    pub fn rows(&self, holder: HolderId) -> Vec<Row> {
+        let now = self.now();
+        let shard = self.shards[holder.shard as usize].lock();
+        let mut rows = Vec::new();
+        if shard.holder(holder).is_some_and(|slot| slot.len > SLICE) {
+            drop(shard);
+            self.each_slot_of(holder.shard, |shard, at| {
+                let is_its = shard.slots[at].holder == holder.at;
+                if is_its && shard.holder(holder).is_some() {
+                    rows.extend(shard.row(holder.shard, at, now));
+                }
+            });
+            rows.sort_unstable_by_key(|row| Reverse(row.key()));
+            return rows;
+        }
+        let mut at = shard.holder(holder).map_or(NONE, |slot| slot.first);
+        while at != NONE {
+            rows.extend(shard.row(holder.shard, at, now));
+            at = shard.slots[at].next;
+        }
+        rows
+    }
+
+    /// All that is held, in no order.
+    pub fn all(&self) -> Vec<Row> {
+        let now = self.now();
+        let mut rows = Vec::new();
+        self.each_slot(|shard, shard_at, at| rows.extend(shard.row(shard_at, at, now)));
+        rows
+    }
+
+    /// Look at every place of every shard. Others have their turn between slices, so what
+    /// comes and goes meanwhile is seen or not.
+    fn each_slot(&self, mut look: impl FnMut(&Shard, u32, u32)) {
+        for shard_at in 0..self.shards.len() as u32 {
+            self.each_slot_of(shard_at, |shard, at| look(shard, shard_at, at));
+        }
+    }
+
+    fn each_slot_of(&self, shard_at: u32, mut look: impl FnMut(&Shard, u32)) {
+        let mut next = 0;
+        loop {
+            let shard = self.shards[shard_at as usize].lock();
+            let end = shard.slots.end().min(next + SLICE);
+            let there = (next..end).map(|at| at as u32);
+            let there = there.filter(|at| shard.slots.find(*at).is_some());
+            there.for_each(|at| look(&shard, at));
+            if end == shard.slots.end() {
+                return;
+            }
+            next = end;
+        }
+    }
+
+    /// As many things as are held, about; never fewer.
+    pub fn places(&self) -> usize {
+        self.shards
+            .iter()
+            .map(|shard| shard.lock().slots.places())
+            .sum()
+    }
+
+    /// Asks that wait, of holders that are wanted.
+    pub fn asked(&self, wanted: impl Fn(&Card) -> bool) -> Vec<(Ticket, Arc<Card>, Arc<Later>)> {
+        let mut asked = Vec::new();
+        self.each_slot(|shard, shard_at, at| {
+            let slot = &shard.slots[at];
+            let Thing::Asked(later) = &slot.thing else {
+                return;
+            };
+            if slot.is_refused {
+                return;
+            }
+            if let Some(card) = shard.card_of(at).filter(|card| wanted(card)) {
+                let ticket = shard.ticket(shard_at, at);
+                asked.push((ticket, card, Arc::clone(later)));
+            }
+        });
+        asked
+    }
+
+    /// One who holds something that is wanted.
+    pub fn holder_of(&self, wanted: impl Fn(&Grant) -> bool) -> Option<Arc<Card>> {
+        self.shards.iter().find_map(|shard| {
+            let shard = shard.lock();
+            let is_it = |slot: &Slot| slot.thing.grant().is_some_and(&wanted);
+            let (place, _) = shard.slots.iter().find(|(_, slot)| is_it(slot))?;
+            shard.card_of(place)
+        })
+    }
+
+    /// Something is held that is wanted.
+    pub fn has(&self, wanted: impl Fn(&Grant) -> bool) -> bool {
+        self.shards.iter().any(|shard| {
+            let is_it = |slot: &Slot| slot.thing.grant().is_some_and(&wanted);
+            shard.lock().slots.iter().any(|(_, slot)| is_it(slot))
+        })
+    }
+
+    /// All that is held and wanted, for so long.
+    pub fn late(&self, wanted: impl Fn(&Grant, Duration) -> bool) -> Vec<Row> {
+        let now = self.now();
+        let mut rows = Vec::new();
+        self.each_slot(|shard, shard_at, at| {
+            let slot = &shard.slots[at];
+            let held = Duration::from_nanos(now.saturating_sub(slot.since));
+            if slot.thing.grant().is_some_and(|grant| wanted(grant, held)) {
+                rows.extend(shard.row(shard_at, at, now));
+            }
+        });
+        rows
+    }
+}
+
+impl Shard {
+    fn row(&self, shard: u32, at: u32, now: u64) -> Option<Row> {
+        let slot = &self.slots[at];
+        let card = self.card_of(at).filter(|_| slot.secret != 0)?;
+        let (name, value, is_waiting) = match &slot.thing {
+            Thing::Held(grant) | Thing::Answered(grant, _) => (grant.name(), grant.value(), false),
+            // There is nothing to wait for any more.
+            Thing::Asked(_) if slot.is_refused => return None,
+            Thing::Asked(later) => (later.name().to_owned(), String::new(), true),
+            Thing::None => return None,
+        };
+        Some(Row {
+            ticket: self.ticket(shard, at),
+            name,
+            value,
+            held: Duration::from_nanos(now.saturating_sub(slot.since)),
+            note: slot.note.as_deref().map(str::to_owned),
+            card,
+            is_waiting,
+            since: slot.since,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::state::ticket::Kind;
+
+    fn open(holdings: &Holdings) -> HolderId {
+        holdings.open(Arc::new(Card {
+            name: Mutex::default(),
+            user: "".into(),
+            session: None,
+            connection: None,
+        }))
+    }
+
+    fn keep(holdings: &Holdings, holder: HolderId) -> Ticket {
+        let kept = holdings.keep(holder, Kind::Lock, Thing::None, None, usize::MAX, 0);
+        kept.ok().expect("the holder is there")
+    }
+
+    fn end(holdings: &Holdings, holder: HolderId) {
+        let ending = holdings.close(holder).expect("it has not ended");
+        while !holdings.end_some(&ending, Why::Lost).is_empty() {}
+    }
+
+    #[test]
+    fn a_crowd_of_holders_leaves_few_places() {
+        let holdings = Holdings::default();
+        let stays = open(&holdings);
+        let ticket = keep(&holdings, stays);
+        let crowd: Vec<HolderId> = (0..10_000).map(|_| open(&holdings)).collect();
+        for holder in &crowd {
+            for _ in 0..20 {
+                keep(&holdings, *holder);
+            }
+        }
+        assert!(holdings.places() >= 200_000);
+        crowd.iter().for_each(|holder| end(&holdings, *holder));
+        assert!(holdings.places() <= 10_000, "{}", holdings.places());
+        let holders = holdings
+            .shards
+            .iter()
+            .map(|shard| shard.lock().holders.places());
+        assert!(holders.sum::<usize>() <= 10_000);
+        assert_eq!(holdings.count(stays), 1, "who stays keeps what it has");
+        assert!(holdings.take(ticket, None, Why::Released).is_ok());
+    }
+
+    #[test]
+    fn a_holder_is_not_taken_for_one_that_had_its_place() {
+        let holdings = Holdings::default();
+        let (first, ticket) = {
+            let first = open(&holdings);
+            (first, keep(&holdings, first))
+        };
+        end(&holdings, first);
+        // As many as there are shards: one of them has the same place.
+        let others: Vec<HolderId> = (0..64).map(|_| open(&holdings)).collect();
+        assert!(
+            others
+                .iter()
+                .any(|other| other.at == first.at && other.shard == first.shard)
+        );
+        for other in &others {
+            keep(&holdings, *other);
+        }
+        assert!(holdings.close(first).is_none());
+        assert_eq!(holdings.count(first), 0);
+        let kept = holdings.keep(first, Kind::Lock, Thing::None, None, usize::MAX, 0);
+        assert!(kept.is_err());
+        assert!(matches!(
+            holdings.take(ticket, None, Why::Released),
+            Err(Gone::Stale { .. })
+        ));
+    }
+}

@@ -1,0 +1,212 @@
+//! The folder for what must outlive the server, made when there is something.
+
+use std::env;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use rideau::store::{Embedded, Loaded, Store, StoreError, Take};
+use rideau_config::Config;
+
+use super::secret::{Origin, Secret};
+
+/// Where the log and the snapshots are, within the folder.
+const RANGES: &str = "ranges";
+/// What the tickets follow from.
+const SECRET: &str = "tickets.key";
+
+/// A folder, opened or not.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    store: Arc<Mutex<Option<Embedded>>>,
+    /// Whoever looks does not wait for a disk.
+    is_open: AtomicBool,
+}
+
+/// A store that keeps something from when its folder is open.
+#[derive(Debug)]
+pub(super) struct Kept(Option<Arc<Mutex<Option<Embedded>>>>);
+
+/// The folder of a config: what it says, what a supervisor says, or a place of
+/// this user and server.
+pub(crate) fn folder(config: &Config) -> PathBuf {
+    if let Some(path) = &config.store.path {
+        return path.clone();
+    }
+    let full = |name: &str| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|p| p.is_absolute())
+    };
+    if let Some(path) = full("STATE_DIRECTORY") {
+        return path;
+    }
+    let state = full("XDG_STATE_HOME")
+        .or_else(|| full("HOME").map(|home| home.join(".local/state")))
+        .unwrap_or_else(|| PathBuf::from("/var/lib"));
+    state.join("rideau").join(&config.server.name)
+}
+
+impl Folder {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            store: Arc::default(),
+            is_open: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+
+    pub(super) fn close(&self) {
+        self.is_open.store(false, Ordering::Release);
+        *self.store.lock() = None;
+    }
+
+    /// Open the folder, to be read. Gives what its tickets follow from.
+    pub(super) fn open(&self, secret: &Secret) -> Result<(Secret, Origin), StoreError> {
+        let created = create_private(&self.path);
+        created.map_err(|error| StoreError::of("make the folder", &self.path, error))?;
+        let store = Embedded::open(self.path.join(RANGES))?;
+        let file = self.path.join(SECRET);
+        let secret = secret.kept(&file);
+        let secret = secret.map_err(|error| StoreError::of("use the key", &file, error))?;
+        *self.store.lock() = Some(store);
+        self.is_open.store(true, Ordering::Release);
+        Ok(secret)
+    }
+
+    /// Open the folder while the server runs. Says whether there was nothing in
+    /// it, which has to be.
+    pub(super) fn open_late(&self) -> Result<bool, StoreError> {
+        let created = create_private(&self.path);
+        created.map_err(|error| StoreError::of("make the folder", &self.path, error))?;
+        let mut store = Embedded::open(self.path.join(RANGES))?;
+        let mut is_empty = true;
+        let loaded = store.load(&mut |_| {
+            is_empty = false;
+            Err("it is read only at the start".into())
+        });
+        if !is_empty {
+            return Ok(false);
+        }
+        loaded?;
+        *self.store.lock() = Some(store);
+        self.is_open.store(true, Ordering::Release);
+        Ok(true)
+    }
+
+    /// Where the key of tickets is.
+    pub(super) fn key(&self) -> PathBuf {
+        self.path.join(SECRET)
+    }
+
+    /// The secret of the server is that of the folder from now on.
+    pub(super) fn keep(&self, secret: &Secret) -> Result<(), StoreError> {
+        let file = self.path.join(SECRET);
+        let kept = secret.write(&file);
+        kept.map_err(|error| StoreError::of("keep the secret", &file, error))
+    }
+}
+
+/// Make a folder that nobody else may look into. One that is there stays as it is.
+fn create_private(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(path)
+}
+
+/// What others can read of a folder that is ours alone: the folder itself, and what
+/// we put into it. Each is told with what to do about it.
+pub(super) fn open_to_others(folder: &Path) -> Vec<String> {
+    let mut open = Vec::new();
+    let mut look = |path: &Path, wanted: &str| {
+        let mode = fs::metadata(path).map_or(0, |about| about.permissions().mode());
+        if mode & 0o077 != 0 {
+            let (path, mode) = (path.display(), mode & 0o777);
+            open.push(format!(
+                "{path} is open to others (mode {mode:03o}): run chmod {wanted} {path}"
+            ));
+        }
+    };
+    look(folder, "700");
+    let ranges = folder.join(RANGES);
+    look(&ranges, "700");
+    let files = fs::read_dir(&ranges).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = files.map(|file| file.path()).collect();
+    files.push(folder.join(SECRET));
+    files.sort();
+    files.iter().for_each(|file| look(file, "600"));
+    open
+}
+
+impl Kept {
+    pub(super) fn new(folder: Option<&Folder>) -> Self {
+        Self(folder.map(|folder| Arc::clone(&folder.store)))
+    }
+
+    /// What the store says, or else what one says that keeps nothing.
+    fn ask<T>(
+        &self,
+        nothing: T,
+        ask: impl FnOnce(&mut Embedded) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        match self
+            .0
+            .as_ref()
+            .and_then(|store| store.lock().as_mut().map(ask))
+        {
+            Some(answer) => answer,
+            None => Ok(nothing),
+        }
+    }
+}
+
+impl Store for Kept {
+    fn append(&mut self, batch: &[u8]) -> Result<(), StoreError> {
+        self.ask((), |store| store.append(batch))
+    }
+
+    fn load(&mut self, each: &mut Take<'_>) -> Result<Loaded, StoreError> {
+        self.ask(Loaded::default(), |store| store.load(each))
+    }
+
+    fn begin_snapshot(&mut self) -> Result<(), StoreError> {
+        self.ask((), Embedded::begin_snapshot)
+    }
+
+    fn put_chunk(&mut self, chunk: &[u8]) -> Result<(), StoreError> {
+        self.ask((), |store| store.put_chunk(chunk))
+    }
+
+    fn end_snapshot(&mut self) -> Result<(), StoreError> {
+        self.ask((), Embedded::end_snapshot)
+    }
+
+    fn recover(&mut self) -> Result<bool, StoreError> {
+        self.ask(false, Embedded::recover)
+    }
+
+    fn log_bytes(&self) -> u64 {
+        let bytes = self.ask(0, |store| Ok(store.log_bytes()));
+        bytes.unwrap_or(0)
+    }
+
+    fn fence(&self) -> u64 {
+        self.ask(1, |store| Ok(store.fence())).unwrap_or(1)
+    }
+
+    fn name(&self) -> &str {
+        "ranges"
+    }
+}

@@ -1,0 +1,63 @@
+//! What happens to values, for those who watch.
+
+use std::sync::Arc;
+
+use rideau::allocator::{Event, Kind, What};
+use rideau_config::User;
+use serde_json::{Value, json};
+
+use super::{RangePlaces, sees_fence};
+
+/// One thing that happened to a value, in words.
+pub(crate) struct Happened {
+    /// The name of its range; empty if that is gone.
+    pub range: Arc<str>,
+    /// What happened.
+    pub what: &'static str,
+    /// The value.
+    pub value: String,
+    /// Its holder's number.
+    pub fence: u64,
+    /// Whose it is, if that is known.
+    pub owner: Option<Box<[u8]>>,
+    /// The number of the event: who misses some sees a gap.
+    pub number: u64,
+}
+
+impl Happened {
+    pub(crate) fn of(ranges: &RangePlaces, event: &Event) -> Self {
+        let place = ranges.of(event.value);
+        let kind = place.map_or(Kind::Number, |(_, kind)| kind);
+        Self {
+            range: place.map_or_else(|| "".into(), |(place, _)| Arc::clone(&place.name)),
+            what: word(event.what),
+            value: kind.print(event.value),
+            fence: event.fence,
+            owner: event.owner.clone(),
+            number: event.number,
+        }
+    }
+
+    /// One line of JSON, for this user: the fence of others is nothing to know.
+    pub(crate) fn json(&self, user: Option<&User>) -> Value {
+        let sees_fence = sees_fence(user, self.owner.as_deref());
+        json!({
+            "number": self.number,
+            "what": self.what,
+            "range": &*self.range,
+            "value": self.value,
+            "fence": sees_fence.then_some(self.fence),
+        })
+    }
+}
+
+fn word(what: What) -> &'static str {
+    match what {
+        What::Reserved => "reserved",
+        What::Updated => "updated",
+        What::Expired => "expired",
+        What::Released => "released",
+        What::Cancelled => "cancelled",
+        _ => "changed",
+    }
+}

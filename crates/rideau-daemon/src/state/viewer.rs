@@ -1,0 +1,154 @@
+//! What a user may see.
+
+use rideau_apps::Event;
+use rideau_config::{KINDS, NOBODY, User, text};
+use serde_json::Value;
+
+use crate::state::holder::Card;
+use crate::state::ticket::Ticket;
+use crate::state::values::sees_fence;
+
+/// What somebody sees: names that it may use, and tickets in full that are its
+/// own, for with one a thing can be released.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sight<'a> {
+    /// Who looks, where there are users.
+    user: Option<&'a User>,
+    /// It sees the tickets of others in full.
+    is_all: bool,
+    /// It is known, so its rights say what it reads of programs; anybody reads
+    /// nothing of them.
+    is_known: bool,
+}
+
+impl<'a> Sight<'a> {
+    /// Everything.
+    pub const ALL: Sight<'static> = Sight {
+        user: None,
+        is_all: true,
+        is_known: true,
+    };
+
+    /// What this user sees, or anybody where there are no users.
+    pub fn of(user: Option<&'a User>) -> Self {
+        Self {
+            user,
+            is_all: user.is_some_and(|user| user.may("client")),
+            is_known: user.is_some(),
+        }
+    }
+
+    /// Whose things it sees; none if everybody's.
+    pub fn owner(self) -> Option<&'a str> {
+        match self.user {
+            _ if self.is_all => None,
+            Some(user) => Some(&user.name),
+            None => Some(NOBODY),
+        }
+    }
+
+    /// It sees what is this holder's.
+    pub fn sees_of(self, card: &Card) -> bool {
+        self.owner().is_none_or(|owner| *owner == *card.user)
+    }
+
+    /// It may know this name. What is no pool, broker, regulator or lock has no
+    /// names that one may not know.
+    pub fn sees(self, kind: &str, name: &str) -> bool {
+        let kind = if kind == "group" { "pool" } else { kind };
+        let has_names = KINDS.contains(&kind);
+        !has_names || self.user.is_none_or(|user| user.may_use(kind, name))
+    }
+
+    /// It may know of an event of this kind and name.
+    pub fn sees_event(self, kind: &str, name: &str) -> bool {
+        let sees = match kind {
+            // They tell where others are, and what they may not do.
+            "login" | "denied" => self.is_known && self.owner().is_none_or(|own| own == name),
+            // They tell what programs there are, and more of the config.
+            "config" => {
+                let user = self.user;
+                self.is_known && user.is_none_or(|user| user.may("config"))
+            }
+            _ => true,
+        };
+        if !sees {
+            return false;
+        }
+        let Some(user) = self.user.filter(|user| !user.may_use_all()) else {
+            return true;
+        };
+        match kind {
+            "leak" => user.may_use("pool", name),
+            "process" => {
+                let pool = name.rsplit_once('.').map_or(name, |(pool, _)| pool);
+                user.may_use("pool", pool)
+            }
+            "shed" => ["pool", "broker", "regulator"]
+                .iter()
+                .any(|kind| user.may_use(kind, name)),
+            // These tell of all that was changed, and of what others do.
+            "config" | "client" | "session" => false,
+            kind => self.sees(kind, name),
+        }
+    }
+
+    /// It may read what programs of this pool or app write, and why they fail.
+    pub fn sees_output(self, kind: &str, name: &str) -> bool {
+        let right = match kind {
+            "pool" | "app" => kind,
+            _ => return true,
+        };
+        let may_read = |user: &User| user.may(right) && user.may_use(kind, name);
+        self.is_known && self.user.is_none_or(may_read)
+    }
+
+    /// An event in words, with all that may be seen of it.
+    pub fn text_of(self, event: &Event) -> String {
+        event.text(self.sees_output(event.kind, &event.name))
+    }
+
+    /// The same as one line of JSON.
+    pub fn json_of(self, event: &Event) -> Value {
+        event.json(self.sees_output(event.kind, &event.name))
+    }
+
+    /// This holder is its user's.
+    pub fn is_of(self, card: &Card) -> bool {
+        self.user.is_some_and(|user| *user.name == *card.user)
+    }
+
+    /// It sees a connection or a session of this holder: all of them, if no name is
+    /// kept from it, and else those of its user.
+    pub fn sees_holder(self, card: &Card) -> bool {
+        self.sees_all_names() || self.is_of(card)
+    }
+
+    /// It may know this key of the config.
+    pub fn sees_path(self, path: &str) -> bool {
+        if self.sees_all_names() {
+            return true;
+        }
+        let named = text::named(path);
+        named.is_some_and(|(kind, name)| self.sees(kind, &name))
+    }
+
+    /// It may know the fence of a value that has this owner.
+    pub fn sees_fence(self, owner: Option<&[u8]>) -> bool {
+        self.user.is_none() || sees_fence(self.user, owner)
+    }
+
+    /// No name is kept from it.
+    pub fn sees_all_names(self) -> bool {
+        self.user.is_none_or(User::may_use_all)
+    }
+
+    /// A ticket, in full if one may use it.
+    pub fn ticket(self, ticket: Ticket, card: &Card) -> String {
+        if self.sees_of(card) {
+            ticket.to_string()
+        } else {
+            format!("{ticket:?}")
+        }
+    }
+}

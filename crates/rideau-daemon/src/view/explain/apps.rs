@@ -1,0 +1,57 @@
+//! What an application is about.
+
+use std::fmt::Write;
+
+use rideau_config::{count, stop};
+
+use super::Explained;
+use crate::state::daemon::Daemon;
+use crate::state::viewer::Sight;
+
+/// An application: how it is, why those who ask wait, and why it last failed.
+pub(super) fn app(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
+    sight.sees("app", name).then_some(())?;
+    let app = daemon.apps.find(name)?;
+    let shown = daemon.apps.shown(&app)?;
+    let stats = &shown.stats;
+    let mut text = format!(
+        "App {name} is {}: {} in {}, {} waiting.\n",
+        shown.state(),
+        count(stats.sessions, "request"),
+        count(stats.processes.len(), "process"),
+        stats.waiting,
+    );
+    for line in daemon.apps.explain(&app) {
+        let _ = writeln!(text, "{line}");
+    }
+    let sees_output = sight.sees_output("app", name);
+    if shown.report.is_some() && !sees_output {
+        text.push_str("The last start failed: who has the right \"app\" is told why.\n");
+    }
+    let report = shown.report.as_ref().filter(|_| sees_output);
+    if let Some(report) = &report {
+        let _ = writeln!(text, "The last start failed: {}", report.summary);
+        for advice in &report.advice {
+            let _ = writeln!(text, "Perhaps {advice}{}", stop(advice));
+        }
+        for line in report.lines.iter().rev().take(LINES).rev() {
+            let _ = writeln!(text, "  | {}", line.text);
+        }
+    }
+    Some(Explained {
+        kind: "app",
+        name: name.into(),
+        text,
+        facts: vec![
+            ("state", shown.state().into()),
+            ("processes", stats.processes.len().into()),
+            ("sessions", stats.sessions.into()),
+            ("waiting", stats.waiting.into()),
+            ("generation", stats.generation.into()),
+            ("report", report.map(|report| report.id.clone()).into()),
+        ],
+    })
+}
+
+/// As many of the last lines are shown.
+const LINES: usize = 10;

@@ -1,0 +1,271 @@
+//! Reads the server's numbers, and compares them with those before.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rideau::{Histogram, Tally};
+use rideau_apps::AppShown;
+use rideau_core::apps::State;
+
+use super::Row;
+use crate::state::catalog::{BrokerPlace, PoolPlace, RegulatorPlace, RulePlace};
+use crate::state::daemon::Daemon;
+
+/// What was read last.
+pub(super) struct Reader {
+    at: Instant,
+    counters: HashMap<String, u64>,
+    waits: HashMap<String, Vec<(Duration, u64)>>,
+    /// Seconds since the reading before.
+    step: f64,
+    /// Grants of all things in this reading.
+    grants: f64,
+}
+
+impl Reader {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            at: now,
+            counters: HashMap::new(),
+            waits: HashMap::new(),
+            step: 0.0,
+            grants: 0.0,
+        }
+    }
+
+    pub(super) fn read(&mut self, daemon: &Daemon, now: Instant) -> Vec<Row> {
+        self.step = now.duration_since(self.at).as_secs_f64();
+        self.at = now;
+        self.grants = 0.0;
+        let places = daemon.places.load();
+        let mut rows = Vec::new();
+        rows.extend(places.pools.values().map(|place| self.pool(place)));
+        rows.extend(places.brokers.values().map(|place| self.broker(place)));
+        let regulators = places.regulators.values();
+        rows.extend(regulators.map(|place| self.regulator(place)));
+        rows.extend(places.rules.iter().map(|place| self.rule(place)));
+        let apps = daemon.apps.all();
+        let shown = apps.iter().filter_map(|app| daemon.apps.shown(app));
+        rows.extend(shown.map(|app| self.app(&app)));
+        rows.sort_by(|one, other| (one.kind, &one.name).cmp(&(other.kind, &other.name)));
+        rows.insert(0, self.server(daemon));
+        // Names come and go: now and then all begin again.
+        if self.counters.len() > 8 * (rows.len() + 16) {
+            self.counters.clear();
+            self.waits.clear();
+        }
+        rows
+    }
+
+    fn server(&mut self, daemon: &Daemon) -> Row {
+        let counts = &daemon.counts;
+        let commands = counts.commands.load(Ordering::Relaxed);
+        let waiting = counts.waiting.load(Ordering::Relaxed);
+        Row {
+            kind: "server",
+            name: String::new(),
+            values: vec![
+                ("clients", daemon.clients.len() as f64),
+                ("sessions", daemon.sessions.len() as f64),
+                ("waiting", waiting as f64),
+                ("keys", daemon.locks.len() as f64),
+                ("commands_per_s", self.rate("server.commands", commands)),
+                ("grants_per_s", self.grants),
+                (
+                    "refusals_per_s",
+                    self.rate("server.refusals", daemon.drops.total()),
+                ),
+            ],
+        }
+    }
+
+    fn pool(&mut self, place: &PoolPlace) -> Row {
+        let stats = place.stats();
+        let of = format!("pool.{}", place.name);
+        let takes = self.grant_rate(&of, stats.takes.served);
+        let (p50, p99) = self.quantiles(&of, &stats.takes.waits);
+        Row {
+            kind: "pool",
+            name: place.name.to_string(),
+            values: vec![
+                ("idle", stats.members.idle as f64),
+                ("held", stats.members.held as f64),
+                ("size", stats.members.size() as f64),
+                ("max", stats.max as f64),
+                ("waiting", stats.len() as f64),
+                ("oldest_wait_us", stats.oldest_waited.as_micros() as f64),
+                ("grants_per_s", takes),
+                ("refusals_per_s", self.refusal_rate(&of, &stats.takes)),
+                ("wait_p50_us", p50),
+                ("wait_p99_us", p99),
+            ],
+        }
+    }
+
+    fn broker(&mut self, place: &BrokerPlace) -> Row {
+        let stats = place.broker.stats();
+        let of = format!("broker.{}", place.name);
+        let matches = self.grant_rate(&of, stats.asks.served);
+        let (p50, p99) = self.quantiles(&of, &stats.asks.waits);
+        let offers = format!("{of}.offers");
+        Row {
+            kind: "broker",
+            name: place.name.to_string(),
+            values: vec![
+                ("asks", stats.asks_len as f64),
+                ("offers", stats.offers_len as f64),
+                ("oldest_wait_us", stats.oldest_waited.as_micros() as f64),
+                ("grants_per_s", matches),
+                ("refusals_per_s", self.refusal_rate(&of, &stats.asks)),
+                (
+                    "offer_refusals_per_s",
+                    self.refusal_rate(&offers, &stats.offers),
+                ),
+                ("wait_p50_us", p50),
+                ("wait_p99_us", p99),
+            ],
+        }
+    }
+
+    fn regulator(&mut self, place: &RegulatorPlace) -> Row {
+        let stats = place.regulator.stats();
+        let of = format!("regulator.{}", place.name);
+        let leases = self.grant_rate(&of, stats.asks.served);
+        let (p50, p99) = self.quantiles(&of, &stats.asks.waits);
+        Row {
+            kind: "regulator",
+            name: place.name.to_string(),
+            values: vec![
+                ("held", stats.size as f64),
+                ("waiting", stats.len as f64),
+                ("oldest_wait_us", stats.oldest_waited.as_micros() as f64),
+                ("grants_per_s", leases),
+                ("refusals_per_s", self.refusal_rate(&of, &stats.asks)),
+                ("wait_p50_us", p50),
+                ("wait_p99_us", p99),
+            ],
+        }
+    }
+
+    fn rule(&mut self, place: &RulePlace) -> Row {
+        let of = format!("lock.{}", place.rule.pattern);
+        let refused = place.counts.refused();
+        let grants = self.grant_rate(&of, place.counts.acquired.load(Ordering::Relaxed));
+        Row {
+            kind: "lock",
+            name: place.rule.pattern.clone(),
+            values: vec![
+                ("grants_per_s", grants),
+                ("refusals_per_s", self.rate(&format!("{of}.full"), refused)),
+            ],
+        }
+    }
+
+    fn app(&mut self, app: &AppShown) -> Row {
+        let stats = &app.stats;
+        let of = format!("app.{}", app.name);
+        let grants = self.grant_rate(&of, stats.tally.served);
+        let (p50, p99) = self.quantiles(&of, &stats.tally.waits);
+        let count = |state: State| {
+            let all = stats.processes.iter();
+            all.filter(|process| process.state == state).count() as f64
+        };
+        Row {
+            kind: "app",
+            name: app.name.to_string(),
+            values: vec![
+                ("ready", count(State::Ready)),
+                ("starting", count(State::Starting)),
+                ("processes", stats.processes.len() as f64),
+                ("held", stats.sessions as f64),
+                ("waiting", stats.waiting as f64),
+                ("oldest_wait_us", stats.oldest.as_micros() as f64),
+                ("grants_per_s", grants),
+                ("refusals_per_s", self.refusal_rate(&of, &stats.tally)),
+                (
+                    "starts_per_s",
+                    self.rate(&format!("{of}.starts"), stats.starts),
+                ),
+                ("wait_p50_us", p50),
+                ("wait_p99_us", p99),
+            ],
+        }
+    }
+
+    fn grant_rate(&mut self, of: &str, served: u64) -> f64 {
+        let rate = self.rate(&format!("{of}.grants"), served);
+        self.grants += rate;
+        rate
+    }
+
+    fn refusal_rate(&mut self, of: &str, tally: &Tally) -> f64 {
+        let shed = tally.shed.iter().sum();
+        self.rate(&format!("{of}.refusals"), shed)
+    }
+
+    /// How fast a counter grows; nothing the first time it is seen.
+    fn rate(&mut self, name: &str, count: u64) -> f64 {
+        let before = self.counters.insert(name.to_owned(), count);
+        let more = count.saturating_sub(before.unwrap_or(count));
+        if self.step > 0.0 {
+            more as f64 / self.step
+        } else {
+            0.0
+        }
+    }
+
+    /// The median and the 99th percentile, in microseconds, of what was counted
+    /// since the last time.
+    fn quantiles(&mut self, of: &str, waits: &Histogram) -> (f64, f64) {
+        let now: Vec<_> = waits.buckets().collect();
+        let before = self.waits.insert(of.to_owned(), now.clone());
+        let before: HashMap<_, _> = before.unwrap_or_default().into_iter().collect();
+        let new = now.into_iter().map(|(upper, count)| {
+            let seen = before.get(&upper).copied().unwrap_or(0);
+            (upper, count.saturating_sub(seen))
+        });
+        let new: Vec<_> = new.filter(|(_, count)| *count > 0).collect();
+        (quantile(&new, 0.5), quantile(&new, 0.99))
+    }
+}
+
+fn quantile(buckets: &[(Duration, u64)], part: f64) -> f64 {
+    let all: u64 = buckets.iter().map(|(_, count)| count).sum();
+    let rank = (part * all as f64).ceil() as u64;
+    let mut below = 0;
+    for (upper, count) in buckets {
+        below += count;
+        if below >= rank {
+            return upper.as_nanos() as f64 / 1_000.0;
+        }
+    }
+    f64::NAN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_becomes_a_rate_from_its_second_reading_on() {
+        let mut reader = Reader::new(Instant::now());
+        reader.step = 2.0;
+        assert_eq!(reader.rate("a", 100), 0.0);
+        assert_eq!(reader.rate("a", 130), 15.0);
+        assert_eq!(reader.rate("a", 7), 0.0, "it began again");
+    }
+
+    #[test]
+    fn quantiles_are_of_the_new_waits_only() {
+        let mut reader = Reader::new(Instant::now());
+        let mut waits = Histogram::default();
+        (0..100).for_each(|_| waits.record(Duration::from_millis(500)));
+        reader.quantiles("a", &waits);
+        (0..100).for_each(|_| waits.record(Duration::from_millis(1)));
+        let (p50, p99) = reader.quantiles("a", &waits);
+        assert!((900.0..1_200.0).contains(&p50), "{p50}");
+        assert!((900.0..1_200.0).contains(&p99), "{p99}");
+        assert!(reader.quantiles("a", &waits).0.is_nan(), "nobody waited");
+    }
+}

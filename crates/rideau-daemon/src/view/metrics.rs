@@ -1,0 +1,223 @@
+//! The server's numbers for Prometheus, read when somebody asks for them.
+//!
+//! Labels are names that the config has, never keys, tickets or addresses: how
+//! many series there are is known from the file.
+
+mod apps;
+mod form;
+mod page;
+mod places;
+mod process;
+mod ranges;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::encoding::text;
+use prometheus_client::registry::Registry;
+
+use crate::state::command_stats::Timing;
+use crate::state::daemon::Daemon;
+use crate::state::end::Why;
+use crate::view::tables;
+pub(crate) use form::Form;
+use page::Page;
+use rideau_process::panics;
+
+/// All of the server's numbers as text.
+pub(crate) fn render(daemon: &Arc<Daemon>, more: Vec<Counted>, form: Form) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Numbers {
+        daemon: Arc::clone(daemon),
+        more,
+    }));
+    let mut out = String::new();
+    let written = text::encode(&mut out, &registry);
+    debug_assert!(written.is_ok(), "a string takes all that is written");
+    form.written(page::without_sums(&out))
+}
+
+/// Something that the server's front counts itself: the limit that was met, and
+/// how often.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    /// The limit.
+    pub limit: &'static str,
+    /// How often somebody met it.
+    pub count: u64,
+}
+
+struct Numbers {
+    daemon: Arc<Daemon>,
+    more: Vec<Counted>,
+}
+
+impl Collector for Numbers {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page::new(&mut encoder);
+        server(&mut page, &self.daemon)?;
+        commands(&mut page, &self.daemon)?;
+        counts(&mut page, &self.daemon)?;
+        limits(&mut page, &self.daemon, &self.more)?;
+        let places = self.daemon.places.load();
+        places::pools(&mut page, &places)?;
+        places::brokers(&mut page, &places)?;
+        places::regulators(&mut page, &places)?;
+        places::locks(&mut page, &places, &self.daemon.locks)?;
+        ranges::ranges(&mut page, &places, &self.daemon.values)?;
+        ranges::views(&mut page, &places, &self.daemon.values)?;
+        apps::apps(&mut page, &self.daemon.apps, &self.daemon.config.load())?;
+        process::encode(&mut page, self.daemon.started)
+    }
+}
+
+impl fmt::Debug for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Numbers").finish_non_exhaustive()
+    }
+}
+
+fn server(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
+    let build = [
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("commit", option_env!("RIDEAU_COMMIT").unwrap_or("unknown")),
+    ];
+    page.build("rideau_build", "What this server was built from", &build)?;
+    let waiting = daemon.counts.waiting.load(Ordering::Relaxed);
+    let gauges = [
+        (
+            "rideau_up_seconds",
+            "How long the server has run",
+            daemon.started.elapsed().as_secs_f64(),
+        ),
+        (
+            "rideau_clients",
+            "Connections of the Redis protocol",
+            daemon.clients.len() as f64,
+        ),
+        (
+            "rideau_sessions",
+            "Sessions that are open",
+            daemon.sessions.len() as f64,
+        ),
+        (
+            "rideau_blocked_clients",
+            "Commands that wait for their answer",
+            waiting as f64,
+        ),
+        (
+            "rideau_draining",
+            "Whether the server is stopping and serves nobody new",
+            f64::from(u8::from(daemon.is_draining())),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        page.gauge(name, help, value)?;
+    }
+    Ok(())
+}
+
+fn commands(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
+    let all = daemon.timings.all();
+    let command = |one: &Timing| ("command", one.command.to_owned());
+    let counts = all.iter().flat_map(|one| {
+        let outcomes = [("ok", one.done), ("error", one.failed)];
+        outcomes.map(|(outcome, count)| {
+            let outcome = ("outcome", outcome.to_owned());
+            (vec![command(one), outcome], count)
+        })
+    });
+    page.counters("rideau_commands", "Commands that were executed", counts)?;
+    page.columns(
+        "rideau_command_seconds",
+        "How long commands took; those that came together share the time of all",
+        all.iter()
+            .map(|one| (vec![command(one)], one.sum, one.columns.clone())),
+    )
+}
+
+fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
+    let counts = &daemon.counts;
+    let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let counters = [
+        (
+            "rideau_connections",
+            "Connections that came",
+            load(&counts.connections),
+        ),
+        (
+            "rideau_protocol_errors",
+            "Requests that were no requests",
+            load(&counts.protocol_errors),
+        ),
+        (
+            "rideau_internal_errors",
+            "Faults of the server itself: its log has each",
+            panics::count(),
+        ),
+        (
+            "rideau_denied_logins",
+            "Failed attempts to log in",
+            load(&counts.denied),
+        ),
+        (
+            "rideau_refusals",
+            "Asks that got a no, of any kind",
+            daemon.drops.total(),
+        ),
+    ];
+    for (name, help, value) in counters {
+        page.counter(name, help, value)?;
+    }
+    let causes = [
+        Why::Lost,
+        Why::Silent,
+        Why::Quit,
+        Why::Expired,
+        Why::Revoked,
+        Why::Broken,
+        Why::Died,
+    ];
+    let reclaims = causes.iter().flat_map(|why| {
+        let row = |(kind, count): (&str, u64)| {
+            let cause = ("cause", why.word().to_owned());
+            (vec![("kind", kind.to_owned()), cause], count)
+        };
+        counts.reclaims.by_kind(*why).map(row)
+    });
+    page.counters(
+        "rideau_reclaims",
+        "Leases taken back because of their holder's end or by an operator",
+        reclaims,
+    )?;
+    let foreign = counts.foreign_releases.all().into_iter();
+    page.counters(
+        "rideau_foreign_releases",
+        "Leases released on another connection than they were taken on, outside a session",
+        foreign.map(|(user, lib, count)| {
+            let labels = vec![("user", user.to_string()), ("lib", lib.to_owned())];
+            (labels, count)
+        }),
+    )?;
+    let changes = load(&counts.changes);
+    page.gauge(
+        "rideau_config_generation",
+        "How often the config was changed since the start",
+        changes as f64,
+    )
+}
+
+fn limits(page: &mut Page<'_, '_>, daemon: &Daemon, more: &[Counted]) -> fmt::Result {
+    let own = tables::limits(daemon).into_iter();
+    let own = own.map(|limit| (limit.name, limit.refused));
+    let more = more.iter().map(|counted| (counted.limit, counted.count));
+    page.counters(
+        "rideau_limits_refused",
+        "How often somebody was turned away by a limit",
+        own.chain(more)
+            .map(|(limit, count)| (vec![("limit", limit.to_owned())], count)),
+    )
+}

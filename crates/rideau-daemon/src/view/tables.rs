@@ -1,0 +1,396 @@
+//! What operators look at, as tables: the same rows for Redis clients, for HTTP
+//! and for the command line.
+//!
+//! Times are whole microseconds (`_us`), ages seconds (`_s`), instants
+//! milliseconds since 1970 (`_ms`).
+
+mod apps;
+mod limits;
+mod page;
+mod past;
+mod people;
+mod places;
+mod ranges;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rideau_config::label;
+use rideau_resp::Reply;
+use serde_json::{Map, Value};
+
+pub use limits::Limit;
+pub use page::{More, Page};
+pub(crate) use places::{reasons, refused, state};
+
+use crate::state::daemon::Daemon;
+use crate::state::viewer::Sight;
+
+/// Rows below the names of their columns. New columns come only at the end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Table {
+    /// The names of the columns.
+    pub columns: &'static [&'static str],
+    /// As many cells as there are columns, each.
+    pub rows: Vec<Vec<Cell>>,
+    /// The keys of the rows, which grow, where those stay the same when rows come and
+    /// go; else it is their places.
+    keys: Vec<u128>,
+    /// What is left for the next page, and how to ask for that.
+    more: Option<(More, String)>,
+}
+
+/// One value of a table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Cell {
+    /// There is none.
+    None,
+    /// A number.
+    Number(i64),
+    /// A text.
+    Text(String),
+}
+
+/// What there is to look at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// The pools.
+    Pools,
+    /// The groups of pools.
+    Groups,
+    /// The brokers.
+    Brokers,
+    /// The regulators.
+    Regulators,
+    /// The rules for locks; the keys themselves are too many.
+    Locks,
+    /// The ranges.
+    Ranges,
+    /// The views of ranges.
+    Views,
+    /// The applications.
+    Apps,
+    /// Their processes.
+    Processes,
+    /// What those serve now.
+    Requests,
+    /// The connections.
+    Clients,
+    /// The sessions.
+    Sessions,
+    /// Who holds or waits for what, by ticket; the longest first.
+    Holders,
+    /// The last asks that were refused; the newest first.
+    Drops,
+    /// What happened; the newest first.
+    Events,
+    /// Every key of the config that counts.
+    Config,
+    /// What outsiders can fill, how far it is filled, who was turned away.
+    Limits,
+}
+
+/// Which rows are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Only those of this name.
+    pub name: Option<&'a str>,
+    /// Which of them.
+    pub page: Page,
+    /// Whose tickets are shown in full.
+    pub sight: Sight<'a>,
+}
+
+/// As many rows are shown to who does not say.
+pub const COUNT: usize = 1000;
+
+impl Default for Wanted<'_> {
+    fn default() -> Self {
+        Self {
+            name: None,
+            page: Page::default(),
+            sight: Sight::ALL,
+        }
+    }
+}
+
+impl What {
+    /// All that there is to look at.
+    pub const ALL: [Self; 17] = [
+        Self::Pools,
+        Self::Groups,
+        Self::Brokers,
+        Self::Regulators,
+        Self::Locks,
+        Self::Ranges,
+        Self::Views,
+        Self::Apps,
+        Self::Processes,
+        Self::Requests,
+        Self::Clients,
+        Self::Sessions,
+        Self::Holders,
+        Self::Drops,
+        Self::Events,
+        Self::Config,
+        Self::Limits,
+    ];
+
+    /// How it is asked for, in lower case.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Pools => "pools",
+            Self::Groups => "groups",
+            Self::Brokers => "brokers",
+            Self::Regulators => "regulators",
+            Self::Locks => "locks",
+            Self::Ranges => "ranges",
+            Self::Views => "views",
+            Self::Apps => "apps",
+            Self::Processes => "processes",
+            Self::Requests => "requests",
+            Self::Clients => "clients",
+            Self::Sessions => "sessions",
+            Self::Holders => "holders",
+            Self::Drops => "drops",
+            Self::Events => "events",
+            Self::Config => "config",
+            Self::Limits => "limits",
+        }
+    }
+
+    /// What this word asks for, in either case.
+    pub fn of(word: &[u8]) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|what| what.word().as_bytes().eq_ignore_ascii_case(word))
+    }
+}
+
+/// Look at something.
+pub fn table(daemon: &Daemon, what: What, wanted: &Wanted<'_>) -> Table {
+    let mut table = match what {
+        What::Pools => places::pools(daemon),
+        What::Groups => places::groups(daemon, wanted.sight),
+        What::Brokers => places::brokers(daemon),
+        What::Regulators => places::regulators(daemon),
+        What::Locks => places::locks(daemon),
+        What::Ranges => ranges::ranges(daemon),
+        What::Views => ranges::views(daemon, wanted.sight),
+        What::Apps => apps::apps(daemon, wanted.sight),
+        What::Processes => apps::processes(daemon),
+        What::Requests => apps::requests(daemon, wanted.sight),
+        What::Clients => people::clients(daemon, wanted),
+        What::Sessions => people::sessions(daemon, wanted),
+        What::Holders => people::holders(daemon, wanted),
+        What::Drops => past::drops(daemon),
+        What::Events => past::events(daemon, wanted.sight),
+        What::Config => limits::config(daemon),
+        What::Limits => limits::table(daemon),
+    };
+    if table.keys.len() != table.rows.len() {
+        table.keys = (1..=table.rows.len() as u128).collect();
+    }
+    if let Some(name) = wanted.name {
+        table.keep(name);
+    }
+    table.keep_seen(what, wanted.sight);
+    let more = table.cut(&wanted.page);
+    table.more = more.map(|more| {
+        let name = wanted.name.map(|name| format!(" {name}"));
+        let what = what.word().to_uppercase();
+        (more, format!("SHOW {what}{}", name.unwrap_or_default()))
+    });
+    table
+}
+
+/// How far what outsiders can fill is filled.
+pub fn limits(daemon: &Daemon) -> Vec<Limit> {
+    limits::all(daemon)
+}
+
+impl Table {
+    const fn new(columns: &'static [&'static str]) -> Self {
+        Self {
+            columns,
+            rows: Vec::new(),
+            keys: Vec::new(),
+            more: None,
+        }
+    }
+
+    /// Keep the rows that are wanted, with their keys.
+    fn retain(&mut self, is_wanted: impl Fn(&[Cell]) -> bool) {
+        let mut rows = self.rows.iter();
+        let mut next = || rows.next().is_some_and(|row| is_wanted(row));
+        self.keys.retain(|_| next());
+        self.rows.retain(|row| is_wanted(row));
+    }
+
+    /// Keep one page, and say what is left.
+    fn cut(&mut self, page: &Page) -> Option<More> {
+        let keys = std::mem::take(&mut self.keys).into_iter();
+        let rows = keys.zip(std::mem::take(&mut self.rows)).collect();
+        let bytes = |(_, row): &(u128, Vec<Cell>)| row.iter().map(Cell::bytes).sum();
+        let (rows, more) = page.cut(rows, |(key, _)| *key, bytes);
+        (self.keys, self.rows) = rows.into_iter().unzip();
+        more
+    }
+
+    /// Keep the rows that are called so in their column `name`, or else in their
+    /// first one.
+    fn keep(&mut self, name: &str) {
+        let column = self.columns.iter().position(|column| *column == "name");
+        let column = column.unwrap_or(0);
+        self.retain(|row| matches!(&row[column], Cell::Text(text) if text == name));
+    }
+
+    /// Keep the rows that are about nothing that one may not use.
+    fn keep_seen(&mut self, what: What, sight: Sight<'_>) {
+        // Some events are not for everybody who sees all names.
+        if sight.sees_all_names() && what != What::Events {
+            return;
+        }
+        let at = |wanted: &str| self.columns.iter().position(|column| *column == wanted);
+        let (kind, name) = (at("kind"), at("name"));
+        let text = |row: &[Cell], at: Option<usize>| at.map(|at| row[at].to_string());
+        self.retain(|row| {
+            let Some(name) = text(row, name) else {
+                return true;
+            };
+            let kind = match what {
+                What::Pools | What::Groups => "pool".into(),
+                What::Brokers => "broker".into(),
+                What::Regulators => "regulator".into(),
+                What::Locks => "lock".into(),
+                What::Ranges => "range".into(),
+                What::Apps | What::Processes | What::Requests => "app".into(),
+                _ => text(row, kind).unwrap_or_default(),
+            };
+            if what == What::Events {
+                return sight.sees_event(&kind, &name);
+            }
+            if what == What::Config {
+                return sight.sees_path(&name);
+            }
+            sight.sees(&kind, &name)
+        });
+    }
+
+    /// The same, with the command that shows the next page.
+    pub fn paged_by(mut self, command: &str) -> Self {
+        if let Some((_, said)) = &mut self.more {
+            *said = command.into();
+        }
+        self
+    }
+
+    /// The header and the rows, as arrays. If some are left for the next page, a row
+    /// with one cell says so.
+    pub fn write(&self, reply: &mut Reply<'_>) {
+        let more = usize::from(self.more.is_some());
+        reply.array(1 + self.rows.len() + more);
+        reply.array(self.columns.len());
+        for column in self.columns {
+            reply.bulk(column);
+        }
+        for row in &self.rows {
+            reply.array(row.len());
+            row.iter().for_each(|cell| cell.write(reply));
+        }
+        if let Some((more, command)) = &self.more {
+            reply.array(1).bulk(more.words(command));
+        }
+    }
+
+    /// The rows as objects.
+    pub fn json(&self) -> Value {
+        let row = |row: &Vec<Cell>| {
+            let names = self.columns.iter().map(|name| (*name).to_owned());
+            let pairs = names.zip(row.iter().map(Cell::json));
+            Value::Object(pairs.collect::<Map<_, _>>())
+        };
+        self.rows.iter().map(row).collect()
+    }
+}
+
+impl Cell {
+    /// Write it.
+    pub fn write(&self, reply: &mut Reply<'_>) {
+        match self {
+            Self::None => reply.null(),
+            Self::Number(number) => reply.integer(*number),
+            Self::Text(text) => reply.bulk(&*label::shown(text)),
+        };
+    }
+
+    /// About how many bytes it takes in an answer.
+    fn bytes(&self) -> usize {
+        16 + match self {
+            Self::None | Self::Number(_) => 8,
+            Self::Text(text) => label::shown(text).len(),
+        }
+    }
+
+    /// As JSON has it.
+    pub fn json(&self) -> Value {
+        match self {
+            Self::None => Value::Null,
+            Self::Number(number) => (*number).into(),
+            Self::Text(text) => text.as_str().into(),
+        }
+    }
+}
+
+impl std::fmt::Display for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => Ok(()),
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<usize> for Cell {
+    fn from(number: usize) -> Self {
+        Self::Number(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(number: u64) -> Self {
+        Self::Number(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<Duration> for Cell {
+    /// In microseconds.
+    fn from(span: Duration) -> Self {
+        Self::Number(i64::try_from(span.as_micros()).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<SystemTime> for Cell {
+    /// In milliseconds since 1970.
+    fn from(at: SystemTime) -> Self {
+        let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::Number(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::None, Into::into)
+    }
+}

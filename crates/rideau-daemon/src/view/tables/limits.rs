@@ -1,0 +1,205 @@
+//! What the server was told, and what outsiders can fill.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rideau_config::keys::{self, Change};
+
+use super::{Cell, Table};
+use crate::state::daemon::Daemon;
+
+/// Something that outsiders can fill.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limit {
+    /// Its key, without `limits.`.
+    pub name: &'static str,
+    /// As much at most.
+    pub max: u64,
+    /// How much there is; none if that is counted for each connection or
+    /// holder on its own.
+    pub now: Option<u64>,
+    /// How often it turned somebody away.
+    pub refused: u64,
+}
+
+/// Every limit and how far it is filled.
+pub(super) fn all(daemon: &Daemon) -> Vec<Limit> {
+    let mut all = of_server(daemon);
+    all.extend(of_logins(daemon));
+    all.extend(of_ranges(daemon));
+    all
+}
+
+fn of_server(daemon: &Daemon) -> Vec<Limit> {
+    let (config, counts) = (daemon.config.load(), &daemon.counts);
+    let limits = &config.limits;
+    let wide = |max: usize| max as u64;
+    let waiting = counts.waiting.load(Ordering::Relaxed);
+    let (clients, sessions) = (daemon.clients.len(), daemon.sessions.len());
+    let (keys, names) = (daemon.locks.len(), daemon.places.load().len());
+    vec![
+        limit(
+            "connections_max",
+            wide(limits.connections_max),
+            Some(clients),
+            &counts.turned_away,
+        ),
+        limit("frame_max", limits.frame_max, None, &counts.frames_refused),
+        limit(
+            "input_max",
+            limits.input_max,
+            Some(daemon.input.used() as usize),
+            &counts.inputs_refused,
+        ),
+        limit(
+            "pipeline_max",
+            limits.pipeline_max,
+            None,
+            &counts.pipelines_refused,
+        ),
+        limit("output_max", limits.output_max, None, &counts.slow),
+        limit(
+            "keys_max",
+            wide(limits.keys_max),
+            Some(keys),
+            &counts.keys_refused,
+        ),
+        limit(
+            "waiters_max",
+            wide(limits.waiters_max),
+            Some(waiting),
+            &counts.waits_refused,
+        ),
+        limit(
+            "held_max",
+            wide(limits.held_max),
+            None,
+            &counts.held_refused,
+        ),
+        limit(
+            "sessions_max",
+            wide(limits.sessions_max),
+            Some(sessions),
+            &counts.sessions_refused,
+        ),
+        limit(
+            "names_max",
+            wide(limits.names_max),
+            Some(names),
+            &counts.names_refused,
+        ),
+        limit(
+            "name_len_max",
+            wide(limits.name_len_max),
+            None,
+            &counts.long_names,
+        ),
+    ]
+}
+
+fn of_logins(daemon: &Daemon) -> [Limit; 2] {
+    let (config, counts) = (daemon.config.load(), &daemon.counts);
+    let limits = &config.limits;
+    let wide = |max: usize| max as u64;
+    [
+        limit(
+            "before_login_max",
+            wide(limits.before_login_max),
+            Some(daemon.logins.most_before_login()),
+            &counts.logins_crowded,
+        ),
+        limit(
+            "password_checks_max",
+            wide(limits.password_checks_max),
+            Some(daemon.password_checks.used()),
+            &counts.checks_delayed,
+        ),
+    ]
+}
+
+fn of_ranges(daemon: &Daemon) -> [Limit; 5] {
+    let (config, counts) = (daemon.config.load(), &daemon.counts);
+    let limits = &config.limits;
+    let wide = |max: usize| max as u64;
+    [
+        limit(
+            "reservations_max",
+            wide(limits.reservations_max),
+            Some(daemon.values.ranges.bytes().records_len),
+            &counts.reservations_refused,
+        ),
+        limit(
+            "ranges_max",
+            wide(limits.ranges_max),
+            Some(config.ranges.len()),
+            &counts.ranges_refused,
+        ),
+        limit(
+            "range_keys_max",
+            wide(limits.range_keys_max),
+            None,
+            &counts.range_keys_refused,
+        ),
+        limit(
+            "range_data_max",
+            limits.range_data_max,
+            None,
+            &counts.range_data_refused,
+        ),
+        Limit {
+            name: "views_max",
+            max: wide(limits.views_max),
+            now: Some(wide(config.views.len())),
+            // They come with the config alone, which is not used if they are too many.
+            refused: 0,
+        },
+    ]
+}
+
+fn limit(name: &'static str, max: u64, now: Option<usize>, refused: &AtomicU64) -> Limit {
+    Limit {
+        name,
+        max,
+        now: now.map(|now| now as u64),
+        refused: refused.load(Ordering::Relaxed),
+    }
+}
+
+/// The limits that are sizes.
+const SIZES: [&str; 5] = [
+    "frame_max",
+    "input_max",
+    "pipeline_max",
+    "output_max",
+    "range_data_max",
+];
+
+pub(super) fn table(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&["name", "max", "now", "refused", "unit"]);
+    for limit in all(daemon) {
+        table.rows.push(vec![
+            limit.name.into(),
+            limit.max.into(),
+            limit.now.into(),
+            limit.refused.into(),
+            if SIZES.contains(&limit.name) {
+                "bytes".into()
+            } else {
+                "".into()
+            },
+        ]);
+    }
+    table
+}
+
+pub(super) fn config(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&["name", "value", "change"]);
+    for (path, value) in daemon.config.load().rows() {
+        let change = match keys::change_of(&path) {
+            Change::Live => "live",
+            Change::Restart => "restart",
+        };
+        let row: Vec<Cell> = vec![path.into(), value.into(), change.into()];
+        table.rows.push(row);
+    }
+    table
+}

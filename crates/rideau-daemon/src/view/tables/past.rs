@@ -1,0 +1,53 @@
+//! What happened, the newest first.
+
+use super::Table;
+use crate::state::daemon::Daemon;
+use crate::state::viewer::Sight;
+
+pub(super) fn drops(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&[
+        "id",
+        "at_ms",
+        "kind",
+        "name",
+        "reason",
+        "waited_us",
+        "waiting",
+        "why",
+    ]);
+    for dropped in daemon.drops.newest(usize::MAX) {
+        table.keys.push(newest_first(dropped.serial));
+        table.rows.push(vec![
+            format!("d-{:x}", dropped.serial).into(),
+            dropped.at.into(),
+            dropped.kind.into(),
+            dropped.name.into(),
+            dropped.reason.word().into(),
+            dropped.waited.into(),
+            dropped.len.into(),
+            dropped.why.into(),
+        ]);
+    }
+    table
+}
+
+pub(super) fn events(daemon: &Daemon, sight: Sight<'_>) -> Table {
+    let mut table = Table::new(&["id", "at_ms", "kind", "name", "text", "by"]);
+    for event in daemon.events.newest(usize::MAX) {
+        table.keys.push(newest_first(event.serial));
+        table.rows.push(vec![
+            event.serial.into(),
+            event.at.into(),
+            event.kind.into(),
+            event.name.as_str().into(),
+            sight.text_of(&event).into(),
+            event.by.as_deref().into(),
+        ]);
+    }
+    table
+}
+
+/// A key that grows from the newest to the oldest.
+fn newest_first(serial: u64) -> u128 {
+    u128::from(u64::MAX - serial)
+}

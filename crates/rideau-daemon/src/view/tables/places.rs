@@ -1,0 +1,299 @@
+//! Everything that has a name, a row for each.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rideau::{Circuit, PoolStats, Reason, Side, Tally};
+use rideau_config::Buckets;
+
+use super::{Cell, Table};
+use crate::state::catalog::{BrokerPlace, PoolPlace, RegulatorPlace};
+use crate::state::daemon::Daemon;
+use crate::state::viewer::Sight;
+
+pub(super) fn pools(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&[
+        "name",
+        "group",
+        "state",
+        "idle",
+        "held",
+        "starting",
+        "stopping",
+        "max",
+        "waiting",
+        "oldest_wait_us",
+        "wait_p50_us",
+        "wait_p99_us",
+        "hold_p50_us",
+        "oldest_hold_us",
+        "oldest_holder",
+        "came",
+        "served",
+        "refused",
+        "starts_failed",
+        "members",
+    ]);
+    let places = daemon.places.load();
+    let mut pools: Vec<_> = places.pools.values().collect();
+    pools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    table.rows = pools.into_iter().map(|place| pool(place)).collect();
+    table
+}
+
+fn pool(place: &PoolPlace) -> Vec<Cell> {
+    let stats = place.stats();
+    let oldest = place.pool.holders().into_iter().next();
+    let config = place.config.load();
+    let held = oldest.as_ref().map(|holder| holder.held);
+    vec![
+        (&*place.name).into(),
+        config.group.as_deref().into(),
+        state(&stats).into(),
+        stats.members.idle.into(),
+        stats.members.held.into(),
+        (stats.members.starting + stats.members.checking).into(),
+        stats.members.stopping.into(),
+        stats.max.into(),
+        stats.len().into(),
+        stats.oldest_waited.into(),
+        stats.takes.waits.quantile(0.5).into(),
+        stats.takes.waits.quantile(0.99).into(),
+        stats.holds.quantile(0.5).into(),
+        held.into(),
+        oldest.and_then(|holder| holder.note).into(),
+        stats.takes.came.into(),
+        stats.takes.served.into(),
+        refused(&stats.takes).into(),
+        stats.starts_failed.into(),
+        members(&config.member).into(),
+    ]
+}
+
+/// One word for how a pool is.
+pub(crate) fn state(stats: &PoolStats) -> &'static str {
+    match stats.circuit {
+        _ if stats.is_closing => "closing",
+        _ if stats.is_suspended => "paused",
+        Circuit::Closed => "running",
+        Circuit::Failing { .. } | Circuit::Open { .. } => "failing",
+    }
+}
+
+const fn members(member: &rideau_config::Member) -> &'static str {
+    match member {
+        rideau_config::Member::List(_) => "list",
+        rideau_config::Member::Exec(_) => "exec",
+        rideau_config::Member::Offered => "offered",
+    }
+}
+
+/// All who came for nothing, but those who withdrew.
+pub(crate) fn refused(tally: &Tally) -> u64 {
+    let all: u64 = tally.shed.iter().sum();
+    all - tally.shed[Reason::Cancelled.index()]
+}
+
+pub(super) fn groups(daemon: &Daemon, sight: Sight<'_>) -> Table {
+    let mut table = Table::new(&[
+        "name", "pick", "pools", "idle", "held", "max", "waiting", "brokers",
+    ]);
+    let places = daemon.places.load();
+    let mut groups: Vec<_> = places.groups.values().collect();
+    groups.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    for group in groups {
+        let pools = group.group.pools();
+        let seen = group.config.pools.iter().map(String::as_str);
+        let seen: Vec<_> = seen.filter(|name| sight.sees("pool", name)).collect();
+        let stats: Vec<_> = (pools.iter())
+            .map(|(name, pool)| match places.pools.get(&**name) {
+                Some(place) => place.stats(),
+                None => pool.stats(),
+            })
+            .collect();
+        let sum = |count: fn(&PoolStats) -> usize| stats.iter().map(count).sum::<usize>();
+        table.rows.push(vec![
+            format!("@{}", group.name).into(),
+            match group.config.pick {
+                rideau::GroupMethod::Random => "random",
+                rideau::GroupMethod::BestOfTwo => "best-of-two",
+            }
+            .into(),
+            seen.join(",").into(),
+            sum(|stats| stats.members.idle).into(),
+            sum(|stats| stats.members.held).into(),
+            sum(|stats| stats.max).into(),
+            sum(PoolStats::len).into(),
+            {
+                let brokers = group.config.brokers.iter().map(String::as_str);
+                let seen: Vec<_> = brokers.filter(|name| sight.sees("broker", name)).collect();
+                seen.join(",").into()
+            },
+        ]);
+    }
+    table
+}
+
+pub(super) fn brokers(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&[
+        "name",
+        "asks",
+        "offers",
+        "oldest_wait_us",
+        "ask_p50_us",
+        "ask_p99_us",
+        "offer_p50_us",
+        "asks_came",
+        "matched",
+        "asks_refused",
+        "offers_came",
+        "offers_refused",
+        "refused_by",
+        "alarms",
+        "ask_expects_us",
+        "offer_expects_us",
+    ]);
+    let places = daemon.places.load();
+    let mut brokers: Vec<_> = places.brokers.values().collect();
+    brokers.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    table.rows = brokers.into_iter().map(|place| broker(place)).collect();
+    table
+}
+
+fn broker(place: &BrokerPlace) -> Vec<Cell> {
+    let (stats, rank) = (place.broker.stats(), place.broker.rank());
+    vec![
+        (&*place.name).into(),
+        stats.asks_len.into(),
+        stats.offers_len.into(),
+        stats.oldest_waited.into(),
+        stats.asks.waits.quantile(0.5).into(),
+        stats.asks.waits.quantile(0.99).into(),
+        stats.offers.waits.quantile(0.5).into(),
+        stats.asks.came.into(),
+        stats.asks.served.into(),
+        refused(&stats.asks).into(),
+        stats.offers.came.into(),
+        refused(&stats.offers).into(),
+        reasons(&stats.asks).into(),
+        place.broker.alarms().join(",").into(),
+        rank.expects(Side::Ask).into(),
+        rank.expects(Side::Offer).into(),
+    ]
+}
+
+/// `codel 12, full 3`, the commonest first.
+pub(crate) fn reasons(tally: &Tally) -> String {
+    let mut all: Vec<_> = Reason::ALL
+        .into_iter()
+        .map(|reason| (tally.shed[reason.index()], reason.word()))
+        .filter(|(count, _)| *count > 0)
+        .collect();
+    all.sort_unstable_by(|one, other| other.cmp(one));
+    let all: Vec<_> = all
+        .into_iter()
+        .map(|(count, word)| format!("{word} {count}"))
+        .collect();
+    all.join(", ")
+}
+
+pub(super) fn regulators(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&[
+        "name",
+        "broker",
+        "leases",
+        "min",
+        "max",
+        "is_open",
+        "waiting",
+        "oldest_wait_us",
+        "wait_p50_us",
+        "wait_p99_us",
+        "hold_p50_us",
+        "came",
+        "granted",
+        "refused",
+        "valve",
+    ]);
+    let places = daemon.places.load();
+    let mut regulators: Vec<_> = places.regulators.values().collect();
+    regulators.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    table.rows = regulators
+        .into_iter()
+        .map(|place| regulator(place))
+        .collect();
+    table
+}
+
+fn regulator(place: &RegulatorPlace) -> Vec<Cell> {
+    let stats = place.regulator.stats();
+    let config = place.config.load();
+    // One closed part closes the whole valve.
+    let min = stats.valve.iter().map(|part| part.min).min();
+    let max = stats.valve.iter().map(|part| part.max).min();
+    let bound = |bound: Option<usize>| bound.filter(|bound| *bound != usize::MAX);
+    let kinds: Vec<_> = stats.valve.iter().map(|part| part.kind).collect();
+    vec![
+        (&*place.name).into(),
+        config
+            .feed
+            .as_ref()
+            .map(|feed| feed.source.named().1)
+            .into(),
+        stats.size.into(),
+        bound(min).into(),
+        bound(max).into(),
+        usize::from(stats.is_open).into(),
+        stats.len.into(),
+        stats.oldest_waited.into(),
+        stats.asks.waits.quantile(0.5).into(),
+        stats.asks.waits.quantile(0.99).into(),
+        stats.leases.held.quantile(0.5).into(),
+        stats.asks.came.into(),
+        stats.asks.served.into(),
+        refused(&stats.asks).into(),
+        kinds.join(",").into(),
+    ]
+}
+
+pub(super) fn locks(daemon: &Daemon) -> Table {
+    let mut table = Table::new(&[
+        "name",
+        "per",
+        "buckets",
+        "keys",
+        "held",
+        "waiting",
+        "acquired",
+        "full",
+        "keys_max",
+        "known",
+        "shed",
+        "timeout",
+        "keys_refused",
+    ]);
+    let places = daemon.places.load();
+    let counts = daemon.lock_counts(&places.rules);
+    for ((at, place), count) in places.rules.iter().enumerate().zip(counts) {
+        let load = |count: &AtomicU64| Cell::from(count.load(Ordering::Relaxed));
+        let buckets: Cell = match place.rule.buckets {
+            Buckets::Client => "client".into(),
+            Buckets::Fixed(buckets) => buckets.into(),
+        };
+        table.rows.push(vec![
+            place.rule.pattern.as_str().into(),
+            place.rule.per.into(),
+            buckets,
+            count.keys.into(),
+            count.held.into(),
+            count.waiting.into(),
+            place.counts.acquired.load(Ordering::Relaxed).into(),
+            place.counts.full.load(Ordering::Relaxed).into(),
+            place.rule.keys_max.into(),
+            daemon.locks.keys_of(at).into(),
+            load(&place.counts.shed),
+            load(&place.counts.timeout),
+            load(&place.counts.keys_refused),
+        ]);
+    }
+    table
+}
