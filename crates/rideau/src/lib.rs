@@ -111,6 +111,8 @@
 #![cfg_attr(doctest, doc = include_str!("../../../docs/pools-together.md"))]
 #![cfg_attr(doctest, doc = include_str!("../../../docs/locks.md"))]
 #![cfg_attr(doctest, doc = include_str!("../../../docs/queues.md"))]
+#![cfg_attr(doctest, doc = include_str!("../../../docs/broker.md"))]
+#![cfg_attr(doctest, doc = include_str!("../../../docs/regulator.md"))]
 
 #[cfg(any(feature = "postgres", feature = "redis", feature = "tcp"))]
 pub mod adapters;
