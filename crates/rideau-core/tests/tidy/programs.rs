@@ -12,9 +12,9 @@ use crate::{Piece, first_piece, quoted, read, root, rust_files};
 /// What a bare Debian has: Essential packages, and the Rust toolchain.
 const BARE: &[&str] = &[
     "apt-get", "awk", "bash", "cargo", "cat", "chmod", "chroot", "cp", "dirname", "env", "grep",
-    "head", "id", "install", "ls", "mkdir", "mktemp", "mount", "mv", "prlimit", "realpath", "rm",
-    "rustc", "rustup", "seq", "setpriv", "setsid", "sh", "sleep", "sort", "tail", "touch", "tr",
-    "unshare", "wc", "yes",
+    "head", "id", "install", "ls", "mkdir", "mktemp", "mount", "mv", "nproc", "prlimit",
+    "realpath", "rm", "rustc", "rustup", "seq", "setpriv", "setsid", "sh", "sleep", "sort", "tail",
+    "touch", "tr", "unshare", "wc", "yes",
 ];
 /// What shells do themselves.
 const BUILT_IN: &[&str] = &[
