@@ -33,7 +33,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
 use crate::events::Events;
-use crate::workshop::Workshop;
+use crate::run_dirs::RunDirs;
 
 pub use app::App;
 pub use counts::{Answered, Counts};
@@ -63,7 +63,7 @@ struct Inner {
     /// Rung when the machine has to be looked at sooner than was thought.
     bell: Arc<Notify>,
     began: tokio::time::Instant,
-    workshop: Arc<Workshop>,
+    workshop: Arc<RunDirs>,
     events: Arc<Events>,
     /// Everything was closed and is gone.
     closed: watch::Sender<bool>,
@@ -99,7 +99,7 @@ struct After {
 
 impl Apps {
     /// No applications yet, and room for as many processes.
-    pub fn new(limits: Limits, workshop: Arc<Workshop>, events: Arc<Events>) -> Self {
+    pub fn new(limits: Limits, workshop: Arc<RunDirs>, events: Arc<Events>) -> Self {
         let limits = Limits {
             max: limits.max.max(1),
             starts_max: limits.starts_max.max(1),

@@ -21,7 +21,7 @@ use rideau_process::panics;
 
 use crate::http1::stream::Stream;
 use crate::http1::wire::Wire;
-use crate::lanes::Lanes;
+use crate::io_threads::IoThreads;
 
 /// A process that closes a connection sooner has another reason than that it
 /// was idle.
@@ -201,7 +201,7 @@ impl Idle {
 impl Shared {
     /// Which stack is that of this lane.
     fn index(&self) -> usize {
-        Lanes::here().unwrap_or(0) % self.stacks.len()
+        IoThreads::here().unwrap_or(0) % self.stacks.len()
     }
 
     fn here(&self) -> &Mutex<Stack> {

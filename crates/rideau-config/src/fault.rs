@@ -6,6 +6,8 @@
 use std::fmt::{self, Write};
 use std::ops::Range;
 
+use super::human::count;
+
 /// How bad it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
@@ -208,25 +210,6 @@ impl fmt::Display for Faults {
 
 impl std::error::Error for Faults {}
 
-/// `1 error`, `2 errors`.
-pub fn count(number: usize, what: &str) -> String {
-    let plural = match number {
-        1 => "",
-        _ if what.ends_with('s') => "es",
-        _ => "s",
-    };
-    format!("{number} {what}{plural}")
-}
-
-/// The full stop that a sentence still needs.
-pub fn stop(said: &str) -> &'static str {
-    if said.ends_with(['.', '?', '!']) {
-        ""
-    } else {
-        "."
-    }
-}
-
 /// The line without the passwords in it, and where in that `places` is.
 fn blot(line: &str, mut places: Range<usize>) -> (String, Range<usize>) {
     const BLOT: &str = "\"…\"";
@@ -296,16 +279,6 @@ fn floor(text: &str, at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn counts_have_their_plural_and_sentences_one_end() {
-        let said = [0, 1, 2].map(|number| count(number, "process"));
-        assert_eq!(said, ["0 processes", "1 process", "2 processes"]);
-        assert_eq!(count(2, "request"), "2 requests");
-        for (said, end) in [("so", "."), ("so?", ""), ("so.", ""), ("so!", "")] {
-            assert_eq!(stop(said), end);
-        }
-    }
 
     #[test]
     fn passwords_are_not_shown_wherever_the_fault_is() {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use super::Config;
-use super::fault::count;
+use super::human::count;
 use super::keys::{self, Change};
 use super::pool::Member;
 use super::rows::quoted_key;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rideau_core::{group, pool};
 
 use super::exec::Exec;
-use super::fault::count;
+use super::human::count;
 use super::keys;
 use super::options::Pairs;
 use super::section::Section;

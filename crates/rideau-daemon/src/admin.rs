@@ -17,7 +17,6 @@ mod guest;
 mod health;
 mod live;
 mod openapi;
-mod patient;
 mod query;
 mod routes;
 mod shapes;
@@ -50,8 +49,7 @@ use crate::view::history::History;
 use crate::view::metrics::Counted;
 use entrance::Entrance;
 use guard::Known;
-use patient::Patient;
-use rideau_apps::bind;
+use rideau_apps::{IoTimeout, bind};
 use rideau_config::HTTP_CONNECTIONS_MAX;
 use rideau_process::panics;
 
@@ -264,7 +262,7 @@ impl Served {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let io = TokioIo::new(Patient::new(stream, WRITE_WITHIN));
+        let io = TokioIo::new(IoTimeout::writes(stream, WRITE_WITHIN));
         let router = TowerToHyperService::new(self.router);
         let (entrance, login) = (self.entrance.clone(), Arc::clone(&self.entrance.login));
         let spare = self.seat.spare;

@@ -23,7 +23,7 @@ pub mod testing {
     pub use crate::admin::AdminListener;
     pub use crate::redis::commands;
     pub use crate::serve::{Listener, drain, keep_sessions, leak_check};
-    pub use crate::state::holder::Card;
+    pub use crate::state::holder::Holder;
     pub use crate::state::viewer::Sight;
     pub use crate::view::explain::explain;
     pub use crate::view::tables;

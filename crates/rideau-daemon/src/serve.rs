@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rideau_apps::Lanes;
+use rideau_apps::IoThreads;
 use rideau_apps::inherited;
 use rideau_apps::{FrontListener, Tls};
 use rideau_config::{Config, Listen, Opening, Server};
@@ -35,7 +35,7 @@ use crate::net::control::ControlFiles;
 use crate::net::tls;
 use crate::net::tls_files;
 use crate::state::daemon::Daemon;
-use crate::state::end::Why;
+use crate::state::end::EndReason;
 use crate::state::versions::Source;
 
 /// So long a client has to say within TLS who it is.
@@ -60,11 +60,11 @@ pub async fn keep_sessions(daemon: Arc<Daemon>) {
             let count = daemon.end_holder_in_slices(row.holder, why).await;
             let name = row.card.name.lock().clone();
             let how = match why {
-                Why::Quit => "ended with its last connection",
-                Why::Expired => "expired",
+                EndReason::Quit => "ended with its last connection",
+                EndReason::Expired => "expired",
                 _ => "lost its last connection",
             };
-            let leases = rideau_config::count(count, "lease");
+            let leases = rideau_config::human::count(count, "lease");
             let text = format!("{name} {how} and gave {leases} back");
             daemon.events.add("session", &name, text, None);
         }
@@ -145,7 +145,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     let hangup = signal(SignalKind::hangup())?;
     let config = daemon.config.load_full();
     let (server, tls) = (&config.server, &config.tls);
-    let lanes = Arc::new(Lanes::start(server.threads)?);
+    let lanes = Arc::new(IoThreads::start(server.threads)?);
     let acceptor = tls.as_ref().map(tls::acceptor).transpose()?;
     let (listeners, mut addresses) = listen_redis(server, acceptor.as_ref()).await?;
     let (admin, places) = listen_http(server, acceptor.clone()).await?;
@@ -154,7 +154,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     // Applications run on this machine: a front on every core would wait behind them.
     let front_lanes = match server.threads {
         Some(_) => Arc::clone(&lanes),
-        None => Arc::new(Lanes::start_beside_others()?),
+        None => Arc::new(IoThreads::start_beside_others()?),
     };
     let (front, places) =
         listen_front(&daemon, &config, acceptor, Arc::clone(&front_lanes)).await?;
@@ -216,7 +216,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
 fn serve_redis(
     listeners: Vec<Listener>,
     daemon: &Arc<Daemon>,
-    lanes: &Arc<Lanes>,
+    lanes: &Arc<IoThreads>,
 ) -> Vec<JoinHandle<()>> {
     let mut kept_open = Vec::new();
     for listener in listeners {
@@ -300,7 +300,7 @@ fn tell_what_is_open(daemon: &Daemon, config: &Config) {
 /// is controlled by users of its config alone.
 fn listen_control(
     daemon: &Arc<Daemon>,
-    lanes: &Arc<Lanes>,
+    lanes: &Arc<IoThreads>,
     port: Option<u16>,
 ) -> Option<ControlFiles> {
     // A server that listens nowhere has no name but its process.
@@ -375,7 +375,7 @@ async fn listen_front(
     daemon: &Arc<Daemon>,
     config: &Config,
     acceptor: Option<TlsAcceptor>,
-    lanes: Arc<Lanes>,
+    lanes: Arc<IoThreads>,
 ) -> io::Result<(FrontListener, Vec<String>)> {
     let mut front = FrontListener::default();
     front.use_lanes(lanes);

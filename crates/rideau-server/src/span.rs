@@ -2,40 +2,13 @@
 
 use std::time::Duration;
 
+use rideau_config::human::Span;
 pub(crate) use rideau_config::read_span as parse;
 
 /// A number of microseconds as a person reads it.
 pub(crate) fn shown(micros: i64) -> String {
     let sign = if micros < 0 { "-" } else { "" };
-    let micros = micros.unsigned_abs();
-    let seconds = micros / 1_000_000;
-    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
-    let text = match micros {
-        0 => "0".into(),
-        1..1_000 => format!("{micros} us"),
-        1_000..10_000 => format!("{:.1} ms", micros as f64 / 1e3),
-        10_000..1_000_000 => format!("{} ms", micros / 1_000),
-        _ if seconds < 10 => format!("{:.1} s", micros as f64 / 1e6),
-        _ if minutes < 2 => format!("{seconds} s"),
-        _ if hours < 2 => format!("{minutes} min"),
-        _ if days < 2 => format!("{hours} h {} min", minutes % 60),
-        _ => format!("{days} d {} h", hours % 24),
-    };
-    format!("{sign}{text}")
-}
-
-/// A number of bytes as a person reads it.
-pub(crate) fn size(bytes: u64) -> String {
-    const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    let unit = UNITS.iter().find(|(_, unit)| bytes >= *unit);
-    match unit {
-        None if bytes == 0 => "0".into(),
-        None => format!("{bytes} B"),
-        Some((word, unit)) if bytes.is_multiple_of(*unit) || bytes / unit >= 10 => {
-            format!("{} {word}", bytes / unit)
-        }
-        Some((word, unit)) => format!("{:.1} {word}", bytes as f64 / *unit as f64),
-    }
+    format!("{sign}{}", Span::micros(micros.unsigned_abs()))
 }
 
 /// How many milliseconds of it the wire is told.
@@ -98,37 +71,6 @@ mod tests {
         }
         let wanted = "200 has no unit: write 200ms, 200s, or another: ns, us, ms, s, m or h";
         assert_eq!(parse("200").unwrap_err(), wanted);
-    }
-
-    #[test]
-    fn spans_are_shown_with_as_much_as_matters() {
-        for (micros, text) in [
-            (0, "0"),
-            (240, "240 us"),
-            (-1_840, "-1.8 ms"),
-            (212_300, "212 ms"),
-            (4_100_000, "4.1 s"),
-            (41_000_000, "41 s"),
-            (420_000_000, "7 min"),
-            (7_800_000_000, "2 h 10 min"),
-            (1_051_200_000_000, "12 d 4 h"),
-        ] {
-            assert_eq!(shown(micros), text);
-        }
-    }
-
-    #[test]
-    fn sizes_have_their_units() {
-        for (bytes, text) in [
-            (0, "0"),
-            (512, "512 B"),
-            (65_536, "64 KiB"),
-            (5_452_595, "5.2 MiB"),
-            (62_914_561, "60 MiB"),
-            (3 << 30, "3 GiB"),
-        ] {
-            assert_eq!(size(bytes), text);
-        }
     }
 
     #[test]

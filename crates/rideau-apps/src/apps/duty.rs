@@ -425,7 +425,7 @@ mod tests {
     use tokio::time::Instant;
 
     use crate::apps::Apps;
-    use crate::workshop::Workshop;
+    use crate::run_dirs::RunDirs;
     use rideau_config::{AppReady, Config, Server};
     use rideau_testing::Scratch;
 
@@ -452,7 +452,7 @@ mod tests {
             run_dir: Some(folder.join("run")),
             ..Server::default()
         };
-        let workshop = Arc::new(Workshop::new(&server, Arc::default()));
+        let workshop = Arc::new(RunDirs::new(&server, Arc::default()));
         let apps = Apps::new(Limits::default(), workshop, Arc::default());
         apps.begin(&Config {
             apps: vec![config],

@@ -12,7 +12,7 @@ use rideau_process::{Address, Process};
 use tokio::sync::watch;
 
 use super::app::App;
-use crate::lanes::Lanes;
+use crate::io_threads::IoThreads;
 use crate::upstream::Connections;
 
 /// A process that is ready.
@@ -119,7 +119,7 @@ impl Requests {
         client: Option<IpAddr>,
         since: Instant,
     ) -> Listing {
-        let list = Lanes::here().unwrap_or_default() % LISTS;
+        let list = IoThreads::here().unwrap_or_default() % LISTS;
         let mut listed = self.0[list].lock();
         let Listed { places, free } = &mut *listed;
         let Some(at) = free.pop() else {
@@ -196,7 +196,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_request_is_first_whatever_lane_it_is_on() {
-        let lanes = Lanes::start(Some(2)).unwrap();
+        let lanes = IoThreads::start(Some(2)).unwrap();
         let requests = Arc::new(Requests::default());
         let now = Instant::now();
         let mut listings = Vec::new();

@@ -2,7 +2,6 @@
 //!
 //! The frames are those of `h2`; what they ask for is answered as any request is.
 
-mod patient;
 mod sending;
 
 use std::future::poll_fn;
@@ -18,7 +17,6 @@ use hyper::{Method, Request, Response, StatusCode, header};
 use parking_lot::Mutex;
 use rideau_process::panics;
 
-use self::patient::Patient;
 use self::sending::Sending;
 use super::Front;
 use super::body::Source;
@@ -32,6 +30,7 @@ use super::serve::Guest;
 use crate::http1::fields::{Fields, Span};
 use crate::http1::head::{is_host, length};
 use crate::http1::stream::Stream;
+use crate::io_timeout::IoTimeout;
 
 /// Requests at a time on one connection.
 const STREAMS_MAX: u32 = 128;
@@ -45,7 +44,7 @@ const SEND_MAX: usize = 400 << 10;
 struct Served {
     front: Arc<Front>,
     seat: Arc<Seat>,
-    connection: Connection<Patient, Bytes>,
+    connection: Connection<IoTimeout<Stream>, Bytes>,
 }
 
 /// A request that is being answered. If it is dropped before it is over, the
@@ -60,7 +59,8 @@ struct Stay {
 pub(super) async fn serve(mut guest: Guest, seat: Seat, stream: Stream) {
     let seat = Arc::new(seat);
     let patience = guest.patience();
-    let patient = Patient::new(stream, Arc::clone(&seat), patience.idle);
+    let sitting = Arc::clone(&seat);
+    let patient = IoTimeout::both(stream, patience.idle, move || sitting.is_busy());
     let front = Arc::clone(&guest.front);
     let header_max = front.config.load().header_max;
     let shaken = Builder::new()

@@ -15,14 +15,14 @@ use tokio::time::timeout;
 
 use super::{Front, FrontListener};
 use crate::apps::Apps;
-use crate::workshop::Workshop;
+use crate::run_dirs::RunDirs;
 
 /// Nothing takes longer, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A front without apps.
 async fn serve() -> (Arc<Front>, SocketAddr, JoinHandle<()>) {
-    let workshop = Arc::new(Workshop::default());
+    let workshop = Arc::new(RunDirs::default());
     let apps = Apps::new(Limits::default(), workshop, Arc::default());
     let front = Front::new(apps, FrontConfig::default());
     let mut listener = FrontListener::default();

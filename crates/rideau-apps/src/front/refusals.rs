@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
-use rideau_config::{ErrorPages, stop};
+use rideau_config::ErrorPages;
+use rideau_config::human::{Html, stop};
 use rideau_core::{Reason, Refusal};
 use rideau_process::StartReport;
 use rideau_process::panics::Panicked;
@@ -192,7 +193,8 @@ impl No {
 
     fn html(&self, reader: &Reader<'_>) -> String {
         let (status, word) = (self.status(), self.word());
-        let id = escaped(&reader.id.to_string());
+        let id = reader.id.to_string();
+        let id = Html(&id);
         let mut page = format!(
             "<!doctype html>\n<html lang=en><meta charset=utf-8>\n\
              <meta name=viewport content=\"width=device-width\">\n<title>{status}</title>\n\
@@ -202,7 +204,7 @@ impl No {
             self.sentence()
         );
         if let Some(details) = self.details(reader.pages) {
-            let _ = writeln!(page, "<pre>{}</pre>", escaped(details.trim_end()));
+            let _ = writeln!(page, "<pre>{}</pre>", Html(details.trim_end()));
         }
         let code = status.as_u16();
         let _ = writeln!(page, "<p><small>{code} {word} &middot; {id}</small>");
@@ -274,22 +276,6 @@ fn word_of(refusal: &Refusal) -> &'static str {
     }
 }
 
-/// Text that is only text in HTML.
-fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len() + text.len() / 8);
-    for letter in text.chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            _ => safe.push(letter),
-        }
-    }
-    safe
-}
-
 /// Text without the colours and movements of terminals.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
@@ -328,11 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_show_text_as_text() {
-        assert_eq!(
-            escaped("<a href=\"x\">'&'"),
-            "&lt;a href=&quot;x&quot;&gt;&#39;&amp;&#39;"
-        );
+    fn pages_show_no_colours_of_terminals() {
         assert_eq!(plain("\u{1b}[31mred\u{1b}[0m\ttab\r\n\u{7}"), "red\ttab\n");
         assert_eq!(
             plain("\u{1b}]0;title\u{7}after\u{1b}]8;;x\u{1b}\\link"),

@@ -24,7 +24,7 @@ use super::{Front, Phase, http2};
 use crate::bind;
 use crate::http1::head::Limits;
 use crate::http1::stream::Stream;
-use crate::lanes::Lanes;
+use crate::io_threads::IoThreads;
 
 /// What HTTP/2 begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0";
@@ -39,7 +39,7 @@ const ASK_AFTER: Duration = Duration::from_secs(60);
 pub struct FrontListener {
     doors: Vec<Door>,
     /// Where connections are served, if not here.
-    lanes: Option<Arc<Lanes>>,
+    lanes: Option<Arc<IoThreads>>,
     /// As many connections at most, whatever the config says.
     seats_max: Option<usize>,
 }
@@ -100,7 +100,7 @@ impl FrontListener {
     }
 
     /// Serve connections on these lanes.
-    pub fn use_lanes(&mut self, lanes: Arc<Lanes>) {
+    pub fn use_lanes(&mut self, lanes: Arc<IoThreads>) {
         self.lanes = Some(lanes);
     }
 
@@ -135,7 +135,7 @@ impl FrontListener {
 
 impl Door {
     /// Let whoever comes in, until nobody new is served.
-    async fn serve(self, front: Arc<Front>, seats: Arc<Semaphore>, lanes: Option<&Lanes>) {
+    async fn serve(self, front: Arc<Front>, seats: Arc<Semaphore>, lanes: Option<&IoThreads>) {
         let mut phase = front.phase.subscribe();
         loop {
             let accepted = tokio::select! {
@@ -178,7 +178,7 @@ pub(super) struct Guest {
 
 impl Guest {
     /// Serve it, where that is done.
-    fn begin(self, stream: TcpStream, tls: Option<&Tls>, lanes: Option<&Lanes>) {
+    fn begin(self, stream: TcpStream, tls: Option<&Tls>, lanes: Option<&IoThreads>) {
         let tls = tls.map(|tls| tls.0.load_full());
         let Some(lanes) = lanes else {
             tokio::spawn(self.serve(stream, tls));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rideau_apps::Events;
-use rideau_apps::Workshop;
+use rideau_apps::RunDirs;
 use rideau_apps::{App, Apps};
 use rideau_apps::{Front, FrontListener, Tls};
 use rideau_config::{AppConfig, AppListen, AppReady, Config, FrontConfig, Server};
@@ -62,7 +62,7 @@ impl Stage {
             run_dir: Some(folder.clone()),
             ..Server::default()
         };
-        let workshop = Arc::new(Workshop::new(&server, Arc::new(Events::default())));
+        let workshop = Arc::new(RunDirs::new(&server, Arc::new(Events::default())));
         let limits = Limits {
             max: 8,
             ..Limits::default()

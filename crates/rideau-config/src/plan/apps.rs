@@ -2,7 +2,7 @@
 
 use super::Live;
 use crate::Config;
-use crate::fault::count;
+use crate::human::count;
 
 /// What a change of an app's key means to its processes and requests.
 pub(super) fn meaning(key: &str, is_less: bool) -> &'static str {

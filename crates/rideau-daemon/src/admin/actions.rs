@@ -16,8 +16,8 @@ use super::grants::{gone_text, ticket_of};
 use super::health::away;
 use super::shown::find_pool;
 use super::visit::{Answer, No, Visit, ok};
-use crate::state::catalog::PoolPlace;
-use crate::state::end::{Gone, Why};
+use crate::state::catalog::NamedPool;
+use crate::state::end::{EndReason, NotHeld};
 use crate::state::lease_table::Thing;
 use crate::state::push::Push;
 
@@ -88,7 +88,7 @@ pub(super) async fn recycle(visit: Visit) -> Answer {
 }
 
 /// The pool of the address, if the user may use it.
-fn own_pool(visit: &Visit) -> Result<Arc<PoolPlace>, No> {
+fn own_pool(visit: &Visit) -> Result<Arc<NamedPool>, No> {
     let name = visit.name("name");
     visit.check_label(Label::Thing, name)?;
     match &visit.user {
@@ -105,7 +105,7 @@ fn own_pool(visit: &Visit) -> Result<Arc<PoolPlace>, No> {
     }
 }
 
-fn note(visit: &Visit, place: &PoolPlace, text: String) {
+fn note(visit: &Visit, place: &NamedPool, text: String) {
     let by = Some(visit.by());
     visit.daemon().events.add("pool", &place.name, text, by);
 }
@@ -135,23 +135,23 @@ pub(super) async fn revoke(visit: Visit) -> Answer {
     let row = row.map_err(|gone| gone_text(ticket, gone))?;
     if !visit.sight().sees(ticket.kind.word(), &row.name) {
         // As if it were not there.
-        return Err(gone_text(ticket, Gone::Unknown));
+        return Err(gone_text(ticket, NotHeld::Unknown));
     }
-    let taken = daemon.holdings.take_from(ticket, Why::Revoked);
+    let taken = daemon.holdings.take_from(ticket, EndReason::Revoked);
     let taken = taken.map_err(|gone| gone_text(ticket, gone))?;
     let name = match taken.thing {
         Thing::Held(grant) | Thing::Answered(grant, _) => {
             let name = grant.name();
-            grant.end(Why::Revoked);
+            grant.end(EndReason::Revoked);
             name
         }
         Thing::Asked(later) => {
-            later.cancel(Why::Revoked.words());
+            later.cancel(EndReason::Revoked.words());
             later.name().to_owned()
         }
         Thing::None => String::new(),
     };
-    daemon.counts.reclaims.add(ticket.kind, Why::Revoked);
+    daemon.counts.reclaims.add(ticket.kind, EndReason::Revoked);
     let connection = row.card.connection.and_then(|id| daemon.clients.find(id));
     if let Some(card) = connection {
         let why = "an operator took it back";

@@ -12,9 +12,9 @@ use serde_json::json;
 
 use super::values;
 use super::visit::{Answer, No, Visit, ok};
-use crate::state::end::{Gone, Why};
+use crate::state::end::{EndReason, NotHeld};
 use crate::state::grant::Grant;
-use crate::state::holder::Card;
+use crate::state::holder::Holder;
 use crate::state::quota::Quota;
 use crate::state::ticket::{Kind, Ticket};
 
@@ -70,7 +70,7 @@ pub(super) async fn open(visit: Visit) -> Answer {
                 "" => format!("session {ticket:?}"),
                 name => name.to_owned(),
             };
-            let card = Arc::new(Card {
+            let card = Arc::new(Holder {
                 name: Mutex::new(name),
                 user,
                 session: Some(ticket.to_string()),
@@ -105,8 +105,8 @@ pub(super) async fn close(visit: Visit) -> Answer {
     let closed = daemon.sessions.close(session, visit.scope());
     let row = closed.ok_or_else(|| no_session(id))?;
     let why = match visit.query.find("fail") {
-        Some(_) => Why::Broken,
-        None => Why::Quit,
+        Some(_) => EndReason::Broken,
+        None => EndReason::Quit,
     };
     let released = daemon.end_holder_in_slices(row.holder, why).await;
     ok(&json!({ "released": released }))
@@ -120,8 +120,8 @@ pub(super) async fn release(visit: Visit) -> Answer {
     let reason = visit.query.find("fail");
     visit.check_label(Label::Reason, reason.unwrap_or_default())?;
     let why = match reason {
-        Some(_) => Why::Failed,
-        None => Why::Released,
+        Some(_) => EndReason::Failed,
+        None => EndReason::Released,
     };
     let released = visit.daemon().release(ticket, visit.scope(), why);
     released.map_err(|gone| gone_text(ticket, gone))?;
@@ -143,7 +143,7 @@ pub(super) async fn done(visit: Visit) -> Answer {
         ));
     }
     let holdings = &visit.daemon().holdings;
-    let taken = holdings.take(ticket, visit.scope(), Why::Released);
+    let taken = holdings.take(ticket, visit.scope(), EndReason::Released);
     let taken = taken.map_err(|gone| gone_text(ticket, gone))?;
     if let Some(Grant::Match(meeting)) = taken.thing.into_grant() {
         meeting.done(said.payload.map(String::into_bytes));
@@ -180,10 +180,10 @@ pub(super) fn ticket_of(text: &str) -> Result<Ticket, No> {
 }
 
 /// What became of a ticket.
-pub(super) fn gone_text(ticket: Ticket, gone: Gone) -> No {
+pub(super) fn gone_text(ticket: Ticket, gone: NotHeld) -> No {
     let (code, text) = gone.told(format_args!("{ticket:?}"));
     let status = match gone {
-        Gone::Foreign => StatusCode::FORBIDDEN,
+        NotHeld::Foreign => StatusCode::FORBIDDEN,
         _ => StatusCode::GONE,
     };
     No::new(status, code, text)

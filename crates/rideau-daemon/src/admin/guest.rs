@@ -13,7 +13,7 @@ use super::grants::{no_session, session_of};
 use super::visit::{No, Visit};
 use crate::redis::client::{Awaits, Client, Finish, Replies, Wait, Wrong};
 use crate::redis::commands;
-use crate::redis::commit_wait::HeldBack;
+use crate::redis::commit_wait::CommitWait;
 use crate::redis::login::{self};
 use crate::redis::peer::Proof;
 use crate::redis::subscriptions::Watch;
@@ -21,9 +21,9 @@ use crate::state::attempts::Origin;
 use crate::state::clients::ClientCard;
 use crate::state::command_stats::Batch;
 use crate::state::daemon::Daemon;
-use crate::state::end::Why;
-use crate::state::holder::{Card, HolderId};
-use crate::state::push::Outbox;
+use crate::state::end::EndReason;
+use crate::state::holder::{Holder, HolderId};
+use crate::state::push::PushQueue;
 use crate::state::ticket::Ticket;
 
 /// A session is renewed this often while one of its requests waits: an open
@@ -60,7 +60,7 @@ impl Guest {
     /// One who is in no session, and holds nothing by itself.
     pub(super) fn alone(visit: &Visit) -> Self {
         let daemon = visit.daemon();
-        let card = Arc::new(Card {
+        let card = Arc::new(Holder {
             name: Mutex::new("http".into()),
             user: visit.by().into(),
             session: None,
@@ -132,8 +132,8 @@ impl Drop for Guest {
     fn drop(&mut self) {
         let daemon = &self.client.daemon;
         match self.session {
-            Some(session) => daemon.sessions.detach(session, Why::Quit),
-            None => drop(daemon.end_holder(self.client.holder, Why::Quit)),
+            Some(session) => daemon.sessions.detach(session, EndReason::Quit),
+            None => drop(daemon.end_holder(self.client.holder, EndReason::Quit)),
         }
     }
 }
@@ -149,7 +149,7 @@ fn become_visitor(client: &mut Client, visit: &Visit) {
 /// and is seen.
 fn client(
     daemon: &Arc<Daemon>,
-    holder_card: &Arc<Card>,
+    holder_card: &Arc<Holder>,
     holder: HolderId,
     session: Option<Ticket>,
 ) -> Client {
@@ -160,7 +160,7 @@ fn client(
         local: String::new(),
         card: Mutex::new(Arc::clone(holder_card)),
         holder: Mutex::new(holder),
-        outbox: Arc::new(Outbox::new(output_max)),
+        outbox: Arc::new(PushQueue::new(output_max)),
         since: Instant::now(),
         heard_ms: AtomicU64::new(0),
         library: Mutex::default(),
@@ -181,7 +181,7 @@ fn client(
         session: None,
         protocol: Protocol::Resp2,
         out: Vec::new(),
-        held_back: HeldBack::default(),
+        held_back: CommitWait::default(),
         watch: Watch::default(),
         proof: Proof::None,
         origin: Origin::Unknown,

@@ -11,6 +11,7 @@ use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::Stream;
 use futures_util::stream::unfold;
+use rideau_config::read_span;
 use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::error::RecvError;
@@ -185,7 +186,8 @@ pub(super) async fn history(visit: Visit) -> Answer {
         names.retain(|name| sees_series(&visit, name));
         return ok(&json!({ "names": names, "series": {}, "step_ms": step_ms(&visit) }));
     };
-    let span = span(visit.query.find("span").unwrap_or("10m"))?;
+    let span = read_span(visit.query.find("span").unwrap_or("10m"));
+    let span = span.map_err(|why| No::wrong(format!("span: {why}.")))?;
     let mut series = Map::new();
     for name in wanted.split(',').take(SERIES_MAX) {
         let seen = Some(name).filter(|name| sees_series(&visit, name));
@@ -208,34 +210,4 @@ fn sees_series(visit: &Visit, series: &str) -> bool {
 
 fn step_ms(visit: &Visit) -> u64 {
     visit.admin.history.step().as_millis() as u64
-}
-
-/// `90s`, `10m` or `2h`.
-fn span(text: &str) -> Result<Duration, No> {
-    let read = || {
-        let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-        let unit = match unit {
-            "s" => 1,
-            "m" => 60,
-            "h" => 3600,
-            _ => return None,
-        };
-        let number: u32 = number.parse().ok()?;
-        Some(Duration::from_secs(u64::from(number) * unit))
-    };
-    read().ok_or_else(|| No::wrong(format!("span wants 90s, 10m or 2h, not {text:?}.")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_have_a_number_and_a_unit() {
-        assert_eq!(span("90s").unwrap(), Duration::from_secs(90));
-        assert_eq!(span("10m").unwrap(), Duration::from_secs(600));
-        for bad in ["", "s", "10", "-1m", "10d", "1é"] {
-            assert!(span(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -139,7 +139,7 @@ pub(super) static ALL: &[Route] = &[
     about(Get, "/api/v1/limits", Right("show"), "Every limit, and who met it",
         "", "200:Limits", |visit| Box::pin(shown::limits(visit))),
     about(Get, "/api/v1/explain/{*id}", Right("explain"),
-        "Why: a refusal (d-…), a ticket, a session, a connection's number, a name or a key",
+        "EndReason: a refusal (d-…), a ticket, a session, a connection's number, a name or a key",
         "", "200:Explained 404:Error", |visit| Box::pin(explain::explain(visit))),
     about(Get, "/api/v1/stream", Right("show"), "All rates and gauges, once a second",
         "", "200:sse 503:Error", |visit| Box::pin(live::stream(visit))),

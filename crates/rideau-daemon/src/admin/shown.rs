@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::apps;
 use super::health::away;
 use super::visit::{Answer, No, Visit, ok};
-use crate::state::catalog::{BrokerPlace, Places, PoolPlace, RegulatorPlace};
+use crate::state::catalog::{Catalog, NamedBroker, NamedPool, NamedRegulator};
 use crate::state::clients::ClientCard;
 use crate::state::daemon::Daemon;
 use crate::state::lease_table::Row;
@@ -73,7 +73,7 @@ pub(super) async fn one_pool(visit: Visit) -> Answer {
 }
 
 /// The pool that the address names.
-pub(super) fn find_pool(visit: &Visit) -> Result<Arc<PoolPlace>, No> {
+pub(super) fn find_pool(visit: &Visit) -> Result<Arc<NamedPool>, No> {
     let name = visit.name("name");
     let places = visit.places();
     let found = places.pools.get(name).cloned();
@@ -342,7 +342,7 @@ fn own_limits(visit: &Visit) -> [Value; 3] {
     })
 }
 
-fn pool(place: &PoolPlace) -> Value {
+fn pool(place: &NamedPool) -> Value {
     let stats = place.stats();
     let config = place.config.load();
     let member = match config.member {
@@ -388,7 +388,7 @@ fn more_of_pool(shown: &mut Value, stats: &PoolStats) {
     shown["retired"] = Value::Object(retired.collect());
 }
 
-fn groups(places: &Places) -> Vec<Value> {
+fn groups(places: &Catalog) -> Vec<Value> {
     sorted(places.groups.values().map(|place| {
         let pools = place.config.pools.iter();
         let seen: Vec<_> = pools
@@ -402,7 +402,7 @@ fn groups(places: &Places) -> Vec<Value> {
     }))
 }
 
-fn broker(place: &BrokerPlace) -> Value {
+fn broker(place: &NamedBroker) -> Value {
     let (stats, rank) = (place.broker.stats(), place.broker.rank());
     json!({
         "name": *place.name,
@@ -417,7 +417,7 @@ fn broker(place: &BrokerPlace) -> Value {
     })
 }
 
-fn regulator(place: &RegulatorPlace) -> Value {
+fn regulator(place: &NamedRegulator) -> Value {
     let stats = place.regulator.stats();
     let valve = stats.valve.iter();
     let valve = valve.map(|part| json!({ "kind": part.kind, "min": part.min, "max": part.max }));
@@ -437,7 +437,7 @@ fn regulator(place: &RegulatorPlace) -> Value {
     })
 }
 
-fn rules(places: &Places) -> Vec<Value> {
+fn rules(places: &Catalog) -> Vec<Value> {
     let rules = places.rules.iter().map(|place| {
         json!({
             "pattern": place.rule.pattern,

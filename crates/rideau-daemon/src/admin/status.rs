@@ -5,16 +5,15 @@
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use axum::http::header;
 use axum::response::IntoResponse;
-use rideau_config::label::is_wild;
-use rideau_config::{Listen, Server, count};
+use rideau_config::human::{Html, Span, count};
+use rideau_config::{Listen, Server};
 
 use super::health::away;
 use super::visit::{Answer, Visit};
-use crate::state::catalog::Places;
+use crate::state::catalog::Catalog;
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Sight;
 use crate::view::tables::{self, Cell, Page, Wanted, What};
@@ -52,7 +51,7 @@ fn write_page(out: &mut String, visit: &Visit) -> fmt::Result {
     let daemon = visit.daemon();
     let config = daemon.config.load();
     let places = visit.places();
-    let name = Escaped(&config.server.name);
+    let name = Html(&config.server.name);
     write!(
         out,
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -69,7 +68,7 @@ fn write_page(out: &mut String, visit: &Visit) -> fmt::Result {
     writeln!(
         out,
         "<p>{state} for {}. {}, {}, {} waiting, {} refused so far.</p>",
-        span(daemon.started.elapsed()),
+        Span(daemon.started.elapsed()),
         count(daemon.clients.len(), "connection"),
         count(daemon.sessions.len(), "session"),
         daemon.counts.waiting.load(Ordering::Relaxed),
@@ -218,14 +217,14 @@ fn head(column: &str) -> String {
 fn cell(column: &str, cell: &Cell) -> String {
     match cell {
         Cell::Number(micros) if column.ends_with("_us") => {
-            span(Duration::from_micros(micros.unsigned_abs()))
+            Span::micros(micros.unsigned_abs()).to_string()
         }
         cell => cell.to_string(),
     }
 }
 
 /// From what is counted anyway: keys may be too many to look at all of them.
-fn write_locks(out: &mut String, daemon: &Daemon, places: &Places) -> fmt::Result {
+fn write_locks(out: &mut String, daemon: &Daemon, places: &Catalog) -> fmt::Result {
     let rows = places.rules.iter().take(ROWS_MAX).map(|place| {
         vec![
             place.rule.pattern.clone(),
@@ -258,7 +257,7 @@ fn write_clients(out: &mut String, daemon: &Daemon, sight: Sight<'_>) -> fmt::Re
             holder.name.lock().clone(),
             holder.user.to_string(),
             card.address.clone(),
-            span(card.since.elapsed()),
+            Span(card.since.elapsed()).to_string(),
             held.to_string(),
             if is_waiting { "waits" } else { "" }.into(),
         ]
@@ -277,24 +276,24 @@ fn write_events(out: &mut String, daemon: &Daemon, sight: Sight<'_>) -> fmt::Res
     let rows = events.iter().map(|event| {
         let ago = event.at.elapsed().unwrap_or_default();
         let by = event.by.clone().unwrap_or_default();
-        vec![format!("{} ago", span(ago)), sight.text_of(event), by]
+        vec![format!("{} ago", Span(ago)), sight.text_of(event), by]
     });
     write_table(out, "Events", &["", "what", "by"], rows, events.len())
 }
 
 /// What to type next, with names and addresses that exist here.
-fn write_next(out: &mut String, server: &Server, places: &Places) -> fmt::Result {
+fn write_next(out: &mut String, server: &Server, places: &Catalog) -> fmt::Result {
     let pool = places.pools.keys().min();
     let broker = places.brokers.keys().min();
     out.write_str("<h2>Next</h2>\n<pre>")?;
     if let Some(redis) = redis_cli(server) {
-        let redis = Escaped(&redis);
+        let redis = Html(&redis);
         writeln!(out, "{redis} LOCK demo PER 1")?;
         if let Some(pool) = pool {
-            writeln!(out, "{redis} TAKE {} WAIT 200", Escaped(pool))?;
+            writeln!(out, "{redis} TAKE {} WAIT 200", Html(pool))?;
         }
         if let Some(broker) = broker {
-            writeln!(out, "{redis} ASK {} WAIT 500", Escaped(broker))?;
+            writeln!(out, "{redis} ASK {} WAIT 500", Html(broker))?;
         }
     }
     if let Some(url) = http_url(server) {
@@ -350,14 +349,14 @@ fn write_table(
     }
     out.write_str("<div><table><tr>")?;
     for head in heads {
-        write!(out, "<th>{}</th>", Escaped(head))?;
+        write!(out, "<th>{}</th>", Html(head))?;
     }
     out.write_str("</tr>\n")?;
     for row in rows {
         let is_bad = row.iter().any(|cell| BAD.contains(&cell.as_str()));
         out.write_str(if is_bad { "<tr class=\"bad\">" } else { "<tr>" })?;
         for cell in row {
-            write!(out, "<td>{}</td>", Escaped(&cell))?;
+            write!(out, "<td>{}</td>", Html(&cell))?;
         }
         out.write_str("</tr>\n")?;
     }
@@ -368,60 +367,9 @@ fn write_table(
     Ok(())
 }
 
-/// A span as a person says it, and the command line, too.
-fn span(span: Duration) -> String {
-    let (seconds, micros) = (span.as_secs(), span.as_micros());
-    match seconds {
-        0 if micros == 0 => "0".into(),
-        0 if micros < 1_000 => format!("{micros} us"),
-        0 => format!("{} ms", micros / 1_000),
-        1..120 => format!("{seconds} s"),
-        120..7_200 => format!("{} min", seconds / 60),
-        7_200..172_800 => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
-        _ => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),
-    }
-}
-
-/// Text that is no markup, whoever wrote it.
-struct Escaped<'a>(&'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for letter in self.0.chars() {
-            match letter {
-                '&' => f.write_str("&amp;")?,
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '"' => f.write_str("&quot;")?,
-                '\'' => f.write_str("&#39;")?,
-                wild if is_wild(wild) => write!(f, "{}", wild.escape_default())?,
-                letter => f.write_char(letter)?,
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_that_clients_choose_are_no_markup() {
-        let name = "<script>\"a\" & 'b'</script>";
-        let shown = Escaped(name).to_string();
-        assert_eq!(
-            shown,
-            "&lt;script&gt;&quot;a&quot; &amp; &#39;b&#39;&lt;/script&gt;"
-        );
-    }
-
-    #[test]
-    fn spans_are_said_shortly() {
-        let micros = [0, 109, 5_000, 5_000_000, 180_000_000, 9_000_000_000];
-        let said = micros.map(|micros| span(Duration::from_micros(micros)));
-        assert_eq!(said, ["0", "109 us", "5 ms", "5 s", "3 min", "2 h 30 min"]);
-    }
 
     #[test]
     fn what_to_type_next_goes_where_this_server_listens() {

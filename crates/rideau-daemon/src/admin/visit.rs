@@ -23,7 +23,7 @@ use super::{Admin, BODY_WITHIN, guard};
 use crate::redis::client::Wrong;
 use crate::redis::input::{Input, NoRoom};
 use crate::redis::login;
-use crate::state::catalog::Places;
+use crate::state::catalog::Catalog;
 use crate::state::daemon::Daemon;
 use crate::state::logins::Fingerprint;
 use crate::state::quota::{Counted, Quota};
@@ -252,7 +252,7 @@ impl Visit {
     }
 
     /// Everything that has a name and may be seen.
-    pub(super) fn places(&self) -> Arc<Places> {
+    pub(super) fn places(&self) -> Arc<Catalog> {
         let places = self.daemon().places.load_full();
         if self.sight().sees_all_names() {
             return places;

@@ -15,19 +15,19 @@ use rideau_config::{Config, User};
 use rideau_process::panics::Panicked;
 use rideau_resp::{Protocol, Reply};
 
-use crate::redis::commit_wait::HeldBack;
+use crate::redis::commit_wait::CommitWait;
 use crate::redis::peer::Proof;
 use crate::redis::subscriptions::Watch;
 use crate::redis::transaction::Transaction;
 use crate::state::answer::{Outcome, Part};
 use crate::state::attempts::Origin;
-use crate::state::catalog::{BrokerPlace, PoolPlace, RulePlace};
+use crate::state::catalog::{NamedBroker, NamedPool, RulePlace};
 use crate::state::clients::ClientCard;
 use crate::state::command_stats::Batch;
 use crate::state::daemon::Daemon;
-use crate::state::end::Why;
+use crate::state::end::EndReason;
 use crate::state::grant::Grant;
-use crate::state::holder::{Card, HolderId};
+use crate::state::holder::{Holder, HolderId};
 use crate::state::lease_table::Thing;
 use crate::state::logins::{Fingerprint, LoginPlace};
 use crate::state::nonces::Named;
@@ -55,7 +55,7 @@ pub struct Client {
     /// What will be written next.
     pub out: Vec<u8>,
     /// What has to be safe before that.
-    pub held_back: HeldBack,
+    pub held_back: CommitWait,
     /// What it watches.
     pub watch: Watch,
     /// How it shows who it is without a password.
@@ -75,9 +75,9 @@ pub struct Client {
     /// Its rules for locks.
     pub rules: Arc<Vec<Arc<RulePlace>>>,
     /// The pool that it last took from, as long as the config is the same.
-    pub pool: Weak<PoolPlace>,
+    pub pool: Weak<NamedPool>,
     /// The broker that it last came to, for as long.
-    pub broker: Weak<BrokerPlace>,
+    pub broker: Weak<NamedBroker>,
     /// What wakes it: one who has to wait is known by it from the beginning.
     pub waker: Waker,
     /// When it was last heard, by the clock of the holdings: that is when all that
@@ -88,7 +88,7 @@ pub struct Client {
     /// It has promised to say something this often.
     pub heartbeat: Option<Duration>,
     /// How it will end: properly, unless it vanishes.
-    pub ending: Option<Why>,
+    pub ending: Option<EndReason>,
     /// Which answers it wants.
     pub replies: Replies,
     /// When asking again has a chance, as the last no says.
@@ -345,7 +345,7 @@ impl Client {
     #[cold]
     fn give_back(&self, thing: Thing, most: usize) -> Wrong {
         if let Thing::Held(grant) = thing {
-            grant.end(Why::Released);
+            grant.end(EndReason::Released);
         }
         self.not_kept(most)
     }
@@ -433,7 +433,7 @@ impl Client {
     }
 
     /// Leave the session in this manner; it keeps what it holds.
-    pub fn leave_session(&mut self, why: Why) {
+    pub fn leave_session(&mut self, why: EndReason) {
         if let Some((ticket, _)) = self.session.take() {
             self.daemon.sessions.detach(ticket, why);
             *self.card.session.lock() = None;
@@ -506,7 +506,7 @@ impl Client {
     }
 
     /// The connection's own card as a holder.
-    pub fn holder_card(&self) -> Arc<Card> {
+    pub fn holder_card(&self) -> Arc<Holder> {
         Arc::clone(&self.card.card.lock())
     }
 }

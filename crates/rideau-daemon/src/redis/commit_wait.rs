@@ -12,14 +12,14 @@ use crate::state::values::RangeCounts;
 
 /// What the answers of one connection wait for.
 #[derive(Default)]
-pub struct HeldBack {
+pub struct CommitWait {
     until: Option<Until>,
     since: Option<Instant>,
     /// How many values were given out, by range.
     given: Vec<(Arc<RangeCounts>, u64)>,
 }
 
-impl HeldBack {
+impl CommitWait {
     /// Somebody asks for a value now.
     pub fn begin(&mut self) {
         self.since.get_or_insert_with(Instant::now);

@@ -27,7 +27,7 @@ use crate::redis::input::{self, Input, NoRoom};
 use crate::redis::login;
 use crate::redis::subscriptions::Watch;
 use crate::state::command_stats::Run;
-use crate::state::end::Why;
+use crate::state::end::EndReason;
 use crate::state::values;
 use before_login::quiet;
 use rideau_process::panics;
@@ -229,14 +229,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     #[cold]
     fn lost(&mut self, error: &io::Error) -> Over {
         if error.kind() == io::ErrorKind::TimedOut {
-            self.client.ending = Some(Why::Silent);
+            self.client.ending = Some(EndReason::Silent);
         }
         Over::Lost
     }
 
     /// It has broken its promise to say something.
     fn miss(&mut self) {
-        self.client.ending = Some(Why::Silent);
+        self.client.ending = Some(EndReason::Silent);
         let card = &self.client.card;
         let name = self.client.holder_card().name.lock().clone();
         let text = format!(
@@ -424,7 +424,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(self.lost(&error)),
             Err(_) => {
-                self.client.ending = Some(Why::Silent);
+                self.client.ending = Some(EndReason::Silent);
                 self.client
                     .daemon
                     .counts
@@ -474,8 +474,8 @@ impl Client {
     }
 
     /// End what the connection watches, and leave its session. Says why.
-    fn leave(&mut self) -> Why {
-        let why = self.ending.unwrap_or(Why::Lost);
+    fn leave(&mut self) -> EndReason {
+        let why = self.ending.unwrap_or(EndReason::Lost);
         // Each for itself: none of them may be left out for another's fault.
         let _ = panics::contain(|| self.leave_session(why));
         let _ = panics::contain(|| self.watch = Watch::default());

@@ -11,8 +11,8 @@ use rideau_process::panics::{self, Panicked};
 use crate::redis::client::{Awaits, Client, Finish, Step, Wait, Wrong, answer_panic};
 use crate::state::attempts::Origin;
 use crate::state::daemon::Daemon;
-use crate::state::end::Why;
-use crate::state::holder::Card;
+use crate::state::end::EndReason;
+use crate::state::holder::Holder;
 use crate::state::logins::{Fingerprint, How, LoginPlace};
 use crate::state::quota::{Over, Quota};
 
@@ -256,10 +256,10 @@ pub(crate) async fn attempt(
 /// gives back first, and it leaves the other's session.
 pub(crate) fn become_user(client: &mut Client, user: Option<Arc<User>>) {
     let name = client.holder_card().name.lock().clone();
-    client.leave_session(Why::Quit);
-    client.daemon.end_holder(client.holder, Why::Quit);
+    client.leave_session(EndReason::Quit);
+    client.daemon.end_holder(client.holder, EndReason::Quit);
     let user_name = User::name_of(user.as_ref());
-    let card = Arc::new(Card {
+    let card = Arc::new(Holder {
         name: Mutex::new(name),
         user: user_name.into(),
         session: None,

@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 
 use crate::state::clients::ClientCard;
 use crate::state::daemon::Daemon;
-use crate::state::push::{Outbox, Push};
+use crate::state::push::{Push, PushQueue};
 use crate::state::quota::{Counted, Over, Usage};
 use crate::state::values::Happened;
 use crate::state::viewer::Sight;
@@ -56,7 +56,7 @@ struct Task {
 impl Task {
     /// Forward what happens. A connection that would miss some of it is ended.
     fn forward(
-        outbox: &Arc<Outbox>,
+        outbox: &Arc<PushQueue>,
         counted: Counted,
         forwards: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
@@ -416,7 +416,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_would_miss_something_is_given_up() {
-        let outbox = Arc::new(Outbox::new(1000));
+        let outbox = Arc::new(PushQueue::new(1000));
         let counted = Arc::new(Usage::default()).count(Quota::Streams);
         let _task = Task::forward(&outbox, counted, async { panic!("planted") });
         poll_fn(|context| outbox.poll_rung(context)).await;

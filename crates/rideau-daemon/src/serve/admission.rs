@@ -12,7 +12,7 @@ use rideau_resp::Protocol;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::redis::client::{Client, Replies};
-use crate::redis::commit_wait::HeldBack;
+use crate::redis::commit_wait::CommitWait;
 use crate::redis::connection;
 use crate::redis::peer::Proof;
 use crate::redis::subscriptions::Watch;
@@ -20,9 +20,9 @@ use crate::state::attempts::Origin;
 use crate::state::clients::ClientCard;
 use crate::state::command_stats::Batch;
 use crate::state::daemon::Daemon;
-use crate::state::holder::Card;
+use crate::state::holder::Holder;
 use crate::state::logins::LoginPlace;
-use crate::state::push::Outbox;
+use crate::state::push::PushQueue;
 use crate::state::quota::{Counted, Quota};
 use crate::state::reserve;
 
@@ -199,7 +199,7 @@ fn welcome(
     let id = daemon.clients.next_id();
     let name = User::name_of(user.as_ref());
     let usage = daemon.quotas.of(name);
-    let card = Arc::new(Card {
+    let card = Arc::new(Holder {
         name: Mutex::new(format!("conn-{id}")),
         user: name.into(),
         session: None,
@@ -212,7 +212,7 @@ fn welcome(
         local,
         card: Mutex::new(card),
         holder: Mutex::new(holder),
-        outbox: Arc::new(Outbox::new(config.limits.output_max as usize)),
+        outbox: Arc::new(PushQueue::new(config.limits.output_max as usize)),
         since: Instant::now(),
         heard_ms: AtomicU64::new(0),
         library: Mutex::default(),
@@ -234,7 +234,7 @@ fn welcome(
         session: None,
         protocol: Protocol::Resp2,
         out: Vec::new(),
-        held_back: HeldBack::default(),
+        held_back: CommitWait::default(),
         watch: Watch::default(),
         proof,
         origin,

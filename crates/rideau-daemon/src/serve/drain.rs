@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use rideau_core::Brief;
 
 use crate::state::daemon::Daemon;
-use crate::state::end::Why;
+use crate::state::end::EndReason;
 use crate::state::grant::Grant;
 
 /// How often it is looked whether holders have finished.
@@ -75,7 +75,7 @@ async fn end_all(daemon: &Arc<Daemon>) {
     daemon.ending.send_replace(true);
     for row in daemon.sessions.all() {
         if daemon.sessions.close(row.ticket, None).is_some() {
-            daemon.end_holder(row.holder, Why::Revoked);
+            daemon.end_holder(row.holder, EndReason::Revoked);
         }
     }
     for card in daemon.clients.all() {
@@ -88,7 +88,7 @@ async fn end_all(daemon: &Arc<Daemon>) {
     // One that does not even take its last answer gives back what it holds all the same.
     for card in daemon.clients.all() {
         let holder = *card.holder.lock();
-        daemon.end_holder(holder, Why::Revoked);
+        daemon.end_holder(holder, EndReason::Revoked);
     }
     let _ = tokio::time::timeout(ANSWERED_WITHIN, daemon.ending.closed()).await;
 }

@@ -8,7 +8,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use rideau_apps::Lanes;
+use rideau_apps::IoThreads;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 /// How often a thread gives back what it keeps.
@@ -18,7 +18,7 @@ const EVERY: Duration = Duration::from_secs(10);
 const LATER: Duration = Duration::from_secs(1);
 
 /// Have every thread that serves somebody give back what it keeps, now and then.
-pub(crate) fn keep_small(lanes: &[&Lanes]) {
+pub(crate) fn keep_small(lanes: &[&IoThreads]) {
     tokio::spawn(keep(Duration::ZERO));
     for runtime in lanes.iter().flat_map(|lanes| lanes.runtimes()) {
         runtime.spawn(keep(LATER));

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rideau_apps::Lanes;
+use rideau_apps::IoThreads;
 use rideau_apps::bind;
 use rideau_apps::inherited;
 use rideau_config::{DeadPeer, Listen};
@@ -95,7 +95,7 @@ impl Listener {
     }
 
     /// Serve whoever comes on these lanes, for ever.
-    pub async fn serve(self, daemon: Arc<Daemon>, lanes: Arc<Lanes>) {
+    pub async fn serve(self, daemon: Arc<Daemon>, lanes: Arc<IoThreads>) {
         match self {
             Self::Tcp(listener) => loop {
                 match listener.accept().await {
@@ -138,7 +138,7 @@ async fn serve_tls(
     mut acceptor: TlsAcceptor,
     within: Duration,
     daemon: Arc<Daemon>,
-    lanes: &Lanes,
+    lanes: &IoThreads,
 ) {
     let mut generation = daemon.settings.generation();
     loop {
@@ -161,7 +161,7 @@ async fn serve_tls(
 
 /// Give a connection to a lane, whose own runtime says when there is more.
 fn give_tcp<F>(
-    lanes: &Lanes,
+    lanes: &IoThreads,
     stream: TcpStream,
     serve: impl FnOnce(TcpStream) -> F + Send + 'static,
 ) where
@@ -180,7 +180,7 @@ fn give_tcp<F>(
 
 /// The same for a connection within the system.
 fn give_unix<F>(
-    lanes: &Lanes,
+    lanes: &IoThreads,
     stream: UnixStream,
     serve: impl FnOnce(UnixStream) -> F + Send + 'static,
 ) where
@@ -224,7 +224,7 @@ async fn bind_unix(path: &Path, mode: u32) -> io::Result<Listener> {
     Ok(Listener::Unix(listener, name))
 }
 
-fn accept_tcp(daemon: &Arc<Daemon>, lanes: &Lanes, stream: TcpStream, address: SocketAddr) {
+fn accept_tcp(daemon: &Arc<Daemon>, lanes: &IoThreads, stream: TcpStream, address: SocketAddr) {
     let local = prepare(&stream, daemon);
     let coming = Coming {
         address: address.to_string(),
@@ -309,7 +309,7 @@ fn watch(stream: &TcpStream, dead_peer: DeadPeer) {
     let _ = socket.set_tcp_user_timeout(Some(idle + every * probes));
 }
 
-fn accept_unix(daemon: &Arc<Daemon>, lanes: &Lanes, stream: UnixStream, path: &str) {
+fn accept_unix(daemon: &Arc<Daemon>, lanes: &IoThreads, stream: UnixStream, path: &str) {
     let (uid, address) = peer(&stream, path);
     let proof = uid.map_or(Proof::None, Proof::Uid);
     let admitted = admit(daemon, Coming::by_unix(uid, address, path, proof));
@@ -319,7 +319,7 @@ fn accept_unix(daemon: &Arc<Daemon>, lanes: &Lanes, stream: UnixStream, path: &s
 
 /// The mode of the socket keeps others out. If somebody opens it to them all the
 /// same, they are told.
-fn accept_control(daemon: &Arc<Daemon>, lanes: &Lanes, stream: UnixStream, path: &str) {
+fn accept_control(daemon: &Arc<Daemon>, lanes: &IoThreads, stream: UnixStream, path: &str) {
     #[cfg(test)]
     tests::panic_once(path);
     let (uid, address) = peer(&stream, path);
@@ -368,7 +368,7 @@ mod tests {
         let config = Config::parse("", "test.toml", &|_| None).unwrap();
         let daemon = Daemon::new(config, crate::redis::commands::NAMES).unwrap();
         let listener = Listener::control(UnixListener::bind(&path).unwrap(), &path);
-        let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
+        let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
         tokio::spawn(listener.serve(daemon, lanes));
         let mut said = Vec::new();
         for _ in 0..2 {

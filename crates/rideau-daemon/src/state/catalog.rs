@@ -14,15 +14,16 @@ use rideau::{
     Balancer, BalancerMethod, Broker, Group, GroupMethod, OptionError, Pool, PoolOptions,
     PoolStats, Reason, Regulator, Side,
 };
-use rideau_apps::Workshop;
+use rideau_apps::RunDirs;
+use rideau_config::human::count;
 use rideau_config::{
-    BrokerConfig, Config, GroupConfig, LockRule, Member, PoolConfig, RegulatorConfig, Source, count,
+    BrokerConfig, Config, GroupConfig, LockRule, Member, PoolConfig, RegulatorConfig, Source,
 };
 
 use crate::state::answer;
 use crate::state::matches::Party;
 use crate::state::members::{Follow, Members};
-use crate::state::values::{RangePlaces, ViewPlaces};
+use crate::state::values::{NamedRanges, ViewPlaces};
 use crate::state::viewer::Sight;
 
 /// Longer than anybody waits.
@@ -30,27 +31,27 @@ pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Names, and what they are of.
 #[derive(Clone, Default)]
-pub struct Places {
+pub struct Catalog {
     /// Pools, by name.
-    pub pools: HashMap<String, Arc<PoolPlace>>,
+    pub pools: HashMap<String, Arc<NamedPool>>,
     /// Groups of pools and of brokers, by name without `@`.
-    pub groups: HashMap<String, Arc<GroupPlace>>,
+    pub groups: HashMap<String, Arc<NamedGroup>>,
     /// Brokers, by name.
-    pub brokers: HashMap<String, Arc<BrokerPlace>>,
+    pub brokers: HashMap<String, Arc<NamedBroker>>,
     /// Regulators, by name.
-    pub regulators: HashMap<String, Arc<RegulatorPlace>>,
+    pub regulators: HashMap<String, Arc<NamedRegulator>>,
     /// Rules for locks: the first that fits.
     pub rules: Arc<Vec<Arc<RulePlace>>>,
     /// Ranges.
-    pub ranges: Arc<RangePlaces>,
+    pub ranges: Arc<NamedRanges>,
     /// Views of ranges.
     pub views: Arc<ViewPlaces>,
     /// Where members that are processes are started.
-    pub workshop: Arc<Workshop>,
+    pub workshop: Arc<RunDirs>,
 }
 
 /// A pool with its name.
-pub struct PoolPlace {
+pub struct NamedPool {
     /// The name.
     pub name: Arc<str>,
     /// The pool.
@@ -62,7 +63,7 @@ pub struct PoolPlace {
 }
 
 /// A group with its name.
-pub struct GroupPlace {
+pub struct NamedGroup {
     /// The name, without `@`.
     pub name: Arc<str>,
     /// Its pools.
@@ -75,15 +76,15 @@ pub struct GroupPlace {
 
 /// Brokers, one of which is chosen for each that comes.
 pub struct BrokerGroup {
-    all: Vec<Arc<BrokerPlace>>,
+    all: Vec<Arc<NamedBroker>>,
     /// By what they tell those who ask, and those who offer.
-    better: [Balancer<Arc<BrokerPlace>>; 2],
+    better: [Balancer<Arc<NamedBroker>>; 2],
     /// How many came when there was nothing to compare.
     turns: AtomicUsize,
 }
 
 /// A broker with its name.
-pub struct BrokerPlace {
+pub struct NamedBroker {
     /// The name.
     pub name: Arc<str>,
     /// The broker.
@@ -93,7 +94,7 @@ pub struct BrokerPlace {
 }
 
 /// A regulator with its name.
-pub struct RegulatorPlace {
+pub struct NamedRegulator {
     /// The name.
     pub name: Arc<str>,
     /// The regulator.
@@ -150,20 +151,20 @@ impl RuleCounts {
 #[derive(Default)]
 pub struct Left {
     /// Pools that are gone; whoever holds a member of them keeps it for now.
-    pub pools: Vec<Arc<PoolPlace>>,
+    pub pools: Vec<Arc<NamedPool>>,
     /// Brokers that are gone.
-    pub brokers: Vec<Arc<BrokerPlace>>,
+    pub brokers: Vec<Arc<NamedBroker>>,
     /// Regulators that are gone.
-    pub regulators: Vec<Arc<RegulatorPlace>>,
+    pub regulators: Vec<Arc<NamedRegulator>>,
 }
 
-impl Places {
+impl Catalog {
     /// Make everything that a config names.
     ///
     /// # Errors
     ///
     /// If an option breaks a rule.
-    pub fn new(config: &Config, workshop: Arc<Workshop>) -> Result<Self, OptionError> {
+    pub fn new(config: &Config, workshop: Arc<RunDirs>) -> Result<Self, OptionError> {
         let nothing = Self {
             workshop,
             ..Self::default()
@@ -188,7 +189,7 @@ impl Places {
                 Some(pool) => Arc::clone(pool),
                 None => {
                     left.pools.extend(old.cloned());
-                    Arc::new(PoolPlace::new(config, &self.workshop)?)
+                    Arc::new(NamedPool::new(config, &self.workshop)?)
                 }
             };
             pools.insert(config.name.clone(), pool);
@@ -240,8 +241,8 @@ impl Places {
     fn changed_regulators(
         &self,
         config: &Config,
-    ) -> Result<HashMap<String, Arc<RegulatorPlace>>, OptionError> {
-        let mut regulators: HashMap<_, Arc<RegulatorPlace>> = HashMap::new();
+    ) -> Result<HashMap<String, Arc<NamedRegulator>>, OptionError> {
+        let mut regulators: HashMap<_, Arc<NamedRegulator>> = HashMap::new();
         for regulator in &config.regulators {
             let options = config.regulator_options(regulator);
             let place = match self.regulators.get(&regulator.name) {
@@ -250,7 +251,7 @@ impl Places {
                     old.config.store(Arc::new(regulator.clone()));
                     Arc::clone(old)
                 }
-                None => Arc::new(RegulatorPlace {
+                None => Arc::new(NamedRegulator {
                     name: regulator.name.as_str().into(),
                     regulator: Regulator::named(&regulator.name, options)?,
                     config: ArcSwap::from_pointee(regulator.clone()),
@@ -270,8 +271,8 @@ impl Places {
     fn changed_brokers(
         &self,
         config: &Config,
-        regulators: &HashMap<String, Arc<RegulatorPlace>>,
-    ) -> Result<HashMap<String, Arc<BrokerPlace>>, OptionError> {
+        regulators: &HashMap<String, Arc<NamedRegulator>>,
+    ) -> Result<HashMap<String, Arc<NamedBroker>>, OptionError> {
         let mut brokers = HashMap::new();
         for broker in &config.brokers {
             let options = config.broker_options(broker);
@@ -281,7 +282,7 @@ impl Places {
                     old.config.store(Arc::new(broker.clone()));
                     Arc::clone(old)
                 }
-                None => Arc::new(BrokerPlace {
+                None => Arc::new(NamedBroker {
                     name: broker.name.as_str().into(),
                     broker: Broker::named(&broker.name, options)?,
                     config: ArcSwap::from_pointee(broker.clone()),
@@ -338,8 +339,8 @@ impl Places {
     }
 }
 
-impl PoolPlace {
-    fn new(config: &PoolConfig, workshop: &Arc<Workshop>) -> Result<Self, OptionError> {
+impl NamedPool {
+    fn new(config: &PoolConfig, workshop: &Arc<RunDirs>) -> Result<Self, OptionError> {
         let name: Arc<str> = config.name.as_str().into();
         let members = Members::new(&name, config, workshop);
         Ok(Self {
@@ -427,9 +428,9 @@ fn pool_options(config: &PoolConfig) -> PoolOptions {
 
 fn groups(
     config: &Config,
-    pools: &HashMap<String, Arc<PoolPlace>>,
-    brokers: &HashMap<String, Arc<BrokerPlace>>,
-) -> HashMap<String, Arc<GroupPlace>> {
+    pools: &HashMap<String, Arc<NamedPool>>,
+    brokers: &HashMap<String, Arc<NamedBroker>>,
+) -> HashMap<String, Arc<NamedGroup>> {
     let group = |config: &GroupConfig| {
         let group = Group::new(config.pick);
         for name in &config.pools {
@@ -437,7 +438,7 @@ fn groups(
                 group.join(name, &place.pool);
             }
         }
-        let place = Arc::new(GroupPlace {
+        let place = Arc::new(NamedGroup {
             name: config.name.as_str().into(),
             group,
             brokers: BrokerGroup::new(config, brokers),
@@ -452,8 +453,8 @@ fn groups(
 fn fed_by<'a>(
     source: &'a Source,
     config: &'a Config,
-    regulators: &'a HashMap<String, Arc<RegulatorPlace>>,
-) -> impl Iterator<Item = (&'a str, &'a RegulatorPlace)> {
+    regulators: &'a HashMap<String, Arc<NamedRegulator>>,
+) -> impl Iterator<Item = (&'a str, &'a NamedRegulator)> {
     let learns = move |one: &&RegulatorConfig| {
         let feed = one.feed.as_ref();
         feed.is_some_and(|feed| feed.source == *source)
@@ -463,7 +464,7 @@ fn fed_by<'a>(
 }
 
 impl BrokerGroup {
-    fn new(config: &GroupConfig, brokers: &HashMap<String, Arc<BrokerPlace>>) -> Self {
+    fn new(config: &GroupConfig, brokers: &HashMap<String, Arc<NamedBroker>>) -> Self {
         let all = config.brokers.iter();
         let all: Vec<_> = all.filter_map(|name| brokers.get(name)).cloned().collect();
         let method = match config.pick {
@@ -486,7 +487,7 @@ impl BrokerGroup {
 
     /// One of them, for one who comes to this side: the better of two, or if their meters
     /// tell nothing, each in turn. None if there is none.
-    pub fn choose(&self, side: Side) -> Option<Arc<BrokerPlace>> {
+    pub fn choose(&self, side: Side) -> Option<Arc<NamedBroker>> {
         if let Some(chosen) = self.better[side as usize].choose() {
             return Some(Arc::clone(&chosen));
         }

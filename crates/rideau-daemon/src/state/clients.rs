@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
-use crate::state::holder::{Card, HolderId};
-use crate::state::push::Outbox;
+use crate::state::holder::{Holder, HolderId};
+use crate::state::push::PushQueue;
 
 /// The connections there are.
 pub struct Clients {
@@ -29,11 +29,11 @@ pub struct ClientCard {
     /// Where it came to.
     pub local: String,
     /// Who it is as a holder.
-    pub card: Mutex<Arc<Card>>,
+    pub card: Mutex<Arc<Holder>>,
     /// What it is as a holder.
     pub holder: Mutex<HolderId>,
     /// How to tell it something.
-    pub outbox: Arc<Outbox>,
+    pub outbox: Arc<PushQueue>,
     /// When it came.
     pub since: Instant,
     /// When it last said something, in milliseconds since it came.

@@ -29,7 +29,7 @@ const BOUNDS: [u64; 14] = [
 const SHARDS: usize = 4;
 
 /// The numbers of all commands since the start.
-pub(crate) struct Timings {
+pub(crate) struct CommandStats {
     names: &'static [&'static str],
     rows: Box<[Row]>,
 }
@@ -76,7 +76,7 @@ const UNKNOWN: &str = "unknown";
 /// The names of all commands, in the order of their table.
 pub(crate) type CommandNames = &'static [&'static str];
 
-impl Timings {
+impl CommandStats {
     /// Nothing yet, of the commands with these names.
     pub(crate) fn new(names: &'static [&'static str]) -> Self {
         let rows = SHARDS * (names.len() + 1);
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn what_came_together_shares_its_time() {
-        let (timings, mut batch) = (Timings::new(&["LOCK", "TAKE"]), Batch::default());
+        let (timings, mut batch) = (CommandStats::new(&["LOCK", "TAKE"]), Batch::default());
         for at in [0, 1, 0, 1, 1] {
             batch.add(at);
         }
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn who_waits_is_timed_alone() {
-        let (timings, mut batch) = (Timings::new(&["LOCK", "TAKE"]), Batch::default());
+        let (timings, mut batch) = (CommandStats::new(&["LOCK", "TAKE"]), Batch::default());
         batch.add(0);
         batch.add(0);
         let waits = batch.take_last().unwrap().failed(true);

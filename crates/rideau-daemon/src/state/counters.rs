@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::state::end::Why;
+use crate::state::end::EndReason;
 use crate::state::ticket::Kind;
 
 /// Things taken back because of their holder's end or by an operator, by what
 /// they were and why.
 #[derive(Default)]
-pub struct Reclaims([[AtomicU64; Why::ALL.len()]; KINDS.len()]);
+pub struct Reclaims([[AtomicU64; EndReason::ALL.len()]; KINDS.len()]);
 
 /// What can be taken back.
 const KINDS: [&str; 6] = ["pool", "lock", "broker", "regulator", "range", "app"];
@@ -43,14 +43,14 @@ const LIBRARIES: [&str; 14] = [
 
 impl Reclaims {
     /// One more.
-    pub fn add(&self, kind: Kind, why: Why) {
+    pub fn add(&self, kind: Kind, why: EndReason) {
         if let Some(at) = KINDS.iter().position(|word| *word == kind.word()) {
             self.0[at][why as usize].fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// How many there were for this reason.
-    pub fn of(&self, why: Why) -> u64 {
+    pub fn of(&self, why: EndReason) -> u64 {
         let counts = self.0.iter();
         counts
             .map(|kind| kind[why as usize].load(Ordering::Relaxed))
@@ -58,7 +58,7 @@ impl Reclaims {
     }
 
     /// How many there were of each kind for this reason.
-    pub fn by_kind(&self, why: Why) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    pub fn by_kind(&self, why: EndReason) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = KINDS.iter().zip(&self.0);
         counts.map(move |(kind, counts)| (*kind, counts[why as usize].load(Ordering::Relaxed)))
     }

@@ -14,7 +14,7 @@ use rideau::{KeyRule, Locks, LocksOptions, OptionError};
 use rideau_apps::Apps;
 use rideau_apps::Events;
 use rideau_apps::Front;
-use rideau_apps::Workshop;
+use rideau_apps::RunDirs;
 use rideau_config::label::BadLabel;
 use rideau_config::{Config, User};
 use rideau_process as process;
@@ -22,16 +22,16 @@ use rideau_process::panics;
 use tokio::sync::{Notify, watch};
 
 use crate::state::budget::Budget;
-use crate::state::catalog::{FOR_EVER, Left, Places};
+use crate::state::catalog::{Catalog, FOR_EVER, Left};
 use crate::state::clients::{ClientCard, Clients};
-use crate::state::command_stats::{CommandNames, Timings};
+use crate::state::command_stats::{CommandNames, CommandStats};
 use crate::state::counters::{ForeignReleases, Reclaims};
-use crate::state::end::{Gone, Why};
+use crate::state::end::{EndReason, NotHeld};
 use crate::state::epochs::Epochs;
 use crate::state::files::Files;
 use crate::state::grant::Grant;
-use crate::state::holder::Card;
-use crate::state::lease_table::{Holdings, Row, Thing};
+use crate::state::holder::Holder;
+use crate::state::lease_table::{LeaseTable, Row, Thing};
 use crate::state::log;
 use crate::state::logins::Logins;
 use crate::state::operator::Operator;
@@ -42,7 +42,7 @@ use crate::state::reserve::Reserve;
 use crate::state::sessions::Sessions;
 use crate::state::ticket::Ticket;
 use crate::state::turns::Turns;
-use crate::state::values::{NotOpened, RangePlaces, Values};
+use crate::state::values::{NamedRanges, NotOpened, Values};
 use crate::state::versions::{Settings, Source};
 
 pub(crate) use change::Unchanged;
@@ -53,13 +53,13 @@ pub struct Daemon {
     /// What it was told.
     pub config: ArcSwap<Config>,
     /// Everything that has a name.
-    pub places: ArcSwap<Places>,
+    pub places: ArcSwap<Catalog>,
     /// The units of all keys.
     pub locks: Locks<Vec<u8>>,
     /// The values of all ranges.
     pub(crate) values: Values,
     /// Who holds what.
-    pub holdings: Holdings,
+    pub holdings: LeaseTable,
     /// The connections.
     pub clients: Clients,
     /// The sessions.
@@ -75,7 +75,7 @@ pub struct Daemon {
     /// What was counted.
     pub counts: Counts,
     /// How often each command was executed, and how long that took.
-    pub(crate) timings: Timings,
+    pub(crate) timings: CommandStats,
     /// When it began.
     pub(crate) started: Instant,
     /// Nobody new is served any more,
@@ -242,7 +242,7 @@ impl Daemon {
         // Before a pool starts its first program, which is to have the limit of before.
         let files = Files::new(process::raise_open_files(), &config);
         let events: Arc<Events> = Arc::default();
-        let workshop = Workshop::new(&config.server, Arc::clone(&events));
+        let workshop = RunDirs::new(&config.server, Arc::clone(&events));
         let workshop = Arc::new(workshop);
         Apps::validate(&config)?;
         let apps = Apps::new(
@@ -251,9 +251,9 @@ impl Daemon {
             Arc::clone(&events),
         );
         let front = Front::new(apps.clone(), config.front.clone());
-        let mut places = Places::new(&config, Arc::clone(&workshop))?;
+        let mut places = Catalog::new(&config, Arc::clone(&workshop))?;
         let values = Values::open(&config, epochs.first())?;
-        places.ranges = Arc::new(values.places(&config, &RangePlaces::default()));
+        places.ranges = Arc::new(values.places(&config, &NamedRanges::default()));
         let locks = Locks::with(LocksOptions {
             fence: epochs.first(),
             ..LocksOptions::default()
@@ -272,7 +272,7 @@ impl Daemon {
             values,
             apps,
             front,
-            holdings: Holdings::default(),
+            holdings: LeaseTable::default(),
             clients: Clients::default(),
             sessions: Sessions::default(),
             quotas: Quotas::default(),
@@ -281,7 +281,7 @@ impl Daemon {
             events,
             drops: Drops::default(),
             counts: Counts::default(),
-            timings: Timings::new(commands),
+            timings: CommandStats::new(commands),
             started: Instant::now(),
             draining: AtomicBool::new(false),
             stopping: Notify::new(),
@@ -308,7 +308,7 @@ impl Daemon {
         config: Config,
         within: Option<Duration>,
     ) -> Result<(), NotDone> {
-        Places::validate(&config)?;
+        Catalog::validate(&config)?;
         Apps::validate(&config)?;
         self.values.follow(&self.config.load(), &config)?;
         rule_locks(&self.locks, &config)?;
@@ -339,7 +339,11 @@ impl Daemon {
             tokio::spawn(async move {
                 // A pool that is gone wants nothing brought.
                 let _ = panics::contain(|| {
-                    daemon.revoke(|grant| grant.is_offer_of(&place), Why::Revoked, "removed")
+                    daemon.revoke(
+                        |grant| grant.is_offer_of(&place),
+                        EndReason::Revoked,
+                        "removed",
+                    )
                 });
                 let within = within.unwrap_or(FOR_EVER);
                 let closed = panics::contain_async(async {
@@ -352,7 +356,11 @@ impl Daemon {
                     tokio::time::sleep(within).await;
                 }
                 let _ = panics::contain(|| {
-                    daemon.revoke(|grant| grant.is_member_of(&place), Why::Revoked, "removed")
+                    daemon.revoke(
+                        |grant| grant.is_member_of(&place),
+                        EndReason::Revoked,
+                        "removed",
+                    )
                 });
             });
         }
@@ -365,14 +373,19 @@ impl Daemon {
     }
 
     /// Take back what is wanted, and tell those who held it.
-    pub fn revoke(&self, wanted: impl Fn(&Grant) -> bool, why: Why, said: &'static str) -> usize {
+    pub fn revoke(
+        &self,
+        wanted: impl Fn(&Grant) -> bool,
+        why: EndReason,
+        said: &'static str,
+    ) -> usize {
         let mut count = 0;
         for Row { ticket, card, .. } in self.holdings.late(|grant, _| wanted(grant)) {
             // Whatever one does, the others are taken back as well.
             let taken = panics::contain(|| {
                 let taken = self.holdings.take_from(ticket, why)?;
                 end(taken.thing, why);
-                Ok::<_, Gone>(())
+                Ok::<_, NotHeld>(())
             });
             if matches!(taken, Ok(Err(_))) {
                 continue;
@@ -397,11 +410,11 @@ impl Daemon {
 
     /// Take members that have ended by themselves from those who hold them.
     pub(crate) fn take_dead_members(&self) -> usize {
-        self.revoke(Grant::is_dead_member, Why::Died, "died")
+        self.revoke(Grant::is_dead_member, EndReason::Died, "died")
     }
 
     /// The connections of a holder: itself, or all of its session.
-    fn clients_of(&self, card: &Card) -> Vec<Arc<ClientCard>> {
+    fn clients_of(&self, card: &Holder) -> Vec<Arc<ClientCard>> {
         if let Some(id) = card.connection {
             return self.clients.find(id).into_iter().collect();
         }
@@ -425,7 +438,7 @@ impl Daemon {
         }
         for row in self.sessions.all() {
             if is_gone(&row.card.user) && self.sessions.close(row.ticket, None).is_some() {
-                self.end_holder(row.holder, Why::Revoked);
+                self.end_holder(row.holder, EndReason::Revoked);
             }
         }
     }
@@ -490,7 +503,7 @@ fn rule_locks(locks: &Locks<Vec<u8>>, config: &Config) -> Result<(), OptionError
 }
 
 #[inline]
-fn end(thing: Thing, why: Why) {
+fn end(thing: Thing, why: EndReason) {
     match thing {
         // Nothing else ends as often, and however it does, it is given back.
         Thing::Held(Grant::Lock(lock)) => drop(lock),

@@ -7,7 +7,7 @@ use rideau_core::Brief;
 
 /// Why something is not held any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
+pub enum EndReason {
     /// It was released.
     Released,
     /// It was released as failed.
@@ -40,13 +40,13 @@ pub enum Why {
 
 /// There is nothing under a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Gone {
+pub enum NotHeld {
     /// It was there once.
     Stale {
         /// How long ago it ended.
         ago: Duration,
         /// Why.
-        why: Why,
+        why: EndReason,
     },
     /// It was there once, and ended longer ago than that. Why is not remembered.
     Forgotten {
@@ -59,7 +59,7 @@ pub enum Gone {
     Foreign,
 }
 
-impl Gone {
+impl NotHeld {
     /// The code of an error, and what it says of a ticket.
     pub fn told(self, ticket: impl fmt::Display) -> (&'static str, String) {
         let text = match self {
@@ -88,7 +88,7 @@ impl Gone {
     }
 }
 
-impl Why {
+impl EndReason {
     /// Somebody wanted it to end, and not its holder only to go.
     pub const fn is_wanted(self) -> bool {
         matches!(

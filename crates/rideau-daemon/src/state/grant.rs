@@ -5,11 +5,11 @@ use std::sync::Arc;
 use rideau::allocator::Kind;
 use rideau::{Fate, Held, Lease, Lock, Ranges};
 use rideau_apps::Session;
-use rideau_config::count;
+use rideau_config::human::count;
 use rideau_core::apps::Ended;
 
-use crate::state::catalog::{PoolPlace, RegulatorPlace};
-use crate::state::end::Why;
+use crate::state::catalog::{NamedPool, NamedRegulator};
+use crate::state::end::EndReason;
 use crate::state::matches::Meeting;
 use crate::state::members::{Members, Offer};
 
@@ -20,7 +20,7 @@ pub enum Grant {
         /// The member.
         held: Held<'static, Members>,
         /// Its pool.
-        pool: Arc<PoolPlace>,
+        pool: Arc<NamedPool>,
     },
     /// Units of a key.
     Lock(Lock<'static, Vec<u8>>),
@@ -31,14 +31,14 @@ pub enum Grant {
         /// The lease.
         lease: Lease,
         /// Its regulator.
-        regulator: Arc<RegulatorPlace>,
+        regulator: Arc<NamedRegulator>,
     },
     /// A member that the holder brought to a pool.
     Offer {
         /// The member.
         offer: Arc<Offer>,
         /// The pool.
-        pool: Arc<PoolPlace>,
+        pool: Arc<NamedPool>,
     },
     /// A value that goes with its holder.
     Value(HeldValue),
@@ -92,7 +92,7 @@ impl Grant {
     }
 
     /// It is a member of this pool.
-    pub fn is_member_of(&self, place: &Arc<PoolPlace>) -> bool {
+    pub fn is_member_of(&self, place: &Arc<NamedPool>) -> bool {
         matches!(self, Self::Member { pool, .. } if Arc::ptr_eq(pool, place))
     }
 
@@ -102,34 +102,34 @@ impl Grant {
     }
 
     /// It was brought to this pool.
-    pub fn is_offer_of(&self, place: &Arc<PoolPlace>) -> bool {
+    pub fn is_offer_of(&self, place: &Arc<NamedPool>) -> bool {
         matches!(self, Self::Offer { pool, .. } if Arc::ptr_eq(pool, place))
     }
 
     /// Give it back.
-    pub fn end(self, why: Why) {
+    pub fn end(self, why: EndReason) {
         match self {
             Self::Member { held, pool } => Held::end(held, pool.fate(why)),
             Self::Lock(lock) => drop(lock),
             Self::Match(meeting) => match why {
-                Why::Released => meeting.done(None),
+                EndReason::Released => meeting.done(None),
                 why => meeting.down(why.word()),
             },
             Self::Lease { lease, .. } => match why {
-                Why::Released | Why::Quit | Why::Over => lease.release(),
+                EndReason::Released | EndReason::Quit | EndReason::Over => lease.release(),
                 _ => lease.fail(),
             },
             Self::Offer { offer, .. } => match why {
-                Why::Released | Why::Failed | Why::Cancelled => offer.withdraw(),
+                EndReason::Released | EndReason::Failed | EndReason::Cancelled => offer.withdraw(),
                 _ => offer.abandon(),
             },
             Self::Value(held) if held.is_lease && !why.is_wanted() => (),
             // Who has lost it by now has nothing to give back.
             Self::Value(held) => drop(held.ranges.release(held.value, Some(held.fence))),
             Self::App(session) => session.end(match why {
-                Why::Released | Why::Over => Ended::Answered,
-                Why::Failed => Ended::Broken,
-                Why::Expired => Ended::TimedOut,
+                EndReason::Released | EndReason::Over => Ended::Answered,
+                EndReason::Failed => Ended::Broken,
+                EndReason::Expired => Ended::TimedOut,
                 _ => Ended::Left,
             }),
         }
@@ -147,19 +147,19 @@ fn payload(bytes: &[u8]) -> String {
     }
 }
 
-impl PoolPlace {
+impl NamedPool {
     /// What becomes of a member when its holder ends so.
-    fn fate(&self, why: Why) -> Fate {
+    fn fate(&self, why: EndReason) -> Fate {
         match why {
-            Why::Released | Why::Cancelled | Why::Over => Fate::Reuse,
+            EndReason::Released | EndReason::Cancelled | EndReason::Over => Fate::Reuse,
             // None of these ends what is of a pool.
-            Why::Refused | Why::Stopped | Why::Lapsed => Fate::Reuse,
+            EndReason::Refused | EndReason::Stopped | EndReason::Lapsed => Fate::Reuse,
             // The pool sees by itself that it is of no more use.
-            Why::Died => Fate::Reuse,
-            Why::Quit => self.config.load().on_quit,
-            Why::Failed => Fate::Replace,
-            Why::Lost | Why::Silent | Why::Expired => self.config.load().on_crash,
-            Why::Revoked | Why::Broken => self.config.load().on_crash,
+            EndReason::Died => Fate::Reuse,
+            EndReason::Quit => self.config.load().on_quit,
+            EndReason::Failed => Fate::Replace,
+            EndReason::Lost | EndReason::Silent | EndReason::Expired => self.config.load().on_crash,
+            EndReason::Revoked | EndReason::Broken => self.config.load().on_crash,
         }
     }
 }

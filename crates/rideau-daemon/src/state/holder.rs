@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 /// What is known of a holder.
 #[derive(Debug)]
-pub struct Card {
+pub struct Holder {
     /// How it calls itself, or how we call it.
     pub name: Mutex<String>,
     /// Whose it is.

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::state::answer::Outcome;
-use crate::state::end::{Gone, Why};
+use crate::state::end::{EndReason, NotHeld};
 use crate::state::grant::Grant;
-use crate::state::holder::{Card, HolderId};
+use crate::state::holder::{Holder, HolderId};
 use crate::state::nonces::{Named, Names};
 use crate::state::pending::Later;
 use crate::state::ticket::{self, Kind, Ticket};
@@ -39,7 +39,7 @@ pub(crate) use rows::Row;
 use slab::{NONE, Slab};
 
 /// All that is held through the server.
-pub struct Holdings {
+pub struct LeaseTable {
     shards: Box<[Mutex<Shard>]>,
     /// The shard of the next holder.
     next: AtomicUsize,
@@ -113,7 +113,7 @@ struct HolderSlot {
     rare: Option<Box<Rare>>,
     /// Tells it from those that used the place before.
     turn: u32,
-    card: Option<Arc<Card>>,
+    card: Option<Arc<Holder>>,
     names: Names,
 }
 
@@ -137,7 +137,7 @@ pub struct Ending(HolderId);
 struct Ended {
     secret: u128,
     at: u64,
-    why: Why,
+    why: EndReason,
 }
 
 /// What was taken out.
@@ -148,7 +148,7 @@ pub struct Taken {
     pub holder: HolderId,
 }
 
-impl Default for Holdings {
+impl Default for LeaseTable {
     fn default() -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -159,9 +159,9 @@ impl Default for Holdings {
     }
 }
 
-impl Holdings {
+impl LeaseTable {
     /// Somebody who may hold things from now on.
-    pub fn open(&self, card: Arc<Card>) -> HolderId {
+    pub fn open(&self, card: Arc<Holder>) -> HolderId {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS;
         let shard = &mut *self.shards[at].lock();
         let place = shard.holders.take();
@@ -226,7 +226,12 @@ impl Holdings {
     /// # Errors
     ///
     /// If there is nothing under the ticket, or it is not this user's.
-    pub fn take(&self, ticket: Ticket, user: Option<&str>, why: Why) -> Result<Taken, Gone> {
+    pub fn take(
+        &self,
+        ticket: Ticket,
+        user: Option<&str>,
+        why: EndReason,
+    ) -> Result<Taken, NotHeld> {
         self.take_at(ticket, user, why, self.now())
     }
 
@@ -239,9 +244,9 @@ impl Holdings {
         &self,
         ticket: Ticket,
         user: Option<&str>,
-        why: Why,
+        why: EndReason,
         now: u64,
-    ) -> Result<Taken, Gone> {
+    ) -> Result<Taken, NotHeld> {
         let (mut shard, at) = self.find(ticket)?;
         if user.is_some() {
             shard.check_user(at, user)?;
@@ -259,7 +264,7 @@ impl Holdings {
         ticket: Ticket,
         user: Option<&str>,
         look: impl FnOnce(&mut Thing) -> T,
-    ) -> Result<T, Gone> {
+    ) -> Result<T, NotHeld> {
         let (mut shard, at) = self.find(ticket)?;
         shard.check_user(at, user)?;
         Ok(look(&mut shard.slots[at].thing))
@@ -308,7 +313,7 @@ impl Holdings {
 
     /// Take out as much of what an ending holder holds as others can wait for; nothing if
     /// that was all.
-    pub fn end_some(&self, ending: &Ending, why: Why) -> Vec<(Ticket, Thing)> {
+    pub fn end_some(&self, ending: &Ending, why: EndReason) -> Vec<(Ticket, Thing)> {
         let Ending(holder) = *ending;
         let now = self.now();
         let mut shard = self.shards[holder.shard as usize].lock();
@@ -326,7 +331,7 @@ impl Holdings {
             let slot = &mut shard.slots[at];
             let thing = std::mem::replace(&mut slot.thing, Thing::None);
             let why = match slot.is_refused {
-                true => Why::Refused,
+                true => EndReason::Refused,
                 false => {
                     held.push((ticket, thing));
                     why
@@ -369,7 +374,7 @@ impl Holdings {
     }
 
     #[inline]
-    fn find(&self, ticket: Ticket) -> Result<(MutexGuard<'_, Shard>, u32), Gone> {
+    fn find(&self, ticket: Ticket) -> Result<(MutexGuard<'_, Shard>, u32), NotHeld> {
         let shard = self.shards[(ticket.place >> SLOT_BITS) as usize].lock();
         let at = ticket.place & ((1 << SLOT_BITS) - 1);
         match shard.slots.find(at) {
@@ -381,11 +386,11 @@ impl Holdings {
     }
 
     #[cold]
-    fn gone(&self, shard: &Shard, ticket: Ticket) -> Gone {
+    fn gone(&self, shard: &Shard, ticket: Ticket) -> NotHeld {
         let ago = |at: u64| Duration::from_nanos(self.now().saturating_sub(at));
         let mut ended = shard.ended.iter();
         if let Some(ended) = ended.find(|ended| ended.secret == ticket.secret) {
-            return Gone::Stale {
+            return NotHeld::Stale {
                 ago: ago(ended.at),
                 why: ended.why,
             };
@@ -393,10 +398,10 @@ impl Holdings {
         // Where all that ended is remembered, it is none of them.
         let is_full = shard.ended.len() == ENDED_MAX;
         match shard.ended.get(shard.oldest_ended) {
-            Some(oldest) if is_full && ticket.is_of_this_start() => Gone::Forgotten {
+            Some(oldest) if is_full && ticket.is_of_this_start() => NotHeld::Forgotten {
                 ago: ago(oldest.at),
             },
-            _ => Gone::Unknown,
+            _ => NotHeld::Unknown,
         }
     }
 
@@ -418,18 +423,18 @@ impl Shard {
         slot.is(holder).then_some(slot)
     }
 
-    fn card_of(&self, at: u32) -> Option<Arc<Card>> {
+    fn card_of(&self, at: u32) -> Option<Arc<Holder>> {
         let holder = self.slots[at].holder;
         self.holders[holder].card.clone()
     }
 
     /// Whether what is kept here is this user's.
-    fn check_user(&self, at: u32, user: Option<&str>) -> Result<(), Gone> {
+    fn check_user(&self, at: u32, user: Option<&str>) -> Result<(), NotHeld> {
         let holder = self.slots[at].holder;
         let card = self.holders[holder].card.as_ref();
-        let card = card.ok_or(Gone::Unknown)?;
+        let card = card.ok_or(NotHeld::Unknown)?;
         match user {
-            Some(user) if *user != *card.user => Err(Gone::Foreign),
+            Some(user) if *user != *card.user => Err(NotHeld::Foreign),
             _ => Ok(()),
         }
     }
@@ -444,7 +449,7 @@ impl Shard {
     }
 
     /// Take out what is kept here.
-    fn take_out(&mut self, shard: u32, at: u32, now: u64, why: Why) -> Taken {
+    fn take_out(&mut self, shard: u32, at: u32, now: u64, why: EndReason) -> Taken {
         let slot = &mut self.slots[at];
         let thing = std::mem::replace(&mut slot.thing, Thing::None);
         let owner = slot.holder;
@@ -459,7 +464,7 @@ impl Shard {
     }
 
     /// Take a slot out of its holder's list and free it.
-    fn free_slot(&mut self, at: u32, now: u64, why: Why) {
+    fn free_slot(&mut self, at: u32, now: u64, why: EndReason) {
         let slot = &mut self.slots[at];
         let ended = Ended {
             secret: slot.secret,

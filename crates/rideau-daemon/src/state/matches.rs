@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rideau::Peer;
 use tokio::sync::Notify;
 
-use crate::state::push::{Outbox, Push};
+use crate::state::push::{Push, PushQueue};
 use crate::state::ticket::Ticket;
 
 /// What a client brings to a broker. Whoever has it and goes away without a word,
@@ -35,7 +35,7 @@ pub struct Mail {
 struct Inner {
     end: Option<End>,
     /// Its owner's name of the match, and where to tell it.
-    owner: Option<(Ticket, Arc<Outbox>)>,
+    owner: Option<(Ticket, Arc<PushQueue>)>,
 }
 
 /// How the other party ended a match.
@@ -75,7 +75,7 @@ impl Drop for Party {
 
 impl Mail {
     /// The owner knows its ticket now, and can be told.
-    pub fn begin(&self, ticket: Ticket, outbox: &Arc<Outbox>) {
+    pub fn begin(&self, ticket: Ticket, outbox: &Arc<PushQueue>) {
         let mut inner = self.inner.lock();
         match &inner.end {
             Some(end) => outbox.push(end.push(ticket)),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rideau::{Manager, Retired};
-use rideau_apps::Workshop;
+use rideau_apps::RunDirs;
 use tokio::sync::Notify;
 
 use exec::{Changed, Child, Programs};
@@ -23,7 +23,7 @@ pub struct Members {
     name: Arc<str>,
     source: Arc<Source>,
     /// Where it is told that a member has ended by itself.
-    workshop: Arc<Workshop>,
+    workshop: Arc<RunDirs>,
 }
 
 enum Source {
@@ -185,7 +185,7 @@ impl Offer {
 
 impl Members {
     /// What a config says. Processes are started in the workshop.
-    pub fn new(name: &Arc<str>, config: &config::PoolConfig, workshop: &Arc<Workshop>) -> Self {
+    pub fn new(name: &Arc<str>, config: &config::PoolConfig, workshop: &Arc<RunDirs>) -> Self {
         let source = match &config.member {
             config::Member::List(values) => {
                 let mut list = List::default();

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::state::answer::Outcome;
-use crate::state::push::Outbox;
+use crate::state::push::PushQueue;
 
 /// What a command needs of its user.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,7 +34,7 @@ pub struct Later {
     /// What its command needs of its user.
     pub needs: Needs,
     /// Where it is told that asked.
-    outbox: Arc<Outbox>,
+    outbox: Arc<PushQueue>,
     /// What waits, until it has answered or the ask is given up.
     wait: Mutex<Option<LaterWait>>,
     answer: Mutex<Option<Outcome>>,
@@ -53,7 +53,7 @@ pub struct LaterWait {
 
 impl Later {
     /// An ask of this command for something with this name.
-    pub fn new(name: &str, needs: Needs, outbox: Arc<Outbox>) -> Self {
+    pub fn new(name: &str, needs: Needs, outbox: Arc<PushQueue>) -> Self {
         Self {
             name: name.into(),
             needs,
@@ -71,7 +71,7 @@ impl Later {
     }
 
     /// Where the answer is told.
-    pub fn outbox(&self) -> &Arc<Outbox> {
+    pub fn outbox(&self) -> &Arc<PushQueue> {
         &self.outbox
     }
 
@@ -209,7 +209,7 @@ mod tests {
         let later = Arc::new(Later::new(
             "desk",
             Needs::default(),
-            Arc::new(Outbox::new(1000)),
+            Arc::new(PushQueue::new(1000)),
         ));
         let has_left = Arc::new(AtomicBool::new(false));
         let place = Place(Arc::clone(&has_left));

@@ -14,7 +14,7 @@ use crate::state::ticket::Ticket;
 
 /// Pushes for one connection, until it writes them.
 #[derive(Debug)]
-pub struct Outbox {
+pub struct PushQueue {
     pushes: Mutex<Vec<Push>>,
     /// Somebody rang, and nobody has come to look.
     is_rung: AtomicBool,
@@ -56,7 +56,7 @@ pub enum Push {
     Monitor(Arc<str>),
 }
 
-impl Outbox {
+impl PushQueue {
     /// An empty one that bears so many bytes.
     pub fn new(bytes_max: usize) -> Self {
         Self {
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn who_has_no_words_for_pushes_is_not_woken() {
-        let outbox = Outbox::new(1_000);
+        let outbox = PushQueue::new(1_000);
         let mut context = Context::from_waker(Waker::noop());
         let push = || Push::Down(Ticket::new(Kind::Match, 0), "gone");
         outbox.push(push());

@@ -47,7 +47,7 @@ where
         let pings = answer_pings(&mut stream);
         match tokio::time::timeout(WITHIN, pings).await {
             Ok(Ok(Stays::No)) | Err(_) => (),
-            Ok(Ok(Stays::Gone) | Err(_)) => return,
+            Ok(Ok(Stays::NotHeld) | Err(_)) => return,
         }
     }
     let told = async {
@@ -68,7 +68,7 @@ enum Stays {
     /// It wants more than it can have, or has said nothing.
     No,
     /// It has gone.
-    Gone,
+    NotHeld,
 }
 
 async fn answer_pings<S>(stream: &mut S) -> io::Result<Stays>
@@ -86,7 +86,7 @@ where
                     (name, 1) if name.eq_ignore_ascii_case(b"PING") => b"+PONG\r\n",
                     (name, 1) if name.eq_ignore_ascii_case(b"QUIT") && pings > 0 => {
                         stream.write_all(b"+OK\r\n").await?;
-                        return Ok(Stays::Gone);
+                        return Ok(Stays::NotHeld);
                     }
                     _ => return Ok(Stays::No),
                 },
@@ -104,7 +104,7 @@ where
             _ => Ok(read.await),
         };
         match read {
-            Ok(Ok(0)) => return Ok(Stays::Gone),
+            Ok(Ok(0)) => return Ok(Stays::NotHeld),
             Ok(read) => drop(read?),
             Err(_) => return Ok(Stays::No),
         }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::state::end::Why;
-use crate::state::holder::{Card, HolderId};
+use crate::state::end::EndReason;
+use crate::state::holder::{Holder, HolderId};
 use crate::state::quota::Counted;
 use crate::state::ticket::{Kind, Ticket};
 
@@ -27,13 +27,13 @@ pub struct Sessions {
 struct Session {
     ticket: Ticket,
     holder: HolderId,
-    card: Arc<Card>,
+    card: Arc<Holder>,
     ttl: Option<Duration>,
     /// How long it lives without connections; none if its time alone says that.
     grace: Option<Duration>,
     attached: usize,
     /// How its last connection left it.
-    left: Why,
+    left: EndReason,
     /// When its time is up unless somebody renews it.
     expires: Option<Instant>,
     /// When its grace is over unless somebody comes.
@@ -50,7 +50,7 @@ pub struct SessionRow {
     /// What it is as a holder.
     pub holder: HolderId,
     /// Who it is as a holder.
-    pub card: Arc<Card>,
+    pub card: Arc<Holder>,
     /// How many connections are attached.
     pub attached: usize,
     /// How long until it ends by itself.
@@ -67,7 +67,7 @@ impl Sessions {
         grace: Option<Duration>,
         most: usize,
         counted: Counted,
-        holder: impl FnOnce(Ticket) -> (HolderId, Arc<Card>),
+        holder: impl FnOnce(Ticket) -> (HolderId, Arc<Holder>),
     ) -> Option<SessionRow> {
         let mut all = self.all.lock();
         if all.len() >= most {
@@ -83,7 +83,7 @@ impl Sessions {
             ttl,
             grace: grace.or(ttl.is_none().then_some(Duration::ZERO)),
             attached: 0,
-            left: Why::Expired,
+            left: EndReason::Expired,
             expires: ttl.map(|ttl| Instant::now() + ttl),
             alone_until: None,
             _counted: counted,
@@ -107,7 +107,7 @@ impl Sessions {
 
     /// A connection of a session is gone, in this manner. A session without any
     /// ends after its grace, or when its time is up if that is earlier.
-    pub fn detach(&self, ticket: Ticket, why: Why) {
+    pub fn detach(&self, ticket: Ticket, why: EndReason) {
         let mut all = self.all.lock();
         let Some(session) = all.get_mut(&ticket.secret) else {
             return;
@@ -144,7 +144,7 @@ impl Sessions {
 
     /// The sessions that are over, and why; they are forgotten. One whose grace is
     /// over ends as its last connection did.
-    pub fn expired(&self, now: Instant) -> Vec<(SessionRow, Why)> {
+    pub fn expired(&self, now: Instant) -> Vec<(SessionRow, EndReason)> {
         let mut all = self.all.lock();
         let is_over = |_: &u128, session: &mut Session| session.ends().is_some_and(|at| at <= now);
         let over = all.extract_if(is_over);
@@ -202,9 +202,9 @@ impl Session {
         self.expires.into_iter().chain(self.alone_until).min()
     }
 
-    fn ending(&self) -> Why {
+    fn ending(&self) -> EndReason {
         match self.expires {
-            Some(expires) if Some(expires) == self.ends() => Why::Expired,
+            Some(expires) if Some(expires) == self.ends() => EndReason::Expired,
             _ => self.left,
         }
     }
@@ -226,14 +226,14 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::lease_table::Holdings;
+    use crate::state::lease_table::LeaseTable;
     use crate::state::quota::{Quota, Quotas};
 
     #[test]
     fn a_crowd_of_sessions_leaves_little_room() {
-        let (sessions, holdings) = (Sessions::default(), Holdings::default());
+        let (sessions, holdings) = (Sessions::default(), LeaseTable::default());
         let usage = Quotas::default().of("");
-        let card = Arc::new(Card {
+        let card = Arc::new(Holder {
             name: Mutex::default(),
             user: "".into(),
             session: None,

@@ -28,7 +28,7 @@ use secret::{Origin, Secret};
 use store::Folder;
 
 pub(crate) use owner::{owner_of, sees_fence};
-pub(crate) use place::{RangeCounts, RangePlace, RangePlaces};
+pub(crate) use place::{NamedRange, NamedRanges, RangeCounts};
 pub(crate) use secret::ValueTicket;
 pub(crate) use store::folder;
 pub(crate) use view::{Counted, ViewPlaces};

@@ -4,7 +4,7 @@ use rideau_apps::Event;
 use rideau_config::{KINDS, NOBODY, User, text};
 use serde_json::Value;
 
-use crate::state::holder::Card;
+use crate::state::holder::Holder;
 use crate::state::ticket::Ticket;
 use crate::state::values::sees_fence;
 
@@ -48,7 +48,7 @@ impl<'a> Sight<'a> {
     }
 
     /// It sees what is this holder's.
-    pub fn sees_of(self, card: &Card) -> bool {
+    pub fn sees_of(self, card: &Holder) -> bool {
         self.owner().is_none_or(|owner| *owner == *card.user)
     }
 
@@ -114,13 +114,13 @@ impl<'a> Sight<'a> {
     }
 
     /// This holder is its user's.
-    pub fn is_of(self, card: &Card) -> bool {
+    pub fn is_of(self, card: &Holder) -> bool {
         self.user.is_some_and(|user| *user.name == *card.user)
     }
 
     /// It sees a connection or a session of this holder: all of them, if no name is
     /// kept from it, and else those of its user.
-    pub fn sees_holder(self, card: &Card) -> bool {
+    pub fn sees_holder(self, card: &Holder) -> bool {
         self.sees_all_names() || self.is_of(card)
     }
 
@@ -144,7 +144,7 @@ impl<'a> Sight<'a> {
     }
 
     /// A ticket, in full if one may use it.
-    pub fn ticket(self, ticket: Ticket, card: &Card) -> String {
+    pub fn ticket(self, ticket: Ticket, card: &Holder) -> String {
         if self.sees_of(card) {
             ticket.to_string()
         } else {

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rideau_config::{Buckets, count, stop};
+use rideau_config::Buckets;
+use rideau_config::human::{count, stop};
 use rideau_core::Brief;
 
-use crate::state::catalog::PoolPlace;
+use crate::state::catalog::NamedPool;
 use crate::state::daemon::Daemon;
-use crate::state::end::Gone;
+use crate::state::end::NotHeld;
 use crate::state::grant::Grant;
 use crate::state::lease_table::Row;
 use crate::state::ticket::{Kind, Ticket};
@@ -135,7 +136,7 @@ fn ticket(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
     match daemon.holdings.row(ticket, sight.owner()) {
         Ok(row) if is_seen(&row, sight) => Some(held(daemon, &row, sight)),
         Ok(_) => None,
-        Err(Gone::Stale { ago, why }) => Some(Explained {
+        Err(NotHeld::Stale { ago, why }) => Some(Explained {
             kind: ticket.kind.word(),
             name: word.into(),
             text: format!(
@@ -149,7 +150,7 @@ fn ticket(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
                 ("ago_us", ago.into()),
             ],
         }),
-        Err(Gone::Forgotten { .. } | Gone::Unknown | Gone::Foreign) => None,
+        Err(NotHeld::Forgotten { .. } | NotHeld::Unknown | NotHeld::Foreign) => None,
     }
 }
 
@@ -231,7 +232,7 @@ fn session(daemon: &Daemon, ticket: Ticket, sight: Sight<'_>) -> Option<Explaine
     let mut text = format!(
         "{name} is a session of user {} with {}; {left}.\n",
         row.card.user,
-        many(row.attached, "connection")
+        count(row.attached, "connection")
     );
     list(&mut text, &held);
     Some(Explained {
@@ -343,7 +344,7 @@ fn pool(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
 
 /// How a pool is and why it gives nothing, with what its programs said for those who
 /// may read that.
-pub(crate) fn pool_text(place: &PoolPlace, sight: Sight<'_>) -> String {
+pub(crate) fn pool_text(place: &NamedPool, sight: Sight<'_>) -> String {
     let mut text = place.explain();
     let failure = place.members.failure();
     if let Some(failure) = failure.filter(|_| sight.sees_output("pool", &place.name)) {
@@ -358,14 +359,14 @@ fn group(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
     let group = places.groups.get(name.strip_prefix('@')?)?;
     let pools = group.config.pools.iter();
     let pools: Vec<_> = pools.filter(|name| sight.sees("pool", name)).collect();
-    let mut text = format!("Group {name} has {}.\n", many(pools.len(), "pool"));
+    let mut text = format!("Group {name} has {}.\n", count(pools.len(), "pool"));
     for name in &pools {
         text.extend(pool(daemon, name, sight).map(|pool| pool.text));
     }
     let brokers = group.config.brokers.iter();
     let brokers: Vec<_> = brokers.filter(|name| sight.sees("broker", name)).collect();
     if !brokers.is_empty() {
-        text += &format!("It has {}.\n", many(brokers.len(), "broker"));
+        text += &format!("It has {}.\n", count(brokers.len(), "broker"));
     }
     for name in &brokers {
         text.extend(broker(daemon, name, sight).map(|broker| broker.text));
@@ -503,12 +504,6 @@ fn list(text: &mut String, held: &[Row]) {
 fn names(all: &[&String]) -> String {
     let all: Vec<&str> = all.iter().map(|name| name.as_str()).collect();
     all.join(",")
-}
-
-/// `1 pool`, `2 pools`.
-fn many(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
 }
 
 /// With a capital and a full stop.

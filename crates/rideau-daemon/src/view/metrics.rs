@@ -21,7 +21,7 @@ use prometheus_client::registry::Registry;
 
 use crate::state::command_stats::Timing;
 use crate::state::daemon::Daemon;
-use crate::state::end::Why;
+use crate::state::end::EndReason;
 use crate::view::tables;
 pub(crate) use form::Form;
 use page::Page;
@@ -173,13 +173,13 @@ fn counts(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
         page.counter(name, help, value)?;
     }
     let causes = [
-        Why::Lost,
-        Why::Silent,
-        Why::Quit,
-        Why::Expired,
-        Why::Revoked,
-        Why::Broken,
-        Why::Died,
+        EndReason::Lost,
+        EndReason::Silent,
+        EndReason::Quit,
+        EndReason::Expired,
+        EndReason::Revoked,
+        EndReason::Broken,
+        EndReason::Died,
     ];
     let reclaims = causes.iter().flat_map(|why| {
         let row = |(kind, count): (&str, u64)| {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use rideau_process::panics;
 
 use crate::state::daemon::Daemon;
-use crate::state::end::Why;
+use crate::state::end::EndReason;
 use crate::state::viewer::Sight;
 use crate::view::resources;
 use crate::view::tables::{self, Cell, Table, Wanted, What};
@@ -220,7 +220,7 @@ fn stats(daemon: &Daemon, page: &mut Page) {
     page.line("internal_errors", panics::count());
     page.line("foreign_releases", counts.foreign_releases.total());
     page.line("refused_asks", daemon.drops.total());
-    for why in Why::ALL {
+    for why in EndReason::ALL {
         page.line(&format!("reclaims_{}", why.word()), counts.reclaims.of(why));
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rideau_apps::Lanes;
+use rideau_apps::IoThreads;
 use rideau_config::{Config, Listen};
 use rideau_daemon::Daemon;
 use rideau_daemon::Source;
@@ -73,7 +73,7 @@ impl Server {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         let redis = Listener::bind(&Listen::Tcp(free), 0o600).await.unwrap();
         let admin = AdminListener::bind(free).await.unwrap();
-        let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
+        let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
         daemon.apps.begin(&daemon.config.load());
         Self {
             http: admin.address().unwrap(),

@@ -95,7 +95,7 @@ fn very_many_sessions_are_shown_page_by_page() {
         let holdings = &server.daemon.holdings;
         let sessions = &server.daemon.sessions;
         let opened = sessions.open(ttl, None, usize::MAX, counted, |ticket| {
-            let card = rideau_daemon::testing::Card {
+            let card = rideau_daemon::testing::Holder {
                 name: format!("session {ticket:?}").into(),
                 user: "default".into(),
                 session: Some(ticket.to_string()),

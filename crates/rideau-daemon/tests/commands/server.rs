@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rideau_apps::Lanes;
+use rideau_apps::IoThreads;
 use rideau_config::{Config, Listen};
 use rideau_daemon::Daemon;
 use rideau_daemon::Source;
@@ -54,7 +54,7 @@ impl Server {
             let listen = Listen::Tcp("127.0.0.1:0".parse().unwrap());
             let listener = Listener::bind(&listen, 0).await.unwrap();
             let port = listener.port().unwrap();
-            let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
+            let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
             tokio::spawn(listener.serve(Arc::clone(&daemon), lanes));
             tokio::spawn(testing::keep_sessions(Arc::clone(&daemon)));
             (daemon, port)

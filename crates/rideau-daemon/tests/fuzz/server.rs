@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-use rideau_apps::Lanes;
+use rideau_apps::IoThreads;
 use rideau_config::{Config, Listen};
 use rideau_daemon::Daemon;
 use rideau_daemon::Source;
@@ -88,7 +88,7 @@ impl Server {
                 let free = SocketAddr::from(([127, 0, 0, 1], 0));
                 let redis = Listener::bind(&Listen::Tcp(free), 0).await.unwrap();
                 let admin = AdminListener::bind(free).await.unwrap();
-                let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
+                let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
                 daemon.apps.begin(&daemon.config.load());
                 let server = Self {
                     redis: SocketAddr::from(([127, 0, 0, 1], redis.port().unwrap())),

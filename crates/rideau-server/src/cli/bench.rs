@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use rideau_config::count;
+use rideau_config::human::count;
 use rideau_resp::Value;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};

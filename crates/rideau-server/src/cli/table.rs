@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use rideau_config::human::Size;
 use rideau_resp::Value;
 use serde_json::{Map, Value as Json};
 
@@ -146,7 +147,7 @@ impl Table {
         pairs
             .map(|(name, value)| match value {
                 Value::Integer(bytes) if is_size && SIZED.contains(&name.as_str()) => {
-                    span::size(bytes.unsigned_abs())
+                    Size(bytes.unsigned_abs()).to_string()
                 }
                 value => cell(name, value),
             })
@@ -198,7 +199,7 @@ fn cell(name: &str, value: &Value) -> String {
     match (number, bare(name).1) {
         (Some(number), Unit::Span(scale)) => span::shown((number * scale as f64) as i64),
         (Some(number), Unit::Instant) => span::clock(number as u64),
-        (Some(number), Unit::Size) => span::size(number as u64),
+        (Some(number), Unit::Size) => Size(number as u64).to_string(),
         _ => text,
     }
 }

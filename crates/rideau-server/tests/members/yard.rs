@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rideau_apps::Lanes;
+use rideau_apps::IoThreads;
 use rideau_config::Config;
 use rideau_daemon::Daemon;
 use rideau_daemon::testing::Sight;
@@ -92,7 +92,7 @@ impl Server {
         let daemon = Daemon::new(config, rideau_daemon::COMMAND_NAMES).unwrap();
         let listener = Listener::bind(&listen, 0o600).await.unwrap();
         let address = listener.address();
-        let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
+        let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
         tokio::spawn(listener.serve(Arc::clone(&daemon), lanes));
         Self {
             daemon,

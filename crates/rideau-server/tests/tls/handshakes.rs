@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rideau_apps::Lanes;
+use rideau_apps::IoThreads;
 use rideau_daemon::testing::Listener;
 use rideau_testing::{command, skipped};
 use tokio::io::AsyncReadExt;
@@ -88,7 +88,7 @@ async fn tls_where_plain_text_is_spoken_is_cut() {
     let listen = rideau_config::Listen::Tcp("127.0.0.1:0".parse().unwrap());
     let listener = Listener::bind(&listen, 0).await.unwrap();
     let address = listener.address();
-    let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
+    let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
     tokio::spawn(listener.serve(Arc::clone(&server.daemon), lanes));
     let stream = TcpStream::connect(&address).await.unwrap();
     assert!(connect(stream, &server.signer, None).await.is_err());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use rideau_apps::Lanes;
+use rideau_apps::IoThreads;
 use rideau_config::{Config, Tls};
 use rideau_daemon::Daemon;
 use rideau_daemon::testing::Listener;
@@ -132,7 +132,7 @@ impl Server {
             .await
             .unwrap();
         let port = listener.port().unwrap();
-        let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
+        let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
         tokio::spawn(listener.serve(Arc::clone(&daemon), lanes));
         Self {
             daemon,

@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 
-use rideau_apps::Lanes;
+use rideau_apps::IoThreads;
 use rideau_config::Quota;
 use rideau_config::{Config, Listen};
 use rideau_daemon::Daemon;
@@ -25,7 +25,7 @@ async fn start(folder: &Folder, uid: u32) -> Arc<Daemon> {
     .unwrap();
     let listen = Listen::Unix(folder.0.join("s"));
     let listener = Listener::bind(&listen, 0o640).await.unwrap();
-    let lanes = Arc::new(Lanes::start(Some(1)).unwrap());
+    let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
     tokio::spawn(listener.serve(Arc::clone(&daemon), lanes));
     daemon
 }

@@ -8,7 +8,7 @@ use rideau_resp::{Quoted, Request};
 use super::{About, about, tickets};
 use crate::redis::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
 use crate::state::answer::Outcome;
-use crate::state::end::Why;
+use crate::state::end::EndReason;
 use crate::state::lease_table::Thing;
 use crate::state::matches::{End, Mail};
 use crate::state::pending::Later;
@@ -139,7 +139,7 @@ async fn end_within(mail: Arc<Mail>, ticket: Ticket, limit: Duration) -> Finish 
     let end = tokio::time::timeout(limit, mail.ended()).await;
     Box::new(move |client| match end {
         Ok(end) => {
-            let _ = client.daemon.release(ticket, None, Why::Over);
+            let _ = client.daemon.release(ticket, None, EndReason::Over);
             let mut reply = client.reply();
             match end {
                 End::Done(Some(payload)) => reply.array(2).bulk("done").bulk(payload),

@@ -10,9 +10,9 @@ use super::tail;
 use super::tickets::{self, Answer};
 use crate::redis::client::{Client, Step, Tail, Wrong, refused};
 use crate::state::answer::{Outcome, Part, micros};
-use crate::state::catalog::BrokerPlace;
+use crate::state::catalog::NamedBroker;
 use crate::state::daemon::Daemon;
-use crate::state::end::Why;
+use crate::state::end::EndReason;
 use crate::state::grant::Grant;
 use crate::state::matches::{Mail, Meeting, Party};
 use crate::state::ticket::Kind;
@@ -92,7 +92,7 @@ fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Step, W
 /// Answer one who came, without any detour.
 fn settle(
     client: &mut Client,
-    place: &Arc<BrokerPlace>,
+    place: &Arc<NamedBroker>,
     own: Arc<Mail>,
     met: Met,
     tail: &Tail,
@@ -127,7 +127,7 @@ fn settle(
 /// Meet somebody who is there, or nobody.
 fn come_now(
     client: &mut Client,
-    place: &Arc<BrokerPlace>,
+    place: &Arc<NamedBroker>,
     party: Party,
     own: Arc<Mail>,
     side: Side,
@@ -150,7 +150,7 @@ fn come_now(
 
 fn waiting(
     client: &mut Client,
-    place: Arc<BrokerPlace>,
+    place: Arc<NamedBroker>,
     own: Arc<Mail>,
     tail: Tail,
     met: impl Future<Output = Met> + Send + 'static,
@@ -179,12 +179,12 @@ fn waiting(
 
 type Met = Result<Match<Party>, Refused<Party>>;
 
-fn answer(daemon: &Daemon, place: &Arc<BrokerPlace>, own: Arc<Mail>, met: Met) -> Answer {
+fn answer(daemon: &Daemon, place: &Arc<NamedBroker>, own: Arc<Mail>, met: Met) -> Answer {
     met_or_no(place, own, met).map_err(|refusal| no(daemon, place, &refusal))
 }
 
 fn met_or_no(
-    place: &Arc<BrokerPlace>,
+    place: &Arc<NamedBroker>,
     own: Arc<Mail>,
     met: Met,
 ) -> Result<(Vec<Part>, Grant), rideau::Refusal> {
@@ -206,7 +206,7 @@ fn lead_micros(lead: Lead) -> i64 {
     lead.as_nanos() / 1_000
 }
 
-fn no(daemon: &Daemon, place: &BrokerPlace, refusal: &rideau::Refusal) -> Outcome {
+fn no(daemon: &Daemon, place: &NamedBroker, refusal: &rideau::Refusal) -> Outcome {
     let why = refusal.to_string();
     refused(daemon, "broker", &place.name, refusal, why, || {
         place.broker.explain()
@@ -214,7 +214,7 @@ fn no(daemon: &Daemon, place: &BrokerPlace, refusal: &rideau::Refusal) -> Outcom
 }
 
 /// A broker of a group, chosen for one who comes to this side.
-fn one_of(client: &Client, name: &str, side: Side) -> Result<Arc<BrokerPlace>, Wrong> {
+fn one_of(client: &Client, name: &str, side: Side) -> Result<Arc<NamedBroker>, Wrong> {
     let places = client.daemon.places.load();
     let chosen = places.groups.get(name);
     chosen
@@ -229,7 +229,7 @@ fn one_of(client: &Client, name: &str, side: Side) -> Result<Arc<BrokerPlace>, W
 }
 
 /// The broker of this name; most who come to one came to it before.
-fn known_broker(client: &mut Client, name: &str) -> Result<Arc<BrokerPlace>, Wrong> {
+fn known_broker(client: &mut Client, name: &str) -> Result<Arc<NamedBroker>, Wrong> {
     if let Some(known) = client.broker.upgrade()
         && *known.name == *name
     {
@@ -240,7 +240,7 @@ fn known_broker(client: &mut Client, name: &str) -> Result<Arc<BrokerPlace>, Wro
     Ok(place)
 }
 
-fn broker(client: &Client, name: &str) -> Result<Arc<BrokerPlace>, Wrong> {
+fn broker(client: &Client, name: &str) -> Result<Arc<NamedBroker>, Wrong> {
     let places = client.daemon.places.load();
     places.brokers.get(name).cloned().ok_or_else(|| {
         Wrong::no_such(
@@ -279,7 +279,7 @@ pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
         )));
     }
     let holdings = &client.daemon.holdings;
-    let taken = holdings.take_at(ticket, client.scope(), Why::Released, client.now);
+    let taken = holdings.take_at(ticket, client.scope(), EndReason::Released, client.now);
     let taken = taken.map_err(|gone| tickets::gone_text(word, gone))?;
     if let Some(Grant::Match(meeting)) = taken.thing.into_grant() {
         meeting.done(payload);

@@ -15,7 +15,7 @@ use crate::redis::login;
 use crate::redis::subscriptions::Watch;
 use crate::state::clients::ClientCard;
 use crate::state::daemon::Daemon;
-use crate::state::end::Why;
+use crate::state::end::EndReason;
 use crate::view::tables::More;
 
 /// Commands whose first word is a key.
@@ -139,7 +139,7 @@ pub(super) fn auth(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
 }
 
 pub(super) fn quit(client: &mut Client, _request: Request<'_>) -> Result<Step, Wrong> {
-    client.ending = Some(Why::Quit);
+    client.ending = Some(EndReason::Quit);
     client.reply().simple("OK");
     Ok(Step::Close)
 }

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rideau::{Capacity, Denied, Full, Lock, Now, Reason, Refusal};
+use rideau_config::human::count;
 use rideau_config::label::Label;
-use rideau_config::{Buckets, LockRule, count};
+use rideau_config::{Buckets, LockRule};
 use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
 
 use super::look::{Viewer, see_and_tell};
@@ -14,7 +15,7 @@ use super::{page, tickets};
 use crate::redis::client::{Client, Step, Tail, Wrong, refused};
 use crate::state::answer::{Part, micros};
 use crate::state::catalog::RulePlace;
-use crate::state::end::Why;
+use crate::state::end::EndReason;
 use crate::state::grant::Grant;
 use crate::state::ticket::Kind;
 use crate::view::tables::{More, Page};
@@ -272,7 +273,7 @@ pub(super) fn unlock(client: &mut Client, request: Request<'_>) -> Result<Step, 
     let Some(ticket) = newest else {
         return Err(not_held(client, key));
     };
-    let gone = client.daemon.release(ticket, None, Why::Released);
+    let gone = client.daemon.release(ticket, None, EndReason::Released);
     debug_assert!(gone.is_ok(), "nobody else ends what this holder holds");
     client.reply().simple("OK");
     Ok(Step::Done)

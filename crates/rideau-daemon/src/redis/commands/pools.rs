@@ -16,7 +16,7 @@ use super::tail;
 use super::tickets::{self, Answer};
 use crate::redis::client::{Client, Step, Tail, Wrong, refused};
 use crate::state::answer::{Outcome, Part, micros};
-use crate::state::catalog::{GroupPlace, PoolPlace};
+use crate::state::catalog::{NamedGroup, NamedPool};
 use crate::state::daemon::Daemon;
 use crate::state::grant::Grant;
 use crate::state::members::{Members, NoMember, Offer};
@@ -27,8 +27,8 @@ const WITHIN_MAX: u64 = 86_400_000;
 
 /// Where members are taken from.
 enum Target {
-    Pool(Arc<PoolPlace>),
-    Group(Arc<GroupPlace>),
+    Pool(Arc<NamedPool>),
+    Group(Arc<NamedGroup>),
 }
 
 /// A value of a list that is made is there by then, unless the machine is very busy.
@@ -129,7 +129,7 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
 /// Answer a take, without any detour.
 fn settle(
     client: &mut Client,
-    pool: &Arc<PoolPlace>,
+    pool: &Arc<NamedPool>,
     taken: Result<Held<'static, Members>, NotTaken>,
     tail: &Tail,
     note: Option<String>,
@@ -185,7 +185,7 @@ fn waiting(
 fn answer(
     daemon: &Daemon,
     name: &str,
-    pool: Option<&Arc<PoolPlace>>,
+    pool: Option<&Arc<NamedPool>>,
     taken: Result<Held<'static, Members>, NotTaken>,
     note: &Option<String>,
     sees_output: bool,
@@ -221,7 +221,7 @@ fn answer(
 fn refuse(
     daemon: &Daemon,
     name: &str,
-    pool: Option<&Arc<PoolPlace>>,
+    pool: Option<&Arc<NamedPool>>,
     no: &NotTaken,
     sees_output: bool,
 ) -> Outcome {
@@ -275,7 +275,7 @@ fn target(client: &mut Client, name: &str) -> Result<Target, Wrong> {
 }
 
 /// The pool of this name; most who take from a pool took from it before.
-fn known_pool(client: &mut Client, name: &str) -> Result<Arc<PoolPlace>, Wrong> {
+fn known_pool(client: &mut Client, name: &str) -> Result<Arc<NamedPool>, Wrong> {
     if let Some(known) = client.pool.upgrade()
         && *known.name == *name
     {
@@ -287,7 +287,7 @@ fn known_pool(client: &mut Client, name: &str) -> Result<Arc<PoolPlace>, Wrong> 
 }
 
 /// The pool of this name.
-pub(super) fn pool(client: &Client, name: &str) -> Result<Arc<PoolPlace>, Wrong> {
+pub(super) fn pool(client: &Client, name: &str) -> Result<Arc<NamedPool>, Wrong> {
     let places = client.daemon.places.load();
     places.pools.get(name).cloned().ok_or_else(|| {
         Wrong::no_such(
@@ -326,7 +326,7 @@ pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Step, W
         let _ = client
             .daemon
             .holdings
-            .take(ticket, None, crate::state::end::Why::Cancelled);
+            .take(ticket, None, crate::state::end::EndReason::Cancelled);
         return Err(Wrong(format!(
             "WRONGTYPE pool {name} lends what its config says; only pools with member = \
              \"offered\" take what clients bring."
@@ -448,7 +448,7 @@ fn act(
     request: Request<'_>,
     command: &'static str,
     said: &str,
-    act: impl FnOnce(&PoolPlace),
+    act: impl FnOnce(&NamedPool),
 ) -> Result<Step, Wrong> {
     let mut arguments = request.arguments();
     let name = arguments.text(command, "a pool")?;

@@ -16,7 +16,7 @@ use rideau::allocator::{Change, Place, Prefer, Refused, Reservation};
 use rideau::{Failed, Instant, Reserving, Until};
 
 use crate::redis::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong, closed};
-use crate::state::end::Why;
+use crate::state::end::EndReason;
 use crate::state::grant::{Grant, HeldValue};
 use crate::state::ticket::Kind;
 use crate::state::values::{ValueTicket, owner_of};
@@ -210,7 +210,7 @@ fn keep(client: &mut Client, reservation: &Reservation, tail: &Tail) -> Result<V
         }
         // Who asks again as the same takes it over.
         if let Some(ticket) = values.held(value) {
-            let _ = holdings.take(ticket, None, Why::Lapsed);
+            let _ = holdings.take(ticket, None, EndReason::Lapsed);
         }
     }
     let held = Grant::Value(HeldValue {
@@ -231,7 +231,10 @@ fn give_back(client: &Client, granted: &[Reservation]) {
     let values = &client.daemon.values;
     for Reservation { value, fence, .. } in granted {
         if let Some(ticket) = values.held(*value) {
-            let _ = client.daemon.holdings.take(ticket, None, Why::Cancelled);
+            let _ = client
+                .daemon
+                .holdings
+                .take(ticket, None, EndReason::Cancelled);
             values.let_go(*value, ticket);
         }
         drop(values.ranges.release(*value, Some(*fence)));

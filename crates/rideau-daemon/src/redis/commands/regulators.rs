@@ -8,9 +8,9 @@ use rideau_resp::{Mistake, Quoted, Request, Upper};
 use super::tickets::{self, Answer};
 use crate::redis::client::{Client, Step, Tail, Wrong, refused};
 use crate::state::answer::{Outcome, Part, micros};
-use crate::state::catalog::RegulatorPlace;
+use crate::state::catalog::NamedRegulator;
 use crate::state::daemon::Daemon;
-use crate::state::end::Why;
+use crate::state::end::EndReason;
 use crate::state::grant::Grant;
 use crate::state::lease_table::Thing;
 use crate::state::ticket::{Kind, Ticket};
@@ -52,7 +52,7 @@ pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
     }
 }
 
-fn answer(daemon: &Daemon, place: &Arc<RegulatorPlace>, granted: Result<Lease, Refusal>) -> Answer {
+fn answer(daemon: &Daemon, place: &Arc<NamedRegulator>, granted: Result<Lease, Refusal>) -> Answer {
     match granted {
         Ok(lease) => {
             let regulator = Arc::clone(place);
@@ -123,7 +123,10 @@ pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Step, W
             go.write(&mut client.reply());
         }
         Err(stopped) => {
-            let _ = client.daemon.holdings.take(ticket, None, Why::Stopped);
+            let _ = client
+                .daemon
+                .holdings
+                .take(ticket, None, EndReason::Stopped);
             Outcome::new("stop", vec![micros(stopped.waited)]).write(&mut client.reply());
         }
     }
@@ -134,8 +137,8 @@ pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     let mut arguments = request.arguments();
     let word = arguments.word("REG.DONE", "the ref of a lease")?;
     let why = match arguments.next().map(Upper::of) {
-        Some(how) if how.as_bytes() == b"FAIL" => Why::Failed,
-        _ => Why::Released,
+        Some(how) if how.as_bytes() == b"FAIL" => EndReason::Failed,
+        _ => EndReason::Released,
     };
     let ticket = lease_of(word)?;
     let released = client.daemon.release(ticket, client.scope(), why);
@@ -170,7 +173,7 @@ fn lease_of(word: &[u8]) -> Result<Ticket, Wrong> {
     )))
 }
 
-fn regulator(client: &Client, name: &str) -> Result<Arc<RegulatorPlace>, Wrong> {
+fn regulator(client: &Client, name: &str) -> Result<Arc<NamedRegulator>, Wrong> {
     let places = client.daemon.places.load();
     places.regulators.get(name).cloned().ok_or_else(|| {
         Wrong::no_such(

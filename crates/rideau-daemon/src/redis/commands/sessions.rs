@@ -11,8 +11,8 @@ use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
 use super::look::{Viewer, see_and_tell};
 use super::{allowed, page, tickets};
 use crate::redis::client::{Client, Finish, Step, Wait, Wrong};
-use crate::state::end::Why;
-use crate::state::holder::Card;
+use crate::state::end::EndReason;
+use crate::state::holder::Holder;
 use crate::state::quota::Quota;
 use crate::state::sessions::SessionRow;
 use crate::state::ticket::{Kind, Ticket};
@@ -33,7 +33,7 @@ pub(super) fn session(client: &mut Client, request: Request<'_>) -> Result<Step,
         b"OPEN" => open(client, arguments),
         b"ATTACH" => attach(client, arguments),
         b"DETACH" => {
-            client.leave_session(Why::Quit);
+            client.leave_session(EndReason::Quit);
             client.reply().simple("OK");
             Ok(Step::Done)
         }
@@ -78,7 +78,7 @@ fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong
         } else {
             name
         };
-        let card = Arc::new(Card {
+        let card = Arc::new(Holder {
             name: Mutex::new(name),
             user,
             session: Some(ticket.to_string()),
@@ -110,7 +110,7 @@ fn refused(client: &Client, why: Wrong) -> Wrong {
 fn enter(client: &mut Client, ticket: Ticket) -> Result<(), Wrong> {
     let row = client.daemon.sessions.attach(ticket, client.user_name());
     let row = row.ok_or_else(|| unknown(ticket.to_string().as_bytes()))?;
-    client.leave_session(Why::Quit);
+    client.leave_session(EndReason::Quit);
     client.session = Some((ticket, row.holder));
     *client.card.session.lock() = Some(ticket.to_string());
     Ok(())
@@ -135,13 +135,13 @@ fn renew(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wron
 
 fn close(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
     let mut word = arguments.next();
-    let mut why = Why::Quit;
+    let mut why = EndReason::Quit;
     let is_fail = |word: &[u8]| Upper::of(word).as_bytes() == b"FAIL";
     if word.is_some_and(is_fail) {
         word = None;
-        why = Why::Broken;
+        why = EndReason::Broken;
     } else if arguments.next().is_some_and(is_fail) {
-        why = Why::Broken;
+        why = EndReason::Broken;
     }
     let ticket = own_or(client, word)?;
     let closed = client.daemon.sessions.close(ticket, client.scope());

@@ -12,7 +12,7 @@ use super::{page, ranges, still};
 use crate::redis::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
 use crate::state::answer::{Outcome, Part};
 use crate::state::daemon::Daemon;
-use crate::state::end::{Gone, Why};
+use crate::state::end::{EndReason, NotHeld};
 use crate::state::grant::Grant;
 use crate::state::lease_table::{Row, Thing};
 use crate::state::matches::Mail;
@@ -153,7 +153,7 @@ pub(super) fn later_or_withdrawn(
         drop(waiting);
         let Some(later) = told.upgrade() else {
             if let Ok((_, grant)) = answer {
-                grant.end(Why::Cancelled);
+                grant.end(EndReason::Cancelled);
             }
             return;
         };
@@ -187,7 +187,7 @@ fn answer_later(daemon: &Daemon, ticket: Ticket, later: &Later, answer: Answer) 
             let thing = Thing::Answered(grant, Box::new(outcome.clone()));
             if let Err(thing) = daemon.holdings.fill(ticket, thing) {
                 if let Some(grant) = thing.into_grant() {
-                    grant.end(Why::Cancelled);
+                    grant.end(EndReason::Cancelled);
                 }
                 return;
             }
@@ -233,7 +233,7 @@ fn allowed(
         Ok(()) => Ok((parts, grant)),
         Err(text) => {
             daemon.deny(later.needs, &row.card.user, &text);
-            grant.end(Why::Cancelled);
+            grant.end(EndReason::Cancelled);
             Err(Outcome::denied(text))
         }
     }
@@ -274,13 +274,13 @@ pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step,
         )));
     }
     let why = match arguments.next() {
-        None => Why::Released,
+        None => EndReason::Released,
         Some(how) => match Upper::of(how).as_bytes() {
-            b"OK" => Why::Released,
+            b"OK" => EndReason::Released,
             b"FAIL" => {
                 let reason = arguments.next().unwrap_or_default();
                 client.check_label(Label::Reason, reason)?;
-                Why::Failed
+                EndReason::Failed
             }
             _ => return Err(Mistake::wrong("RELEASE", "OK or FAIL", how).into()),
         },
@@ -330,7 +330,7 @@ pub(super) fn parse(word: &[u8]) -> Result<Ticket, Wrong> {
 
 /// What became of a ticket.
 #[cold]
-pub(super) fn gone_text(word: &[u8], gone: Gone) -> Wrong {
+pub(super) fn gone_text(word: &[u8], gone: NotHeld) -> Wrong {
     let (code, text) = gone.told(Quoted(word));
     Wrong(format!("{code} {text}"))
 }
@@ -397,11 +397,11 @@ pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, 
         return Ok(Step::Done);
     };
     // It is out of its line before anybody is told so.
-    let cancelled = later.cancel_waiting(Why::Cancelled.words());
+    let cancelled = later.cancel_waiting(EndReason::Cancelled.words());
     if cancelled || later.answered().is_some_and(|no| !no.is_go()) {
         let why = match cancelled {
-            true => Why::Cancelled,
-            false => Why::Refused,
+            true => EndReason::Cancelled,
+            false => EndReason::Refused,
         };
         let _ = client.daemon.holdings.take(ticket, None, why);
     }

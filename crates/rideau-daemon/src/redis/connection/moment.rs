@@ -6,7 +6,7 @@ use rideau_config::password::Hash;
 use rideau_config::{Config, User};
 
 use super::tests::{Place, Wire, until};
-use crate::state::end::Why;
+use crate::state::end::EndReason;
 use crate::state::ticket::Ticket;
 
 /// `anna`, who may do this.
@@ -52,7 +52,7 @@ async fn a_grant_in_the_moment_of_a_change_goes_back() {
         .await;
         // Nobody is told of the change, so it is the grant that has to look.
         daemon.set_users_unseen(little.clone());
-        let released = daemon.release(ticket, None, Why::Released);
+        let released = daemon.release(ticket, None, EndReason::Released);
         assert!(released.is_ok(), "{is_async}");
         let said = match is_async {
             true => waiter.ask(&format!("AWAIT {} 30000", begun[1])),

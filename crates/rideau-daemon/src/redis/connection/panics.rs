@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rideau_apps::Lanes;
+use rideau_apps::IoThreads;
 use rideau_config::{Config, Listen};
 use rideau_process::panics;
 use rideau_testing::PanicLog;
@@ -55,7 +55,7 @@ impl Wire {
 /// A server of its own, and what connects to it.
 pub(super) struct Place {
     pub(super) daemon: Arc<Daemon>,
-    lanes: Arc<Lanes>,
+    lanes: Arc<IoThreads>,
     port: u16,
 }
 
@@ -71,7 +71,7 @@ impl Place {
         let listen = Listen::Tcp(([127, 0, 0, 1], 0).into());
         let listener = Listener::bind(&listen, 0).await.expect("a port is free");
         let port = listener.port().expect("it is TCP");
-        let lanes = Arc::new(Lanes::start(Some(1)).expect("there are threads"));
+        let lanes = Arc::new(IoThreads::start(Some(1)).expect("there are threads"));
         tokio::spawn(listener.serve(Arc::clone(&daemon), Arc::clone(&lanes)));
         Self {
             daemon,

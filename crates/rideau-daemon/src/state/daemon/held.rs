@@ -8,7 +8,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::{Daemon, end};
 use crate::state::catalog::RulePlace;
-use crate::state::end::{Gone, Why};
+use crate::state::end::{EndReason, NotHeld};
 use crate::state::holder::HolderId;
 use crate::state::lease_table::Ending;
 use crate::state::ticket::Ticket;
@@ -24,7 +24,7 @@ pub(crate) struct LockCount {
 
 impl Daemon {
     /// A holder ended: give back all that it held. Says how much that was.
-    pub fn end_holder(&self, holder: HolderId, why: Why) -> usize {
+    pub fn end_holder(&self, holder: HolderId, why: EndReason) -> usize {
         let ending = self.holdings.close(holder);
         let mut count = 0;
         while let Some(some) = ending
@@ -37,7 +37,7 @@ impl Daemon {
     }
 
     /// The same in slices, between which other tasks of the thread have their turn.
-    pub async fn end_holder_in_slices(&self, holder: HolderId, why: Why) -> usize {
+    pub async fn end_holder_in_slices(&self, holder: HolderId, why: EndReason) -> usize {
         let ending = self.holdings.close(holder);
         let mut count = 0;
         while let Some(some) = ending
@@ -51,7 +51,7 @@ impl Daemon {
     }
 
     /// Give back one slice of what an ending holder held. None if that was all.
-    fn end_some(&self, ending: &Ending, why: Why) -> Option<usize> {
+    fn end_some(&self, ending: &Ending, why: EndReason) -> Option<usize> {
         let held = self.holdings.end_some(ending, why);
         let count = held.len();
         for (ticket, thing) in held {
@@ -65,7 +65,7 @@ impl Daemon {
     /// A value goes with the holder of this ticket. Whoever had it before has lost it.
     pub fn hold_value(&self, value: u128, ticket: Ticket) {
         if let Some(before) = self.values.hold(value, ticket) {
-            let _ = self.holdings.take_from(before, Why::Lapsed);
+            let _ = self.holdings.take_from(before, EndReason::Lapsed);
         }
     }
 
@@ -116,7 +116,12 @@ impl Daemon {
     /// # Errors
     ///
     /// If there is nothing under the ticket, or it is not this user's.
-    pub fn release(&self, ticket: Ticket, user: Option<&str>, why: Why) -> Result<HolderId, Gone> {
+    pub fn release(
+        &self,
+        ticket: Ticket,
+        user: Option<&str>,
+        why: EndReason,
+    ) -> Result<HolderId, NotHeld> {
         self.release_at(ticket, user, why, self.holdings.now())
     }
 
@@ -129,9 +134,9 @@ impl Daemon {
         &self,
         ticket: Ticket,
         user: Option<&str>,
-        why: Why,
+        why: EndReason,
         now: u64,
-    ) -> Result<HolderId, Gone> {
+    ) -> Result<HolderId, NotHeld> {
         let taken = self.holdings.take_at(ticket, user, why, now)?;
         end(taken.thing, why);
         Ok(taken.holder)

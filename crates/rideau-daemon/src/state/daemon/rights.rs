@@ -7,7 +7,7 @@ use rideau_config::{Config, OPERATOR, User};
 
 use crate::state::answer::Outcome;
 use crate::state::daemon::Daemon;
-use crate::state::holder::Card;
+use crate::state::holder::Holder;
 use crate::state::pending::{Later, Needs};
 use crate::state::push::Push;
 use crate::state::ticket::Ticket;
@@ -104,7 +104,7 @@ impl Daemon {
     /// What the client is told.
     pub(crate) fn may_still_have(
         &self,
-        card: &Card,
+        card: &Holder,
         ticket: Ticket,
         later: &Later,
         name: &str,

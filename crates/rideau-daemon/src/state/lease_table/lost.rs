@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Holdings, Rare, SLOT_BITS, Taken};
-use crate::state::end::{Gone, Why};
+use super::{LeaseTable, Rare, SLOT_BITS, Taken};
+use crate::state::end::{EndReason, NotHeld};
 use crate::state::holder::HolderId;
 use crate::state::ticket::Ticket;
 
@@ -17,7 +17,7 @@ pub struct Lost {
     /// Its ticket.
     pub ticket: Ticket,
     /// Why.
-    pub why: Why,
+    pub why: EndReason,
     /// When, by the clock of the holdings.
     at: u64,
 }
@@ -29,13 +29,13 @@ impl Lost {
     }
 }
 
-impl Holdings {
+impl LeaseTable {
     /// Take something from its holder, which is told when it is seen again.
     ///
     /// # Errors
     ///
     /// If there is nothing under the ticket.
-    pub fn take_from(&self, ticket: Ticket, why: Why) -> Result<Taken, Gone> {
+    pub fn take_from(&self, ticket: Ticket, why: EndReason) -> Result<Taken, NotHeld> {
         let at = self.now();
         let (mut shard, place) = self.find(ticket)?;
         let slot = &shard.slots[place];

@@ -1,15 +1,15 @@
 //! Answers that are kept with their tickets, so that they can be fetched again and again.
 
-use super::{Holdings, Rare, Shard, Thing};
+use super::{LeaseTable, Rare, Shard, Thing};
 use crate::state::answer::Outcome;
-use crate::state::end::Why;
+use crate::state::end::EndReason;
 use crate::state::ticket::Ticket;
 
 /// As many asks that got a no are kept of each holder, so that it can fetch the answer
 /// again and again.
 const REFUSED_MAX: usize = 1024;
 
-impl Holdings {
+impl LeaseTable {
     /// An ask with `ASYNC` was granted at once, and this is the answer.
     pub fn set_answer(&self, ticket: Ticket, outcome: Outcome) {
         let Ok((mut shard, at)) = self.find(ticket) else {
@@ -57,7 +57,7 @@ impl Shard {
         let slot = self.slots.find_mut(oldest);
         let slot = slot.filter(|slot| slot.secret == secret)?;
         let thing = std::mem::replace(&mut slot.thing, Thing::None);
-        self.free_slot(oldest, now, Why::Refused);
+        self.free_slot(oldest, now, EndReason::Refused);
         Some(thing)
     }
 }

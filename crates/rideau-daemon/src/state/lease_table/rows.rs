@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Holdings, NONE, SLICE, SLOT_BITS, Shard, Slot, Thing};
-use crate::state::end::{Gone, Why};
+use super::{LeaseTable, NONE, SLICE, SLOT_BITS, Shard, Slot, Thing};
+use crate::state::end::{EndReason, NotHeld};
 use crate::state::grant::Grant;
-use crate::state::holder::{Card, HolderId};
+use crate::state::holder::{Holder, HolderId};
 use crate::state::pending::Later;
 use crate::state::ticket::Ticket;
 
@@ -25,7 +25,7 @@ pub struct Row {
     /// What the holder says.
     pub note: Option<String>,
     /// Who holds it.
-    pub card: Arc<Card>,
+    pub card: Arc<Holder>,
     /// It waits, and is not held yet.
     pub is_waiting: bool,
     /// Since when, in nanoseconds since the holdings began.
@@ -39,25 +39,25 @@ impl Row {
     }
 }
 
-impl Holdings {
+impl LeaseTable {
     /// What a ticket stands for, to be shown.
     ///
     /// # Errors
     ///
     /// If there is nothing under the ticket, or it is not this user's.
-    pub fn row(&self, ticket: Ticket, user: Option<&str>) -> Result<Row, Gone> {
+    pub fn row(&self, ticket: Ticket, user: Option<&str>) -> Result<Row, NotHeld> {
         let now = self.now();
         let (shard, at) = self.find(ticket)?;
         let Some(row) = shard.row(ticket.place >> SLOT_BITS, at, now) else {
             shard.check_user(at, user)?;
             let since = shard.slots[at].since;
-            return Err(Gone::Stale {
+            return Err(NotHeld::Stale {
                 ago: Duration::from_nanos(now.saturating_sub(since)),
-                why: Why::Refused,
+                why: EndReason::Refused,
             });
         };
         if user.is_some_and(|user| *user != *row.card.user) {
-            return Err(Gone::Foreign);
+            return Err(NotHeld::Foreign);
         }
         Ok(row)
     }
@@ -126,7 +126,10 @@ impl Holdings {
     }
 
     /// Asks that wait, of holders that are wanted.
-    pub fn asked(&self, wanted: impl Fn(&Card) -> bool) -> Vec<(Ticket, Arc<Card>, Arc<Later>)> {
+    pub fn asked(
+        &self,
+        wanted: impl Fn(&Holder) -> bool,
+    ) -> Vec<(Ticket, Arc<Holder>, Arc<Later>)> {
         let mut asked = Vec::new();
         self.each_slot(|shard, shard_at, at| {
             let slot = &shard.slots[at];
@@ -145,7 +148,7 @@ impl Holdings {
     }
 
     /// One who holds something that is wanted.
-    pub fn holder_of(&self, wanted: impl Fn(&Grant) -> bool) -> Option<Arc<Card>> {
+    pub fn holder_of(&self, wanted: impl Fn(&Grant) -> bool) -> Option<Arc<Holder>> {
         self.shards.iter().find_map(|shard| {
             let shard = shard.lock();
             let is_it = |slot: &Slot| slot.thing.grant().is_some_and(&wanted);
@@ -208,8 +211,8 @@ mod tests {
     use super::*;
     use crate::state::ticket::Kind;
 
-    fn open(holdings: &Holdings) -> HolderId {
-        holdings.open(Arc::new(Card {
+    fn open(holdings: &LeaseTable) -> HolderId {
+        holdings.open(Arc::new(Holder {
             name: Mutex::default(),
             user: "".into(),
             session: None,
@@ -217,19 +220,19 @@ mod tests {
         }))
     }
 
-    fn keep(holdings: &Holdings, holder: HolderId) -> Ticket {
+    fn keep(holdings: &LeaseTable, holder: HolderId) -> Ticket {
         let kept = holdings.keep(holder, Kind::Lock, Thing::None, None, usize::MAX, 0);
         kept.ok().expect("the holder is there")
     }
 
-    fn end(holdings: &Holdings, holder: HolderId) {
+    fn end(holdings: &LeaseTable, holder: HolderId) {
         let ending = holdings.close(holder).expect("it has not ended");
-        while !holdings.end_some(&ending, Why::Lost).is_empty() {}
+        while !holdings.end_some(&ending, EndReason::Lost).is_empty() {}
     }
 
     #[test]
     fn a_crowd_of_holders_leaves_few_places() {
-        let holdings = Holdings::default();
+        let holdings = LeaseTable::default();
         let stays = open(&holdings);
         let ticket = keep(&holdings, stays);
         let crowd: Vec<HolderId> = (0..10_000).map(|_| open(&holdings)).collect();
@@ -247,12 +250,12 @@ mod tests {
             .map(|shard| shard.lock().holders.places());
         assert!(holders.sum::<usize>() <= 10_000);
         assert_eq!(holdings.count(stays), 1, "who stays keeps what it has");
-        assert!(holdings.take(ticket, None, Why::Released).is_ok());
+        assert!(holdings.take(ticket, None, EndReason::Released).is_ok());
     }
 
     #[test]
     fn a_holder_is_not_taken_for_one_that_had_its_place() {
-        let holdings = Holdings::default();
+        let holdings = LeaseTable::default();
         let (first, ticket) = {
             let first = open(&holdings);
             (first, keep(&holdings, first))
@@ -273,8 +276,8 @@ mod tests {
         let kept = holdings.keep(first, Kind::Lock, Thing::None, None, usize::MAX, 0);
         assert!(kept.is_err());
         assert!(matches!(
-            holdings.take(ticket, None, Why::Released),
-            Err(Gone::Stale { .. })
+            holdings.take(ticket, None, EndReason::Released),
+            Err(NotHeld::Stale { .. })
         ));
     }
 }

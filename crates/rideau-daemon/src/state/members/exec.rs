@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rideau::Retired;
-use rideau_apps::Workshop;
+use rideau_apps::RunDirs;
 use rideau_config::{Exec, PoolConfig};
 use rideau_process::{Exit, Line, Process, Program};
 use tokio::runtime::Handle;
@@ -23,7 +23,7 @@ const LINES_TOLD: usize = 5;
 /// How one pool's processes are started.
 pub(super) struct Programs {
     pool: Arc<str>,
-    workshop: Arc<Workshop>,
+    workshop: Arc<RunDirs>,
     program: ArcSwap<Program>,
     /// Why the last start failed, if it did.
     failure: Mutex<Option<Arc<str>>>,
@@ -58,7 +58,7 @@ impl Programs {
         pool: &Arc<str>,
         config: &PoolConfig,
         exec: &Exec,
-        workshop: &Arc<Workshop>,
+        workshop: &Arc<RunDirs>,
     ) -> Arc<Self> {
         let programs = Arc::new(Self {
             pool: Arc::clone(pool),

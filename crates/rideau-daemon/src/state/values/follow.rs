@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rideau::allocator::{RangeError, RangeId, RangeOptions, Restore, Span};
 use rideau_config::{Config, RangeConfig};
 
-use super::place::{RangePlace, RangePlaces};
+use super::place::{NamedRange, NamedRanges};
 use super::{NotOpened, Values, machine_of, ranges_of};
 
 /// What to do to go back.
@@ -16,18 +16,18 @@ enum Undo {
 
 impl Values {
     /// The ranges of the config that they were opened with.
-    pub(crate) fn places(&self, config: &Config, old: &RangePlaces) -> RangePlaces {
+    pub(crate) fn places(&self, config: &Config, old: &NamedRanges) -> NamedRanges {
         let place = |range: &RangeConfig| {
             let id = self.ranges.range(&range.name)?;
             let known = old.find(&range.name).filter(|old| old.id == id);
-            Some(Arc::new(RangePlace {
+            Some(Arc::new(NamedRange {
                 name: range.name.as_str().into(),
                 id,
                 config: range.clone(),
                 counts: known.map_or_else(Arc::default, |old| Arc::clone(&old.counts)),
             }))
         };
-        RangePlaces::new(config.ranges.iter().filter_map(place).collect())
+        NamedRanges::new(config.ranges.iter().filter_map(place).collect())
     }
 
     /// Be as a config says from now on. Nobody loses a value by it.

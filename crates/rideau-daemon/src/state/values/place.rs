@@ -12,14 +12,14 @@ use rideau_config::{Hold, RangeConfig};
 
 /// Ranges by their names, and by the values they have.
 #[derive(Clone, Default)]
-pub struct RangePlaces {
-    by_name: HashMap<String, Arc<RangePlace>>,
+pub struct NamedRanges {
+    by_name: HashMap<String, Arc<NamedRange>>,
     /// By their first values.
-    spans: Vec<(Interval, Kind, Arc<RangePlace>)>,
+    spans: Vec<(Interval, Kind, Arc<NamedRange>)>,
 }
 
 /// A range with its name.
-pub struct RangePlace {
+pub struct NamedRange {
     /// The name.
     pub name: Arc<str>,
     /// Which of the ranges it is.
@@ -48,8 +48,8 @@ struct Lately {
     counts: [u64; Self::SECONDS + 1],
 }
 
-impl RangePlaces {
-    pub(super) fn new(places: Vec<Arc<RangePlace>>) -> Self {
+impl NamedRanges {
+    pub(super) fn new(places: Vec<Arc<NamedRange>>) -> Self {
         let mut spans = Vec::new();
         let mut by_name = HashMap::new();
         for place in places {
@@ -63,12 +63,12 @@ impl RangePlaces {
     }
 
     /// The range of this name.
-    pub fn find(&self, name: &str) -> Option<&Arc<RangePlace>> {
+    pub fn find(&self, name: &str) -> Option<&Arc<NamedRange>> {
         self.by_name.get(name)
     }
 
     /// The range that has this value, and how the value is written there.
-    pub fn of(&self, value: u128) -> Option<(&Arc<RangePlace>, Kind)> {
+    pub fn of(&self, value: u128) -> Option<(&Arc<NamedRange>, Kind)> {
         let after = self
             .spans
             .partition_point(|(interval, ..)| interval.first() <= value);
@@ -77,19 +77,19 @@ impl RangePlaces {
     }
 
     /// The ranges that have some of these values.
-    pub fn within(&self, within: Interval) -> impl Iterator<Item = &Arc<RangePlace>> {
+    pub fn within(&self, within: Interval) -> impl Iterator<Item = &Arc<NamedRange>> {
         let spans = self.spans.iter();
         let spans = spans.filter(move |(interval, ..)| !interval.is_disjoint(within));
         spans.map(|(_, _, place)| place)
     }
 
     /// The range with this number.
-    pub fn by_id(&self, id: RangeId) -> Option<&Arc<RangePlace>> {
+    pub fn by_id(&self, id: RangeId) -> Option<&Arc<NamedRange>> {
         self.by_name.values().find(|place| place.id == id)
     }
 
     /// All of them, by name.
-    pub fn all(&self) -> Vec<&Arc<RangePlace>> {
+    pub fn all(&self) -> Vec<&Arc<NamedRange>> {
         let mut all: Vec<_> = self.by_name.values().collect();
         all.sort_by(|one, other| one.name.cmp(&other.name));
         all
@@ -106,7 +106,7 @@ impl RangePlaces {
     }
 }
 
-impl RangePlace {
+impl NamedRange {
     /// Its values go with the connection that asked.
     pub fn is_of_connection(&self) -> bool {
         self.config.hold == Hold::Connection

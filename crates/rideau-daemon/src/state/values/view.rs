@@ -7,7 +7,7 @@ use rideau::allocator::{Count, Interval, Size, Span};
 use rideau_config::ViewConfig;
 
 use super::Values;
-use super::place::{RangePlace, RangePlaces};
+use super::place::{NamedRange, NamedRanges};
 
 /// Views by their names.
 #[derive(Clone, Default)]
@@ -82,8 +82,8 @@ impl Counted {
     /// The ranges that have some of these values; one may be there twice.
     pub fn touched<'a>(
         &'a self,
-        ranges: &'a RangePlaces,
-    ) -> impl Iterator<Item = &'a Arc<RangePlace>> {
+        ranges: &'a NamedRanges,
+    ) -> impl Iterator<Item = &'a Arc<NamedRange>> {
         let intervals = self.intervals.iter();
         intervals.flat_map(|interval| ranges.within(*interval))
     }

@@ -6,7 +6,7 @@ use rideau::allocator::{Event, Kind, What};
 use rideau_config::User;
 use serde_json::{Value, json};
 
-use super::{RangePlaces, sees_fence};
+use super::{NamedRanges, sees_fence};
 
 /// One thing that happened to a value, in words.
 pub(crate) struct Happened {
@@ -25,7 +25,7 @@ pub(crate) struct Happened {
 }
 
 impl Happened {
-    pub(crate) fn of(ranges: &RangePlaces, event: &Event) -> Self {
+    pub(crate) fn of(ranges: &NamedRanges, event: &Event) -> Self {
         let place = ranges.of(event.value);
         let kind = place.map_or(Kind::Number, |(_, kind)| kind);
         Self {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use rideau_config::{count, stop};
+use rideau_config::human::{count, stop};
 
 use super::Explained;
 use crate::state::daemon::Daemon;

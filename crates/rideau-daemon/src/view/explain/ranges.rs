@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rideau::Instant;
 use rideau::allocator::{RangeStats, Seen, Which, parse_value};
-use rideau_config::{RangeConfig, count, show_span};
+use rideau_config::human::count;
+use rideau_config::{RangeConfig, show_span};
 
 use super::{Explained, span};
 use crate::state::daemon::Daemon;

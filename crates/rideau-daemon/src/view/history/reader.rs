@@ -9,7 +9,7 @@ use rideau_apps::AppShown;
 use rideau_core::apps::State;
 
 use super::Row;
-use crate::state::catalog::{BrokerPlace, PoolPlace, RegulatorPlace, RulePlace};
+use crate::state::catalog::{NamedBroker, NamedPool, NamedRegulator, RulePlace};
 use crate::state::daemon::Daemon;
 
 /// What was read last.
@@ -80,7 +80,7 @@ impl Reader {
         }
     }
 
-    fn pool(&mut self, place: &PoolPlace) -> Row {
+    fn pool(&mut self, place: &NamedPool) -> Row {
         let stats = place.stats();
         let of = format!("pool.{}", place.name);
         let takes = self.grant_rate(&of, stats.takes.served);
@@ -103,7 +103,7 @@ impl Reader {
         }
     }
 
-    fn broker(&mut self, place: &BrokerPlace) -> Row {
+    fn broker(&mut self, place: &NamedBroker) -> Row {
         let stats = place.broker.stats();
         let of = format!("broker.{}", place.name);
         let matches = self.grant_rate(&of, stats.asks.served);
@@ -128,7 +128,7 @@ impl Reader {
         }
     }
 
-    fn regulator(&mut self, place: &RegulatorPlace) -> Row {
+    fn regulator(&mut self, place: &NamedRegulator) -> Row {
         let stats = place.regulator.stats();
         let of = format!("regulator.{}", place.name);
         let leases = self.grant_rate(&of, stats.asks.served);

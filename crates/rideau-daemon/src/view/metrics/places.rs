@@ -9,12 +9,12 @@ use rideau_config::Buckets;
 
 use super::page::{Labels, Page};
 use crate::state::answer;
-use crate::state::catalog::{BrokerPlace, Places, RulePlace};
+use crate::state::catalog::{Catalog, NamedBroker, RulePlace};
 
 /// The words a take or an ask can be answered with, apart from `go`.
 const NOES: [&str; 5] = ["full", "shed", "timeout", "cancelled", "closed"];
 
-pub(super) fn pools(page: &mut Page<'_, '_>, places: &Places) -> fmt::Result {
+pub(super) fn pools(page: &mut Page<'_, '_>, places: &Catalog) -> fmt::Result {
     let mut pools: Vec<_> = places.pools.values().collect();
     pools.sort_by(|one, other| one.name.cmp(&other.name));
     let all: Vec<(String, PoolStats, f64, usize)> = pools
@@ -130,7 +130,7 @@ fn pool_histograms(page: &mut Page<'_, '_>, all: &[PoolRow]) -> fmt::Result {
     )
 }
 
-pub(super) fn brokers(page: &mut Page<'_, '_>, places: &Places) -> fmt::Result {
+pub(super) fn brokers(page: &mut Page<'_, '_>, places: &Catalog) -> fmt::Result {
     let mut brokers: Vec<_> = places.brokers.values().collect();
     brokers.sort_by(|one, other| one.name.cmp(&other.name));
     let all: Vec<_> = brokers
@@ -205,7 +205,7 @@ pub(super) fn brokers(page: &mut Page<'_, '_>, places: &Places) -> fmt::Result {
 /// Whether brokers refuse on purpose.
 fn broker_load(
     page: &mut Page<'_, '_>,
-    brokers: &[&Arc<BrokerPlace>],
+    brokers: &[&Arc<NamedBroker>],
     all: &[(String, BrokerStats)],
 ) -> fmt::Result {
     const SIDES: [(&str, Side); 2] = [("ask", Side::Ask), ("offer", Side::Offer)];
@@ -233,7 +233,7 @@ fn broker_load(
     )
 }
 
-pub(super) fn regulators(page: &mut Page<'_, '_>, places: &Places) -> fmt::Result {
+pub(super) fn regulators(page: &mut Page<'_, '_>, places: &Catalog) -> fmt::Result {
     let mut regulators: Vec<_> = places.regulators.values().collect();
     regulators.sort_by(|one, other| one.name.cmp(&other.name));
     let all: Vec<_> = regulators
@@ -275,7 +275,7 @@ pub(super) fn regulators(page: &mut Page<'_, '_>, places: &Places) -> fmt::Resul
 /// The numbers of locks by rule: how many keys there are, clients decide.
 pub(super) fn locks(
     page: &mut Page<'_, '_>,
-    places: &Places,
+    places: &Catalog,
     locks: &Locks<Vec<u8>>,
 ) -> fmt::Result {
     let by_rule = held_by_rule(places, locks);
@@ -330,7 +330,7 @@ struct HeldKeys {
     full: u64,
 }
 
-fn held_by_rule(places: &Places, locks: &Locks<Vec<u8>>) -> Vec<HeldKeys> {
+fn held_by_rule(places: &Catalog, locks: &Locks<Vec<u8>>) -> Vec<HeldKeys> {
     let mut all = vec![HeldKeys::default(); places.rules.len()];
     for (key, units) in locks.all_held() {
         let Some(at) = places.rules.iter().position(|place| place.rule.fits(&key)) else {

@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 
 use super::page::{Labels, Page};
-use crate::state::catalog::Places;
+use crate::state::catalog::Catalog;
 use crate::state::values::Values;
 
 /// The bounds of how many nodes are asked.
 const HOPS: [f64; 5] = [0.0, 1.0, 2.0, 3.0, f64::INFINITY];
 
-pub(super) fn ranges(page: &mut Page<'_, '_>, places: &Places, values: &Values) -> fmt::Result {
+pub(super) fn ranges(page: &mut Page<'_, '_>, places: &Catalog, values: &Values) -> fmt::Result {
     let all = values.ranges.all_stats();
     let rows = all.iter().flat_map(|stats| {
         let states = [
@@ -85,7 +85,7 @@ pub(super) fn ranges(page: &mut Page<'_, '_>, places: &Places, values: &Values) 
     )
 }
 
-pub(super) fn views(page: &mut Page<'_, '_>, places: &Places, values: &Values) -> fmt::Result {
+pub(super) fn views(page: &mut Page<'_, '_>, places: &Catalog, values: &Values) -> fmt::Result {
     let rows = places.views.all().flat_map(|view| {
         let count = values.count(&view.counted);
         let states = [

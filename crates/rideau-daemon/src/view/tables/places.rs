@@ -6,7 +6,7 @@ use rideau::{Circuit, PoolStats, Reason, Side, Tally};
 use rideau_config::Buckets;
 
 use super::{Cell, Table};
-use crate::state::catalog::{BrokerPlace, PoolPlace, RegulatorPlace};
+use crate::state::catalog::{NamedBroker, NamedPool, NamedRegulator};
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Sight;
 
@@ -40,7 +40,7 @@ pub(super) fn pools(daemon: &Daemon) -> Table {
     table
 }
 
-fn pool(place: &PoolPlace) -> Vec<Cell> {
+fn pool(place: &NamedPool) -> Vec<Cell> {
     let stats = place.stats();
     let oldest = place.pool.holders().into_iter().next();
     let config = place.config.load();
@@ -159,7 +159,7 @@ pub(super) fn brokers(daemon: &Daemon) -> Table {
     table
 }
 
-fn broker(place: &BrokerPlace) -> Vec<Cell> {
+fn broker(place: &NamedBroker) -> Vec<Cell> {
     let (stats, rank) = (place.broker.stats(), place.broker.rank());
     vec![
         (&*place.name).into(),
@@ -224,7 +224,7 @@ pub(super) fn regulators(daemon: &Daemon) -> Table {
     table
 }
 
-fn regulator(place: &RegulatorPlace) -> Vec<Cell> {
+fn regulator(place: &NamedRegulator) -> Vec<Cell> {
     let stats = place.regulator.stats();
     let config = place.config.load();
     // One closed part closes the whole valve.

@@ -9,7 +9,7 @@ use rideau_config::{Hold, class_word};
 
 use super::{Cell, Table};
 use crate::state::daemon::Daemon;
-use crate::state::values::RangePlace;
+use crate::state::values::NamedRange;
 use crate::state::viewer::Sight;
 
 pub(super) fn ranges(daemon: &Daemon) -> Table {
@@ -33,7 +33,7 @@ pub(super) fn ranges(daemon: &Daemon) -> Table {
         "state",
     ]);
     let places = daemon.places.load();
-    let known: HashMap<&str, &Arc<RangePlace>> = places
+    let known: HashMap<&str, &Arc<NamedRange>> = places
         .ranges
         .all()
         .into_iter()
@@ -88,7 +88,7 @@ pub(super) fn views(daemon: &Daemon, sight: Sight<'_>) -> Table {
     table
 }
 
-fn row(stats: &RangeStats, place: Option<&Arc<RangePlace>>, ending: Option<u64>) -> Vec<Cell> {
+fn row(stats: &RangeStats, place: Option<&Arc<NamedRange>>, ending: Option<u64>) -> Vec<Cell> {
     let hold = place.map(|place| match place.config.hold {
         Hold::Lease => "lease",
         Hold::Connection => "connection",

@@ -8,7 +8,7 @@ use super::no;
 use super::target::may_use_values;
 use crate::redis::client::{Client, Step, Wrong};
 use crate::redis::commands::may_use;
-use crate::state::catalog::Places;
+use crate::state::catalog::Catalog;
 use crate::state::values::Counted;
 
 /// Count the values of a view, of a range, or those that a word means.
@@ -35,7 +35,7 @@ pub(super) fn view(client: &mut Client, name: &str) -> Result<(), Wrong> {
 }
 
 /// What a word means. No name reads like values.
-fn counted(client: &Client, places: &Places, word: &str) -> Result<Counted, Wrong> {
+fn counted(client: &Client, places: &Catalog, word: &str) -> Result<Counted, Wrong> {
     if let Some(view) = places.views.find(word) {
         return Ok(view.counted.clone());
     }
@@ -58,7 +58,7 @@ fn counted(client: &Client, places: &Places, word: &str) -> Result<Counted, Wron
 /// Count, for who may use all the ranges that this is about.
 fn tell(
     client: &mut Client,
-    places: &Places,
+    places: &Catalog,
     counted: &Counted,
     word: &str,
     name: Option<&str>,
@@ -75,7 +75,7 @@ fn tell(
             .all(|name| may_use(client, "range", name).is_ok())
         {
             may_use(client, "range", word)?;
-            return Err(no::no_range(&Places::default(), word));
+            return Err(no::no_range(&Catalog::default(), word));
         }
     } else {
         may_use_values(client, touched, Quoted(word.as_bytes()))?;

@@ -9,7 +9,7 @@ use super::words::{Beside, ttl};
 use super::{no, write_fields};
 use crate::redis::client::{Client, Step, Wrong};
 use crate::redis::commands::{allowed, page};
-use crate::state::end::Why;
+use crate::state::end::EndReason;
 use crate::state::ticket::{Kind as TicketKind, Ticket};
 use crate::state::values::{owner_of, sees_fence};
 use crate::view::tables::Page;
@@ -345,7 +345,10 @@ fn forget(client: &Client, value: u128) {
     let values = &client.daemon.values;
     if let Some(ticket) = values.held(value) {
         values.let_go(value, ticket);
-        let _ = client.daemon.holdings.take(ticket, None, Why::Released);
+        let _ = client
+            .daemon
+            .holdings
+            .take(ticket, None, EndReason::Released);
     }
 }
 

@@ -11,10 +11,10 @@ use rideau_resp::{Mistake, Reply, Request, Upper};
 use super::{count, no};
 use crate::redis::client::{Awaits, Client, Finish, Step, Wait, Wrong};
 use crate::redis::commands::{may_use, page, settings, watch as channels};
-use crate::state::values::{RangePlace, sees_fence};
+use crate::state::values::{NamedRange, sees_fence};
 
 /// The range of this name, if the client may use it.
-fn range(client: &Client, name: &str) -> Result<Arc<RangePlace>, Wrong> {
+fn range(client: &Client, name: &str) -> Result<Arc<NamedRange>, Wrong> {
     // Who may not does not learn whether it is there.
     may_use(client, "range", name)?;
     let places = client.daemon.places.load();

@@ -11,7 +11,7 @@ use rideau_resp::Reply;
 use super::count;
 use crate::redis::client::{Client, STOPPING, Wrong, refused as refused_ask};
 use crate::state::answer::{Outcome, Part};
-use crate::state::catalog::Places;
+use crate::state::catalog::Catalog;
 use crate::state::daemon::Daemon;
 use crate::state::values::unsafe_text;
 use crate::view::explain;
@@ -159,7 +159,7 @@ fn refused(client: &Client, no: &Refused, what: &dyn Display) -> Wrong {
 }
 
 /// There is no range of this name.
-pub(super) fn no_range(places: &Places, name: &str) -> Wrong {
+pub(super) fn no_range(places: &Catalog, name: &str) -> Wrong {
     match places.views.find(name) {
         Some(_) => only_counts(name),
         None => Wrong::no_such(

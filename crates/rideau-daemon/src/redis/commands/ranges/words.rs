@@ -13,8 +13,8 @@ use super::target::{may_use_value, may_use_values};
 use super::{How, count, no};
 use crate::redis::client::{Client, Tail, Wrong};
 use crate::redis::commands::may_use;
-use crate::state::catalog::Places;
-use crate::state::values::RangePlaces;
+use crate::state::catalog::Catalog;
+use crate::state::values::NamedRanges;
 
 /// As many fields can be set by one command.
 const FIELDS_MAX: usize = 256;
@@ -107,7 +107,7 @@ impl<'a> Words<'a> {
     }
 
     /// Look there first, if it is where one is wanted at all.
-    fn hint(&mut self, value: u128, ranges: &RangePlaces) {
+    fn hint(&mut self, value: u128, ranges: &NamedRanges) {
         let id = ranges.of(value).map(|(place, _)| place.id);
         let mut first = self.prefer.iter().filter(|prefer| prefer.tier == 0);
         let is_wanted = first.any(|prefer| match prefer.place {
@@ -273,7 +273,7 @@ pub(super) fn ttl(arguments: &mut Arguments<'_>) -> Result<Duration, Wrong> {
 /// The places in a word, as `office,10.9.0.0/24`.
 fn add_places(
     client: &Client,
-    places: &Places,
+    places: &Catalog,
     word: &str,
     tier: u8,
     prefer: &mut Vec<Prefer>,

@@ -4,8 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 
 use rideau::OptionError;
+use rideau_config::human::stop;
 use rideau_config::text::{self, PathFault};
-use rideau_config::{Fault, Faults, Level, stop};
+use rideau_config::{Fault, Faults, Level};
 
 use crate::state::daemon::NotDone;
 

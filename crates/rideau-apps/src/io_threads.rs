@@ -26,7 +26,7 @@ thread_local! {
 }
 
 /// The lanes. When they are dropped all is gone that ran on them.
-pub struct Lanes {
+pub struct IoThreads {
     all: Vec<Lane>,
     /// So many of them have tasks first, and the others when these have plenty.
     first: usize,
@@ -42,7 +42,7 @@ struct Lane {
     len: Arc<AtomicUsize>,
 }
 
-impl Lanes {
+impl IoThreads {
     /// As many lanes, and at least one; none for one per core.
     ///
     /// # Errors
@@ -169,7 +169,7 @@ fn cores() -> io::Result<usize> {
     thread::available_parallelism().map(Into::into)
 }
 
-impl Drop for Lanes {
+impl Drop for IoThreads {
     fn drop(&mut self) {
         let threads = self.stop();
         // What runs on a lane may be the last that has them.
@@ -218,13 +218,13 @@ mod tests {
     use super::*;
 
     /// On which lane the next task runs, which ends with the sender.
-    async fn next(lanes: &Lanes) -> (usize, oneshot::Sender<()>) {
+    async fn next(lanes: &IoThreads) -> (usize, oneshot::Sender<()>) {
         let (end, ended) = oneshot::channel();
         let (here, is_here) = oneshot::channel();
         lanes.spawn(move || {
-            let made = Lanes::here();
+            let made = IoThreads::here();
             async move {
-                assert_eq!(made, Lanes::here(), "it is made where it runs");
+                assert_eq!(made, IoThreads::here(), "it is made where it runs");
                 let _ = here.send(made.expect("it runs on a lane"));
                 let _ = ended.await;
             }
@@ -232,7 +232,7 @@ mod tests {
         (is_here.await.unwrap(), end)
     }
 
-    async fn emptied(lanes: &Lanes, index: usize) {
+    async fn emptied(lanes: &IoThreads, index: usize) {
         while lanes.all[index].len() > 0 {
             tokio::task::yield_now().await;
         }
@@ -240,7 +240,7 @@ mod tests {
 
     #[tokio::test]
     async fn equal_lanes_are_served_in_turn() {
-        let lanes = Lanes::start(Some(3)).unwrap();
+        let lanes = IoThreads::start(Some(3)).unwrap();
         let mut ends = Vec::new();
         let mut seen = [0; 3];
         for _ in 0..6 {
@@ -249,12 +249,12 @@ mod tests {
             ends.push(end);
         }
         assert_eq!(seen, [2, 2, 2]);
-        assert_eq!((lanes.len(), Lanes::here()), (3, None));
+        assert_eq!((lanes.len(), IoThreads::here()), (3, None));
     }
 
     #[tokio::test]
     async fn the_lane_with_the_fewest_tasks_gets_the_next() {
-        let lanes = Lanes::start(Some(2)).unwrap();
+        let lanes = IoThreads::start(Some(2)).unwrap();
         let (first, first_end) = next(&lanes).await;
         let (second, _second_end) = next(&lanes).await;
         assert_ne!(first, second);
@@ -266,7 +266,7 @@ mod tests {
 
     #[tokio::test]
     async fn lanes_that_are_left_out_get_tasks_when_the_others_have_plenty() {
-        let lanes = Lanes::start_with(4, 2).unwrap();
+        let lanes = IoThreads::start_with(4, 2).unwrap();
         let mut ends = Vec::new();
         let mut seen = [0; 4];
         for _ in 0..2 * PLENTY {
@@ -285,7 +285,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_is_dropped_or_panics_leaves_its_lane() {
-        let lanes = Lanes::start(Some(1)).unwrap();
+        let lanes = IoThreads::start(Some(1)).unwrap();
         lanes.spawn(|| async { panic!("a test wants it") });
         emptied(&lanes, 0).await;
         let (lane, _end) = next(&lanes).await;
@@ -294,7 +294,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_runs_is_dropped_when_lanes_finish() {
-        let lanes = Lanes::start(Some(2)).unwrap();
+        let lanes = IoThreads::start(Some(2)).unwrap();
         let (alive, mut dropped) = mpsc::channel::<()>(1);
         for _ in 0..4 {
             let alive = alive.clone();
@@ -311,7 +311,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_runs_on_lanes_that_were_dropped() {
-        let lanes = Lanes::start(Some(1)).unwrap();
+        let lanes = IoThreads::start(Some(1)).unwrap();
         let (alive, mut dropped) = mpsc::channel::<()>(1);
         lanes.spawn(move || async move {
             let _alive = alive;
@@ -323,7 +323,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_has_the_last_hand_on_its_own_lanes_ends_them() {
-        let lanes = Arc::new(Lanes::start(Some(2)).unwrap());
+        let lanes = Arc::new(IoThreads::start(Some(2)).unwrap());
         let (alive, mut dropped) = mpsc::channel::<()>(1);
         let last = Arc::clone(&lanes);
         lanes.spawn(move || async move {
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn by_default_there_is_one_for_each_core() {
         let cores = thread::available_parallelism().unwrap().get();
-        assert_eq!(Lanes::start(None).unwrap().len(), cores);
-        assert_eq!(Lanes::start_beside_others().unwrap().len(), cores);
+        assert_eq!(IoThreads::start(None).unwrap().len(), cores);
+        assert_eq!(IoThreads::start_beside_others().unwrap().len(), cores);
     }
 }

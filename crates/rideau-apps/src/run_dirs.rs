@@ -21,7 +21,7 @@ const DAEMONS_MAX: usize = 64;
 const NAME_LEN_MAX: usize = 24;
 
 /// What all pools of processes share.
-pub struct Workshop {
+pub struct RunDirs {
     folder: OnceCell<RunFolder>,
     places: Vec<PathBuf>,
     events: Arc<Events>,
@@ -32,15 +32,15 @@ pub struct Workshop {
 }
 
 /// One process is there.
-pub struct Presence(Arc<Workshop>);
+pub struct Presence(Arc<RunDirs>);
 
-impl Default for Workshop {
+impl Default for RunDirs {
     fn default() -> Self {
         Self::new(&config::Server::default(), Arc::default())
     }
 }
 
-impl Workshop {
+impl RunDirs {
     /// A workshop for a server like this, that tells of what happens here.
     pub fn new(server: &config::Server, events: Arc<Events>) -> Self {
         let places = match &server.run_dir {
