@@ -118,7 +118,7 @@ pub(super) fn this_program() -> PathBuf {
     std::env::current_exe().expect("Linux knows what runs")
 }
 
-/// An address that nobody listens at.
+/// An address that nothing listens at.
 pub(super) fn free_address() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
     listener.local_addr().expect("it is bound")

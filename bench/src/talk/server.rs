@@ -178,7 +178,7 @@ pub(crate) fn fail(reason: &str) -> ! {
     process::exit(1)
 }
 
-/// An address that nobody listens at; another program may be quicker than ours,
+/// An address that nothing listens at; another program may be quicker than ours,
 /// but then ours says so and ends.
 pub(super) fn free_address() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");

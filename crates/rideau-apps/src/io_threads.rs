@@ -4,7 +4,7 @@
 //! about it moves between threads, nobody looks for work at his neighbour's, and who
 //! is woken by somebody on the same lane is woken without the system.
 //!
-//! What belongs to nobody's connection, timers of machines, members, the dashboard,
+//! What belongs to no connection, timers of machines, members, the dashboard,
 //! runs elsewhere: what is slow there keeps no connection waiting.
 
 use std::cell::Cell;

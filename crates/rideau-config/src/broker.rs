@@ -137,7 +137,7 @@ impl RegulatorConfig {
         let valve = options::valve(section, "valve")?;
         if feed.is_none() && needs_leads(&valve) {
             let message = format!(
-                "the valve {:?} learns from leads, and nobody tells it",
+                "the valve {:?} learns from leads, and nothing tells it",
                 valve.kind()
             );
             let hint = "write broker = \"NAME\" or regulator = \"NAME\", unless clients tell it \

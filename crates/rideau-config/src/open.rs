@@ -75,7 +75,7 @@ fn open_to_strangers(config: &Config, all: &mut Vec<Opening>) {
                 "Any account of this machine may {may}. Only this account and root control the \
                  server."
             ),
-            Who::Anybody => format!("Anybody who can reach this machine may {may}."),
+            Who::Anybody => format!("Every client that can reach this machine may {may}."),
         };
         all.push(Opening {
             text,
@@ -148,7 +148,7 @@ mod tests {
             all[0].0
                 && all[0]
                     .1
-                    .starts_with("Anybody who can reach this machine may use ")
+                    .starts_with("Every client that can reach this machine may use ")
         );
     }
 

@@ -329,7 +329,7 @@ fn meaning(
         ["pool", _, "max"] if is_less => (less_members(to, around.thing()), 0),
         ["pool", _, "max"] => (more_members(around.thing()), 0),
         ["pool", _, "member", ..] => at_once(
-            "Idle members are replaced at once, held ones when they are returned; nobody is \
+            "Idle members are replaced at once, held ones when they are returned; no holder is \
              interrupted.",
         ),
         ["pool" | "broker", _, "group"] => {
@@ -345,14 +345,14 @@ fn meaning(
         | ["broker", _, "asks" | "offers", ..] => {
             let waiting = around.queue().map(|live| live.waiting);
             let who = waiting.map_or("Who waits keeps".into(), |waiting| match waiting {
-                1 => "The 1 who waits keeps".into(),
-                waiting => format!("The {waiting} who wait keep"),
+                1 => "The 1 that waits keeps".into(),
+                waiting => format!("The {waiting} that wait keep"),
             });
             (format!("{who} their place and times."), 0)
         }
         ["regulator", _, "valve", ..] => at_once("No lease is taken away; the next ask sees it."),
         ["lock", _, "per" | "buckets"] if is_less => {
-            at_once("Who holds more keeps it; nobody is granted until there is room.")
+            at_once("A holder of more keeps it; nothing is granted until there is room.")
         }
         ["range", _, key] => (range_meaning(key, around.thing()), 0),
         ["view", ..] => at_once(ONLY_COUNTS),
@@ -393,15 +393,15 @@ fn less_members(to: Option<usize>, live: Option<Live>) -> String {
     let over = live.map(|live| live.held.saturating_sub(to.unwrap_or(0)));
     match over {
         Some(0) => "No member above the new limit is in use; idle ones are stopped.".into(),
-        Some(1) => "1 member above the new limit is in use: it is stopped when returned; nobody \
+        Some(1) => "1 member above the new limit is in use: it is stopped when returned; no holder \
                     is interrupted."
             .into(),
         Some(over) => format!(
-            "{over} members above the new limit are in use: each is stopped when returned; nobody \
+            "{over} members above the new limit are in use: each is stopped when returned; no holder \
              is interrupted."
         ),
         None => {
-            "Members above the new limit are stopped when returned; nobody is interrupted.".into()
+            "Members above the new limit are stopped when returned; no holder is interrupted.".into()
         }
     }
 }
@@ -410,7 +410,7 @@ fn more_members(live: Option<Live>) -> String {
     match live {
         Some(Live { waiting: 0, .. }) | None => "More members are started when needed.".into(),
         Some(Live { waiting, .. }) => {
-            format!("More members are started at once for those who wait ({waiting}).")
+            format!("More members are started at once for those that wait ({waiting}).")
         }
     }
 }
@@ -418,8 +418,8 @@ fn more_members(live: Option<Live>) -> String {
 fn less_room(to: Option<usize>, live: Option<Live>) -> (String, usize) {
     let over = live.map(|live| live.waiting.saturating_sub(to.unwrap_or(0)));
     match over {
-        Some(0) => ("There is room for all who wait.".into(), 0),
-        Some(over) => (format!("{over} of those who wait are shed."), over),
+        Some(0) => ("There is room for all that wait.".into(), 0),
+        Some(over) => (format!("{over} of those that wait are shed."), over),
         None => ("Who waits beyond the new limit is shed.".into(), 0),
     }
 }
@@ -454,14 +454,14 @@ fn leave(kind: &str, name: &str, now: Option<&Now>) -> Step {
     let shed = live.map_or(0, |live| live.waiting);
     let held = live.map_or(0, |live| live.held);
     let meaning = match (kind, live) {
-        ("user", _) => "Nobody can be this user any more.".into(),
+        ("user", _) => "No client can be this user any more.".into(),
         ("group", _) => "The next ask of the group is refused.".into(),
         ("view", _) => ONLY_COUNTS.into(),
         ("app", live) => apps::departure(live.copied()),
         ("range", Some(_)) => {
             format!("It gives out nothing more; {held} held until given back, and then it is gone.")
         }
-        (_, Some(_)) => format!("{shed} who wait are refused; {held} held until given back."),
+        (_, Some(_)) => format!("{shed} that wait are refused; {held} held until given back."),
         (_, None) => "Who waits is refused; what is held stays until it is given back.".into(),
     };
     Step {

@@ -144,7 +144,7 @@ fn config(notes: &Notes<'_>, root: &dyn TableLike, look: Look) -> Config {
             let mode = about.map_or(0, |about| about.permissions().mode());
             if mode & 0o007 != 0 {
                 let (path, mode) = (path.display(), mode & 0o777);
-                let message = format!("{path} is open to everybody here (mode {mode:03o})");
+                let message = format!("{path} can be read by every account here (mode {mode:03o})");
                 notes.warn(at, message, format!("run chmod o= {path}"));
             }
         }

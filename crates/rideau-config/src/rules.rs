@@ -111,7 +111,7 @@ fn check_waits(notes: &Notes<'_>, section: &Section<'_>, config: &Config) {
         } else {
             "`wait_max` is under the default of `wait_default`"
         };
-        let hint = "nobody may wait longer than `wait_max`";
+        let hint = "no ask may wait longer than `wait_max`";
         notes.error(section.at(key), message, hint);
     }
     if server.name.chars().any(char::is_whitespace) || server.name.is_empty() {
@@ -315,7 +315,7 @@ fn check_ways_in(notes: &Notes<'_>, sections: &Sections<'_>) {
     for (name, section) in &sections.users {
         let ways = ["password", "password_file", "uids"];
         if !by_certificate && ways.iter().all(|way| !section.has(way)) {
-            let message = format!("nobody can come in as user `{name}`");
+            let message = format!("no client can log in as user `{name}`");
             let hint = "give `password_file`, `password` or `uids`, or [tls] a `client_ca`";
             notes.warn(section.at.clone(), message, hint);
         }

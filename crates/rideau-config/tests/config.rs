@@ -67,7 +67,7 @@ fn a_secret_that_everybody_can_read_is_said() {
     let open = said(0o644);
     for path in [&secret, &key] {
         let path = path.display();
-        let warning = format!("warning  {path} is open to everybody here (mode 644)");
+        let warning = format!("warning  {path} can be read by every account here (mode 644)");
         assert!(open.contains(&warning), "{warning} in {open}");
         assert!(open.contains(&format!("run chmod o= {path}")), "{open}");
     }
@@ -567,14 +567,14 @@ per = 2
 
 const PLAN: &str = r#"
   server.threads                2 -> 4             Counts after the next start.
-  pool.old                      - removed          2 who wait are refused; 1 held until given back.
+  pool.old                      - removed          2 that wait are refused; 1 held until given back.
   pool.pg-1.max                 10 -> 6            3 members above the new limit are in use: each is
-                                                   stopped when returned; nobody is interrupted.
+                                                   stopped when returned; no holder is interrupted.
   pool.new                      + added            2 members at once.
-  broker.checkout.asks.target   100ms -> 50ms      The 88 who wait keep their place and times.
-  broker.checkout.asks.max      65536 -> 50        38 of those who wait are shed.
-  lock."b*".per                 3 -> 2             Who holds more keeps it; nobody is granted until
-                                                   there is room.
+  broker.checkout.asks.target   100ms -> 50ms      The 88 that wait keep their place and times.
+  broker.checkout.asks.max      65536 -> 50        38 of those that wait are shed.
+  lock."b*".per                 3 -> 2             A holder of more keeps it; nothing is granted
+                                                   until there is room.
   lock                          a*, b* -> b*, a*   The first that fits a key is used: keys may get
                                                    another rule.
 8 changes, 1 restart, 40 requests shed.   Apply:  rideau apply new.toml
@@ -594,7 +594,7 @@ fn a_plan_without_numbers_says_what_would_happen() {
     );
     assert_eq!(
         step.meaning,
-        "Members above the new limit are stopped when returned; nobody is interrupted."
+        "Members above the new limit are stopped when returned; no holder is interrupted."
     );
     assert_eq!(plan.shed(), 0);
 }

@@ -318,7 +318,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     pub fn explain(&self) -> String {
         let offered = self.offers.tally().came + self.prompt[Side::Offer as usize];
         let scarce = if offered == 0 {
-            "Nobody has offered itself yet: start workers, or see why they do not come."
+            "No worker has offered itself yet: start workers, or see why they do not come."
         } else {
             "Workers are scarce: add some, or make each match shorter."
         };

@@ -87,7 +87,7 @@ pub struct Stats {
     pub lines: usize,
     /// How many units are held.
     pub held: u64,
-    /// How long the oldest of those who wait has waited.
+    /// How long the oldest waiting ask has waited.
     pub oldest_waited: Duration,
     /// What became of the asks. Units that were taken without asking are not
     /// among them.

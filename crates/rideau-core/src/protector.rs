@@ -122,7 +122,7 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Self::Full => "too many are on their way in",
             Self::Chance => "too many wait too long, and chance refused this one",
-            Self::Closed => "everybody waits too long, and only probes go in",
+            Self::Closed => "all waits are too long, and only probes go in",
         })
     }
 }

@@ -46,7 +46,7 @@ pub struct Stats {
     pub len: usize,
     /// How many leases there are.
     pub size: usize,
-    /// How long the oldest of those who wait has waited.
+    /// How long the oldest waiting ask has waited.
     pub oldest_waited: Duration,
     /// The next ask is granted at once.
     pub is_open: bool,

@@ -305,6 +305,30 @@ fn check_samples(
     }
 }
 
+/// A task, a client or an ask is the subject of its sentence.
+#[test]
+fn documents_name_the_thing_that_acts() {
+    const WORDS: &[&str] = &["whoever", "somebody", "anybody", "nobody", "everybody"];
+    let mut files = vec![root().join("README.md"), root().join("ARCHITECTURE.md")];
+    for folder in ["docs", "config"] {
+        let entries = fs::read_dir(root().join(folder)).expect("it is there");
+        files.extend(entries.map(|entry| entry.expect("it can be read").path()));
+    }
+    let mut faults = Vec::new();
+    for file in files {
+        for (line, number) in read(&file).lines().zip(1..) {
+            // What is code has the names of code.
+            let prose: String = line.split('`').step_by(2).collect();
+            let prose = prose.to_lowercase();
+            let mut words = prose.split(|c: char| !c.is_alphabetic());
+            if words.any(|word| WORDS.contains(&word)) {
+                faults.push(format!("{}:{number}: {line}", file.display()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
 fn check_workspace(rule: impl Fn(&str, &str) -> Vec<String>) {
     let mut files = Vec::new();
     for folder in ["crates", "bench/src"] {

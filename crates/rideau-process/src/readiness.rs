@@ -100,8 +100,8 @@ impl Wanted {
     /// What was waited for in vain.
     pub(super) fn missing(&self) -> String {
         match &self.ready {
-            Ready::Socket => format!("nobody listens at {}", self.socket),
-            Ready::Port => format!("nobody listens at port {}", self.port.unwrap_or_default()),
+            Ready::Socket => format!("nothing listens at {}", self.socket),
+            Ready::Port => format!("nothing listens at port {}", self.port.unwrap_or_default()),
             Ready::Notify => "READY=1 was not sent to its NOTIFY_SOCKET".to_owned(),
             Ready::Line(text) => format!("no line had `{text}` in it"),
             Ready::Started => "it was not loaded".to_owned(),
@@ -136,7 +136,7 @@ impl Wanted {
         match &*answer {
             Some(answer) => format!("{answer} at {at}"),
             None if self.inherits() => format!("it did not answer at {at}"),
-            None => format!("nobody listens at {at}"),
+            None => format!("nothing listens at {at}"),
         }
     }
 

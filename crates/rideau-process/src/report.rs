@@ -124,7 +124,7 @@ impl StartReport {
         Diary::new().close(program, &StartError::Unprepared { doing, error })
     }
 
-    /// It became ready, and ended like this before it had answered anybody.
+    /// It became ready, and ended like this before it had answered a request.
     pub fn unanswered(program: &Program, process: &Process, exit: Exit) -> Self {
         let diary = Diary {
             pid: Some(process.pid()),
@@ -226,11 +226,11 @@ fn advice(program: &Program, error: &StartError) -> Vec<String> {
                  /etc/passwd has to be given by number",
             );
         }
-        StartError::PortTaken { .. } => add("see who listens there, and end that"),
+        StartError::PortTaken { .. } => add("see which program listens there, and end that"),
         StartError::Exited {
             exit: Exit::Signal(9),
             ..
-        } => add("if nobody killed it, the system did: look for `out of memory` in its log"),
+        } => add("if you did not kill it, the system did: look for `out of memory` in its log"),
         StartError::Exited { exit, lines, .. } => advice.extend(said_advice(*exit, lines)),
         StartError::Unanswered { .. } => add("look for what it does with its first request"),
         _ => (),
@@ -252,8 +252,8 @@ fn elsewhere_advice(program: &Program, elsewhere: &[String]) -> String {
 /// Complaints that many programs make in the same words.
 fn said_advice(exit: Exit, lines: &[Line]) -> Option<String> {
     const KNOWN: [(&str, &str); 5] = [
-        ("address already in use", "somebody else has its address"),
-        ("eaddrinuse", "somebody else has its address"),
+        ("address already in use", "another program has its address"),
+        ("eaddrinuse", "another program has its address"),
         (
             "no module named",
             "a module is missing: is its environment the one it was installed in?",

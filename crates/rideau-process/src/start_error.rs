@@ -221,7 +221,7 @@ impl fmt::Display for Sentence<'_> {
             }
             StartError::Unanswered { program, exit, .. } => write!(
                 f,
-                "`{program}` {exit} soon after it was ready, before it had answered anybody"
+                "`{program}` {exit} soon after it was ready, before it had answered a request"
             ),
             StartError::Daemonised {
                 program, others, ..

@@ -114,7 +114,7 @@ impl fmt::Display for Fault {
                 f.write_str("this port speaks the Redis protocol; HTTP is spoken on the admin port")
             }
             Self::Smuggled => f.write_str(
-                "a line of an HTTP request, perhaps with commands of somebody else behind it",
+                "a line of an HTTP request, perhaps with commands of another client behind it",
             ),
             Self::NotArray(kind) => write!(
                 f,

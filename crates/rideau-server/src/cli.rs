@@ -212,7 +212,7 @@ enum Command {
     Lease(lease::Lease),
     /// Ask a broker for somebody who offers
     Ask(meet::Meet),
-    /// Offer yourself to those who ask
+    /// Offer yourself to clients that ask
     Offer(meet::Meet),
     /// Measure the server, and a Redis beside it
     Bench(bench::Bench),

@@ -190,7 +190,7 @@ fn introduce(ports: &Ports, seconds: Seconds, screen: &mut Screen) -> Result<(),
     screen.line(&format!("A server with some traffic, {until}."))?;
     if ports.is_elsewhere {
         screen.line(&format!(
-            "Somebody is at {PORT} or {ADMIN_PORT} already, so it is at {redis} and {admin}."
+            "Another program is at {PORT} or {ADMIN_PORT} already, so it is at {redis} and {admin}."
         ))?;
     }
     let to = if ports.is_elsewhere {

@@ -423,7 +423,7 @@ impl fmt::Display for WireFault {
             ),
             Self::Untrusted { server, error } => write!(
                 f,
-                "there is no TLS with {server}: {error}; --cacert names who signed its certificate"
+                "there is no TLS with {server}: {error}; --cacert names the authority that signed its certificate"
             ),
             Self::Lost(error) => write!(f, "the connection to the server was lost: {error}"),
             Self::Garbled(BadReply::Kind(b'H')) => f.write_str(

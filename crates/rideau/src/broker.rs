@@ -255,7 +255,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
         stats
     }
 
-    /// How likely the protector refuses one who comes now, from 0 to 1; published
+    /// How likely the protector refuses an ask now, from 0 to 1; published
     /// by a `pie` meter.
     pub fn refused_chance(&self, side: Side) -> f64 {
         self.driver.shell().0.door().chance(side)

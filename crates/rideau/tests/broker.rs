@@ -391,7 +391,7 @@ async fn the_broker_explains_itself() {
     let explained = broker.explain();
     assert!(explained.contains("3 (timeout)"), "{explained}");
     assert!(
-        explained.contains("Nobody has offered itself yet"),
+        explained.contains("No worker has offered itself yet"),
         "{explained}"
     );
 }

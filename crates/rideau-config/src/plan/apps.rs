@@ -14,10 +14,10 @@ pub(super) fn meaning(key: &str, is_less: bool) -> &'static str {
         "ready" | "warm_up" | "log" | "start_timeout" | "stop_timeout" | "stop_signal" => {
             "For processes that are started from then on."
         }
-        "min" if is_less => "Processes above it go when nobody used them for `idle_after`.",
+        "min" if is_less => "Processes above it go when they were not used for `idle_after`.",
         "min" => "What is missing is started at once.",
         "max" if is_less => {
-            "Processes above the new limit finish their requests and are stopped; nobody is \
+            "Processes above the new limit finish their requests and are stopped; no request is \
              interrupted."
         }
         "max" => "More processes are started when needed.",
@@ -26,7 +26,7 @@ pub(super) fn meaning(key: &str, is_less: bool) -> &'static str {
         }
         "concurrency" => "Who waits is let in at once.",
         "requests_max" | "life_max" | "memory_soft" => {
-            "Processes above it are replaced; nobody is interrupted."
+            "Processes above it are replaced; no request is interrupted."
         }
         "memory_hard" => "Processes above it are killed, with the requests they serve.",
         "hosts" | "paths" | "strip" | "request_timeout" | "body_max" | "buffer_requests"
@@ -49,7 +49,7 @@ pub(super) fn front_meaning(key: &str, is_less: bool) -> &'static str {
 pub(super) fn arrival(name: &str, new: &Config) -> String {
     let app = new.apps.iter().find(|app| app.name == name);
     match app.map_or(0, |app| app.options.min) {
-        0 => "Started when somebody asks for it.".into(),
+        0 => "Started when a request comes.".into(),
         min => format!("{} started.", count(min, "process")),
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn arrival(name: &str, new: &Config) -> String {
 pub(super) fn departure(live: Option<Live>) -> String {
     match live {
         Some(Live { held, waiting }) => format!(
-            "{waiting} who wait are refused; {held} served to their end, and its processes stopped."
+            "{waiting} that wait are refused; {held} served to their end, and its processes stopped."
         ),
         None => "Who waits is refused; its processes finish their requests and are stopped.".into(),
     }

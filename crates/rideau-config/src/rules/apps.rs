@@ -91,7 +91,7 @@ fn check_front(notes: &Notes<'_>, sections: &Sections<'_>) {
         && !is_there("listen")
         && !is_there("tls_listen")
     {
-        let message = format!("nobody can reach app `{name}`: the front listens nowhere");
+        let message = format!("no client can reach app `{name}`: the front listens nowhere");
         let hint = "write listen = [\"127.0.0.1:3000\"] under [front]";
         notes.warn(section.at.clone(), message, hint);
     }

@@ -446,10 +446,10 @@ const PLAN: &str = r#"
   front.listen              ["[::1]:1"] -> []                   Counts after the next start.
   front.max                 10 -> 6                             Processes above the new limit finish
                                                                 their requests and are stopped;
-                                                                nobody is interrupted.
+                                                                no request is interrupted.
   front.trust               [] -> ["::1"]                       From the next request on.
   front.idle_timeout        75s -> 10s                          For new connections.
-  app.old                   - removed                           2 who wait are refused; 1 served to
+  app.old                   - removed                           2 that wait are refused; 1 served to
                                                                 their end, and its processes
                                                                 stopped.
   app.shop.hosts            ["shop.example"] -> ["a.example"]   From the next request on.
@@ -458,11 +458,11 @@ const PLAN: &str = r#"
   app.shop.min              2 -> 3                              What is missing is started at once.
   app.shop.max              8 -> 4                              Processes above the new limit finish
                                                                 their requests and are stopped;
-                                                                nobody is interrupted.
+                                                                no request is interrupted.
   app.shop.concurrency      16 -> 8                             Requests that are served go on; a
                                                                 process gets no others until it has
                                                                 room.
-  app.shop.queue.max        100 -> 50                           10 of those who wait are shed.
+  app.shop.queue.max        100 -> 50                           10 of those that wait are shed.
   app.shop.memory_hard      none -> 1GiB                        Processes above it are killed, with
                                                                 the requests they serve.
   app.shop.health.path      + /up                               At once.

@@ -113,8 +113,8 @@ impl fmt::Display for Refused {
             Self::UnknownRange => f.write_str("there is no range of this name"),
             Self::Draining => f.write_str("the range is draining and gives out nothing more"),
             Self::OutOfRange => f.write_str("the value is outside every range"),
-            Self::NotReserved => f.write_str("nobody holds it"),
-            Self::Reserved => f.write_str("somebody holds it already"),
+            Self::NotReserved => f.write_str("it is not held"),
+            Self::Reserved => f.write_str("it is held already"),
             Self::Resting => f.write_str("it was given back a moment ago and rests"),
             Self::Conflict { fence } => {
                 write!(f, "another holder has it, with the fence {fence}")

@@ -19,7 +19,7 @@ pub(super) fn explain<R: Reply>(
 ) -> String {
     if is_closing {
         return format!(
-            "The lines are closing: nobody may wait any more. {}.",
+            "The queues are closing: no ask may wait any more. {}.",
             are_held(held)
         );
     }
@@ -52,7 +52,7 @@ fn state<R: Reply>(lines: &[Line<R>], held: u64, now: Instant) -> String {
         .filter_map(|line| Some((line.age()?, line.claim())))
         .min_by_key(|(age, _)| *age);
     let Some(((sent, _), claim)) = oldest else {
-        return format!("Nobody waits. {}.", are_held(held));
+        return format!("No ask waits. {}.", are_held(held));
     };
     let len: usize = lines.iter().map(|line| line.waiting.len()).sum();
     let busy = lines.iter().filter(|line| !line.is_empty()).count();

@@ -16,7 +16,7 @@ pub(super) fn explain<R: Reply>(
     let (len, size) = (asks.len(), valve.size());
     if is_closing {
         return format!(
-            "The regulator is closing: nobody is granted or renewed anything. {size} leases are \
+            "The regulator is closing: nothing is granted or renewed. {size} leases are \
              held."
         );
     }

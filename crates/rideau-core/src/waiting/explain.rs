@@ -100,7 +100,7 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
              one (`WAIT`, `wait_max`), or raise the default (`server.wait_default`)."
         ),
         Reason::Timeout => format!(
-            "{few} A plain timeout lets everybody wait nearly the whole of it under overload; \
+            "{few} Under overload a plain timeout lets every ask wait nearly the whole of it; \
              `kind=paced` keeps the waits of the served short."
         ),
         Reason::Bound if is_paced(options) => format!(
@@ -140,7 +140,7 @@ fn advice(reason: Reason, options: &Options, account: &Account<'_>) -> String {
             format!("{few} Or wait for one (`WAIT`, `wait_max`) rather than ask only at once.")
         }
         Reason::Protected => format!("{few} Or let the protector (`protect`) refuse fewer."),
-        Reason::Cancelled => "Nothing: somebody withdrew these asks on purpose.".into(),
+        Reason::Cancelled => "Nothing: these asks were cancelled on purpose.".into(),
         Reason::Closed => format!("The {} is closing: ask another one.", account.machine),
         Reason::Suspended => format!("The {} is suspended: resume it, or wait.", account.machine),
         Reason::Nowhere => "Let a pool join the group.".into(),

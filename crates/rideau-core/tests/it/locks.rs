@@ -427,7 +427,7 @@ fn it_says_in_words_why_asks_wait_and_were_shed() {
     let mut stage = Door::new("kind=never max=1");
     assert_eq!(
         stage.lines.explain(millis("0")),
-        "Nobody waits. 0 units are held. No ask has been refused or shed."
+        "No ask waits. 0 units are held. No ask has been refused or shed."
     );
     for (at, words) in [
         ("0", "ask a 2/2"),

@@ -99,7 +99,7 @@ pub(super) fn check_right(
     {
         let advice = admin.daemon.operator.advice();
         let text = format!(
-            "{} {} is not for everybody: {advice}",
+            "{} {} is not open to all: {advice}",
             route.method, route.path
         );
         return Err(No::new(StatusCode::UNAUTHORIZED, "NOAUTH", text));
@@ -312,7 +312,7 @@ async fn login(
             return Ok(user.into());
         }
         return Err(no(
-            "Say who you are: the config has users, and HTTP Basic authentication is wanted.",
+            "Authentication required: the config has users. Send HTTP Basic authentication.",
         ));
     };
     let Some((name, password)) = basic(said.as_bytes()) else {

@@ -61,7 +61,7 @@ fn write_page(out: &mut String, visit: &Visit) -> fmt::Result {
          <link rel=\"stylesheet\" href=\"/assets/status.css\"></head><body>\n<h1>{name}</h1>\n"
     )?;
     let state = if daemon.is_draining() {
-        "stopping: serves nobody new"
+        "stopping: serves no new client"
     } else {
         "up"
     };

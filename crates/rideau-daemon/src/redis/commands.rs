@@ -338,7 +338,7 @@ fn has_part(client: &Client, right: &str) -> Result<(), Wrong> {
             user.name
         ))),
         None if login::is_needed(client) => Err(Wrong(
-            "NOAUTH say who you are first: AUTH user password.".into(),
+            "NOAUTH authentication required: send AUTH user password.".into(),
         )),
         None if is_control(right) => Err(Wrong(client.daemon.only_for_operators("this"))),
         _ => Ok(()),

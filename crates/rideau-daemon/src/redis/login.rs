@@ -175,7 +175,7 @@ fn still(
 fn refuse_token(client: &Client, user: &[u8]) -> Step {
     let text = match user == b"default" {
         true => format!(
-            "ERR there is no password here: the config has no users. What anybody may do needs \
+            "ERR there is no password here: the config has no users. What every client may do needs \
              no login; for the rest, {}",
             client.daemon.operator.advice()
         ),
@@ -291,7 +291,7 @@ pub(crate) fn current(
         return match config.users.is_empty() {
             true => Ok(None),
             false => Err(Wrong(
-                "NOAUTH the config has users now: say who you are.".into(),
+                "NOAUTH the config has users now: send AUTH user password.".into(),
             )),
         };
     };

@@ -161,7 +161,7 @@ impl Logins {
         if self.strangers.lock().is_new(key, Instant::now()) {
             let why = label::cut(why, WHY_MAX);
             let origin = origin.to_string();
-            let text = format!("somebody from {origin} was denied {right:?}: {why}");
+            let text = format!("a client from {origin} was denied {right:?}: {why}");
             self.events.add("denied", &origin, text, None);
         }
     }

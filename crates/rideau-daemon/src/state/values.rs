@@ -255,7 +255,7 @@ impl Values {
 const fn quarantine_text(class: Class, is_part: bool) -> &'static str {
     match (class, is_part) {
         (Class::Memory, _) => {
-            "nobody knows who has these values, and they are not given out for so long; with start \
+            "it is not known which of these values have holders, and they are not given out for so long; with start \
              = \"free\" the next start gives them out at once"
         }
         (Class::Claimed, true) => {
@@ -263,7 +263,7 @@ const fn quarantine_text(class: Class, is_part: bool) -> &'static str {
              were not written down, and are not given out for so long; the others are"
         }
         (Class::Claimed | Class::Sync, _) => {
-            "nobody knows who has these values, and they are not given out for so long; a holder \
+            "it is not known which of these values have holders, and they are not given out for so long; a holder \
              that writes to its value keeps it"
         }
     }
@@ -276,7 +276,7 @@ pub(crate) fn unsafe_text(failed: &rideau::Failed) -> String {
         _ => "any more until the server is started again",
     };
     format!(
-        "MISCONF {failed}. Nobody knows whether your last commands happened: no range answers \
+        "MISCONF {failed}. It is not known whether your last commands happened: no range answers \
          {until}, and LOOKUP tells then."
     )
 }

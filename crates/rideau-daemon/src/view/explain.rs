@@ -170,7 +170,7 @@ fn held(daemon: &Daemon, row: &Row, sight: Sight<'_>) -> Explained {
     let whose = match (&row.card.session, row.card.connection) {
         (Some(_), _) => "a session".into(),
         (None, Some(id)) => format!("connection {id}"),
-        (None, None) => "nobody's connection".into(),
+        (None, None) => "no connection".into(),
     };
     let name = &row.name;
     let what = if row.is_waiting {

@@ -110,7 +110,7 @@ fn server(page: &mut Page<'_, '_>, daemon: &Daemon) -> fmt::Result {
         ),
         (
             "rideau_draining",
-            "Whether the server is stopping and serves nobody new",
+            "Whether the server is stopping and serves no new client",
             f64::from(u8::from(daemon.is_draining())),
         ),
     ];
@@ -216,7 +216,7 @@ fn limits(page: &mut Page<'_, '_>, daemon: &Daemon, more: &[Counted]) -> fmt::Re
     let more = more.iter().map(|counted| (counted.limit, counted.count));
     page.counters(
         "rideau_limits_refused",
-        "How often somebody was turned away by a limit",
+        "How often a client was turned away by a limit",
         own.chain(more)
             .map(|(limit, count)| (vec![("limit", limit.to_owned())], count)),
     )

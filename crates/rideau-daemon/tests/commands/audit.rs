@@ -185,7 +185,7 @@ fn every_denial_of_a_stranger_is_told() {
             let events = server.daemon.events.newest(10);
             let told = events.iter().filter(|event| event.kind == "denied");
             let told: Vec<_> = told.map(|event| &event.text).collect();
-            let begin = format!("somebody from 127.0.0.1 was denied {right:?}: ");
+            let begin = format!("a client from 127.0.0.1 was denied {right:?}: ");
             assert_eq!(told.len(), 1, "{words:?}: {told:?}");
             assert!(told[0].starts_with(&begin), "{words:?}: {told:?}");
         }

@@ -174,7 +174,7 @@ fn a_no_is_shown_and_explained() {
     assert_eq!(cell(&drops, 0, "reason"), "timeout");
     let said = peer.say("EXPLAIN d-1");
     assert!(said.starts_with("broker work said no "), "{said}");
-    assert!(said.contains("it waited as long as anybody may"), "{said}");
+    assert!(said.contains("it waited as long as an ask may"), "{said}");
     assert!(said.contains("At that moment:"), "{said}");
     peer.say("HELLO 3");
     let facts = peer.say("EXPLAIN d-1 JSON");

@@ -353,7 +353,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "REFRESH 10.20.0.2",
-        "-NOTHELD \"10.20.0.2\": nobody holds it",
+        "-NOTHELD \"10.20.0.2\": it is not held",
     ),
     ("REFRESH KEY nobody", "-NOTHELD \"nobody\""),
     ("UPDATE 10.20.0.2 DATA x", "-NOTHELD \"10.20.0.2\""),

@@ -175,7 +175,7 @@ fn operators_see_ranges_in_all_the_usual_places() {
     );
     assert!(
         peer.say("EXPLAIN 10.20.0.3")
-            .contains("is free: nobody holds it")
+            .contains("is free: it is not held")
     );
     let page = ask(&mut peer, "RANGE.LS office COUNT 10");
     assert!(

@@ -167,13 +167,13 @@ fn a_plan_says_what_would_happen_to_who_is_there() {
     assert_eq!(
         text(&plan),
         "[[path, old, new, change, meaning, shed], [pool.cad.max, 3, 1, live, 1 member above the \
-         new limit is in use: it is stopped when returned; nobody is interrupted., 0]]"
+         new limit is in use: it is stopped when returned; no holder is interrupted., 0]]"
     );
     assert_eq!(max(&mut peer), "3");
     let gone = peer.ask(&["CONFIG", "PLAN", "[lock.\"*\"]\n"]);
     assert_eq!(
         rows(&gone),
-        ["[pool.cad, removed, nil, live, 0 who wait are refused; 2 held until given back., 0]"]
+        ["[pool.cad, removed, nil, live, 0 that wait are refused; 2 held until given back., 0]"]
     );
 }
 
@@ -334,7 +334,7 @@ fn who_waits_and_holds_keeps_its_place() {
     other.send(&["TAKE", "cad", "WAIT", "10000"]);
     while cell(&peer.ask(&["SHOW", "POOLS"]), 0, "waiting") != "1" {}
     let plan = peer.ask(&["CONFIG", "APPLY", &TEXT.replace("5s", "9s")]);
-    let meaning = "The 1 who waits keeps their place and times.";
+    let meaning = "The 1 that waits keeps their place and times.";
     assert_eq!(cell(&plan, 0, "meaning"), meaning);
     peer.say(&format!("RELEASE {}", tickets[0]));
     assert!(other.hear().starts_with("[go, "));

@@ -52,7 +52,7 @@ fn bind(parent: &OsStr) -> io::Result<()> {
     let is_there = parent.to_str() == Some(&Pid::as_raw(getppid()).to_string());
     is_there
         .then_some(())
-        .ok_or_else(|| io::Error::other("who started it is gone"))
+        .ok_or_else(|| io::Error::other("the program that started it is gone"))
 }
 
 /// Say why a command cannot be run, with the code for that.

@@ -305,11 +305,11 @@ pub(crate) async fn holders(words: &Holders, manner: &Manner) -> Done {
     {
         if !is_known(&mut wire, name).await? {
             return Err(Failure::Broken(format!(
-                "nothing is called {name:?}: nobody holds it, waits for it or has this name; \
+                "nothing is called {name:?}: nothing holds it, waits for it or has this name; \
                  `rideau holders` lists what is held"
             )));
         }
-        show::complain(format!("nobody holds {name:?} or waits for it"));
+        show::complain(format!("{name:?} is neither held nor waited for"));
     }
     print_rows(rows, manner)
 }

@@ -72,7 +72,7 @@ fn what_is_not_there_is_an_error_that_says_what_is() {
     // A pool may be held by nobody just now.
     let free = served.run(&["holders", "licences"]);
     assert!(free.status.success());
-    assert!(text(&free.stderr).contains("nobody holds \"licences\""));
+    assert!(text(&free.stderr).contains("\"licences\" is neither held"));
 }
 
 #[test]

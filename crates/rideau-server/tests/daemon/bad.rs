@@ -382,7 +382,7 @@ fn mistakes_are_told_in_words_that_help() {
         ("HELLO 4", "NOPROTO this server speaks versions 2 and 3"),
         (
             "CLIENT KILL me",
-            "NOAUTH this is not for everybody: use the command line of Rideau on the server's",
+            "NOAUTH this is not open to all: use the command line of Rideau on the server's",
         ),
         ("SESSION", "ERR wrong number of arguments for 'SESSION'"),
         ("SESSION DANCE", "ERR SESSION does not know \"DANCE\"."),

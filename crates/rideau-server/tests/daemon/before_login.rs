@@ -304,7 +304,7 @@ fn what_others_can_read_is_said() {
     }
     let said = server.stop();
     let path = secret.display();
-    let open = format!("{path} is open to everybody here (mode 644)");
+    let open = format!("{path} can be read by every account here (mode 644)");
     assert!(said.contains(&open), "{said}");
     assert!(said.contains(&format!("run chmod o= {path}")), "{said}");
     assert!(!said.contains("is open to others"), "{said}");

@@ -61,13 +61,13 @@ fn a_stranger_uses_everything_and_controls_nothing() {
     for line in ["CLIENT KILL 1", "SHOW CONFIG"] {
         stranger
             .ask(line)
-            .is_error("NOAUTH this is not for everybody");
+            .is_error("NOAUTH this is not open to all");
     }
     // It is told what would help.
     let file = control::find(server.port().parse().unwrap()).unwrap();
     let file = file.with_extension("token");
     let advice = format!(
-        "NOAUTH CONFIG is not for everybody: use the command line of Rideau on the server's \
+        "NOAUTH CONFIG is not open to all: use the command line of Rideau on the server's \
          account, log in with the token in {}, or add a user to the config.",
         file.display()
     );

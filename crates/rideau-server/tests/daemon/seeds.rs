@@ -320,7 +320,7 @@ fn sbroker_drops_who_waits_too_long() {
         a> ASK short
         1) "timeout"
         2) (integer) <_>
-        3) "it waited as long as anybody may (timeout after <_>, 0 waiting; ask again in <_>)"
+        3) "it waited as long as an ask may (timeout after <_>, 0 waiting; ask again in <_>)"
         4) "timeout"
         5) (integer) <_>
         6) "d-<_>"

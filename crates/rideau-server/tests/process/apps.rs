@@ -149,7 +149,7 @@ async fn who_never_listens_is_reported_with_what_it_could_do() {
     never.start_timeout = SOON;
     let report = yard.start_reported(&never).await.unwrap_err();
     let address = report.address.clone().unwrap();
-    let summary = format!("`sleep` was not ready within {SOON:?}: nobody listens at {address}");
+    let summary = format!("`sleep` was not ready within {SOON:?}: nothing listens at {address}");
     assert_eq!(report.summary, summary);
     assert_eq!(report.step, Step::Ready);
     assert!(report.took >= SOON);

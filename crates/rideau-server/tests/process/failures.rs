@@ -157,7 +157,7 @@ async fn who_is_late_is_killed_with_all_its_children() {
     late.start_timeout = SOON;
     let said = failure(&yard, &late).await;
     let run = yard.folder.path().display();
-    let start = format!("`python3` was not ready within 300ms: nobody listens at {run}/");
+    let start = format!("`python3` was not ready within 300ms: nothing listens at {run}/");
     let id = said.strip_prefix(&start).unwrap();
     let id = id.strip_suffix(".sock; it said nothing").unwrap();
     assert!(id.parse::<u64>().is_ok(), "{said}");
@@ -179,7 +179,7 @@ time.sleep(1000)
     assert_eq!(
         error.to_string(),
         format!(
-            "`python3` was not ready within {:?}: nobody listens at port {told}, \
+            "`python3` was not ready within {:?}: nothing listens at port {told}, \
              but at {other}; it said last: {said}",
             program.start_timeout
         )

@@ -102,7 +102,7 @@ impl Error for NotTaken {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let note = self.note.as_deref().unwrap_or("somebody");
+        let note = self.note.as_deref().unwrap_or("a holder");
         write!(
             f,
             "{note} has held member {} for {}",

@@ -130,7 +130,7 @@ impl Embedded {
         let state = snapshots.state()?;
         let mark = Mark::open(&folder, state.salt)?;
         if state.fence < mark.told.fence || state.snapshot < mark.told.snapshot {
-            let what = "its newest change is gone, and somebody was told of it";
+            let what = "its newest change is gone, and a client was told of it";
             return Err(snapshots.corrupt(what.into()));
         }
         Ok(Self {
@@ -391,7 +391,7 @@ impl Opened {
                 return Err(lost(last, later));
             }
             loaded.notes.push(format!(
-                "dropped the beginning of batch {}, which nobody was told of, at byte {} of {}",
+                "dropped the beginning of batch {}, which no client was told of, at byte {} of {}",
                 reach.number + 1,
                 last.end(),
                 last.path.display()

@@ -91,7 +91,7 @@ pub(super) fn hello(client: &mut Client, request: Request<'_>) -> Result<Step, W
     };
     match who {
         None if login::is_needed(client) => Err(Wrong(
-            "NOAUTH say who you are: HELLO 3 AUTH user password.".into(),
+            "NOAUTH authentication required: send HELLO 3 AUTH user password.".into(),
         )),
         None => {
             finish(client);

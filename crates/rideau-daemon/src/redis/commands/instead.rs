@@ -11,7 +11,7 @@ const KEYS: &str = "no values are stored here. LOCK.STAT key says how often a ke
                     connection or key has a value of a range.";
 const SCRIPTS: &str = "there are no scripts. LOCK, TAKE, RESERVE and ASK each decide in one step, \
                        and UNLOCK and RELEASE give back only what is yours.";
-const LISTS: &str = "there are no lists or streams. ASK broker WAIT ms waits for one who offers, \
+const LISTS: &str = "there are no lists or streams. ASK broker WAIT ms waits for an offer, \
                      OFFER broker VALUE v offers, and TAKE pool WAIT ms waits for a member.";
 const COUNTERS: &str = "there are no counters. LOCK key PER n lets n hold a key at a time, RESERVE \
                         range gives each holder its own number, and the fence of a LOCK grows.";

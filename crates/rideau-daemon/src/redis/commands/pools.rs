@@ -245,7 +245,7 @@ fn why(no: &NotTaken, sees_output: bool) -> String {
         };
     }
     if let Some(longest) = &no.longest {
-        let who = longest.note.as_deref().unwrap_or("somebody");
+        let who = longest.note.as_deref().unwrap_or("a holder");
         let _ = write!(why, "; {who} has held one for {}", Brief(longest.held));
     }
     why

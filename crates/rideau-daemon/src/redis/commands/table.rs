@@ -180,7 +180,7 @@ pub(super) const OURS: &[About] = &[
         2,
         "ask",
         "broker [VALUE v] [FLOW key] [NB] [DYN] [WAIT ms] [ASYNC] [NOTE text]",
-        "Ask for somebody who offers",
+        "Ask for a worker that offers itself",
         brokers::ask,
     ),
     about(
@@ -188,7 +188,7 @@ pub(super) const OURS: &[About] = &[
         2,
         "offer",
         "broker [VALUE v] [FLOW key] [NB] [DYN] [WAIT ms] [ASYNC] [NOTE text]",
-        "Offer yourself to those who ask",
+        "Offer yourself to clients that ask",
         brokers::offer,
     ),
     about(
@@ -228,7 +228,7 @@ pub(super) const OURS: &[About] = &[
         3,
         "pool",
         "regulator microseconds",
-        "Tell a regulator the lead of those who want its leases",
+        "Tell a regulator the lead of the asks for its leases",
         regulators::update,
     ),
     about(
@@ -333,7 +333,7 @@ pub(super) const OURS: &[About] = &[
         2,
         "pool",
         "name [GRACEFUL ms | NOW]",
-        "Remove a pool: who waits is refused, who holds may finish",
+        "Remove a pool: takes that wait are refused, holders may finish",
         pools::delete,
     ),
     about(
@@ -341,7 +341,7 @@ pub(super) const OURS: &[About] = &[
         4,
         "pool",
         "name key value [key value ...]",
-        "Change a pool; nobody loses a place or a lease",
+        "Change a pool; no position or lease is lost",
         pools::set,
     ),
     about(
@@ -373,7 +373,7 @@ pub(super) const OURS: &[About] = &[
         4,
         "range",
         "name key value [key value ...]",
-        "Change a range; nobody loses a value",
+        "Change a range; no value is lost",
         ranges::set,
     ),
     about(
@@ -453,7 +453,7 @@ pub(super) const OURS: &[About] = &[
         3,
         "range",
         "KEYPREFIX p | FIELD name content [IN range]",
-        "Give back all values with such a key or field, whoever holds them",
+        "Give back all values with such a key or field, of any holder",
         ranges::bulk_release,
     ),
     about(
@@ -521,7 +521,7 @@ pub(super) const OURS: &[About] = &[
         1,
         "monitor",
         "",
-        "See every command of everybody",
+        "See every command of every client",
         watch::monitor,
     ),
     about(
@@ -537,7 +537,7 @@ pub(super) const OURS: &[About] = &[
         1,
         "",
         "[message]",
-        "Is anybody there?",
+        "Answers PONG",
         connection::ping,
     ),
     about("ECHO", 2, "", "message", "Say it again", connection::echo),
@@ -554,7 +554,7 @@ pub(super) const OURS: &[About] = &[
         2,
         "",
         "[user] password",
-        "Say who you are",
+        "Log in",
         connection::auth,
     ),
     about("QUIT", 1, "", "", "End properly", connection::quit),

@@ -1,4 +1,4 @@
-//! Watching: events by channel, and everybody's commands.
+//! Watching: events by channel, and the commands of all clients.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -229,7 +229,7 @@ fn may_monitor(client: &Client) -> Result<(), Wrong> {
 }
 
 fn may_see_commands(client: &Client) -> Result<(), Wrong> {
-    super::may_use_all(client, "everybody's commands")
+    super::may_use_all(client, "the commands of all clients")
 }
 
 /// Whether the client may still hear of this channel.

@@ -72,7 +72,7 @@ impl Daemon {
                 user.name
             )),
             None if !config.users.is_empty() => {
-                Err("NOAUTH say who you are first: AUTH user password.".into())
+                Err("NOAUTH authentication required: send AUTH user password.".into())
             }
             None if is_control => Err(self.only_for_operators(name)),
             None => Ok(()),
@@ -83,7 +83,7 @@ impl Daemon {
     #[cold]
     pub(crate) fn only_for_operators(&self, name: &str) -> String {
         let advice = self.operator.advice();
-        format!("NOAUTH {name} is not for everybody: {advice}")
+        format!("NOAUTH {name} is not open to all: {advice}")
     }
 
     /// Write down that a user may not use a command, if an error says so.
@@ -137,7 +137,7 @@ pub(crate) fn no_use(user: &User, kind: &str, name: &str) -> String {
 /// nobody, or have another password now.
 fn is_same(old: &Config, new: &Config, name: &str) -> Result<(), String> {
     let no = match (find(old, name), find(new, name)) {
-        (None, Some(_)) => "NOAUTH the config has users now: say who you are.",
+        (None, Some(_)) => "NOAUTH the config has users now: send AUTH user password.",
         (Some(before), Some(now)) if before.password != now.password => {
             "NOAUTH the user has another password now: log in again."
         }

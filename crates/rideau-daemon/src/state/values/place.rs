@@ -30,7 +30,7 @@ pub struct NamedRange {
     pub counts: Arc<RangeCounts>,
 }
 
-/// What became of those who asked for a value of a range.
+/// What became of asks for a value of a range.
 #[derive(Default)]
 pub struct RangeCounts {
     /// How often no value was free.

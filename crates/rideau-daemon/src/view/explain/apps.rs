@@ -26,7 +26,7 @@ pub(super) fn app(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Expla
     }
     let sees_output = sight.sees_output("app", name);
     if shown.report.is_some() && !sees_output {
-        text.push_str("The last start failed: who has the right \"app\" is told why.\n");
+        text.push_str("The last start failed: a user with the right \"app\" is told why.\n");
     }
     let report = shown.report.as_ref().filter(|_| sees_output);
     if let Some(report) = &report {

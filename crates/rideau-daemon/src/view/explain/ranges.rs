@@ -35,7 +35,7 @@ pub(super) fn range(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Exp
         let left = span(left(until, ranges.now()));
         let _ = writeln!(
             text,
-            "Nobody knows who has the quarantined ones: those that nobody writes to are free in \
+            "It is not known which of the quarantined ones have holders: those that are not renewed are free in \
              {left}."
         );
     }
@@ -120,7 +120,7 @@ pub(super) fn value(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Exp
     Some(Explained {
         kind: "value",
         name: shown.clone(),
-        text: format!("{shown} of range {range} is {state}: nobody holds it.\n"),
+        text: format!("{shown} of range {range} is {state}: it is not held.\n"),
         facts: vec![("state", state.into()), ("range", (&**range).into())],
     })
 }

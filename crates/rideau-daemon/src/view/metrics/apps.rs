@@ -98,7 +98,7 @@ fn load(page: &mut Page<'_, '_>, rows: &[Row]) -> fmt::Result {
     )?;
     page.gauges(
         "rideau_app_oldest_wait_seconds",
-        "How long the oldest of those who wait has waited",
+        "How long the oldest waiting ask has waited",
         rows.iter()
             .map(|row| (row.name(), row.shown.stats.oldest.as_secs_f64())),
     )
@@ -153,7 +153,7 @@ fn requests(page: &mut Page<'_, '_>, rows: &[Row]) -> fmt::Result {
 fn waits(page: &mut Page<'_, '_>, rows: &[Row]) -> fmt::Result {
     page.histograms(
         "rideau_app_queue_seconds",
-        "How long those waited who got a place",
+        "How long requests waited that got a place",
         rows.iter()
             .map(|row| (row.name(), &row.shown.stats.tally.waits)),
     )?;
@@ -243,7 +243,7 @@ fn room(page: &mut Page<'_, '_>, apps: &Apps, config: &Config) -> fmt::Result {
     let losses = losses.map(|(policy, loss)| (vec![("policy", (*policy).to_owned())], *loss));
     page.gauges(
         "rideau_app_eviction_loss",
-        "What each way to choose who goes would have cost for each ask of late: seconds of \
+        "What each way to choose the process to stop would have cost for each ask of late: seconds of \
          starts, or starts",
         losses,
     )?;

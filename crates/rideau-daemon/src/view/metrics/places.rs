@@ -85,7 +85,7 @@ fn pool_gauges(page: &mut Page<'_, '_>, all: &[PoolRow]) -> fmt::Result {
         }),
         (
             "rideau_pool_oldest_wait_seconds",
-            "How long the oldest of those who wait has waited",
+            "How long the oldest waiting ask has waited",
             |row| row.1.oldest_waited.as_secs_f64(),
         ),
         (
@@ -111,7 +111,7 @@ fn pool_histograms(page: &mut Page<'_, '_>, all: &[PoolRow]) -> fmt::Result {
     let waits = waits.map(|(name, stats, ..)| (one("pool", name), &stats.takes.waits));
     page.histograms(
         "rideau_pool_wait_seconds",
-        "How long those waited who got a member",
+        "How long takes waited that got a member",
         waits,
     )?;
     let holds = all.iter();
@@ -152,7 +152,7 @@ pub(super) fn brokers(page: &mut Page<'_, '_>, places: &Catalog) -> fmt::Result 
     });
     page.gauges(
         "rideau_broker_oldest_wait_seconds",
-        "How long the oldest of those who wait has waited",
+        "How long the oldest waiting ask has waited",
         oldest,
     )?;
     let waits = all.iter().flat_map(|(name, stats)| {
@@ -164,7 +164,7 @@ pub(super) fn brokers(page: &mut Page<'_, '_>, places: &Catalog) -> fmt::Result 
     });
     page.histograms(
         "rideau_broker_sojourn_seconds",
-        "How long those waited who were matched",
+        "How long asks and offers waited that were matched",
         waits,
     )?;
     let leads = all.iter().map(|(name, stats)| {
@@ -228,7 +228,7 @@ fn broker_load(
     });
     page.gauges(
         "rideau_broker_drop_probability",
-        "How likely the protector refuses one who comes",
+        "How likely the protector refuses an ask",
         chances,
     )
 }
@@ -262,7 +262,7 @@ pub(super) fn regulators(page: &mut Page<'_, '_>, places: &Catalog) -> fmt::Resu
     let waits = waits.map(|(of, stats)| (name(of), &stats.asks.waits));
     page.histograms(
         "rideau_regulator_wait_seconds",
-        "How long those waited who got a lease",
+        "How long asks waited that got a lease",
         waits,
     )?;
     let asks = all.iter().flat_map(|(of, stats)| {
@@ -294,7 +294,7 @@ pub(super) fn locks(
     let known = (0..).zip(places.rules.iter());
     page.gauges(
         "rideau_lock_known_keys",
-        "Keys that are known, also those that nobody holds any more",
+        "Keys that are known, also those that are not held any more",
         known.map(|(at, place)| (rule(place), locks.keys_of(at) as f64)),
     )?;
     let fixed = rows().filter(|(place, _)| place.rule.buckets != Buckets::Client);
@@ -318,7 +318,7 @@ pub(super) fn locks(
     });
     page.counters(
         "rideau_lock_requests",
-        "What became of those who came for units",
+        "What became of asks for units",
         requests,
     )
 }

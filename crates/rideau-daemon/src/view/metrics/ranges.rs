@@ -39,7 +39,7 @@ pub(super) fn ranges(page: &mut Page<'_, '_>, places: &Catalog, values: &Values)
     });
     page.counters(
         "rideau_range_reserves",
-        "What became of those who asked for a value",
+        "What became of asks for a value",
         given.chain(none),
     )?;
     let hops = all.iter().flat_map(|stats| {

@@ -25,7 +25,7 @@ pub(super) fn print(seconds: u32, verdicts: &[Verdict; 2], screen: &mut Screen) 
     for verdict in verdicts {
         let told = verdict
             .refusal
-            .map_or("nothing, for nobody was".into(), |refusal| {
+            .map_or("nothing, for none was".into(), |refusal| {
                 refusal.to_string()
             });
         screen.line(&format!("{:<9}{told}", verdict.name))?;

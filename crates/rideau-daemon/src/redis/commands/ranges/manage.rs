@@ -357,7 +357,7 @@ pub(in crate::redis::commands) fn bulk_release(
             Ok(answer) => {
                 let (decision, until) = answer.into_parts();
                 if let Ok(count) = &decision {
-                    let text = format!("{count} values were released, whoever had them");
+                    let text = format!("{count} values were released, of any holder");
                     let by = Some(client.user_name());
                     client.daemon.events.add("range", &name, text, by);
                 }
