@@ -1,4 +1,4 @@
-//! Applications: their processes, and places in them for those who ask.
+//! Applications: their processes, and places in them for asks.
 //!
 //! The core's machine decides; this carries out what it decides. One lock
 //! and one timer are around the machine, and one task is around each process,
@@ -81,7 +81,7 @@ struct State {
     armed: Instant,
 }
 
-/// A session that ended while somebody else was at the machine.
+/// A session that ended while another thread was at the machine.
 struct Left {
     session: SessionId,
     ended: Ended,
@@ -98,7 +98,7 @@ struct After {
 }
 
 impl Apps {
-    /// No applications yet, and room for as many processes.
+    /// No applications yet, and room for the processes that the limits allow.
     pub fn new(limits: Limits, workshop: Arc<RunDirs>, events: Arc<Events>) -> Self {
         let limits = Limits {
             max: limits.max.max(1),
@@ -189,7 +189,7 @@ impl Apps {
             .step(|state, now| state.machine.kill(process, now, &mut state.effects))
     }
 
-    /// The process with this number, the system's or ours, and whose it is.
+    /// The process with this number, the system's or ours, and the app it is of.
     pub fn process(&self, number: u64) -> Option<(ProcessId, Arc<App>)> {
         let all = self.0.running(|_| true);
         let is_pid = |running: &&Arc<Running>| u64::try_from(running.pid()) == Ok(number);
@@ -198,7 +198,7 @@ impl Apps {
         Some((found.id, Arc::clone(&found.app)))
     }
 
-    /// Serve nobody new; what is served goes on. Everything is gone when this
+    /// Serve no new asks; what is served goes on. Everything is gone when this
     /// returns, or the time is over and the rest is killed.
     pub async fn close(&self, within: Duration) {
         let mut closed = self.0.closed.subscribe();
@@ -241,7 +241,7 @@ impl Inner {
         self.step_at(None, decide)
     }
 
-    /// The same for who has just looked at a clock.
+    /// The same for a caller that has just looked at a clock.
     fn step_at<T>(
         self: &Arc<Self>,
         at: Option<tokio::time::Instant>,
@@ -252,7 +252,7 @@ impl Inner {
         decision
     }
 
-    /// The same if nobody else is at the machine; else nothing is decided.
+    /// The same if no other thread is at the machine; else nothing is decided.
     fn try_step_at<T>(
         self: &Arc<Self>,
         at: Option<tokio::time::Instant>,
@@ -292,7 +292,7 @@ impl Inner {
         now
     }
 
-    /// A session is over. Its end may be left to whoever is at the machine.
+    /// A session is over. Its end may be left to the thread that is at the machine.
     fn end(self: &Arc<Self>, session: SessionId, ended: Ended, at: Option<tokio::time::Instant>) {
         let released = self.try_step_at(at, |state, now| {
             state
@@ -305,7 +305,7 @@ impl Inner {
         }
     }
 
-    /// Nobody may be at the machine any more who would see to what was left.
+    /// No thread may be at the machine any more that would see to what was left.
     fn see_to_left(self: &Arc<Self>) {
         while let Some(state) = self.desk.lock_for_left() {
             self.step_in(state, None, |_, _| ());
@@ -401,7 +401,7 @@ impl Inner {
         }
     }
 
-    /// Do something that outlives whoever wants it.
+    /// Do something that outlives the caller.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         match self.runtime.get() {
             Some(runtime) => drop(runtime.spawn(task)),
@@ -491,7 +491,7 @@ where
     tokio::spawn(async move { panics::keep(name, || task(Weak::clone(&apps))).await });
 }
 
-/// Look at the machine when it is due, until nobody has it any more.
+/// Look at the machine when it is due, until it has no holder any more.
 async fn keep_time(apps: Weak<Inner>) {
     loop {
         let Some(inner) = apps.upgrade() else { return };

@@ -1,4 +1,4 @@
-//! What happened, for those who watch and those who come later.
+//! What happened, for watchers and for those that come later.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use rideau_config::label;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-/// As many are remembered.
+/// How many are remembered.
 const MOST: usize = 1024;
 /// Bytes of a name in an event, and of a user.
 const NAME_MAX: usize = 512;
@@ -47,9 +47,9 @@ pub struct Event {
     pub name: String,
     /// In words.
     pub text: String,
-    /// What follows the words for those who may read what programs write.
+    /// What follows the words for users who may read what programs write.
     pub detail: String,
-    /// Who did it, if somebody did.
+    /// The user who did it, if one did.
     pub by: Option<String>,
 }
 
@@ -70,13 +70,13 @@ impl Events {
         self.add_with(kind, name, text, String::new(), by);
     }
 
-    /// Something happened to an app, which the text names: who follows events sees no
+    /// Something happened to an app, which the text names: a watcher of events sees no
     /// more than that.
     pub fn add_app(&self, app: &str, text: &str, detail: String, by: Option<&str>) {
         self.add_with("app", app, format!("app {app}: {text}"), detail, by);
     }
 
-    /// As [`add`](Self::add), with what only those learn who may read what programs write.
+    /// As [`add`](Self::add), with what only users learn who may read what programs write.
     pub fn add_with(
         &self,
         kind: &'static str,
@@ -105,7 +105,7 @@ impl Events {
         }
         last.push_back(Arc::clone(&event));
         drop(last);
-        // Nobody watches: that is no fault.
+        // There is no watcher: that is no fault.
         let _ = self.watchers.send(event);
     }
 

@@ -63,11 +63,11 @@ struct Table {
 /// How much is still to be served.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Phase {
-    /// Whoever comes.
+    /// All clients that come.
     Open,
-    /// Whoever is being answered.
+    /// Requests that are being answered.
     Finishing,
-    /// Nobody.
+    /// Nothing.
     Cut,
 }
 
@@ -105,7 +105,7 @@ impl Front {
         !self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// Let nobody in any more, and finish what was begun.
+    /// Let no client in any more, and finish what was begun.
     pub fn finish(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         self.phase.send_if_modified(|phase| {

@@ -1,8 +1,8 @@
 //! Threads that serve connections, each with a runtime of its own.
 //!
 //! A connection is given to one lane when it comes and stays there. So nothing
-//! about it moves between threads, nobody looks for work at his neighbour's, and who
-//! is woken by somebody on the same lane is woken without the system.
+//! about it moves between threads, no lane looks for work at its neighbour's, and a
+//! task that is woken by another on the same lane is woken without the system.
 //!
 //! What belongs to no connection, timers of machines, members, the dashboard,
 //! runs elsewhere: what is slow there keeps no connection waiting.
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 
-/// When a lane has so many tasks, it is time for the lanes that were left out. With
+/// When a lane has this many tasks, it is time for the lanes that were left out. With
 /// fewer these only take turns on cores that others need.
 const PLENTY: usize = 256;
 
@@ -28,7 +28,7 @@ thread_local! {
 /// The lanes. When they are dropped all is gone that ran on them.
 pub struct IoThreads {
     all: Vec<Lane>,
-    /// So many of them have tasks first, and the others when these have plenty.
+    /// How many of them have tasks first; the others have some when these have plenty.
     first: usize,
     /// Where to look first for the lane with the fewest tasks.
     next: AtomicUsize,
@@ -43,7 +43,7 @@ struct Lane {
 }
 
 impl IoThreads {
-    /// As many lanes, and at least one; none for one per core.
+    /// This many lanes, and at least one; none for one per core.
     ///
     /// # Errors
     ///
@@ -53,8 +53,8 @@ impl IoThreads {
         Self::start_with(count, count)
     }
 
-    /// One for each core, where those who are waited for run on the same machine:
-    /// every other core is theirs until there is plenty to do for the lanes.
+    /// One for each core, where the processes that are waited for run on the same
+    /// machine: every other core is theirs until there is plenty to do for the lanes.
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ impl IoThreads {
         let _ = tokio::task::spawn_blocking(move || join(threads)).await;
     }
 
-    /// Says for whom to wait.
+    /// Says which threads to wait for.
     fn stop(&self) -> Vec<JoinHandle<()>> {
         self.stop.send_replace(true);
         std::mem::take(&mut *self.threads.lock())
@@ -188,7 +188,7 @@ fn run(index: usize, runtime: Runtime, mut stopped: watch::Receiver<bool>) {
     HERE.set(Some(index));
     // An error says that the lanes were dropped.
     let _ = runtime.block_on(stopped.wait_for(|is_stopped| *is_stopped));
-    // Whoever checks a password just now may finish by himself.
+    // A thread that checks a password just now may finish by itself.
     runtime.shutdown_background();
 }
 

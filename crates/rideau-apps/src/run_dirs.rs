@@ -1,5 +1,5 @@
 //! Where members that are processes are started: the run folder, opened when the
-//! first pool needs it, and who is told of what goes wrong there.
+//! first pool needs it, and the events that tell of what goes wrong there.
 
 use std::env;
 use std::io::{self, ErrorKind};
@@ -61,7 +61,7 @@ impl RunDirs {
         let _ = self.on_loss.set(Box::new(done));
     }
 
-    /// A member has ended by itself: whoever holds it is told.
+    /// A member has ended by itself: its holder is told.
     pub fn lose(&self) {
         if let Some(done) = self.on_loss.get() {
             done();
@@ -99,7 +99,7 @@ impl RunDirs {
         *self.live.borrow()
     }
 
-    /// Something happened to a pool; the detail is for those who may read what its
+    /// Something happened to a pool; the detail is for users who may read what its
     /// programs write.
     pub fn tell(&self, pool: &str, text: String, detail: String) {
         self.events.add_with("pool", pool, text, detail, None);
@@ -143,8 +143,8 @@ fn open_first(places: &[PathBuf]) -> io::Result<(RunFolder, usize)> {
 }
 
 /// Open the folder, or one beside it if another daemon has it. Folders beside it
-/// that nobody has any more are cleaned as well: whoever was there may have been
-/// killed, and its turn may not come again.
+/// that no daemon has any more are cleaned as well: the daemon that was there may
+/// have been killed, and its turn may not come again.
 fn open(place: &Path) -> io::Result<(RunFolder, usize)> {
     run_places::make_above(place)?;
     let mut own: Option<RunFolder> = None;

@@ -21,8 +21,8 @@ pub fn all(runtime: Option<PathBuf>) -> Vec<PathBuf> {
     places
 }
 
-/// Make the folder above this one, and see that nobody else can change it: in a
-/// folder that anybody may write to, somebody else could have made ours.
+/// Make the folder above this one, and see that no other user can change it: in a
+/// folder that any user may write to, another user could have made ours.
 pub fn make_above(place: &Path) -> io::Result<()> {
     let Some(above) = place.parent() else {
         return Ok(());
@@ -34,7 +34,7 @@ pub fn make_above(place: &Path) -> io::Result<()> {
     }
     let about = fs::symlink_metadata(above)?;
     let is_ours = [0, geteuid().as_raw()].contains(&about.uid());
-    // A sticky folder is safe: what is ours there nobody else can move.
+    // A sticky folder is safe: no other user can move what is ours there.
     let is_closed = about.mode() & 0o022 == 0 || about.mode() & 0o1000 != 0;
     if is_ours && (is_closed || about.is_symlink()) {
         return Ok(());

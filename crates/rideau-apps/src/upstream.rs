@@ -1,6 +1,6 @@
 //! Connections to one process that wait to be used again.
 //!
-//! Nobody owns a task for a connection: whoever uses a [`Wire`] drives it, so
+//! A connection has no task of its own: the task that uses a [`Wire`] drives it, so
 //! that a request and its answer need no other task to run. While lines are
 //! idle one task per process and lane looks after all of them, and notices which
 //! the process closed.
@@ -30,7 +30,7 @@ const LEARN_MIN: Duration = Duration::from_millis(2);
 /// How connections to a process are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeepAlive {
-    /// As many may be idle.
+    /// How many may be idle.
     pub idle_max: usize,
     /// An idle one is closed after so long, or sooner if the process is known
     /// to close them sooner; zero keeps none.
@@ -66,15 +66,15 @@ struct Idle {
     since: Instant,
 }
 
-/// Who looks after those that are idle.
+/// What looks after those that are idle.
 #[derive(Default)]
 enum Watch {
-    /// Nobody yet.
+    /// Nothing yet.
     #[default]
     Nobody,
     /// A task that was begun and did not run yet.
     Begun,
-    /// A task, and whether it sleeps until somebody calls it.
+    /// A task, and whether it sleeps until it is called.
     Task { waker: Waker, is_asleep: bool },
 }
 
@@ -89,7 +89,7 @@ impl Default for KeepAlive {
 }
 
 impl Connections {
-    /// Nothing is connected before somebody asks.
+    /// Nothing is connected before it is asked for.
     pub fn new(address: Address, keep: KeepAlive) -> Self {
         let count = thread::available_parallelism().map_or(1, usize::from);
         Self(Arc::new(Shared {

@@ -1,4 +1,5 @@
-//! Applications of the file: what is run, how many of it, and who gets there.
+//! Applications of the file: what is run, how many of it, and which requests get
+//! there.
 
 mod hosts;
 mod read;
@@ -15,8 +16,8 @@ use rideau_process::Signal;
 pub struct AppConfig {
     /// The name.
     pub name: String,
-    /// Who asks for these hosts gets here: `shop.example`, `*.shop.example`;
-    /// none for any host that nobody else has.
+    /// A request for these hosts gets here: `shop.example`, `*.shop.example`;
+    /// none for any host that no other app has.
     pub hosts: Vec<String>,
     /// And for these paths.
     pub paths: Vec<String>,
@@ -47,7 +48,7 @@ pub struct Run {
     pub root: Option<PathBuf>,
     /// Variables it has besides ours.
     pub env: Vec<(String, String)>,
-    /// Whom it runs as; none for whom we do.
+    /// The user it runs as; none for ours.
     pub user: Option<String>,
     /// The group it runs as; none for the user's.
     pub group: Option<String>,
@@ -65,7 +66,7 @@ pub struct Run {
     pub ready: AppReady,
     /// It gives a sign of life at least so often; none if it need not.
     pub watchdog: Option<Duration>,
-    /// Paths that are asked for once before anybody else is let in.
+    /// Paths that are asked for once before any other request is let in.
     pub warm_up: Vec<String>,
     /// It is ready by then, or it has failed.
     pub start_timeout: Duration,

@@ -24,9 +24,9 @@ pub struct BrokerConfig {
 /// The options of a broker, part by part.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BrokerParts {
-    /// Where those who ask wait.
+    /// Where asks wait.
     pub asks: queue::Options,
-    /// Where those who offer themselves wait.
+    /// Where offers wait.
     pub offers: queue::Options,
     /// What is told how long they wait.
     pub meters: Vec<meter::Options>,
@@ -43,7 +43,7 @@ pub struct RegulatorConfig {
     pub name: String,
     /// Whose leads it is told.
     pub feed: Option<Feed>,
-    /// Where those who ask wait.
+    /// Where asks wait.
     pub queue: queue::Options,
     /// What decides whether one more lease may be granted.
     pub valve: valve::Options,
@@ -56,7 +56,7 @@ pub struct RegulatorConfig {
 /// What a regulator is told by a broker or another regulator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Feed {
-    /// Who tells it.
+    /// What tells it.
     pub source: Source,
     /// Whose lead.
     pub side: Side,

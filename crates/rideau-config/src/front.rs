@@ -20,7 +20,7 @@ pub struct FrontConfig {
     pub tls_listen: Vec<SocketAddr>,
     /// How many processes there may be.
     pub limits: apps::Limits,
-    /// Who says truly on whose behalf it asks.
+    /// The networks whose clients say truly on whose behalf they ask.
     pub trust: Vec<Network>,
     /// How much is told of what went wrong.
     pub error_pages: ErrorPages,

@@ -6,7 +6,7 @@
 /// What it takes for a change of a key to count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// It counts at once, and nobody loses a place or a lease.
+    /// It counts at once, and no client loses a place or a lease.
     Live,
     /// It counts after the next start.
     Restart,

@@ -217,7 +217,7 @@ impl fmt::Display for BadLabel {
 }
 
 /// A terminal does something with it other than show it, a reader takes it for the end
-/// of a line, or nobody sees it: controls, old and new, what turns the direction of
+/// of a line, or does not see it: controls, old and new, what turns the direction of
 /// reading, and blanks without a width.
 pub fn is_wild(letter: char) -> bool {
     letter.is_control()

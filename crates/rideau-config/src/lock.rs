@@ -19,11 +19,11 @@ pub struct LockRule {
     pub per: u64,
     /// How many buckets.
     pub buckets: Buckets,
-    /// As many keys may be known: those that nobody wants are forgotten first.
+    /// This many keys may be known: those that no client wants are forgotten first.
     pub keys_max: usize,
-    /// A key that nobody holds is forgotten after this, or sooner to make room.
+    /// A key without a holder is forgotten after this, or sooner to make room.
     pub idle_forget: Duration,
-    /// Where those who wait for units wait.
+    /// Where callers wait for units.
     pub queue: queue::Options,
 }
 

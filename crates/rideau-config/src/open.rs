@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::{Config, Listen, Member};
 
-/// Something that is open to somebody.
+/// Something that is open to others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Opening {
     /// In a sentence.
@@ -13,7 +13,7 @@ pub struct Opening {
     pub is_risky: bool,
 }
 
-/// What clients may do whom nobody asks who they are.
+/// What clients may do that need not say who they are.
 const USED: &str = "use locks, pools, brokers, regulators, ranges and places in applications";
 
 /// All that is open to others than the operator, and who else is the operator. The
@@ -42,7 +42,7 @@ fn open_to_strangers(config: &Config, all: &mut Vec<Opening>) {
         uses.push(match listen {
             Listen::Tcp(address) => place("", *address),
             Listen::Unix(path) => {
-                // Those who may connect are those who may write to it.
+                // The users who may connect are those who may write to it.
                 let is_closed = server.socket_mode & 0o002 == 0;
                 let who = if is_closed { Who::Group } else { Who::Machine };
                 (who, format!("unix:{}", path.display()))

@@ -1,7 +1,7 @@
 //! Passwords as hashes, and whether one is right.
 //!
-//! Argon2id in the PHC form, `$argon2id$v=19$m=19456,t=2,p=1$salt$hash`. Who
-//! tries a password makes us pay for one hash, so a hash that costs more than
+//! Argon2id in the PHC form, `$argon2id$v=19$m=19456,t=2,p=1$salt$hash`. A client
+//! that tries a password makes us pay for one hash, so a hash that costs more than
 //! [`MEMORY_MAX`] or [`PASSES_MAX`] is refused where it is read, and
 //! `limits.password_checks_max` says how many are tried at a time.
 

@@ -1,4 +1,4 @@
-//! What a new config would change, and what that means to who waits and holds.
+//! What a new config would change, and what that means to waiters and holders.
 
 mod apps;
 
@@ -40,7 +40,7 @@ pub struct Step {
     pub change: Change,
     /// What it means.
     pub meaning: String,
-    /// How many of those who wait now would be shed.
+    /// How many of the asks that wait now would be shed.
     pub shed: usize,
 }
 
@@ -57,7 +57,7 @@ pub struct Now {
 pub struct Live {
     /// What is held of it.
     pub held: usize,
-    /// Who waits for it.
+    /// How many wait for it.
     pub waiting: usize,
 }
 
@@ -83,7 +83,7 @@ const WIDTH: usize = 100;
 const VALUE_MAX: usize = 40;
 
 /// What changes from `old` to `new`. Without `now` the plan says what would
-/// happen to who is there, but not how many they are.
+/// happen to waiters and holders, but not how many they are.
 pub fn plan(old: &Config, new: &Config, now: Option<&Now>) -> Plan {
     let (before, after) = (Rows::of(old), Rows::of(new));
     let mut steps = Vec::new();
@@ -136,7 +136,7 @@ impl Plan {
         self.steps.iter().filter(needs).count()
     }
 
-    /// How many of those who wait now would be shed.
+    /// How many of the asks that wait now would be shed.
     pub fn shed(&self) -> usize {
         self.steps.iter().map(|step| step.shed).sum()
     }
@@ -292,7 +292,7 @@ fn step(path: &[String], old: Option<String>, new: Option<String>, now: Option<&
     }
 }
 
-/// Who holds and waits where a key belongs.
+/// The holders and waiters where a key belongs.
 struct Around<'a> {
     parts: &'a [&'a str],
     now: Option<&'a Now>,
@@ -333,7 +333,7 @@ fn meaning(
              interrupted.",
         ),
         ["pool" | "broker", _, "group"] => {
-            at_once("Who waits keeps their place; the next ask sees the group.")
+            at_once("Waiting asks keep their place; the next ask sees the group.")
         }
         ["pool" | "regulator" | "lock" | "app", _, "queue", "max"]
         | ["broker", _, "asks" | "offers", "max"]
@@ -344,7 +344,7 @@ fn meaning(
         ["pool" | "regulator" | "lock" | "app", _, "queue", ..]
         | ["broker", _, "asks" | "offers", ..] => {
             let waiting = around.queue().map(|live| live.waiting);
-            let who = waiting.map_or("Who waits keeps".into(), |waiting| match waiting {
+            let who = waiting.map_or("Waiting asks keep".into(), |waiting| match waiting {
                 1 => "The 1 that waits keeps".into(),
                 waiting => format!("The {waiting} that wait keep"),
             });
@@ -368,7 +368,7 @@ fn meaning(
     }
 }
 
-/// What a change of a range means to those who hold its values.
+/// What a change of a range means to the holders of its values.
 fn range_meaning(key: &str, live: Option<Live>) -> String {
     let held = live.map_or("What is held".to_owned(), |live| match live.held {
         1 => "The 1 value that is held".into(),
@@ -393,16 +393,19 @@ fn less_members(to: Option<usize>, live: Option<Live>) -> String {
     let over = live.map(|live| live.held.saturating_sub(to.unwrap_or(0)));
     match over {
         Some(0) => "No member above the new limit is in use; idle ones are stopped.".into(),
-        Some(1) => "1 member above the new limit is in use: it is stopped when returned; no holder \
+        Some(1) => {
+            "1 member above the new limit is in use: it is stopped when returned; no holder \
                     is interrupted."
-            .into(),
+                .into()
+        }
         Some(over) => format!(
-            "{over} members above the new limit are in use: each is stopped when returned; no holder \
+            "{over} members above the new limit are in use: each is stopped when \
+             returned; no holder \
              is interrupted."
         ),
-        None => {
-            "Members above the new limit are stopped when returned; no holder is interrupted.".into()
-        }
+        None => "Members above the new limit are stopped when returned; no holder is \
+             interrupted."
+            .into(),
     }
 }
 
@@ -420,7 +423,7 @@ fn less_room(to: Option<usize>, live: Option<Live>) -> (String, usize) {
     match over {
         Some(0) => ("There is room for all that wait.".into(), 0),
         Some(over) => (format!("{over} of those that wait are shed."), over),
-        None => ("Who waits beyond the new limit is shed.".into(), 0),
+        None => ("Waiting asks beyond the new limit are shed.".into(), 0),
     }
 }
 
@@ -462,7 +465,7 @@ fn leave(kind: &str, name: &str, now: Option<&Now>) -> Step {
             format!("It gives out nothing more; {held} held until given back, and then it is gone.")
         }
         (_, Some(_)) => format!("{shed} that wait are refused; {held} held until given back."),
-        (_, None) => "Who waits is refused; what is held stays until it is given back.".into(),
+        (_, None) => "Waiting asks are refused; what is held stays until it is given back.".into(),
     };
     Step {
         path: format!("{kind}.{}", quoted_key(name)),

@@ -23,7 +23,7 @@ pub struct PoolConfig {
     pub on_crash: pool::Fate,
     /// What becomes of a member whose holder went properly.
     pub on_quit: pool::Fate,
-    /// Who holds a member for longer is reported.
+    /// A holder that keeps a member for longer is reported.
     pub leak_after: Option<Duration>,
     /// How it grows, keeps and retires its members.
     pub options: pool::Options,

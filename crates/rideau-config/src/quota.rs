@@ -4,7 +4,7 @@ use super::{Limits, User};
 
 /// HTTP connections at a time: people, scrapers and scripts, each with a few.
 pub const HTTP_CONNECTIONS_MAX: usize = 256;
-/// A user that says nothing has as many streams at least.
+/// A user that says nothing has at least this many streams.
 const STREAMS_MIN: usize = 16;
 
 /// What is counted for each user.

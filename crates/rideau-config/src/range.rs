@@ -179,7 +179,7 @@ impl RangeConfig {
         if let Some(at) = section.word("on_expire", ON_EXPIRE) {
             options.on_expire = [OnExpire::Release, OnExpire::Notify][at];
         }
-        // Who held what before is known only where it was written down.
+        // Which holder held what before is known only where it was written down.
         let usual = match options.class {
             Class::Memory => Start::Quarantine,
             Class::Sync | Class::Claimed => Start::Free,
@@ -195,7 +195,7 @@ impl RangeConfig {
         let positive = |key, default: Duration| section.positive_span(key).unwrap_or(default);
         options.ttl_max = positive("ttl_max", options.ttl_max.max(options.ttl));
         options.ttl = positive("ttl", options.ttl.min(options.ttl_max));
-        // Who would forget a value goes, and the value comes back.
+        // A holder that would forget a value goes, and the value comes back.
         let offer = match self.hold {
             Hold::Lease => options.offer_ttl.min(options.ttl_max),
             Hold::Connection => options.ttl,

@@ -549,7 +549,7 @@ fn meter(rows: &mut Rows, options: &meter::Options) {
             rows.span("update", better.update);
         }
         meter::Options::Pie(pie) => protect(rows, pie),
-        // Regulators say themselves by whom they are told.
+        // Regulators say themselves what tells them.
         meter::Options::Update(_) => rows.text("kind", "update"),
         // Only programs that link the library have these.
         meter::Options::Custom(custom) => rows.text("kind", custom.name()),

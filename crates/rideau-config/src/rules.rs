@@ -296,7 +296,7 @@ fn check_uids(notes: &Notes<'_>, sections: &Named<'_>, config: &Config) {
     }
 }
 
-/// Who is in control without a login has a name as well.
+/// The operator who is in control without a login has a name as well.
 fn check_user_names(notes: &Notes<'_>, sections: &Named<'_>) {
     for (name, section) in sections {
         if *name == OPERATOR {
@@ -306,7 +306,7 @@ fn check_user_names(notes: &Notes<'_>, sections: &Named<'_>) {
     }
 }
 
-/// Who has no password has to be known by a certificate or a user id.
+/// A user who has no password has to be known by a certificate or a user id.
 fn check_ways_in(notes: &Notes<'_>, sections: &Sections<'_>) {
     let by_certificate = sections
         .tls

@@ -21,7 +21,7 @@ pub(super) type At = Range<usize>;
 
 /// What is shorter is no secret, and stands in too many texts by chance.
 const SECRET_LEN_MIN: usize = 4;
-/// Nobody mends more than this at a time.
+/// No operator mends more than this at a time.
 const FAULTS_MAX: usize = 100;
 
 /// What is noted while a file is read.
@@ -97,7 +97,7 @@ impl<'a> Notes<'a> {
         self.files.borrow_mut().push((path, at));
     }
 
-    /// The same for a file that nobody else should read.
+    /// The same for a file that no other user should read.
     pub(super) fn secret_file(&self, path: PathBuf, at: At) {
         self.secrets.borrow_mut().push((path.clone(), at.clone()));
         self.file(path, at);

@@ -11,7 +11,7 @@ use super::keys;
 use super::section::{At, Section};
 use super::words::{show_span, span};
 
-/// Where the server listens and how it treats who comes.
+/// Where the server listens and how it treats clients.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Server {
     /// How this server calls itself.
@@ -29,14 +29,14 @@ pub struct Server {
     /// Where the sockets of members that are processes are; none for the first
     /// place that will do.
     pub run_dir: Option<PathBuf>,
-    /// As many lanes for connections; none for one per core, and as many of
+    /// This many lanes for connections; none for one per core, and as many of
     /// its own for the front.
     pub threads: Option<usize>,
-    /// Anyone who can reach the server may use it, said in so many words.
+    /// Any client that can reach the server may use it, said in so many words.
     pub is_open_to_anyone: bool,
     /// The longest wait that a client may ask for.
     pub wait_max: Duration,
-    /// The wait of who asks for none.
+    /// The wait of a client that asks for none.
     pub wait_default: Duration,
     /// When a silent peer counts as dead.
     pub dead_peer: DeadPeer,
@@ -62,7 +62,7 @@ pub struct DeadPeer {
     pub idle: Duration,
     /// Probe again after this long.
     pub every: Duration,
-    /// It is dead after as many probes without an answer.
+    /// It is dead after this many probes without an answer.
     pub probes: u32,
 }
 
@@ -100,7 +100,7 @@ pub struct Limits {
     pub output_max: u64,
     /// Keys of locks that are known.
     pub keys_max: usize,
-    /// Those who wait, anywhere.
+    /// The asks that wait, anywhere.
     pub waiters_max: usize,
     /// What one holder holds.
     pub held_max: usize,
@@ -135,8 +135,8 @@ pub struct Tls {
     pub cert: PathBuf,
     /// Its key, PEM.
     pub key: PathBuf,
-    /// Who signs the certificates of clients, if they need one. The name in it
-    /// is the name of the user.
+    /// The authority that signs the certificates of clients, if they need one. The
+    /// name in it is the name of the user.
     pub client_ca: Option<PathBuf>,
 }
 

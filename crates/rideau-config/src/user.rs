@@ -15,14 +15,14 @@ use super::section::{At, Section};
 /// More than this is no quota.
 const QUOTA_MAX: usize = 10_000_000;
 
-/// Somebody, how to know them, and what they may do.
+/// A user, how to know them, and what they may do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct User {
     /// The name.
     pub name: String,
     /// What they have to say; none if they come by other ways.
     pub password: Option<Password>,
-    /// Who comes over a Unix socket with one of these ids is this user.
+    /// A client that comes over a Unix socket with one of these ids is this user.
     pub uids: Vec<u32>,
     /// The commands, and groups of commands such as `@admin`.
     pub allow: Vec<String>,
@@ -50,7 +50,8 @@ pub struct Scope {
     pub names: String,
 }
 
-/// The name of whoever has the server's account, which is no user of a config.
+/// The name of the person who has the server's account, which is no user of a
+/// config.
 pub const OPERATOR: &str = "operator";
 
 /// What can be allowed. `@all` is everything but `@admin`.
@@ -111,7 +112,7 @@ pub fn is_control(right: &str) -> bool {
 pub const CONTROL: &[&str] = &["pool", "range", "app", "config", "client", "monitor"];
 
 impl User {
-    /// Somebody who may do everything, known by other ways than a password.
+    /// A user who may do everything, known by other ways than a password.
     pub fn everything(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -148,7 +149,7 @@ impl User {
         })
     }
 
-    /// Whether a user has this right, or anybody where there are no users.
+    /// Whether a user has this right, or any client where there are no users.
     pub fn or_anybody_may(user: Option<&Self>, right: &str) -> bool {
         user.map_or(!is_control(right), |user| user.may(right))
     }

@@ -1,13 +1,14 @@
 //! Gives out the values of ranges, each to one holder for a time.
 //!
-//! A value is free, reserved, quarantined (perhaps somebody has it), detached
-//! (its holder is gone, and somebody may decide), cooling (given back, and
+//! A value is free, reserved, quarantined (perhaps it has a holder), detached
+//! (its holder is gone, and a client may decide), cooling (given back, and
 //! resting) or outside of every range. Nothing is held without an end.
 //!
 //! Every change is written into the log that the effects carry, and every
-//! reservation has a fence that is larger than all before it, so that who lost
-//! a value cannot change what its next holder has. Where the log is kept, and
-//! when an answer may be given, is left to others; [`Effects::wait`] tells.
+//! reservation has a fence that is larger than all before it, so that a holder
+//! that lost a value cannot change what its next holder has. Where the log is
+//! kept, and when an answer may be given, is left to others; [`Effects::wait`]
+//! tells.
 
 mod ask;
 mod asked;
@@ -78,16 +79,16 @@ pub use crate::waiting::Tally;
 const ID_MARK: u8 = 0;
 /// The range of a record whose range was taken away: no range has this number.
 const STRAY: u16 = 0;
-/// As many fences are set aside at once for those that are told before they are
+/// This many fences are set aside at once for those that are told before they are
 /// written down.
 const FENCES: u64 = 1 << 20;
-/// As many ranges there may be.
+/// There may be at most this many ranges.
 const RANGES_MAX: usize = 4_096;
 
 /// How an allocator is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// As many values may have a holder at once.
+    /// At most this many values may have a holder at once.
     pub reservations_max: usize,
     /// No fence is smaller or equal. What is larger than ever before, for
     /// example the time in microseconds, keeps fences growing where nothing was
@@ -145,14 +146,13 @@ pub struct Allocator {
     events: u64,
     /// When the next quarantine ends.
     quarantine_next: Instant,
-    /// As many records have values that are not among those of their range.
+    /// This many records have values that are not among those of their range.
     apart: usize,
     rng: Rng,
     taken: Vec<Taken>,
-    /// Where somebody last got a value.
+    /// Where an ask last got a value.
     asked: Option<RangeId>,
-    /// What became free and nobody was asked whether it wants it, while anybody
-    /// waits.
+    /// What became free and was not offered to an ask yet, while any ask waits.
     freed: Freed,
 }
 
@@ -187,7 +187,7 @@ impl Allocator {
         }
     }
 
-    /// Whoever drives the machine has made all entries up to `position` safe.
+    /// The caller that drives the machine has made all entries up to `position` safe.
     pub fn durable(&mut self, position: u64) {
         if position >= self.fence_at {
             self.fence_safe = self.fence_logged;
@@ -252,9 +252,9 @@ impl Allocator {
         head.fence
     }
 
-    /// Fences grow over a crash, also those that are told before they are
-    /// written down. More are set aside while there are some, so that hardly
-    /// anybody waits for it.
+    /// Fences grow over a crash, also those that are told before they are written
+    /// down. More are set aside while there are some, so that hardly any ask
+    /// waits for it.
     fn set_fences_aside(&mut self, range: u16, effects: &mut Effects) {
         if self.class(range) == Class::Sync {
             return;

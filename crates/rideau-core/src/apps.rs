@@ -1,8 +1,8 @@
-//! Gives places in the processes of apps to those who ask, and starts, drains
-//! and stops processes as needed.
+//! Gives places in the processes of apps to asks, and starts, drains and stops
+//! processes as needed.
 //!
 //! The machine knows processes by their ids; what a process is, and how it is
-//! started or stopped, is up to whoever carries the effects out.
+//! started or stopped, is up to the caller that carries the effects out.
 
 mod app;
 mod change;
@@ -58,14 +58,14 @@ const MOMENT: Duration = Duration::from_millis(1);
 /// the law of the queue does not say when it has to go.
 pub const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Who waits for which app, and what the processes of all are doing.
+/// Which asks wait for which app, and what the processes of all are doing.
 ///
-/// Invariants: processes that start, serve or are disabled take no more room
-/// than `max`, where a start in the stead of another takes none; with those on
-/// their way out they are no more than `max` and `headroom`; only a process
-/// that is ready gets sessions, and never more than it has places; while
-/// anybody waits in an app's queue, none of its processes has a free place. If
-/// a limit was lowered, what is over it never grows.
+/// Invariants: processes that start, serve or are disabled take no more room than
+/// `max`, where a start in the stead of another takes none; with those on their
+/// way out they are no more than `max` and `headroom`; only a process that is
+/// ready gets sessions, and never more than it has places; while an ask waits in
+/// an app's queue, none of its processes has a free place. If a limit was
+/// lowered, what is over it never grows.
 #[derive(Debug)]
 pub struct Apps<R> {
     apps: Vec<Option<Box<App<R>>>>,
@@ -89,7 +89,7 @@ pub struct Apps<R> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
     Running,
-    /// Who has a process in reach is still served.
+    /// An ask that has a process in reach is still served.
     Closing,
     /// The last process is gone.
     Closed,
@@ -119,7 +119,7 @@ impl<R: Reply> Apps<R> {
         })
     }
 
-    /// Somebody wants a place in a process of an app. `reply` is asked for only
+    /// A request wants a place in a process of an app. `reply` is asked for only
     /// if it has to wait.
     pub fn ask(
         &mut self,
@@ -154,8 +154,8 @@ impl<R: Reply> Apps<R> {
         self.worth.asked(at, start, now);
     }
 
-    /// One who waits for an app leaves. The refusal is for one that did not ask
-    /// for this itself. None if it does not wait any more.
+    /// An ask that waits for an app leaves. The refusal is for one that did not
+    /// ask for this itself. None if it does not wait any more.
     pub fn cancel(
         &mut self,
         ticket: Ticket,
@@ -248,7 +248,7 @@ impl<R: Reply> Apps<R> {
         matches!(app, Some(Some(app)) if !app.is_removed)
     }
 
-    /// Say no without letting anybody wait.
+    /// Refuse an ask without letting it wait.
     fn turn_away(&mut self, at: u32, ask: &Ask, reason: Reason, now: Instant) -> Refusal {
         if let Some(Some(app)) = self.apps.get_mut(at as usize) {
             return app.waiting.refuse(&ask.terms, reason, now).1;
@@ -344,7 +344,7 @@ impl<R: Reply> Machine for Apps<R> {
             }
             self.finish_all(now, effects);
             // What has no time at all is due with what brought it about. After
-            // many ends, whoever waits for them is told first.
+            // many ends, the asks that wait for them are told first.
             if self.timers.first() > now || effects.len() >= ENDS_MAX as usize {
                 return;
             }
@@ -352,7 +352,7 @@ impl<R: Reply> Machine for Apps<R> {
     }
 }
 
-/// The same no, but not to come back sooner than that.
+/// The same refusal, but not to come back sooner than that.
 fn come_back(mut refusal: Refusal, retry_after: Duration) -> Refusal {
     if refusal.reason == Reason::Starting {
         refusal.retry_after = retry_after;

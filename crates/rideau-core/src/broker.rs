@@ -21,12 +21,12 @@ use crate::waiting::{Account, End, Waiting};
 pub use crate::waiting::Tally;
 pub use effect::{Came, Effect, Found, Gone};
 
-/// The two queues of a broker, and who watches them.
+/// The two queues of a broker, and the meters that watch them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
-    /// Where those who ask wait.
+    /// Where asks wait.
     pub asks: queue::Options,
-    /// Where those who offer themselves wait.
+    /// Where offers wait.
     pub offers: queue::Options,
     /// What is told how long they wait.
     pub meters: Vec<meter::Options>,
@@ -54,7 +54,7 @@ pub struct Stats {
     pub are_shedding: [bool; 2],
 }
 
-/// Who asks, who offers, and who waits for whom.
+/// The asks, the offers, and which of them wait for the other side.
 ///
 /// Invariants: at most one of the queues is not empty, it is the active
 /// side's, and every open ticket waits in one of them.
@@ -65,12 +65,12 @@ pub struct Broker<A, O> {
     closed: bool,
     /// Both sides wait, for one of them is behind with ending waits.
     both: bool,
-    /// Somebody wants readings.
+    /// There are meters that want readings.
     metered: bool,
-    /// The active side has had nobody who came before this.
+    /// The active side has had no waiter that came before this.
     empty: Instant,
-    /// How many of each side met somebody the instant they came; they are in no
-    /// tally.
+    /// How many of each side met the other side the instant they came; they are
+    /// in no tally.
     prompt: [u64; 2],
     asks: Waiting<A>,
     offers: Waiting<O>,
@@ -92,7 +92,7 @@ impl Default for Options {
 }
 
 impl<A: Reply, O: Reply> Broker<A, O> {
-    /// A broker for whom nobody waits.
+    /// A broker in which nothing waits.
     ///
     /// # Errors
     ///
@@ -168,9 +168,9 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         }
     }
 
-    /// Whoever holds this ticket is not to wait any longer. The refusal is for
-    /// one that did not ask for this itself. None if it does not wait: it has
-    /// been answered.
+    /// The ask or offer with this ticket is not to wait any longer. The refusal
+    /// is for one that did not ask for this itself. None if it does not wait:
+    /// it has been answered.
     pub fn cancel(
         &mut self,
         ticket: Ticket,
@@ -213,7 +213,8 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         gone
     }
 
-    /// Answer everybody, and from now on refuse whoever comes.
+    /// Answer every ask and offer that waits, and from now on refuse all that
+    /// come.
     pub fn close(&mut self, now: Instant, effects: &mut Vec<Effect<A, O>>) {
         self.closed = true;
         self.asks.close(now);
@@ -222,8 +223,8 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         self.finish(now, now, effects);
     }
 
-    /// Change everything at once; all who wait keep their places, but those for
-    /// whom a lower `max` leaves no room.
+    /// Change everything at once; all that wait keep their places, but those
+    /// for which a lower `max` leaves no room.
     ///
     /// # Errors
     ///
@@ -272,7 +273,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         }
     }
 
-    /// Nobody waits.
+    /// Nothing waits.
     pub fn is_empty(&self) -> bool {
         self.len(Side::Ask) == 0 && self.len(Side::Offer) == 0
     }
@@ -287,7 +288,8 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         self.offers.reply_mut(ticket)
     }
 
-    /// A no with the numbers of a side, for one turned away before it came.
+    /// A refusal with the numbers of a side, for an ask or offer turned away
+    /// before it came.
     pub fn refusal(&self, side: Side, reason: Reason, sent: Instant, now: Instant) -> Refusal {
         match side {
             Side::Ask => self.asks.queue().refusal(reason, sent, now),
@@ -380,8 +382,8 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         served
     }
 
-    /// Match those who had to wait although the other side was not empty: it had
-    /// to end more waits than one call may.
+    /// Match the asks and offers that had to wait although the other side was
+    /// not empty: it had to end more waits than one call may.
     #[cold]
     fn pair(&mut self, now: Instant, effects: &mut Vec<Effect<A, O>>) {
         while self.asks.len() > 0 && self.offers.len() > 0 {
@@ -416,8 +418,9 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         }
     }
 
-    /// Count one who came at `sent` and found somebody. Most wait for nothing,
-    /// and are counted where their own side need not be touched.
+    /// Count an ask or offer that came at `sent` and found the other side
+    /// waiting. Most wait for nothing, and are counted where their own side
+    /// need not be touched.
     #[inline]
     fn count_prompt(&mut self, side: Side, sent: Instant, now: Instant) {
         if sent == now {
@@ -430,7 +433,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         };
     }
 
-    /// Let the side that waits shed whom it must by now.
+    /// Let the side that waits shed what it must by now.
     fn settle(&mut self, now: Instant) {
         match self.active {
             Side::Ask => self.asks.advance(now),
@@ -450,7 +453,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         self.check();
     }
 
-    /// Say who was let go. Most inputs let nobody go.
+    /// Say which asks and offers were let go. Most inputs let none go.
     #[inline]
     fn report(&mut self, effects: &mut Vec<Effect<A, O>>) {
         if self.asks.has_ended() || self.offers.has_ended() {
@@ -473,7 +476,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         effects: &mut Vec<Effect<A, O>>,
     ) {
         // A late input may carry a stamp from before the oldest came. It leads
-        // nobody then, and the oldest stays the oldest for the next reading.
+        // nothing then, and the oldest stays the oldest for the next reading.
         self.empty = self.oldest().unwrap_or(self.empty);
         let since = self.empty.min(sent);
         let lead = match self.active {
@@ -485,7 +488,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
             .feed(lead, is_deserted, queue_delay, now, effects);
     }
 
-    /// Why there is nothing for one who cannot wait.
+    /// Why there is nothing for an ask or offer that cannot wait.
     fn reason(&self) -> Reason {
         if self.closed {
             Reason::Closed

@@ -20,7 +20,7 @@ pub enum Method {
     BestOfTwo,
 }
 
-/// What a pool shows to those who choose.
+/// What a pool shows to a take that chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shown {
     /// It hands members out, and can start them as far as is known.
@@ -51,7 +51,7 @@ pub struct Order {
 }
 
 impl Method {
-    /// The order in which one taker asks so many pools. Each comes once.
+    /// The order in which one take asks this many pools. Each comes once.
     pub fn order(self, pools: usize, show: impl Fn(usize) -> Shown, rng: &mut Rng) -> Order {
         let mut order = Order::random(pools, rng);
         if self == Self::BestOfTwo && pools > 1 {

@@ -54,7 +54,7 @@ impl Histogram {
         self.sum = self.sum.saturating_add(span);
     }
 
-    /// Count so many spans of nothing.
+    /// Count this many spans of nothing.
     pub(crate) fn record_zeros(&mut self, zeros: u64) {
         self.zeros += zeros;
     }

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 /// One ask from its start to its end: the id of the wait, then of the lease.
 ///
 /// A ticket is never given twice by one machine, so a late cancel or release
-/// cannot reach somebody else's ask.
+/// cannot reach another ask.
 // Packed, for every wait has one, and the waits of a million are counted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(C, packed(4))]
@@ -39,12 +39,12 @@ impl Flow {
     }
 }
 
-/// The two who meet: who asks, and who offers.
+/// The two sides that meet: one asks, and the other offers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Side {
-    /// Those who want a thing.
+    /// The side that wants a thing.
     Ask,
-    /// Those who bring themselves as a thing.
+    /// The side that brings itself as a thing.
     Offer,
 }
 

@@ -26,13 +26,13 @@ pub struct KeyId(pub u64);
 pub struct Standing {
     /// Grows with every look: an older one says nothing any more.
     pub version: u64,
-    /// As many members may be there.
+    /// How many members may be there.
     pub room: usize,
-    /// As many are there, from before their start until they are really gone.
+    /// How many are there, from before their start until they are really gone.
     pub size: usize,
     /// Those of them that are not on their way out.
     pub live: usize,
-    /// So many more would be started if there was room.
+    /// How many more would be started if there was room.
     pub lack: usize,
     /// How many wait.
     pub len: usize,
@@ -55,7 +55,7 @@ pub fn is_pressed(press: u64) -> bool {
 /// How room is shared out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// As many members at most over all keys, whatever they do.
+    /// How many members there may be over all keys, whatever they do.
     pub max: usize,
     /// So long a key that is busy keeps its members though others have fewer
     /// and wait.
@@ -70,7 +70,7 @@ pub enum Order {
         /// As in [`Press`](Self::Press).
         press: u64,
     },
-    /// Retire the member that is idle longest, if nobody waits, and have room
+    /// Retire the member that is idle longest, if no take waits, and have room
     /// for one less.
     Evict,
     /// Have room for one less: the next member that is released goes.
@@ -93,12 +93,12 @@ pub enum Effect {
         /// What.
         order: Order,
     },
-    /// Nothing is known of this key that is worth remembering: forget it if
-    /// nobody is about to use it.
+    /// Nothing is known of this key that is worth remembering: forget it if no
+    /// take is about to use it.
     Forget(KeyId),
 }
 
-/// Who may have how many members.
+/// Which key may have how many members.
 ///
 /// Invariants: the claims of all keys, each the larger of the room it has or
 /// was ordered and the size it was last heard to have, are never over `max`,
@@ -112,22 +112,24 @@ pub struct Budget {
     options: Options,
     shares: BTreeMap<KeyId, Share>,
     totals: Totals,
-    /// Who lacks members: the poorest first, and then who asked first.
+    /// The keys that lack members: the poorest first, and then the one that
+    /// asked first.
     asking: BTreeSet<(usize, u64, KeyId)>,
-    /// Whose member can be evicted, the longest idle first.
+    /// The keys that have a member to evict, the longest idle first.
     idle: BTreeSet<(Instant, KeyId)>,
-    /// Who could cede one, the richest first, and then who has had it longest.
+    /// The keys that could cede one, the richest first, and then the one that
+    /// has had it longest.
     rich: BTreeSet<(Reverse<usize>, Instant, KeyId)>,
-    /// Who was told to cede one, and when.
+    /// The keys that were told to cede one, and when.
     ceding: BTreeMap<KeyId, Instant>,
-    /// Who has nothing and wants nothing.
+    /// The keys that have nothing and want nothing.
     empty: BTreeSet<KeyId>,
     asks: u64,
     /// How often pressing began and ended.
     press: u64,
-    /// When there is no need any more to press anybody.
+    /// When there is no need any more to press any pool.
     relax: Option<Instant>,
-    /// When somebody's turn is over.
+    /// When the turn of a key is over.
     turn_over: Option<Instant>,
 }
 
@@ -169,7 +171,7 @@ impl Budget {
         })
     }
 
-    /// There is one key more. Those that nobody used lately may go.
+    /// There is one key more. Those that were not used lately may go.
     pub fn join(&mut self, key: KeyId, now: Instant, effects: &mut Vec<Effect>) {
         effects.extend(self.empty.iter().copied().map(Effect::Forget));
         self.asks += 1;
@@ -238,7 +240,7 @@ impl Budget {
         self.options
     }
 
-    /// As many members there may be now, by what all keys claim.
+    /// How many members there may be now, by what all keys claim.
     pub fn claims(&self) -> usize {
         self.totals.claims
     }
@@ -287,13 +289,13 @@ impl Budget {
         }
     }
 
-    /// So many units have to come from somebody.
+    /// How many units have to come from some key.
     fn wanted(&self) -> usize {
         self.totals.lack + self.totals.claims.saturating_sub(self.options.max)
     }
 
-    /// So many units are on their way, but for those that are held by somebody
-    /// who was told at an instant that does `not_count`.
+    /// How many units are on their way, but for those held by a key that was
+    /// told at an instant that does `not_count`.
     fn coming(&self, not_count: impl Fn(Instant) -> bool) -> usize {
         let held = self.ceding.iter().filter(|(_, since)| not_count(**since));
         let held: usize = held.map(|(key, _)| self.shares[key].ceding()).sum();
@@ -335,8 +337,8 @@ impl Budget {
         }
     }
 
-    /// Nothing is idle: who is busy and has more than others, and has had it
-    /// for a turn, gives one up after its use.
+    /// Nothing is idle: a key that is busy and has more than others, and has
+    /// had it for a turn, gives one up after its use.
     fn cede(&mut self, now: Instant, effects: &mut Vec<Effect>) {
         while self.wanted() > self.coming_soon(now)
             && let Some(&(Reverse(room), since, key)) = self.rich.first()
@@ -358,7 +360,7 @@ impl Budget {
         self.turn_over = self.turn_over.into_iter().chain(next).min();
     }
 
-    /// Nobody needs any more what others still hold.
+    /// No key needs any more what others still hold.
     fn keep_ceding(&mut self, effects: &mut Vec<Effect>) {
         let held = |key: &KeyId| self.shares[key].ceding() > 0;
         let keys: Vec<KeyId> = self.ceding.keys().copied().filter(held).collect();
@@ -374,8 +376,8 @@ impl Budget {
         }
     }
 
-    /// The poorest that will still lack one when so many units have come should
-    /// have one of somebody with that much room.
+    /// The poorest that will still lack one when `coming` units have come
+    /// should have one of a key with that much room.
     fn is_poorer(&self, room: usize, coming: usize) -> bool {
         let poorest = self.asking.iter().nth(coming);
         poorest.is_some_and(|(units, _, _)| room > units + 1 || *units == 0)
@@ -386,7 +388,7 @@ impl Budget {
         let asked = self.asks;
         self.change(key, |share| {
             share.taken += 1;
-            // Behind all who wait for what it gives.
+            // Behind all keys that wait for what it gives.
             share.asked = asked;
         });
         effects.push(Effect::Order { key, order });

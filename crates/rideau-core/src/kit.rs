@@ -9,7 +9,7 @@
 //! use rideau_core::queue::{CustomLaw, Shedding};
 //! use rideau_core::{Instant, kit};
 //!
-//! /// Sheds whoever waited for a second.
+//! /// Sheds asks that waited for a second.
 //! #[derive(Debug)]
 //! struct Second;
 //!

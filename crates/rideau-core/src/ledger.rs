@@ -11,14 +11,14 @@ use crate::time::Instant;
 /// Says that there is no slot: the end of every list.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// The slots that a ledger keeps when nobody is left, rather than give them
+/// The slots that a ledger keeps when no ticket is left, rather than give them
 /// back and ask for them again at the next burst.
 const IDLE_SLOTS_MAX: usize = 1024;
 
 /// How to answer an asker.
 pub trait Reply {
-    /// The asker is gone and cannot be answered, though nobody has said so
-    /// yet.
+    /// The asker is gone and cannot be answered, though the ledger was not told
+    /// so yet.
     fn is_gone(&self) -> bool {
         false
     }
@@ -47,7 +47,8 @@ struct Tags {
     newest_of: HashMap<Tag, u32>,
 }
 
-/// What a queue knows of one who waits; the links are its place in line.
+/// What a queue knows of an ask that waits; the links are its position in the
+/// queue.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) sent: Instant,

@@ -1,24 +1,25 @@
-//! Lets those wait who want more units of a key than there are just now.
+//! Lets asks wait that want more units of a key than there are just now.
 //!
-//! The units of a key are counted in a word ([`Count`]) that many change
-//! without a lock: who finds room takes, and who has finished subtracts. Only
-//! those who wait need a machine. It has one rule for them: who wants as many
-//! units and sees the same capacity waits in one line, a queue with its law;
-//! among lines, the older goes first; and a line that does not fit is passed
-//! only by lines that see a larger capacity.
+//! The units of a key are counted in a word ([`Count`]) that many threads
+//! change without a lock: a caller that finds room takes, and a holder that has
+//! finished subtracts. Only asks that wait need a machine. It has one rule for
+//! them: asks that want equally many units and see the same capacity wait in
+//! one line, a queue with its law; among lines, the older goes first; and a
+//! line that does not fit is passed only by lines that see a larger capacity.
 //!
-//! No wake-up is lost, and nobody is overtaken, because the word also has a
-//! mark that says that somebody waits. A release that sees the mark in the very
-//! step that subtracts comes to [`Lines::released`], and whoever would take and
-//! sees it comes to [`Lines::take`] or [`Lines::ask`]. Who finds no room sets
-//! the mark *and then looks once more* before it waits. All changes of one word
-//! have one order, so a release came either before the mark, and then that
-//! second look sees what it gave back, or after it, and then it saw the mark
-//! and comes here. The mark stays until the last who waits has gone.
+//! No wake-up is lost, and no ask is overtaken, because the word also has a
+//! mark that says that an ask waits. A release that sees the mark in the very
+//! step that subtracts comes to [`Lines::released`], and a caller that would
+//! take and sees it comes to [`Lines::take`] or [`Lines::ask`]. A caller that
+//! finds no room sets the mark *and then looks once more* before it waits. All
+//! changes of one word have one order, so a release came either before the
+//! mark, and then that second look sees what it gave back, or after it, and
+//! then it saw the mark and comes here. The mark stays until the last ask that
+//! waits has gone.
 //!
 //! While it is set, only the machine takes, and others can only give back. So
-//! the number held may fall between two looks but never rises, and whoever was
-//! seen to fit still does when it is served. What fell in between is not
+//! the number held may fall between two looks but never rises, and an ask that
+//! was seen to fit still does when it is served. What fell in between is not
 //! missed: its release is on its way here.
 
 mod claim;
@@ -43,10 +44,11 @@ pub use self::claim::{Capacity, Claim, Full, Grant};
 pub use self::effect::Effect;
 pub use crate::waiting::Tally;
 
-/// As many lines may be waited in at once; who would need one more is refused.
+/// How many lines may be waited in at once; an ask that would need one more is
+/// refused.
 pub const LINES_MAX: usize = 64;
 
-/// As many lines keep their place, and what their law has learnt, though they
+/// How many lines keep their place, and what their law has learnt, though they
 /// are empty and another would need one.
 const LINES_KEPT: usize = 4;
 
@@ -59,7 +61,7 @@ const FIRST_LINE: u64 = 2;
 /// Others may give units back between any two calls. Whether they find the
 /// mark, and what `take` finds, must have one order: both are one word.
 pub trait Count {
-    /// What a grant hands over: whoever has it has the units.
+    /// What a grant hands over: its holder has the units.
     type Units;
 
     /// How many units are held.
@@ -72,13 +74,13 @@ pub trait Count {
     /// If they did not.
     fn take(&mut self, claim: Claim) -> Result<(Grant, Self::Units), Full>;
 
-    /// Somebody waits from now on, or nobody does any more. While somebody
-    /// does, every release has to come to [`Lines::released`], and nobody may
-    /// take but through the lines.
+    /// An ask waits from now on, or none does any more. While one does, every
+    /// release has to come to [`Lines::released`], and a caller may take only
+    /// through the lines.
     fn mark_waiting(&mut self, waiting: bool);
 }
 
-/// A snapshot of the numbers of those who wait for a key.
+/// A snapshot of the numbers of the asks that wait for a key.
 #[derive(Clone, Debug)]
 pub struct Stats {
     /// How many wait.
@@ -94,17 +96,17 @@ pub struct Stats {
     pub asks: Tally,
 }
 
-/// Those who wait for units of one key.
+/// The asks that wait for units of one key.
 ///
 /// The queue's options hold for each line alone. A line that empties keeps its
-/// law and its place for whoever comes with the same claim, until another claim
-/// needs the place. Of two lines whose oldest asked in the same instant that
-/// goes first in which somebody waited first.
+/// law and its place for the next ask with the same claim, until another claim
+/// needs the place. If the oldest of two lines asked in the same instant, the
+/// line in which an ask waited first goes first.
 ///
-/// Who is gone is passed over on its turn and gets no units; until it is
-/// cancelled, or its turn comes, it stands where it stood.
+/// An ask that is gone is passed over on its turn and gets no units; until it
+/// is cancelled, or its turn comes, it stands where it stood.
 ///
-/// Invariants: the count is marked exactly while somebody waits; no two lines
+/// Invariants: the count is marked exactly while an ask waits; no two lines
 /// have the same claim; a claim that can never fit waits in none.
 #[derive(Debug)]
 pub struct Lines<C, R> {
@@ -114,17 +116,17 @@ pub struct Lines<C, R> {
     lines: Vec<Line<R>>,
     /// How often a line ceased to be empty.
     turns: u64,
-    /// Counts those who come to no line. Nobody waits in it.
+    /// Counts the asks that come to no line. No ask waits in it.
     desk: Waiting<R>,
-    /// Tickets of those who were granted units as they came.
+    /// Tickets of the asks that were granted units as they came.
     passed: Ledger<R>,
-    /// What became of those whose line is no more.
+    /// What became of the asks whose line is no more.
     past: Tally,
     closed: bool,
 }
 
 impl<C: Count, R: Reply> Lines<C, R> {
-    /// Nobody waits yet for what `count` counts.
+    /// No ask waits yet for what `count` counts.
     ///
     /// # Errors
     ///
@@ -143,9 +145,9 @@ impl<C: Count, R: Reply> Lines<C, R> {
         })
     }
 
-    /// Somebody wants units, and waits for them if it must and its terms say
-    /// so. What can never fit is refused at once, and so is who would need one
-    /// line too many.
+    /// A caller wants units, and waits for them if it must and its terms say
+    /// so. What can never fit is refused at once, and so is an ask that would
+    /// need one line too many.
     pub fn ask(
         &mut self,
         claim: Claim,
@@ -172,9 +174,9 @@ impl<C: Count, R: Reply> Lines<C, R> {
         ticket
     }
 
-    /// Take units for one who never waits and found the count marked: exactly if
-    /// they fit once all who may have theirs were served. It may pass those who
-    /// do not fit themselves.
+    /// Take units for a caller that never waits and found the count marked:
+    /// exactly if they fit once all asks that may have theirs were served. It
+    /// may pass asks that do not fit themselves.
     ///
     /// # Errors
     ///
@@ -197,7 +199,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
         self.finish(effects);
     }
 
-    /// Whoever holds this ticket is not to wait any longer. The refusal is for
+    /// The ask with this ticket is not to wait any longer. The refusal is for
     /// one that did not ask for this itself. None if it does not wait: it has
     /// been answered, and what it may have been granted it keeps.
     pub fn cancel(
@@ -213,7 +215,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
         gone
     }
 
-    /// Cancel all that wait with this tag, before anybody is granted anything.
+    /// Cancel all that wait with this tag, before any ask is granted anything.
     pub fn cancel_tag(
         &mut self,
         tag: Tag,
@@ -231,8 +233,8 @@ impl<C: Count, R: Reply> Lines<C, R> {
         gone
     }
 
-    /// Answer all who wait, and from now on let nobody ask. Units stay with
-    /// their holders until they give them back.
+    /// Answer all asks that wait, and from now on let no caller ask. Units stay
+    /// with their holders until they give them back.
     pub fn close(&mut self, now: Instant, effects: &mut Vec<Effect<C::Units, R>>) {
         self.closed = true;
         self.lines
@@ -241,7 +243,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
         self.finish(effects);
     }
 
-    /// Change the queues of all lines. All who wait keep their places.
+    /// Change the queues of all lines. All asks that wait keep their places.
     ///
     /// # Errors
     ///
@@ -277,7 +279,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
         self.lines.iter().map(|line| line.waiting.len()).sum()
     }
 
-    /// Nobody waits.
+    /// No ask waits.
     pub fn is_empty(&self) -> bool {
         self.lines.iter().all(Line::is_empty)
     }
@@ -287,7 +289,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
         self.line_of(ticket)?.waiting.reply_mut(ticket)
     }
 
-    /// The numbers of those who wait.
+    /// The numbers of the asks that wait.
     pub fn stats(&self, now: Instant) -> Stats {
         let oldest = self.lines.iter().filter_map(Line::age).min();
         Stats {
@@ -320,16 +322,16 @@ impl<C: Count, R: Reply> Lines<C, R> {
         self.lines.get_mut(usize::try_from(place).ok()?)
     }
 
-    /// Shed whom deadlines and laws want gone, and then serve whom that and the
-    /// count let through. See [`serve`](Self::serve).
+    /// Shed the asks that deadlines and laws want gone, and then serve those
+    /// that this and the count let through. See [`serve`](Self::serve).
     fn settle(&mut self, now: Instant, effects: &mut Vec<Effect<C::Units, R>>) -> Option<u64> {
         let waited_in = self.lines.iter_mut().filter(|line| !line.is_empty());
         waited_in.for_each(|line| line.waiting.advance(now));
         self.serve(now, effects)
     }
 
-    /// Grant units until nobody is left who may have any. Says how many were
-    /// held when that was seen; none if nobody waits.
+    /// Grant units until no ask is left that may have any. Says how many were
+    /// held when that was seen; none if no ask waits.
     fn serve(&mut self, now: Instant, effects: &mut Vec<Effect<C::Units, R>>) -> Option<u64> {
         self.tell_ended(effects);
         while !self.is_empty() {
@@ -363,8 +365,8 @@ impl<C: Count, R: Reply> Lines<C, R> {
         None
     }
 
-    /// Take units for one who came just now, if it may have them. If it means
-    /// to wait else, the count is marked before the last look.
+    /// Take units for an ask that came just now, if it may have them. If it
+    /// means to wait else, the count is marked before the last look.
     fn take_at_once(
         &mut self,
         claim: Claim,
@@ -384,11 +386,11 @@ impl<C: Count, R: Reply> Lines<C, R> {
         }
     }
 
-    /// Nobody who waits goes before one who asked at `sent`, as things were
-    /// when `seen` were held.
+    /// No ask that waits goes before one that was sent at `sent`, as things
+    /// were when `seen` were held.
     fn may_take(&self, claim: Claim, sent: Instant, seen: Option<u64>) -> bool {
-        // Nobody waits, and the count decides; or else what came back since
-        // then is for whoever is next when its release comes here.
+        // No ask waits, and the count decides; or else what came back since
+        // then is for the ask that is next when its release comes here.
         let fitted = seen.is_none_or(|held| claim.fits(held));
         fitted && order::may_pass(&self.lines, claim, sent)
     }
@@ -482,7 +484,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
         Some(places)
     }
 
-    /// Say who was let go.
+    /// Say which asks were let go.
     fn tell_ended(&mut self, effects: &mut Vec<Effect<C::Units, R>>) {
         let lines = self.lines.iter_mut().map(|line| &mut line.waiting);
         let ended = lines.chain([&mut self.desk]).flat_map(Waiting::ended);

@@ -2,7 +2,7 @@
 //!
 //! A meter decides nothing: it turns the readings of a machine into alarms,
 //! values for a balancer, chances for a protector, and leads for a regulator.
-//! Whoever drives the machine carries them there.
+//! The driver of the machine carries them there.
 
 mod alarm;
 mod better;
@@ -52,7 +52,7 @@ pub struct Reading {
     pub lead: Lead,
     /// How many inputs the machine has not taken yet.
     pub backlog: usize,
-    /// Nobody waits on either side, so nobody waits for asks.
+    /// Nothing waits on either side, so nothing waits for asks.
     pub is_deserted: bool,
 }
 
@@ -92,7 +92,7 @@ pub enum Effect {
     },
     /// Withdraw what was published for a balancer.
     Unrank,
-    /// Publish the row of the door in front of the machine, and count who is
+    /// Publish the row of the door in front of the machine, and count the
     /// admitted from zero.
     Protect {
         /// The row.

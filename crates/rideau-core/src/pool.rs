@@ -1,7 +1,7 @@
 //! Lends exclusive members, and starts, checks and stops them as needed.
 //!
 //! The pool knows its members by their slots; what a member is, and how it is
-//! started or stopped, is up to whoever carries the effects out.
+//! started or stopped, is up to the driver that carries the effects out.
 
 mod change;
 mod circuit;
@@ -44,19 +44,19 @@ pub use self::options::{Backoff, Fate, Options, Reuse};
 pub use self::stats::Stats;
 pub use crate::waiting::Tally;
 
-/// Who waits for a member, and what the members are doing.
+/// The takes that wait for a member, and what the members are doing.
 ///
 /// Invariants: no more members than `max` are started, counted from before the
-/// start until they are really gone; while anybody waits, no member is idle
-/// that does not have to be checked first; a member is out only if it was
-/// granted or lent, until it is released or recalled.
+/// start until they are really gone; while a take waits, no member is idle that
+/// does not have to be checked first; a member is out only if it was granted or
+/// lent, until it is released or recalled.
 #[derive(Debug)]
 pub struct Pool<R> {
     lines: Lines<R>,
     members: Members,
     mode: Mode,
     failures: Failures,
-    /// So many more were wanted ahead of need, and not started yet.
+    /// How many more were wanted ahead of need, and not started yet.
     ahead: usize,
     /// When to try again what has to wait now.
     retry: Option<Instant>,
@@ -84,7 +84,7 @@ pub struct Pool<R> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
     Running,
-    /// Takers wait, and nobody gets anything.
+    /// Takes wait, and none gets anything.
     Suspended,
     /// Members go as they come back, and are revoked at the deadline.
     Closing {
@@ -144,7 +144,7 @@ impl<R: Reply> Pool<R> {
         Ok(pool)
     }
 
-    /// Somebody wants a member. `reply` is asked for only if it has to wait.
+    /// A take wants a member. `reply` is asked for only if it has to wait.
     #[inline]
     pub fn take(
         &mut self,
@@ -156,7 +156,8 @@ impl<R: Reply> Pool<R> {
     ) -> Came {
         let came = match self.refusal_at_once(terms) {
             Some(reason) => {
-                // Nobody waits who would have it tried whether starting works again.
+                // No take waits that would have it tried whether starting works
+                // again.
                 let tries = reason == Reason::Starting && self.starting() == 0;
                 self.ahead = self.ahead.max(usize::from(tries));
                 Came::Refused(self.lines.turn_away(terms, priority, reason, now))
@@ -280,8 +281,8 @@ impl<R: Reply> Pool<R> {
         true
     }
 
-    /// What was in the slot is really gone: its start failed, it was stopped, or
-    /// whoever saw to it died.
+    /// What was in the slot is really gone: its start failed, it was stopped,
+    /// or the task that saw to it died.
     pub fn gone(&mut self, slot: u32, id: MemberId, now: Instant, effects: &mut Vec<Effect<R>>) {
         if !self.members.has(slot, id) {
             return;
@@ -310,7 +311,7 @@ impl<R: Reply> Pool<R> {
         self.finish(now, effects);
     }
 
-    /// Whoever holds this ticket is not to wait any longer. The refusal is for
+    /// The take with this ticket is not to wait any longer. The refusal is for
     /// one that did not ask for this itself. None if it does not wait any more.
     pub fn cancel(
         &mut self,
@@ -347,7 +348,7 @@ impl<R: Reply> Pool<R> {
         Came::Refused(come_back(refusal, self.retry_after(now)))
     }
 
-    /// Why somebody is refused before anything is looked for.
+    /// Why a take is refused before anything is looked for.
     #[inline]
     fn refusal_at_once(&self, terms: &Terms) -> Option<Reason> {
         match self.mode {
@@ -511,7 +512,8 @@ impl<R: Reply> Machine for Pool<R> {
     }
 }
 
-/// The same no; who came too early for the line to know its pace gets our guess.
+/// The same refusal; a take that came too early for the line to know its pace
+/// gets our guess.
 fn come_back(mut refusal: Refusal, retry_after: Duration) -> Refusal {
     if refusal.reason != Reason::Closed {
         refusal.retry_after = refusal.retry_after.max(retry_after);

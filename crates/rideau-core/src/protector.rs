@@ -1,8 +1,8 @@
 //! Decides at the door whether an ask or an offer may go on to a machine.
 //!
 //! The decision is one look at a published row, so that a refusal costs the
-//! machine nothing. Whoever stands at the door keeps the row and the count of
-//! those admitted since it was published.
+//! machine nothing. The caller at the door keeps the row and the count of those
+//! admitted since it was published.
 
 use std::fmt;
 
@@ -13,11 +13,11 @@ use crate::ids::Side;
 /// Publishing a row starts the count of the admitted at zero again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row {
-    /// Chance refuses nobody while this many or fewer are on their way in.
+    /// Chance refuses nothing while this many or fewer are on their way in.
     pub min: u32,
-    /// Nobody is admitted while this many are on their way in.
+    /// Nothing is admitted while this many are on their way in.
     pub max: Option<u32>,
-    /// So many go in after this publication even where everybody is refused,
+    /// How many go in after this publication even where all others are refused,
     /// so that a closed door finds out when to open.
     pub probes: u32,
     /// How many were on their way in when the row was published.
@@ -32,17 +32,17 @@ pub struct Row {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Chance(u32);
 
-/// Why somebody was refused at the door.
+/// Why an ask or offer was refused at the door.
 ///
-/// Who is refused is not counted as admitted: trying again and again keeps
-/// nobody else out.
+/// A refused one is not counted as admitted: trying again and again keeps no
+/// other out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// As many as allowed are on their way in.
     Full,
     /// Too many wait too long, and the draw was unlucky.
     Chance,
-    /// Everybody but the probes is refused.
+    /// All but the probes are refused.
     Closed,
 }
 

@@ -1,8 +1,8 @@
-//! The waiting line in front of everything scarce.
+//! The waiting queue in front of everything scarce.
 //!
-//! A queue orders those who wait, limits how many they are, and lets a law
-//! decide whom it sheds. It answers nobody: whoever owns it closes the
-//! tickets it gives up.
+//! A queue orders the asks that wait, limits how many they are, and lets a law
+//! decide which it sheds. It answers none: its owner closes the tickets it
+//! gives up.
 
 mod codel;
 mod custom;
@@ -33,7 +33,7 @@ pub use custom::CustomLaw;
 pub use options::{Fair as FairOptions, Index, Options, Order, Overflow, Shedding};
 pub use pace::{Capacity, Load};
 
-/// On what terms somebody waits.
+/// On what terms an ask waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
     /// When the asker says it asked; never later than the machine's `now`.
@@ -56,23 +56,23 @@ pub struct Terms {
 pub enum Turn {
     /// This one's. The ticket stays open.
     Of(Ticket),
-    /// Nobody waits.
+    /// No ask waits.
     Nobody,
     /// As many waits were ended as one call may end, and more have to be: keep
     /// what is there to give, and call again.
     More,
 }
 
-/// Somebody whom the queue has let go. The ticket is still open.
+/// An ask that the queue has let go. The ticket is still open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shed {
-    /// Who.
+    /// Which ask.
     pub ticket: Ticket,
     /// Why.
     pub reason: Reason,
 }
 
-/// Who waits, in which order, and who is let go.
+/// Which asks wait, in which order, and which are let go.
 ///
 /// Invariant: every ticket in the queue is open in its ledger, and stands in
 /// exactly one line.
@@ -133,7 +133,7 @@ impl Terms {
 }
 
 impl Turn {
-    /// The ticket, if it is anybody's turn.
+    /// The ticket, if it is the turn of one.
     pub fn ticket(self) -> Option<Ticket> {
         match self {
             Self::Of(ticket) => Some(ticket),
@@ -175,7 +175,7 @@ impl Queue {
         }
     }
 
-    /// Nobody waits.
+    /// No ask waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -188,7 +188,7 @@ impl Queue {
         }
     }
 
-    /// When the oldest of those who wait asked.
+    /// When the oldest of the waiting asks was sent.
     pub fn oldest(&self) -> Option<Instant> {
         match &self.shape {
             Shape::Single(line) => line.oldest(),
@@ -313,8 +313,8 @@ impl Queue {
         self.behind = now;
     }
 
-    /// Let one wait again that was taken and could not be served. Nobody is
-    /// asked, and nobody is shed for it.
+    /// Let an ask wait again that was taken and could not be served. The law is
+    /// not asked, and no ask is shed for it.
     pub(crate) fn put_back<R>(&mut self, ticket: Ticket, ledger: &mut Ledger<R>, now: Instant) {
         let limits = self.limits;
         self.expiry.push(ledger.place(ticket.slot).deadline, ticket);
@@ -335,8 +335,8 @@ impl Queue {
         self.withdraw(ticket, ledger, now)
     }
 
-    /// Shed whom deadlines and the law want gone by now, or as many as one call
-    /// may. If there are more, the queue is due at once.
+    /// Shed the asks that deadlines and the law want gone by now, or as many as
+    /// one call may. If there are more, the queue is due at once.
     pub fn advance<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
         self.begin();
         self.expire(ledger, now, shed);
@@ -344,7 +344,7 @@ impl Queue {
         self.finish(now);
     }
 
-    /// Let everybody go.
+    /// Let every ask go.
     pub fn close<R>(&mut self, ledger: &mut Ledger<R>, shed: &mut Vec<Shed>) {
         for slot in self.clear(ledger) {
             let ticket = ledger.ticket(slot);
@@ -357,8 +357,8 @@ impl Queue {
         self.behind = Instant::NEVER;
     }
 
-    /// Change everything at once. All who wait keep their places, but those
-    /// for whom there is no room any more.
+    /// Change everything at once. All asks that wait keep their places, but
+    /// those for which there is no room any more.
     ///
     /// # Errors
     ///
@@ -415,8 +415,8 @@ impl Queue {
         Ok(())
     }
 
-    /// As [`remove`](Self::remove), but nobody is shed for it yet: the queue
-    /// has to be advanced once all who leave together have left.
+    /// As [`remove`](Self::remove), but no ask is shed for it yet: the queue
+    /// has to be advanced once all that leave together have left.
     pub(crate) fn withdraw<R>(
         &mut self,
         ticket: Ticket,
@@ -447,7 +447,7 @@ impl Queue {
         }
     }
 
-    /// When somebody gives up who comes now. A promise may have a cap.
+    /// When an ask that comes now gives up. A promise may have a cap.
     #[inline(always)]
     fn deadline_of(&self, terms: &Terms, now: Instant) -> Instant {
         let deadline = terms.deadline.unwrap_or(Instant::NEVER);
@@ -495,7 +495,7 @@ impl Queue {
         result
     }
 
-    /// Everybody, oldest first, out of their lines.
+    /// All entries, oldest first, out of their lines.
     fn clear<R>(&mut self, ledger: &mut Ledger<R>) -> Vec<u32> {
         let mut slots = Vec::with_capacity(self.len());
         match &mut self.shape {
@@ -508,7 +508,7 @@ impl Queue {
         slots
     }
 
-    /// Move everybody into the lines that the options ask for.
+    /// Move all entries into the lines that the options ask for.
     fn reshape<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
         // Their limits have come, whatever line they will stand in.
         let stands = matches!(self.options.shedding, Shedding::Standing { .. });
@@ -560,7 +560,7 @@ impl Shape {
         }
     }
 
-    /// How long the law lets those wait whom it protects no more.
+    /// How long the law lets asks wait that it protects no more.
     fn bound(&self, limits: &Limits) -> u64 {
         match self {
             Self::Single(line) => line.bound(limits),
@@ -568,7 +568,7 @@ impl Shape {
         }
     }
 
-    /// Look at everybody, line by line.
+    /// Look at all entries, line by line.
     fn each<R>(&self, ledger: &Ledger<R>, mut look: impl FnMut(u32)) {
         match self {
             Self::Single(line) => line.each(ledger, look),

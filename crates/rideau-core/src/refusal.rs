@@ -11,15 +11,15 @@ use crate::time::Brief;
 pub enum Reason {
     /// As many wait as may.
     Full,
-    /// It waited as long as anybody may.
+    /// It waited as long as any ask may.
     Timeout,
     /// CoDel thins out a queue that has been slow for an interval.
     CoDel,
     /// It waited over the bound while the queue was overloaded.
     Bound,
-    /// Nobody was served quickly for an interval, and it waited too long.
+    /// No ask was served quickly for an interval, and it waited too long.
     MinDelay,
-    /// The queue has not been empty for an interval, so nobody may wait long.
+    /// The queue has not been empty for an interval, so no ask may wait long.
     Standing,
     /// A law that the user of the library brought has shed it.
     Custom,
@@ -31,7 +31,7 @@ pub enum Reason {
     Busy,
     /// The protector turned it away before it could wait.
     Protected,
-    /// Somebody cancelled it.
+    /// It was cancelled.
     Cancelled,
     /// The place is closing.
     Closed,
@@ -125,7 +125,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A no, with its numbers.
+/// A refusal, with its numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refusal {
     /// Why.
@@ -134,7 +134,7 @@ pub struct Refusal {
     pub waited: Duration,
     /// How many still wait.
     pub len: usize,
-    /// When asking again has a chance: about the time that those who wait
+    /// When asking again has a chance: about the time that the waiting asks
     /// will take.
     pub retry_after: Duration,
 }
@@ -149,7 +149,7 @@ impl fmt::Display for Refusal {
             self.len
         )?;
         match reason {
-            // There is no better time, or nobody knows one.
+            // There is no better time, or none is known.
             Reason::Closed => f.write_str(")"),
             _ if self.retry_after.is_zero() => f.write_str(")"),
             _ => write!(f, "; ask again in {})", Brief(self.retry_after)),

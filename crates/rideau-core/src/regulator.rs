@@ -1,6 +1,6 @@
 //! Grants as many leases as its valve allows, and lets the others wait.
 //!
-//! The regulator does not know what a lease is good for: who asks may run a
+//! The regulator does not know what a lease is good for: an asker may run a
 //! task, open a connection or start a worker for as long as it holds one.
 
 mod effect;
@@ -25,10 +25,10 @@ pub use self::effect::Effect;
 pub use self::lease::{Ended, Leases, Release, Renewal};
 pub use crate::waiting::Tally;
 
-/// The queue and the valve of a regulator, and who watches them.
+/// The queue and the valve of a regulator, and the meters that watch them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
-    /// Where those who ask wait.
+    /// Where asks wait.
     pub queue: queue::Options,
     /// What decides whether one more lease may be granted.
     pub valve: valve::Options,
@@ -58,10 +58,11 @@ pub struct Stats {
     pub leases: Leases,
 }
 
-/// Who waits for a lease, who holds one, and whether there is one more.
+/// The asks that wait for a lease, the leases that are held, and whether there
+/// is one more.
 ///
 /// Invariants: it is open exactly if its valve was at the latest instant it was
-/// told, and then nobody waits; every open ticket waits or holds a lease that
+/// told, and then no ask waits; every open ticket waits or holds a lease that
 /// the valve counts.
 #[derive(Debug)]
 pub struct Regulator<R> {
@@ -85,12 +86,12 @@ pub struct Regulator<R> {
 enum State {
     /// The next ask is granted at once.
     Open,
-    /// Asks wait; nobody does who came before `empty`.
+    /// Asks wait; none does that came before `empty`.
     Closed { empty: Instant },
 }
 
 impl Options {
-    /// A queue in front of a valve that sheds nobody, for who asks for a lease
+    /// A queue in front of a valve that sheds no ask, for an asker of a lease
     /// mostly means to wait until there is one, and no meters.
     pub fn new(valve: valve::Options) -> Self {
         Self {
@@ -137,7 +138,7 @@ impl<R: Reply> Regulator<R> {
         })
     }
 
-    /// Somebody wants a lease. The ticket is first that of the wait and then
+    /// An asker wants a lease. The ticket is first that of the wait and then
     /// that of the lease.
     pub fn ask(
         &mut self,
@@ -232,7 +233,7 @@ impl<R: Reply> Regulator<R> {
         release
     }
 
-    /// Whoever holds this ticket is not to wait any longer. The refusal is for
+    /// The ask with this ticket is not to wait any longer. The refusal is for
     /// one that did not ask for this itself. None if it does not wait: it has
     /// been answered, and what it may hold it keeps.
     pub fn cancel(
@@ -248,7 +249,7 @@ impl<R: Reply> Regulator<R> {
         gone
     }
 
-    /// Cancel all that wait with this tag, before anybody is granted anything.
+    /// Cancel all that wait with this tag, before any ask is granted anything.
     pub fn cancel_tag(
         &mut self,
         tag: Tag,
@@ -291,7 +292,7 @@ impl<R: Reply> Regulator<R> {
         ended
     }
 
-    /// Tell the valve the lead of those who want what the leases are for.
+    /// Tell the valve the lead of the side that wants what the leases are for.
     pub fn update(
         &mut self,
         lead: Lead,
@@ -305,7 +306,7 @@ impl<R: Reply> Regulator<R> {
         self.finish(sent, now, effects);
     }
 
-    /// Answer all who wait, and from now on refuse whoever comes. Leases stay
+    /// Answer all asks that wait, and from now on refuse new ones. Leases stay
     /// until they end.
     pub fn close(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         self.closed = true;
@@ -316,8 +317,8 @@ impl<R: Reply> Regulator<R> {
         self.finish(now, now, effects);
     }
 
-    /// Change everything at once. All who wait keep their places and all who
-    /// hold their leases, even if there are more than may be now.
+    /// Change everything at once. All asks that wait keep their places and all
+    /// holders keep their leases, even if there are more than may be now.
     ///
     /// # Errors
     ///
@@ -362,7 +363,7 @@ impl<R: Reply> Regulator<R> {
         self.waiting.len()
     }
 
-    /// Nobody waits.
+    /// No ask waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -382,7 +383,8 @@ impl<R: Reply> Regulator<R> {
         self.waiting.reply_mut(ticket)
     }
 
-    /// A no with the queue's numbers, for one turned away before it came.
+    /// A refusal with the queue's numbers, for an ask turned away before it
+    /// came.
     pub fn refusal(&self, reason: Reason, sent: Instant, now: Instant) -> Refusal {
         self.waiting.queue().refusal(reason, sent, now)
     }
@@ -460,7 +462,7 @@ impl<R: Reply> Regulator<R> {
         }
     }
 
-    /// Open or close as the valve did. Says whether it was open for anybody.
+    /// Open or close as the valve did. Says whether it was open for any ask.
     fn follow_valve(&mut self, sent: Instant, now: Instant, effects: &mut Vec<Effect<R>>) -> bool {
         let is_open = self.valve.is_open(self.told);
         match self.state {
@@ -478,7 +480,7 @@ impl<R: Reply> Regulator<R> {
             let granted = self.waiting.grant(self.told, now);
             self.tell_ended(now, effects);
             let Some((ticket, sent, reply)) = granted else {
-                // Else it opens when all are gone who have to.
+                // Else it opens when all asks are gone that have to.
                 if !self.waiting.is_behind() {
                     self.state = State::Open;
                 }
@@ -496,8 +498,8 @@ impl<R: Reply> Regulator<R> {
         self.was_behind = self.state != State::Open && self.waiting.is_behind();
     }
 
-    /// Say who was let go. A valve that opens by time alone knows better than
-    /// the queue when to ask again.
+    /// Say which asks were let go. A valve that opens by time alone knows
+    /// better than the queue when to ask again.
     fn tell_ended(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         let opens = self.valve.deadline().filter(|opens| *opens > now);
         let told = self.waiting.ended().map(|end| match end {
@@ -544,7 +546,7 @@ impl<R: Reply> Regulator<R> {
                 self.told.lead_over(open_time)
             }
             State::Closed { empty } => {
-                // A late input leads nobody, and moves nothing back.
+                // A late input leads nothing, and moves nothing back.
                 *empty = self.waiting.oldest().unwrap_or(*empty);
                 (*empty).min(sent).lead_over(sent)
             }
@@ -569,7 +571,8 @@ impl<R: Reply> Machine for Regulator<R> {
     fn advance(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         self.tell_time(now);
         self.settle(now, now, effects);
-        // Whoever was granted a lease may have hidden one with an older stamp.
+        // An ask that was granted a lease may have hidden one with an older
+        // stamp.
         if self.state != State::Open {
             self.waiting.advance(now);
         }

@@ -283,8 +283,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// For the first option that nobody knew, with the nearest one that
-    /// somebody did.
+    /// For the first option that is not known, with the nearest one that is.
     pub fn finish(self) -> Result<(), OptionError> {
         let Some((option, _)) = self.pairs.first() else {
             return Ok(());

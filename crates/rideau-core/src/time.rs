@@ -1,6 +1,6 @@
 //! Points in time and signed spans, as values that can be written down.
 //!
-//! Nothing here reads a clock: whoever drives a machine owns one.
+//! Nothing here reads a clock: the driver of a machine owns one.
 
 use std::fmt;
 use std::ops::Add;

@@ -110,14 +110,14 @@ impl Valve {
         self.end(Some(Ending { held, ok }), now);
     }
 
-    /// The lead of those who want leases, as a broker measured it.
+    /// The lead of the side that wants leases, as a broker measured it.
     pub fn update(&mut self, lead: Lead, now: Instant) {
         for part in &mut self.parts {
             part.law.update(lead, now);
         }
     }
 
-    /// Somebody used what a lease stands for and gave it back; the lease goes
+    /// A holder used what a lease stands for and gave it back; the lease goes
     /// on. `ok` if the work went well.
     pub fn learn(&mut self, held: Duration, ok: bool, now: Instant) {
         let ending = Ending { held, ok };
@@ -158,8 +158,8 @@ impl Valve {
     /// Other options from now on; every lease stays.
     ///
     /// A part that keeps its place and its kind keeps what it learned, every
-    /// other starts anew. Nobody loses a lease to a lower `max`, but renewals
-    /// are refused until the size fits.
+    /// other starts anew. No holder loses a lease to a lower `max`, but
+    /// renewals are refused until the size fits.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
-//! Those who wait for one scarce thing, and what became of the others.
+//! The asks that wait for one scarce thing, and what became of the others.
 //!
 //! A queue with its ledger: it closes the tickets that the queue gives up,
-//! passes over those who are gone, and counts. Who is served when is up to the
-//! machine.
+//! passes over asks that are gone, and counts. Which ask is served when is up
+//! to the machine.
 
 mod aside;
 mod explain;
@@ -18,7 +18,7 @@ use crate::time::Instant;
 
 pub(crate) use explain::Account;
 
-/// What became of those who came.
+/// What became of the asks that came.
 #[derive(Clone, Default, Debug)]
 #[repr(C)]
 pub struct Tally {
@@ -26,7 +26,7 @@ pub struct Tally {
     pub came: u64,
     /// How many got what they came for: a match, or a lease.
     pub served: u64,
-    /// How long those waited who were served.
+    /// How long the served asks waited.
     pub waits: Histogram,
     /// How many withdrew, or were gone when their turn came.
     pub cancelled: u64,
@@ -45,7 +45,8 @@ pub(crate) enum End<R> {
     Gone(R),
 }
 
-/// Who waits, and who was served and still holds its ticket open.
+/// The asks that wait, and those that were served and still hold their tickets
+/// open.
 ///
 /// Invariant: an open ticket waits in the queue and has a reply, or is held and
 /// has none.
@@ -59,12 +60,12 @@ pub(crate) struct Waiting<R> {
     tally: Tally,
     shed: Vec<Shed>,
     ended: Vec<End<R>>,
-    /// The last no's, the newest at `recent_at`.
+    /// The last refusals, the newest at `recent_at`.
     recent: Vec<Refusal>,
     recent_at: usize,
 }
 
-/// As many no's are remembered, to explain them.
+/// How many refusals are remembered, to explain them.
 const RECENT: usize = 128;
 
 impl Tally {
@@ -73,7 +74,7 @@ impl Tally {
         self.shed.iter().sum()
     }
 
-    /// The same, and so many more who were served the instant they came.
+    /// The same, and this many more that were served the instant they came.
     pub(crate) fn and_prompt(&self, prompt: u64) -> Self {
         let mut tally = self.clone();
         tally.came += prompt;
@@ -145,7 +146,7 @@ impl<R: Reply> Waiting<R> {
         &self.tally
     }
 
-    /// Open tickets, of those who wait and of those who hold.
+    /// Open tickets, of asks that wait and of holders.
     pub(crate) fn open(&self) -> usize {
         self.ledger.len()
     }
@@ -167,7 +168,7 @@ impl<R: Reply> Waiting<R> {
         self.ledger.newest(tag)
     }
 
-    /// The reply of one who waits.
+    /// The reply of an ask that waits.
     pub(crate) fn reply(&self, ticket: Ticket) -> Option<&R> {
         self.ledger.reply(ticket)
     }
@@ -187,12 +188,12 @@ impl<R: Reply> Waiting<R> {
         !self.ended.is_empty()
     }
 
-    /// Those whose wait ended for nothing since this was last asked.
+    /// The asks whose wait ended for nothing since this was last asked.
     pub(crate) fn ended(&mut self) -> std::vec::Drain<'_, End<R>> {
         self.ended.drain(..)
     }
 
-    /// Let somebody wait.
+    /// Let an ask wait.
     #[inline(always)]
     pub(crate) fn join(&mut self, terms: &Terms, reply: R, now: Instant) -> Ticket {
         self.tally.came += 1;
@@ -206,7 +207,7 @@ impl<R: Reply> Waiting<R> {
         ticket
     }
 
-    /// The end of one who came just now, if it was let go at once.
+    /// The end of an ask that came just now, if it was let go at once.
     #[inline]
     pub(crate) fn take_ended(&mut self, ticket: Ticket) -> Option<End<R>> {
         if self.ended.is_empty() {
@@ -217,7 +218,7 @@ impl<R: Reply> Waiting<R> {
         Some(self.ended.remove(at))
     }
 
-    /// Say no to somebody at once. The queue is not moved on.
+    /// Say no to an ask at once. The queue is not moved on.
     pub(crate) fn refuse(
         &mut self,
         terms: &Terms,
@@ -231,7 +232,7 @@ impl<R: Reply> Waiting<R> {
         (ticket, refusal)
     }
 
-    /// As [`refuse`](Self::refuse), and the no is found among the ends.
+    /// As [`refuse`](Self::refuse), and the refusal is found among the ends.
     pub(crate) fn turn_away(
         &mut self,
         terms: &Terms,
@@ -248,7 +249,7 @@ impl<R: Reply> Waiting<R> {
         ticket
     }
 
-    /// Let everybody go for the same reason.
+    /// Let every ask go for the same reason.
     pub(crate) fn refuse_all(&mut self, reason: Reason, now: Instant) {
         self.queue.close(&mut self.ledger, &mut self.shed);
         for shed in &mut self.shed {
@@ -257,7 +258,7 @@ impl<R: Reply> Waiting<R> {
         self.end_shed(now);
     }
 
-    /// Take the one whose turn it is and who is still there, and forget it. If
+    /// Take the ask whose turn it is and that is still there, and forget it. If
     /// there is none although some wait, the queue is behind.
     #[inline(always)]
     pub(crate) fn serve(&mut self, now: Instant) -> Option<(Ticket, Instant, R)> {
@@ -265,7 +266,7 @@ impl<R: Reply> Waiting<R> {
         Some(self.close_taken(ticket))
     }
 
-    /// Serve one who waits although it may not be its turn, and forget it.
+    /// Serve an ask that waits although it may not be its turn, and forget it.
     pub(crate) fn pick(&mut self, ticket: Ticket, now: Instant) -> Option<R> {
         if !self.queue.pick(ticket, &mut self.ledger, now) {
             return None;
@@ -275,7 +276,7 @@ impl<R: Reply> Waiting<R> {
         self.ledger.close(ticket)
     }
 
-    /// Take the one whose turn it is and who is still there; it holds its
+    /// Take the ask whose turn it is and that is still there; it holds its
     /// ticket from now on, which its machine calls `since`.
     pub(crate) fn grant(&mut self, since: Instant, now: Instant) -> Option<(Ticket, Instant, R)> {
         let ticket = self.take(now)?;
@@ -287,14 +288,14 @@ impl<R: Reply> Waiting<R> {
         Some((ticket, sent, reply))
     }
 
-    /// Count one who came at `sent` and is served without having waited in the
-    /// queue.
+    /// Count an ask that came at `sent` and is served without having waited in
+    /// the queue.
     pub(crate) fn count_passed(&mut self, sent: Instant, now: Instant) -> Duration {
         self.tally.came += 1;
         self.count_served(sent, now)
     }
 
-    /// Somebody came who holds its ticket at once, since `since`. No reply if it
+    /// An ask came that holds its ticket at once, since `since`. No reply if it
     /// is gone already.
     pub(crate) fn pass_holding(&mut self, reply: R, since: Instant) -> (Ticket, Option<R>) {
         self.tally.came += 1;
@@ -305,7 +306,7 @@ impl<R: Reply> Waiting<R> {
         (ticket, self.ledger.hold(ticket, since))
     }
 
-    /// Count one who came at `sent` and is served.
+    /// Count an ask that came at `sent` and is served.
     #[inline]
     pub(crate) fn count_served(&mut self, sent: Instant, now: Instant) -> Duration {
         let waited = now.nanos_since(sent);
@@ -314,8 +315,8 @@ impl<R: Reply> Waiting<R> {
         Duration::from_nanos(waited)
     }
 
-    /// Let one leave who waits, with a refusal in case it did not ask for this
-    /// itself. Nobody is shed for it until the queue is advanced: all of a tag
+    /// Let a waiting ask leave, with a refusal in case it did not ask for this
+    /// itself. No ask is shed for it until the queue is advanced: all of a tag
     /// leave first.
     pub(crate) fn cancel(&mut self, ticket: Ticket, now: Instant) -> Option<(R, Refusal)> {
         if !self.queue.withdraw(ticket, &mut self.ledger, now) {
@@ -351,8 +352,8 @@ impl<R: Reply> Waiting<R> {
         self.end_shed(now);
     }
 
-    /// Take the one whose turn it is and who is still there. It must be closed,
-    /// or put back.
+    /// Take the ask whose turn it is and that is still there. It must be
+    /// closed, or put back.
     #[inline(always)]
     pub(crate) fn take(&mut self, now: Instant) -> Option<Ticket> {
         let mut gone = 0;
@@ -384,7 +385,7 @@ impl<R: Reply> Waiting<R> {
         (ticket, sent, reply)
     }
 
-    /// Close the ticket of one who is gone.
+    /// Close the ticket of an ask that is gone.
     fn forget_gone(&mut self, ticket: Ticket) -> bool {
         let gone = self.ledger.reply(ticket).is_some_and(R::is_gone);
         if gone {

@@ -1,10 +1,10 @@
-//! What an app's only process is worth to those who will ask for it.
+//! What an app's only process is worth to the asks that will come for it.
 //!
 //! The worth is what a start costs times the chance that one is needed soon.
 //! Several estimates of that chance run beside each other, each with a shadow
 //! pool of names on the live stream of asks, and the one whose shadow has lost
-//! least of late is used. Who has a process, and who gives one up, is not
-//! decided here.
+//! least of late is used. Which app has a process, and which gives one up, is
+//! not decided here.
 
 mod estimate;
 mod gaps;
@@ -26,7 +26,7 @@ use crate::time::Instant;
 /// would have cost.
 ///
 /// Apps are remembered while they have no process, for that is when their
-/// history counts; who was not asked for in a day is forgotten.
+/// history counts; an app that was not asked for in a day is forgotten.
 ///
 /// Invariants: a shadow has no more names than its size, all different, and a
 /// history knows exactly the shadows that have its name.
@@ -48,7 +48,7 @@ pub struct Worth {
     staked_resized: f64,
     /// What rates are relative to.
     landmark: Instant,
-    /// When somebody was last asked for.
+    /// When an app was last asked for.
     latest: Instant,
 }
 
@@ -87,7 +87,7 @@ impl Worth {
         worth
     }
 
-    /// Somebody asks for an app whose start is expected to take `start_time`.
+    /// An ask comes for an app whose start is expected to take `start_time`.
     ///
     /// # Panics
     ///
@@ -117,7 +117,7 @@ impl Worth {
 
     /// What it is worth to keep the only process of an app whose start is
     /// expected to take `start_time`: seconds of starts, or starts, that it
-    /// saves in the next second. Nothing for an app nobody ever asked for.
+    /// saves in the next second. Nothing for an app that was never asked for.
     ///
     /// # Panics
     ///
@@ -236,7 +236,8 @@ impl Worth {
         }
     }
 
-    /// Make rates relative to now, and forget whom nobody asks for any more.
+    /// Make rates relative to now, and forget the apps that are not asked for
+    /// any more.
     fn set_landmark(&mut self, now: Instant) {
         // Backwards, so that what moves to a free slot has been looked at.
         for slot in (0..self.histories.len()).rev() {
@@ -326,9 +327,9 @@ mod tests {
 
     #[test]
     fn the_estimate_that_lost_least_is_in_use() {
-        // Two that are always asked for, among many that come once in turn:
-        // who goes by the last use alone, gives one of the two up again and
-        // again.
+        // Two that are always asked for, among many that come once in turn: an
+        // estimate that goes by the last use alone gives one of the two up
+        // again and again.
         let mut worth = Worth::new(3, true);
         for turn in 0..4000 {
             let app = if turn % 4 == 0 { turn % 2000 } else { 3000 };

@@ -305,10 +305,19 @@ fn check_samples(
     }
 }
 
-/// A task, a client or an ask is the subject of its sentence.
+/// Words for people that hide which thing acts: a task, a client, an ask, a holder.
+const HIDING: &[&str] = &["whoever", "somebody", "anybody", "nobody", "everybody"];
+
+fn hides_its_subject(prose: &str) -> bool {
+    // What is code has the names of code.
+    let prose: String = prose.split('`').step_by(2).collect();
+    let prose = prose.to_lowercase();
+    let mut words = prose.split(|c: char| !c.is_alphabetic());
+    words.any(|word| HIDING.contains(&word))
+}
+
 #[test]
 fn documents_name_the_thing_that_acts() {
-    const WORDS: &[&str] = &["whoever", "somebody", "anybody", "nobody", "everybody"];
     let mut files = vec![root().join("README.md"), root().join("ARCHITECTURE.md")];
     for folder in ["docs", "config"] {
         let entries = fs::read_dir(root().join(folder)).expect("it is there");
@@ -317,16 +326,40 @@ fn documents_name_the_thing_that_acts() {
     let mut faults = Vec::new();
     for file in files {
         for (line, number) in read(&file).lines().zip(1..) {
-            // What is code has the names of code.
-            let prose: String = line.split('`').step_by(2).collect();
-            let prose = prose.to_lowercase();
-            let mut words = prose.split(|c: char| !c.is_alphabetic());
-            if words.any(|word| WORDS.contains(&word)) {
+            if hides_its_subject(line) {
                 faults.push(format!("{}:{number}: {line}", file.display()));
             }
         }
     }
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+#[test]
+fn comments_name_the_thing_that_acts() {
+    let rule = |path: &str, text: &str| {
+        let mut faults = Vec::new();
+        for (line, number) in text.lines().zip(1..) {
+            let is_comment = line.trim_start().starts_with("//");
+            let is_ours = path.starts_with("crates/") && path.contains("/src/");
+            if is_ours && is_comment && hides_its_subject(line) {
+                faults.push(format!(
+                    "line {number}: name what acts, not `{}`",
+                    line.trim()
+                ));
+            }
+        }
+        faults
+    };
+    check_samples(
+        rule,
+        &[("crates/a/src/b.rs", "/// Nobody waits.\n")],
+        &[
+            ("crates/a/src/b.rs", "/// No ask waits.\nlet nobody = 1;\n"),
+            ("crates/a/src/b.rs", "/// The user `nobody`.\n"),
+            ("crates/a/tests/b.rs", "/// Nobody waits.\n"),
+        ],
+    );
+    check_workspace(rule);
 }
 
 fn check_workspace(rule: impl Fn(&str, &str) -> Vec<String>) {

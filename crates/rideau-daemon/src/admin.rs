@@ -1,5 +1,5 @@
 //! The HTTP side of the server: health, metrics, snapshots, actions, and asks for
-//! those who have nothing but curl.
+//! clients that have nothing but curl.
 //!
 //! One table, `routes`, says what there is; the router and the OpenAPI document
 //! are both made from it. Asks are executed as the commands of the Redis protocol
@@ -73,7 +73,7 @@ const HEAD_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
 /// A request begins within this, and its head is complete.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
-/// A client has said within this who it is to TLS.
+/// A client has said to TLS within this which user it is.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// A body is complete within this.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
@@ -92,7 +92,7 @@ struct Admin {
     counts: Counts,
 }
 
-/// How often somebody met a limit of the HTTP side.
+/// How often a client met a limit of the HTTP side.
 #[derive(Default)]
 struct Counts {
     connections: AtomicU64,
@@ -115,7 +115,7 @@ impl AdminListener {
     ///
     /// # Errors
     ///
-    /// If somebody else does, or it may not be.
+    /// If another process does, or it may not be.
     pub async fn bind(address: SocketAddr) -> io::Result<Self> {
         let mut admin = Self::default();
         admin.listen(address, None).await?;
@@ -127,7 +127,7 @@ impl AdminListener {
     ///
     /// # Errors
     ///
-    /// If somebody else does, or it may not be.
+    /// If another process does, or it may not be.
     pub async fn listen(
         &mut self,
         address: SocketAddr,
@@ -149,7 +149,7 @@ impl AdminListener {
         door.listener.local_addr()
     }
 
-    /// Serve whoever comes, for ever.
+    /// Serve every connection that comes, for ever.
     pub async fn serve(self, daemon: Arc<Daemon>) {
         let history = Arc::new(History::new(&daemon));
         let (samples, sampled) = (Arc::clone(&history), Arc::clone(&daemon));
@@ -244,7 +244,7 @@ struct Served {
 }
 
 impl Served {
-    /// Serve it within TLS. Whoever has a certificate is the user that it names.
+    /// Serve it within TLS. A client with a certificate is the user that it names.
     async fn serve_tls(mut self, stream: TcpStream, tls: TlsAcceptor) {
         let stream = match tokio::time::timeout(HANDSHAKE_WITHIN, tls.accept(stream)).await {
             Ok(Ok(stream)) => stream,
@@ -332,7 +332,7 @@ struct Seat {
     spare: Option<&'static str>,
 }
 
-/// Samples are taken only as long as somebody can see them.
+/// Samples are taken only as long as a client can see them.
 struct Ended(tokio::task::AbortHandle);
 
 impl Drop for Ended {
@@ -420,7 +420,7 @@ mod tests {
     use super::*;
     use rideau_config::Config;
 
-    /// Whoever comes from there meets a panic.
+    /// A connection that comes from there meets a panic.
     static PLANTED: parking_lot::Mutex<String> = parking_lot::Mutex::new(String::new());
 
     pub(super) fn is_planted(address: &str) -> bool {

@@ -1,6 +1,6 @@
 //! The server from its first breath to its last.
 //!
-//! Its [listeners](Listener) bring whoever comes to a lane, which serves it.
+//! Its [listeners](Listener) bring every connection that comes to a lane, which serves it.
 
 mod admission;
 mod drain;
@@ -38,7 +38,7 @@ use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::state::versions::Source;
 
-/// So long a client has to say within TLS who it is.
+/// A client has this long to say within TLS which user it is.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether the files of TLS were read again.
 const RENEW: Duration = Duration::from_secs(1);
@@ -94,8 +94,8 @@ pub struct Ready {
     pub addresses: Vec<String>,
     /// The operator's files, if there is a place for them.
     pub control: Option<ControlPaths>,
-    /// The page, as a link that tells who comes there by its token; none where
-    /// nobody can come, or users say who they are.
+    /// The page, as a link whose token tells who comes there; none where no client can
+    /// come, or users say who they are.
     pub page: Option<String>,
 }
 
@@ -108,7 +108,7 @@ pub struct ControlPaths {
     pub token: PathBuf,
 }
 
-/// Serve what a config says until somebody asks us to stop.
+/// Serve what a config says until an operator asks us to stop.
 ///
 /// # Errors
 ///
@@ -118,8 +118,8 @@ pub async fn run(config: Config, ready: impl FnOnce(&Ready)) -> io::Result<()> {
     run_from(config, source, ready).await
 }
 
-/// As [`run`], with the text of the config and the file that has it, which is
-/// read again when somebody asks for it.
+/// As [`run`], with the text of the config and the file that has it, which is read
+/// again when an operator asks for it.
 ///
 /// # Errors
 ///
@@ -134,13 +134,13 @@ pub async fn run_from(
     run_daemon(daemon, ready).await
 }
 
-/// As [`run`], for a server that somebody has made already.
+/// As [`run`], for a server that has been made already.
 ///
 /// # Errors
 ///
 /// If it cannot listen.
 pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::Result<()> {
-    // Before anybody is served: a signal that comes before would end the program.
+    // Before any client is served: a signal that comes before would end the program.
     let mut stop = StopAsked::listen()?;
     let hangup = signal(SignalKind::hangup())?;
     let config = daemon.config.load_full();
@@ -161,7 +161,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     let port = listeners.iter().find_map(Listener::port);
     let port = port.or_else(|| places.iter().find_map(|place| port_of(place)));
     addresses.extend(places);
-    // Before anybody is served, so that whoever is can be told where it is.
+    // Before any client is served, so that each can be told where it is.
     let control = listen_control(&daemon, &lanes, port);
     let kept_open = serve_redis(listeners, &daemon, &lanes);
     tokio::spawn(admin.serve(Arc::clone(&daemon)));
@@ -195,7 +195,7 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
         failed = store_watch::watch(&daemon) => Some(failed),
     };
     sd_notify::tell("STOPPING=1");
-    // Who connects from now on waits for the server that comes next.
+    // A client that connects from now on waits for the server that comes next.
     for listener in kept_open {
         listener.abort();
         let _ = listener.await;
@@ -241,7 +241,7 @@ fn warn(daemon: &Daemon, config: &Config) {
     }
 }
 
-/// Listen for those who speak the Redis protocol. Says where that is.
+/// Listen for clients that speak the Redis protocol. Says where that is.
 async fn listen_redis(
     server: &Server,
     acceptor: Option<&TlsAcceptor>,
@@ -353,7 +353,7 @@ async fn finish(daemon: &Daemon, front: JoinHandle<()>) -> io::Result<()> {
     served.map_err(io::Error::other)
 }
 
-/// Why nobody can be heard there, and what to do about it.
+/// Why no client can be heard there, and what to do about it.
 fn unheard(place: impl fmt::Display, key: &str, error: &io::Error) -> io::Error {
     let passed = port_of(&place.to_string()).and_then(inherited::unused_at);
     let advice = match error.kind() {
@@ -370,7 +370,7 @@ fn unheard(place: impl fmt::Display, key: &str, error: &io::Error) -> io::Error 
     io::Error::new(error.kind(), text)
 }
 
-/// Listen for those who want applications. Says where that is.
+/// Listen for clients that want applications. Says where that is.
 async fn listen_front(
     daemon: &Arc<Daemon>,
     config: &Config,

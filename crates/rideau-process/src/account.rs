@@ -1,7 +1,7 @@
-//! As whom a child runs: users and groups by name or by number.
+//! What a child runs as: users and groups by name or by number.
 //!
-//! Names are those of `/etc/passwd` and `/etc/group`. Who is known elsewhere
-//! only, as in a directory of a company, is given by number.
+//! Names are those of `/etc/passwd` and `/etc/group`. A user or a group that is
+//! known elsewhere only, as in a directory of a company, is given by number.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::report::Step;
 use super::start_error::StartError;
 
-/// As whom a child runs.
+/// The user and the group that a child runs as.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Account {
     /// None for a number without a name.
@@ -26,7 +26,7 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// None if that is who we are.
+    /// None if that is our own account.
     pub(super) fn find(
         user: Option<&str>,
         group: Option<&str>,
@@ -39,7 +39,8 @@ impl Account {
         let own = geteuid().as_raw();
         let user = user.map_or_else(|| own.to_string(), str::to_owned);
         let found = Self::among(&user, group, &users, &groups)?;
-        // Who is not root may do nothing here, not even what changes nothing.
+        // A process that is not root may do nothing here, not even what changes
+        // nothing.
         let is_us = found.uid == own && found.gid == getegid().as_raw();
         Ok(Some(found).filter(|_| own == 0 || !is_us))
     }

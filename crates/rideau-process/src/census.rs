@@ -1,9 +1,9 @@
-//! Everybody who runs at one moment, and who of them belongs to a child.
+//! All processes that run at one moment, and which of them belong to a child.
 //!
-//! A child's tree is whoever shares its process group or its session, whoever
-//! descends from those, and whoever lost its parent and still has the variable
-//! that the child was started with: orphans come to us, because we asked the
-//! system for them.
+//! A child's tree is every process that shares its process group or its session,
+//! every process that descends from those, and every process that lost its parent
+//! and still has the variable that the child was started with: orphans come to us,
+//! because we asked the system for them.
 
 use std::collections::{HashMap, HashSet};
 use std::process;
@@ -14,26 +14,26 @@ use rustix::param::{clock_ticks_per_second, page_size};
 use super::procfs::{self, Seen};
 use super::run_folder::MARK;
 
-/// Everybody at one moment. One is enough for any number of children.
+/// All processes at one moment. One census is enough for any number of children.
 pub struct Census {
     all: Vec<Seen>,
     /// Our children that carry a mark, by that.
     marked: HashMap<String, Vec<i32>>,
 }
 
-/// What a child and all who belong to it use.
+/// What a child and all processes that belong to it use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
     /// How many they are.
     pub processes: usize,
     /// Bytes of memory that they have in use. What they share counts for each.
     pub memory: u64,
-    /// Processor time of those who still run.
+    /// Processor time of those that still run.
     pub processor: Duration,
 }
 
 impl Census {
-    /// Look at everybody. This blocks for some milliseconds.
+    /// Look at all processes. This blocks for some milliseconds.
     pub fn take() -> Self {
         let all = procfs::all();
         let us = i32::try_from(process::id()).unwrap_or_default();
@@ -46,8 +46,8 @@ impl Census {
         Self { all, marked }
     }
 
-    /// All who belong to the child with this number, which must not have been
-    /// reaped, and this mark. Those that have ended and wait for a burial too.
+    /// All processes that belong to the child with this number, which must not have
+    /// been reaped, and this mark. Those that have ended and wait for a burial too.
     pub(super) fn tree(&self, leader: i32, mark: &str) -> Vec<Seen> {
         let strays = self.marked.get(mark).map_or(&[][..], Vec::as_slice);
         let belongs = |seen: &Seen| {

@@ -1,5 +1,5 @@
-//! A cgroup for each child, where we were given one to divide: whoever the child
-//! starts stays in it, and all of them are killed at once.
+//! A cgroup for each child, where we were given one to divide: every process that
+//! the child starts stays in it, and all of them are killed at once.
 //!
 //! It is a help and never a condition. The root of all cgroups was not given to
 //! us, even where we may write to it.
@@ -18,7 +18,7 @@ use super::run_folder::Place;
 
 /// What all of our names begin with.
 const NAME: &str = "rideau-";
-/// How often, and how many times at most, those are killed whom a daemon left.
+/// How often, and how many times at most, processes that a daemon left are killed.
 const END_EVERY: Duration = Duration::from_millis(10);
 const END_TIMES: usize = 100;
 
@@ -26,23 +26,23 @@ const END_TIMES: usize = 100;
 pub(super) fn make(place: &Place) -> Option<PathBuf> {
     let parent = place.cgroup()?;
     let cgroup = parent.join(format!("{}{}", prefix(), place.id));
-    // One of the same name is empty: whoever was in it has been ended.
+    // One of the same name is empty: every process in it has been ended.
     let _ = fs::remove_dir(&cgroup);
     fs::create_dir(&cgroup).ok()?;
     Some(cgroup)
 }
 
-/// Who is in a cgroup and runs.
+/// The processes that are in a cgroup and run.
 pub(super) fn inside(cgroup: &Path) -> Vec<Seen> {
     let list = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
     let numbers = list.lines().filter_map(|number| number.parse().ok());
     numbers.filter_map(procfs::seen).collect()
 }
 
-/// Take away what earlier daemons left in a cgroup, and kill who is in it.
+/// Take away what earlier daemons left in a cgroup, and kill the processes in it.
 ///
 /// A daemon is in the cgroup that it divides: one that is not there, where we are,
-/// has ended. Where some who are there have no number for us, nobody is killed.
+/// has ended. Where some processes there have no number for us, none is killed.
 /// Says whether nothing of theirs is left.
 pub(super) fn clean(parent: &Path) -> bool {
     let mut is_clean = true;
@@ -77,7 +77,7 @@ pub(super) fn clean_own() {
     }
 }
 
-/// Kill all who are in a cgroup, and take it away.
+/// Kill all processes in a cgroup, and take it away.
 fn end(cgroup: &Path) {
     for _ in 0..END_TIMES {
         if fs::write(cgroup.join("cgroup.kill"), "1").is_err() || fs::remove_dir(cgroup).is_ok() {
@@ -100,7 +100,8 @@ pub(super) fn own() -> Option<PathBuf> {
     (!path.is_empty() && is_given(&own)).then_some(own)
 }
 
-/// Whoever gives one away says so by its owner, or systemd by an attribute.
+/// A cgroup that was given away says so by its owner, or by an attribute of
+/// systemd.
 fn is_given(cgroup: &Path) -> bool {
     let us = geteuid().as_raw();
     let is_ours = |file: &Path| fs::metadata(file).is_ok_and(|about| about.uid() == us);

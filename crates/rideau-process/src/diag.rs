@@ -1,5 +1,5 @@
-//! Asks the system who listens at one port. Its tables would tell, too, but they
-//! name everybody, and take milliseconds to read.
+//! Asks the system which socket listens at one port. Its tables would tell, too,
+//! but they name every socket, and take milliseconds to read.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -33,7 +33,8 @@ impl Diag {
         Ok(Self(socket))
     }
 
-    /// Who is reached at this port of the loopback. The answer is there at once.
+    /// The listener that is reached at this port of the loopback. The answer is
+    /// there at once.
     pub(super) fn listener(&self, port: u16) -> io::Result<Option<Listener>> {
         if let Some(found) = self.ask(Ipv4Addr::LOCALHOST.into(), port)? {
             return Ok(Some(found));

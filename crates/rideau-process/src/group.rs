@@ -1,9 +1,9 @@
-//! A child and all who belong to it, from the fork to the last.
+//! A child and all processes that belong to it, from the fork to the last.
 //!
 //! The child leads a process group, and is not reaped before all the others are
-//! gone: until then the system gives its number to nobody else, so a signal
-//! to the group never reaches a stranger. Who left the group is found by its
-//! parents, its session or its environment, and is signalled by a handle, not
+//! gone: until then the system gives its number to no other process, so a signal to
+//! the group never reaches a stranger. A process that left the group is found by
+//! its parents, its session or its environment, and is signalled by a handle, not
 //! by a number.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use super::census::{Census, Usage};
 use super::procfs::{self, Seen};
 use super::{Exit, cgroup, spawner};
 
-/// How often, and how many times at most, those are killed whom nobody keeps.
+/// How often, and how many times at most, processes without a keeper are killed.
 const CLEAR_EVERY: Duration = Duration::from_millis(20);
 const CLEAR_TIMES: usize = 250;
 
@@ -55,7 +55,7 @@ impl Group {
     pub(super) fn signal_leader(&self, signal: Signal) {
         let reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);
         if !*reaped {
-            // Who cannot be signalled has more rights than we have.
+            // A process that cannot be signalled has more rights than we have.
             let _ = kill_process(self.leader, signal);
         }
     }
@@ -74,8 +74,8 @@ impl Group {
         }
     }
 
-    /// The numbers of all who belong to the leader and run, itself too. This
-    /// blocks, as all that looks at everybody does.
+    /// The numbers of all processes that belong to the leader and run, itself too.
+    /// This blocks, as all that looks at every process does.
     pub(super) fn running(&self) -> Vec<i32> {
         if self.is_reaped() {
             return Vec::new();
@@ -96,7 +96,7 @@ impl Group {
         census.usage(self.pid(), &self.mark)
     }
 
-    /// Kill whoever is left, and forget the leader, which has ended.
+    /// Kill the processes that are left, and forget the leader, which has ended.
     pub(super) fn reap(&self) {
         let mut reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);
         if !*reaped {
@@ -105,13 +105,14 @@ impl Group {
             *reaped = true;
             spawner::forget(self.pid());
             if let Some(cgroup) = &self.cgroup {
-                // Whoever cannot be killed keeps it, and the next daemon finds it.
+                // A process that cannot be killed keeps it, and the next daemon
+                // finds it.
                 let _ = fs::remove_dir(cgroup);
             }
         }
     }
 
-    /// All who belong to the leader.
+    /// All processes that belong to the leader.
     fn tree(&self) -> Vec<Seen> {
         let mut tree = Census::take().tree(self.pid(), &self.mark);
         tree.extend(self.cgroup.iter().flat_map(|cgroup| cgroup::inside(cgroup)));
@@ -125,11 +126,12 @@ impl Group {
     }
 }
 
-/// Kills all who belong to a leader, as often as it takes: while they are
-/// killed they may start others.
+/// Kills all processes that belong to a leader, as often as it takes: while they
+/// are killed they may start others.
 pub(super) struct Clearing {
     group: Arc<Group>,
-    /// Whom we have seen: who has ended does not say any more whose it was.
+    /// The processes that we have seen: one that has ended does not say any more
+    /// whose it was.
     known: HashMap<i32, u64>,
 }
 
@@ -141,7 +143,7 @@ impl Clearing {
         }
     }
 
-    /// Kill all but the dead, bury those who came to us, and say who runs yet.
+    /// Kill all but the dead, bury those that came to us, and say which run yet.
     /// The leader must be unreaped; it is killed and not buried. This blocks.
     pub(super) fn kill(&mut self) -> Vec<i32> {
         if self.group.is_reaped() {
@@ -159,7 +161,7 @@ impl Clearing {
         for (pid, since) in &self.known {
             let now = procfs::seen(*pid).filter(|seen| seen.since == *since);
             if let Some(seen) = now.filter(|seen| !seen.ended) {
-                // Who may not be killed stays, and is told of.
+                // A process that may not be killed stays, and is told of.
                 let _ = kill(seen);
                 running.push(*pid);
             }
@@ -174,7 +176,7 @@ impl Clearing {
     }
 }
 
-/// Kill one that was seen, and not who has its number by now.
+/// Kill a process that was seen, and not the one that has its number by now.
 pub(super) fn kill(seen: Seen) -> rustix::io::Result<()> {
     let pid = Pid::from_raw(seen.pid).filter(|pid| *pid != Pid::INIT);
     let handle = pidfd_open(pid.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
@@ -184,7 +186,7 @@ pub(super) fn kill(seen: Seen) -> rustix::io::Result<()> {
     }
 }
 
-/// The duty to reap a group, which whoever drops it fulfils at once.
+/// The duty to reap a group. A drop of it fulfils it at once.
 pub(super) struct Custody(Arc<Group>);
 
 impl Custody {
@@ -213,7 +215,7 @@ impl Drop for Custody {
         }
         self.0.signal(Signal::KILL);
         let group = Arc::clone(&self.0);
-        // Whoever drops this must not wait, and its runtime may be ending.
+        // The thread that drops this must not wait, and its runtime may be ending.
         let waits = move || {
             let mut clearing = Clearing::new(&group);
             for _ in 0..CLEAR_TIMES {
@@ -233,7 +235,7 @@ impl Drop for Custody {
 
 fn signal_all(leader: Pid, signal: Signal) {
     // A leader that went to another group, or has not come to its own yet, is
-    // still our child. Whoever cannot be signalled either way has more rights
+    // still our child. A leader that cannot be signalled either way has more rights
     // than we have.
     let _ = kill_process_group(leader, signal).or_else(|_| kill_process(leader, signal));
 }

@@ -1,7 +1,7 @@
 //! Watches one child from its start until nothing of it is left.
 //!
 //! The keeper is a task. It alone reaps the child, reads what it writes, and
-//! takes its things away; everybody else sends signals and looks.
+//! takes its things away; all others send signals and look.
 
 use std::future::pending;
 use std::io;
@@ -27,7 +27,8 @@ use super::run_folder::Place;
 use super::said::Said;
 use crate::panics;
 
-/// Who has left the group may keep its output open; it is not waited for long.
+/// A process that has left the group may keep its output open; it is not waited for
+/// long.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 /// How often to look whether a group is empty, at most and at least.
 const LOOK_MIN: Duration = Duration::from_millis(1);
@@ -38,7 +39,7 @@ const READ_LEN: usize = 8192;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Life {
     Running,
-    /// It has ended. Others who belong to it may still run.
+    /// It has ended. Others that belong to it may still run.
     Ended {
         exit: Exit,
         until: Instant,
@@ -62,7 +63,7 @@ impl Life {
     }
 }
 
-/// Whoever drops this, as a runtime does that ends, kills the child.
+/// A drop of this kills the child, as when a runtime ends.
 pub(super) struct Keeper {
     // Dropped in this order: killed first, its things taken away then.
     custody: Custody,
@@ -77,12 +78,12 @@ pub(super) struct Keeper {
 
 /// What is asked of a keeper, and what it tells.
 pub(super) struct Watched {
-    /// When the child is killed; nobody wants that if there is none.
+    /// When the child is killed; none if it is not to be killed.
     pub(super) deadline: watch::Receiver<Option<Instant>>,
     pub(super) life: watch::Sender<Life>,
-    /// Who was killed and runs on.
+    /// The processes that were killed and run on.
     pub(super) stuck: Arc<Mutex<Vec<i32>>>,
-    /// Who was asked to stop.
+    /// Whether the child or its group was asked to stop.
     pub(super) whom: Whom,
 }
 
@@ -124,8 +125,8 @@ impl Keeper {
 
     /// All but the last word, so that everything is dropped before that.
     async fn watch(self) -> Life {
-        // Dropped in the opposite order, so here too it is killed first. Whoever
-        // hears its lines is let go when nothing of it is left.
+        // Dropped in the opposite order, so here too it is killed first. What hears
+        // its lines is let go when nothing of it is left.
         let Self {
             said,
             place: _place,
@@ -160,7 +161,7 @@ impl Keeper {
     }
 }
 
-/// Wait until the child has ended, and all who belong to it after it.
+/// Wait until the child has ended, and after it all processes that belong to it.
 async fn end(group: &Arc<Group>, mut children: unix::Signal, watched: Watched) -> Life {
     let Watched {
         mut deadline,
@@ -180,8 +181,8 @@ async fn end(group: &Arc<Group>, mut children: unix::Signal, watched: Watched) -
     life.send_replace(Life::Ended { exit, until });
     let mut left = 0;
     if deadline.borrow().is_none() {
-        // Who was not asked to stop has crashed or went to the background, and
-        // nobody waits for the others.
+        // A child that was not asked to stop has crashed or went to the background,
+        // and the others are not waited for.
         let group = Arc::clone(group);
         let running = spawn_blocking(move || group.running()).await;
         left = running.map_or(0, |running| running.len());
@@ -205,7 +206,7 @@ async fn end(group: &Arc<Group>, mut children: unix::Signal, watched: Watched) -
     Life::Gone { exit, until, left }
 }
 
-/// Kill all who belong to the child, and note who runs after that.
+/// Kill all processes that belong to the child, and note which run after that.
 async fn clear_once(
     mut clearing: Clearing,
     group: &Arc<Group>,
@@ -252,10 +253,10 @@ async fn overdue(deadline: &mut watch::Receiver<Option<Instant>>) {
     }
 }
 
-/// Wait until nobody in a group runs any more. Its leader must be unreaped.
+/// Wait until no process in a group runs any more. Its leader must be unreaped.
 async fn empty(group: i32) {
     let mut pause = LOOK_MIN;
-    // A look that failed says nothing, so nobody is waited for.
+    // A look that failed says nothing, so no process is waited for.
     while spawn_blocking(move || !procfs::members(group).is_empty())
         .await
         .unwrap_or(false)
@@ -274,7 +275,7 @@ async fn read(mut pipe: pipe::Receiver, stream: Stream, said: &Said) {
     splitter.finish(|line| said.line(line));
 }
 
-/// Never ends: who is silent may speak later.
+/// Never ends: a child that is silent may speak later.
 async fn read_notes(notes: Option<Notes>, group: &Arc<Group>, said: &Said) {
     if let Some(mut notes) = notes {
         while let Ok(note) = notes.hear().await {
@@ -286,8 +287,8 @@ async fn read_notes(notes: Option<Notes>, group: &Arc<Group>, said: &Said) {
     pending().await
 }
 
-/// Does a note come from the child or one of its own? Who has ended since cannot
-/// be told from others any more, and had the right to write there.
+/// Does a note come from the child or one of its own? A sender that has ended since
+/// cannot be told from others any more, and had the right to write there.
 async fn is_ours(note: &Note, group: &Arc<Group>) -> bool {
     let Some(sender) = note.sender else {
         return false;

@@ -24,7 +24,7 @@ use super::start_error::StartError;
 
 /// What a child may know of the daemon's environment. Passwords stand in there.
 const PASSED_ON: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
-/// Where programs are if nobody says.
+/// Where programs are if nothing says it.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A child that runs, and what it writes to.
@@ -97,7 +97,7 @@ pub(super) fn launch(order: &Order, place: &mut Place) -> io::Result<Launched> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let cgroup = order.cgroup.as_ref().map(PathBuf::from);
     let mut child = command.spawn().inspect_err(|_| {
-        // Nobody came into it, and nobody else takes it away.
+        // No process came into it, and nothing else takes it away.
         cgroup
             .iter()
             .for_each(|cgroup| drop(fs::remove_dir(cgroup)));

@@ -1,11 +1,11 @@
 //! Children that the daemon starts and stops: members of pools, web
 //! applications, and whatever else runs on its behalf.
 //!
-//! A child is ready before anybody gets it, its end is noticed at once, and it
-//! is stopped together with everybody it has started, even those who went their
-//! own ways. It comes over a [`stage`], where it becomes the user that it
-//! should be, with the limits and the socket that it should have. If the daemon
-//! is killed, its children die, and a warden ends whom they leave. How many run,
+//! A child is ready before a caller gets it, its end is noticed at once, and it is
+//! stopped together with every process it has started, even those that went their
+//! own ways. It comes over a [`stage`], where it becomes the user that it should
+//! be, with the limits and the socket that it should have. If the daemon is killed,
+//! its children die, and a warden ends the processes that they leave. How many run,
 //! and when, is for others to say.
 //!
 //! Linux only: it reads `/proc`.
@@ -72,12 +72,12 @@ use said::{OnLine, Said};
 
 /// As many ports are tried for a child.
 const PORT_TRIES: usize = 3;
-/// Who was killed is gone by then, or stuck in the system.
+/// A process that was killed is gone by then, or stuck in the system.
 const KILL_WAIT: Duration = Duration::from_secs(5);
-/// Longer than anybody waits.
+/// Longer than any caller waits.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// A child that is ready, and everybody who belongs to it.
+/// A child that is ready, and every process that belongs to it.
 ///
 /// Dropping it kills them all at once; [`stop`](Self::stop) is the mild way.
 pub struct Process {
@@ -133,7 +133,7 @@ impl Process {
         self.group.pid()
     }
 
-    /// Whether it has begun to end, which is so before anybody is told of it.
+    /// Whether it has begun to end, which is so before any caller is told of it.
     pub fn is_ending(&self) -> bool {
         procfs::is_ending(self.pid())
     }
@@ -175,8 +175,8 @@ impl Process {
     }
 
     /// Resolves when it has given no sign of life for longer than it was told to,
-    /// or has said that it will, or says that it hangs. Who promised nothing may
-    /// be silent for ever. It does not keep the child alive.
+    /// or has said that it will, or says that it hangs. A child that promised
+    /// nothing may be silent for ever. It does not keep the child alive.
     pub fn silent(&self) -> impl Future<Output = ()> + Send + use<> {
         let said = Arc::clone(&self.said);
         async move { said.silent().await }
@@ -187,21 +187,22 @@ impl Process {
         &self.steps
     }
 
-    /// What it and all who belong to it used at the time of a census.
+    /// What it and all processes that belong to it used at the time of a census.
     pub fn usage(&self, census: &Census) -> Usage {
         self.group.usage(census)
     }
 
-    /// The memory of it and of all who belong to it, in bytes. Who wants to know
-    /// it of many takes one [`Census`] for all.
+    /// The memory of it and of all processes that belong to it, in bytes. A caller
+    /// that wants to know it of many takes one [`Census`] for all.
     pub async fn memory(&self) -> u64 {
         let group = Arc::clone(&self.group);
         let usage = spawn_blocking(move || group.usage(&Census::take())).await;
         usage.map_or(0, |usage| usage.memory)
     }
 
-    /// The numbers of those who were killed and are not gone yet. That takes a
-    /// moment; who is still among them a second later is stuck in the system.
+    /// The numbers of the processes that were killed and are not gone yet. That
+    /// takes a moment; a process that is still among them a second later is stuck
+    /// in the system.
     pub fn stuck(&self) -> Vec<i32> {
         let stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
         stuck.clone()
@@ -227,11 +228,11 @@ impl Process {
         self.stop_with(self.stop_signal, self.stop_timeout).await
     }
 
-    /// Send it a signal, or its whole group as its program says, and kill whoever
-    /// belongs to it and still runs when the time is over. Returns when nothing
-    /// is left, neither a process nor a socket; who has ended already stays so.
-    /// A second call can shorten the time and not prolong it. If the future is
-    /// dropped, the stop goes on.
+    /// Send it a signal, or its whole group as its program says, and kill each
+    /// process that belongs to it and still runs when the time is over. Returns
+    /// when nothing is left, neither a process nor a socket; a child that has ended
+    /// already stays so. A second call can shorten the time and not prolong it. If
+    /// the future is dropped, the stop goes on.
     ///
     /// None if the system keeps a process that it was told to kill, as happens
     /// while a disk does not answer. It is reaped when it ends.
@@ -260,8 +261,8 @@ impl Process {
         loop {
             let on_line = Arc::clone(&on_line);
             match Self::try_start(program, folder, on_line, deadline, diary).await {
-                // Between our look at a port and the child's bind, anybody may
-                // have come.
+                // Between our look at a port and the child's bind, another process
+                // may have come.
                 Err(StartError::PortTaken { .. }) if tries < PORT_TRIES && program.wants_port() => {
                     tries += 1;
                 }
@@ -349,9 +350,10 @@ impl Process {
         let (program, lines) = (program.word(), self.last_lines());
         let taken = wanted.port.filter(|port| match ready {
             Some(Err(Taken)) => true,
-            // With the child gone, only somebody else can hold it: who came
-            // first if the child complains, and if not, whom it left there. Who
-            // came first may be gone as well, and then the complaint has to do.
+            // With the child gone, only another process can hold it: one that came
+            // first if the child complains, and if not, one that it left there. The
+            // one that came first may be gone as well, and then the complaint has
+            // to do.
             _ => !exit.is_clean() && (!is_free(*port) || lines.iter().any(complains_of_port)),
         });
         Err(match taken {
@@ -411,7 +413,7 @@ impl Drop for Process {
     }
 }
 
-/// Run the program. If nobody waits for that any more, its custody ends at once.
+/// Run the program. If no caller waits for that any more, its custody ends at once.
 async fn load(
     program: &Program,
     account: Option<Account>,
@@ -467,7 +469,7 @@ async fn load_untimed(
     Ok((launched, place))
 }
 
-/// Does a child say that its port is somebody else's?
+/// Does a child say that another process has its port?
 fn complains_of_port(line: &Line) -> bool {
     let text = line.text.to_ascii_lowercase();
     let words = ["eaddrinuse", "address already in use", "address in use"];

@@ -9,13 +9,13 @@ use tokio::time::Instant;
 /// How much is kept of what a child writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutputLimits {
-    /// As many of the last lines are kept.
+    /// This many of the last lines are kept.
     pub lines_max: usize,
-    /// As many bytes of the last lines are kept.
+    /// This many bytes of the last lines are kept.
     pub bytes_max: usize,
     /// A longer line is cut.
     pub line_bytes_max: usize,
-    /// As many lines are heard in a second, and the others are counted.
+    /// This many lines are heard in a second, and the others are counted.
     pub lines_per_second_max: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Hears what children say of themselves, and who says it.
+//! Hears what children say of themselves, and which process says it.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -19,7 +19,7 @@ pub(super) struct Notes {
     bytes: Vec<u8>,
 }
 
-/// What somebody said.
+/// What a process said.
 pub(super) struct Note {
     pub(super) text: String,
     /// The number of the process that said it, if the system knows.
@@ -48,8 +48,8 @@ impl Notes {
     }
 }
 
-/// Files that come along find no room, and are closed: who waits for that, as
-/// `systemd-notify` does, goes on.
+/// Files that come along find no room, and are closed: a sender that waits for
+/// that, as `systemd-notify` does, goes on.
 fn receive(socket: &UnixDatagram, bytes: &mut [u8]) -> io::Result<(usize, Option<i32>)> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmCredentials(1))];
     let mut along = RecvAncillaryBuffer::new(&mut space);

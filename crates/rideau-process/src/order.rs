@@ -45,7 +45,7 @@ pub(super) struct Order {
     /// Files that it may have until it asks for more, where no limit is set.
     pub(super) files_usual: Option<u64>,
     pub(super) cgroup: Option<OsString>,
-    /// The number of whoever gave this order.
+    /// The number of the process that gave this order.
     pub(super) parent: i32,
 }
 
@@ -119,7 +119,7 @@ pub(super) async fn deliver(socket: UnixStream, order: &Order) -> io::Result<Opt
     socket.set_nonblocking(true)?;
     let mut socket = tokio::net::UnixStream::from_std(socket)?;
     let text = serde_json::to_vec(order)?;
-    // Who does not listen may have complained before.
+    // A child that does not listen may have complained before.
     let told = async {
         socket.write_all(&text).await?;
         socket.shutdown().await

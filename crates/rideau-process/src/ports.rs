@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Below those that the system gives to outgoing connections.
 const ALL: Range<u16> = 20_000..30_000;
-/// Whoever was told of a port may come late.
+/// A process that was told of a port may come late.
 const REST: Duration = Duration::from_secs(60);
 
 static LEDGER: Mutex<Ledger> = Mutex::new(Ledger {
@@ -33,7 +33,7 @@ struct Ledger {
 pub(super) struct Port(u16);
 
 impl Port {
-    /// A port on which nobody listens now. They are taken in turn, and one that
+    /// A port on which no process listens now. They are taken in turn, and one that
     /// was given back is not given away again soon.
     pub(super) fn claim() -> io::Result<Self> {
         let mut ledger = ledger();
@@ -85,7 +85,7 @@ fn first() -> u16 {
     ALL.start + u16::try_from(offset).expect("there are fewer ports than that")
 }
 
-/// Does nobody listen on this port of the loopback?
+/// Does no process listen on this port of the loopback?
 pub(super) fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }

@@ -1,7 +1,7 @@
 //! What the system says of processes, in `/proc`.
 //!
-//! All of this blocks, and all of it may be out of date when it returns: only
-//! who holds a child unreaped can rely on its number.
+//! All of this blocks, and all of it may be out of date when it returns: only the
+//! holder of an unreaped child can rely on its number.
 
 use std::collections::HashSet;
 use std::fs;
@@ -29,12 +29,12 @@ pub(super) struct Seen {
     pub(super) ended: bool,
 }
 
-/// Who listens on a port.
+/// Which process listens on a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
     Nobody,
-    /// The tree that was asked for, at this address, or somebody of whom we
-    /// may not know.
+    /// The tree that was asked for, at this address, or a process of which we may
+    /// not know.
     Tree(IpAddr),
     Stranger,
 }
@@ -43,8 +43,8 @@ pub(super) fn seen(pid: i32) -> Option<Seen> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Has it begun to end, as far as is known? Whoever has takes no connection: this
-/// is so before its sockets are closed.
+/// Has it begun to end, as far as is known? A process that has takes no connection:
+/// this is so before its sockets are closed.
 pub(super) fn is_ending(pid: i32) -> bool {
     /// Of the flags that the system keeps of it.
     const EXITING: u64 = 4;
@@ -64,7 +64,7 @@ pub(super) fn is_ending(pid: i32) -> bool {
     flags.is_some_and(|flags: u64| flags & EXITING != 0)
 }
 
-/// Everybody.
+/// All processes.
 pub(super) fn all() -> Vec<Seen> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -78,7 +78,8 @@ pub(super) fn members(group: i32) -> Vec<i32> {
     running.map(|seen| seen.pid).collect()
 }
 
-/// The variable that it was started with. Who may not be looked at has none.
+/// The variable that it was started with. A process that may not be looked at has
+/// none.
 pub(super) fn variable(pid: i32, name: &str) -> Option<String> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut variables = environment.split(|byte| *byte == 0);
@@ -88,7 +89,7 @@ pub(super) fn variable(pid: i32, name: &str) -> Option<String> {
     })
 }
 
-/// Our children, whoever of our threads has them: those that we started, and
+/// Our children, whichever of our threads has them: those that we started, and
 /// those that lost their parents.
 pub(super) fn children() -> Vec<i32> {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten();
@@ -103,7 +104,7 @@ pub(super) fn children() -> Vec<i32> {
     numbers.collect()
 }
 
-/// Who among a tree and all others listens on a port of this machine?
+/// Which process among a tree and all others listens on a port of this machine?
 pub(super) fn owner(port: u16, tree: impl FnOnce() -> Vec<i32>) -> Owner {
     let there: Vec<_> = listeners()
         .filter(|listener| listener.port == port)
@@ -125,7 +126,7 @@ pub(super) fn has_socket(pid: i32, inode: u64) -> bool {
     sockets(&[pid]).is_some_and(|sockets| sockets.contains(&inode))
 }
 
-/// Does somebody listen at the path of a Unix socket? None if the system knows
+/// Does a process listen at the path of a Unix socket? None if the system knows
 /// of no socket by this path, as when it was bound by another and renamed.
 pub(super) fn listens(path: &str) -> Option<bool> {
     let there = paths().into_iter().filter(|at| at.path == path);
@@ -225,7 +226,7 @@ pub(super) struct Listener {
     pub(super) inode: u64,
 }
 
-/// Who can be reached through the loopback.
+/// The listeners that can be reached through the loopback.
 fn listeners() -> impl Iterator<Item = Listener> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     let tables = tables.map(table);

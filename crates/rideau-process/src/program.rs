@@ -17,7 +17,7 @@ use super::{Address, Signal};
 /// A program that children are started from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program {
-    /// Whom the children are for, such as the name of their pool: `{name}`.
+    /// What the children are for, such as the name of their pool: `{name}`.
     pub name: String,
     /// The program and its arguments. A program without a slash is looked for
     /// in the child's `PATH`, one with a relative path in its directory.
@@ -26,13 +26,13 @@ pub struct Program {
     pub shown: Vec<String>,
     /// All the child's environment but `PATH`, `HOME`, `LANG` and `TZ`, which
     /// are the daemon's unless they are here, and the names that start with
-    /// `RIDEAU_` or tell the child whom to notify, which are always ours.
+    /// `RIDEAU_` or tell the child where to send its notes, which are always ours.
     pub env: Vec<(String, String)>,
     /// Where it runs; none for where the daemon does.
     pub directory: Option<PathBuf>,
-    /// Where it listens, and who opens that.
+    /// Where it listens, and which process opens that.
     pub listen: Listen,
-    /// As whom it runs, by name or by number; none for as whom the daemon does.
+    /// The user it runs as, by name or by number; none for the daemon's.
     /// It has the user's groups, `HOME`, `USER` and `LOGNAME`.
     pub user: Option<String>,
     /// Another group than the user's own, by name or by number.
@@ -55,13 +55,13 @@ pub struct Program {
     pub stop_timeout: Duration,
     /// How it is asked to stop.
     pub stop_signal: Signal,
-    /// Who is asked.
+    /// Whether the child or its group is asked.
     pub stop_whom: Whom,
     /// How much is kept of what it writes.
     pub output: OutputLimits,
 }
 
-/// Where a child listens, and who opens that.
+/// Where a child listens, and which process opens that.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Listen {
     /// Wherever its words say: `{socket}`, `{port}`, or nowhere.
@@ -79,12 +79,13 @@ pub enum Listen {
     Fixed(Address),
 }
 
-/// Who is asked to stop. Whoever is left is killed, whoever was asked.
+/// Which processes are asked to stop. Those that are left are killed, whichever
+/// were asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Whom {
     /// The child, which stops its own.
     Child,
-    /// Everybody in its process group.
+    /// Every process in its process group.
     #[default]
     Group,
 }

@@ -1,8 +1,8 @@
 //! Waits until a child is ready, in the way its program says.
 //!
-//! Whether somebody listens is known to the system. To connect would
+//! Whether a process listens is known to the system. To connect would
 //! say no more, and would disturb: a child may open something costly for each
-//! connection, or accept only one. Only who is to answer is asked.
+//! connection, or accept only one. Only a child that is to answer is asked.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,15 +23,15 @@ use super::program::{Listen, Program, Ready};
 use super::run_folder::Place;
 use super::said::Said;
 
-/// How often to look whether somebody listens, at most and at least.
+/// How often to look whether a process listens, at most and at least.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_millis(5);
 /// The same where a look disturbs.
 const REACH_MAX: Duration = Duration::from_millis(25);
-/// Who looks at one port sees it at the usual addresses; one look in so many is
+/// A look at one port sees it at the usual addresses; one look in this many is
 /// at all of them.
 const TABLES_EVERY: u32 = 50;
-/// Who answers that it is not ready is not asked all the time.
+/// A child that answers that it is not ready is not asked all the time.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
 /// What to wait for, of one child.
@@ -47,7 +47,7 @@ pub(super) struct Wanted {
     answer: Mutex<Option<String>>,
 }
 
-/// Somebody who does not belong to the child listens at its port.
+/// A process that does not belong to the child listens at its port.
 pub(super) struct Taken;
 
 impl Wanted {
@@ -144,8 +144,8 @@ impl Wanted {
         matches!(self.listen, Listen::InheritSocket | Listen::InheritPort)
     }
 
-    /// Notes count for who sends any. Where we listen ourselves, only an answer
-    /// tells that somebody is there.
+    /// Notes count for a child that sends any. Where we listen ourselves, only an
+    /// answer tells that a process is there.
     async fn either(&self, said: &Said) -> Result<Option<Address>, Taken> {
         let looked = async {
             if self.inherits() {
@@ -219,9 +219,9 @@ impl Wanted {
         }
     }
 
-    /// Wait until one of the child's own listens at a path that anybody could
-    /// have taken. It is connected to only if the system does not know the path,
-    /// as when that was bound by another.
+    /// Wait until one of the child's own listens at a path that any process could
+    /// have taken. It is connected to only if the system does not know the path, as
+    /// when that was bound by another.
     async fn accepts(&self, path: &Path) {
         let mut pause = LOOK_MIN;
         loop {
@@ -244,7 +244,7 @@ impl Wanted {
         let diag = Diag::open().ok();
         let mut pause = LOOK_MIN;
         let mut looks = 0_u32;
-        // Those take long where there are many sockets, and nobody waits for them.
+        // Those take long where there are many sockets, and nothing waits for them.
         let mut tables: Option<JoinHandle<Owner>> = None;
         loop {
             looks = looks.wrapping_add(1);
@@ -269,13 +269,14 @@ impl Wanted {
         }
     }
 
-    /// Look at all addresses for who listens at a port.
+    /// Look at all addresses for the process that listens at a port.
     fn look_at_tables(&self, port: u16) -> JoinHandle<Owner> {
         let group = Arc::clone(&self.group);
         spawn_blocking(move || procfs::owner(port, || group.running()))
     }
 
-    /// Who listens at a port, after a look at it alone if that was possible.
+    /// Which process listens at a port, after a look at it alone if that was
+    /// possible.
     async fn owner(&self, port: u16, seen: Option<Option<Listener>>) -> Owner {
         let found = match seen {
             Some(None) => return Owner::Nobody,
@@ -284,7 +285,8 @@ impl Wanted {
         };
         let group = Arc::clone(&self.group);
         let owner = spawn_blocking(move || match found {
-            // Mostly it is the child itself, and nobody else has to be looked at.
+            // Mostly it is the child itself, and no other process has to be looked
+            // at.
             Some(found) if procfs::has_socket(group.pid(), found.inode) => {
                 Owner::Tree(found.address)
             }
@@ -306,7 +308,7 @@ async fn is_of(path: &Path, tree: &[i32]) -> bool {
     peer.is_ok_and(|peer| peer.pid().is_none_or(|pid| tree.contains(&pid)))
 }
 
-/// Wait until somebody accepts. Whose that is cannot be seen from here.
+/// Wait until a process accepts. Whose it is cannot be seen from here.
 async fn reached(address: SocketAddr) {
     let mut pause = LOOK_MIN;
     while TcpStream::connect(address).await.is_err() {
@@ -314,8 +316,8 @@ async fn reached(address: SocketAddr) {
     }
 }
 
-/// The address by which to reach who listens at this one. Whoever listens at
-/// every newer address may or may not listen at the older ones.
+/// The address by which to reach the listener at this one. A listener at every
+/// newer address may or may not listen at the older ones.
 async fn reachable(at: IpAddr, port: u16) -> IpAddr {
     let (old, new) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
     match at {

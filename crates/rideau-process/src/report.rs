@@ -84,7 +84,7 @@ pub struct StepTime {
 pub struct StartReport {
     /// Names this report and no other.
     pub id: String,
-    /// Whom the child was for.
+    /// What the child was for.
     pub app: String,
     /// When it failed, in milliseconds since 1970.
     pub when_ms: u64,
@@ -106,7 +106,7 @@ pub struct StartReport {
     pub pid: Option<i32>,
     /// The program and its arguments, as they were given.
     pub command: Vec<String>,
-    /// As whom it was to run, if not as the daemon.
+    /// The user it was to run as, if not the daemon's.
     pub user: Option<String>,
     /// Where it was to run.
     pub directory: Option<PathBuf>,

@@ -1,13 +1,13 @@
 //! The daemon's private folder: its children's sockets, and a record of each
 //! child, so that the next daemon can end those that a killed one left behind.
 //!
-//! A child that came over a stage dies with us, and a warden ends whoever it has
-//! started. Children of a program without a stage live until a daemon opens the
+//! A child that came over a stage dies with us, and a warden ends the processes it
+//! has started. Children of a program without a stage live until a daemon opens the
 //! same folder again, unless they notice by themselves that they are alone.
 //!
-//! Nobody is killed on the word of a number alone. The record has the instant at
-//! which the child started and the system's boot, and where those do not
-//! fit any more, only who was started with our variable is ended.
+//! No process is killed on the word of a number alone. The record has the instant
+//! at which the child started and the system's boot, and where those do not fit any
+//! more, only a process that was started with our variable is ended.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -36,14 +36,15 @@ use super::program::{Listen, Program};
 use super::warden::Warden;
 use super::{cgroup, stage};
 
-/// How often, and how many times at most, who is left is looked for.
+/// How often, and how many times at most, the processes that are left are looked
+/// for.
 const CLEANING_EVERY: Duration = Duration::from_millis(10);
 const CLEANING_TIMES: usize = 100;
 /// How long a killed daemon and its warden may take to let go of the folder. Only
 /// what hangs takes as long.
 const END_MAX: Duration = Duration::from_secs(10);
 
-/// The variable by which a child, and whoever it starts, is known as ours.
+/// The variable by which a child, and each process it starts, is known as ours.
 pub(super) const MARK: &str = "RIDEAU_PROCESS";
 /// The path of a Unix socket has 107 bytes at most. This leaves room for a
 /// slash, any number and the longest ending.
@@ -64,7 +65,7 @@ struct Folder {
     _lock: File,
     ended: usize,
     next_id: AtomicU64,
-    /// Once there are children. None if nobody could be had, which is no reason
+    /// Once there are children. None if no warden could be had, which is no reason
     /// to have no children.
     warden: OnceLock<Option<Warden>>,
 }
@@ -74,9 +75,9 @@ impl RunFolder {
     /// daemon left in it.
     ///
     /// A killed daemon that is not gone yet is waited for, some seconds at most. It
-    /// is an error if another daemon has it open, if it is somebody else's,
-    /// if others may write to it, or if its path is too long for sockets in it.
-    /// A folder made here is closed to all other users; whoever wants other
+    /// is an error if another daemon has it open, if it is another user's, if
+    /// others may write to it, or if its path is too long for sockets in it. A
+    /// folder made here is closed to all other users; a caller that wants other
     /// users to reach the children's sockets opens it to them.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_within(path, END_MAX)
@@ -355,8 +356,8 @@ fn checked(path: &Path) -> io::Result<String> {
     Ok(path.to_owned())
 }
 
-/// Who has the lock, written to its file after it was taken. What stands there may
-/// be of an earlier one.
+/// Which process has the lock, written to its file after it was taken. What stands
+/// there may be of an earlier one.
 #[derive(PartialEq, Eq, Debug)]
 enum LockOwner {
     Daemon(i32),
@@ -377,7 +378,7 @@ impl LockOwner {
         }
     }
 
-    /// In one piece, and as long as any other: nobody reads half of it.
+    /// In one piece, and as long as any other: no reader gets half of it.
     fn write(self, lock: &File) -> io::Result<()> {
         let text = match self {
             Self::Daemon(pid) => format!("daemon {pid}"),
@@ -434,7 +435,7 @@ pub(super) fn clean_after(daemon: i32, path: &Path) -> io::Result<()> {
         }
         thread::sleep(CLEANING_EVERY);
     }
-    // It only helps those who wait, so there is no harm in a full disk.
+    // It only helps the processes that wait, so there is no harm in a full disk.
     let _ = LockOwner::Warden(own_pid()).write(&file);
     clean(&path)?;
     Ok(())
@@ -500,7 +501,8 @@ fn part(path: &Path) -> Option<(u64, &str)> {
     Some((id, path.extension()?.to_str()?))
 }
 
-/// Who was written down, and who may have been started and was not.
+/// The children that were written down, and those that may have been started and
+/// were not.
 fn records(folder: &str) -> io::Result<HashMap<u64, Option<Record>>> {
     let mut records = HashMap::new();
     for entry in fs::read_dir(folder)? {
@@ -512,8 +514,8 @@ fn records(folder: &str) -> io::Result<HashMap<u64, Option<Record>>> {
     Ok(records)
 }
 
-/// Who is left of the children: those written down, and all who were started
-/// with the variable of one of them, wherever they went.
+/// What is left of the children: those written down, and all processes that were
+/// started with the variable of one of them, wherever they went.
 fn left(folder: &str, records: &HashMap<u64, Option<Record>>) -> Vec<(u64, Seen)> {
     if records.is_empty() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What a child has said so far, on its outputs and to whom it notifies.
+//! What a child has said so far, on its outputs and in its notes.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,13 +10,13 @@ use tokio::time::Instant;
 use super::lines::{LastLines, Line, OutputLimits, Pace};
 use super::program::{Program, Ready, heard};
 
-/// Nobody may put its deadline off for longer than this at a time.
+/// No child may put its deadline off for longer than this at a time.
 const EXTENSION_MAX: Duration = Duration::from_secs(3600);
 
-/// Who promises signs of life less often than this promises nothing.
+/// A child that promises signs of life less often than this promises nothing.
 const WATCHDOG_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Who wants each line as it comes.
+/// What gets each line as it comes.
 pub(super) type OnLine = Arc<dyn Fn(&Line) + Send + Sync>;
 
 /// What a child has said so far.

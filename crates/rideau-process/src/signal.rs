@@ -75,8 +75,8 @@ pub enum Exit {
     Code(i32),
     /// By the signal of this number.
     Signal(i32),
-    /// Nobody could tell: its runtime has ended, or somebody else in this
-    /// program has waited for it.
+    /// It is not known: its runtime has ended, or another part of this program has
+    /// waited for it.
     Unknown,
 }
 

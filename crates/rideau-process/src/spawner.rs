@@ -1,4 +1,5 @@
-//! The one thread that starts children, and buries those that nobody has.
+//! The one thread that starts children, and buries those that nothing else waits
+//! for.
 //!
 //! A child that is to die with us dies with the thread that made it, so
 //! that thread never ends.
@@ -26,7 +27,7 @@ static JOBS: OnceLock<mpsc::Sender<Job>> = OnceLock::new();
 /// Children that we started and have not buried.
 static LEADERS: Mutex<Option<HashSet<i32>>> = Mutex::new(None);
 
-/// Have the thread do this. If nobody waits for it any more, what it made is
+/// Have the thread do this. If no caller waits for it any more, what it made is
 /// dropped.
 pub(super) async fn ask<T: Send + 'static>(
     job: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -48,7 +49,7 @@ pub(super) fn forget(leader: i32) {
     leaders().get_or_insert_default().remove(&leader);
 }
 
-/// Bury a child that has ended. It may be somebody else's by now.
+/// Bury a child that has ended. Its number may be another process's by now.
 pub(super) fn bury(pid: i32) {
     if let Some(pid) = Pid::from_raw(pid) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
@@ -72,7 +73,7 @@ fn jobs() -> io::Result<&'static mpsc::Sender<Job>> {
         return Ok(jobs);
     }
     let (sender, jobs) = mpsc::channel();
-    // Whoever loses its parent comes to us, and can be found and ended.
+    // A process that loses its parent comes to us, and can be found and ended.
     let _ = set_child_subreaper(Some(getpid()));
     let thread = thread::Builder::new().name("spawner".into());
     thread.spawn(move || work(&jobs))?;
@@ -99,11 +100,11 @@ fn work(jobs: &mpsc::Receiver<Job>) {
     }
 }
 
-/// Those who lost their parents, as they were seen alive: by their numbers, with
-/// the instants at which they started.
+/// The processes that lost their parents, as they were seen alive: by their
+/// numbers, with the instants at which they started.
 ///
-/// Other parts of the program may have children too, and wait for them. Only
-/// who is known to come from one of ours is buried.
+/// Other parts of the program may have children too, and wait for them. Only a
+/// process that is known to come from one of ours is buried.
 #[derive(Default)]
 struct Orphans(HashMap<i32, u64>);
 

@@ -70,7 +70,7 @@ pub(super) fn is_ours() -> bool {
     IS_STAGE.load(Ordering::Relaxed)
 }
 
-/// Become what the order says. Whoever returns has failed and has said why.
+/// Become what the order says. A call that returns has failed and has said why.
 fn perform(is_swept: bool) {
     if !is_swept {
         sweep();
@@ -81,7 +81,7 @@ fn perform(is_swept: bool) {
     let mut socket = UnixStream::from(socket);
     let Err(complaint) = obey(&mut socket);
     let text = serde_json::to_vec(&complaint).unwrap_or_default();
-    // Nobody else would hear it.
+    // Nothing else would hear it.
     let _ = socket.write_all(&text);
 }
 
@@ -215,7 +215,7 @@ fn become_user(account: &Account) -> Result<(), Complaint> {
 fn die_with(parent: i32) -> Result<(), Complaint> {
     let asked = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     asked.map_err(|error| failed(Step::Parent, "", error))?;
-    // Had it died before, nobody would tell us.
+    // Had it died before, the system would not tell us.
     if Pid::as_raw(getppid()) == parent {
         return Ok(());
     }
@@ -242,9 +242,9 @@ fn program(order: &Order, file: &OsString, has_listener: bool) -> Command {
     command
 }
 
-/// A program would ignore what whoever started the daemon ignores, as `nohup`
-/// does. What is listened for is not ignored any more, and a new program does
-/// not know of it.
+/// A program would ignore what the process that started the daemon ignores, as
+/// `nohup` does. What is listened for is not ignored any more, and a new program
+/// does not know of it.
 fn heed_signals() {
     const IGNORED: &str = "SigIgn:";
     const PIPE: i32 = 13;

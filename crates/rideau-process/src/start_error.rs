@@ -12,7 +12,7 @@ use super::lines::Line;
 use super::report::Step;
 use super::signal::Exit;
 
-/// As many of the last lines stand in the sentence.
+/// This many of the last lines stand in the sentence.
 const SAID_MAX: usize = 5;
 
 /// Why a child could not be started. Nothing of it is left.
@@ -71,7 +71,7 @@ pub enum StartError {
         /// What it said last.
         lines: Vec<Line>,
     },
-    /// It was ready, and ended soon after without having answered anybody.
+    /// It was ready, and ended soon after without having answered any request.
     Unanswered {
         /// The program.
         program: String,
@@ -89,7 +89,7 @@ pub enum StartError {
         /// What it said last.
         lines: Vec<Line>,
     },
-    /// It was given a port that somebody else listens on, each time again.
+    /// It was given a port that another process listens on, each time again.
     PortTaken {
         /// The program.
         program: String,

@@ -1,7 +1,7 @@
-//! A process that outlives the daemon by a moment, to end whom it left.
+//! A process that outlives the daemon by a moment, to end the processes it left.
 //!
-//! A child dies with the daemon, but whoever the child has started does not.
-//! The warden hears when the daemon is gone, and cleans its folder as the next
+//! A child dies with the daemon, but the processes that the child has started do
+//! not. The warden hears when the daemon is gone, and cleans its folder as the next
 //! daemon would, which ends them all.
 
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ pub(super) struct Warden {
 }
 
 impl Warden {
-    /// Have somebody watch us, for the children in a folder.
+    /// Have a process watch us, for the children in a folder.
     pub(super) fn start(stage: &Path, folder: &str) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(stage);
@@ -46,7 +46,7 @@ impl Warden {
 
 impl Drop for Warden {
     fn drop(&mut self) {
-        // It may have been killed, and who is gone needs no farewell.
+        // It may have been killed, and a warden that is gone needs no farewell.
         let _ = self.socket.write_all(FAREWELL);
         let _ = self.process.wait();
     }

@@ -181,7 +181,7 @@ impl Mistake {
         Self::new(name, Problem::Wrong { wants, found })
     }
 
-    /// Who takes no such word, if that is the mistake.
+    /// The command that takes no such word, if that is the mistake.
     pub const fn unknown_to(&self) -> Option<&'static str> {
         match self.problem {
             Problem::Unknown { .. } => Some(self.name),

@@ -1,6 +1,6 @@
 //! What a client can send that is no request, and what it is told.
 //!
-//! After a fault nobody knows where the next request would begin, so the
+//! After a fault it is not known where the next request would begin, so the
 //! connection ends, as it does in Redis. The answers begin with Redis' words
 //! where it has any.
 
@@ -16,9 +16,8 @@ pub enum Fault {
     Tls,
     /// The first line of an HTTP request.
     Http,
-    /// A line that browsers can be tricked into sending, with commands of
-    /// somebody else behind it. It gets no answer, and deserves a warning in
-    /// the log.
+    /// A line that browsers can be tricked into sending, with commands of another
+    /// author behind it. It gets no answer, and deserves a warning in the log.
     Smuggled,
     /// A type of RESP that is no array stands where a request should.
     NotArray(u8),
@@ -85,7 +84,7 @@ impl Fault {
     pub fn answer(self, out: &mut Vec<u8>) {
         match self {
             Self::Smuggled => (),
-            // Who speaks HTTP shows its user nothing but HTTP.
+            // A client that speaks HTTP shows its user nothing but HTTP.
             Self::Http => {
                 let text = format!("{self}\n");
                 let head = format!(

@@ -1,7 +1,7 @@
 //! Writes replies, as the client's version of the protocol has them.
 //!
 //! Nothing is built first: what holds others is opened with their number, and
-//! they follow. Whoever opens it writes as many.
+//! they follow. The caller that opens it writes as many.
 
 use std::fmt::{self, Write};
 
@@ -90,7 +90,7 @@ impl<'a> Reply<'a> {
         self.array_or(b'~', len)
     }
 
-    /// What nobody asked for, with its kind as the first of `len` elements. In
+    /// What was not asked for, with its kind as the first of `len` elements. In
     /// the second version it is a list, as subscribers expect it.
     pub fn push(&mut self, len: usize) -> &mut Self {
         self.array_or(b'>', len)

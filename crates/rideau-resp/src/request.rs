@@ -115,7 +115,7 @@ impl RequestParser {
     /// With fewer bytes from `at` on, the next call finds nothing new.
     ///
     /// Unless as much has come already, at most [`Limits::frame_max`]; but it is
-    /// somebody else's word, so make room for it step by step.
+    /// the client's word, so make room for it step by step.
     pub fn wants(&self) -> usize {
         match self.phase {
             Phase::Start => 1,

@@ -42,7 +42,7 @@ pub enum Value {
     Map(Vec<(Self, Self)>),
     /// A set, in the order in which it was sent.
     Set(Vec<Self>),
-    /// What nobody asked for.
+    /// What was not asked for.
     Push(Vec<Self>),
 }
 

@@ -1,8 +1,8 @@
 //! What the program was asked to do, from the words of its command line.
 //!
 //! Scripts branch on how it ends: 0 for done or granted, 1 for an error, 2 for
-//! words that make no sense, 3 for a no. Who runs a command gets the command's
-//! own code.
+//! words that make no sense, 3 for a refusal. A user who runs a command gets the
+//! command's own code.
 
 mod apps;
 mod bench;
@@ -87,7 +87,7 @@ pub(crate) struct Manner {
         help_heading = SERVER
     )]
     named: Option<Server>,
-    /// The server that was named, or is meant by who names none.
+    /// The server that was named, or the one that is meant if none was.
     #[arg(skip)]
     pub(crate) server: Server,
     /// Answer in JSON
@@ -97,7 +97,7 @@ pub(crate) struct Manner {
     /// Speak TLS with the server
     #[arg(long, global = true, help_heading = SERVER)]
     tls: bool,
-    /// Who may have signed its certificate, instead of those whom this system trusts
+    /// The authorities that may have signed its certificate, instead of those of this system
     #[arg(long, global = true, value_name = "FILE", help_heading = SERVER)]
     cacert: Option<PathBuf>,
     /// Our own certificate, for a server that wants one
@@ -182,7 +182,7 @@ enum Command {
     Set(change::Set),
     /// Show how apps, pools, brokers, regulators, locks and ranges do
     Status(look::Status),
-    /// Show who holds what
+    /// Show holders and what they hold
     Holders(look::Holders),
     /// Say why a ticket waits, or why an ask was refused
     Explain(look::Explain),
@@ -210,7 +210,7 @@ enum Command {
     Lock(hold::Lock),
     /// Hold a value of a range while a command runs
     Lease(lease::Lease),
-    /// Ask a broker for somebody who offers
+    /// Ask a broker for a worker that offers itself
     Ask(meet::Meet),
     /// Offer yourself to clients that ask
     Offer(meet::Meet),
@@ -226,7 +226,8 @@ enum Command {
     Man(paper::Man),
 }
 
-/// The words that are known. Who needs no server is not shown how to reach one.
+/// The words that are known. Help for a command that needs no server does not show
+/// how to reach one.
 fn known() -> clap::Command {
     let program = Program::command();
     let is_of_server = |arg: &&Arg| arg.get_help_heading() == Some(SERVER);
@@ -273,7 +274,7 @@ pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let done = found.and_then(|()| dispatch(command, &manner));
     match done {
         Ok(code) => code,
-        // Who reads along has seen enough, as `head` does.
+        // The reader has seen enough, as `head` does.
         Err(Failure::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
             if manner.json {
@@ -334,7 +335,7 @@ async fn with_server(command: Command, manner: &Manner) -> Done {
     }
 }
 
-/// A runtime for one who does one thing at a time.
+/// A runtime for a command that does one thing at a time.
 fn alone() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

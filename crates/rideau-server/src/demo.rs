@@ -1,7 +1,7 @@
 //! What a person sees first: a server with traffic, and what to do with it.
 //!
 //! The server is the one that `rideau serve` starts, and the traffic comes over
-//! its own sockets: who looks at it sees clients like any others.
+//! its own sockets: a user who looks at it sees clients like any others.
 
 pub(crate) mod overload;
 mod screen;
@@ -79,7 +79,7 @@ fn seconds(text: &str) -> Result<Seconds, String> {
 struct Ports {
     redis: u16,
     admin: u16,
-    /// Somebody else is where it should be.
+    /// Another process is where it should be.
     is_elsewhere: bool,
 }
 

@@ -16,7 +16,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::{self, pki_types::ServerName};
 
-/// A server, and who we are to it.
+/// A server, and the user that we are to it.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Server {
     place: Place,
@@ -24,7 +24,7 @@ pub(crate) struct Server {
     tls: Option<Papers>,
     user: Option<String>,
     password: Option<String>,
-    /// Nobody has named it.
+    /// It was not named.
     is_usual: bool,
 }
 
@@ -54,7 +54,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum WireFault {
-    /// Nobody answers there.
+    /// No server answers there.
     Unreachable {
         /// Where.
         server: String,
@@ -70,7 +70,7 @@ pub(crate) enum WireFault {
         /// Why not.
         error: io::Error,
     },
-    /// It is not known who answers there.
+    /// It is not known which server answers there.
     Untrusted {
         /// Where.
         server: String,
@@ -118,12 +118,12 @@ impl Server {
         }
     }
 
-    /// Nobody has named it.
+    /// It was not named.
     pub(super) const fn is_usual(&self) -> bool {
         self.is_usual
     }
 
-    /// Its port, if it is on this machine and we have not to say who we are.
+    /// Its port, if it is on this machine and we need not log in.
     pub(super) fn open_port(&self) -> Option<u16> {
         let Place::Tcp { host, port } = &self.place else {
             return None;
@@ -154,7 +154,7 @@ impl Server {
         self.tls.is_some()
     }
 
-    /// Who we are, if we have to say so.
+    /// The words that log us in, if we have to.
     fn login(&self) -> Option<Vec<String>> {
         let password = self
             .password
@@ -268,7 +268,7 @@ fn decoded(text: &str) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Speak TLS with a server, if it is who it should be.
+/// Speak TLS with a server, if it is the one it should be.
 async fn secured(
     stream: TcpStream,
     host: &str,
@@ -282,7 +282,7 @@ async fn secured(
     connector.connect(name, stream).await.map_err(fault)
 }
 
-/// Why TLS is not spoken, by whose turn it is.
+/// Why TLS is not spoken: the certificate is not trusted, or something else failed.
 fn without_tls(server: String, error: io::Error) -> WireFault {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     match inner {
@@ -292,7 +292,7 @@ fn without_tls(server: String, error: io::Error) -> WireFault {
 }
 
 impl Wire {
-    /// Connect, say who we are, and agree on the third version of the protocol.
+    /// Connect, log in, and agree on the third version of the protocol.
     pub(crate) async fn connect(server: &Server, name: &str) -> Result<Self, WireFault> {
         let unreachable = |error| WireFault::Unreachable {
             server: server.to_string(),
@@ -356,7 +356,7 @@ impl Wire {
         sent.map_err(WireFault::Lost)
     }
 
-    /// The next answer; what nobody asked for is passed over.
+    /// The next answer; what was not asked for is passed over.
     pub(crate) async fn answer(&mut self) -> Result<Value, WireFault> {
         loop {
             match self.next().await? {
@@ -366,8 +366,8 @@ impl Wire {
         }
     }
 
-    /// The next thing that the server says. Nothing is lost if nobody waits for
-    /// the end of this.
+    /// The next thing that the server says. Nothing is lost if the caller does not
+    /// wait for the end of this.
     pub(crate) async fn next(&mut self) -> Result<Value, WireFault> {
         loop {
             let parsed = self.parser.next(&self.read, &mut self.at, &self.limits);
@@ -384,7 +384,7 @@ impl Wire {
         }
     }
 
-    /// End properly. Nobody is worse off if that fails.
+    /// End properly. It does no harm if that fails.
     pub(crate) async fn quit(mut self) {
         let _ = self.ask(&["QUIT"]).await;
     }
@@ -423,7 +423,8 @@ impl fmt::Display for WireFault {
             ),
             Self::Untrusted { server, error } => write!(
                 f,
-                "there is no TLS with {server}: {error}; --cacert names the authority that signed its certificate"
+                "there is no TLS with {server}: {error}; --cacert names the authority \
+                 that signed its certificate"
             ),
             Self::Lost(error) => write!(f, "the connection to the server was lost: {error}"),
             Self::Garbled(BadReply::Kind(b'H')) => f.write_str(

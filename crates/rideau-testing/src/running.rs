@@ -16,8 +16,8 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 /// The variable that tells a child which test started it.
 pub const TEST_NAME: &str = "RIDEAU_TEST_NAME";
 
-/// Becomes the program, unless whoever started it is gone already: then the kernel
-/// would never kill it.
+/// Becomes the program, unless the process that started it is gone already: then
+/// the kernel would never kill it.
 const BECOME: &str = r#"test "$PPID" = "$0" && exec "$@""#;
 
 /// A command that the kernel kills when the thread that starts it is gone.

@@ -1,7 +1,7 @@
 //! Chooses one of several brokers, regulators or whatever can be asked.
 //!
-//! It asks nobody: a choice compares what meters have published, if it compares
-//! anything.
+//! It asks no candidate: a choice compares what meters have published, if it
+//! compares anything.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::signals::{Rank, seed};
 
 /// Candidates by name, and how one of them is chosen.
 ///
-/// Choices share its lock; only who adds or removes takes it alone.
+/// Choices share its lock; only a call that adds or removes takes it alone.
 pub struct Balancer<T> {
     method: Method,
     side: Side,
@@ -30,7 +30,7 @@ struct Candidate<T> {
 }
 
 impl<T> Balancer<T> {
-    /// A balancer without candidates, for those who come to `side`.
+    /// A balancer without candidates, for callers that come to `side`.
     pub fn new(method: Method, side: Side) -> Self {
         Self {
             method,
@@ -39,11 +39,11 @@ impl<T> Balancer<T> {
         }
     }
 
-    /// Let `name` be chosen as well. `rank` is what its meter publishes; who
-    /// has none loses every comparison.
+    /// Let `name` be chosen as well. `rank` is what its meter publishes; a
+    /// candidate that has none loses every comparison.
     ///
-    /// Whoever had that name is replaced in its place, so that one who started
-    /// anew takes its old callers over, and is handed back.
+    /// A candidate that had that name is replaced in its place, so that one that
+    /// started anew takes its old callers over, and is handed back.
     pub fn add(&self, name: &str, value: T, rank: Option<Arc<Rank>>) -> Option<Arc<T>> {
         let candidate = Candidate {
             name: name.into(),
@@ -66,7 +66,7 @@ impl<T> Balancer<T> {
         Some(candidates.remove(at).value)
     }
 
-    /// One of the candidates. None if there is nobody, or if two were to be
+    /// One of the candidates. None if there is no candidate, or if two were to be
     /// compared of which neither has published anything.
     pub fn choose(&self) -> Option<Arc<T>> {
         let candidates = self.candidates.read();

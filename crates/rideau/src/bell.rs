@@ -47,7 +47,7 @@ impl Bell {
 
 /// Where timer tasks live that go by the system's clock: on one thread of our
 /// own. The runtime that a machine is made in may have no timer, may not be
-/// driven while somebody blocks, and may end before the machine does.
+/// driven while a thread blocks, and may end before the machine does.
 static TIMERS: LazyLock<runtime::Handle> = LazyLock::new(|| {
     let runtime = runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime with a timer alone needs nothing");

@@ -24,11 +24,11 @@ use crate::thread::block_on;
 use role::{AskRole, Effect, Machine, OfferRole};
 use wait::{Wait, come};
 
-/// A place where those who ask meet those who offer themselves. `A` is what an
-/// ask brings, `O` what an offer brings; each party receives the other's.
+/// A place where asks meet offers. `A` is what an ask brings, `O` what an offer
+/// brings; each party receives the other's.
 ///
 /// Clones are the same broker. When the last is gone the broker closes, and
-/// whoever still waits is told so.
+/// each ask and offer that still waits is told so.
 pub struct Broker<A: Send + 'static, O: Send + 'static> {
     driver: Arc<BrokerDriver<A, O>>,
     _owner: Arc<Owner<A, O>>,
@@ -44,7 +44,7 @@ impl<A: Send + 'static, O: Send + 'static> Drop for Owner<A, O> {
     }
 }
 
-/// A no, with what the refused had brought.
+/// A refusal, with what the refused ask or offer had brought.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Refused<V> {
     /// Why, after how long, how many wait, and when to ask again.
@@ -157,7 +157,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     ///
     /// # Errors
     ///
-    /// A refusal, if nobody offers itself.
+    /// A refusal, if no offer waits.
     pub fn try_ask(&self, value: A) -> Answer<A, O> {
         come::<AskRole, A, O>(&self.driver, value, &Terms::USUAL, false, None).at_once()
     }
@@ -166,7 +166,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     ///
     /// # Errors
     ///
-    /// A refusal, if nobody asks.
+    /// A refusal, if no ask waits.
     pub fn try_offer(&self, value: O) -> Answer<O, A> {
         come::<OfferRole, A, O>(&self.driver, value, &Terms::USUAL, false, None).at_once()
     }
@@ -189,12 +189,12 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
         block_on(self.offer_on(value, terms))
     }
 
-    /// Take a place among those who ask; the answer can be awaited later.
+    /// Take a place among the asks; the answer can be awaited later.
     pub fn begin_ask(&self, value: A, terms: Terms) -> Asking<A, O> {
         Asking(Wait::begin(Arc::clone(&self.driver), value, &terms))
     }
 
-    /// Take a place among those who offer; the answer can be awaited later.
+    /// Take a place among the offers; the answer can be awaited later.
     pub fn begin_offer(&self, value: O, terms: Terms) -> Offering<A, O> {
         Offering(Wait::begin(Arc::clone(&self.driver), value, &terms))
     }
@@ -241,7 +241,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
         self.driver.look(|machine, _| machine.len(side))
     }
 
-    /// Nobody waits.
+    /// No ask and no offer waits.
     pub fn is_empty(&self) -> bool {
         self.driver.look(|machine, _| machine.is_empty())
     }
@@ -279,7 +279,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     }
 
     /// From now on the update meter's entries for `name` go to `regulator`, as
-    /// long as it lives. Whoever had that name before gets no more.
+    /// long as it lives. The regulator that had that name before gets no more.
     pub fn feed(&self, name: &str, regulator: &Regulator) {
         self.driver.shell().0.connect(name, regulator.fed());
     }
@@ -289,8 +289,8 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
         self.driver.look(|machine, _| machine.options())
     }
 
-    /// Change everything at once; all who wait keep their places, but those for
-    /// whom a lower `max` leaves no room.
+    /// Change everything at once; all waiters keep their places, but those for
+    /// which a lower `max` leaves no room.
     ///
     /// # Errors
     ///
@@ -300,7 +300,8 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
             .step(|step| step.machine.reconfigure(options, step.now, step.effects))
     }
 
-    /// Answer everybody who waits, and from now on refuse whoever comes.
+    /// Answer every ask and offer that waits, and refuse each that comes from
+    /// now on.
     pub fn close(&self) {
         self.driver
             .step(|step| step.machine.close(step.now, step.effects));

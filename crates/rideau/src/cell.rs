@@ -1,4 +1,4 @@
-//! Where one who waits finds its answer, and what two who met share.
+//! Where a waiter finds its answer, and what two parties that met share.
 
 use std::fmt;
 use std::task::{Context, Poll, Waker};
@@ -17,7 +17,7 @@ struct Inner<T> {
     waiter: Option<Waker>,
 }
 
-/// Which of the two who met one is.
+/// Which of the two parties that met this one is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub(crate) enum Seat {
@@ -45,7 +45,7 @@ impl fmt::Display for Ended {
     }
 }
 
-/// What two who met share, as both see it.
+/// What two parties that met share, as both see it.
 pub(crate) trait Bond: Send + Sync {
     /// One of the two ends the match. Only its first word counts.
     fn end(&self, seat: Seat, how: Ended);
@@ -99,7 +99,7 @@ impl<T> Cell<T> {
         }
     }
 
-    /// The waiter leaves; nobody should answer it any more.
+    /// The waiter leaves; it should not be answered any more.
     pub(crate) fn leave(&self) {
         self.gone.store(true, Ordering::Release);
     }

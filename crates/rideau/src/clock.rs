@@ -133,7 +133,7 @@ impl Clock {
     }
 
     /// What `now` showed some milliseconds ago, almost for nothing; `now` itself if
-    /// nobody knows that.
+    /// that is not known.
     #[inline]
     pub(crate) fn recent(&self) -> Instant {
         #[cfg(not(rideau_loom))]

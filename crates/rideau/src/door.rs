@@ -9,10 +9,10 @@ use rideau_core::broker::Tally;
 use rideau_core::protector::{Chance, Row};
 use rideau_core::{Reason, Rng, Side};
 
-/// The last published row, and who was let in since.
+/// The last published row, and how many were let in since.
 #[derive(Debug)]
 pub(crate) struct Door {
-    /// There is a row; without one everybody may pass.
+    /// There is a row; without one every caller may pass.
     guarded: AtomicBool,
     min: AtomicU32,
     max: AtomicU32,
@@ -20,16 +20,16 @@ pub(crate) struct Door {
     backlog: AtomicU32,
     p_ask: AtomicU32,
     p_offer: AtomicU32,
-    /// Who went in since the row was published: the probes are among them.
+    /// How many went in since the row was published: the probes are among them.
     admitted: AtomicU32,
-    /// Who went in and was not taken by the machine yet.
+    /// How many went in and were not taken by the machine yet.
     inside: AtomicU32,
     chance: AtomicU64,
     len: AtomicUsize,
     refused: [AtomicU64; 2],
 }
 
-/// Somebody on the way in.
+/// A caller on the way in.
 pub(crate) struct Admitted<'a>(Option<&'a AtomicU32>);
 
 impl Drop for Admitted<'_> {
@@ -62,7 +62,7 @@ impl Door {
         self.guarded.load(Relaxed)
     }
 
-    /// How many waited behind the door when somebody last came in.
+    /// How many waited behind the door when a caller last came in.
     pub(crate) fn len(&self) -> usize {
         self.len.load(Relaxed)
     }
@@ -86,7 +86,7 @@ impl Door {
         self.guarded.store(false, Relaxed);
     }
 
-    /// How likely somebody is refused who comes to this side.
+    /// How likely a caller that comes to this side is refused.
     pub(crate) fn chance(&self, side: Side) -> f64 {
         if !self.is_guarded() {
             return 0.0;
@@ -99,8 +99,8 @@ impl Door {
         chance.probability()
     }
 
-    /// Whether one more may go in. Only who may is counted, as inside until
-    /// what is returned is dropped.
+    /// Whether one more may go in. Only a caller that may is counted, as inside
+    /// until what is returned is dropped.
     pub(crate) fn admit(&self, side: Side) -> Option<Admitted<'_>> {
         if !self.is_guarded() {
             return Some(Admitted(None));
@@ -113,7 +113,7 @@ impl Door {
             Side::Ask => row.p_ask,
             Side::Offer => row.p_offer,
         };
-        // A closed door counts its probes, an open one who is on the way in.
+        // A closed door counts its probes, an open one the callers on the way in.
         let counter = if p == Chance::ALWAYS {
             &self.admitted
         } else {
@@ -130,7 +130,8 @@ impl Door {
         Some(Admitted(Some(&self.inside)))
     }
 
-    /// Count those whom the door turned away: the machine has never seen them.
+    /// Count the callers that the door turned away: the machine has never seen
+    /// them.
     pub(crate) fn count_refused(&self, side: Side, tally: &mut Tally) {
         let refused = self.refused[side as usize].load(Relaxed);
         tally.came += refused;
@@ -165,7 +166,7 @@ mod tests {
         }
     }
 
-    /// D9: who is refused does not count, so trying again keeps nobody out.
+    /// D9: a refused caller does not count, so trying again keeps no other out.
     #[test]
     fn the_refused_are_not_counted_as_admitted() {
         let door = Door::new(1);

@@ -1,7 +1,7 @@
 //! Runs any machine: one lock, one clock, one timer task.
 //!
 //! A step takes the lock, reads the clock, lets the machine decide, hands its
-//! effects on in the order of decisions, and wakes whom they concern after the
+//! effects on in the order of decisions, and wakes the tasks they concern after the
 //! lock is released.
 
 use std::hint;
@@ -41,17 +41,17 @@ pub(crate) trait Shell<M: Machine>: Send + Sync + 'static {
 pub(crate) struct Driver<M: Machine, S> {
     inner: Mutex<Inner<M>>,
     shell: S,
-    /// Apart from what changes: who finds the lock taken reads it, too.
+    /// Apart from what changes: a thread that finds the lock taken reads it, too.
     clock: CachePadded<Clock>,
     crush: CachePadded<Crush>,
     bell: Arc<Bell>,
 }
 
-/// What those look at who find the lock taken. It decides nothing but how long
-/// they sleep, and so no model needs to know of it.
+/// What threads look at when they find the lock taken. It decides nothing but how
+/// long they sleep, and so no model needs to know of it.
 #[derive(Default)]
 struct Crush {
-    /// When somebody last did.
+    /// When one last found it taken.
     met: AtomicU64,
     /// How many waited for what the machine gives when the lock was released.
     waiting: AtomicU32,
@@ -77,7 +77,7 @@ pub(crate) struct Step<'a, M: Machine> {
     pub(crate) now: Instant,
 }
 
-/// The lock is held, and somebody decides.
+/// The lock is held, and a thread decides.
 pub(crate) struct Section<'a, M: Machine, S> {
     driver: &'a Driver<M, S>,
     inner: MutexGuard<'a, Inner<M>>,
@@ -126,8 +126,8 @@ where
         decision
     }
 
-    /// As `step`, for who has something to do between the decision and the
-    /// wakes, when the lock is released already.
+    /// As `step`, for a caller that has something to do between the decision and
+    /// the wakes, when the lock is released already.
     #[inline]
     pub(crate) fn section(&self) -> Section<'_, M, S> {
         let (mut inner, sent) = self.enter();
@@ -208,7 +208,7 @@ where
         }
     }
 
-    /// Carry out what was decided, and release the lock. Whoever is owed a wake
+    /// Carry out what was decided, and release the lock. A task that is owed a wake
     /// gets it from what is returned.
     #[inline]
     pub(crate) fn leave(mut self) -> After {
@@ -253,11 +253,11 @@ impl<M: Machine, S> Driver<M, S> {
     /// Look for the lock seldom, and sleep on it only after many looks.
     ///
     /// Sections are short, but each moves the machine's memory from core to
-    /// core. Who meets the other once has it soon. Where they meet again and
-    /// again, whoever has the lock gets through many sections while the others
-    /// keep away: all get more done. They nap meanwhile and are woken by the
-    /// clock, so that who has the lock need not look for them; and for a part of
-    /// the time that those wait who wait for the machine, so that few notice.
+    /// core. A thread that meets another once has it soon. Where they meet again
+    /// and again, the thread that has the lock gets through many sections while the
+    /// others keep away: all get more done. They nap meanwhile and are woken by the
+    /// clock, so that the thread that has the lock need not look for them; and for
+    /// a part of the time that callers wait for the machine, so that few notice.
     #[cold]
     fn wait_for_lock(&self, now: Instant) -> MutexGuard<'_, Inner<M>> {
         // Loom would follow each look, and none of them decides anything.
@@ -284,9 +284,9 @@ impl<M: Machine, S> Driver<M, S> {
 
 /// Pauses between two looks for the lock: as long as some sections.
 const PAUSES: u32 = 64;
-/// How long who keeps away does so for each who waits at the machine, in
-/// nanoseconds: a part of what all wait anyway. Longer naps cost the last in
-/// line more, shorter ones everybody.
+/// How long a thread keeps away for each caller that waits at the machine, in
+/// nanoseconds: a part of what all wait anyway. Longer naps cost the last in the
+/// queue more, shorter ones all of them.
 const NAP_EACH: u64 = 300;
 /// Shorter naps cost more than they save.
 const NAP_MIN: u64 = 7_000;
@@ -294,7 +294,7 @@ const NAP_MIN: u64 = 7_000;
 const NAP_MAX: u64 = 50_000;
 /// Looks for the lock before sleeping on it.
 const LOOKS: u32 = 16;
-/// Who met at most so many nanoseconds ago meet again and again.
+/// Threads that met at most this many nanoseconds ago meet again and again.
 const MEET_AGAIN: u64 = 300_000;
 
 impl<M: Machine, S> Drop for Driver<M, S> {

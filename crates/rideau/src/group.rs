@@ -76,7 +76,7 @@ impl<M: Manager> Group<M> {
         }
     }
 
-    /// Let a pool serve as well, also those who wait already.
+    /// Let a pool serve as well. It also serves takes that wait already.
     ///
     /// A pool that had that name leaves and is handed back. Pools that are
     /// closing leave by the way.
@@ -94,8 +94,8 @@ impl<M: Manager> Group<M> {
         before.map(|seat| seat.pool)
     }
 
-    /// Let a pool serve no longer. Who waits there for this group waits only
-    /// in the others from now on. Hands the pool back, if it was there.
+    /// Let a pool serve no longer. A take that waits there for this group waits
+    /// only in the others from now on. Hands the pool back, if it was there.
     pub fn leave(&self, name: &str) -> Option<Pool<M>> {
         let left = self.inner.change(|seats, _| remove(seats, name));
         left.map(|seat| seat.pool)
@@ -109,7 +109,7 @@ impl<M: Manager> Group<M> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives every place in line up. A member that was
+    /// Dropping the future gives up its position in every queue. A member that was
     /// granted just then goes to the next taker unharmed.
     pub async fn take(&self) -> Result<Held<'static, M>, NotTaken> {
         self.take_on(Terms::USUAL).await

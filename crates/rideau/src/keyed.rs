@@ -31,13 +31,13 @@ use keys::Keys;
 /// [`max`](KeyedOptions::max).
 ///
 /// When that many are there and another key needs one, the member that has
-/// been idle longest of all goes, among those of keys for which nobody waits.
+/// been idle longest of all goes, among those of keys for which no take waits.
 /// If none is idle, the taker waits; and a key that has more members than
 /// another that waits, or any while the other has none, gives one up after its
 /// use, once it has had it for a [`turn`](KeyedOptions::turn). So every key has
 /// its turn, however busy the others are.
 ///
-/// A key without members for which nobody waits is forgotten.
+/// A key without members for which no take waits is forgotten.
 pub struct KeyedPool<K: Key, M: Manager> {
     driver: Arc<Driver<Budget, Keys<K, M>>>,
 }
@@ -163,7 +163,7 @@ impl<K: Key, M: Manager> KeyedPool<K, M> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives the place in line up. A member that was
+    /// Dropping the future gives up the position in the queue. A member that was
     /// granted just then goes to the next taker of that key unharmed.
     pub async fn take(&self, key: &K) -> Result<Held<'static, M>, NotTaken> {
         self.take_on(key, Terms::USUAL).await
@@ -189,7 +189,7 @@ impl<K: Key, M: Manager> KeyedPool<K, M> {
     }
 
     /// Take a member of a key that is idle now; never wait. If there is none,
-    /// one is started for the next one who asks, as soon as there is room.
+    /// one is started for the next take, as soon as there is room.
     ///
     /// # Errors
     ///
@@ -213,13 +213,13 @@ impl<K: Key, M: Manager> KeyedPool<K, M> {
         block_on(self.take_on(key, terms))
     }
 
-    /// A key's pool was closed only because nobody needed it just then.
+    /// A key's pool was closed only because no take needed it just then.
     fn was_forgotten(&self, key: &K, pool: &Pool<M>, no: &NotTaken) -> bool {
         no.refusal.reason == Reason::Closed && !self.driver.shell().has(key, pool)
     }
 
-    /// Change everything at once: nobody who waits or holds loses anything, and
-    /// what is too much goes as it becomes idle or comes back.
+    /// Change everything at once: no take that waits and no holder loses anything,
+    /// and what is too much goes as it becomes idle or comes back.
     ///
     /// # Errors
     ///
@@ -240,7 +240,7 @@ impl<K: Key, M: Manager> KeyedPool<K, M> {
         self.driver.shell().options()
     }
 
-    /// The keys that have members or somebody who waits, in no order.
+    /// The keys that have members or a take that waits, in no order.
     pub fn keys(&self) -> Vec<K> {
         let pools = self.driver.shell().pools();
         pools.into_iter().map(|(key, _)| key).collect()
@@ -252,9 +252,9 @@ impl<K: Key, M: Manager> KeyedPool<K, M> {
         pools.map(|(key, pool)| (key, pool.stats())).collect()
     }
 
-    /// Refuse whoever waits or comes, stop what is idle now and the rest as it
-    /// comes back, and wait until the last member of all is gone. After
-    /// `within` the members still held are revoked.
+    /// Refuse each take that waits or comes, stop what is idle now and the rest as
+    /// it comes back, and wait until the last member of all is gone. After `within`
+    /// the members still held are revoked.
     ///
     /// # Cancel safety
     ///

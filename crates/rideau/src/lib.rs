@@ -33,8 +33,8 @@
 //! # }
 //! ```
 //!
-//! A [`Broker`] introduces those who ask to those who offer themselves; its
-//! queues keep waits short and say no early, with a reason:
+//! A [`Broker`] introduces asks to offers; its queues keep waits short and say no
+//! early, with a reason:
 //!
 //! ```
 //! use rideau::{Broker, BrokerOptions, Terms};

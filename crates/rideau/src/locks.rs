@@ -1,9 +1,9 @@
-//! Counting locks by key: so many units of a key at most, whoever asks.
+//! Counting locks by key: at most so many units of a key, whichever caller asks.
 //!
 //! The limit is not the key's but the caller's: each says how many units there
 //! may be as it sees the world now, and is granted some exactly if fewer are
 //! held at that moment. Callers may differ, and change their minds while units
-//! are held. Nobody has to be told of a new limit.
+//! are held. No caller has to be told of a new limit.
 
 mod board;
 mod call;
@@ -68,7 +68,7 @@ use word::UNITS_MAX;
 /// let third = locks.acquire("db", Capacity::new(3, 1))?;
 /// assert_eq!(third.ordinal(), 3);
 /// assert!(locks.acquire("db", Capacity::new(3, 1)).is_err());
-/// // Who sees two back-ends may have more.
+/// // A caller that sees two back-ends may have more.
 /// let fourth = locks.acquire("db", Capacity::new(3, 2))?;
 /// drop(first);
 /// let no = locks.acquire("db", Capacity::new(3, 1)).unwrap_err();
@@ -76,7 +76,7 @@ use word::UNITS_MAX;
 /// # Ok::<(), rideau::Full>(())
 /// ```
 ///
-/// A lock is given back once, and by who has it alone:
+/// A lock is given back once, and by its holder alone:
 ///
 /// ```compile_fail,E0382
 /// let locks: rideau::Locks<String> = rideau::Locks::new();
@@ -95,11 +95,11 @@ pub struct Locks<K: Key> {
 /// How one waits for a unit, and where fences begin.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct LocksOptions {
-    /// Where those wait who want to. Each key has a queue of its own for those
-    /// who see the same capacity and want the same number of units.
+    /// Where asks that want to wait do so. Each key has a queue of its own for
+    /// asks that see the same capacity and want the same number of units.
     pub queue: queue::Options,
-    /// Fences are larger than this. Whoever restarts and wants fences to grow
-    /// on gives the largest that was seen before, or a clock's reading.
+    /// Fences are larger than this. A process that restarts and wants fences to
+    /// grow on gives the largest that was seen before, or a clock's reading.
     pub fence: u64,
 }
 
@@ -122,7 +122,7 @@ pub enum Denied {
 pub struct Acquiring<K: Key>(Wait<K>);
 
 impl<K: Key> Locks<K> {
-    /// No key, and the usual queue for those who wait.
+    /// No key, and the usual queue for asks that wait.
     pub fn new() -> Self {
         let locks = Self::with(LocksOptions::default());
         locks.expect("the default options break no rule")
@@ -137,7 +137,7 @@ impl<K: Key> Locks<K> {
         Self::with_by(options, &Clock::system())
     }
 
-    /// As [`with`](Self::with), and those who wait do so by a given clock.
+    /// As [`with`](Self::with), and asks that wait do so by a given clock.
     ///
     /// # Errors
     ///
@@ -148,11 +148,11 @@ impl<K: Key> Locks<K> {
     }
 
     /// Take one unit of a key, exactly if fewer than `capacity` are held. Never
-    /// waits; a no writes nothing that others read.
+    /// waits; a refusal writes nothing that others read.
     ///
     /// # Errors
     ///
-    /// If as many or more are held.
+    /// If that many or more are held.
     #[inline]
     pub fn acquire<Q>(&self, key: &Q, capacity: impl Into<Capacity>) -> Result<Lock<'_, K>, Full>
     where
@@ -227,8 +227,8 @@ impl<K: Key> Locks<K> {
     }
 
     /// Take units of several keys, all or none: each claim is a key, how many
-    /// units, and the capacity as the caller sees it. Nobody ever sees some of
-    /// them taken and the others not.
+    /// units, and the capacity as the caller sees it. No caller ever sees some
+    /// of them taken and the others not.
     ///
     /// # Errors
     ///
@@ -249,12 +249,12 @@ impl<K: Key> Locks<K> {
         Ok(taken.into_iter().map(Lock).collect())
     }
 
-    /// Take one unit of a key, and wait in line if it cannot be had now.
+    /// Take one unit of a key, and wait in a queue if it cannot be had now.
     ///
     /// The rule stays exact: it is granted when fewer than `capacity` are held.
-    /// Those who see the same capacity and want as many units are served in the
-    /// order of their queue; who comes later passes only those who see a
-    /// smaller capacity and cannot be served yet.
+    /// Asks that see the same capacity and want as many units are served in the
+    /// order of their queue; an ask that comes later passes only those that see
+    /// a smaller capacity and cannot be served yet.
     ///
     /// # Errors
     ///
@@ -314,7 +314,7 @@ impl<K: Key> Locks<K> {
         block_on(self.begin_acquire(key, units, capacity, terms))
     }
 
-    /// Take units, or a place in line; the answer can be awaited later.
+    /// Take units, or a position in the queue; the answer can be awaited later.
     pub fn begin_acquire<Q>(
         &self,
         key: &Q,
@@ -330,7 +330,7 @@ impl<K: Key> Locks<K> {
         Acquiring(self.keys.acquire_or_wait(key, claim, &terms))
     }
 
-    /// Take units if they can be had at once, else a place in line.
+    /// Take units if they can be had at once, else a position in the queue.
     pub fn acquire_now<Q>(
         &self,
         key: &Q,
@@ -358,7 +358,7 @@ impl<K: Key> Locks<K> {
         LockHandle::new(self.keys.pin_key(key), &self.keys)
     }
 
-    /// Somebody who will hold any number of units, and give all back when it
+    /// An owner that will hold any number of units, and give all back when it
     /// ends.
     pub fn owner(&self) -> Owner<K> {
         Owner::new(self.clone())
@@ -373,8 +373,8 @@ impl<K: Key> Locks<K> {
         self.keys.held(key)
     }
 
-    /// By how many more units are held than there may be for one who sees this
-    /// capacity.
+    /// By how many more units are held than there may be for a caller that sees
+    /// this capacity.
     pub fn surplus<Q>(&self, key: &Q, capacity: impl Into<Capacity>) -> u64
     where
         K: Borrow<Q>,
@@ -409,19 +409,19 @@ impl<K: Key> Locks<K> {
         self.len() == 0
     }
 
-    /// Forget at once all keys that nobody holds, rather than soon.
+    /// Forget at once all keys that are not held, rather than soon.
     pub fn forget_idle(&self) {
         self.keys.forget_idle();
     }
 
     /// Give keys rules of their own: `rule_of` says where among `rules` the
-    /// rule of a key is. It holds for keys that are known already, too: whoever
-    /// waits keeps its place, and whoever holds keeps its units, also if there
+    /// rule of a key is. It holds for keys that are known already, too: an ask
+    /// that waits keeps its place, and a holder keeps its units, also if there
     /// are more keys than there may be now.
     ///
     /// Where there are too many keys, none is granted that is not known yet, as
     /// if it had no units; [`try_acquire_owned`](Self::try_acquire_owned) and the
-    /// refusals of those who want to wait say which it was. Those who look up
+    /// refusals of asks that want to wait say which it was. Callers that look up
     /// [handles](Self::handle) or take [several](Self::acquire_all) are counted, but
     /// not refused.
     ///
@@ -436,7 +436,7 @@ impl<K: Key> Locks<K> {
         self.keys.set_rules(rules, rule_of)
     }
 
-    /// So many keys are known at most, whatever rules they have.
+    /// At most `max` keys are known, whatever rules they have.
     pub fn set_keys_max(&self, max: usize) {
         self.keys.set_keys_max(max);
     }
@@ -451,7 +451,7 @@ impl<K: Key> Locks<K> {
         self.keys.queue()
     }
 
-    /// Change how one waits; whoever waits keeps its place.
+    /// Change how asks wait; an ask that waits keeps its place.
     ///
     /// # Errors
     ///
@@ -460,8 +460,8 @@ impl<K: Key> Locks<K> {
         self.keys.set_queue(queue)
     }
 
-    /// Refuse whoever waits, and whoever comes to wait. Locks stay with their
-    /// holders, and can still be had at once.
+    /// Refuse every ask that waits, and every ask that comes to wait. Locks
+    /// stay with their holders, and can still be had at once.
     pub fn close(&self) {
         self.keys.close();
     }
@@ -475,7 +475,7 @@ impl<K: Key> Lock<'_, K> {
     }
 
     /// A number that is larger with each grant of the key. What is protected
-    /// can refuse whoever comes with a smaller one than it has seen.
+    /// can refuse a caller that comes with a smaller one than it has seen.
     pub fn fence(&self) -> u64 {
         self.0.grant().fence
     }

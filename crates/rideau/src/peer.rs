@@ -10,7 +10,7 @@ use rideau_core::{Lead, Ticket};
 
 use crate::cell::{Bond, Ended, Seat};
 
-/// Two who met: what the other brought, and how long it took.
+/// Two parties that met: what the other brought, and how long it took.
 #[derive(Debug)]
 #[must_use = "dropping a match tells the other party that this one went away"]
 pub struct Match<V> {
@@ -46,7 +46,7 @@ impl Peer {
         Self(Tie::Bound(bond, seat))
     }
 
-    /// One who has ended the match already.
+    /// A party that has ended the match already.
     pub(crate) fn that_ended(how: Ended) -> Self {
         Self(Tie::Ended(how))
     }
@@ -85,7 +85,7 @@ impl Peer {
 impl Peer {
     #[inline]
     fn end(&mut self, how: Ended) {
-        // Who is the last to hold the bond has nobody to tell.
+        // A party that is the last to hold the bond has no other to tell.
         if let Tie::Bound(bond, seat) = mem::replace(&mut self.0, Tie::Cut)
             && Arc::strong_count(&bond) > 1
         {

@@ -1,8 +1,8 @@
 //! Lends exclusive members: connections, workers, whatever is dear to start.
 //!
 //! The handle of the core's pool. A take is a future whose drop gives the
-//! place in line up; what it gives is a [`Held`] whose drop gives the member
-//! back. Members are started, checked and stopped in tasks of their own.
+//! position in the queue up; what it gives is a [`Held`] whose drop gives the
+//! member back. Members are started, checked and stopped in tasks of their own.
 
 mod caught;
 mod cell;
@@ -155,7 +155,7 @@ impl<M: Manager> Pool<M> {
         Ok(pool)
     }
 
-    /// Wait until as many members are there, or a start failed.
+    /// Wait until this number of members is there, or a start failed.
     async fn has_started(&self, members: usize) -> Result<(), Fault> {
         loop {
             let news = self.driver.shell().news.notified();
@@ -203,9 +203,9 @@ impl<M: Manager> Pool<M> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives the place in line up. A member that was granted
-    /// just then goes to the next taker unharmed, and a start that was begun
-    /// goes on.
+    /// Dropping the future gives the position in the queue up. A member that was
+    /// granted just then goes to the next taker unharmed, and a start that was
+    /// begun goes on.
     #[inline]
     pub fn take(&self) -> Take<'_, M> {
         self.take_on(Terms::USUAL)
@@ -305,8 +305,8 @@ impl<M: Manager> Pool<M> {
         self.driver.look(|desk, _| desk.pool.options().clone())
     }
 
-    /// Change everything at once. Who waits keeps its place, who holds a member
-    /// keeps it; what is too much goes as it comes back.
+    /// Change everything at once. A take that waits keeps its place, and a
+    /// holder keeps its member; what is too much goes as it comes back.
     ///
     /// # Errors
     ///
@@ -341,9 +341,10 @@ impl<M: Manager> Pool<M> {
         });
     }
 
-    /// Refuse whoever waits or comes, stop what is idle now and the rest as it
-    /// comes back, and wait until the last member is gone. After `within` the
-    /// members still held are revoked, as by [`close_now`](Self::close_now).
+    /// Refuse every take that waits or comes, stop what is idle now and the
+    /// rest as it comes back, and wait until the last member is gone. After
+    /// `within` the members still held are revoked, as by
+    /// [`close_now`](Self::close_now).
     ///
     /// # Cancel safety
     ///
@@ -427,12 +428,12 @@ impl<M: Manager> Pool<M> {
         text
     }
 
-    /// Who holds members, the longest first.
+    /// The holders of members, the longest first.
     pub fn holders(&self) -> Vec<Holder> {
         take::holders(&self.driver)
     }
 
-    /// What there is to see for those who choose between pools.
+    /// What there is to see for a choice between pools.
     pub(crate) fn show(&self) -> Shown {
         let stock = self.driver.shell();
         let (runs, idle, len) = self.driver.look(|desk, _| {

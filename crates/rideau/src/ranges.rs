@@ -44,12 +44,12 @@ pub use leased::Leased;
 pub use reserving::Reserving;
 pub use rest::rest;
 
-/// As many events are kept for who watches slowly.
+/// This many events are kept for a slow watcher.
 const EVENTS_KEPT: usize = 4_096;
-/// What is logged and not yet written has at most about as many bytes; then
-/// everybody waits.
+/// What is logged and not yet written has at most about this many bytes; then every
+/// caller waits.
 const LOG_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// As many records are looked at in one step of a release of many.
+/// This many records are looked at in one step of a release of many.
 const STEP: usize = 1_024;
 
 /// How ranges are opened.
@@ -97,7 +97,7 @@ impl fmt::Debug for Ranges {
 pub enum Failed {
     /// It was refused, and nothing happened.
     Refused(Refused),
-    /// The store failed: nobody knows whether it happened.
+    /// The store failed: it is not known whether it happened.
     Store(Arc<StoreError>),
     /// The ranges are closed.
     Closed,
@@ -223,9 +223,9 @@ impl Ranges {
     }
 
     /// As [`reserve`](Self::reserve), but wait for so long if there are not as
-    /// many values. Who waits is served in turn: nobody who came later gets a
-    /// value that it waits for. Who wants several at once keeps those that are
-    /// free until it has all of them.
+    /// many values. Asks that wait are served in turn: no ask gets a value that an
+    /// earlier one waits for. An ask for several at once keeps those that are free
+    /// until it has all of them.
     ///
     /// # Errors
     ///
@@ -262,7 +262,7 @@ impl Ranges {
     /// Give out one value, and take it back when the guard is dropped, or this
     /// future before it.
     ///
-    /// Who asks with a unique key that has a value shares it: the first guard
+    /// An ask with a unique key that has a value shares it: the first guard
     /// that is dropped gives it back.
     ///
     /// # Errors
@@ -278,7 +278,7 @@ impl Ranges {
         Ok(leased)
     }
 
-    /// Take a certain value that nobody holds, or perhaps somebody.
+    /// Take a certain value that has no holder, or perhaps one.
     pub fn claim(&self, value: u128, change: &Change<'_>) -> Answer<Held> {
         self.step_new(true, |machine, now, effects| {
             machine.claim(value, change, now, effects)
@@ -352,7 +352,7 @@ impl Ranges {
     pub fn lookup(&self, which: Which<'_>) -> Answer<Vec<Seen>> {
         self.step(|machine, now, effects| {
             let seen = machine.lookup(which, now, effects);
-            // That nobody holds it may be as new as anything else.
+            // That it has no holder may be as new as anything else.
             effects.wait |= seen.is_empty();
             Ok(seen)
         })
@@ -372,7 +372,7 @@ impl Ranges {
         self.look(|machine, now, effects| machine.set_range(name, options, now, effects))
     }
 
-    /// Take a range away, as soon as nobody holds any of its values. Says
+    /// Take a range away, as soon as none of its values is held. Says
     /// whether that is so already.
     ///
     /// # Errors
@@ -484,26 +484,27 @@ impl Ranges {
         self.0.shared.inner.lock().failed.clone()
     }
 
-    /// Hear of everything that happens from now on, when it is safe. Who is
-    /// slow misses some, which the numbers of the events tell. It ends when the
+    /// Hear of everything that happens from now on, when it is safe. A watcher that
+    /// is slow misses some, which the numbers of the events tell. It ends when the
     /// ranges are closed or their store fails.
     pub fn watch(&self) -> broadcast::Receiver<Event> {
         let shared = &self.0.shared;
         let Some(events) = shared.events.upgrade() else {
             return broadcast::channel(1).1;
         };
-        // First, so that who looks for watchers under the lock sees this one.
+        // First, so that a thread that looks for watchers under the lock sees this
+        // one.
         let receiver = events.subscribe();
         let mut inner = shared.inner.lock();
         inner.effects.events.get_or_insert_default();
         receiver
     }
 
-    /// Wakes those who wait for answers from the thread on which this runs, if it
-    /// is theirs. Nothing needs it, but where hundreds wait in a runtime of one
-    /// thread it spares as many calls to the system. There may be one for each
-    /// such runtime, which must run for as long as its thread waits for answers.
-    /// It never ends.
+    /// Wakes the tasks that wait for answers from the thread on which this runs, if
+    /// it is theirs. Nothing needs it, but where hundreds wait in a runtime of one
+    /// thread it spares as many calls to the system. There may be one for each such
+    /// runtime, which must run for as long as its thread waits for answers. It
+    /// never ends.
     pub fn ferry(&self) -> impl Future<Output = ()> + Send + use<> {
         Arc::clone(&self.0.shared.safe).ferry()
     }

@@ -26,7 +26,7 @@ pub struct Registry<M: Manager> {
 
 struct Inner<M: Manager> {
     pools: BTreeMap<String, Pool<M>>,
-    /// Removed, but not gone: nobody else may be there to see to their ends.
+    /// Removed, but not gone: perhaps nothing else sees to their ends.
     closing: Vec<Pool<M>>,
 }
 
@@ -117,9 +117,9 @@ impl<M: Manager> Registry<M> {
         self.inner.lock().pools.keys().cloned().collect()
     }
 
-    /// Remove a pool: whoever waits or comes is refused, what is idle is stopped
-    /// now and the rest as it comes back, and after `within` members still held
-    /// are revoked. The name is free at once.
+    /// Remove a pool: each take that waits or comes is refused, what is idle is
+    /// stopped now and the rest as it comes back, and after `within` members still
+    /// held are revoked. The name is free at once.
     ///
     /// All that happens by itself; the future only says when the last member is
     /// gone.
@@ -163,7 +163,7 @@ impl<M: Manager> Registry<M> {
     /// Dropping the future changes nothing: the pools go on closing.
     pub async fn close(&self, within: Duration) {
         for name in self.names() {
-            // Somebody else may have been quicker.
+            // Another caller may have been quicker.
             drop(self.remove(&name, within));
         }
         let closing = self.inner.lock().closing.clone();

@@ -21,7 +21,7 @@ use crate::terms::Terms;
 use crate::thread::block_on;
 use wait::{Reply, Wait};
 
-/// A place where those who ask get a lease, in turn, as the valve opens.
+/// A place where asks get a lease, in turn, as the valve opens.
 ///
 /// Clones are the same regulator. It works on until the last clone, the last
 /// wait and the last lease are gone.
@@ -114,7 +114,7 @@ impl Regulator {
         block_on(self.ask_on(terms))
     }
 
-    /// Take a place among those who ask; the answer can be awaited later.
+    /// Take a place among the asks; the answer can be awaited later.
     pub fn begin_ask(&self, terms: Terms) -> Leasing {
         Leasing(Wait::begin(Arc::clone(&self.driver), &terms))
     }
@@ -150,13 +150,13 @@ impl Regulator {
         })
     }
 
-    /// Tell the valve the lead of those who want what the leases are for.
+    /// Tell the valve the lead of the callers that want what the leases are for.
     pub fn update(&self, lead: Lead) {
         self.driver.feed(lead);
     }
 
     /// From now on the update meter's entries for `name` go to `regulator`, as
-    /// long as it lives. Whoever had that name before gets no more.
+    /// long as it lives. A regulator that had that name before gets no more.
     pub fn feed(&self, name: &str, regulator: &Self) {
         self.driver.shell().connect(name, regulator.fed());
     }
@@ -166,7 +166,7 @@ impl Regulator {
         self.driver.look(|machine, _| machine.len())
     }
 
-    /// Nobody waits.
+    /// No ask waits.
     pub fn is_empty(&self) -> bool {
         self.driver.look(|machine, _| machine.is_empty())
     }
@@ -207,8 +207,8 @@ impl Regulator {
         self.driver.look(|machine, _| machine.options())
     }
 
-    /// Change everything at once; all who wait keep their places and all who
-    /// hold their leases.
+    /// Change everything at once; all asks that wait keep their places and all
+    /// holders their leases.
     ///
     /// # Errors
     ///
@@ -218,14 +218,14 @@ impl Regulator {
             .step(|step| step.machine.reconfigure(options, step.now, step.effects))
     }
 
-    /// Answer everybody who waits, and from now on refuse whoever comes.
+    /// Answer every ask that waits, and from now on refuse every ask that comes.
     /// Leases stay until they end; none is renewed.
     pub fn close(&self) {
         self.driver
             .step(|step| step.machine.close(step.now, step.effects));
     }
 
-    /// Where leads for this regulator go; it keeps nobody alive.
+    /// Where leads for this regulator go; this does not keep it alive.
     pub(crate) fn fed(&self) -> Weak<dyn Fed> {
         Arc::downgrade(&self.driver) as Weak<dyn Fed>
     }
@@ -266,8 +266,8 @@ impl Shell<Machine> for Signals {
                 ..
             } => reply.grant(lead, waited, after),
             Effect::Shed { reply, refusal, .. } => reply.refuse(refusal, after),
-            // Who leaves holds its cell until its own step, which comes after
-            // this one: nothing of the asker's is dropped under the lock.
+            // An ask that leaves holds its cell until its own step, which comes
+            // after this one: nothing of the asker's is dropped under the lock.
             Effect::Forget(reply) => drop(reply),
             Effect::Meter(said) => self.say(said, after),
         }

@@ -1,29 +1,29 @@
 //! Idle members that are taken and put back without the pool's lock.
 //!
-//! What lies here is the shelf's alone until it is taken; who waits is known to
-//! the pool. While somebody waits, or the pool wants the idle members to
-//! itself, the shelf is closed and everybody goes to the pool.
+//! What lies here is the shelf's alone until it is taken; which takes wait is
+//! known to the pool. While a take waits, or the pool wants the idle members to
+//! itself, the shelf is closed and every take and put goes to the pool.
 //!
-//! # Why nobody is overtaken and no wake-up is lost
+//! # Why no take is overtaken and no wake-up is lost
 //!
 //! Each shard has a latch, and all that is done to it is in one order. Before
-//! anybody waits, the pool closes the shelf under its lock. A put is either
+//! a take waits, the pool closes the shelf under its lock. A put is either
 //! before the close of its shard in that order, and what it put is drained; or
 //! after it, and then it cannot succeed: it finds the shard closed, goes to the
-//! pool's lock and finds who waits. A take cannot overtake who waits either:
-//! in a closed shard there is nothing to take.
+//! pool's lock and finds the take that waits. A take cannot overtake a waiting
+//! take either: in a closed shard there is nothing to take.
 //!
-//! The latch also orders what is not under it: who takes a member sees all that
-//! was written of it before it was put, and who puts one sees all that the last
+//! The latch also orders what is not under it: a take of a member sees all that
+//! was written of it before it was put, and a put of one sees all that the last
 //! to open had written. That may have been too late for it to be drained, and
 //! came too late to be known before the put.
 //!
-//! # Why nobody waits for a latch for long
+//! # Why no thread waits for a latch for long
 //!
 //! A latch is held for a few moves of memory. Should its thread lose its core
-//! just then, who wants it looks for a moment, goes on to the other shards, and
-//! to the pool's lock in the end. Nobody but who has that lock waits until a
-//! latch is free.
+//! just then, a thread that wants it looks for a moment, goes on to the other
+//! shards, and to the pool's lock in the end. Only the thread that has that
+//! lock waits until a latch is free.
 
 mod place;
 mod slots;
@@ -42,7 +42,7 @@ use crate::sync::{AtomicBool, Latch, LatchGuard, Ordering, latch, latch_soon, tr
 ///
 /// A closed shard is empty, and changes only under the pool's lock.
 pub(crate) struct Shelf<T> {
-    /// As many as some power of two.
+    /// Their number is a power of two.
     shards: Box<[CachePadded<Shard<T>>]>,
 }
 
@@ -64,16 +64,16 @@ pub(crate) struct Home<'a, T> {
     shard: &'a Shard<T>,
 }
 
-/// What a shard says to one who wants to take.
+/// What a shard says to a take.
 enum Top<T> {
     Taken(T, u64),
-    /// Or somebody is there and does not leave.
+    /// Or another thread is there and does not leave.
     Empty,
     Closed,
 }
 
 impl<T> Shelf<T> {
-    /// A closed shelf with so many shards, or more to make it a power of two.
+    /// A closed shelf with this many shards, or more to make it a power of two.
     pub(crate) fn new(shards: usize) -> Self {
         let shards = shards.max(1).next_power_of_two();
         Self {
@@ -85,13 +85,13 @@ impl<T> Shelf<T> {
     /// Also says how often something was taken from there.
     ///
     /// None if nothing was found or the shelf is closed: go to the pool's lock,
-    /// and [`close`](Self::close) before anybody waits.
+    /// and [`close`](Self::close) before a take waits.
     #[inline]
     pub(crate) fn take(&self) -> Option<(T, u64)> {
         self.take_near(self.own())
     }
 
-    /// Let nobody take or put any more, and take all that lies here: of each
+    /// Let no thread take or put any more, and take all that lies here: of each
     /// shard the one put first comes first. Only under the pool's lock.
     pub(crate) fn close(&self, mut drain: impl FnMut(T)) {
         if self.is_closed() {
@@ -104,8 +104,9 @@ impl<T> Shelf<T> {
         }
     }
 
-    /// Lay so many on the shards in turn, those to be taken first last, and let
-    /// everybody take and put. Only under the pool's lock, and if closed.
+    /// Lay `len` members on the shards in turn, those to be taken first last,
+    /// and let every thread take and put. Only under the pool's lock, and if
+    /// closed.
     pub(crate) fn open(&self, len: usize, member: impl Fn(usize) -> T) {
         debug_assert!(self.is_closed(), "an open shelf is not opened");
         for (turn, shard) in self.shards.iter().enumerate() {
@@ -116,7 +117,7 @@ impl<T> Shelf<T> {
         }
     }
 
-    /// Exact under the pool's lock, and a guess for everybody else.
+    /// Exact under the pool's lock, and a guess for every other thread.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.shards[0].is_closed()
@@ -233,7 +234,7 @@ impl<T> Shard<T> {
 
     #[inline(always)]
     fn take(&self) -> Top<T> {
-        // While others wait, nobody need touch the latch to learn that.
+        // While others wait, no take need touch the latch to learn that.
         if self.is_closed() {
             return Top::Closed;
         }
@@ -259,7 +260,7 @@ impl<T> Shard<T> {
         Ok(())
     }
 
-    /// Alone with the pile, unless somebody else is and does not leave.
+    /// Alone with the pile, unless another thread is and does not leave.
     #[inline(always)]
     fn pile(&self) -> Option<LatchGuard<'_, Pile<T>>> {
         latch_soon(&self.pile)

@@ -24,7 +24,7 @@ pub(crate) struct Signals {
     fed: Mutex<HashMap<String, Weak<dyn Fed>>>,
 }
 
-/// Somebody that learns from leads: a regulator.
+/// Something that learns from leads: a regulator.
 pub(crate) trait Fed: Send + Sync {
     /// Take a lead in.
     fn feed(&self, lead: Lead);
@@ -122,7 +122,7 @@ impl Signals {
     }
 
     /// Put up what a meter says. Leads are handed on after the lock is gone,
-    /// for whoever takes them has a lock of its own.
+    /// because what takes them has a lock of its own.
     pub(crate) fn say(&self, said: meter::Effect, after: &mut After) {
         match said {
             meter::Effect::Alarm { alarm, set } => self.alarm(alarm, set, after),

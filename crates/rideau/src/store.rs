@@ -25,7 +25,7 @@ pub use memory::{Fault, Hold, Left, Memory, Platter};
 /// The order of calls is: [`load`](Self::load) once, then
 /// [`append`](Self::append) for ever, and between two appends any step of a
 /// snapshot. Any error but [`TooLarge`](StoreError::TooLarge) and
-/// [`OutOfTurn`](StoreError::OutOfTurn) ends the store: nobody knows what of the
+/// [`OutOfTurn`](StoreError::OutOfTurn) ends the store: it is not known what of the
 /// last write reached the disk, so every later write is answered with
 /// [`Stopped`](StoreError::Stopped) until the store is opened and loaded again.
 pub trait Store: Send {
@@ -85,7 +85,7 @@ pub trait Store: Send {
         Ok(false)
     }
 
-    /// How many bytes of batches the next start would have to read. Whoever
+    /// How many bytes of batches the next start would have to read. The caller that
     /// appends decides by it when the next snapshot is due.
     fn log_bytes(&self) -> u64;
 
@@ -118,7 +118,7 @@ pub struct Loaded {
     /// Bytes in both.
     pub bytes: u64,
     /// What was found and left out or put right, in words, each worth a line in
-    /// the log: the end of a batch that nobody was told of, a snapshot that was
+    /// the log: the end of a batch that no caller was told of, a snapshot that was
     /// never ended. Nothing that was acknowledged is among it.
     pub notes: Vec<String>,
 }
@@ -210,7 +210,7 @@ pub enum StoreError {
         /// What failed first.
         why: String,
     },
-    /// Whoever takes the pieces does not understand one.
+    /// The caller that takes the pieces does not understand one.
     Refused {
         /// Which one.
         which: String,

@@ -11,13 +11,13 @@ use std::task::{Context, Waker};
 use tokio::task;
 
 thread_local! {
-    /// Who was last answered at once on this thread, by what its waker points
-    /// at, and how often in a row.
+    /// The task that was last answered at once on this thread, by what its waker
+    /// points at, and how often in a row.
     static LAST: Cell<(*const (), u32)> = const { Cell::new((ptr::null(), 0)) };
 }
 
-/// So many answers in a row are enough. Each wakes somebody, and a turn of
-/// everybody should not last longer than if all had to suspend.
+/// This many answers in a row are enough. Each wakes a task, and a turn of all
+/// tasks should not last longer than if all had to suspend.
 const IN_A_ROW: u32 = 2;
 
 /// The task was answered at once. True if it should yield first.
@@ -44,8 +44,8 @@ pub(crate) fn end() {
     LAST.set((ptr::null(), 0));
 }
 
-/// Wake a task to be run again. A plain thread has nobody to yield to, and who
-/// only has a look will not look again.
+/// Wake a task to be run again. A plain thread has no task to yield to, and a
+/// caller that only has a look will not look again.
 fn yields(waker: &Waker) -> bool {
     let is_task = task::try_id().is_some() && !waker.will_wake(Waker::noop());
     if is_task {

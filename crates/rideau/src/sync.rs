@@ -9,7 +9,7 @@ pub(crate) use loom::sync::{
 pub(crate) use parking_lot::{Mutex, MutexGuard};
 
 /// A lock that is free again with a plain write, for sections that are short:
-/// nobody can be told to wake up, so who waits has to look again.
+/// no thread can be told to wake up, so a thread that waits has to look again.
 #[cfg(not(rideau_loom))]
 pub(crate) type Latch<T> = spin::mutex::SpinMutex<T, spin::Yield>;
 #[cfg(rideau_loom)]
@@ -56,7 +56,7 @@ pub(crate) fn try_latch<T>(latch: &Latch<T>) -> Option<LatchGuard<'_, T>> {
     latch.try_lock()
 }
 
-/// As `try_latch`, with some more looks: unless somebody has it and does not
+/// As `try_latch`, with some more looks: unless a thread has it and does not
 /// leave.
 #[inline]
 pub(crate) fn latch_soon<T>(latch: &Latch<T>) -> Option<LatchGuard<'_, T>> {

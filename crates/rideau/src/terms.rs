@@ -1,4 +1,4 @@
-//! On what terms somebody waits.
+//! On what terms an ask or an offer waits.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use rideau_core::pool::Priority;
 use rideau_core::queue;
 use rideau_core::{Flow, Instant, Tag};
 
-/// On what terms somebody asks or offers. The default: wait as long as the
-/// queue lets one.
+/// On what terms a caller asks or offers. The default: wait as long as the queue
+/// lets it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Terms {
     /// Wait for this long. A queue whose law keeps promises, as the default
@@ -20,7 +20,7 @@ pub struct Terms {
     pub flow: Flow,
     /// What it can be cancelled by, together with others of the same tag.
     pub tag: Option<Tag>,
-    /// Before whom it is served. Pools alone know priorities.
+    /// Before which others it is served. Pools alone know priorities.
     pub priority: Priority,
 }
 

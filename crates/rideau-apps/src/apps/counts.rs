@@ -15,7 +15,7 @@ const BOUNDS: [u64; 15] = [
 /// Statuses by their first digit; the last is for what is no status.
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
-/// The words for a no that is the front's and not the application's.
+/// The words for a refusal that is the front's and not the application's.
 const WORDS: [&str; 13] = [
     "bad_request",
     "client_gone",
@@ -57,7 +57,7 @@ pub struct Answered {
     pub count: u64,
     /// How many seconds all of them took.
     pub sum: f64,
-    /// How many took so many seconds at most, and more than the one before.
+    /// How many took this many seconds at most, and more than the one before.
     pub columns: Vec<(f64, u64)>,
 }
 

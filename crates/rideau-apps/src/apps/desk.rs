@@ -1,15 +1,16 @@
-//! A lock that nobody has to wait for who only leaves something behind.
+//! A lock that a thread need not wait for if it only leaves something behind.
 //!
 //! Lanes meet here for every request. One that finds the lock taken may find that
-//! who has it was just put aside by the system, for milliseconds; its other
-//! connections should not wait for that too. So who ends something leaves a word
-//! of it, and whoever has the lock, or has just released it, sees to that.
+//! its holder was just put aside by the system, for milliseconds; its other
+//! connections should not wait for that too. So a lane that ends something leaves a
+//! word of it, and the thread that has the lock, or has just released it, sees to
+//! that.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Something behind a lock, and what was left for whoever has it.
+/// Something behind a lock, and what was left for its holder.
 pub(super) struct Desk<S, L> {
     state: Mutex<S>,
     left: Mutex<Vec<L>>,
@@ -25,26 +26,26 @@ impl<S, L> Desk<S, L> {
         }
     }
 
-    /// Whoever takes the lock also takes what was left, and having released it
+    /// A thread that takes the lock also takes what was left, and having released it
     /// looks with [`lock_for_left`](Self::lock_for_left).
     pub(super) fn lock(&self) -> MutexGuard<'_, S> {
         self.state.lock()
     }
 
-    /// The same if nobody else has it.
+    /// The same if no other thread has it.
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, S>> {
         self.state.try_lock()
     }
 
-    /// Leave something for whoever has the lock, and then look as one who has
-    /// just released it: it may be free by now.
+    /// Leave something for the holder of the lock. The caller then looks as if it had
+    /// just released the lock: it may be free by now.
     pub(super) fn leave(&self, what: L) {
         let mut left = self.left.lock();
         left.push(what);
         self.is_left.store(true, Ordering::Relaxed);
     }
 
-    /// What was left, for who has the lock.
+    /// What was left, for the holder of the lock.
     pub(super) fn take_left(&self) -> Vec<L> {
         if !self.is_left.load(Ordering::Relaxed) {
             return Vec::new();
@@ -54,11 +55,11 @@ impl<S, L> Desk<S, L> {
         std::mem::take(&mut *left)
     }
 
-    /// The lock once more, if something was left and nobody has it who will look.
+    /// The lock once more, if something was left and no thread has it that will look.
     ///
-    /// Who leaves looks for the lock afterwards, and who releases the lock looks
-    /// for what was left. The fences put these in one order, so that one of the
-    /// two sees the other.
+    /// A thread that leaves something looks for the lock afterwards, and a thread that
+    /// releases the lock looks for what was left. The fences put these in one order, so
+    /// that one of the two sees the other.
     pub(super) fn lock_for_left(&self) -> Option<MutexGuard<'_, S>> {
         fence(Ordering::SeqCst);
         if self.is_left.load(Ordering::Relaxed) {

@@ -22,12 +22,12 @@ use super::health;
 use super::running::Running;
 use crate::upstream::{Connections, KeepAlive};
 
-/// Who was killed is gone by then, or stuck in the system.
+/// A process that was killed is gone by then, or stuck in the system.
 pub(super) const KILLED_WAIT: Duration = Duration::from_secs(10);
 /// A path to warm up has so long.
 const WARM_UP_MAX: Duration = Duration::from_secs(10);
 
-/// As many idle connections to one process are enough.
+/// How many idle connections to one process are enough.
 const IDLE_MAX: usize = 1024;
 /// A longer line of what a process writes is cut.
 const LINE_MAX: usize = 16 << 10;
@@ -232,13 +232,13 @@ async fn serve(
     }
 }
 
-/// A process has ended by itself. If that makes its start a failed one, those who
-/// are refused from now on are told why.
+/// A process has ended by itself. If that makes its start a failed one, the asks
+/// that are refused from now on are told why.
 fn lose(inner: &Arc<Inner>, start: &Start, running: &Running, program: &Program, exit: Exit) {
     let report = StartReport::unanswered(program, &running.process, exit);
     let known = start.app.report.swap(Some(Arc::new(report)));
     let has_failed = inner.step(|state, now| {
-        // Whoever asked it may have noticed first.
+        // A request to it may have noticed first.
         let was_of_use = state.machine.has_answered(start.process);
         state.machine.lost(start.process, now, &mut state.effects);
         !was_of_use && state.machine.is_failing(start.app.id)
@@ -367,7 +367,7 @@ fn program(config: &AppConfig, root: Option<PathBuf>) -> Program {
 }
 
 impl Inner {
-    /// The process is ready, unless nobody wants it any more.
+    /// The process is ready, unless it is not wanted any more.
     fn attach(
         self: &Arc<Self>,
         start: &Start,

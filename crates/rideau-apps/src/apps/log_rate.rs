@@ -26,7 +26,7 @@ impl LogRate {
         let first = second << COUNT_BITS | 1;
         let begun = (self.0).compare_exchange(before, first, Ordering::Relaxed, Ordering::Relaxed);
         let count = before & ((1 << COUNT_BITS) - 1);
-        // Who lost began the same second, and is counted with the next.
+        // A caller that lost began the same second, and is counted with the next.
         begun.ok().map(|_| count.saturating_sub(LINES_MAX))
     }
 }

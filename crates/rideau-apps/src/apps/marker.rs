@@ -2,7 +2,7 @@
 //! `always_restart.txt`, there for a process a request.
 //!
 //! They are looked at once a second, apart from everything else: a folder that
-//! does not answer holds up nobody but its own application's restarts.
+//! does not answer holds up nothing but its own application's restarts.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

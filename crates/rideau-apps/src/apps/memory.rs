@@ -1,5 +1,5 @@
 //! Looks at what processes use: for applications that limit their memory, and for
-//! those who want to see it.
+//! users who want to see it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -14,7 +14,7 @@ use super::running::Running;
 /// How often it is looked at.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// Look until nobody has the applications any more.
+/// Look until the applications have no holder any more.
 pub(super) async fn look(apps: Weak<Inner>) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

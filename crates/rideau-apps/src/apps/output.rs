@@ -15,11 +15,11 @@ use rideau_core::apps::ProcessId;
 use rideau_process::{Line, Stream};
 use tokio::sync::broadcast;
 
-/// As many lines are kept.
+/// How many lines are kept.
 const LINES_MAX: usize = 1000;
-/// And as many bytes.
+/// And how many bytes.
 const BYTES_MAX: usize = 256 << 10;
-/// Who follows and is further behind misses some.
+/// A follower that is further behind misses some.
 const BEHIND_MAX: usize = 256;
 
 /// What the processes of one application write.
@@ -67,8 +67,8 @@ impl Output {
         }
     }
 
-    /// Write to another file from now on, or open the same again: somebody may
-    /// have moved it away.
+    /// Write to another file from now on, or open the same again: it may have been
+    /// moved away.
     pub(super) fn reopen(&self, log: Option<&Path>) {
         *self.file.lock() = log.map(LogFile::new);
     }
@@ -89,7 +89,7 @@ impl Output {
         }
         drop(file);
         self.kept.lock().push(Arc::clone(&line));
-        // Nobody follows: that is no fault.
+        // There is no follower: that is no fault.
         let _ = self.followers.send(line);
     }
 

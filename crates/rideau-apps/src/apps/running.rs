@@ -1,4 +1,4 @@
-//! A process that is ready, as those who use it see it.
+//! A process that is ready, as the requests that use it see it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ pub struct Running {
     pub id: ProcessId,
     /// The code it runs.
     pub generation: u64,
-    /// Whose it is.
+    /// The app it is of.
     pub app: Arc<App>,
     /// Where it is reached.
     pub address: Address,
@@ -29,20 +29,20 @@ pub struct Running {
     pub connections: Connections,
     /// What it serves now.
     pub requests: Requests,
-    /// The processor time it had used when somebody last looked, in microseconds.
+    /// The processor time it had used at the last look, in microseconds.
     pub(super) processor: AtomicU64,
     pub(super) process: Process,
     pub(super) draining: watch::Receiver<Option<Leaving>>,
 }
 
-/// What is wanted of a process, for those who look.
+/// What is wanted of a process, to be looked at.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// As `GET`.
     pub method: hyper::Method,
     /// What for.
     pub path: String,
-    /// From whom.
+    /// From which client.
     pub client: Option<IpAddr>,
     /// Since when.
     pub since: Instant,
@@ -95,8 +95,7 @@ impl Running {
         self.process.is_ending()
     }
 
-    /// The processor time it had used when somebody last looked, with all it has
-    /// started.
+    /// The processor time it had used at the last look, with all it has started.
     pub fn processor(&self) -> Duration {
         Duration::from_micros(self.processor.load(Ordering::Relaxed))
     }

@@ -16,7 +16,7 @@ use super::app::App;
 use super::running::{Listing, Running};
 use super::{Apps, Inner, State};
 
-/// On what terms somebody wants a place.
+/// On what terms an ask wants a place.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// When it gives up.
@@ -27,9 +27,9 @@ pub struct Wanted {
     pub sticky: Option<ProcessId>,
     /// The process that just failed it.
     pub avoid: Option<ProcessId>,
-    /// Whose turn it takes in a fair queue.
+    /// The flow whose turn it takes in a fair queue.
     pub flow: Option<Flow>,
-    /// What time it is, if somebody has just looked.
+    /// What time it is, if the caller has just looked.
     pub now: Option<tokio::time::Instant>,
     /// Do not wait.
     pub at_once: bool,
@@ -46,11 +46,11 @@ pub struct Session {
     /// Where the request is listed.
     listed: Option<Listing>,
     ended: Ended,
-    /// When, if somebody has just looked at a clock.
+    /// When, if the caller has just looked at a clock.
     ended_at: Option<tokio::time::Instant>,
 }
 
-/// Nobody gets a place, and why.
+/// An ask gets no place, and why.
 #[derive(Debug)]
 pub struct Refused {
     /// Why, with its numbers.
@@ -59,7 +59,7 @@ pub struct Refused {
     pub report: Option<Arc<StartReport>>,
 }
 
-/// How one who waits is answered.
+/// How a waiting ask is answered.
 pub(super) struct Waiter(oneshot::Sender<Result<Session, Refusal>>);
 
 /// An answer that is given when the lock is released.
@@ -69,8 +69,9 @@ pub(super) enum Answer {
     Nobody(Waiter),
 }
 
-/// Who finds others at the machine lets its neighbours run so many times before it
-/// waits for them: who has the lock may have been put aside by the system.
+/// A task that finds another thread at the machine lets its neighbours run this many
+/// times before it waits for the lock: the holder may have been put aside by the
+/// system.
 const TURNS: usize = 8;
 
 /// What became of an ask.
@@ -83,14 +84,14 @@ pub(crate) enum Asking<'a> {
     Refused(Refused),
 }
 
-/// One who waits for a place. Dropping it gives it up.
+/// An ask that waits for a place. Dropping it gives it up.
 pub(crate) struct Waiting<'a> {
     /// Gone before the place is, which would wake us.
     answer: oneshot::Receiver<Result<Session, Refusal>>,
     place: Place<'a>,
 }
 
-/// Cancels a wait that nobody waits for any more.
+/// Cancels a wait that was given up.
 struct Place<'a> {
     inner: &'a Arc<Inner>,
     app: &'a App,
@@ -114,7 +115,7 @@ impl Reply for Waiter {
 impl Answer {
     pub(super) fn give(self) {
         match self {
-            // Who left meanwhile drops the session, which gives it back.
+            // An ask that left meanwhile drops the session, which gives it back.
             Self::Granted(waiter, session) => drop(waiter.0.send(Ok(session))),
             Self::Shed(waiter, refusal) => drop(waiter.0.send(Err(refusal))),
             Self::Nobody(waiter) => drop(waiter),
@@ -130,7 +131,7 @@ impl Drop for Place<'_> {
                     .machine
                     .cancel(ticket, self.app.id, now, &mut state.effects)
             });
-            // Its end of the channel wakes nobody: we are who waited.
+            // Its end of the channel wakes no task: ours is the one that waited.
             drop(cancelled);
         }
     }
@@ -162,7 +163,7 @@ impl Apps {
         }
     }
 
-    /// The same, unless somebody else is at the machine.
+    /// The same, unless another thread is at the machine.
     pub(crate) fn try_ask<'a>(&'a self, app: &'a App, wanted: &Wanted) -> Option<Asking<'a>> {
         let decide = |state: &mut State, now| self.0.decide(state, app, wanted, now);
         let decided = self.0.try_step_at(wanted.now, decide)?;
@@ -208,7 +209,7 @@ impl App {
     }
 }
 
-/// The machine dropped who waited: it is closing.
+/// The machine dropped the waiter: it is closing.
 const fn closed() -> Refusal {
     Refusal {
         reason: rideau_core::Reason::Closed,
@@ -298,13 +299,13 @@ impl Session {
         self.ended = ended;
     }
 
-    /// The same for who has just looked at a clock.
+    /// The same for a caller that has just looked at a clock.
     pub fn end_at(mut self, ended: Ended, at: std::time::Instant) {
         self.ended = ended;
         self.ended_at = Some(at.into());
     }
 
-    /// What is wanted of the process, for those who look.
+    /// What is wanted of the process, to be looked at.
     pub fn list(
         &mut self,
         method: &hyper::Method,

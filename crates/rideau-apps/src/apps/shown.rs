@@ -22,7 +22,7 @@ pub struct AppShown {
     pub processes: Vec<ProcessShown>,
     /// Why its last start failed, unless one went well since.
     pub report: Option<Arc<StartReport>>,
-    /// As many processes it may have, if that is limited for it alone.
+    /// How many processes it may have, if that is limited for it alone.
     pub max: Option<usize>,
 }
 
@@ -33,7 +33,7 @@ pub struct ProcessShown {
     pub stats: ProcessStats,
     /// Its number in the system, once it is ready.
     pub pid: Option<i32>,
-    /// The processor time it had used when somebody last looked.
+    /// The processor time it had used at the last look.
     pub processor: Duration,
     /// Where it is reached.
     pub address: Option<String>,
@@ -48,7 +48,7 @@ pub struct RequestShown {
     pub method: String,
     /// What for.
     pub path: String,
-    /// From whom.
+    /// From which client.
     pub client: Option<String>,
     /// For how long, in milliseconds.
     pub age_ms: u64,

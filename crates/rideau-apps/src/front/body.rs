@@ -1,6 +1,6 @@
 //! Bodies on their way: what a client sends, and what it is sent.
 //!
-//! Both are streams that are pulled: who cannot take more is not given more.
+//! Both are streams that are pulled: a side that cannot take more is not given more.
 
 mod allowance;
 mod live;
@@ -72,12 +72,12 @@ pub(super) struct Passing {
     first: Option<Bytes>,
     /// As many bytes as it says that it has.
     len: Option<u64>,
-    /// As many bytes may still come.
+    /// How many bytes may still come.
     left: u64,
     fate: Fate,
 }
 
-/// What became of a body that was passed on, for who waits for the answer.
+/// What became of a body that was passed on, for the task that waits for the answer.
 #[derive(Clone)]
 pub(super) struct Fate(Arc<AtomicU8>);
 

@@ -1,4 +1,4 @@
-//! What a request wants, and from whom.
+//! What a request wants, and from which app.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub(super) struct Heard<'a> {
     pub(super) method: &'a Method,
     pub(super) target: &'a [u8],
     pub(super) fields: Fields<'a>,
-    /// Whom it is for.
+    /// The host it is for.
     pub(super) host: Option<&'a [u8]>,
     /// What the client reads.
     pub(super) accept: Option<&'a [u8]>,
@@ -68,7 +68,7 @@ pub(super) struct Errand {
 }
 
 impl Front {
-    /// Find out what a request wants, and from whom.
+    /// Find out what a request wants, and from which app.
     pub(super) fn begin(&self, seat: &Seat, heard: &Heard<'_>) -> Begun {
         #[cfg(test)]
         assert!(heard.target != b"/test/panic", "planted");

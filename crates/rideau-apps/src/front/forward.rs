@@ -37,7 +37,7 @@ pub(super) struct Sent {
 
 /// How far a request has come.
 pub(super) enum Start<'a> {
-    /// Nobody was asked.
+    /// No place was asked for.
     New,
     /// It waits for a place.
     Waits(Waiting<'a>),
@@ -101,7 +101,7 @@ impl Front {
     }
 }
 
-/// Whose request it is, and where it came in.
+/// Which client's request it is, and where it came in.
 pub(super) struct Visit<'a> {
     pub(super) front: &'a Front,
     pub(super) seat: &'a Seat,
@@ -150,7 +150,7 @@ impl Errand {
         self.config.options.concurrency < BUFFERED_BELOW
     }
 
-    /// Ask for a place in a process. Who has just looked at a clock says so.
+    /// Ask for a place in a process. A caller that has just looked at a clock says so.
     pub(super) async fn ask(
         &self,
         visit: &Visit<'_>,
@@ -172,7 +172,7 @@ impl Errand {
         }
     }
 
-    /// Have those who look see what the place is for.
+    /// List what the place is for, so that it can be looked at.
     pub(super) fn listed(&self, visit: &Visit<'_>, mut session: Session) -> Session {
         let client = visit.seat.peer.ip();
         session.list(&self.method, self.path(), Some(client), self.came.0);
@@ -282,7 +282,7 @@ impl Errand {
         let (mut reply, noted) = self.begun_reply(visit, &session, said, began);
         let http = &self.config.http;
         let is_buffered = http.buffers_responses.unwrap_or(self.has_few_places()) && !noted.is_live;
-        // A stream of events goes on for as long as somebody listens.
+        // A stream of events goes on for as long as a client listens.
         let allowance = allowance.filter(|_| !noted.is_events);
         let live = Live::new(line, session, allowance, reply.at);
         reply.body = match is_buffered {
@@ -401,7 +401,7 @@ impl Errand {
             };
             spare = self.spare(&upload);
         }
-        // There are few connections to ask for, and none for who has just died.
+        // There are few connections to ask for, and none for a process that has just died.
         if (was_closed || !tries.is_first()) && session.process().is_ending() {
             return Err(Failed::unreachable(upload, true));
         }
@@ -428,7 +428,7 @@ impl Errand {
     pub(super) fn reuse(&self, connections: &Connections, upload: &Upload) -> Option<Box<Line>> {
         let wire = match self.is_safe() && upload.is_kept() {
             true => connections.reuse(),
-            // What cannot be sent twice is not sent where nobody may be listening.
+            // What cannot be sent twice is not sent where no process may be listening.
             false => connections.reuse_fresh(),
         };
         Some(Box::new(Line::new(wire?)))

@@ -25,10 +25,10 @@ enum Kind {
     /// It is of one connection, or of us alone, or said anew.
     Dropped,
     Host,
-    /// For whom the client says it speaks.
+    /// The client that the peer says it speaks for.
     ForwardedFor,
-    /// What else it says of another whom it speaks for. Who only connects to us
-    /// is not believed.
+    /// What else it says of another client that it speaks for. A peer that only
+    /// connects to us is not believed.
     Claim(Claim),
     /// When the request came.
     Start,
@@ -58,7 +58,7 @@ const UNDERLINED: [&str; 8] = [
 const OURS: &str = "x-rideau-";
 /// As much of a name is looked at.
 const NAME_MAX: usize = 32;
-/// Bytes of an id that somebody else made.
+/// Bytes of an id that was made elsewhere.
 const ID_MAX: usize = 200;
 
 /// What a process is told besides what the client said.
@@ -137,8 +137,8 @@ pub(super) fn to_process(out: &mut Vec<u8>, fields: Fields<'_>, toward: &Toward<
     }
 }
 
-/// Write for whom a client speaks, by its own words if it is trusted: it has said
-/// `whom` and claimed the others, or not.
+/// Write which client the peer speaks for, by its own words if it is trusted: it has
+/// said `whom` and claimed the others, or not.
 fn put_forwarded(
     out: &mut Vec<u8>,
     seat: &Seat,
@@ -262,7 +262,7 @@ impl Noted {
 
 const EVENTS: &str = "text/event-stream";
 
-/// What follows an answer, as far as it makes sense there: what says whom a
+/// What follows an answer, as far as it makes sense there: what says which host a
 /// message is for, or where it ends, does not.
 pub(super) fn trailers(written: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -318,8 +318,8 @@ pub(super) fn reads_html(kinds: &[u8]) -> bool {
 
 /// What a connection says is of it alone, besides what always is.
 fn named<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
-    // Those that say whom a message is for, and where it ends, are not for one
-    // who sends it to take out.
+    // Those that say which host a message is for, and where it ends, are not for
+    // its sender to take out.
     let known = ["close", "keep-alive", "upgrade", "host", CONTENT_LENGTH];
     let is_own = |name: &&[u8]| !known.iter().any(|known| is(name, known));
     values.flat_map(tokens).filter(is_own).collect()
@@ -381,7 +381,7 @@ fn kind_of(name: &[u8]) -> Kind {
     }
 }
 
-/// When a request came, for those who measure queues.
+/// When a request came, for apps that measure queues.
 fn put_start(out: &mut Vec<u8>, came: Duration) {
     let micros = u64::try_from(came.as_micros()).unwrap_or(u64::MAX);
     out.extend_from_slice(b"X-Request-Start: t=");

@@ -1,7 +1,7 @@
 //! HTTP/1 with a client.
 //!
 //! One request after the other is read, answered and sent, all in the task of
-//! the connection. While an app thinks, the client is watched, so that one who
+//! the connection. While an app thinks, the client is watched, so that one that
 //! leaves takes its request along.
 
 mod client;
@@ -93,7 +93,7 @@ impl Manner {
     }
 }
 
-/// Serve a client until it leaves, or nobody is served any more.
+/// Serve a client until it leaves, or no client is served any more.
 pub(super) fn serve<'a>(
     front: &'a Front,
     seat: &'a Seat,

@@ -55,7 +55,7 @@ struct Stay {
     is_over: bool,
 }
 
-/// Serve a client until it leaves, or nobody is served any more.
+/// Serve a client until it leaves, or no client is served any more.
 pub(super) async fn serve(mut guest: Guest, seat: Seat, stream: Stream) {
     let seat = Arc::new(seat);
     let patience = guest.patience();

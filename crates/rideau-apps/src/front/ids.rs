@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) enum Id {
     /// By us.
     Ours([u8; 2 * HALF]),
-    /// By somebody who is trusted, in letters that can be seen.
+    /// By a peer that is trusted, in letters that can be seen.
     Theirs(Box<[u8]>),
 }
 

@@ -1,4 +1,4 @@
-//! One connection to a process, driven by whoever uses it.
+//! One connection to a process, driven by the task that uses it.
 
 use std::future::poll_fn;
 use std::io;
@@ -33,7 +33,7 @@ pub(super) struct Line {
     rest: Rest,
     /// The process would take another one.
     keeps: bool,
-    /// Whose answer comes by it.
+    /// The session whose answer comes by it.
     session: Option<Session>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Asked<'a> {
     pub(super) wants_head: bool,
     /// It asks to go on with something else.
     pub(super) wants_upgrade: bool,
-    /// Who is told what a process says before its answer.
+    /// Tells the client what a process says before its answer.
     pub(super) early: Option<&'a Early<'a>>,
 }
 
@@ -253,7 +253,7 @@ impl Line {
         self.session = Some(session);
     }
 
-    /// It is used for nobody any more.
+    /// It is used for no session any more.
     pub(super) fn take_session(&mut self) -> Option<Session> {
         self.session.take()
     }
@@ -328,7 +328,7 @@ pub(super) fn put_last_chunk(wire: &mut Wire, trailers: &[u8]) {
 /// What follows the head of an answer; none if that makes no sense.
 fn rest_of(status: StatusCode, noted: &Noted, asked: Asked<'_>) -> Option<Rest> {
     if status == StatusCode::SWITCHING_PROTOCOLS {
-        // Nobody goes on with what was not asked for.
+        // An answer cannot go on with what was not asked for.
         return asked.wants_upgrade.then_some(Rest::Nothing);
     }
     let has_none = asked.wants_head || is_bare(status);

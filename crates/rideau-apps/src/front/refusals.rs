@@ -36,7 +36,7 @@ pub(super) enum No {
     BodyTooLarge,
     /// It wants a tunnel to somewhere.
     Method,
-    /// Nobody serves that host and path.
+    /// No app serves that host and path.
     UnknownApp,
     /// There is no place in a process.
     Refused(Refused),
@@ -52,7 +52,7 @@ pub(super) enum No {
     Panicked(Panicked),
 }
 
-/// For whom a page is.
+/// The client that a page is for.
 pub(super) struct Reader<'a> {
     pub(super) pages: ErrorPages,
     /// What the request was called.

@@ -31,7 +31,7 @@ impl Reply {
         put(&mut self.fields, name, value);
     }
 
-    /// For who speaks another HTTP.
+    /// For a client that speaks another HTTP.
     pub(super) fn into_response(mut self) -> Response<Answer> {
         if let Some(date) = self.date {
             date::put(&mut self.fields, date);

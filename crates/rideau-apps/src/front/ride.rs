@@ -1,10 +1,10 @@
 //! A request that found a place and an open connection at once, as most do.
 //!
-//! It is sent before anybody waits for anything, and its answer mostly comes as a
+//! It is sent before anything is waited for, and its answer mostly comes as a
 //! whole. So there is little to keep in mind meanwhile: a place and a connection.
-//! What many connections keep in mind has to fit near the processor. Whoever does
-//! not find it so goes the longer way of [`forward`](super::forward), from as far
-//! as it has come.
+//! What many connections keep in mind has to fit near the processor. A request that
+//! does not find it so goes the longer way of [`forward`](super::forward), from as
+//! far as it has come.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ impl Errand {
     /// If it cannot, how far it has come.
     pub(super) fn ride<'a>(&'a self, visit: &Visit<'a>) -> Result<Ride, Box<Start<'a>>> {
         if self.config.http.request_timeout.is_some() {
-            // Somebody has to mind the time.
+            // The longer way minds the time.
             return Err(Box::new(Start::New));
         }
         let wanted = self.wanted(None, Some(self.came.0));
@@ -57,7 +57,7 @@ impl Errand {
 }
 
 impl Ride {
-    /// What is left to do for one whose connection was closed.
+    /// What is left to do for a request whose connection was closed.
     pub(super) fn lost<'a>(self, lost: Lost) -> Start<'a> {
         Start::Lost(self.session, self.began, lost)
     }

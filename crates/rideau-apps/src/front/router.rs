@@ -15,7 +15,7 @@ pub struct Router {
     exact: HashMap<Vec<u8>, Routes>,
     /// By what follows the first star, longest first.
     wild: Vec<(String, Routes)>,
-    /// For hosts that nobody has.
+    /// For hosts that no app has.
     any: Routes,
     /// By the name of the app.
     named: HashMap<Vec<u8>, Routes>,
@@ -49,7 +49,7 @@ impl Router {
         let wild = router.wild.iter_mut().map(|(_, routes)| routes);
         let all = exact.chain(wild).chain(router.named.values_mut());
         for routes in all.chain([&mut router.any]) {
-            // Who came first keeps its place among equals.
+            // The route that came first keeps its place among equals.
             routes.sort_by_key(|route| usize::MAX - route.prefix.len());
         }
         router

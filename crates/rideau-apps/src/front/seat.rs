@@ -1,4 +1,4 @@
-//! One client's connection: who it is, and what all its requests share.
+//! One client's connection: where it is from, and what all its requests share.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,12 +10,12 @@ pub(super) struct Seat {
     pub(super) peer: SocketAddr,
     /// The address of the peer, as processes are told it.
     pub(super) peer_text: String,
-    /// Who the peer says it speaks for is believed.
+    /// What the peer says of the client that it speaks for is believed.
     pub(super) is_trusted: bool,
     pub(super) is_tls: bool,
     /// The port it came to, in words.
     pub(super) port: String,
-    /// What processes are told of one who is not believed, as it is written.
+    /// What processes are told of a peer that is not believed, as it is written.
     pub(super) told: Vec<u8>,
     /// Requests that are being answered, where there may be several.
     in_flight: AtomicUsize,

@@ -1,4 +1,4 @@
-//! Listens for HTTP, and serves whoever comes.
+//! Listens for HTTP, and serves the clients that come.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -40,7 +40,7 @@ pub struct FrontListener {
     doors: Vec<Door>,
     /// Where connections are served, if not here.
     lanes: Option<Arc<IoThreads>>,
-    /// As many connections at most, whatever the config says.
+    /// How many connections there are at most, whatever the config says.
     seats_max: Option<usize>,
 }
 
@@ -79,7 +79,7 @@ impl FrontListener {
     ///
     /// # Errors
     ///
-    /// If somebody else does, or it may not be.
+    /// If another process does, or it may not be.
     pub async fn listen(
         &mut self,
         address: SocketAddr,
@@ -88,7 +88,7 @@ impl FrontListener {
         self.add(bind::tcp(address)?, tls)
     }
 
-    /// The same where somebody listens for us already.
+    /// The same with a listener that is there already.
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ impl FrontListener {
         self.seats_max = Some(connections_max);
     }
 
-    /// Serve whoever comes until the front finishes or is cut. All connections
-    /// are over when this returns.
+    /// Serve the clients that come until the front finishes or is cut. All
+    /// connections are over when this returns.
     pub async fn serve(self, front: Arc<Front>) {
         let seats_max = front.config.load().connections_max;
         let seats_max = seats_max.min(self.seats_max.unwrap_or(usize::MAX));
@@ -134,7 +134,7 @@ impl FrontListener {
 }
 
 impl Door {
-    /// Let whoever comes in, until nobody new is served.
+    /// Let in the clients that come, until no new client is served.
     async fn serve(self, front: Arc<Front>, seats: Arc<Semaphore>, lanes: Option<&IoThreads>) {
         let mut phase = front.phase.subscribe();
         loop {
@@ -218,7 +218,7 @@ impl Guest {
     }
 
     /// What has to be done before the first request, in time and only as long as
-    /// somebody new is served.
+    /// new clients are served.
     pub(super) async fn while_open<T>(
         &self,
         within: Duration,
@@ -278,7 +278,7 @@ impl Guest {
 
     fn seat(&self, stream: &TcpStream, is_tls: bool) -> Seat {
         let _ = stream.set_nodelay(true);
-        // Who vanished without a word is noticed at last.
+        // A client that vanished without a word is noticed at last.
         let asked = TcpKeepalive::new()
             .with_time(ASK_AFTER)
             .with_interval(ASK_AFTER / 4);

@@ -14,7 +14,7 @@ pub(super) struct Sticky {
     key: hmac::Key,
 }
 
-/// As many bytes of the hash are told.
+/// How many bytes of the hash are told.
 const PROOF: usize = 16;
 
 impl Sticky {
@@ -72,7 +72,7 @@ impl Sticky {
     }
 }
 
-/// Takes as long whatever is different, so that nobody finds out what is.
+/// Takes as long whatever is different, so that no client finds out what is.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).map(|(one, other)| one ^ other);
     differences.fold(0, |sum, difference| sum | difference) == 0

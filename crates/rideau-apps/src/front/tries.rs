@@ -1,7 +1,7 @@
 //! How often a request is tried, which is twice at most.
 //!
-//! A try is a connection that was asked for, or a request that somebody got who
-//! was there. A process that turns out to have died is passed over without either,
+//! A try is a connection that was asked for, or a request that a live process
+//! got. A process that turns out to have died is passed over without either,
 //! so that processes may die under reads and none of these fails; but no request
 //! is given to more than three, dead or not.
 

@@ -134,7 +134,7 @@ impl Turned {
     /// Tell the client, and carry bytes from now on.
     pub(super) fn begin(self, client: Arc<Mutex<Client>>) {
         let Some(client) = Arc::into_inner(client) else {
-            // Nobody reads a body: there is none.
+            // No task reads a body: there is none.
             return self.session.end(Ended::Left);
         };
         let mut client = client.into_inner();

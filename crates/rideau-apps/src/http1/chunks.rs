@@ -36,7 +36,7 @@ enum Place {
 /// What was found in bytes that came.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Found<'a> {
-    /// As many were gone over.
+    /// How many were gone over.
     pub(crate) used: usize,
     /// The last of these are part of the body.
     pub(crate) data: &'a [u8],
@@ -112,7 +112,7 @@ impl Chunks {
                 self.aside(byte).then_some(Place::Trailer)
             }
             (Place::TrailerEnd, b'\n') => Some(Place::Line),
-            // Said by whoever called: it is over.
+            // Said by the caller: it is over.
             (Place::LastEnd, b'\n') => Some(Place::Size),
             _ => None,
         }

@@ -1,8 +1,8 @@
 //! Says whether the head of a request is sound, and what follows it.
 //!
 //! It is stricter than the standard wants where two that read the same bytes
-//! might disagree: about where lines end, how long a body is, or whom a request
-//! is for.
+//! might disagree: about where lines end, how long a body is, or which host a
+//! request is for.
 
 use std::ops::Range;
 
@@ -39,13 +39,13 @@ pub(crate) enum Trouble {
 pub(crate) enum Framing {
     /// The next request.
     Nothing,
-    /// As many bytes.
+    /// This many bytes.
     Length(u64),
     /// Chunks.
     Chunks,
 }
 
-/// A head as far as it was read. The bytes are with whoever read them.
+/// A head as far as it was read. The bytes are with the caller that read them.
 #[derive(Default)]
 pub(crate) struct Head {
     /// Where the next line begins.
@@ -143,7 +143,7 @@ impl Head {
         Fields::new(bytes, &self.spans)
     }
 
-    /// Whom it is for.
+    /// The host it is for.
     pub(crate) fn host<'a>(&'a self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         self.host.map(|at| self.fields(bytes).at(at).1)
     }

@@ -16,7 +16,7 @@ const SPARE_MAX: usize = 32;
 const SMALL_MAX: usize = 512;
 
 thread_local! {
-    /// What was given last, so that most who take need not look further.
+    /// What was given last, so that most takes need not look further.
     static LAST: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     static SPARE: RefCell<Spare> = const { RefCell::new(Spare::new()) };
 }
@@ -42,7 +42,7 @@ pub(crate) fn take_small() -> Vec<u8> {
     pop(|spare| &mut spare.small, SMALL)
 }
 
-/// Nobody needs what is in it any more.
+/// What is in it is not needed any more.
 #[inline]
 pub(crate) fn give(mut room: Vec<u8>) {
     room.clear();

@@ -49,7 +49,7 @@ impl Stream {
         }
     }
 
-    /// Something may have come, as far as is known. Nobody is woken if something
+    /// Something may have come, as far as is known. No task is woken if something
     /// does.
     pub(crate) fn may_be_readable(&self) -> bool {
         self.when(Interest::READABLE, |_| Ok(())).is_ok()

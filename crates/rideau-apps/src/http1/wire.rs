@@ -39,7 +39,7 @@ pub(crate) struct Wire {
 /// What is still to come of a body.
 pub(crate) enum Rest {
     Nothing,
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
     Chunks(Chunks),
     /// All until the peer closes.
@@ -78,8 +78,8 @@ impl Wire {
         self.poll_fill(context, room::LEN)
     }
 
-    /// Nothing came that is known of. Nobody is woken if something does, and nobody
-    /// asks this within TLS.
+    /// Nothing came that is known of. No task is woken if something does, and no
+    /// caller asks this within TLS.
     pub(crate) fn is_silent(&mut self) -> bool {
         if !self.stream.may_be_readable() {
             return true;
@@ -92,7 +92,7 @@ impl Wire {
 
     fn poll_fill(&mut self, context: &mut Context<'_>, part: usize) -> Poll<io::Result<usize>> {
         loop {
-            // Who waits has no room.
+            // A connection that waits has no room.
             ready!(self.stream.poll_readable(context))?;
             self.make_room(part);
             let came = match &mut self.stream {
@@ -232,8 +232,8 @@ impl Wire {
     }
 
     /// Send this, of which only as much is kept as the peer does not take at once;
-    /// says how much was sent. What is wrong with the connection is told to who
-    /// sends the rest.
+    /// says how much was sent. What is wrong with the connection is told to the
+    /// caller that sends the rest.
     pub(crate) fn send_first(&mut self, bytes: &[u8]) -> usize {
         let sent = match self.is_flushed() {
             true => self.stream.try_send(bytes).unwrap_or(0),
@@ -270,8 +270,8 @@ impl Wire {
     }
 
     /// Send what waits to be sent, if it is short and the peer takes it at once;
-    /// says whether that was all. Nobody is woken if the peer takes more, and what
-    /// is wrong with the connection is told to who waits for that.
+    /// says whether that was all. No task is woken if the peer takes more, and what
+    /// is wrong with the connection is told to the caller that waits for that.
     pub(crate) fn send_now(&mut self) -> bool {
         let out = &self.out[self.sent..];
         if out.is_empty() || !self.tail.is_empty() {
@@ -335,7 +335,7 @@ impl Wire {
     }
 }
 
-/// For who knows what the peers speak, which is no HTTP any more.
+/// For a caller that knows what the peers speak, which is no HTTP any more.
 impl AsyncRead for Wire {
     fn poll_read(
         mut self: Pin<&mut Self>,

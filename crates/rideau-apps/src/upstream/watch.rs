@@ -2,8 +2,8 @@
 //!
 //! It runs a few times in the span that one may be idle, and when the process
 //! closes one that it has seen idle before; when none is there it sleeps until
-//! somebody calls it, so that neither a busy process nor one that nobody uses
-//! costs anything.
+//! it is called, so that neither a busy process nor one that is not used costs
+//! anything.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -61,7 +61,7 @@ impl Shared {
             // So that it is waited for.
             let _ = next.as_mut().poll(context);
         } else if is_asleep {
-            // Who calls has it look at once.
+            // A call has it look at once.
             next.as_mut().reset(tokio::time::Instant::now());
         }
         Poll::Pending

@@ -280,7 +280,7 @@ fn env(section: &Section<'_>) -> Vec<(String, String)> {
     env
 }
 
-/// Who is told a port of its own is not told another.
+/// An app that is told a port of its own is not told another.
 fn check_port(section: &Section<'_>, env: &[(String, String)], listen: &AppListen) {
     let is_other = |(name, value): &(String, String)| {
         name == "PORT" && !value.contains("{port}") && !value.contains("$PORT")

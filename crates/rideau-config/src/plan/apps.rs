@@ -24,7 +24,7 @@ pub(super) fn meaning(key: &str, is_less: bool) -> &'static str {
         "concurrency" if is_less => {
             "Requests that are served go on; a process gets no others until it has room."
         }
-        "concurrency" => "Who waits is let in at once.",
+        "concurrency" => "Waiting requests are let in at once.",
         "requests_max" | "life_max" | "memory_soft" => {
             "Processes above it are replaced; no request is interrupted."
         }
@@ -57,8 +57,11 @@ pub(super) fn arrival(name: &str, new: &Config) -> String {
 pub(super) fn departure(live: Option<Live>) -> String {
     match live {
         Some(Live { held, waiting }) => format!(
-            "{waiting} that wait are refused; {held} served to their end, and its processes stopped."
+            "{waiting} that wait are refused; {held} served to their end, and its \
+             processes stopped."
         ),
-        None => "Who waits is refused; its processes finish their requests and are stopped.".into(),
+        None => "Waiting requests are refused; its processes finish their requests and are \
+                 stopped."
+            .into(),
     }
 }

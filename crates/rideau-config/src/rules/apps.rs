@@ -42,7 +42,7 @@ fn routes(app: &AppConfig) -> impl Iterator<Item = (Option<&str>, &str)> {
     hosts.flat_map(|host| app.paths.iter().map(move |path| (host, path.as_str())))
 }
 
-/// Nobody else listens where an app always does.
+/// Nothing else listens where an app always does.
 fn check_places(notes: &Notes<'_>, sections: &Sections<'_>, config: &Config) {
     for (place, app) in config.apps.iter().enumerate() {
         let AppListen::Fixed(address) = app.run.listen else {

@@ -299,7 +299,7 @@ fn a_plan_without_numbers_says_what_becomes_of_an_app() {
     let step = plan.steps.iter().find(|step| step.path == "app.old");
     assert_eq!(
         step.unwrap().meaning,
-        "Who waits is refused; its processes finish their requests and are stopped."
+        "Waiting requests are refused; its processes finish their requests and are stopped."
     );
 }
 
@@ -445,8 +445,8 @@ min = 1
 const PLAN: &str = r#"
   front.listen              ["[::1]:1"] -> []                   Counts after the next start.
   front.max                 10 -> 6                             Processes above the new limit finish
-                                                                their requests and are stopped;
-                                                                no request is interrupted.
+                                                                their requests and are stopped; no
+                                                                request is interrupted.
   front.trust               [] -> ["::1"]                       From the next request on.
   front.idle_timeout        75s -> 10s                          For new connections.
   app.old                   - removed                           2 that wait are refused; 1 served to
@@ -457,8 +457,8 @@ const PLAN: &str = r#"
                                                                 the other; requests go on.
   app.shop.min              2 -> 3                              What is missing is started at once.
   app.shop.max              8 -> 4                              Processes above the new limit finish
-                                                                their requests and are stopped;
-                                                                no request is interrupted.
+                                                                their requests and are stopped; no
+                                                                request is interrupted.
   app.shop.concurrency      16 -> 8                             Requests that are served go on; a
                                                                 process gets no others until it has
                                                                 room.

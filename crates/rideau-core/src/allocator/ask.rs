@@ -7,17 +7,17 @@ use super::interval::Interval;
 use super::range::RangeId;
 use super::refused::Refused;
 
-/// A reservation has at most as many keys beside its value.
+/// A reservation has at most this many keys beside its value.
 pub const KEYS_MAX: usize = 16;
-/// A key has at most as many bytes, its namespace included.
+/// A key has at most this many bytes, its namespace included.
 pub const KEY_LEN_MAX: usize = 288;
-/// The name of an owner has at most as many bytes.
+/// The name of an owner has at most this many bytes.
 pub const OWNER_LEN_MAX: usize = 255;
-/// Preferences have as many grades.
+/// Preferences have this many grades.
 pub const TIERS_MAX: u8 = 8;
-/// As many places may be named in one ask.
+/// At most this many places may be named in one ask.
 pub const PLACES_MAX: usize = 64;
-/// As many values can be had at once.
+/// At most this many values can be had at once.
 pub const COUNT_MAX: u32 = 1024;
 
 /// Where to look for a value.
@@ -58,11 +58,11 @@ pub struct Ask<'a> {
     pub data: &'a Fields,
     /// Under what it is found.
     pub keys: &'a [Key<'a>],
-    /// Who asks again with this gets the same answer.
+    /// An ask that comes again with this gets the same answer.
     pub id: Option<&'a [u8]>,
     /// How many values.
     pub count: u32,
-    /// Take fewer than that if there are not as many.
+    /// Take fewer than that if there are not enough.
     pub partial: bool,
     /// Whose they are from then on. Another owner's values are not given again for a key.
     pub owner: Option<&'a [u8]>,
@@ -149,8 +149,8 @@ pub struct Change<'a> {
     pub keys: &'a [Key<'a>],
     /// Take the value if it is free.
     pub claim: bool,
-    /// Who writes this. A value that has a holder must belong to this owner, and one
-    /// that has none does so from then on.
+    /// The owner that writes this. A value that has a holder must belong to this
+    /// owner, and one that has none does so from then on.
     pub owner: Option<&'a [u8]>,
     /// The holder may be another owner: it was shown otherwise that this is right.
     pub any_owner: bool,

@@ -70,7 +70,7 @@ impl Asked {
         self.count > 1 && !self.partial
     }
 
-    /// Who asks with its names may have a value already.
+    /// An ask with its own names may have a value already.
     pub(super) fn has_names(&self) -> bool {
         self.id.is_some() || !self.keys.is_empty()
     }

@@ -14,13 +14,13 @@ use super::{Allocator, Piece, RANGES_MAX, STRAY, end};
 use crate::time::Instant;
 
 impl Allocator {
-    /// Add a range, or change the one of this name. All or nothing; nobody
+    /// Add a range, or change the one of this name. All or nothing; no holder
     /// loses a value by it.
     ///
-    /// Values that are new are as the options say that they start. Values that
-    /// a range no longer has, and that have a holder, stay with it until they
-    /// are given back, or another range has them. Those in quarantine leave it:
-    /// who takes them out and in again says that nobody has them.
+    /// Values that are new are as the options say that they start. Values that a
+    /// range no longer has, and that have a holder, stay with it until they are
+    /// given back, or another range has them. Those in quarantine leave it: a
+    /// caller that takes them out and in again says that no holder has them.
     ///
     /// # Errors
     ///
@@ -62,9 +62,9 @@ impl Allocator {
         self.at_mut(id).stock.wait_for(effects.position());
     }
 
-    /// Take a range away: at once if nobody holds any of its values, and else
-    /// when the last has come back; until then it gives out nothing. Says
-    /// whether it is gone.
+    /// Take a range away: at once if no holder has any of its values, and else
+    /// when the last has come back; until then it gives out nothing. Says whether
+    /// it is gone.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ pub struct Effects {
     pub log: Vec<u8>,
     /// The answer must wait until all that was logged so far is safe.
     pub wait: bool,
-    /// What happened, if somebody wants to know.
+    /// What happened, if a caller wants to know.
     pub events: Option<Vec<Event>>,
     entries: u64,
 }
@@ -52,7 +52,7 @@ pub enum What {
 }
 
 impl Effects {
-    /// Nothing to do, and nobody who wants to know.
+    /// Nothing to do, and no caller that wants to know.
     pub fn new() -> Self {
         Self::default()
     }

@@ -37,7 +37,7 @@ const NANOS_IN_MILLI: u64 = 1_000_000;
 pub enum Entry<'a> {
     /// A value is reserved, with all that stands beside it.
     Reserved(Reserved<'a>),
-    /// Its time ran out, and it waits for somebody to decide, with all that
+    /// Its time ran out, and it waits for a client to decide, with all that
     /// stands beside it.
     Lapsed(Reserved<'a>),
     /// A reservation ends at another instant.
@@ -56,7 +56,7 @@ pub enum Entry<'a> {
         /// Whose it was.
         fence: u64,
     },
-    /// A value lost its holder, and waits for somebody to decide.
+    /// A value lost its holder, and waits for a client to decide.
     Detached {
         /// Which value.
         value: u128,
@@ -74,11 +74,11 @@ pub enum Entry<'a> {
         /// When it becomes free.
         until: Instant,
     },
-    /// Nobody knows whether these values have a holder.
+    /// It is not known whether these values have a holder.
     Quarantined {
         /// Which values.
         interval: Interval,
-        /// When those of which nobody heard become free.
+        /// When those that were not heard of become free.
         until: Instant,
     },
     /// All that happens to these values is written down from now on. They are
@@ -289,7 +289,8 @@ impl<'a> Reserved<'a> {
     }
 
     /// Write it as [`Entry::Reserved`], or as [`Entry::Lapsed`], with these keys
-    /// in place of its own: who has them as they are need not encode them first.
+    /// in place of its own: a caller that has them as they are need not encode
+    /// them first.
     pub(super) fn put_with<'k>(
         &self,
         is_lapsed: bool,

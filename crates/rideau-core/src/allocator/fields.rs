@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use super::bytes::{Reader, Torn, put_small, put_text};
 
-/// The names and contents of a reservation's fields have at most as many bytes
+/// The names and contents of a reservation's fields have at most this many bytes
 /// together.
 pub const DATA_LEN_MAX: usize = 64 * 1024;
-/// The name of a field has at most as many bytes.
+/// The name of a field has at most this many bytes.
 pub const FIELD_LEN_MAX: usize = 255;
 
 const BYTES: u8 = 0;
@@ -71,7 +71,7 @@ impl Fields {
             .sum()
     }
 
-    /// Do they weigh more than this? Most are so short that nobody has to look.
+    /// Do they weigh more than this? Most are so short that there is no need to look.
     pub fn weighs_over(&self, most: usize) -> bool {
         // A number of one byte counts as eight, and has a name and a kind.
         self.0.len() > most / 4 && self.weight() > most

@@ -23,7 +23,7 @@ use queue::Queue;
 /// Invariant: a value is in one of the two parts at most.
 #[derive(Debug)]
 pub(super) struct Free {
-    /// Fresh ones, and those freed so long ago that nobody knows when.
+    /// Fresh ones, and those freed so long ago that it is not known when.
     settled: Pieces,
     /// Those freed lately, if their order matters.
     queue: Option<Queue>,
@@ -85,7 +85,7 @@ impl Free {
         true
     }
 
-    /// Values are free that nobody had: they count as freed before all others.
+    /// Values are free that no holder had: they count as freed before all others.
     /// Says how many were not free before.
     pub(super) fn insert_all(&mut self, values: Interval) -> Size {
         let queue = self.queue.as_mut();
@@ -156,8 +156,8 @@ impl Free {
         joined(parts)
     }
 
-    /// Take out some that are next to each other, in a bounded time. Whoever
-    /// moves all of them asks again until there are none.
+    /// Take out some that are next to each other, in a bounded time. A caller
+    /// that moves all of them asks again until there are none.
     pub(super) fn pop_interval(&mut self) -> Option<Interval> {
         self.settled.pop_run().or_else(|| {
             let queue = self.queue.as_mut()?;

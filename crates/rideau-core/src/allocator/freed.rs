@@ -1,10 +1,10 @@
-//! What became free while somebody waits.
+//! What became free while an ask waits.
 
 use std::collections::VecDeque;
 
 use super::interval::Interval;
 
-/// Values to be offered to those who wait, in the order in which they became
+/// Values to be offered to the asks that wait, in the order in which they became
 /// free. Some may have found a holder since.
 #[derive(Debug, Default)]
 pub(super) struct Freed {
@@ -13,12 +13,12 @@ pub(super) struct Freed {
 }
 
 impl Freed {
-    /// Somebody waits.
+    /// An ask waits.
     pub(super) fn begin(&mut self) {
         self.is_wanted = true;
     }
 
-    /// Nobody waits.
+    /// No ask waits.
     pub(super) fn end(&mut self) {
         *self = Self::default();
     }
@@ -30,7 +30,7 @@ impl Freed {
         }
     }
 
-    /// The first that nobody was asked about.
+    /// The first that is still to be offered.
     pub(super) fn first(&self) -> Option<Interval> {
         self.offers.front().copied()
     }

@@ -48,11 +48,11 @@ enum Mode {
 }
 
 impl Allocator {
-    /// Take a certain value that nobody holds, or perhaps somebody.
+    /// Take a certain value that has no holder, or perhaps has one.
     ///
     /// # Errors
     ///
-    /// If somebody does hold it, or the change is wrong.
+    /// If it does have a holder, or the change is wrong.
     pub fn claim(
         &mut self,
         value: u128,
@@ -74,7 +74,7 @@ impl Allocator {
     ///
     /// # Errors
     ///
-    /// If nobody holds it, another does, or the change is wrong.
+    /// If it has no holder or another one, or the change is wrong.
     pub fn write(
         &mut self,
         which: Which<'_>,
@@ -89,7 +89,7 @@ impl Allocator {
     ///
     /// # Errors
     ///
-    /// If nobody holds it, another does, or the change is wrong.
+    /// If it has no holder or another one, or the change is wrong.
     pub fn update(
         &mut self,
         which: Which<'_>,
@@ -104,7 +104,7 @@ impl Allocator {
     ///
     /// # Errors
     ///
-    /// If nobody holds it, another does, or the time is wrong.
+    /// If it has no holder or another one, or the time is wrong.
     pub fn refresh<'a>(
         &mut self,
         which: Which<'_>,
@@ -128,7 +128,7 @@ impl Allocator {
     ///
     /// # Errors
     ///
-    /// If nobody holds it, or another does.
+    /// If it has no holder, or another one.
     pub fn cancel<'a>(
         &mut self,
         which: Which<'_>,
@@ -367,7 +367,7 @@ impl Allocator {
         }
     }
 
-    /// Give a value without a record to whoever writes to it: one in
+    /// Give a value without a record to the caller that writes to it: one in
     /// quarantine always, a free one if that is wanted.
     fn adopt(
         &mut self,
@@ -473,8 +473,8 @@ impl Allocator {
         }
     }
 
-    /// Whether this is the holder's to do. What others have is told to nobody: whose
-    /// it is counts before the fence.
+    /// Whether this is the holder's to do. What others have is not told: whose it is
+    /// counts before the fence.
     fn check_proof(&self, slot: Slot, head: Head, proof: Proof<'_>) -> Result<(), Refused> {
         let Proof { fence, owner } = proof;
         if !self.may_own(slot, owner) {

@@ -1,4 +1,4 @@
-//! Who asks again gets what it has: by an id or by a key of its own.
+//! An ask that comes again gets what it has: by an id or by a key of its own.
 
 use super::ask::{Ask, Change, Key, Place};
 use super::effects::Effects;
@@ -107,7 +107,7 @@ impl Allocator {
     }
 
     /// Another record with which this key cannot be shared. However many share
-    /// it, only one has to be looked at: who has a key alone is alone.
+    /// it, only one has to be looked at: a record that has a key alone is alone.
     pub(super) fn in_the_way(
         &mut self,
         key: &Key<'_>,
@@ -131,7 +131,7 @@ impl Allocator {
         }
     }
 
-    /// A value whose time ran out goes back to the one who had it.
+    /// A value whose time ran out goes back to the holder that had it.
     fn give_again(
         &mut self,
         slot: Slot,

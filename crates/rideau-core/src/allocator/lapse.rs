@@ -1,7 +1,6 @@
 //! What time does to values: holds end, rests end, quarantines end.
 //!
-//! All of it is done in small steps, so that a million that end at once hold
-//! nobody up.
+//! All of it is done in small steps, so that a million that end at once hold no caller up.
 
 use super::Allocator;
 use super::ask::Which;

@@ -22,7 +22,7 @@ pub enum Standing {
     Reserved,
     /// It may have a holder.
     Quarantined,
-    /// It had a holder, and waits for somebody to decide.
+    /// It had a holder, and waits for a client to decide.
     Detached,
     /// It was given back, and rests.
     Cooling,
@@ -108,18 +108,18 @@ pub struct Count {
 pub struct Bytes {
     /// Records of values that are not free, with data and keys.
     pub records: usize,
-    /// As many.
+    /// Their number.
     pub records_len: usize,
     /// Timers.
     pub timers: usize,
-    /// As many.
+    /// Their number.
     pub timers_len: usize,
     /// Free and quarantined values.
     pub free: usize,
 }
 
 impl Allocator {
-    /// All records that are meant, oldest first; none for what nobody holds.
+    /// All records that are meant, oldest first; none for what has no holder.
     pub fn lookup(&mut self, which: Which<'_>, now: Instant, effects: &mut Effects) -> Vec<Seen> {
         let slots = self.slots(which, now, effects);
         let must_wait = |slot: &Slot| {
@@ -159,8 +159,8 @@ impl Allocator {
 
     /// How many of these values are in which state, in whatever ranges they are.
     /// It costs as much as there are pieces of free values, and not as there are
-    /// values. Who has run out and was not noticed is held; values of ranges that
-    /// are being taken away do not count.
+    /// values. A value that has run out and was not noticed is held; values of
+    /// ranges that are being taken away do not count.
     pub fn count(&self, within: Interval) -> Count {
         let mut count = Count {
             size: Size::ZERO,

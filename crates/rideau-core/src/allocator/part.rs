@@ -57,7 +57,7 @@ impl Allocator {
         if until <= now {
             self.set_free(slot, head, false, effects);
         } else if state == State::Detached {
-            // Who has to decide may look at what stood there.
+            // The client that has to decide may look at what stood there.
             self.records.set_state(slot, state, until);
             self.recount(head.range, head.state, state);
             self.records.watch(slot, &mut self.wheel);

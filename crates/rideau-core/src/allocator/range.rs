@@ -53,7 +53,7 @@ pub enum OnExpire {
     /// It is free.
     #[default]
     Release,
-    /// It stays apart for a while, so that whoever hears of it can decide.
+    /// It stays apart for a while, so that a client that hears of it can decide.
     Notify,
 }
 
@@ -62,7 +62,7 @@ pub enum OnExpire {
 pub enum Start {
     /// They are free.
     Free,
-    /// They may have holders, who are waited for.
+    /// They may have holders, which are waited for.
     Quarantine,
 }
 
@@ -79,7 +79,7 @@ pub struct RangeOptions {
     pub class: Class,
     /// How long a value is held after a write that does not say so.
     pub ttl: Duration,
-    /// The longest time that anybody can hold a value without a sign of life.
+    /// The longest time that a holder can hold a value without a sign of life.
     pub ttl_max: Duration,
     /// How long a value is held after an ask that does not say so: a
     /// forgotten one comes back soon.
@@ -94,7 +94,7 @@ pub struct RangeOptions {
     pub on_expire: OnExpire,
     /// What becomes of all values when nothing is known about them.
     pub start: Start,
-    /// Only who knows the fence can change a reservation.
+    /// Only a caller that knows the fence can change a reservation.
     pub needs_fence: bool,
 }
 
@@ -128,7 +128,7 @@ impl RangeOptions {
     }
 
     /// Values of class `claimed` are given away and prolonged for so long before
-    /// it is written down; whoever wants more waits. In whole milliseconds.
+    /// it is written down; a caller that wants more waits. In whole milliseconds.
     pub(super) fn promise(&self) -> Duration {
         let longest = self.ttl.max(self.offer_ttl);
         let millis = u64::from(longest.subsec_nanos().div_ceil(1_000_000));
@@ -193,7 +193,7 @@ pub enum RangeError {
     BadName,
     /// Its class cannot be changed while values have holders.
     ClassHeld,
-    /// As many ranges as there may be.
+    /// There are as many ranges as there may be.
     TooMany,
     /// It is being taken away.
     Draining,
@@ -236,7 +236,7 @@ impl fmt::Display for RangeError {
 
 impl std::error::Error for RangeError {}
 
-/// Values of which nobody knows whether they have a holder.
+/// Values of which it is not known whether they have a holder.
 #[derive(Debug)]
 pub(super) struct Quarantine {
     pub(super) values: Free,
@@ -306,15 +306,15 @@ pub struct RangeStats {
     pub reserved: u64,
     /// May have a holder.
     pub quarantined: Size,
-    /// When those that nobody asked for become free.
+    /// When those that were not asked for become free.
     pub quarantined_until: Option<Instant>,
-    /// Had a holder, and wait for somebody to decide.
+    /// Had a holder, and wait for a client to decide.
     pub detached: u64,
     /// Were given back, and rest.
     pub cooling: u64,
     /// How often a value was given out in each tier.
     pub tiers: [u64; super::ask::TIERS_MAX as usize],
-    /// It gives out nothing more, and goes when nobody holds any.
+    /// It gives out nothing more, and goes when no holder has any.
     pub is_draining: bool,
     /// What its free values cost in memory.
     pub bytes: usize,

@@ -66,7 +66,7 @@ pub(super) struct Records {
     crowded: usize,
     /// The first value seen of each range, from which the others are counted.
     origins: Vec<Option<u128>>,
-    /// A hasher that has swallowed the seed, so that nobody can make up keys
+    /// A hasher that has swallowed the seed, so that no client can make up keys
     /// that meet.
     hasher: DefaultHasher,
     /// What values are mixed with, of the same seed.
@@ -253,9 +253,9 @@ impl Records {
         self.slab.len()
     }
 
-    /// The records from slot number `from` on. Records that come and go
-    /// meanwhile do not disturb the others: who wants all in pieces goes on
-    /// from one more than the last slot seen.
+    /// The records from slot number `from` on. Records that come and go meanwhile
+    /// do not disturb the others: a caller that wants all in pieces goes on from
+    /// one more than the last slot seen.
     pub(super) fn iter_from(&self, from: u32) -> impl Iterator<Item = Slot> {
         self.slab.iter_from(from)
     }
@@ -418,7 +418,7 @@ impl Records {
     }
 
     /// Values are hashed more often than anything else, and are of one length:
-    /// two products with what nobody knows tell them apart well enough.
+    /// two products with what no client knows tell them apart well enough.
     const fn hash_of_value(&self, value: u128) -> u64 {
         let [one, two] = self.salt;
         let mixed = product((value >> 64) as u64 ^ one, value as u64 ^ two);

@@ -80,7 +80,7 @@ pub enum Refused {
         /// That many.
         reservations_max: usize,
     },
-    /// As many wait for values as may.
+    /// As many asks wait for values as may.
     Crowded(Refusal),
 }
 

@@ -1,4 +1,4 @@
-//! Finding values for those who ask: tier after tier, all or none.
+//! Finding values for asks: tier after tier, all or none.
 
 use super::ask::{Ask, Place, Prefer, TIERS_MAX};
 use super::effects::Effects;
@@ -11,9 +11,9 @@ use super::size::Size;
 use super::{Allocator, Keys, Reservation, body, end, id_key, span};
 use crate::time::Instant;
 
-/// As many records are looked at before an ask, so that who asks also tidies up.
+/// This many records are looked at before an ask, so that each ask also tidies up.
 pub(super) const TIDY: usize = 16;
-/// And as many at a time when no value is free,
+/// And this many at a time when no value is free,
 pub(super) const LAPSES: usize = 256;
 /// this often: so that an asker in a full range is not held up when a million
 /// end in another. What is left ends soon without it.
@@ -25,7 +25,7 @@ pub(super) struct Taken {
     value: u128,
     range: RangeId,
     tier: u8,
-    /// It was claimed before, so nobody has to wait.
+    /// It was claimed before, so no ask has to wait.
     is_stock: bool,
 }
 
@@ -43,7 +43,7 @@ impl Allocator {
     ///
     /// # Errors
     ///
-    /// If the ask is wrong, or there are not as many values.
+    /// If the ask is wrong, or there are not enough values.
     pub fn reserve(
         &mut self,
         ask: &Ask<'_>,
@@ -70,7 +70,7 @@ impl Allocator {
     }
 
     /// As [`reserve`](Self::reserve), but of a share only. Nothing is ended for
-    /// it: what ends goes to who waited for it.
+    /// it: what ends goes to the ask that waited for it.
     pub(super) fn reserve_share(
         &mut self,
         ask: &Ask<'_>,
@@ -124,8 +124,8 @@ impl Allocator {
         result
     }
 
-    /// Have memory bring what the next to ask will need, who probably asks where
-    /// the last one did. For those who wait for memory anyway: what they look at
+    /// Have memory bring what the next ask will need: it probably asks where the
+    /// last one did. For callers that wait for memory anyway: what they look at
     /// lies elsewhere, and comes at the same time.
     pub(super) fn look_ahead(&self) {
         let range = self.asked.and_then(|id| self.ranges.get(id.index()));

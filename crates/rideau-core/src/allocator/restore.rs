@@ -163,7 +163,7 @@ impl Restore {
             }
             Entry::Fence { last } => self.saw(last),
             Entry::Clock(clock) => self.clock = Some(clock),
-            // Who stops in order has written everything down.
+            // A process that stops in order has written everything down.
             Entry::Stopped => self.claimed = Free::new(),
         }
         Ok(())
@@ -277,7 +277,7 @@ impl Restore {
         }
     }
 
-    /// Put the values of a range aside of which nobody knows enough.
+    /// Put the values of a range aside of which too little is known.
     fn settle(
         &mut self,
         id: RangeId,
@@ -306,7 +306,7 @@ impl Restore {
             put(change::both(vec![interval], claimed.clone()), until);
             claimed = change::minus(&claimed, &[interval]);
         }
-        // Of these nobody knows.
+        // Of these nothing is known.
         put(claimed, ttl_max);
         let known: Vec<Interval> = self.known.intervals().collect();
         let new = change::minus(values, &known);
@@ -325,8 +325,8 @@ impl Restore {
 }
 
 impl Allocator {
-    /// What has run out of these values was held by somebody before they were
-    /// forgotten, and says nothing about now.
+    /// What has run out of these values was held before they were forgotten, and
+    /// says nothing about now.
     fn end_in(&mut self, id: RangeId, values: &[Interval], now: Instant, effects: &mut Effects) {
         let mut cursor = 0;
         while let Some(slot) = self.records.next_from(&mut cursor) {
@@ -340,8 +340,8 @@ impl Allocator {
         }
     }
 
-    /// What has run out meanwhile goes before anybody asks: the log may have
-    /// two holders of a key of which only one is left.
+    /// What has run out meanwhile goes before any ask comes: the log may have two
+    /// holders of a key of which only one is left.
     fn end_all(&mut self, now: Instant, effects: &mut Effects) {
         let mut cursor = 0;
         while let Some(slot) = self.records.next_from(&mut cursor) {
@@ -351,8 +351,8 @@ impl Allocator {
         }
     }
 
-    /// Whoever reads the log must see that it was not the stop before that
-    /// came last, so nothing is told at once until something is written.
+    /// A reader of the log must see that it was not the stop before that came
+    /// last, so nothing is told at once until something is written.
     fn begin_claims(&mut self, effects: &mut Effects) {
         let ids: Vec<RangeId> = self.names.values().copied().collect();
         for id in ids {

@@ -24,7 +24,7 @@ impl Size {
     /// Every value there is: 2^128.
     pub const ALL: Self = Self { all: true, rest: 0 };
 
-    /// So many values.
+    /// This many values.
     pub const fn new(values: u128) -> Self {
         Self {
             all: false,

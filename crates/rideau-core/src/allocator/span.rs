@@ -121,7 +121,7 @@ impl fmt::Display for SpanError {
 
 impl Error for SpanError {}
 
-/// All addresses that begin with as many bits of the one written.
+/// All addresses that begin with this many bits of the one written.
 fn network(address: &str, prefix: &str) -> Result<Span, SpanError> {
     let (kind, value) = parse_value(address).map_err(SpanError::First)?;
     let most = match kind {

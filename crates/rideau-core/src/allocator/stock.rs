@@ -1,7 +1,7 @@
 //! Values that may be given away before it is written down, because it is
 //! written down that they may.
 //!
-//! After a crash nobody knows which of them have a holder, and all are
+//! After a crash it is not known which of them have a holder, and all are
 //! quarantined. A value that comes back is not stock again until it is claimed
 //! anew: so the log always has its release before the claim.
 
@@ -48,8 +48,8 @@ impl Stock {
         }
     }
 
-    /// Somebody got a value that was not claimed, with the entry at
-    /// `position`: what is told of it now may not be true after a crash.
+    /// An ask got a value that was not claimed, with the entry at `position`:
+    /// what is told of it now may not be true after a crash.
     pub(super) fn wait_for(&mut self, position: u64) {
         self.awaited = position;
     }

@@ -1,9 +1,9 @@
-//! Those who wait for values, in the order in which they came.
+//! The asks that wait for values, in the order in which they came.
 //!
-//! Whatever becomes free is offered to the first who wants it, then to the
-//! next. Who wants several at once and lacks some keeps what there is to itself:
-//! whoever came later gets none of it. So nobody is overtaken, be it by one who
-//! waits or by one who comes just now.
+//! Whatever becomes free is offered to the first ask that wants it, then to the
+//! next. An ask that wants several at once and lacks some keeps what there is to
+//! itself: asks that came later get none of it. So no ask is overtaken, be it by
+//! one that waits or by one that comes just now.
 
 mod lines;
 
@@ -24,24 +24,24 @@ use crate::time::Instant;
 use crate::waiting::{End, Tally, Waiting};
 use lines::Lines;
 
-/// What waits has at most as many bytes in all.
+/// What waits has at most this many bytes in all.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
-/// As many may wait for certain values, or for several at once: each offer is
-/// held against all of them.
+/// At most this many asks wait for certain values, or for several at once: each
+/// offer is held against all of them.
 const COSTLY_MAX: usize = 1_024;
-/// As many offers are made when somebody comes, and as many when time passes.
+/// This many offers are made when an ask comes, and `MANY` when time passes.
 const SOME: usize = 64;
 const MANY: usize = 2_048;
 
-/// Those who wait for values of an allocator.
+/// The asks that wait for values of an allocator.
 ///
-/// Invariant: no value is free that anybody waits for, unless it is to be
-/// offered yet, or kept for one who wants several.
+/// Invariant: no value is free that an ask waits for, unless it is to be offered
+/// yet, or kept for one that wants several.
 #[derive(Debug)]
 pub struct Waiters<R> {
     waiting: Waiting<Waiter<R>>,
     lines: Lines,
-    /// Up to whom the first offer was made.
+    /// Up to which ask the first offer was made.
     offered: Option<Ticket>,
     bytes: usize,
 }
@@ -53,7 +53,7 @@ struct Waiter<R> {
     reply: R,
 }
 
-/// What one who waited is told.
+/// What an ask that waited is told.
 #[derive(Debug)]
 pub struct Told<R> {
     /// How.
@@ -71,7 +71,7 @@ impl<R: Reply> Reply for Waiter<R> {
 }
 
 impl<R: Reply> Waiters<R> {
-    /// Nobody waits, and so many may.
+    /// No ask waits, and this many may.
     pub fn new(max: u32) -> Self {
         let options = Options {
             order: Order::Fifo,
@@ -91,12 +91,12 @@ impl<R: Reply> Waiters<R> {
         }
     }
 
-    /// Give out values to one who comes just now, as [`Allocator::reserve`]
+    /// Give out values to an ask that comes just now, as [`Allocator::reserve`]
     /// does, but none that others wait for.
     ///
     /// # Errors
     ///
-    /// If the ask is wrong, or there are not as many values.
+    /// If the ask is wrong, or there are not enough values.
     pub fn reserve(
         &mut self,
         machine: &mut Allocator,
@@ -131,8 +131,7 @@ impl<R: Reply> Waiters<R> {
         }
     }
 
-    /// Let an ask wait that was just refused because there are not as many
-    /// values.
+    /// Let an ask wait that was just refused because there are not enough values.
     ///
     /// # Errors
     ///
@@ -193,8 +192,8 @@ impl<R: Reply> Waiters<R> {
         Some((reply, refusal))
     }
 
-    /// Something was done to the allocator: whoever can be served is, and
-    /// whoever waited long enough is told so; a part of them at least.
+    /// Something was done to the allocator: the asks that can be served are, and
+    /// the asks that waited long enough are told so; a part of them at least.
     pub fn serve(
         &mut self,
         machine: &mut Allocator,
@@ -207,7 +206,7 @@ impl<R: Reply> Waiters<R> {
         }
     }
 
-    /// Do a part of what is due by `now`, for the allocator and for those who
+    /// Do a part of what is due by `now`, for the allocator and for the asks that
     /// wait; as long as more is, the deadline is not later.
     pub fn advance(
         &mut self,
@@ -231,7 +230,7 @@ impl<R: Reply> Waiters<R> {
         dues.into_iter().flatten().min()
     }
 
-    /// The range gives out nothing more: who waits for it is told.
+    /// The range gives out nothing more: asks that wait for it are told.
     pub fn let_range_go(
         &mut self,
         range: RangeId,
@@ -251,7 +250,7 @@ impl<R: Reply> Waiters<R> {
         }
     }
 
-    /// Nobody is served any more. Gives the replies of all who waited.
+    /// No ask is served any more. Gives the replies of all that waited.
     pub fn close(&mut self, machine: &mut Allocator, now: Instant) -> Vec<R> {
         self.waiting.close(now);
         let ended: Vec<_> = self.waiting.ended().collect();
@@ -268,7 +267,7 @@ impl<R: Reply> Waiters<R> {
         self.waiting.len()
     }
 
-    /// Nobody waits.
+    /// No ask waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.len() == 0
     }
@@ -278,12 +277,12 @@ impl<R: Reply> Waiters<R> {
         self.waiting.oldest()
     }
 
-    /// What became of those who waited.
+    /// What became of the asks that waited.
     pub fn tally(&self) -> &Tally {
         self.waiting.tally()
     }
 
-    /// Tell those whose own deadline came, and make some offers.
+    /// Tell the asks whose own deadline came, and make some offers.
     fn offer_some(
         &mut self,
         most: usize,
@@ -325,8 +324,8 @@ impl<R: Reply> Waiters<R> {
         }
     }
 
-    /// Offer values of a range to the next who wants some. Says whether to go
-    /// on with them.
+    /// Offer values of a range to the next ask that wants some. Says whether to
+    /// go on with them.
     fn offer(
         &mut self,
         range: RangeId,
@@ -348,14 +347,14 @@ impl<R: Reply> Waiters<R> {
         self.offered = Some(ticket);
         let waiter = self.waiting.reply(ticket).expect("who is in line waits");
         if waiter.is_gone() {
-            // Nobody is there to be told.
+            // No client is there to be told.
             self.cancel(ticket, machine, now);
             return true;
         }
         let (answer, position) = self.try_serve(ticket, values, machine, now, effects);
         let waiter = self.waiting.reply(ticket).expect("who is in line waits");
         if matches!(answer, Err(Refused::Exhausted { .. })) {
-            // One value that somebody keeps is nobody else's.
+            // One value that an ask keeps is no other's.
             return values.first() != values.last() || !waiter.asked.is_several();
         }
         let waiter = self.waiting.pick(ticket, now).expect("it waited");
@@ -368,8 +367,8 @@ impl<R: Reply> Waiters<R> {
         true
     }
 
-    /// Give one who waits what it wants, if these values and what was kept for
-    /// it are enough.
+    /// Give an ask that waits what it wants, if these values and what was kept
+    /// for it are enough.
     fn try_serve(
         &self,
         ticket: Ticket,
@@ -401,7 +400,7 @@ impl<R: Reply> Waiters<R> {
         })
     }
 
-    /// What those keep to themselves who came before this one, or at all.
+    /// What is kept by the asks that came before this one, or by all asks.
     fn kept(&self, before: Option<Ticket>, machine: &Allocator) -> Vec<Interval> {
         let several = self.lines.several();
         let several = several.filter(|ticket| before.is_none_or(|before| *ticket < before));
@@ -412,7 +411,7 @@ impl<R: Reply> Waiters<R> {
             .collect()
     }
 
-    /// One who waited does so no longer. What it kept goes to others.
+    /// An ask that waited does so no longer. What it kept goes to others.
     fn left(&mut self, waiter: Waiter<R>, machine: &mut Allocator) -> R {
         let Waiter {
             asked,

@@ -1,9 +1,9 @@
 //! Names slots when they come due, however many and however far away.
 //!
-//! A wheel of five levels of 256 buckets: the further away, the wider the
-//! bucket. Time moves in ticks of 17 ms, and a slot is named within a tick
-//! after it came due, never before. A step moves a bounded number of
-//! entries, so that a bucket full of millions stalls nobody.
+//! A wheel of five levels of 256 buckets: the further away, the wider the bucket.
+//! Time moves in ticks of 17 ms, and a slot is named within a tick after it came
+//! due, never before. A step moves a bounded number of entries, so that a bucket
+//! full of millions stalls no caller.
 
 use super::records::Slot;
 use crate::time::Instant;

@@ -1,4 +1,4 @@
-//! One app: who waits for it, its processes, and what is known of its ways.
+//! One app: the asks that wait for it, its processes, and what is known of its ways.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::plan::Want;
 use super::process::Counts;
 use super::stats::Deploy;
 
-/// An app with those who wait for it.
+/// An app with the asks that wait for it.
 #[derive(Debug)]
 pub(super) struct App<R> {
     pub(super) waiting: Waiting<R>,
@@ -34,7 +34,7 @@ pub(super) struct App<R> {
     pub(super) room: Room,
     /// Processes that go as soon as there is another in their stead.
     pub(super) outgoing: usize,
-    /// Those who wait for one certain process, by its slot.
+    /// The asks that wait for one certain process, by its slot.
     pub(super) aside: BTreeMap<(u32, u64), Aside<R>>,
     pub(super) options: Box<Options>,
     /// All that are not gone, oldest first.
@@ -52,7 +52,7 @@ pub(super) struct App<R> {
     pub(super) tallies: Tallies,
 }
 
-/// One who waits for one certain process.
+/// An ask that waits for one certain process.
 #[derive(Debug)]
 pub(super) struct Aside<R> {
     pub(super) ticket: Ticket,
@@ -79,7 +79,7 @@ pub(super) enum Room {
     Wanted { want: Want, since: Instant },
 }
 
-/// When somebody has to look at something again.
+/// When the machine has to look at something again.
 #[derive(Debug)]
 pub(super) struct Due {
     pub(super) queue: Instant,
@@ -165,7 +165,7 @@ impl<R: Reply> App<R> {
             && !self.is_removed
     }
 
-    /// As many processes as it may have.
+    /// The most processes that it may have.
     pub(super) fn max(&self, all: usize) -> usize {
         self.options.max.unwrap_or(all).min(all)
     }
@@ -175,7 +175,7 @@ impl<R: Reply> App<R> {
         self.options.alone && self.counts.live() > 0
     }
 
-    /// How long those who come now will wait, if all goes on as it does.
+    /// How long asks that come now will wait, if all goes on as it does.
     pub(super) fn expected_wait(&self, now: Instant) -> u64 {
         let waiting = self.waiting.len() as u128;
         let places = self.options.places() * self.counts.ready.max(1);
@@ -187,7 +187,7 @@ impl<R: Reply> App<R> {
         u64::try_from(wait).unwrap_or(u64::MAX)
     }
 
-    /// When nobody moves until then, those who wait will wait for longer than
+    /// When no ask moves until then, the asks that wait will wait for longer than
     /// the limit.
     pub(super) fn stall_due(&self, limit: u64) -> Instant {
         let waiting = self.waiting.len() as u128;

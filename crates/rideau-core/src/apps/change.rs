@@ -13,7 +13,7 @@ use super::stats::Deploy;
 use super::{Apps, Mode};
 
 impl<R: Reply> Apps<R> {
-    /// There is one more app. As many processes as it has at least are started.
+    /// There is one more app. As many processes as its `min` says are started.
     ///
     /// # Errors
     ///
@@ -35,8 +35,8 @@ impl<R: Reply> Apps<R> {
         Ok(AppId(at))
     }
 
-    /// An app has other options and the same code. Nobody who waits loses a
-    /// place, unless there is no room for it any more.
+    /// An app has other options and the same code. No ask that waits loses its
+    /// position in the queue, unless there is no room for it any more.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl<R: Reply> Apps<R> {
         Ok(())
     }
 
-    /// An app is no more: who waits for it is refused, its processes finish
+    /// An app is no more: asks that wait for it are refused, its processes finish
     /// what they do, and with the last it is forgotten.
     pub fn remove(&mut self, app: AppId, now: Instant, effects: &mut Vec<Effect<R>>) {
         let at = app.0;
@@ -107,7 +107,7 @@ impl<R: Reply> Apps<R> {
             .set_counts_only(limits.evict_for == EvictFor::Count);
         self.limits = limits;
         self.shrink(now, effects);
-        // Who could not have more before perhaps can.
+        // An app that could not have more before perhaps can.
         for at in 0..u32::try_from(self.apps.len()).expect("apps are numbered by 32 bits") {
             self.touched.push(at);
         }
@@ -171,7 +171,7 @@ impl<R: Reply> Apps<R> {
         true
     }
 
-    /// Somebody takes a process out: it finishes its sessions and goes. False
+    /// The caller takes a process out: it finishes its sessions and goes. False
     /// if it goes anyway.
     pub fn detach(
         &mut self,
@@ -193,8 +193,8 @@ impl<R: Reply> Apps<R> {
         is_used
     }
 
-    /// Somebody ends a process at once, whatever it serves. That says nothing of
-    /// how its start went. False if there is no such process.
+    /// The caller ends a process at once, whatever it serves. That says nothing
+    /// of how its start went. False if there is no such process.
     pub fn kill(&mut self, process: ProcessId, now: Instant, effects: &mut Vec<Effect<R>>) -> bool {
         let Some((slot, at)) = self.find(process) else {
             return false;
@@ -211,7 +211,7 @@ impl<R: Reply> Apps<R> {
         true
     }
 
-    /// Somebody wants one more process of an app started, now. False if there
+    /// The caller wants one more process of an app started, now. False if there
     /// is no room for it, or one starts already.
     pub fn start_one(&mut self, app: AppId, now: Instant, effects: &mut Vec<Effect<R>>) -> bool {
         let at = app.0;
@@ -227,7 +227,7 @@ impl<R: Reply> Apps<R> {
         started
     }
 
-    /// Whom a start was to replace stays: it takes room that is not there.
+    /// The process that a start was to replace stays: the start takes room that is not there.
     fn drop_replacement(&mut self, at: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
         let app = self.app(at);
         if app.counts.replacing == 0 || self.next_outgoing(at).is_some() {

@@ -8,9 +8,9 @@ use super::process::Doing;
 use super::{Apps, Mode};
 
 impl<R: Reply> Apps<R> {
-    /// Nobody is let in any more. Who waits for a process that is there is
-    /// served; who needs a start is refused. Processes go when nobody is
-    /// left for them; [`Effect::Closed`] follows the last.
+    /// No ask is let in any more. An ask that waits for a process that is there
+    /// is served; an ask that needs a start is refused. Processes go when no ask
+    /// is left for them; [`Effect::Closed`] follows the last.
     pub fn close(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         if self.mode != Mode::Running {
             return;
@@ -25,7 +25,7 @@ impl<R: Reply> Apps<R> {
         self.finish_all(now, effects);
     }
 
-    /// As [`close`](Self::close), but nobody is waited for.
+    /// As [`close`](Self::close), but no ask and no session is waited for.
     pub fn close_now(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         if self.mode == Mode::Closed {
             return;
@@ -49,7 +49,7 @@ impl<R: Reply> Apps<R> {
         }
     }
 
-    /// All processes of an app finish what they do and go; nobody waits.
+    /// All processes of an app finish what they do and go; no ask waits.
     pub(super) fn end_all(&mut self, at: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
         for slot in self.app(at).slots.clone() {
             match self.processes.at(slot).doing {

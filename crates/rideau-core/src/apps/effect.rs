@@ -31,7 +31,7 @@ pub struct SessionId {
     pub(super) entry: u32,
 }
 
-/// What somebody wants of an app.
+/// What a request wants of an app.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ask {
     /// On what terms it waits.
@@ -55,7 +55,7 @@ pub struct Session {
     pub is_cold: bool,
 }
 
-/// The answer to one who came just now.
+/// The answer to an ask that came just now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Came {
     /// Here is a place.
@@ -88,7 +88,7 @@ pub enum Restart {
     /// One process after the other; the old serve until the new are ready.
     #[default]
     Rolling,
-    /// All finish their sessions at once; who comes waits.
+    /// All finish their sessions at once; an ask that comes waits.
     Blocking,
     /// All are stopped, sessions or not.
     Immediate,
@@ -98,7 +98,7 @@ pub enum Restart {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Leaving {
-    /// Nobody used it for long.
+    /// It was idle for long.
     Idle,
     /// Another app needs its room more.
     Evicted,
@@ -122,13 +122,13 @@ pub enum Leaving {
     Unwell,
     /// It ended by itself.
     Lost,
-    /// Somebody took it out.
+    /// A caller took it out.
     Detached,
-    /// Somebody ended it at once.
+    /// A caller ended it at once.
     Killed,
     /// There are more than may be.
     Surplus,
-    /// It was started for code that is old by now, or for nobody.
+    /// It was started for code that is old by now, or for no ask.
     Unwanted,
     /// Its app is no more, or everything is closing.
     Closed,
@@ -188,21 +188,21 @@ impl Leaving {
 /// What the machine wants done.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect<R> {
-    /// Say yes to one who waits.
+    /// Say yes to an ask that waits.
     Grant {
         /// How to answer.
         reply: R,
         /// Its place.
         session: Session,
     },
-    /// Say no to one who waits.
+    /// Refuse an ask that waits.
     Shed {
         /// How to answer.
         reply: R,
         /// The no.
         refusal: Refusal,
     },
-    /// Nobody is there to answer any more.
+    /// No client is there to answer any more.
     Forget(R),
     /// Start a process; `started` or `start_failed` follows.
     Start {
@@ -214,8 +214,8 @@ pub enum Effect<R> {
         generation: u64,
     },
     /// A process gets no more sessions: close the connections to it that are
-    /// idle, and ask those that became something else to end. `Stop` follows;
-    /// one that serves nobody is stopped without this.
+    /// idle, and ask those that became something else to end. `Stop` follows; one
+    /// that serves no client is stopped without this.
     Drain {
         /// Which.
         process: ProcessId,
@@ -276,9 +276,9 @@ pub enum Note {
     },
     /// Room was taken from one app for another that starved.
     Starved {
-        /// Who starved.
+        /// Which app starved.
         app: AppId,
-        /// Whose process goes.
+        /// Which process goes.
         from: ProcessId,
     },
     /// The last process of an app that was removed is gone.

@@ -16,9 +16,9 @@ use super::timers::Timer;
 const SURPLUS: f64 = 1.0 / 50.0;
 /// An only process that was idle for longer may be taken by one that grows,
 const COLD: Duration = Duration::from_secs(60);
-/// if it is worth so many times less than its own.
+/// if it is worth this many times less than its own.
 const LESS: f64 = 10.0;
-/// Who starves and cannot be helped is not looked at again sooner than this.
+/// An app that starves and cannot be helped is not looked at again sooner than this.
 const STARVE_AGAIN: Duration = Duration::from_secs(1);
 
 impl<R: Reply> Apps<R> {
@@ -69,7 +69,7 @@ impl<R: Reply> Apps<R> {
         }
     }
 
-    /// Who starved is the first in line.
+    /// The app that starved is the first in the queue.
     fn give_way(&mut self, at: u32) {
         if let Some(index) = self.room.iter().position(|waits| *waits == at) {
             self.room.remove(index);

@@ -43,7 +43,7 @@ impl Failures {
         let wait = nanos(options.backoff_first)
             .saturating_mul(1 << doublings)
             .min(nanos(options.backoff_max));
-        // Give or take a fifth: those who failed together do not come back together.
+        // Give or take a fifth: apps that failed together do not come back together.
         let fifth = wait / 5;
         let wait = wait - fifth + rng.below(2 * fifth + 1);
         self.retry_at = now.after(wait);

@@ -62,7 +62,7 @@ impl<R: Reply> Apps<R> {
         }
     }
 
-    /// A process is to go when that disturbs nobody: the next look at its app
+    /// A process is to go when that disturbs no request: the next look at its app
     /// lets it go, or has another started first.
     pub(super) fn recycle(&mut self, slot: u32, why: Leaving) {
         let process = self.processes.at_mut(slot);
@@ -128,7 +128,7 @@ impl<R: Reply> Apps<R> {
         }
     }
 
-    /// The one way out of what is used: the process takes room no more, nobody
+    /// The one way out of what is used: the process takes room no more, no ask
     /// comes to it any more, and why is counted once.
     pub(super) fn retreat(&mut self, slot: u32, why: Leaving, doing: Doing, now: Instant) {
         let process = self.processes.at_mut(slot);

@@ -76,13 +76,13 @@ impl<R: Reply> Apps<R> {
         app.is_some_and(|app| app.as_ref().is_some_and(|app| app.failures.is_failing()))
     }
 
-    /// Somebody had an answer from a process that is there.
+    /// A request had an answer from a process that is there.
     pub fn has_answered(&self, process: ProcessId) -> bool {
         let found = self.find(process);
         found.is_some_and(|(slot, _)| self.processes.at(slot).has_answered)
     }
 
-    /// Why those who ask for an app wait or were refused, in plain words.
+    /// Why asks for an app wait or were refused, in plain words.
     pub fn explain(&self, app: AppId, now: Instant) -> Vec<String> {
         let at = app.0;
         let Some(Some(app)) = self.apps.get(at as usize) else {

@@ -8,17 +8,18 @@ use crate::settings::{OptionError, Rule};
 /// What all apps share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// As many processes that start, serve or are disabled.
+    /// At most this many processes start, serve or are disabled.
     pub max: usize,
-    /// As many more while others end: a replacement starts before what it
-    /// replaces is gone.
+    /// At most this many more while others end: a replacement starts before what
+    /// it replaces is gone.
     pub headroom: usize,
-    /// As many start at the same time.
+    /// At most this many start at the same time.
     pub starts_max: usize,
     /// What giving a process up should cost least of.
     pub evict_for: EvictFor,
-    /// Who has waited so long for room gets it from the app that has most over
-    /// its share; twice the time a start is expected to take, if that is more.
+    /// An app that has waited so long for room gets it from the app that has most
+    /// over its share; twice the time a start is expected to take, if that is
+    /// more.
     pub starve_min: Duration,
 }
 
@@ -35,28 +36,28 @@ pub enum EvictFor {
 /// How the processes of one app come, serve and go.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
-    /// Kept running without anybody asking; none scales to zero.
+    /// Kept running without any ask; none scales to zero.
     pub min: usize,
-    /// As many processes at most; none for as many as all apps may have.
+    /// At most this many processes; none for as many as all apps may have.
     pub max: Option<usize>,
-    /// As many sessions at a time in one process.
+    /// At most this many sessions at a time in one process.
     pub concurrency: usize,
-    /// Where those wait who find no place.
+    /// Where the asks wait that find no place.
     pub queue: queue::Options,
-    /// A process nobody used for so long goes; none for never.
+    /// A process that was idle for so long goes; none for never.
     pub idle_after: Option<Duration>,
-    /// A process is replaced after as many requests, give or take a tenth.
+    /// A process is replaced after this many requests, give or take a tenth.
     pub requests_max: Option<u64>,
     /// A process is replaced after so long, give or take a tenth.
     pub life_max: Option<Duration>,
-    /// A process that uses more is replaced when that disturbs nobody.
+    /// A process that uses more is replaced when that disturbs no request.
     pub memory_soft: Option<u64>,
     /// A process that uses more is killed.
     pub memory_hard: Option<u64>,
     /// After so long a process that was to finish its sessions is stopped.
     pub drain_timeout: Duration,
-    /// One that ends sooner after it was ready, without having answered
-    /// anybody, has failed to start.
+    /// One that ends sooner after it was ready, without having answered a
+    /// request, has failed to start.
     pub uptime_min: Duration,
     /// Also start one more when waits are expected to be longer than this,
     /// and have been for as long.
@@ -65,10 +66,10 @@ pub struct Options {
     pub sticky_wait: Duration,
     /// How often a start of new code is tried before the old code is kept.
     pub deploy_tries: u32,
-    /// A process is replaced when as many of its requests ran out of time,
-    /// each within `timeouts_window` of the one before, or as many answers in
-    /// a row were broken. Where a process has a single place, the first
-    /// that ran out of time is enough: it still takes that place.
+    /// A process is replaced when this many of its requests ran out of time, each
+    /// within `timeouts_window` of the one before, or this many answers in a row
+    /// were broken. Where a process has a single place, the first that ran out of
+    /// time is enough: it still takes that place.
     pub timeouts_max: u32,
     /// How close together they are to count together.
     pub timeouts_window: Duration,
@@ -80,12 +81,12 @@ pub struct Options {
     /// Connections that became something else take a place of the
     /// process's concurrency.
     pub upgrades_count: bool,
-    /// As many of them in one process, if they take no place.
+    /// At most this many of them in one process, if they take no place.
     pub upgrades_max: usize,
     /// Each process serves one request, for development.
     pub one_each: bool,
-    /// None starts before the one before it is gone, as where all of them
-    /// listen at the same address. Who asks meanwhile waits.
+    /// None starts before the one before it is gone, as where all of them listen
+    /// at the same address. An ask that comes meanwhile waits.
     pub alone: bool,
 }
 

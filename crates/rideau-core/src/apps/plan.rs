@@ -14,11 +14,11 @@ use super::timers::Timer;
 /// What one more process would be for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Want {
-    /// Nobody is there to serve those who wait.
+    /// No process is there to serve the asks that wait.
     First,
     /// One that has to go is to be replaced.
     Replacement,
-    /// Those who are there are too slow for those who wait.
+    /// The processes that are there are too slow for the asks that wait.
     More,
     /// There are fewer than there should be.
     Min,
@@ -30,11 +30,11 @@ pub(super) enum Tried {
     Started,
     /// There is no room for this one.
     NoRoom,
-    /// There is none for anybody as yet.
+    /// There is none for any app as yet.
     Full,
 }
 
-/// Somebody who waits over so many times what a start takes gets a second one.
+/// Asks that wait over this many times what a start takes get a second one.
 const FAR_BEHIND: u64 = 4;
 /// Plans are not looked at again sooner than this.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -70,7 +70,7 @@ impl<R: Reply> Apps<R> {
         (counts.starting == 0 && comes < app.options.min).then_some(Want::Min)
     }
 
-    /// Those who wait would gain by one more process.
+    /// The asks that wait would gain by one more process.
     fn is_behind(&self, at: u32, now: Instant) -> bool {
         let app = self.app(at);
         let starting = app.counts.starting;
@@ -78,7 +78,7 @@ impl<R: Reply> Apps<R> {
             return starting < app.waiting.len().min(2);
         }
         if app.waiting.len() <= starting * app.options.places() {
-            // Those that start have a place for everybody.
+            // Those that start have a place for every ask.
             return false;
         }
         let (wait, start) = (app.expected_wait(now), app.pace.start_nanos());
@@ -126,7 +126,7 @@ impl<R: Reply> Apps<R> {
         }
     }
 
-    /// An app that needs one more process stands in line for room.
+    /// An app that needs one more process stands in the queue for room.
     pub(super) fn consider(&mut self, at: u32, now: Instant) {
         let app = self.app_mut(at);
         if let Some(target) = app.options.target_wait {
@@ -142,7 +142,7 @@ impl<R: Reply> Apps<R> {
                 self.room.push_back(at);
                 self.is_roomier = true;
             }
-            // Who wants it for another reason may have what it could not before.
+            // An app that wants it for another reason may have what it could not before.
             (Room::Wanted { want: before, .. }, Some(want)) if before != want => {
                 app.room = Room::Wanted { want, since: now };
                 app.due.starve = Instant::NEVER;
@@ -152,9 +152,9 @@ impl<R: Reply> Apps<R> {
         }
     }
 
-    /// Start processes for those who stand in line, as far as there is room:
-    /// who came first is first, but nobody waits for one who could not use
-    /// the room; those who only have too few come last.
+    /// Start processes for the apps in the queue, as far as there is room: the
+    /// app that came first is first, but no app waits for one that could not use
+    /// the room; apps that only have too few come last.
     pub(super) fn fill(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         for is_last in [false, true] {
             let mut index = 0;
@@ -250,7 +250,7 @@ impl<R: Reply> Apps<R> {
         })
     }
 
-    /// Have those who stand in line seen to when they have waited too long.
+    /// Have the apps in the queue seen to when they have waited too long.
     fn arm_starve(&mut self) {
         for index in 0..self.room.len() {
             let at = self.room[index];

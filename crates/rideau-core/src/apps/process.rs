@@ -20,7 +20,7 @@ pub(super) struct Process {
     /// Sessions that became something else and take none.
     pub(super) upgrades: usize,
     pub(super) finished: u64,
-    /// It has answered somebody, so its code works.
+    /// It has answered a request, so its code works.
     pub(super) has_answered: bool,
     /// Since when it starts, then since when it is ready.
     pub(super) since: Instant,
@@ -35,7 +35,7 @@ pub(super) struct Process {
     pub(super) outgoing: Option<Leaving>,
     /// Where it stands among the places of its app, if it has a free one.
     pub(super) place: Option<Place>,
-    /// When somebody will look whether it was idle for too long.
+    /// When the machine will look whether it was idle for too long.
     pub(super) idle_due: Instant,
     /// When its life is over.
     pub(super) life_due: Instant,
@@ -144,7 +144,7 @@ impl Process {
         self.doing == Doing::Ready
     }
 
-    /// It serves nobody.
+    /// It serves no client.
     pub(super) fn is_unused(&self) -> bool {
         self.sessions == 0 && self.upgrades == 0
     }

@@ -1,4 +1,4 @@
-//! Who gets a place in which process.
+//! Which ask gets a place in which process.
 
 use crate::ids::Ticket;
 use crate::ledger::Reply;
@@ -11,7 +11,7 @@ use super::sessions::{Open, Upgraded};
 use super::{Apps, Mode};
 
 impl<R: Reply> App<R> {
-    /// One who waits for one certain process leaves.
+    /// An ask that waits for one certain process leaves.
     pub(super) fn cancel_aside(&mut self, ticket: Ticket, now: Instant) -> Option<(R, Refusal)> {
         let mut asides = self.aside.iter();
         let (key, _) = asides.find(|(_, aside)| aside.ticket == ticket)?;
@@ -21,7 +21,7 @@ impl<R: Reply> App<R> {
         Some((aside.reply, refusal))
     }
 
-    /// Those who waited for one process wait for any.
+    /// An ask that waited for one process waits for any.
     fn call_back(&mut self, aside: Aside<R>, now: Instant) {
         if self.waiting.len() == 0 {
             self.pace.moved = now;
@@ -30,7 +30,7 @@ impl<R: Reply> App<R> {
         self.waiting.call_back(ticket, &aside.terms, reply, now);
     }
 
-    /// The same for all who wait for the process in this slot.
+    /// The same for all asks that wait for the process in this slot.
     pub(super) fn call_back_all(&mut self, slot: u32, now: Instant) {
         while let Some(entry) = self.aside.range((slot, 0)..=(slot, u64::MAX)).next() {
             let key = *entry.0;
@@ -39,7 +39,7 @@ impl<R: Reply> App<R> {
         }
     }
 
-    /// The same for those who waited for one process for long enough.
+    /// The same for the asks that waited for one process for long enough.
     pub(super) fn call_back_due(&mut self, now: Instant) {
         let due = |aside: &Aside<R>| aside.until <= now;
         while let Some(key) =
@@ -58,7 +58,7 @@ impl<R: Reply> App<R> {
 }
 
 impl<R: Reply> Apps<R> {
-    /// The place for one who came just now, if it need not wait.
+    /// The place for an ask that came just now, if it need not wait.
     #[inline]
     pub(super) fn place_for(&self, at: u32, ask: &Ask) -> Option<u32> {
         let app = self.app(at);
@@ -135,7 +135,7 @@ impl<R: Reply> Apps<R> {
         }
     }
 
-    /// A session of one who came at `sent` begins.
+    /// A session of an ask that came at `sent` begins.
     fn open(&mut self, at: u32, slot: u32, sent: Instant, now: Instant) -> Session {
         let process = self.processes.at_mut(slot);
         process.sessions += 1;
@@ -160,7 +160,7 @@ impl<R: Reply> Apps<R> {
         }
     }
 
-    /// Give free places to those who wait.
+    /// Give free places to the asks that wait.
     pub(super) fn serve(&mut self, at: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
         while let Some(place) = self.app(at).places.first() {
             let slot = place.slot;
@@ -184,8 +184,8 @@ impl<R: Reply> Apps<R> {
         }
     }
 
-    /// Give a free place to one who waits for that very process, if it came
-    /// before all who wait for any.
+    /// Give a free place to an ask that waits for that very process, if it came
+    /// before all asks that wait for any.
     fn serve_aside(&mut self, at: u32, now: Instant, effects: &mut Vec<Effect<R>>) -> bool {
         let app = self.app(at);
         if app.aside.is_empty() {
@@ -203,7 +203,7 @@ impl<R: Reply> Apps<R> {
         let app = self.app_mut(at);
         let aside = app.aside.remove(&key).expect("it was just seen");
         if aside.reply.is_gone() {
-            // The queue knows what to do with those who are gone.
+            // The queue knows what to do with asks that are gone.
             app.call_back(aside, now);
             return true;
         }
@@ -231,7 +231,7 @@ impl<R: Reply> Apps<R> {
         app.places.move_to(before, place);
     }
 
-    /// An app that closes has nothing to serve with, or nobody to serve.
+    /// An app that closes has nothing to serve with, or no ask to serve.
     pub(super) fn is_ending(&self, at: u32) -> bool {
         self.mode != Mode::Running || self.app(at).is_removed
     }

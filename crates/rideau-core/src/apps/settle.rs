@@ -65,7 +65,7 @@ impl<R: Reply> Apps<R> {
         }
     }
 
-    /// Processes that have to go, and need nobody in their stead, go.
+    /// Processes that have to go, and need no other in their stead, go.
     fn retire_outgoing(&mut self, at: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
         let next = |apps: &Self| match apps.app(at).options.alone {
             true => apps.next_outgoing(at),
@@ -91,7 +91,7 @@ impl<R: Reply> Apps<R> {
     /// One process less would be too few.
     fn is_needed(&self, at: u32) -> bool {
         let app = self.app(at);
-        // Nobody can come before it is gone.
+        // No other process can come before it is gone.
         !app.options.alone && (app.waiting.len() > 0 || app.counts.ready <= app.options.min)
     }
 
@@ -117,7 +117,7 @@ impl<R: Reply> Apps<R> {
         }
     }
 
-    /// Say no to those whom nobody that is there can serve, while nobody else
+    /// Refuse the asks that no process that is there can serve, while no other
     /// can be started.
     fn refuse_hopeless(&mut self, at: u32, now: Instant) {
         let app = self.app_mut(at);
@@ -127,7 +127,7 @@ impl<R: Reply> Apps<R> {
         }
     }
 
-    /// Serve those who still can be served, and end.
+    /// Serve the asks that still can be served, and end.
     fn end_app(&mut self, at: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
         let app = self.app_mut(at);
         if app.is_removed || app.counts.ready == 0 {

@@ -204,7 +204,7 @@ impl<R: Reply> Apps<R> {
         }
     }
 
-    /// It has neither answered anybody nor run for so long that its start went
+    /// It has neither answered a request nor run for so long that its start went
     /// well.
     fn is_young(&self, slot: u32, now: Instant) -> bool {
         let process = self.processes.at(slot);

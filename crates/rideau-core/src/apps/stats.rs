@@ -16,14 +16,14 @@ pub struct Stats {
     pub live: usize,
     /// Processes that start.
     pub starting: usize,
-    /// Processes that serve somebody.
+    /// Processes that serve a client.
     pub active: usize,
     /// Apps that wait for room.
     pub starved: usize,
-    /// What each way to choose whom to evict would have cost an ask on average,
-    /// lately, with its name; the chosen one first.
+    /// What each way to choose which process to evict would have cost an ask on
+    /// average, lately, with its name; the chosen one first.
     pub losses: Vec<(&'static str, f64)>,
-    /// What as many processes would have cost for each ask of late, in rising
+    /// What this many processes would have cost for each ask of late, in rising
     /// order; `max` is one of them.
     pub what_if: Vec<(usize, f64)>,
 }
@@ -47,7 +47,7 @@ pub struct AppStats {
     pub wants_room: Option<Duration>,
     /// Sessions that are open.
     pub sessions: usize,
-    /// What became of those who asked.
+    /// What became of the asks.
     pub tally: Tally,
     /// Requests that were finished.
     pub finished: u64,
@@ -100,7 +100,7 @@ pub struct ProcessStats {
     pub age: Duration,
     /// How long ago it was used.
     pub unused: Duration,
-    /// What it used of memory when somebody last looked.
+    /// What it used of memory at the last look.
     pub memory: u64,
 }
 
@@ -111,7 +111,7 @@ pub enum State {
     Starting,
     /// It serves.
     Ready,
-    /// It serves those it has and gets no others, until somebody enables it.
+    /// It serves those it has and gets no others, until a caller enables it.
     Disabled,
     /// It serves those it has, and goes.
     Draining(Leaving),

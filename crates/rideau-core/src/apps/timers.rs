@@ -9,12 +9,12 @@ use super::effect::{Effect, Leaving, ProcessId};
 use super::process::{Doing, Processes};
 use super::{Apps, Mode};
 
-/// What is due, and of whom.
+/// What is due, and of which app or process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Timer {
-    /// Somebody in an app's queue waited long enough.
+    /// An ask in an app's queue waited long enough.
     Queue(u32),
-    /// Somebody waited for long enough for one certain process.
+    /// An ask waited for long enough for one certain process.
     Sticky(u32),
     /// Whether an app needs one more process.
     Plan(u32),
@@ -117,7 +117,7 @@ impl<R: Reply> Apps<R> {
         }
     }
 
-    /// Have somebody look when a process will have been idle for too long.
+    /// Have the machine look when a process will have been idle for too long.
     #[inline]
     pub(super) fn arm_idle(&mut self, slot: u32) {
         let process = self.processes.at_mut(slot);

@@ -8,12 +8,12 @@ use crate::refusal::Refusal;
 use crate::time::{Instant, Lead};
 use crate::waiting::End;
 
-/// What becomes of one who comes.
+/// What becomes of an ask or offer that comes.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Came<A, O> {
     /// It waits.
     Waits(Ticket),
-    /// It has its answer: a match, or a no of its own side.
+    /// It has its answer: a match, or a refusal of its own side.
     Answered(Ticket, Effect<A, O>),
 }
 
@@ -38,9 +38,9 @@ pub enum Effect<A, O> {
     Match {
         /// The ticket of the one that waited: the same for both.
         ticket: Ticket,
-        /// How to answer who asked.
+        /// How to answer the ask.
         ask: A,
-        /// How to answer who offered.
+        /// How to answer the offer.
         offer: O,
         /// How much earlier the ask came than the offer.
         lead: Lead,
@@ -55,7 +55,7 @@ pub enum Effect<A, O> {
         ticket: Ticket,
         /// How to answer.
         ask: A,
-        /// The no.
+        /// The refusal.
         refusal: Refusal,
     },
     /// Say no to an offer.
@@ -64,16 +64,16 @@ pub enum Effect<A, O> {
         ticket: Ticket,
         /// How to answer.
         offer: O,
-        /// The no.
+        /// The refusal.
         refusal: Refusal,
     },
-    /// Nobody is there to answer any more.
+    /// There is no asker to answer any more.
     Forget(Gone<A, O>),
     /// Pass on what a meter says.
     Meter(meter::Effect),
 }
 
-/// Somebody who waited, found by one who came.
+/// An ask or offer that waited, found by one that came.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found<R> {
     /// The ticket of the one that waited: the same for both.
@@ -129,7 +129,7 @@ impl<R> Found<R> {
     }
 }
 
-/// One who left before an answer.
+/// An ask or offer that left before an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Gone<A, O> {
     /// It asked.

@@ -1,6 +1,7 @@
-//! Coming to a broker in two parts: find somebody, else wait or be turned away.
+//! Coming to a broker in two parts: find the other side, else wait or be turned
+//! away.
 //!
-//! For a driver that makes a reply only for one who waits.
+//! For a driver that makes a reply only for an ask or offer that waits.
 
 use super::{Broker, Came, Effect, Found};
 use crate::ids::{Side, Ticket};
@@ -56,13 +57,14 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         Some(found)
     }
 
-    /// Whoever finds nobody on these terms may wait.
+    /// An ask or offer that finds nothing on these terms may wait.
     #[inline]
     pub fn may_wait(&self, terms: &Terms) -> bool {
         terms.wait && !self.closed
     }
 
-    /// The second part of an [`ask`](Self::ask) that found nobody and may wait.
+    /// The second part of an [`ask`](Self::ask) that found nothing and may
+    /// wait.
     #[inline]
     pub fn queue_ask(
         &mut self,
@@ -81,7 +83,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         }
     }
 
-    /// The second part of an [`offer`](Self::offer) that found nobody and may
+    /// The second part of an [`offer`](Self::offer) that found nothing and may
     /// wait.
     #[inline]
     pub fn queue_offer(
@@ -101,7 +103,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
         }
     }
 
-    /// The second part for one that found nobody and may not wait.
+    /// The second part for an ask or offer that found nothing and may not wait.
     pub fn turn_away(
         &mut self,
         side: Side,

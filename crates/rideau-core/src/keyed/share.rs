@@ -90,7 +90,7 @@ impl Share {
         self.is_calm() && self.claim() == 0 && self.lack() == 0 && self.standing.len == 0
     }
 
-    /// Since when it has a member that nobody waits for.
+    /// Since when it has a member that no take waits for.
     pub(super) fn idle(&self) -> Option<Instant> {
         let spare = self.is_calm() && self.standing.len == 0;
         self.standing.idle.filter(|_| spare)

@@ -1,7 +1,8 @@
-//! The arithmetic of counted units: how many there may be, who may have more.
+//! The arithmetic of counted units: how many there may be, and which claim may
+//! have more.
 //!
 //! One number and one comparison. The capacity belongs to the ask and not to
-//! the key, so that two who see different ones can ask side by side.
+//! the key, so that two callers that see different ones can ask side by side.
 
 use std::error::Error;
 use std::fmt;
@@ -10,7 +11,8 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Capacity(u64);
 
-/// What one asks for: so many units of a key that may have so many.
+/// What a caller asks for: a number of units of a key, and how many the key may
+/// have.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Claim {
     /// How many units are wanted, all or none.
@@ -26,12 +28,12 @@ pub struct Grant {
     pub units: u32,
     /// How many units of the key were held right afterwards.
     pub ordinal: u64,
-    /// Grows with every grant of the key, so that whoever guards what the
-    /// units stand for can tell a late holder from the present one.
+    /// Grows with every grant of the key, so that the guard of what the units
+    /// stand for can tell a late holder from the present one.
     pub fence: u64,
 }
 
-/// The numbers of a no.
+/// The numbers of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full {
     /// How many units of the key were held.
@@ -43,8 +45,9 @@ pub struct Full {
 }
 
 impl Capacity {
-    /// So many `per` bucket, in so many `buckets`; as many as can be counted if
-    /// that is more. With none of either nothing is ever granted.
+    /// This many `per` bucket, in this many `buckets`; the largest number that
+    /// can be counted if that is more. With none of either nothing is ever
+    /// granted.
     pub const fn new(per: u64, buckets: u64) -> Self {
         Self(per.saturating_mul(buckets))
     }
@@ -68,7 +71,7 @@ impl fmt::Display for Capacity {
 }
 
 impl Claim {
-    /// One unit of a key that may have so many.
+    /// One unit of a key that may have this many.
     pub fn one(capacity: impl Into<Capacity>) -> Self {
         Self {
             units: 1,
@@ -98,7 +101,7 @@ impl Claim {
         self.fits(0)
     }
 
-    /// The no to this claim while so many are held.
+    /// The refusal of this claim while this many are held.
     pub const fn full(self, held: u64) -> Full {
         Full {
             held,

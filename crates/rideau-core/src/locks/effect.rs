@@ -1,4 +1,4 @@
-//! What those who wait for units are answered.
+//! What the asks that wait for units are answered.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::refusal::Refusal;
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect<U, R> {
     /// Say yes to an ask. The units are counted already, and the ticket is
-    /// closed: whoever has the units gives them back to the count.
+    /// closed: the holder of the units gives them back to the count.
     Grant {
         /// Whose.
         ticket: Ticket,
@@ -29,9 +29,9 @@ pub enum Effect<U, R> {
         ticket: Ticket,
         /// How to answer.
         reply: R,
-        /// The no.
+        /// The refusal.
         refusal: Refusal,
     },
-    /// Nobody is there to answer any more.
+    /// There is no asker to answer any more.
     Forget(R),
 }

@@ -9,7 +9,7 @@ use crate::time::{Brief, Instant};
 use crate::waiting::{Account, Waiting};
 
 /// How it is now, and for each line why its last asks were shed and what to
-/// try; `desk` has those who came to no line.
+/// try; `desk` has the asks that came to no line.
 pub(super) fn explain<R: Reply>(
     lines: &[Line<R>],
     desk: &Waiting<R>,

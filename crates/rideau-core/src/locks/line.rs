@@ -1,4 +1,4 @@
-//! One line: those who want as many units and see the same capacity.
+//! One line: the asks that want equally many units and see the same capacity.
 //!
 //! Either all of a line fit or none, so within it the queue alone decides.
 
@@ -9,7 +9,7 @@ use crate::queue::{self, Capacity, Load, Queue, Terms};
 use crate::time::Instant;
 use crate::waiting::{Tally, Waiting};
 
-/// Those who wait for the same.
+/// The asks that wait for the same.
 #[derive(Debug)]
 pub(super) struct Line<R> {
     claim: Claim,
@@ -21,7 +21,7 @@ pub(super) struct Line<R> {
     turn: u64,
 }
 
-/// Older is less: when the oldest asked, and of equals whose line was there
+/// Older is less: when the oldest asked, and of equals which line was there
 /// first.
 pub(super) type Age = (Instant, u64);
 
@@ -66,18 +66,18 @@ impl<R: Reply> Line<R> {
         self.waiting.len() == 0
     }
 
-    /// How old its oldest is; none if nobody waits in it.
+    /// How old its oldest is; none if no ask waits in it.
     pub(super) fn age(&self) -> Option<Age> {
         self.waiting.oldest().map(|sent| (sent, self.turn))
     }
 
-    /// Let somebody wait, or shed it if it must not; `turn` is for a line that
+    /// Let an ask wait, or shed it if it must not; `turn` is for a line that
     /// was empty.
     pub(super) fn join(&mut self, terms: &Terms, reply: R, turn: u64, now: Instant) -> Ticket {
         if self.is_empty() {
             self.turn = turn;
-            // What was released while nobody waited did not come here, so
-            // nobody knows whether there was any. But a line that was empty did
+            // What was released while no ask waited did not come here, so it is
+            // not known whether there was any. But a line that was empty did
             // not stand, and its law is to know that.
             let nobody = self.waiting.serve(now);
             debug_assert!(nobody.is_none(), "nobody waits in an empty line");
@@ -93,7 +93,7 @@ impl<R: Reply> Line<R> {
             "nobody is forgotten"
         );
         let tally = self.waiting.tally().clone();
-        // All who came had a ticket, and no serial is given twice.
+        // All asks that came had a ticket, and no serial is given twice.
         let first = self.first + tally.came * self.stride;
         let options = self.waiting.queue().options();
         *self = Self::new(claim, (first, self.stride), options, now);

@@ -137,7 +137,7 @@ impl Underload {
 }
 
 impl AlarmMeter {
-    /// A meter whose alarm is clear, whoever raised it before.
+    /// A meter whose alarm is clear, whatever raised it before.
     pub(super) fn new(watch: Watch, effects: &mut Vec<Effect>) -> Self {
         let meter = Self {
             watch,
@@ -208,7 +208,7 @@ impl Signal {
                 reading.backlog > 0
             }
             Self::Delay { target } => reading.queue_delay >= *target,
-            // The lead goes on though nobody is there whom it could be of.
+            // The lead goes on though nothing is there that it could be of.
             Self::Idleness { .. } if reading.is_deserted => false,
             Self::Idleness { target } => reading.lead.reversed() >= *target,
         }

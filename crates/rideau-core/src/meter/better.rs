@@ -12,7 +12,7 @@ use crate::time::Instant;
 pub struct Better {
     /// No ask is told to expect more; also told before the first reading.
     ///
-    /// A lead grows without end while nobody comes, so it has to be bounded.
+    /// A lead grows without end while nothing comes, so it has to be bounded.
     pub ask_upper: Duration,
     /// No offer is told to expect more; also told before the first reading.
     pub offer_upper: Duration,

@@ -6,8 +6,8 @@ use super::{Effect, Meters, Options, Reading};
 use crate::settings::OptionError;
 use crate::time::{Instant, Lead};
 
-/// Meters that are read after every so many inputs, and whenever time alone
-/// moves the machine on.
+/// Meters that are read after every `read_after` inputs, and whenever time
+/// alone moves the machine on.
 #[derive(Debug)]
 pub(crate) struct Panel {
     meters: Meters,
@@ -59,7 +59,7 @@ impl Panel {
         self.meters.deadline().into_iter().chain(unread).min()
     }
 
-    /// Nobody wants a reading.
+    /// No meter wants a reading.
     pub(crate) fn is_empty(&self) -> bool {
         self.meters.is_empty()
     }

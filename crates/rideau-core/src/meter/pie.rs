@@ -18,11 +18,11 @@ pub struct Pie {
     pub offer: PieSide,
     /// How often the chances are corrected.
     pub update: Duration,
-    /// Chance refuses nobody while this many or fewer are on their way in.
+    /// Chance refuses nothing while this many or fewer are on their way in.
     pub min: u32,
-    /// Nobody is admitted while this many are on their way in.
+    /// Nothing is admitted while this many are on their way in.
     pub max: Option<u32>,
-    /// How many go in after each correction even where everybody is refused,
+    /// How many go in after each correction even where all others are refused,
     /// so that a closed door finds out when to open.
     pub probes: u32,
 }
@@ -32,7 +32,7 @@ pub struct Pie {
 pub struct PieSide {
     /// The wait that the chance of this side aims at.
     pub target: Duration,
-    /// How long a burst may last before anybody is refused.
+    /// How long a burst may last before anything is refused.
     pub interval: Duration,
 }
 
@@ -75,9 +75,9 @@ const CAPPED: f64 = 0.1;
 const STEP_MAX: f64 = 0.02;
 /// Nanoseconds: the period for which RFC 8033 means the step.
 const STEP_EVERY: f64 = 15e6;
-/// What stays of a chance while nobody waits.
+/// What stays of a chance while nothing waits.
 const DECAY: f64 = 0.98;
-/// Below this chance, short waits refuse nobody.
+/// Below this chance, short waits refuse nothing.
 const NEGLIGIBLE: f64 = 0.2;
 /// A chance below the first number is corrected by a fraction: small chances
 /// would swing otherwise.
@@ -237,7 +237,7 @@ impl Controller {
         self.allowance = self.allowance.saturating_sub(spent);
     }
 
-    /// The probability to publish while somebody waits this long.
+    /// The probability to publish while an ask or offer waits this long.
     fn control(&mut self, waited: u64) -> f64 {
         let Some(last) = self.last else {
             return 0.0;

@@ -12,7 +12,7 @@ use crate::time::{Instant, nanos};
 /// Leads from which regulators learn what is scarce.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Update {
-    /// Whom to tell; a regulator may be told either side, each once.
+    /// The regulators to tell; one may be told either side, each once.
     ///
     /// In words: `size:offer:50ms,rate:ask`.
     pub entries: Vec<Entry>,
@@ -26,7 +26,7 @@ pub struct Update {
 pub struct Entry {
     /// The name of the regulator.
     pub regulator: String,
-    /// Whose lead it is told.
+    /// The side whose lead it is told.
     pub side: Side,
     /// How often, between half as long and half as long again.
     pub update: Duration,
@@ -154,7 +154,8 @@ impl UpdateMeter {
         self.next = first_due(&self.recipients);
     }
 
-    /// Who was told before is due a newly drawn span after that; others now.
+    /// A regulator that was told before is due a newly drawn span after that;
+    /// others now.
     pub(super) fn reconfigure(&mut self, options: Update, now: Instant) {
         if options.seed != self.seed {
             self.seed = options.seed;

@@ -12,8 +12,8 @@ use super::members::Doing;
 use super::{Birth, Mode, Options, Pool};
 
 impl<R: Reply> Pool<R> {
-    /// Change everything at once. Nobody who waits loses a place, unless there
-    /// is no room for it any more, and nobody who holds a member loses it: a
+    /// Change everything at once. No take that waits loses its place, unless
+    /// there is no room for it any more, and no holder loses its member: a
     /// surplus goes as it comes back.
     ///
     /// # Errors
@@ -89,8 +89,8 @@ impl<R: Reply> Pool<R> {
         self.finish(now, effects);
     }
 
-    /// Refuse all who wait and who come, stop what is idle, and the rest as it
-    /// comes back; from the deadline on it is called back.
+    /// Refuse all takes that wait and that come, stop what is idle, and the
+    /// rest as it comes back; from the deadline on it is called back.
     pub fn close(&mut self, deadline: Instant, now: Instant, effects: &mut Vec<Effect<R>>) {
         if self.mode == Mode::Closed {
             return;
@@ -148,7 +148,7 @@ impl<R: Reply> Pool<R> {
         &self.options
     }
 
-    /// Tell all who hold a member that it is taken away.
+    /// Tell all holders that their member is taken away.
     pub(super) fn revoke_all(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         let deadline = Instant::NEVER;
         self.mode = Mode::Closing { deadline };
@@ -171,7 +171,7 @@ impl<R: Reply> Pool<R> {
         }
     }
 
-    /// Let go of what is too much and in nobody's hands.
+    /// Let go of what is too much and not held.
     fn shrink(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         while self.is_too_large() {
             // They are looked for only if there are any: a large pool may shrink by much.

@@ -19,7 +19,7 @@ pub enum Circuit {
         /// In how long the next start is tried.
         retry_after: Duration,
     },
-    /// So many failed in a row that one start at a time is tried.
+    /// Enough failed in a row that one start at a time is tried.
     Open {
         /// How often in a row.
         failures: u32,
@@ -56,7 +56,7 @@ impl Failures {
         let longest = nanos(backoff.first)
             .saturating_mul(1 << doublings)
             .min(nanos(backoff.max));
-        // Half for certain, half by chance: those who failed together do not
+        // Half for certain, half by chance: pools that failed together do not
         // come back together.
         let half = longest / 2;
         self.retry_at = now.after(half + rng.below(longest - half + 1));

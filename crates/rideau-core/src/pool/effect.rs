@@ -43,21 +43,21 @@ pub enum Came {
 /// names the same slot and member.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect<R> {
-    /// Say yes to one who waits.
+    /// Say yes to a take that waits.
     Grant {
         /// How to answer.
         reply: R,
         /// The member.
         grant: Grant,
     },
-    /// Say no to one who waits.
+    /// Say no to a take that waits.
     Shed {
         /// How to answer.
         reply: R,
-        /// The no.
+        /// The refusal.
         refusal: Refusal,
     },
-    /// Nobody is there to answer any more.
+    /// There is no taker to answer any more.
     Forget(R),
     /// Start a member.
     Start {
@@ -97,14 +97,15 @@ pub enum Effect<R> {
         /// When its life is over.
         until: Instant,
     },
-    /// Tell who holds a member that it is taken away.
+    /// Tell the holder of a member that it is taken away.
     Revoke {
         /// Where it is.
         slot: u32,
         /// Which it is.
         id: MemberId,
     },
-    /// Whoever shares room out among pools should look at this one again.
+    /// The budget that shares room out among pools should look at this one
+    /// again.
     Look,
     /// The pool was closed and the last member is gone.
     Closed,

@@ -50,7 +50,7 @@ impl<R: Reply> Pool<R> {
         }
     }
 
-    /// As many starts may be under way.
+    /// How many starts may be under way.
     pub(super) fn starts_max(&self) -> usize {
         match self.failures.is_open(self.options.backoff) {
             true => 1,
@@ -77,7 +77,8 @@ impl<R: Reply> Pool<R> {
                 }
                 return;
             }
-            // Whoever shares room out is asked for it at the end of the input.
+            // The budget that shares room out is asked for it at the end of the
+            // input.
             if counts.size() >= self.max() {
                 return;
             }
@@ -109,7 +110,7 @@ impl<R: Reply> Pool<R> {
         self.failures.add(backoff, &mut self.rng, now);
     }
 
-    /// Nobody who waits can get anything for now, and wants to know.
+    /// No take that waits can get anything for now, and it wants to know.
     #[inline]
     pub(super) fn is_hopeless(&self) -> bool {
         if !self.options.fail_fast {
@@ -187,8 +188,8 @@ impl<R: Reply> Pool<R> {
         }
     }
 
-    /// Forget dues of what has ended, so that they neither pile up nor wake
-    /// anybody.
+    /// Forget dues of what has ended, so that they neither pile up nor wake the
+    /// driver.
     pub(super) fn sweep(&mut self) {
         let (members, limits, lives) = (&self.members, &mut self.limits, &mut self.lives);
         let size = members.counts().size();

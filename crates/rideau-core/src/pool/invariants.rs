@@ -40,7 +40,7 @@ impl<R: Reply> Pool<R> {
         );
     }
 
-    /// Something will bring a member to those who wait.
+    /// Something will bring a member to the takes that wait.
     fn is_coming(&self, now: Instant) -> bool {
         let counts = self.members.counts();
         self.mode != Mode::Running

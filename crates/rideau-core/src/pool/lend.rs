@@ -7,7 +7,7 @@ use super::members::Doing;
 use super::{Mode, Pool, Reuse};
 
 impl<R: Reply> Pool<R> {
-    /// Let idle members go where they can be taken without asking, if nobody
+    /// Let idle members go where they can be taken without asking, if no take
     /// could be wronged by that; those to be taken first come last.
     pub fn lend(&mut self, lent: &mut Vec<u32>) {
         if !self.may_lend() {
@@ -40,7 +40,7 @@ impl<R: Reply> Pool<R> {
         since.filter(|_| enough).map(|since| since + age)
     }
 
-    /// Nobody could be wronged by members that are taken without asking.
+    /// No take could be wronged by members that are taken without asking.
     #[inline]
     pub fn may_lend(&self) -> bool {
         self.mode == Mode::Running
@@ -67,12 +67,12 @@ impl<R: Reply> Pool<R> {
         self.members.turn(slot, Doing::Idle { since });
         let member = self.members.at(slot);
         if member.leaves.is_some() || member.until <= self.seen {
-            // Its end came while it was out: nobody else will notice.
+            // Its end came while it was out: nothing else will notice.
             self.lives.push(member.until, (slot, member.id));
         }
     }
 
-    /// Take this very member, if it is idle, whoever waits.
+    /// Take this very member, if it is idle, whatever waits.
     pub fn take_idle(&mut self, slot: u32) -> bool {
         let is_idle = matches!(self.members.at(slot).doing, Doing::Idle { .. });
         if is_idle {

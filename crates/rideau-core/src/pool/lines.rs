@@ -10,7 +10,7 @@ use crate::settings::OptionError;
 use crate::time::Instant;
 use crate::waiting::{End, Tally, Waiting};
 
-/// Who is served before whom. Each has a line of its own.
+/// Which take is served before which. Each priority has a line of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Priority {
     /// Before all others.
@@ -18,7 +18,7 @@ pub enum Priority {
     /// As usual.
     #[default]
     Normal,
-    /// When nobody else waits.
+    /// When no other take waits.
     Background,
 }
 
@@ -34,7 +34,7 @@ const LINES: usize = Priority::ALL.len();
 pub(super) struct Lines<R> {
     lines: [Waiting<R>; LINES],
     len: usize,
-    /// A member found nobody waiting, and the line's law does not know yet.
+    /// A member found no take waiting, and the line's law does not know yet.
     untold: [bool; LINES],
     load: Load,
 }
@@ -69,7 +69,8 @@ impl<R: Reply> Lines<R> {
         self.len == 0
     }
 
-    /// More waits have to be ended than one call may: who waits is served then.
+    /// More waits have to be ended than one call may: takes that wait are
+    /// served then.
     pub(super) fn is_behind(&self) -> bool {
         self.lines.iter().any(Waiting::is_behind)
     }
@@ -94,7 +95,7 @@ impl<R: Reply> Lines<R> {
         lines.filter_map(Waiting::deadline).min()
     }
 
-    /// Let somebody wait; the refusal if there is no room.
+    /// Let a take wait; the refusal if there is no room.
     #[inline]
     pub(super) fn join(
         &mut self,
@@ -121,13 +122,13 @@ impl<R: Reply> Lines<R> {
         }
     }
 
-    /// A member found nobody waiting.
+    /// A member found no take waiting.
     #[inline]
     pub(super) fn find_nobody(&mut self) {
         self.untold = [true; LINES];
     }
 
-    /// Say no to one who came just now.
+    /// Say no to a take that came just now.
     pub(super) fn turn_away(
         &mut self,
         terms: &Terms,
@@ -170,7 +171,7 @@ impl<R: Reply> Lines<R> {
         None
     }
 
-    /// Count one who came at `sent` and is served at once.
+    /// Count a take that came at `sent` and is served at once.
     pub(super) fn count_passed(
         &mut self,
         priority: Priority,
@@ -209,7 +210,7 @@ impl<R: Reply> Lines<R> {
         self.each(|line| line.close(now));
     }
 
-    /// Say no to everybody.
+    /// Say no to every take that waits.
     pub(super) fn refuse_all(&mut self, reason: Reason, now: Instant) {
         self.each(|line| line.refuse_all(reason, now));
     }

@@ -17,7 +17,7 @@ pub(super) enum Doing {
     Starting { until: Instant },
     /// It can be taken; it was released at `since`.
     Idle { since: Instant },
-    /// Somebody holds it, or can take it without asking.
+    /// A holder has it, or a taker can take it without asking.
     Out,
     /// It is being checked, until then at the latest.
     Checking { until: Instant },
@@ -48,7 +48,7 @@ pub struct Counts {
     pub starting: usize,
     /// Can be taken.
     pub idle: usize,
-    /// Held by somebody.
+    /// Held by a holder.
     pub held: usize,
     /// Being checked.
     pub checking: usize,

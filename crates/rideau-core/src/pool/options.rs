@@ -11,8 +11,8 @@ use crate::valve;
 pub struct Options {
     /// Started with the pool, and kept: idle ones are not retired below this.
     pub init: usize,
-    /// As many members at most, whatever they do: those that start or stop
-    /// count.
+    /// How many members there may be, whatever they do: those that start or
+    /// stop count.
     pub max: usize,
     /// Kept idle ahead of need, as far as `max` allows.
     pub idle_min: usize,
@@ -26,11 +26,11 @@ pub struct Options {
     /// Each life is shorter or longer by a chance of up to this, so that
     /// members started together do not end together.
     pub life_jitter: Duration,
-    /// A member is retired after as many takes.
+    /// A member is retired after this many takes.
     pub uses_max: Option<u64>,
     /// Which idle member is taken first.
     pub reuse: Reuse,
-    /// As many start at the same time.
+    /// How many may start at the same time.
     pub starts_max: usize,
     /// How long a start or a check may take.
     pub start_timeout: Duration,
@@ -87,8 +87,8 @@ pub struct Backoff {
     pub first: Duration,
     /// Never longer than this.
     pub max: Duration,
-    /// After as many failures in a row the circuit is open: one start at a time
-    /// finds out whether starting works again.
+    /// After this many failures in a row the circuit is open: one start at a
+    /// time finds out whether starting works again.
     pub failures: u32,
 }
 

@@ -1,8 +1,8 @@
 //! How a pool lives on room that it shares with others.
 //!
-//! Its `max` is its own limit; room is what somebody who sees to many pools
-//! lets it have of a limit over all of them. Members that start or stop take
-//! room as well.
+//! Its `max` is its own limit; room is what a budget over many pools lets it
+//! have of a limit over all of them. Members that start or stop take room as
+//! well.
 
 use crate::keyed::{Order, Standing, is_pressed};
 use crate::ledger::Reply;
@@ -18,9 +18,9 @@ pub(super) struct Ration {
     given: u64,
     taken: u64,
     press: u64,
-    /// How it stood when somebody looked last.
+    /// How it stood when the budget looked last.
     told: Standing,
-    /// Somebody was called to look, and did not come yet.
+    /// The budget was called to look, and did not come yet.
     called: bool,
 }
 
@@ -39,15 +39,15 @@ impl<R: Reply> Pool<R> {
         }));
     }
 
-    /// Do what whoever shares room out has decided. It looks afterwards, by
-    /// [`stand`](Self::stand) in the same step.
+    /// Do what the budget that shares room out has decided. It looks
+    /// afterwards, by [`stand`](Self::stand) in the same step.
     pub fn obey(&mut self, order: Order, now: Instant, effects: &mut Vec<Effect<R>>) {
         let lone = self.lines.is_empty();
         let oldest = self.members.oldest();
         let Some(ration) = &mut self.ration else {
             return;
         };
-        // Whoever orders looks afterwards.
+        // The budget that orders looks afterwards.
         ration.called = true;
         match order {
             Order::Give { press } => {
@@ -92,7 +92,7 @@ impl<R: Reply> Pool<R> {
         standing
     }
 
-    /// Close for good, if there are no members and nobody waits.
+    /// Close for good, if there are no members and no take waits.
     pub fn forget(&mut self, effects: &mut Vec<Effect<R>>) -> bool {
         let is_empty = self.members.counts().size() == 0 && self.lines.is_empty();
         if is_empty && self.mode != Mode::Closed {
@@ -105,7 +105,7 @@ impl<R: Reply> Pool<R> {
         is_empty
     }
 
-    /// As many members may be there.
+    /// How many members may be there.
     #[inline]
     pub(super) fn max(&self) -> usize {
         match &self.ration {
@@ -123,14 +123,14 @@ impl<R: Reply> Pool<R> {
     }
 
     /// There are more members than there is room for: they go as they are
-    /// released. What was started for somebody serves once before.
+    /// released. What was started for a take serves once before.
     pub(super) fn is_ceding(&self) -> bool {
         let live = self.members.counts().live();
         let ration = self.ration.as_ref();
         self.mode == Mode::Running && ration.is_some_and(|ration| live > ration.room)
     }
 
-    /// Call whoever shares room out if there is news.
+    /// Call the budget that shares room out if there is news.
     #[cold]
     pub(super) fn tell_standing(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         let standing = self.standing(now);
@@ -139,8 +139,8 @@ impl<R: Reply> Pool<R> {
         };
         let told = ration.told;
         let spare = standing.lack == 0 && standing.size < standing.room;
-        // Whether anybody waits matters only to those who need what is idle, and
-        // to those who want to forget the pool.
+        // Whether a take waits matters only to pools that need what is idle,
+        // and to a budget that wants to forget the pool.
         let matters = is_pressed(ration.press) || standing.size == 0;
         let waits = matters && (standing.len == 0) != (told.len == 0);
         let len = told.len;
@@ -170,7 +170,7 @@ impl<R: Reply> Pool<R> {
         }
     }
 
-    /// So many more would be started if there was room.
+    /// How many more would be started if there was room.
     fn lack(&self, now: Instant) -> usize {
         let closing = matches!(self.mode, Mode::Closing { .. } | Mode::Closed);
         if closing || !self.failures.may_start(now) {

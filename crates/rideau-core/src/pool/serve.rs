@@ -1,4 +1,4 @@
-//! Which member goes to whom.
+//! Which member goes to which take.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::members::Doing;
 use super::{Mode, Pool, Priority, Reuse};
 
 impl<R: Reply> Pool<R> {
-    /// An idle member for one who came just now.
+    /// An idle member for a take that came just now.
     #[inline]
     pub(super) fn idle_at_once(
         &mut self,
@@ -23,7 +23,7 @@ impl<R: Reply> Pool<R> {
             return None;
         }
         let slot = self.next_idle(now, effects)?;
-        // Who does not wait cannot wait for a check either.
+        // A take that does not wait cannot wait for a check either.
         if !terms.wait || !self.is_stale(slot, now) {
             return Some(slot);
         }
@@ -34,12 +34,12 @@ impl<R: Reply> Pool<R> {
         Some(fresh)
     }
 
-    /// Somebody gets nothing; the next one should have more luck.
+    /// A take gets nothing; the next one should have more luck.
     pub(super) fn help_next(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         let counts = self.members.counts();
         let coming = counts.idle + counts.checking + counts.starting;
         self.ahead = self.ahead.max(1_usize.saturating_sub(coming));
-        // Idle ones were not good enough, and nobody may wait for a check.
+        // Idle ones were not good enough, and no take may wait for a check.
         let helps = self.mode == Mode::Running && self.lines.is_empty() && counts.checking == 0;
         if let Some(slot) = self.members.oldest().filter(|_| helps)
             && self.is_stale(slot, now)
@@ -111,7 +111,7 @@ impl<R: Reply> Pool<R> {
             .is_some_and(|after| after.is_zero() || idle > nanos(after))
     }
 
-    /// Give idle members to those who wait.
+    /// Give idle members to the takes that wait.
     #[inline]
     pub(super) fn serve(&mut self, now: Instant, effects: &mut Vec<Effect<R>>) {
         if self.mode != Mode::Running {
@@ -136,7 +136,7 @@ impl<R: Reply> Pool<R> {
         }
     }
 
-    /// A member can be used: by one who waits, or later.
+    /// A member can be used: by a take that waits, or later.
     #[inline]
     pub(super) fn give(&mut self, slot: u32, now: Instant, effects: &mut Vec<Effect<R>>) {
         if let Some(why) = self.why_retire(slot, now) {

@@ -21,13 +21,13 @@ use super::{Mode, Pool};
 pub struct Stats {
     /// What the members are doing.
     pub members: Counts,
-    /// As many members at most.
+    /// How many members there may be.
     pub max: usize,
     /// How many wait, by [`Priority`].
     pub waiting: [usize; Priority::ALL.len()],
     /// How long the oldest of them has waited.
     pub oldest_waited: Duration,
-    /// What became of those who wanted a member.
+    /// What became of the takes that wanted a member.
     pub takes: Tally,
     /// How long members were held. Of takes that found an idle member at once
     /// about one in sixteen is measured.
@@ -90,7 +90,7 @@ impl Stats {
         self.waiting.iter().sum()
     }
 
-    /// Nobody waits.
+    /// No take waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -107,7 +107,7 @@ impl<R: Reply> Pool<R> {
         self.lines.len()
     }
 
-    /// Nobody waits.
+    /// No take waits.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
@@ -145,13 +145,13 @@ impl<R: Reply> Pool<R> {
         }
     }
 
-    /// When asking again has a chance: when starting is tried again, or when so
-    /// many members have come back as there are takers before.
+    /// When asking again has a chance: when starting is tried again, or when
+    /// one member has come back for each take before.
     pub(super) fn retry_after(&self, now: Instant) -> Duration {
         let (Circuit::Failing { retry_after, .. } | Circuit::Open { retry_after, .. }) =
             self.circuit(now)
         else {
-            // Those whose line knows its pace have appointments of their own.
+            // Takes whose line knows its pace have appointments of their own.
             let line = self.lines.line(Priority::Normal).queue();
             let is_paced = matches!(line.options().shedding, Shedding::Paced { .. });
             if is_paced && line.gap().is_some() {

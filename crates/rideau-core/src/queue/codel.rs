@@ -1,7 +1,7 @@
 //! Controlled delay: sheds ever faster while a queue stays slow.
 //!
-//! Arithmetic on waits only; the entries belong to the line. This is the
-//! strict form: nobody whose wait is below the target is ever shed.
+//! Arithmetic on waits only; the entries belong to the line. This is the strict
+//! form: no entry whose wait is below the target is ever shed.
 
 use crate::refusal::Reason;
 use crate::time::Instant;
@@ -38,8 +38,8 @@ pub(crate) struct CoDel {
     count: u64,
     next: Instant,
     gate: Instant,
-    /// Overload outlasts an episode until nobody was slow for an interval: one
-    /// quick serve does not prove that it is over.
+    /// Overload outlasts an episode until no entry was slow for an interval:
+    /// one quick serve does not prove that it is over.
     overload: Instant,
 }
 
@@ -115,7 +115,7 @@ impl CoDel {
         }
     }
 
-    /// Judge the oldest entry while nobody is being served. This never ends
+    /// Judge the oldest entry while no entry is being served. This never ends
     /// an episode: only a dequeue can.
     pub(crate) fn scan(&mut self, sent: Instant, progress: &mut Progress, now: Instant) -> Verdict {
         self.end_overload(now);
@@ -148,7 +148,7 @@ impl CoDel {
     }
 
     /// Judge an entry that was taken from the newest end and leaves the line
-    /// empty: then the law has nobody else to look at.
+    /// empty: then the law has no other entry to look at.
     pub(crate) fn judge_last(&mut self, sent: Instant, now: Instant) -> Verdict {
         if self.is_fast(sent, now) {
             return Verdict::Keep;
@@ -190,7 +190,7 @@ impl CoDel {
         self.gate <= now
     }
 
-    /// Nobody may wait this long during an episode.
+    /// No entry may wait this long during an episode.
     pub(crate) fn is_over_bound(&self, sent: Instant, now: Instant) -> bool {
         self.is_overloaded(now) && sent.after(self.bound) < now
     }
@@ -235,12 +235,12 @@ impl CoDel {
         };
     }
 
-    /// Nobody is to be shed now, whoever waits.
+    /// No entry is to be shed now, whatever waits.
     pub(crate) fn is_quiet(&self, now: Instant) -> bool {
         self.gate > now && !self.has_overload()
     }
 
-    /// There is an overload, or was one that nobody has seen the end of.
+    /// There is an overload, or was one whose end was not seen.
     fn has_overload(&self) -> bool {
         self.phase == Phase::Shedding || self.overload != Instant::START
     }
@@ -253,14 +253,15 @@ impl CoDel {
         self.phase == Phase::Shedding || now < self.overload
     }
 
-    /// Somebody is slow: overload goes on, if it is one.
+    /// An entry is slow: overload goes on, if it is one.
     fn prolong(&mut self, now: Instant) {
         if self.is_overloaded(now) {
             self.overload = now.after(self.interval);
         }
     }
 
-    /// Forget an overload that is over, so that nobody looks for its end again.
+    /// Forget an overload that is over, so that its end is not looked for
+    /// again.
     fn end_overload(&mut self, now: Instant) {
         if !self.is_overloaded(now) {
             self.overload = Instant::START;

@@ -7,8 +7,8 @@ use crate::refusal::Reason;
 use crate::time::{Instant, nanos};
 
 impl Queue {
-    /// Shed whose own deadline has come, or the limit that the law gave them;
-    /// no more than the call may still end.
+    /// Shed the asks whose own deadline has come, or the limit that the law
+    /// gave them; no more than the call may still end.
     #[inline]
     pub(super) fn expire<R>(&mut self, ledger: &mut Ledger<R>, now: Instant, shed: &mut Vec<Shed>) {
         // Most queues have no deadlines of their own.
@@ -39,8 +39,8 @@ impl Queue {
         self.sweep(ledger);
     }
 
-    /// Why somebody goes at its deadline. One that it did not name itself is as
-    /// long as anybody may wait.
+    /// Why an ask goes at its deadline. A deadline that it did not name itself
+    /// is as long as any ask may wait.
     pub(super) fn late_reason(promised: bool) -> Reason {
         if promised {
             Reason::Deadline
@@ -73,7 +73,7 @@ impl Queue {
     }
 
     /// Another law settles other limits: askers' own deadlines stay, and a
-    /// standing queue gives those who wait already the longer limit.
+    /// standing queue gives asks that wait already the longer limit.
     pub(super) fn rebuild_expiry<R>(&mut self, ledger: &Ledger<R>) {
         let limit = match self.options.shedding {
             Shedding::Standing { interval, .. } => nanos(interval),

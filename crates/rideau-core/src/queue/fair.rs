@@ -41,7 +41,7 @@ pub(crate) struct Fair {
     /// How fast all lines together are served.
     pub(crate) pace: Pace,
     len: usize,
-    /// How many flows in the rotation have nobody.
+    /// How many flows in the rotation have no entry.
     emptied: usize,
 }
 
@@ -167,7 +167,8 @@ impl Fair {
         &mut self.flows[at as usize].line
     }
 
-    /// Whom the minima of their lines protected, be they there or not.
+    /// The entries that the minima of their lines protected, be they there or
+    /// not.
     pub(crate) fn take_spared(&mut self, mut each: impl FnMut(Ticket)) {
         for flow in &mut self.flows {
             flow.line.take_spared(&mut each);
@@ -217,8 +218,8 @@ impl Fair {
         self.sheds.first() <= now
     }
 
-    /// Take over changed options with the same index: flows and turns stay. Whom
-    /// the new minimum protects no more is shed.
+    /// Take over changed options with the same index: flows and turns stay.
+    /// What the new minimum protects no more is shed.
     pub(crate) fn adopt_law<R>(
         &mut self,
         options: &options::Fair,
@@ -259,13 +260,13 @@ impl Fair {
         }
     }
 
-    /// Take an entry over from another queue, without asking anybody.
+    /// Take an entry over from another queue, without asking the law.
     pub(crate) fn adopt<R>(&mut self, slot: u32, limits: &Limits, step: &mut Step<'_, R>) {
         let at = self.flow_for(step.ledger.place(slot).flow, step.now);
         self.on_line(at, limits, step, |line, step| line.link(slot, step.ledger));
     }
 
-    /// Take everybody out, and forget the flows.
+    /// Take all entries out, and forget the flows.
     pub(crate) fn clear<R>(&mut self, ledger: &mut Ledger<R>, mut each: impl FnMut(u32)) {
         for flow in &mut self.flows {
             flow.line.clear(ledger, &mut each);

@@ -1,9 +1,9 @@
-//! One line of those who wait, oldest to newest, and the law over it.
+//! One line of waiting asks, oldest to newest, and the law over it.
 //!
-//! The line links entries and asks its law; it does no arithmetic on waits.
-//! The law always sheds from the oldest end, whatever end is served. A line
-//! whose law keeps promises has those who were promised their wait in a list
-//! of their own.
+//! The line links entries and asks its law; it does no arithmetic on waits. The
+//! law always sheds from the oldest end, whatever end is served. A line whose
+//! law keeps promises has the asks that were promised their wait in a list of
+//! their own.
 
 use super::codel::{Progress, Verdict};
 use super::law::{Law, expired, law_spans};
@@ -76,7 +76,7 @@ impl Line {
         self.oldest_sent().finite()
     }
 
-    /// Let a newcomer in, or somebody go if there is no room.
+    /// Let a newcomer in, or let an entry go if there is no room.
     #[inline(always)]
     pub(crate) fn push<R>(&mut self, slot: u32, limits: &Limits, step: &mut Step<'_, R>) {
         if self.keeps_promises() {
@@ -105,7 +105,8 @@ impl Line {
         self.settle(limits.min, limits, step);
     }
 
-    /// Shed whom the law wants gone while nobody is served, down to `floor`.
+    /// Shed the entries that the law wants gone while none is served, down to
+    /// `floor`.
     #[inline]
     pub(crate) fn settle<R>(&mut self, floor: u32, limits: &Limits, step: &mut Step<'_, R>) {
         match &self.law {
@@ -165,7 +166,7 @@ impl Line {
         taken
     }
 
-    /// Take the oldest whom the law lets through.
+    /// Take the oldest that the law lets through.
     #[inline(always)]
     fn pop_oldest<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) -> Option<u32> {
         let mut progress = Progress::default();
@@ -195,7 +196,7 @@ impl Line {
         None
     }
 
-    /// Take the newest whom the law lets through.
+    /// Take the newest that the law lets through.
     fn pop_newest<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) -> Option<u32> {
         match &mut self.law {
             Law::Never | Law::Standing(_) | Law::Paced(_) => (),
@@ -223,7 +224,7 @@ impl Line {
         self.len -= 1;
     }
 
-    /// Put an entry at the newest end, without asking anybody.
+    /// Put an entry at the newest end, without asking the law.
     #[inline]
     pub(crate) fn link<R>(&mut self, slot: u32, ledger: &mut Ledger<R>) {
         let list = if ledger.place(slot).promised && self.keeps_promises() {
@@ -329,7 +330,7 @@ impl Line {
         }
     }
 
-    /// Let go those for whom there is no room any more, oldest first.
+    /// Let go the entries for which there is no room any more, oldest first.
     fn trim<R>(&mut self, limits: &Limits, step: &mut Step<'_, R>) {
         let surplus = self.len.saturating_sub(limits.max);
         let oldest = limits.max == 0 || limits.overflow == Overflow::Oldest;
@@ -355,7 +356,7 @@ impl Line {
         self.settle(limits.min, limits, step);
     }
 
-    /// Look at everybody, the oldest of a list first.
+    /// Look at all entries, the oldest of a list first.
     pub(crate) fn each<R>(&self, ledger: &Ledger<R>, mut look: impl FnMut(u32)) {
         for list in [&self.plain, &self.promised] {
             let mut slot = list.head;
@@ -366,7 +367,7 @@ impl Line {
         }
     }
 
-    /// Take everybody out, oldest first.
+    /// Take all entries out, oldest first.
     pub(crate) fn clear<R>(&mut self, ledger: &mut Ledger<R>, mut each: impl FnMut(u32)) {
         while self.len > 0 {
             let slot = self.first(ledger);
@@ -382,14 +383,15 @@ impl Line {
         }
     }
 
-    /// Whom the minimum protected, be they there or not.
+    /// The entries that the minimum protected, be they there or not.
     pub(crate) fn take_spared(&mut self, each: impl FnMut(Ticket)) {
         if let Law::Standing(standing) = &mut self.law {
             std::iter::from_fn(|| standing.next_spared()).for_each(each);
         }
     }
 
-    /// Shed whom the minimum protects no more, in the order of their limits.
+    /// Shed the entries that the minimum protects no more, in the order of
+    /// their limits.
     pub(crate) fn release_spared<R>(&mut self, min: u32, step: &mut Step<'_, R>) {
         while self.len > min
             && !step.is_spent()
@@ -403,7 +405,7 @@ impl Line {
         }
     }
 
-    /// The law never sheds who was promised its wait.
+    /// The law never sheds an ask that was promised its wait.
     #[inline(always)]
     fn keeps_promises(&self) -> bool {
         matches!(self.law, Law::Paced(_))

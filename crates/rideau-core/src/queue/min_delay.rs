@@ -1,8 +1,8 @@
-//! Sheds long waits once nobody was served quickly for an interval.
+//! Sheds long waits once no ask was served quickly for an interval.
 //!
 //! Arithmetic on waits only. A queue is overloaded if the least wait of those
-//! served within an interval was over the target; then whoever waited over
-//! twice the target goes.
+//! served within an interval was over the target; then asks that waited over
+//! twice the target go.
 
 use super::codel::{Progress, Verdict};
 use crate::refusal::Reason;
@@ -16,7 +16,7 @@ pub(crate) struct MinDelay {
     least: u64,
     until: Instant,
     overloaded: bool,
-    /// When the line last served somebody, or last looked because it did not.
+    /// When the line last served an entry, or last looked because it did not.
     looked: Instant,
     /// The last look ended before all had gone that must.
     unfinished: bool,
@@ -54,7 +54,7 @@ impl MinDelay {
         }
     }
 
-    /// Judge the oldest entry; it only matters when nobody was served for an
+    /// Judge the oldest entry; it only matters when no entry was served for an
     /// interval.
     pub(crate) fn scan(&mut self, sent: Instant, progress: &mut Progress, now: Instant) -> Verdict {
         let waited = now.nanos_since(sent);
@@ -75,7 +75,7 @@ impl MinDelay {
         self.unfinished = true;
     }
 
-    /// The next look at a line that serves nobody.
+    /// The next look at a line that serves no entry.
     pub(crate) fn due(&self, sent: Instant) -> Instant {
         self.looked.max(sent).after(self.interval)
     }

@@ -9,55 +9,55 @@ use crate::ids::Flow;
 use crate::settings::{OptionError, Rule, Settings};
 use crate::time::Instant;
 
-/// What a queue may hold, whom it serves first, and whom it lets go.
+/// What a queue may hold, which ask it serves first, and which it lets go.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Who is served first.
+    /// Which ask is served first.
     pub order: Order,
-    /// Who is let go before being served.
+    /// Which asks are let go before being served.
     pub shedding: Shedding,
-    /// The law sheds nobody while no more than this many wait.
+    /// The law sheds no ask while no more than this many wait.
     pub min: u32,
-    /// As many may wait; none for no limit.
+    /// How many may wait; none for no limit.
     pub max: Option<u32>,
-    /// Who goes when one more comes than may wait.
+    /// Which ask goes when one more comes than may wait.
     pub overflow: Overflow,
     /// Turns by flow. `min`, `max` and the law then hold for each flow.
     pub fair: Option<Fair>,
 }
 
-/// Who is served first.
+/// Which ask is served first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
-    /// Who came first.
+    /// The one that came first.
     #[default]
     Fifo,
-    /// Who came last.
+    /// The one that came last.
     Lifo,
-    /// Who came first, but who came last once the oldest has waited this long:
-    /// under overload it serves askers who still care.
+    /// The one that came first, but the one that came last once the oldest has
+    /// waited this long: under overload it serves askers that still care.
     Adaptive {
         /// The wait of the oldest from which on the newest is served.
         slow: Duration,
     },
 }
 
-/// Who goes when one more comes than may wait.
+/// Which ask goes when one more comes than may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Overflow {
     /// The newcomer is refused.
     #[default]
     Newest,
-    /// The oldest makes room. If nobody may wait, the newcomer is refused.
+    /// The oldest makes room. If no ask may wait, the newcomer is refused.
     Oldest,
 }
 
-/// The law by which a queue sheds those who wait.
+/// The law by which a queue sheds asks that wait.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Shedding {
-    /// Nobody is shed.
+    /// No ask is shed.
     Never,
-    /// Whoever waited this long is shed.
+    /// An ask that waited this long is shed.
     Timeout {
         /// The longest wait.
         wait_max: Duration,
@@ -69,9 +69,9 @@ pub enum Shedding {
         /// Waits may be over the target for this long.
         interval: Duration,
     },
-    /// Controlled delay that also sheds, from when it sheds at all until nobody
-    /// was slow for an interval, whoever waited over a bound: for askers that
-    /// keep coming whatever happens to them.
+    /// Controlled delay that also sheds, from when it sheds at all until no ask
+    /// was slow for an interval, every ask that waited over a bound: for askers
+    /// that keep coming whatever happens to them.
     BoundedCoDel {
         /// Waits below this are fine.
         target: Duration,
@@ -83,9 +83,9 @@ pub enum Shedding {
     /// Sheds waits over twice the target once the least wait of an interval
     /// was over it.
     MinDelay {
-        /// Somebody should wait no longer than this in every interval.
+        /// Some ask should wait no longer than this in every interval.
         target: Duration,
-        /// How long nobody may have been served quickly.
+        /// How long no ask may have been served quickly.
         interval: Duration,
     },
     /// Lets newcomers wait only for the target once the queue has not been
@@ -96,9 +96,9 @@ pub enum Shedding {
         /// A queue stands that was not empty for this long.
         interval: Duration,
     },
-    /// Never sheds an ask that named its wait, nor anybody while few wait; sheds
-    /// the others by age. Few, and the ages, follow from the capacity and the
-    /// holds that the place tells.
+    /// Never sheds an ask that named its wait, nor any ask while few wait;
+    /// sheds the others by age. Few, and the ages, follow from the capacity and
+    /// the holds that the place tells.
     Paced {
         /// An ask that names a longer wait gets this one.
         wait_cap: Option<Duration>,
@@ -112,7 +112,7 @@ pub enum Shedding {
 pub struct Fair {
     /// What makes a flow.
     pub index: Index,
-    /// As many flows have a line of their own; those beyond share one.
+    /// How many flows have a line of their own; those beyond share one.
     pub flows_max: NonZeroU32,
     /// How many are served in one turn, for flows that deserve more than one.
     pub weights: Vec<(Flow, NonZeroU32)>,
@@ -153,8 +153,8 @@ const OVERFLOWS: &[&str] = &["newest", "oldest"];
 const ANSWERS: &[&str] = &["no", "yes"];
 
 impl Default for Options {
-    /// First come, first served; who named its wait gets it, the others are
-    /// shed by age under overload, and no more than 65,536 may wait.
+    /// First come, first served; an ask that named its wait gets it, the others
+    /// are shed by age under overload, and no more than 65,536 may wait.
     fn default() -> Self {
         Self {
             order: Order::Fifo,
@@ -185,7 +185,7 @@ impl Default for Fair {
 }
 
 impl Options {
-    /// Whoever waited `wait_max` is shed.
+    /// An ask that waited `wait_max` is shed.
     pub fn timeout(wait_max: Duration) -> Self {
         Self {
             shedding: Shedding::Timeout { wait_max },

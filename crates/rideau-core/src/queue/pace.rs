@@ -48,7 +48,7 @@ const STEADY: u8 = 8;
 const JUMP: u64 = 8;
 /// A sample up to this long is always believed.
 const MILLISECOND: u64 = 1_000_000;
-/// Nobody is told to come back later than this.
+/// No asker is told to come back later than this.
 const RETRY_MAX: u64 = 3_600_000_000_000;
 
 impl Average {
@@ -153,7 +153,7 @@ impl Load {
         self.hold.sample(nanos(held));
     }
 
-    /// Nobody reports holds, but this is what they have to be.
+    /// Holds are not reported, but this is what they have to be.
     pub(crate) fn expect_hold(&mut self, nanos: u64) {
         self.hold = Average {
             mean: nanos,

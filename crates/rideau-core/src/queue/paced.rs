@@ -113,7 +113,7 @@ impl Paced {
     /// number wait; `oldest` of all, `unpromised` of those without a promise.
     pub(crate) fn due(&self, oldest: Instant, unpromised: Instant, hold: u64) -> Instant {
         if self.awake == Instant::NEVER {
-            // It can be served now, and nobody has looked since.
+            // It can be served now, and the queue was not looked at since.
             return Instant::START;
         }
         if self.slow == Instant::NEVER {
@@ -147,7 +147,7 @@ pub(crate) fn calm_bound(hold: u64) -> u64 {
     CALM.max(hold.saturating_mul(CALM_HOLDS))
 }
 
-/// How many asks may wait without one being shed, shared by so many flows.
+/// How many asks may wait without one being shed, shared by this many flows.
 pub(crate) fn protected(load: &Load, pace: &Pace, flows: u32) -> u32 {
     let hold = load.hold_nanos();
     let number = match (load.capacity, pace.gap()) {

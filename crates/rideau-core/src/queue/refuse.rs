@@ -6,13 +6,13 @@ use super::{Queue, Shedding, pace};
 use crate::refusal::{Reason, Refusal};
 use crate::time::Instant;
 
-/// Nobody is told to come back later than this.
+/// No asker is told to come back later than this.
 const PATIENCE_MAX: Duration = Duration::from_secs(3600);
 
 impl Queue {
-    /// A no for somebody who waited since `sent`, with the queue's numbers. It
-    /// books no time to come again: for one who asks again and is to have a
-    /// chance then, see [`refuse`](Self::refuse).
+    /// A refusal for an ask that waited since `sent`, with the queue's numbers.
+    /// It books no time to come again: for an asker that asks again and is to
+    /// have a chance then, see [`refuse`](Self::refuse).
     pub fn refusal(&self, reason: Reason, sent: Instant, now: Instant) -> Refusal {
         Refusal {
             reason,
@@ -23,7 +23,7 @@ impl Queue {
     }
 
     /// As [`refusal`](Self::refusal), for one asker: where the law makes
-    /// appointments, those who are refused get instants one gap apart.
+    /// appointments, refused askers get instants one gap apart.
     pub fn refuse(&mut self, reason: Reason, sent: Instant, now: Instant) -> Refusal {
         let refusal = self.refusal(reason, sent, now);
         let is_paced = matches!(self.options.shedding, Shedding::Paced { .. });
@@ -39,7 +39,7 @@ impl Queue {
         }
     }
 
-    /// About the time that those who wait will take, and one more.
+    /// About the time that the waiting asks will take, and one more.
     fn retry_after(&self, now: Instant) -> Duration {
         let pace = self.shape.pace();
         let patience = match self.options.shedding {

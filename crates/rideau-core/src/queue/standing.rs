@@ -1,4 +1,4 @@
-//! Lets nobody wait long while a queue has not been empty for an interval.
+//! Lets no ask wait long while a queue has not been empty for an interval.
 //!
 //! Arithmetic on time only. How long an entry may wait is settled when it
 //! comes: `target` behind a standing queue, `interval` otherwise.
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use crate::ids::Ticket;
 use crate::time::Instant;
 
-/// When the line was last empty, and whose limit came too early.
+/// When the line was last empty, and which limits came too early.
 #[derive(Debug)]
 pub(crate) struct Standing {
     target: u64,
@@ -19,8 +19,8 @@ pub(crate) struct Standing {
     spared: VecDeque<Ticket>,
 }
 
-/// So many more than twice the minimum may be remembered as spared before
-/// those who are gone are forgotten.
+/// How many more than twice the minimum may be remembered as spared before
+/// those that are gone are forgotten.
 const SPARED_STALE: usize = 64;
 
 impl Standing {

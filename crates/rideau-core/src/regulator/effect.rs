@@ -27,10 +27,10 @@ pub enum Effect<R> {
         ticket: Ticket,
         /// How to answer.
         reply: R,
-        /// The no.
+        /// The refusal.
         refusal: Refusal,
     },
-    /// Nobody is there to answer any more.
+    /// There is no asker to answer any more.
     Forget(R),
     /// Pass on what a meter says.
     Meter(meter::Effect),

@@ -10,8 +10,8 @@ use crate::time::Lead;
 pub enum Renewal {
     /// The lease goes on.
     Go {
-        /// Minus how long the valve had been open for it; never positive, as
-        /// nobody waits to renew.
+        /// Minus how long the valve had been open for it; never positive, as no
+        /// lease waits to renew.
         lead: Lead,
         /// How long the answer took.
         waited: Duration,

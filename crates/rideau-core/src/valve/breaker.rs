@@ -1,7 +1,7 @@
 //! None for a while after too many went wrong.
 //!
 //! A closed circuit admits up to `max`. It trips when `failures` of the last
-//! `window` leases that ended went wrong: then nobody is admitted or renewed
+//! `window` leases that ended went wrong: then no lease is admitted or renewed
 //! for a `pause`. After that `probes` leases are. When all of them ended well
 //! the circuit is closed again; when one went wrong it trips for twice as long
 //! as before, up to `pause_max`. Probes that do not end within another pause
@@ -25,7 +25,7 @@ const WINDOW_MAX: u32 = u64::BITS;
 /// None for a while after too many went wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Breaker {
-    /// So many failures among the last `window` leases trip the circuit.
+    /// This many failures among the last `window` leases trip the circuit.
     pub failures: u32,
     /// From 1 to 64. As many as `failures`: only failures in a row trip.
     pub window: u32,

@@ -32,7 +32,7 @@ pub trait CustomLaw: Debug + Send {
         let _ = (held, ok, now);
     }
 
-    /// The lead of those who want leases, as a broker measured it.
+    /// The lead of the side that wants leases, as a broker measured it.
     fn update(&mut self, lead: Lead, now: Instant) {
         let _ = (lead, now);
     }

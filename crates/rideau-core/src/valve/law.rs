@@ -101,7 +101,7 @@ impl Law {
         }
     }
 
-    /// Whether somebody has to look when the opening comes.
+    /// Whether the driver has to look when the opening comes.
     pub(super) fn has_timer(&self) -> bool {
         matches!(self, Self::Rate(_) | Self::Breaker(_) | Self::Custom(_))
     }

@@ -1,6 +1,6 @@
 //! One lease for each lead below a target.
 //!
-//! Those who hold leases are scarce when their lead is small: they are waited
+//! The holders of leases are scarce when their lead is small: they are waited
 //! for. Each such lead makes room for one more, or keeps one that wants to be
 //! renewed; a lead that is not small takes the room back.
 

@@ -38,8 +38,8 @@ impl Gaps {
         long: LONG,
     };
 
-    /// Count a gap of so many seconds for so much, for either kind as far as it
-    /// is likely to be of it.
+    /// Count a gap of this many seconds for so much, for either kind as far as
+    /// it is likely to be of it.
     pub(super) fn learn(&mut self, gap: f64, weight: f64) {
         let short = self.short.count * self.short.density(gap);
         let long = self.long.count * self.long.density(gap);

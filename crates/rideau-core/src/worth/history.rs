@@ -32,7 +32,7 @@ const VISIT_GAP: f64 = 3.0;
 const START_TIME_MIN: f64 = 1e-3;
 
 impl History {
-    /// Somebody asks for an app of which nothing is known.
+    /// An ask comes for an app of which nothing is known.
     pub(super) fn first(app: u32, start_time: f64, moment: &Moment) -> Self {
         let mut rates = Rates::ZERO;
         rates.count(1.0, &moment.decay);
@@ -46,7 +46,7 @@ impl History {
         }
     }
 
-    /// Somebody asks for it again.
+    /// An ask comes for it again.
     pub(super) fn asked(&mut self, start_time: f64, moment: &Moment) {
         let gap = self.age(moment);
         let weight = (gap / VISIT_GAP).min(1.0);
@@ -63,7 +63,7 @@ impl History {
 }
 
 impl Moment {
-    /// What a start costs that takes so many seconds.
+    /// What a start costs that takes this many seconds.
     pub(super) const fn cost(&self, start_time: f64) -> f64 {
         if self.counts_only {
             1.0

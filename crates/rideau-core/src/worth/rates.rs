@@ -7,7 +7,7 @@ use std::array;
 use std::f64::consts::LN_2;
 use std::time::Duration;
 
-/// An ask counts half after so many seconds.
+/// An ask counts half after this many seconds.
 const HALF_LIVES: [f64; 4] = [5.0, 30.0, 300.0, 3600.0];
 const SCALES: usize = HALF_LIVES.len();
 

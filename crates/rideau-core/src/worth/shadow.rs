@@ -9,13 +9,13 @@ pub(super) struct Shadow {
     /// Which bit of a history says that its app is here.
     bit: u8,
     max: usize,
-    /// Of the histories of those who are here.
+    /// Of the histories of the apps that are here.
     slots: Vec<usize>,
     pub(super) loss: f64,
 }
 
 impl Shadow {
-    /// The shadow of this number, for nobody yet.
+    /// The shadow of this number, without apps yet.
     pub(super) const fn new(number: usize) -> Self {
         Self {
             bit: 1 << number,
@@ -29,8 +29,8 @@ impl Shadow {
         self.max
     }
 
-    /// Somebody asks for an app: if it is not here, that is a loss, and the
-    /// one of least worth makes room.
+    /// An ask comes for an app: if it is not here, that is a loss, and the one
+    /// of least worth makes room.
     pub(super) fn ask(
         &mut self,
         slot: usize,
@@ -63,14 +63,14 @@ impl Shadow {
         }
     }
 
-    /// Forget who has a slot.
+    /// Forget the app that has a slot.
     pub(super) fn remove(&mut self, slot: usize) {
         if let Some(at) = self.slots.iter().position(|known| *known == slot) {
             self.slots.swap_remove(at);
         }
     }
 
-    /// Who had the slot `before` has another one.
+    /// The app that had the slot `before` has another one.
     pub(super) fn rename(&mut self, before: usize, slot: usize) {
         if let Some(known) = self.slots.iter_mut().find(|known| **known == before) {
             *known = slot;

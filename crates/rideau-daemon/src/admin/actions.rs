@@ -127,7 +127,7 @@ pub(super) async fn kill(visit: Visit) -> Answer {
     ok(&json!({ "outcome": "ok" }))
 }
 
-/// Take something back from its holder, who is told if it can be.
+/// Take something back from its holder. The holder is told if it can be.
 pub(super) async fn revoke(visit: Visit) -> Answer {
     let ticket = ticket_of(visit.name("ticket"))?;
     let daemon = visit.daemon();

@@ -143,7 +143,7 @@ fn to_process(visit: &Visit, done: &str, act: fn(&Apps, ProcessId) -> bool) -> A
     let number = visit.name("pid");
     let apps = &visit.daemon().apps;
     let found = number.parse().ok().and_then(|pid| apps.process(pid));
-    // Who may not use an app does not learn which processes it has.
+    // A user that may not use an app does not learn which processes it has.
     let found = found.filter(|(_, app)| visit.sight().sees("app", &app.name));
     let Some((process, app)) = found else {
         let hint = "GET /api/v1/apps/NAME lists those there are.";

@@ -1,8 +1,8 @@
 //! Asks over HTTP: the commands of the Redis protocol, in a session.
 //!
-//! A request is executed as the command that it is, by one who has joined the
-//! session for as long as it takes. Whoever hangs up while it waits gives its
-//! place up; whoever does not hear the answer asks again with the same `id`.
+//! A request is executed as the command that it is, by a guest that has joined the
+//! session for as long as it takes. A client that hangs up while it waits gives its
+//! place up; a client that does not hear the answer asks again with the same `id`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ use crate::state::lease_table::Thing;
 use crate::state::ticket::{Kind, Ticket};
 use crate::state::values;
 
-/// Who is shed and is not told when to come back may do so then.
+/// A client that is shed and is not told when to come back may do so then.
 const SOON: Duration = Duration::from_secs(1);
 /// What belongs to a lease of a regulator.
 const LEASE: [&str; 3] = ["ticket", "lead_us", "waited_us"];
@@ -314,7 +314,7 @@ async fn run(visit: &Visit, words: &Words) -> Result<(Value, Told), No> {
     execute(visit, words, Guest::enter(visit)?).await
 }
 
-/// Execute a command about values, for which nobody needs a session.
+/// Execute a command about values, which needs no session.
 pub(super) async fn run_values(visit: &Visit, words: &Words) -> Result<Value, No> {
     let mut guest = match &visit.session {
         Some(_) => Guest::enter(visit)?,
@@ -415,19 +415,19 @@ fn told(reply: &Value, names: &[&str], more: Told) -> Answer {
     Ok(response)
 }
 
-/// Who comes back in whole seconds does not come too early.
+/// A client that comes back in whole seconds does not come too early.
 fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// A no is no mistake, but scripts look at the status only.
+/// A refusal is no mistake, but scripts look at the status only.
 fn status(word: &str) -> StatusCode {
     match word {
         "go" | "done" | "down" => StatusCode::OK,
         "await" => StatusCode::ACCEPTED,
         "timeout" => StatusCode::REQUEST_TIMEOUT,
         "shed" | "closed" => StatusCode::SERVICE_UNAVAILABLE,
-        // Full, cancelled, and nobody there at once.
+        // Full, cancelled, and no match at once.
         _ => StatusCode::CONFLICT,
     }
 }

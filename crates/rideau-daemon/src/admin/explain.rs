@@ -6,7 +6,7 @@ use super::health::away;
 use super::visit::{Answer, No, Visit, ok};
 use crate::view::explain;
 
-/// Explain a no, a ticket, a connection, a place or a key.
+/// Explain a refusal, a ticket, a connection, a place or a key.
 pub(super) async fn explain(visit: Visit) -> Answer {
     away(move || explained(&visit)).await?
 }

@@ -24,10 +24,10 @@ use crate::state::logins::{Fingerprint, How};
 /// A password that was right is not checked again for so long: each check costs
 /// time on purpose, and every request of a script carries it.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
-/// As many are known at a time.
+/// This many are known at a time.
 const KNOWN_MAX: usize = 1024;
 
-/// Who makes a request: nobody where there are no users.
+/// Who makes a request: no user where there are none.
 #[derive(Clone, Default)]
 pub(super) struct Identity {
     pub(super) user: Option<Arc<User>>,
@@ -44,7 +44,7 @@ impl From<Arc<User>> for Identity {
     }
 }
 
-/// Whether a request may be answered, and who makes it.
+/// Whether a request may be answered, and which user makes it.
 pub(super) async fn admit(admin: &Admin, route: &Route, parts: &Parts) -> Result<Identity, No> {
     if route.needs == Needs::Nothing {
         return Ok(Identity::default());
@@ -117,8 +117,7 @@ pub(super) fn check_right(
     Ok(())
 }
 
-/// Write down that somebody who has not said who it is may not do this, if that is
-/// control.
+/// Write down that a client that has not logged in may not do this, if that is control.
 fn deny_to(admin: &Admin, route: &Route, entrance: Option<&Entrance>, no: &No) {
     let right = route
         .right()
@@ -249,7 +248,7 @@ fn operator(admin: &Admin, parts: &Parts) -> Option<Arc<User>> {
     user.cloned()
 }
 
-/// The header by which a request says whose it is.
+/// The header by which a request says which user it is of.
 fn said(parts: &Parts) -> &[u8] {
     let said = parts.headers.get(header::AUTHORIZATION);
     said.map(HeaderValue::as_bytes).unwrap_or_default()
@@ -269,7 +268,7 @@ fn in_address(parts: &Parts) -> Option<&[u8]> {
 
 /// A token that is not the operator's is counted as a wrong password is, and answered
 /// as late. Where there are no users, so is a password: it can be nothing but a token.
-/// Then the request goes on as anybody's, unless it can be nothing else.
+/// Then the request goes on without a user, unless it can be nothing else.
 async fn check_token(admin: &Admin, parts: &Parts, entrance: Option<&Entrance>) -> Result<(), No> {
     let daemon = &admin.daemon;
     let is_bearer = bearer(parts).is_some();

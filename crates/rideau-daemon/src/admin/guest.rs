@@ -30,7 +30,7 @@ use crate::state::ticket::Ticket;
 /// connection is a sign of life.
 const RENEW: Duration = Duration::from_millis(200);
 
-/// One who has joined a session for one request, and leaves it when dropped.
+/// A client that has joined a session for one request, and leaves it when dropped.
 pub(super) struct Guest {
     pub(super) client: Client,
     session: Option<Ticket>,
@@ -57,7 +57,7 @@ impl Guest {
         })
     }
 
-    /// One who is in no session, and holds nothing by itself.
+    /// A client that is in no session, and holds nothing by itself.
     pub(super) fn alone(visit: &Visit) -> Self {
         let daemon = visit.daemon();
         let card = Arc::new(Holder {
@@ -75,8 +75,8 @@ impl Guest {
         }
     }
 
-    /// Wait for the answer; the session stays alive meanwhile. Whoever may not have it
-    /// any more is told so, and what was given in that moment goes back.
+    /// Wait for the answer; the session stays alive meanwhile. A client that may not
+    /// have it any more is told so, and what was given in that moment goes back.
     pub(super) async fn wait(&mut self, wait: Wait) -> Result<Finish, No> {
         let Wait {
             mut answer,
@@ -138,7 +138,7 @@ impl Drop for Guest {
     }
 }
 
-/// Have the client be who makes the request, with what was known of it then.
+/// Make the client the user that makes the request, with what was known of it then.
 fn become_visitor(client: &mut Client, visit: &Visit) {
     client.user.clone_from(&visit.user);
     client.password = visit.password;

@@ -12,7 +12,7 @@ pub(super) async fn alive(_visit: Visit) -> Answer {
     Ok(word(StatusCode::OK, "ok"))
 }
 
-/// Whether to send anybody here.
+/// Whether to send clients here.
 pub(super) async fn ready(visit: Visit) -> Answer {
     if visit.daemon().is_draining() {
         return Ok(word(StatusCode::SERVICE_UNAVAILABLE, "draining"));
@@ -40,7 +40,7 @@ pub(super) async fn metrics(visit: Visit) -> Answer {
     let counted = visit.admin.counted();
     let daemon = visit.daemon().clone();
     daemon.apps.look_at_all_usage().await;
-    // With many keys it takes a while, and nobody else is to wait for that.
+    // With many keys it takes a while, and no other task is to wait for that.
     let form = metrics::Form::accepted(&visit.accept);
     let text = away(move || metrics::render(&daemon, counted, form)).await?;
     let kind = [

@@ -1,4 +1,4 @@
-//! What happens now, for as long as somebody watches, and what happened lately.
+//! What happens now, for as long as a client watches, and what happened lately.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -54,7 +54,7 @@ pub(super) async fn stream(visit: Visit) -> Answer {
     Ok(served(events))
 }
 
-/// Every event; with `?last=`, first so many of those before.
+/// Every event; with `?last=`, first that many of those before.
 pub(super) async fn events(visit: Visit) -> Answer {
     let last = match visit.query.find("last") {
         Some(_) => visit.number("last", 0, 1024)?,
@@ -93,8 +93,8 @@ pub(super) async fn events(visit: Visit) -> Answer {
     Ok(served(told))
 }
 
-/// A seat among those who watch. What its user may see is looked up for each event,
-/// and at least every second.
+/// A seat among the clients that watch. What its user may see is looked up for each
+/// event, and at least every second.
 struct Seat {
     visit: Visit,
     right: &'static str,
@@ -148,7 +148,7 @@ impl Seat {
         }
     }
 
-    /// Follow a change of who its user is and what it may do.
+    /// Follow a change of its user and of what it may do.
     fn follow(&mut self) -> Result<(), No> {
         if self.visit.follow()?
             && let Some(user) = &self.visit.user

@@ -78,7 +78,7 @@ const TAGS: [(&str, &str, &[&str]); 10] = [
     ),
     (
         "holders",
-        "Who holds what, and its tickets",
+        "Holders, what they hold, and its tickets",
         &["clients", "sessions", "holders", "grants"],
     ),
     (

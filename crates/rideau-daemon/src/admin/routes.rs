@@ -47,7 +47,7 @@ pub(super) enum Method {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Needs {
     Nothing,
-    /// Where there are users, it must be one. What somebody holds it may give back,
+    /// Where there are users, it must be one. What a client holds it may give back,
     /// whatever else it may do by now.
     User,
     /// The same, in a session; the command checks the rights.
@@ -132,7 +132,7 @@ pub(super) static ALL: &[Route] = &[
     about(Get, "/api/v1/sessions", Right("show"), "The sessions, by page",
         "?count ?cursor", "200:Sessions", |visit| Box::pin(shown::sessions(visit))),
     about(Get, "/api/v1/holders", Right("show"),
-        "Who holds what, the longest first; of is pool:pg-1, lock:key, conn:12 or user:anna",
+        "Holders, longest first; of is pool:pg-1, lock:key, conn:12 or user:anna",
         "?of ?count ?cursor", "200:Holders", |visit| Box::pin(shown::holders(visit))),
     about(Get, "/api/v1/drops", Right("show"), "The last asks that got a no, by page",
         "?count ?cursor", "200:Drops", |visit| Box::pin(shown::drops(visit))),
@@ -226,7 +226,7 @@ pub(super) static ALL: &[Route] = &[
     about(Post, "/v1/claim/{value}", User, "Have a certain value",
         "Change", "200:Given 404:Error 409:NotGiven 429:Error 503:Error",
         |visit| Box::pin(values::claim(visit))),
-    about(Get, "/v1/values/{value}", User, "Who has a value; a ticket does as well",
+    about(Get, "/v1/values/{value}", User, "The holder of a value; a ticket does as well",
         "", "200:Seen 404:Error 503:Error", |visit| Box::pin(values::lookup(visit))),
     about(Get, "/v1/keys/{*key}", User, "What has a key, by page",
         "?cursor", "200:SeenAll 503:Error", |visit| Box::pin(values::lookup_key(visit))),

@@ -289,7 +289,7 @@ pub(super) async fn drops(visit: Visit) -> Answer {
     ok(&json!({ "drops": shown, "total": drops.total(), "cursor": cursor }))
 }
 
-/// An ask that got a no.
+/// An ask that was refused.
 fn dropped(dropped: &Dropped) -> Value {
     let at = dropped.at.duration_since(UNIX_EPOCH).unwrap_or_default();
     json!({
@@ -304,7 +304,7 @@ fn dropped(dropped: &Dropped) -> Value {
     })
 }
 
-/// Every limit, how much of it is used, and how often somebody met it.
+/// Every limit, how much of it is used, and how often a client met it.
 pub(super) async fn limits(visit: Visit) -> Answer {
     let limits = tables::limits(visit.daemon()).into_iter().map(|limit| {
         let name = format!("limits.{}", limit.name);
@@ -452,7 +452,7 @@ fn rules(places: &Catalog) -> Vec<Value> {
     rules.collect()
 }
 
-/// What became of those who came.
+/// What became of the asks that came.
 pub(super) fn tally(tally: &Tally) -> Value {
     let refused = Reason::ALL.into_iter();
     let refused = refused.map(|reason| (reason.word(), tally.shed[reason.index()]));

@@ -23,7 +23,7 @@ const STYLE: &str = include_str!("status.css");
 const REFRESH: u32 = 5;
 /// Rows of one table.
 const ROWS_MAX: usize = 50;
-/// States that somebody should look at.
+/// States that an operator should look at.
 const BAD: [&str; 5] = [
     "failing",
     "failed",

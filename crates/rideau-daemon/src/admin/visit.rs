@@ -32,7 +32,7 @@ use crate::state::viewer::Sight;
 /// A request that may be answered.
 pub(super) struct Visit {
     pub(super) admin: Arc<Admin>,
-    /// Who it is; none where there are no users.
+    /// The user it is; none where there are no users.
     pub(super) user: Option<Arc<User>>,
     /// What its password was known by, if it came with one.
     pub(super) password: Option<Fingerprint>,
@@ -135,7 +135,7 @@ async fn enter(
     Ok(visit)
 }
 
-/// Follow a change of who made the request. Says whether there was one.
+/// Follow a change of the user that made the request. Says whether there was one.
 fn follow(visit: &mut Visit, route: &Route) -> Result<bool, No> {
     visit.follow().inspect_err(|no| {
         let logins = &visit.daemon().logins;
@@ -223,8 +223,8 @@ impl Visit {
         found.map_or("", |(_, value)| value.as_str())
     }
 
-    /// Follow a change of who its user is. Says whether there was one; what it may do is
-    /// to be looked up again then.
+    /// Follow a change of its user. Says whether there was one; what it may do is to be
+    /// looked up again then.
     pub(super) fn follow(&mut self) -> Result<bool, No> {
         let generation = self.daemon().settings.generation();
         if self.generation == generation {
@@ -236,12 +236,12 @@ impl Visit {
         Ok(true)
     }
 
-    /// Who does this, for the record.
+    /// The user that does this, for the record.
     pub(super) fn by(&self) -> &str {
         User::name_of(self.user.as_ref())
     }
 
-    /// The same, to find what belongs to it; none if everything is anybody's.
+    /// The same, to find what belongs to it; none if everything belongs to all.
     pub(super) fn scope(&self) -> Option<&str> {
         self.daemon().operator.scope_of(self.user.as_ref())
     }
@@ -363,7 +363,7 @@ impl No {
         Self::new(status, code, text)
     }
 
-    /// Nobody new is served.
+    /// No new request is served.
     pub(super) fn draining() -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,

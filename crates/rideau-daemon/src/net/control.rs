@@ -1,5 +1,5 @@
-//! The operator's files: a socket that only the server's account and root can
-//! connect to, and beside it the token for those who cannot use a socket.
+//! The operator's files: a socket that only the server's account and root can connect
+//! to, and beside it the token for clients that cannot use a socket.
 //!
 //! They stand in a folder closed to all other accounts, where the command line
 //! looks for them by itself. Each server has its own, named by the port that it is
@@ -97,7 +97,7 @@ fn open_in(
             socket,
             token: token_file,
         };
-        // Nobody else could connect before this: the folder is closed.
+        // No other account could connect before this: the folder is closed.
         fs::set_permissions(&files.socket, Permissions::from_mode(0o600))?;
         if let Some(token) = token {
             write_token(&files.token, token)?;
@@ -166,8 +166,8 @@ pub fn find(port: u16) -> Option<PathBuf> {
     trusted.find_map(|folder| Some(folder.join(&name)).filter(|path| path.exists()))
 }
 
-/// Nobody else can have put a socket of their own there. Root also uses the socket of
-/// a service that runs on an account of its own.
+/// No other account can have put a socket of its own there. Root also uses the socket
+/// of a service that runs on an account of its own.
 fn is_trusted(folder: &Path) -> bool {
     let Ok(about) = fs::symlink_metadata(folder) else {
         return false;

@@ -1,4 +1,4 @@
-//! TLS: who we are, and who clients are.
+//! TLS: who the server is, and which users clients are.
 
 use std::fmt;
 use std::fs;
@@ -49,14 +49,14 @@ pub fn acceptor(tls: &Tls) -> Result<TlsAcceptor, BadTls> {
 /// What a client brings to TLS.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Papers {
-    /// Who may have signed the server's certificate; none for those whom the
-    /// system trusts.
+    /// The authorities that may have signed the server's certificate; none for those
+    /// that the system trusts.
     pub ca: Option<PathBuf>,
     /// Our own certificate, and its key.
     pub own: Option<(PathBuf, PathBuf)>,
 }
 
-/// Where systems keep the certificates of those whom they trust.
+/// Where systems keep the certificates of the authorities that they trust.
 const TRUSTED: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -77,7 +77,7 @@ pub fn connector(papers: &Papers) -> Result<TlsConnector, BadTls> {
     };
     for certificate in certificates(&ca)? {
         let added = roots.add(certificate);
-        // In the system's own file some are of kinds that nobody uses any more.
+        // In the system's own file some are of kinds that are not used any more.
         if papers.ca.is_some() {
             added.map_err(|error| bad(&ca, error))?;
         }
@@ -104,9 +104,9 @@ fn system_trusts() -> Result<PathBuf, BadTls> {
     })
 }
 
-/// The common name in the subject of a client's certificate: the name of its
-/// user. The certificate was verified before. Who has several names has none:
-/// whoever signed it may have looked at another than we would.
+/// The common name in the subject of a client's certificate: the name of its user. The
+/// certificate was verified before. A certificate with several names has none: its
+/// signer may have looked at another than we would.
 pub fn common_name(certificate: &CertificateDer<'_>) -> Option<String> {
     const SEQUENCE: u8 = 0x30;
     const VERSION: u8 = 0xa0;

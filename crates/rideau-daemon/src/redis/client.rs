@@ -1,5 +1,4 @@
-//! One connection as the commands see it: who it is, what it holds, what it is
-//! told.
+//! One connection as the commands see it: which user it is, what it holds, what it is told.
 
 use std::fmt;
 use std::pin::Pin;
@@ -40,7 +39,7 @@ pub struct Client {
     pub daemon: Arc<Daemon>,
     /// What others see of it.
     pub card: Arc<ClientCard>,
-    /// Who it is; none until it has said so where that is needed.
+    /// The user it is; none until it has said so where that is needed.
     pub user: Option<Arc<User>>,
     /// What its user has of what all share.
     pub usage: Arc<Usage>,
@@ -58,7 +57,7 @@ pub struct Client {
     pub held_back: CommitWait,
     /// What it watches.
     pub watch: Watch,
-    /// How it shows who it is without a password.
+    /// How it shows which user it is without a password.
     pub proof: Proof,
     /// Where it comes from, as far as limits go.
     pub origin: Origin,
@@ -66,7 +65,7 @@ pub struct Client {
     pub place: Option<Arc<LoginPlace>>,
     /// The password that it has logged in with, as it was then.
     pub password: Option<Fingerprint>,
-    /// It is who that shows, and has not logged in as another.
+    /// It is the user that the proof shows, and has not logged in as another.
     pub is_proven: bool,
     /// Its rights are those of the config of this generation.
     pub generation: u64,
@@ -78,7 +77,7 @@ pub struct Client {
     pub pool: Weak<NamedPool>,
     /// The broker that it last came to, for as long.
     pub broker: Weak<NamedBroker>,
-    /// What wakes it: one who has to wait is known by it from the beginning.
+    /// What wakes it: a client that has to wait is known by it from the beginning.
     pub waker: Waker,
     /// When it was last heard, by the clock of the holdings: that is when all that
     /// it says at once is done.
@@ -134,7 +133,7 @@ pub struct Wait {
     pub name: String,
     /// What its user needs for that when it is answered.
     pub awaits: Awaits,
-    /// Nobody wants the answer.
+    /// The answer is not wanted.
     pub is_silent: bool,
     /// It waits for work of the server, and for nothing that others have: it is not
     /// counted among the commands that wait.
@@ -144,7 +143,7 @@ pub struct Wait {
 /// What a command waits for, to see whether its user may still have it.
 #[derive(Clone, Debug)]
 pub enum Awaits {
-    /// Nothing that not everybody may use.
+    /// Nothing that is not open to all.
     Anything,
     /// A thing of this kind, with the name that the wait has.
     Thing(&'static str),
@@ -227,7 +226,7 @@ impl Client {
         Reply::new(&mut self.out, self.protocol)
     }
 
-    /// Begin the answer of a grant, an array of so many elements: the word and the
+    /// Begin the answer of a grant, an array of `len` elements: the word and the
     /// ticket. The others follow.
     pub fn reply_go(&mut self, len: u8, ticket: Ticket) -> Reply<'_> {
         debug_assert!(len < 10, "it is one digit");
@@ -322,7 +321,7 @@ impl Client {
     }
 
     /// The same, to find what belongs to it; none if everything does, as to the
-    /// operator, or to anybody where there are no users.
+    /// operator, or to every client where there are no users.
     pub fn scope(&self) -> Option<&str> {
         self.daemon.operator.scope_of(self.user.as_ref())
     }
@@ -390,7 +389,7 @@ impl Client {
         }
     }
 
-    /// Answer a no, with its reason and the name under which it is remembered.
+    /// Answer a refusal, with its reason and the name under which it is remembered.
     pub fn refuse(
         &mut self,
         kind: &'static str,
@@ -403,7 +402,7 @@ impl Client {
         self.tell_no(&no);
     }
 
-    /// Answer a no.
+    /// Answer a refusal.
     pub fn tell_no(&mut self, no: &Outcome) {
         self.retry_after = no.retry_after();
         no.write(&mut self.reply());
@@ -490,7 +489,7 @@ impl Client {
         move || usage.take(Quota::Streams, user.as_deref(), &config.limits)
     }
 
-    /// Count the connection as one of this user's, who it is about to be.
+    /// Count the connection as one of this user's, which it is about to be.
     ///
     /// # Errors
     ///
@@ -498,7 +497,7 @@ impl Client {
     pub fn connection_of(&self, user: &User) -> Result<Counted, Over> {
         let usage = self.daemon.quotas.of(&user.name);
         let own = self.connection.as_ref();
-        // One that logs in as who it is has been counted before.
+        // A connection that logs in as the user it is has been counted before.
         match own.is_some_and(|own| own.is_of(&usage)) {
             true => Ok(usage.count(Quota::Connections)),
             false => usage.take(Quota::Connections, Some(user), &self.config.limits),
@@ -537,7 +536,7 @@ pub(crate) fn closed(waited: Duration) -> Refusal {
     }
 }
 
-/// A no to be told, remembered for whoever asks about it.
+/// A refusal to be told, remembered for clients that ask about it.
 pub(crate) fn refused(
     daemon: &Daemon,
     kind: &'static str,

@@ -72,16 +72,16 @@ pub const NAMES: &[&str] = &{
     names
 };
 
-/// A command, for those who look.
+/// A command, as clients see it in a list.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// Its name.
     pub name: &'static str,
     /// How many words it has at least, its name among them.
     pub words: usize,
-    /// What a user must be allowed for it; nothing if nobody has to say who it is.
+    /// What a user must be allowed for it; nothing if no login is needed.
     pub right: &'static str,
-    /// It is only for those who are known, also where there are no users.
+    /// It is only for clients that are known, also where there are no users.
     pub is_control: bool,
     /// It gives something out, or brings something that is given out.
     pub is_grant: bool,
@@ -134,8 +134,8 @@ const fn about(
     }
 }
 
-/// Whether a command is only for those who are known. What a regulator is told of
-/// is no change of its config.
+/// Whether a command is only for clients that are known. What a regulator is told of is
+/// no change of its config.
 const fn is_control_command(name: &str, right: &str) -> bool {
     let mut at = 0;
     while at < CONTROL.len() {
@@ -245,7 +245,7 @@ fn answer(client: &mut Client, request: Request<'_>) -> Step {
             return step;
         }
     }
-    // Only its own connection counts, so nobody is overwritten.
+    // Only its own connection counts, so no other count is overwritten.
     let commands = client.card.commands.load(Ordering::Relaxed);
     client.card.commands.store(commands + 1, Ordering::Relaxed);
     client.card.last.store(at, Ordering::Relaxed);
@@ -322,7 +322,7 @@ fn allowed(client: &Client, right: &str) -> Result<(), Wrong> {
     let Err(wrong) = has_part(client, right) else {
         return Ok(());
     };
-    // The command itself may be for everybody.
+    // The command itself may be open to all.
     if let Some(why) = wrong.0.strip_prefix("NOAUTH ")
         && is_control(right)
     {
@@ -351,7 +351,7 @@ fn has(client: &Client, right: &str) -> bool {
     (user.is_some() || client.config.users.is_empty()) && User::or_anybody_may(user, right)
 }
 
-/// What those can do who listen to events and cannot tell them from answers.
+/// What clients can do that listen to events and cannot tell them from answers.
 const LISTENING: &[&str] = &[
     "SUBSCRIBE",
     "PSUBSCRIBE",
@@ -426,7 +426,7 @@ fn unknown(name: &[u8]) -> String {
     format!("ERR unknown command {}: {hint}", Quoted(name))
 }
 
-/// Show a command to those who see every one; nobody sees a password.
+/// Show a command to the clients that see every one; no password is shown.
 fn show(client: &Client, about: &About, request: Request<'_>) {
     use std::fmt::Write;
     let since = std::time::SystemTime::now()

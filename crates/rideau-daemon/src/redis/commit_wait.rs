@@ -20,7 +20,7 @@ pub struct CommitWait {
 }
 
 impl CommitWait {
-    /// Somebody asks for a value now.
+    /// A client asks for a value now.
     pub fn begin(&mut self) {
         self.since.get_or_insert_with(Instant::now);
     }

@@ -56,7 +56,7 @@ enum Over {
 
 /// What a connection that has nothing to do may hear.
 enum Heard {
-    /// The other side said so many bytes.
+    /// The other side said this many bytes.
     Read(io::Result<usize>),
     /// There is something to tell.
     Bell,
@@ -191,8 +191,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    /// Tell what there is to tell. Other limits hold at once for one whose login has
-    /// ended, and else from what is read next: a half command stays.
+    /// Tell what there is to tell. Other limits hold at once for a connection whose
+    /// login has ended, and else from what is read next: a half command stays.
     async fn answer_bell(&mut self) -> Result<(), Over> {
         if let Err(over) = self.tell() {
             return Err(self.say_last(over).await);
@@ -360,7 +360,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Over::Refused
     }
 
-    /// Write what others want it told, or end if somebody wants that.
+    /// Write what others want it told, or end if another client wants that.
     fn tell(&mut self) -> Result<(), Over> {
         let outbox = Arc::clone(&self.client.card.outbox);
         if outbox.is_over() {

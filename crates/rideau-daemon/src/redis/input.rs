@@ -49,7 +49,7 @@ pub(crate) struct Input {
 pub(crate) enum NoRoom {
     /// All that is wanted is there.
     Most,
-    /// The budget has no more than so many bytes, and they are used up.
+    /// The budget has no more than this many bytes, and they are used up.
     Budget(u64),
     /// The system has none.
     System(io::Error),
@@ -345,7 +345,7 @@ mod tests {
         Ok(())
     }
 
-    /// Be done with so many bytes.
+    /// Be done with `len` bytes.
     fn take(input: &mut Input, len: usize) {
         *input.parts().1 += len;
     }

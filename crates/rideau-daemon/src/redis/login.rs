@@ -1,4 +1,4 @@
-//! Who a connection is, and what it may do.
+//! Which user a connection is, and what it may do.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -76,7 +76,7 @@ pub(crate) fn password_now(daemon: &Daemon, user: &User) -> Option<Fingerprint> 
     }
 }
 
-/// The connection has to say who it is before it can do anything.
+/// The connection has to log in before it can do anything.
 pub(crate) fn is_needed(client: &Client) -> bool {
     client.user.is_none() && !client.daemon.config.load().users.is_empty()
 }
@@ -175,7 +175,8 @@ fn still(
 fn refuse_token(client: &Client, user: &[u8]) -> Step {
     let text = match user == b"default" {
         true => format!(
-            "ERR there is no password here: the config has no users. What every client may do needs \
+            "ERR there is no password here: the config has no users. What every client may do \
+             needs \
              no login; for the rest, {}",
             client.daemon.operator.advice()
         ),
@@ -252,8 +253,8 @@ pub(crate) async fn attempt(
     attempt.await.unwrap_or(Ok(None))
 }
 
-/// Be this user, or nobody, from now on. What the connection held as another it
-/// gives back first, and it leaves the other's session.
+/// Be this user, or none, from now on. What the connection held as another it gives
+/// back first, and it leaves the other's session.
 pub(crate) fn become_user(client: &mut Client, user: Option<Arc<User>>) {
     let name = client.holder_card().name.lock().clone();
     client.leave_session(EndReason::Quit);
@@ -269,14 +270,14 @@ pub(crate) fn become_user(client: &mut Client, user: Option<Arc<User>>) {
     *client.card.holder.lock() = client.holder;
     *client.card.card.lock() = card;
     client.usage = client.daemon.quotas.of(user_name);
-    // A connection that is there already stays, whoever it is.
+    // A connection that is there already stays, whichever user it is.
     let counted = user.as_ref();
     client.connection = counted.map(|_| client.usage.count(Quota::Connections));
     client.user = user;
 }
 
 /// The user as it is now, with the rights that it has now. The operator is in no config.
-/// Who came with a password came with this one.
+/// A connection that came with a password came with this one.
 ///
 /// # Errors
 ///
@@ -355,9 +356,9 @@ async fn check(
     Ok(now.filter(|_| is_right))
 }
 
-/// Whether this is the password, and how many hashes were made to know. It is one
-/// also for a user who is not there or has no password, so that the time tells
-/// nobody which users there are.
+/// Whether this is the password, and how many hashes were made to know. It is one also
+/// for a user who is not there or has no password, so that the time does not tell which
+/// users there are.
 fn is_right<'a>(
     own: Option<&'a Password>,
     others: impl Iterator<Item = &'a Password>,

@@ -1,4 +1,4 @@
-//! How a connection shows who it is without a password.
+//! How a connection shows which user it is without a password.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use rustix::process::geteuid;
 use crate::state::daemon::Daemon;
 use crate::state::logins::How;
 
-/// How a connection shows who it is without a password.
+/// How a connection shows which user it is without a password.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Proof {
     /// It does not.
@@ -32,7 +32,7 @@ impl Proof {
         }
     }
 
-    /// Who that is.
+    /// Which user that is.
     pub fn user(&self, daemon: &Daemon) -> Option<Arc<User>> {
         let config = daemon.config.load();
         let is_user = |user: &&User| match self {
@@ -42,7 +42,7 @@ impl Proof {
         };
         let is_operator = match self {
             Self::Control => true,
-            // Where there are users, each says who it is.
+            // Where there are users, each connection says which user it is.
             Self::Uid(uid) => config.users.is_empty() && is_operator(*uid),
             Self::None | Self::Certificate(_) => false,
         };

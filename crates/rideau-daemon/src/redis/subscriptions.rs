@@ -1,4 +1,4 @@
-//! What a connection watches: events by channel, and everybody's commands.
+//! What a connection watches: events by channel, and the commands of all.
 //!
 //! A task forwards what happens to the connection's outbox, and ends with the
 //! connection. What its user may see is looked up when an event happens, and again
@@ -31,14 +31,14 @@ const VALUE: &str = "value";
 #[derive(Default)]
 pub struct Watch {
     channels: Arc<Mutex<Vec<Channel>>>,
-    /// Who watches: what is sent is what this user may see then.
+    /// The user that watches: what is sent is what this user may see then.
     user: Arc<ArcSwapOption<User>>,
     events: Option<Task>,
     values: Option<Task>,
     commands: Option<Task>,
 }
 
-/// Events that somebody wants to hear of.
+/// Events that a client wants to hear of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Channel {
     /// The name, or the pattern of names.
@@ -122,7 +122,7 @@ impl Watch {
         self.user.store(user);
     }
 
-    /// Who was told what it may see.
+    /// The user that was told what it may see.
     pub fn user(&self) -> Option<Arc<User>> {
         self.user.load_full()
     }
@@ -137,7 +137,7 @@ impl Watch {
         }
     }
 
-    /// Its streams are another user's from now on, who has room for them.
+    /// Its streams are another user's from now on, and that user has room for them.
     ///
     /// # Errors
     ///
@@ -213,7 +213,7 @@ impl Watch {
                             .filter_map(|channel| channel.push(&event, sight));
                         pushes.for_each(|push| outbox.push(push));
                     }
-                    // Who has missed some cannot know what it has missed.
+                    // A client that has missed some cannot know what it has missed.
                     Err(RecvError::Lagged(_)) => outbox.give_up(),
                     Err(RecvError::Closed) => return,
                 }
@@ -398,7 +398,7 @@ impl Channel {
     }
 }
 
-/// Somebody sees every command.
+/// A client sees every command.
 struct Seeing(Arc<Daemon>);
 
 impl Drop for Seeing {

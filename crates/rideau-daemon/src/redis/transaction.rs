@@ -6,10 +6,10 @@ use rideau_resp::{Limits, Protocol, Reply, Request, RequestParser};
 
 use crate::state::budget::{Budget, Drawn};
 
-/// As many commands wait for one `EXEC`.
+/// This many commands wait for one `EXEC`.
 pub(crate) const QUEUED_MAX: usize = 4096;
-/// So many bytes of them are each connection's own. All beyond that is drawn from what
-/// all connections share.
+/// This many bytes of them are each connection's own. All beyond that is drawn from
+/// what all connections share.
 const OWN: usize = 4 * 1024;
 
 /// What a client has queued.
@@ -22,7 +22,7 @@ pub struct Transaction {
     user: Box<str>,
     /// One of them was refused, so none is executed.
     is_spoiled: bool,
-    /// Nobody wants the answers.
+    /// The answers are not wanted.
     pub is_silent: bool,
     parser: RequestParser,
     /// The commands before it are done.

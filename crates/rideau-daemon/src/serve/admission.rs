@@ -52,9 +52,9 @@ impl Coming {
 pub(super) enum Refused {
     /// There are too many. It may still ask how we are.
     Full(String),
-    /// Nobody comes in any more.
+    /// No connection comes in any more.
     Stopping,
-    /// It is somebody else's socket.
+    /// It is another account's socket.
     NotOperator,
 }
 

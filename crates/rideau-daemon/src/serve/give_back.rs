@@ -1,9 +1,9 @@
 //! Gives memory back to the system that nothing uses any more.
 //!
-//! An allocator keeps what was freed for whoever wants something next. In a server that
-//! has nothing to do nobody does, so after a crowd the process would stay as large as
-//! the crowd was. One safe call makes an allocator give back all of it: a request that
-//! no system can serve.
+//! An allocator keeps what was freed for the task that wants something next. In a
+//! server that has nothing to do no task does, so after a crowd the process would stay
+//! as large as the crowd was. One safe call makes an allocator give back all of it: a
+//! request that no system can serve.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_secs(10);
 /// connections wait for it.
 const LATER: Duration = Duration::from_secs(1);
 
-/// Have every thread that serves somebody give back what it keeps, now and then.
+/// Have every thread that serves clients give back what it keeps, now and then.
 pub(crate) fn keep_small(lanes: &[&IoThreads]) {
     tokio::spawn(keep(Duration::ZERO));
     for runtime in lanes.iter().flat_map(|lanes| lanes.runtimes()) {

@@ -1,5 +1,6 @@
-//! Looks at the places now and then, and reports what nobody else notices: who
-//! keeps a member too long, where asks are shed, where members do not start.
+//! Looks at the places now and then, and reports what would not be noticed otherwise:
+//! which holder keeps a member too long, where asks are shed, where members do not
+//! start.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::state::ticket::Ticket;
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_millis(250);
-/// A place that has shed nobody for so long does not shed any more.
+/// A place that has shed no ask for this long does not shed any more.
 const CALM: Duration = Duration::from_secs(10);
 
 /// Reasons by which a place sheds, and not the asker's own ones.
@@ -157,7 +158,7 @@ impl Watcher {
 }
 
 impl Seen {
-    /// Report when shedding begins and when it is over, not each who is shed.
+    /// Report when shedding begins and when it is over, not each ask that is shed.
     fn shed(
         &mut self,
         daemon: &Daemon,

@@ -1,4 +1,4 @@
-//! Listens, and brings whoever comes to a lane.
+//! Listens, and brings every connection that comes to a lane.
 
 use std::fs;
 use std::io;
@@ -38,12 +38,12 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// Listen at this address, within TLS. A client that has not said by then
-    /// who it is, is cut.
+    /// Listen at this address, within TLS. A client that has not said by then which
+    /// user it is, is cut.
     ///
     /// # Errors
     ///
-    /// If somebody else does, or it may not be.
+    /// If another process does, or it may not be.
     pub async fn bind_tls(
         address: SocketAddr,
         acceptor: TlsAcceptor,
@@ -56,7 +56,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// If somebody else does, or it may not be.
+    /// If another process does, or it may not be.
     pub async fn bind(listen: &Listen, mode: u32) -> io::Result<Self> {
         match listen {
             Listen::Tcp(address) => Ok(Self::Tcp(bind::tcp(*address)?)),
@@ -94,7 +94,7 @@ impl Listener {
         inherited::is_one(&self.address())
     }
 
-    /// Serve whoever comes on these lanes, for ever.
+    /// Serve every connection that comes on these lanes, for ever.
     pub async fn serve(self, daemon: Arc<Daemon>, lanes: Arc<IoThreads>) {
         match self {
             Self::Tcp(listener) => loop {
@@ -131,8 +131,8 @@ impl Listener {
     }
 }
 
-/// Serve whoever comes within TLS. The files count for new connections as soon
-/// as they are read again.
+/// Serve every connection that comes within TLS. The files count for new connections as
+/// soon as they are read again.
 async fn serve_tls(
     listener: &TcpListener,
     mut acceptor: TlsAcceptor,
@@ -201,8 +201,8 @@ fn not_given(error: &io::Error) {
     tracing::warn!("cannot serve a connection: {error}");
 }
 
-/// Out of files, most likely: whoever is there goes on, and those who come wait
-/// in the system's queue.
+/// Out of files, most likely: the connections that are there go on, and those that come
+/// wait in the system's queue.
 async fn rest(error: &io::Error) {
     tracing::warn!("cannot accept a connection: {error}");
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -215,7 +215,7 @@ async fn bind_unix(path: &Path, mode: u32) -> io::Result<Listener> {
     if let Some(listener) = inherited::unix(path) {
         return Ok(Listener::Unix(UnixListener::from_std(listener)?, name));
     }
-    // A socket that nobody answers at was left by one that was killed.
+    // A socket at which no process answers was left by one that was killed.
     if path.exists() && UnixStream::connect(path).await.is_err() {
         fs::remove_file(path)?;
     }
@@ -238,7 +238,7 @@ fn accept_tcp(daemon: &Arc<Daemon>, lanes: &IoThreads, stream: TcpStream, addres
     give_tcp(lanes, stream, |stream| serve(stream, daemon, admitted));
 }
 
-/// Have the system send at once, and notice who is gone. Says where it came to.
+/// Have the system send at once, and notice which clients are gone. Says where it came to.
 fn prepare(stream: &TcpStream, daemon: &Daemon) -> String {
     let _ = stream.set_nodelay(true);
     watch(stream, daemon.config.load().server.dead_peer);
@@ -247,7 +247,7 @@ fn prepare(stream: &TcpStream, daemon: &Daemon) -> String {
         .map_or_else(|_| String::new(), |local| local.to_string())
 }
 
-/// Whoever has a certificate is the user that it names.
+/// A client with a certificate is the user that it names.
 async fn accept_tls(
     daemon: Arc<Daemon>,
     acceptor: TlsAcceptor,
@@ -317,7 +317,7 @@ fn accept_unix(daemon: &Arc<Daemon>, lanes: &IoThreads, stream: UnixStream, path
     give_unix(lanes, stream, |stream| serve(stream, daemon, admitted));
 }
 
-/// The mode of the socket keeps others out. If somebody opens it to them all the
+/// The mode of the socket keeps others out. If an operator opens it to them all the
 /// same, they are told.
 fn accept_control(daemon: &Arc<Daemon>, lanes: &IoThreads, stream: UnixStream, path: &str) {
     #[cfg(test)]

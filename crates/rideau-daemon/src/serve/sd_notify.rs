@@ -1,4 +1,4 @@
-//! Tells whoever started us how we are, as systemd understands it.
+//! Tells the process that started us how we are, as systemd understands it.
 //!
 //! A unit of `Type=notify` counts as started when `READY=1` has come, so whatever
 //! is ordered after it finds us listening.

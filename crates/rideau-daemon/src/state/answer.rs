@@ -14,7 +14,7 @@ use crate::state::ticket::Ticket;
 pub struct Outcome {
     word: &'static str,
     parts: Vec<Part>,
-    /// When asking again has a chance, if anybody knows.
+    /// When asking again has a chance, if that is known.
     retry_after: Option<Duration>,
 }
 
@@ -64,7 +64,7 @@ impl Outcome {
         no
     }
 
-    /// It ended in another way than by a no, and is not remembered.
+    /// It ended in another way than by a refusal, and is not remembered.
     pub fn ended(word: &'static str, waited: Duration, why: String, reason: &str) -> Self {
         Self::new(word, no_parts(waited, why, reason, None, None))
     }
@@ -121,7 +121,7 @@ impl Outcome {
         self.word
     }
 
-    /// When asking again has a chance, if anybody knows.
+    /// When asking again has a chance, if that is known.
     pub const fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
@@ -206,7 +206,7 @@ pub(crate) fn micros(time: Duration) -> Part {
     Part::Number(i64::try_from(time.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// The word of a no. Laws shed, places are full, waits end.
+/// The word of a refusal. Laws shed, places are full, waits end.
 pub(crate) const fn word(reason: Reason) -> &'static str {
     match reason {
         Reason::Timeout | Reason::Deadline => "timeout",

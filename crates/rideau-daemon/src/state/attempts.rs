@@ -10,7 +10,7 @@ use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// As many failures of one address are answered at once.
+/// This many failures of one address are answered at once.
 const FREE: u32 = 3;
 /// The one after that waits so long, and each other twice as long as the one before.
 const DELAY_FIRST: Duration = Duration::from_millis(250);
@@ -20,9 +20,9 @@ const DELAY_MAX: Duration = Duration::from_secs(4);
 const FORGET: Duration = Duration::from_secs(300);
 /// What happens again within this is told in one sentence.
 pub(crate) const PERIOD: Duration = Duration::from_secs(60);
-/// As many addresses are remembered.
+/// This many addresses are remembered.
 const ADDRESSES_MAX: usize = 4096;
-/// As many pairs of a user and a right are remembered.
+/// This many pairs of a user and a right are remembered.
 const DENIALS_MAX: usize = 4096;
 
 /// Where a connection comes from, as far as limits go.
@@ -32,7 +32,7 @@ pub enum Origin {
     Address(IpAddr),
     /// A user of this machine, over a Unix socket.
     User(u32),
-    /// Nobody says.
+    /// It is not known.
     Unknown,
 }
 
@@ -238,7 +238,7 @@ mod tests {
         Origin::Address(Ipv4Addr::from(number).into())
     }
 
-    /// What is told after these failures, each so many seconds after the start.
+    /// What is told after these failures, each that many seconds after the start.
     fn told(failures: &mut FailedLogins, start: Instant, at: &[u64]) -> Vec<(u64, u32)> {
         let mut all = Vec::new();
         for second in at {

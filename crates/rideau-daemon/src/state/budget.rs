@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// So many bytes for all together.
+/// This many bytes for all together.
 ///
 /// Nothing else is ordered by these numbers, so all of it is relaxed.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Drawn {
 }
 
 impl Budget {
-    /// So many bytes, and all of them are free.
+    /// This many bytes, and all of them are free.
     pub fn new(max: u64) -> Self {
         Self {
             max: AtomicU64::new(max),
@@ -38,7 +38,7 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// As many from now on. What is drawn above that stays until it is given back.
+    /// This many from now on. What is drawn above that stays until it is given back.
     pub fn set_max(&self, max: u64) {
         self.max.store(max, Ordering::Relaxed);
     }
@@ -60,8 +60,8 @@ impl Drawn {
         }
     }
 
-    /// Have so many from now on. Says whether there are as many; if not, nothing
-    /// has changed. Fewer can always be had.
+    /// Have this many from now on. Says whether there are as many; if not, nothing has
+    /// changed. Fewer can always be had.
     #[must_use]
     pub(crate) fn set(&mut self, bytes: u64) -> bool {
         let is_had = match bytes.checked_sub(self.bytes) {

@@ -1,8 +1,8 @@
 //! Everything that has a name: pools, brokers, regulators, ranges,
 //! rules for locks.
 //!
-//! The names are a snapshot that is replaced as a whole: whoever looks one up
-//! takes no lock, and a change of configuration is seen at once or not at all.
+//! The names are a snapshot that is replaced as a whole: a task that looks one up takes
+//! no lock, and a change of configuration is seen at once or not at all.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::state::members::{Follow, Members};
 use crate::state::values::{NamedRanges, ViewPlaces};
 use crate::state::viewer::Sight;
 
-/// Longer than anybody waits.
+/// Longer than any ask waits.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Names, and what they are of.
@@ -77,7 +77,7 @@ pub struct NamedGroup {
 /// Brokers, one of which is chosen for each that comes.
 pub struct BrokerGroup {
     all: Vec<Arc<NamedBroker>>,
-    /// By what they tell those who ask, and those who offer.
+    /// By what they tell asks, and what they tell offers.
     better: [Balancer<Arc<NamedBroker>>; 2],
     /// How many came when there was nothing to compare.
     turns: AtomicUsize,
@@ -103,16 +103,16 @@ pub struct NamedRegulator {
     pub config: ArcSwap<RegulatorConfig>,
 }
 
-/// A rule for locks, and what became of those who came under it.
+/// A rule for locks, and what became of the asks that came under it.
 pub struct RulePlace {
     /// The rule.
     pub rule: LockRule,
-    /// What became of those who came. They are the same for the same pattern,
+    /// What became of the asks that came. The counts are the same for the same pattern,
     /// whatever else changes.
     pub counts: Arc<RuleCounts>,
 }
 
-/// What became of those who came to keys of a rule.
+/// What became of the asks that came to keys of a rule.
 #[derive(Default)]
 pub struct RuleCounts {
     /// How many were granted, at once or after a wait.
@@ -128,7 +128,7 @@ pub struct RuleCounts {
 }
 
 impl RuleCounts {
-    /// Somebody was told no.
+    /// An ask was refused.
     pub(crate) fn refuse(&self, reason: Reason) {
         let count = match answer::word(reason) {
             _ if reason == Reason::Keys => &self.keys_refused,
@@ -150,7 +150,7 @@ impl RuleCounts {
 /// What a change of configuration leaves behind.
 #[derive(Default)]
 pub struct Left {
-    /// Pools that are gone; whoever holds a member of them keeps it for now.
+    /// Pools that are gone; a holder of one of their members keeps it for now.
     pub pools: Vec<Arc<NamedPool>>,
     /// Brokers that are gone.
     pub brokers: Vec<Arc<NamedBroker>>,
@@ -172,8 +172,8 @@ impl Catalog {
         nothing.changed(config).map(|(places, _)| places)
     }
 
-    /// The same places after a change of configuration. What stays keeps who
-    /// waits and who holds; nothing has changed if this fails.
+    /// The same places after a change of configuration. What stays keeps its waiters
+    /// and its holders; nothing has changed if this fails.
     ///
     /// # Errors
     ///
@@ -309,7 +309,7 @@ impl Catalog {
         rules.iter().map(place).collect()
     }
 
-    /// Those of them that somebody may see.
+    /// Those of them that a user may see.
     pub fn seen(&self, sight: Sight<'_>) -> Self {
         let mut seen = self.clone();
         seen.pools.retain(|name, _| sight.sees("pool", name));
@@ -351,8 +351,8 @@ impl NamedPool {
         })
     }
 
-    /// The pool's numbers. A place that waits for somebody to bring a member
-    /// starts nothing, and a value of a list is free before it was ever taken.
+    /// The pool's numbers. A place that waits for a client to bring a member starts
+    /// nothing, and a value of a list is free before it was ever taken.
     pub fn stats(&self) -> PoolStats {
         let mut stats = self.pool.stats();
         match self.config.load().member {
@@ -367,8 +367,8 @@ impl NamedPool {
         stats
     }
 
-    /// Whether it has a value that nobody has had yet, and nobody waits for it. Such a
-    /// value is made when it is asked for.
+    /// Whether it has a value that no take has had yet, and no take waits for it. Such
+    /// a value is made when it is asked for.
     pub fn has_new_value(&self) -> bool {
         if !matches!(self.config.load().member, Member::List(_)) {
             return false;
@@ -485,8 +485,8 @@ impl BrokerGroup {
         }
     }
 
-    /// One of them, for one who comes to this side: the better of two, or if their meters
-    /// tell nothing, each in turn. None if there is none.
+    /// One of them, for an ask or offer that comes to this side: the better of two, or if
+    /// their meters tell nothing, each in turn. None if there is none.
     pub fn choose(&self, side: Side) -> Option<Arc<NamedBroker>> {
         if let Some(chosen) = self.better[side as usize].choose() {
             return Some(Arc::clone(&chosen));

@@ -28,7 +28,7 @@ pub struct ClientCard {
     pub address: String,
     /// Where it came to.
     pub local: String,
-    /// Who it is as a holder.
+    /// The card that it has as a holder.
     pub card: Mutex<Arc<Holder>>,
     /// What it is as a holder.
     pub holder: Mutex<HolderId>,
@@ -107,12 +107,12 @@ impl Clients {
         self.lines.subscribe()
     }
 
-    /// One who saw every command is gone.
+    /// A client that saw every command is gone.
     pub fn end_monitor(&self) {
         self.monitors.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Somebody sees every command.
+    /// A client sees every command.
     pub fn is_monitored(&self) -> bool {
         self.monitors.load(Ordering::Relaxed) > 0
     }
@@ -122,7 +122,7 @@ impl Clients {
         self.monitors.load(Ordering::Relaxed)
     }
 
-    /// Show a command to those who see every one.
+    /// Show a command to the clients that see every one.
     pub fn show(&self, line: &str) {
         let _ = self.lines.send(line.into());
     }

@@ -1,9 +1,9 @@
 //! How often each command was executed, and how long that took.
 //!
-//! A connection looks at the clock once when it has read something and once when
-//! all of that is done: commands that came together share the time that they took
-//! together. Who waits is timed alone, from its turn to its answer. Reading and
-//! writing are not in it. Every command is counted, at the end of what came with it.
+//! A connection looks at the clock once when it has read something and once when all of
+//! that is done: commands that came together share the time that they took together. A
+//! command that waits is timed alone, from its turn to its answer. Reading and writing
+//! are not in it. Every command is counted, at the end of what came with it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +25,7 @@ const BOUNDS: [u64; 14] = [
     30_000_000_000,
 ];
 
-/// So many connections can count at a time without a thought of each other.
+/// This many connections can count at a time without a thought of each other.
 const SHARDS: usize = 4;
 
 /// The numbers of all commands since the start.
@@ -47,7 +47,7 @@ struct Row {
 #[derive(Debug, Default)]
 pub struct Batch(Vec<Run>);
 
-/// So many of one command.
+/// This many of one command.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     at: usize,
@@ -66,7 +66,7 @@ pub(crate) struct Timing {
     pub done: u64,
     /// How many seconds all of that took.
     pub sum: f64,
-    /// How many took so many seconds at most, and more than the one before.
+    /// How many took this many seconds at most, and more than the one before.
     pub columns: Vec<(f64, u64)>,
 }
 
@@ -96,7 +96,7 @@ impl CommandStats {
         self.rows.iter().skip(at).step_by(self.names.len() + 1)
     }
 
-    /// Count what a connection did, which took so many nanoseconds.
+    /// Count what a connection did, which took this many nanoseconds.
     pub(crate) fn add(&self, connection: u64, batch: &mut Batch, nanos: u64) {
         let count: u64 = batch.0.iter().map(|run| run.count).sum();
         let each = nanos / count.max(1);
@@ -105,7 +105,7 @@ impl CommandStats {
         }
     }
 
-    /// Count some of one command, each of which took so many nanoseconds.
+    /// Count some of one command, each of which took this many nanoseconds.
     pub(crate) fn add_run(&self, connection: u64, run: Run, nanos: u64) {
         let shard = connection as usize % SHARDS;
         let row = &self.rows[shard * (self.names.len() + 1) + run.at];

@@ -17,8 +17,8 @@ pub struct Reclaims([[AtomicU64; EndReason::ALL.len()]; KINDS.len()]);
 /// What can be taken back.
 const KINDS: [&str; 6] = ["pool", "lock", "broker", "regulator", "range", "app"];
 
-/// Things released on another connection than they were taken on, by the user
-/// and the client library of who did.
+/// Things released on another connection than they were taken on, by the user and the
+/// client library that released them.
 #[derive(Default)]
 pub struct ForeignReleases(Mutex<BTreeMap<(Arc<str>, &'static str), u64>>);
 

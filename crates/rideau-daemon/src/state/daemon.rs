@@ -1,4 +1,4 @@
-//! The server's state, whoever asks: a Redis client, HTTP or a signal.
+//! The server's state, whichever asks: a Redis client, HTTP or a signal.
 
 mod change;
 mod held;
@@ -58,7 +58,7 @@ pub struct Daemon {
     pub locks: Locks<Vec<u8>>,
     /// The values of all ranges.
     pub(crate) values: Values,
-    /// Who holds what.
+    /// Which holder holds what.
     pub holdings: LeaseTable,
     /// The connections.
     pub clients: Clients,
@@ -68,7 +68,7 @@ pub struct Daemon {
     pub quotas: Quotas,
     /// What happened.
     pub events: Arc<Events>,
-    /// Who logged in, and who did not.
+    /// Which users logged in, and which did not.
     pub logins: Logins,
     /// The last asks that were refused, to explain them.
     pub(crate) drops: Drops,
@@ -78,7 +78,7 @@ pub struct Daemon {
     pub(crate) timings: CommandStats,
     /// When it began.
     pub(crate) started: Instant,
-    /// Nobody new is served any more,
+    /// No new client is served any more,
     pub draining: AtomicBool,
     /// which is told here.
     stopping: Notify,
@@ -296,9 +296,9 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Change everything at once. Whoever waits or holds keeps its place; what
-    /// is held of pools that are gone is taken back after `within`, if that is
-    /// said. One change at a time: [`settings`](crate::state::versions) sees to it.
+    /// Change everything at once. A waiter or a holder keeps its place; what is held of
+    /// pools that are gone is taken back after `within`, if that is said. One change at
+    /// a time: [`settings`](crate::state::versions) sees to it.
     ///
     /// # Errors
     ///
@@ -330,9 +330,9 @@ impl Daemon {
         Ok(())
     }
 
-    /// Close what a change left behind: nobody waits there any more, and who
-    /// holds a member keeps it until it is done, or until its time is up. A panic in one
-    /// step keeps none of the others.
+    /// Close what a change left behind: no ask waits there any more, and a holder of a
+    /// member keeps it until it is done, or until its time is up. A panic in one step
+    /// keeps none of the others.
     fn let_go(self: &Arc<Self>, left: Left, within: Option<Duration>) {
         for place in left.pools {
             let daemon = Arc::clone(self);
@@ -372,7 +372,7 @@ impl Daemon {
         }
     }
 
-    /// Take back what is wanted, and tell those who held it.
+    /// Take back what is wanted, and tell its holders.
     pub fn revoke(
         &self,
         wanted: impl Fn(&Grant) -> bool,
@@ -408,7 +408,7 @@ impl Daemon {
         }
     }
 
-    /// Take members that have ended by themselves from those who hold them.
+    /// Take members that have ended by themselves from their holders.
     pub(crate) fn take_dead_members(&self) -> usize {
         self.revoke(Grant::is_dead_member, EndReason::Died, "died")
     }
@@ -454,14 +454,14 @@ impl Daemon {
         self.counts.long_names.fetch_add(is_long, Ordering::Relaxed);
     }
 
-    /// Nobody new is served.
+    /// No new client is served.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// Grant nothing more: asks that wait are told `closed`, and those that come
-    /// are refused. What is held stays with its holders. Pools are left to whoever
-    /// waits for their members.
+    /// Grant nothing more: asks that wait are told `closed`, and those that come are
+    /// refused. What is held stays with its holders. Pools are left to the tasks that
+    /// wait for their members.
     pub(crate) fn stop_granting(&self) {
         self.draining.store(true, Ordering::Release);
         self.stopping.notify_waiters();

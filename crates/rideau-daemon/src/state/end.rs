@@ -26,7 +26,7 @@ pub enum EndReason {
     Over,
     /// Its holder said nothing for too long.
     Silent,
-    /// Its ask got a no.
+    /// Its ask was refused.
     Refused,
     /// Its regulator did not let it go on.
     Stopped,
@@ -89,7 +89,7 @@ impl NotHeld {
 }
 
 impl EndReason {
-    /// Somebody wanted it to end, and not its holder only to go.
+    /// Its end was asked for, and its holder did not only go.
     pub const fn is_wanted(self) -> bool {
         matches!(
             self,

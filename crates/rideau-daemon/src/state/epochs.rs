@@ -22,7 +22,7 @@ const COUNT: u32 = 32;
 /// A clock that says more is wrong (it is the year 2174): fences have to stay below
 /// 2^53, so that every language has them exactly.
 const CLOCK_MAX: u64 = 1_500_000;
-/// The next epoch is written down while so many of this one are left.
+/// The next epoch is written down while this many of this one are left.
 const AHEAD: u64 = 1 << (COUNT - 1);
 /// The file, within the folder of the store.
 const NAME: &str = "fences";
@@ -74,8 +74,8 @@ impl Epochs {
         self.first
     }
 
-    /// At most so many fences were given since the start: see to it that the next start
-    /// begins above all of them.
+    /// At most this many fences were given since the start: see to it that the next
+    /// start begins above all of them.
     pub(crate) fn follow(&self, given: u64, config: &Config) {
         let Some(file) = self.file.as_ref().filter(|_| !config.locks.is_empty()) else {
             return;
@@ -121,7 +121,7 @@ fn next(file: &Path, clock: u64) -> io::Result<(u64, u64)> {
     Ok((first, epoch))
 }
 
-/// Replace the epoch in a file, while nobody else does. Says what it is now.
+/// Replace the epoch in a file, while no other process does. Says what it is now.
 fn change(file: &Path, by: impl FnOnce(Option<u64>) -> u64) -> io::Result<u64> {
     let folder = file.parent().unwrap_or(Path::new("/"));
     fs::DirBuilder::new()
@@ -198,7 +198,7 @@ mod tests {
         let mut last = now;
         for clock in clocks {
             let (first, epoch) = next(&file, clock).unwrap();
-            // So many were given before the next look.
+            // This many were given before the next look.
             assert!(first > last, "{first} after {last}");
             last = first + AHEAD - 1;
             assert!(epoch >= last >> COUNT);

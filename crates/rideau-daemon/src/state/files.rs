@@ -34,7 +34,7 @@ pub struct Share {
 }
 
 impl Files {
-    /// So many, for what a config says.
+    /// This many, for what a config says.
     pub fn new(max: u64, config: &Config) -> Self {
         let connections = share(max, config).connections;
         Self {
@@ -49,7 +49,7 @@ impl Files {
         self.connections.store(connections, Ordering::Relaxed);
     }
 
-    /// As many connections of the Redis protocol may be there.
+    /// This many connections of the Redis protocol may be there.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
@@ -174,7 +174,7 @@ mod tests {
         let text = shortage(916, &config).unwrap();
         assert!(text.contains("500 of the 1000 connections"), "{text}");
         assert!(text.contains("hard limit to 1416"), "{text}");
-        // However few there are, somebody can be told so.
+        // However few there are, a client can be told so.
         assert_eq!(share(0, &config).connections, 1);
     }
 

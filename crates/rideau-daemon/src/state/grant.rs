@@ -124,7 +124,7 @@ impl Grant {
                 _ => offer.abandon(),
             },
             Self::Value(held) if held.is_lease && !why.is_wanted() => (),
-            // Who has lost it by now has nothing to give back.
+            // A holder that has lost it by now has nothing to give back.
             Self::Value(held) => drop(held.ranges.release(held.value, Some(held.fence))),
             Self::App(session) => session.end(match why {
                 EndReason::Released | EndReason::Over => Ended::Answered,

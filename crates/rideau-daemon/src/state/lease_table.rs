@@ -1,9 +1,8 @@
-//! Who holds what: every lease and every ask that can be named.
+//! Which holder holds what: every lease and every ask that can be named.
 //!
-//! A holder is a connection or a session. All that it holds is kept in one
-//! shard, in a list of its own, so that its end finds everything at once.
-//! Anybody who has a ticket finds what it stands for without a search: the
-//! ticket says where it is kept.
+//! A holder is a connection or a session. All that it holds is kept in one shard, in a
+//! list of its own, so that its end finds everything at once. A client that has a
+//! ticket finds what it stands for without a search: the ticket says where it is kept.
 
 mod lost;
 mod refused;
@@ -27,11 +26,10 @@ use crate::state::ticket::{self, Kind, Ticket};
 
 const SHARD_BITS: u32 = 6;
 const SHARDS: usize = 1 << SHARD_BITS;
-/// As many are looked at or taken out while others wait for the shard.
+/// This many are looked at or taken out while others wait for the shard.
 const SLICE: usize = 512;
 const SLOT_BITS: u32 = 32 - SHARD_BITS;
-/// As many ended tickets are remembered in each shard, to say what became of
-/// them.
+/// This many ended tickets are remembered in each shard, to say what became of them.
 const ENDED_MAX: usize = 256;
 
 pub(crate) use lost::Lost;
@@ -43,7 +41,7 @@ pub struct LeaseTable {
     shards: Box<[Mutex<Shard>]>,
     /// The shard of the next holder.
     next: AtomicUsize,
-    /// So many losses are to be told.
+    /// This many losses are to be told.
     untold: AtomicUsize,
     start: Instant,
 }
@@ -64,7 +62,7 @@ struct Slot {
     /// Zero if the slot is free.
     secret: u128,
     kind: Kind,
-    /// Its ask got a no, and only the answer is kept.
+    /// Its ask was refused, and only the answer is kept.
     is_refused: bool,
     holder: u32,
     prev: u32,
@@ -77,14 +75,14 @@ struct Slot {
 
 /// What a ticket stands for.
 pub enum Thing {
-    /// Nothing: the slot is free, or somebody is just looking at it.
+    /// Nothing: the slot is free, or a caller is just looking at it.
     None,
     /// Something held.
     Held(Grant),
-    /// Something held that was asked for with `ASYNC`, and the answer for those who
+    /// Something held that was asked for with `ASYNC`, and the answer for clients that
     /// fetch it.
     Answered(Grant, Box<Outcome>),
-    /// An ask that waits, or one that got a no.
+    /// An ask that waits, or one that was refused.
     Asked(Arc<Later>),
 }
 
@@ -120,7 +118,7 @@ struct HolderSlot {
 /// What few holders have.
 #[derive(Default)]
 struct Rare {
-    /// So many asks got a no and are kept.
+    /// This many asks were refused and are kept.
     refused_len: usize,
     /// Their places and secrets, the oldest first, and perhaps some that are forgotten.
     refused: VecDeque<(u32, u128)>,
@@ -160,7 +158,7 @@ impl Default for LeaseTable {
 }
 
 impl LeaseTable {
-    /// Somebody who may hold things from now on.
+    /// A holder that may hold things from now on.
     pub fn open(&self, card: Arc<Holder>) -> HolderId {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % SHARDS;
         let shard = &mut *self.shards[at].lock();
@@ -176,7 +174,7 @@ impl LeaseTable {
         }
     }
 
-    /// Keep something for a holder, who has it since then. The thing comes back if
+    /// Keep something for a holder, which has it since then. The thing comes back if
     /// the holder has ended, or has as many as it may.
     ///
     /// # Errors
@@ -235,7 +233,7 @@ impl LeaseTable {
         self.take_at(ticket, user, why, self.now())
     }
 
-    /// The same, for one who has just looked at the clock.
+    /// The same, for a caller that has just looked at the clock.
     ///
     /// # Errors
     ///
@@ -274,7 +272,7 @@ impl LeaseTable {
     ///
     /// # Errors
     ///
-    /// The thing, if nobody wants it any more.
+    /// The thing, if it is not wanted any more.
     pub fn fill(&self, ticket: Ticket, thing: Thing) -> Result<(), Thing> {
         let since = self.now();
         let Ok((mut shard, at)) = self.find(ticket) else {

@@ -32,7 +32,7 @@ static WANTED: Mutex<Wanted> = Mutex::new(Wanted {
     debugs: false,
 });
 
-/// Write the log from now on. Whoever does so a second time is not heard.
+/// Write the log from now on. A second call is not heard.
 pub fn start(log: Log, has_colours: bool) {
     let (level, handle) = reload::Layer::new(filter(log.level));
     WANTED.lock().level = log.level;

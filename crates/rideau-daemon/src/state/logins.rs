@@ -1,5 +1,5 @@
-//! Logins as they happen: who has come in and how, who has not, and what that
-//! means for the next of the same address.
+//! Logins as they happen: which users have come in and how, which have not, and what
+//! that means for the next of the same address.
 //!
 //! [`attempts`](crate::state::attempts) decides. Here are the locks, the clock and the
 //! events around it.
@@ -38,7 +38,7 @@ pub struct Logins {
     before: Arc<Mutex<BeforeLogin>>,
     /// By user and right.
     denials: Mutex<Denials<(String, String)>>,
-    /// Of those who have not said who they are, by address and right.
+    /// Of clients that have not logged in, by address and right.
     strangers: Mutex<Denials<(Origin, String)>>,
     hashers: [RandomState; 2],
     events: Arc<Events>,
@@ -56,12 +56,12 @@ impl Drop for LoginPlace {
     }
 }
 
-/// What a password was when it was checked, in a form that nobody can read.
+/// What a password was when it was checked, in a form that cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fingerprint(u64, u64);
 
 impl Logins {
-    /// Nobody has come yet.
+    /// No connection has come yet.
     pub fn new(events: Arc<Events>) -> Self {
         Self {
             failed: Mutex::default(),
@@ -154,7 +154,7 @@ impl Logins {
         }
     }
 
-    /// Somebody who has not said who it is may not do what it wanted: told once for each
+    /// A client that has not logged in may not do what it wanted: told once for each
     /// address and right in a while.
     pub fn denied_to(&self, origin: Origin, right: &str, why: &str) {
         let key = (origin, right.to_owned());

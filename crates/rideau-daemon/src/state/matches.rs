@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 use crate::state::push::{Push, PushQueue};
 use crate::state::ticket::Ticket;
 
-/// What a client brings to a broker. Whoever has it and goes away without a word,
-/// perhaps before he knew of the match, is down.
+/// What a client brings to a broker. A party that has it and goes away without a word,
+/// perhaps before it knew of the match, is down.
 #[derive(Debug)]
 pub struct Party {
     /// For the other party.
@@ -57,7 +57,7 @@ pub struct Meeting {
 }
 
 impl Party {
-    /// Somebody with a value and an empty mailbox.
+    /// A party with a value and an empty mailbox.
     pub fn new(value: &[u8]) -> Self {
         Self {
             value: value.into(),
@@ -167,7 +167,7 @@ impl Meeting {
 impl Drop for Meeting {
     fn drop(&mut self) {
         self.own.leave();
-        // Whoever said something before is not heard again.
+        // A party that said something before is not heard again.
         self.other.mail.tell(End::Down("gone"));
     }
 }

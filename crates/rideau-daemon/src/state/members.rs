@@ -42,7 +42,7 @@ pub enum Follow {
     /// Nothing more: the members that are there are as they should be, or say
     /// so themselves when they are not.
     Done,
-    /// Every member that is there is replaced when nobody holds it.
+    /// Every member that is there is replaced when no take holds it.
     Replace,
     /// Another pool.
     Anew,
@@ -97,14 +97,14 @@ pub struct Offer {
 /// Why there is no member.
 #[derive(Debug)]
 pub struct NoMember {
-    /// For everybody.
+    /// For all.
     text: String,
-    /// For those who may read what programs write.
+    /// For users that may read what programs write.
     detail: Option<Arc<str>>,
 }
 
 impl NoMember {
-    /// Why, for those who may read what programs write.
+    /// Why, for users that may read what programs write.
     pub fn detail(&self) -> Option<&Arc<str>> {
         self.detail.as_ref()
     }
@@ -121,7 +121,7 @@ impl Member {
         &self.value
     }
 
-    /// It has ended by itself, and is of no more use to whoever holds it.
+    /// It has ended by itself, and is of no more use to its holder.
     pub fn is_dead(&self) -> bool {
         match &self.origin {
             Origin::Exec(child) => !child.is_alive(),
@@ -158,7 +158,7 @@ impl Offer {
         self.bell.notify_waiters();
     }
 
-    /// The client that brought it has gone, and it is of no more use to anybody.
+    /// The client that brought it has gone, and it is of no more use.
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
         self.withdraw();
@@ -224,7 +224,7 @@ impl Members {
         }
     }
 
-    /// Why the last program did not start, if so, for those who may read what programs
+    /// Why the last program did not start, if so, for users that may read what programs
     /// write.
     pub fn failure(&self) -> Option<Arc<str>> {
         match &*self.source {
@@ -233,7 +233,7 @@ impl Members {
         }
     }
 
-    /// Somebody brings a member; false if this pool takes none.
+    /// A client brings a member; false if this pool takes none.
     pub fn offer(&self, offer: &Arc<Offer>) -> bool {
         let Source::Offered(offers) = &*self.source else {
             return false;
@@ -409,7 +409,7 @@ mod tests {
 
     use super::*;
 
-    /// Two that come at once, each on a thread of its own, and two who want them.
+    /// Two that come at once, each on a thread of its own, and two tasks that want them.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn everybody_who_waits_for_an_offer_gets_one_if_there_are_enough() {
         let pool: Arc<str> = "pool".into();

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::state::answer::Part;
 use crate::state::ticket::Ticket;
 
-/// As many are remembered of one holder.
+/// This many are remembered of one holder.
 const MOST: usize = 4096;
 
 /// Asks by the names that their holder gave them. A holder without any costs

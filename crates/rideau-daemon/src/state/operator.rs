@@ -1,7 +1,7 @@
-//! The operator: whoever has the account that the server runs on. It may do
+//! The operator: the user who has the account that the server runs on. It may do
 //! everything, and is known by the control socket or by the token beside it.
 //!
-//! Where the config has no users, this is the only identity there is. Anybody who
+//! Where the config has no users, this is the only identity there is. Any client that
 //! can connect may use locks, pools and the rest; what starts programs, changes the
 //! config, ends what others hold, or shows logs is for the operator.
 
@@ -44,8 +44,9 @@ impl Operator {
         Arc::ptr_eq(&self.user, user)
     }
 
-    /// Whose things a user may end by their tickets; none for anybody's. Where there are
-    /// no users, what anybody has is everybody's, but for the operator's.
+    /// The owner whose things a user may end by their tickets; none for all owners.
+    /// Where there are no users, what any client has belongs to all, but for the
+    /// operator's.
     pub(crate) fn scope_of<'a>(&self, user: Option<&'a Arc<User>>) -> Option<&'a str> {
         match user {
             Some(user) if self.is(user) => None,
@@ -53,7 +54,7 @@ impl Operator {
         }
     }
 
-    /// What proves that somebody may read the operator's files.
+    /// What proves that a client may read the operator's files.
     pub fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }
@@ -72,7 +73,7 @@ impl Operator {
         let _ = self.file.set(file.into());
     }
 
-    /// What somebody can do who is not known, as a sentence.
+    /// What a client can do that is not known, as a sentence.
     pub fn advice(&self) -> String {
         let token = match self.file.get() {
             Some(file) => format!("log in with the token in {}, ", file.display()),

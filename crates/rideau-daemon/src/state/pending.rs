@@ -1,8 +1,8 @@
 //! An ask whose answer comes later, under the ticket that was given at once.
 //!
-//! The future that waits for the answer is here, and a task of its own polls it. So
-//! whoever ends the ask drops the future itself: when that is done, the ask is out of
-//! its line, and not only soon.
+//! The future that waits for the answer is here, and a task of its own polls it. So the
+//! caller that ends the ask drops the future itself: when that is done, the ask is out
+//! of its queue, and not only soon.
 
 use std::future;
 use std::pin::Pin;
@@ -46,7 +46,7 @@ pub struct Later {
 pub struct LaterWait {
     /// Waits, and tells.
     pub future: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// Takes the ask out of its line, unless it has been answered there. None where it
+    /// Takes the ask out of its queue, unless it has been answered there. None where it
     /// makes no difference: then what was granted just now is given back.
     pub withdraw: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
@@ -116,7 +116,7 @@ impl Later {
         self.bell.notify_waiters();
     }
 
-    /// Nobody wants it any more: leave the line, and tell who awaits it.
+    /// It is not wanted any more: leave the queue, and tell the clients that await it.
     pub fn cancel(&self, why: &'static str) {
         self.leave();
         self.tell_cancelled(why);
@@ -141,7 +141,7 @@ impl Later {
         true
     }
 
-    /// Leave the line. Says whether it was in one.
+    /// Leave the queue. Says whether it was in one.
     fn leave(&self) -> bool {
         let left = self.wait.lock().take();
         self.end_task();

@@ -16,13 +16,13 @@ use crate::state::ticket::Ticket;
 #[derive(Debug)]
 pub struct PushQueue {
     pushes: Mutex<Vec<Push>>,
-    /// Somebody rang, and nobody has come to look.
+    /// The bell rang, and the connection has not come to look.
     is_rung: AtomicBool,
     bell: AtomicWaker,
     bytes: AtomicUsize,
     bytes_max: AtomicUsize,
-    /// It speaks the third version of the protocol, which has words for what
-    /// nobody asked for.
+    /// It speaks the third version of the protocol, which has words for what was not
+    /// asked for.
     is_resp3: AtomicBool,
     /// It did not read for so long that it is given up.
     is_over: AtomicBool,
@@ -48,16 +48,16 @@ pub enum Push {
         channel: Arc<str>,
         /// The event as JSON.
         text: Arc<str>,
-        /// The kind and the name of what it tells of: who may not see that any more
-        /// when it is written is not told.
+        /// The kind and the name of what it tells of: a user that may not see that any
+        /// more when it is written is not told.
         of: (&'static str, Arc<str>),
     },
-    /// A command that somebody sent.
+    /// A command that a client sent.
     Monitor(Arc<str>),
 }
 
 impl PushQueue {
-    /// An empty one that bears so many bytes.
+    /// An empty one that bears this many bytes.
     pub fn new(bytes_max: usize) -> Self {
         Self {
             pushes: Mutex::new(Vec::new()),
@@ -71,12 +71,12 @@ impl PushQueue {
         }
     }
 
-    /// Bear so many bytes from now on.
+    /// Bear this many bytes from now on.
     pub fn set_bytes_max(&self, bytes_max: usize) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Whether it can be told what nobody asked for, from now on.
+    /// Whether it can be told what was not asked for, from now on.
     pub fn set_resp3(&self, is_resp3: bool) {
         self.is_resp3.store(is_resp3, Ordering::Relaxed);
     }
@@ -94,7 +94,7 @@ impl PushQueue {
 
     /// Tell the connection something.
     pub fn push(&self, push: Push) {
-        // Who would not be told is not woken for it.
+        // A connection that would not be told is not woken for it.
         if push.needs_pushes() && !self.is_resp3() {
             return;
         }
@@ -120,7 +120,7 @@ impl PushQueue {
         self.ring();
     }
 
-    /// Somebody asked the connection to end.
+    /// The connection was asked to end.
     pub fn is_killed(&self) -> bool {
         self.killed.load(Ordering::Acquire)
     }
@@ -130,11 +130,11 @@ impl PushQueue {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Wait until there is something. One connection waits, and no more. For one
-    /// who waits for more than this it costs next to nothing.
+    /// Wait until there is something. One connection waits, and no more. For a task
+    /// that waits for more than this it costs next to nothing.
     pub fn poll_rung(&self, context: &mut Context<'_>) -> Poll<()> {
         self.bell.register(context.waker());
-        // Looking costs less than writing, and nearly always nobody rang.
+        // Looking costs less than writing, and nearly always the bell has not rung.
         if self.is_rung.load(Ordering::Acquire) && self.is_rung.swap(false, Ordering::AcqRel) {
             return Poll::Ready(());
         }
@@ -167,7 +167,7 @@ impl Push {
         }
     }
 
-    /// Only those see it who speak the third version of the protocol.
+    /// Only clients that speak the third version of the protocol see it.
     pub const fn needs_pushes(&self) -> bool {
         !matches!(self, Self::Message { .. } | Self::Monitor(_))
     }

@@ -1,4 +1,4 @@
-//! The last asks that got a no, and why, so that one can ask about them later.
+//! The last asks that were refused, and why, so that clients can ask about them later.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use rideau::{Reason, Refusal};
 
-/// As many are remembered.
+/// This many are remembered.
 const MOST: usize = 4096;
 
 /// The last noes.
@@ -17,7 +17,7 @@ pub(crate) struct Drops {
     last: Mutex<VecDeque<Dropped>>,
 }
 
-/// An ask that got a no.
+/// An ask that was refused.
 #[derive(Clone, Debug)]
 pub(crate) struct Dropped {
     /// Its number.
@@ -41,7 +41,7 @@ pub(crate) struct Dropped {
 }
 
 impl Drops {
-    /// Remember a no. Says under which name.
+    /// Remember a refusal. Says under which name.
     pub(crate) fn add(
         &self,
         kind: &'static str,

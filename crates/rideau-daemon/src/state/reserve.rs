@@ -9,7 +9,7 @@ use rideau_resp::{Limits, RequestParser};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// As many at a time.
+/// This many at a time.
 const MOST: usize = 16;
 /// So long each of them has.
 pub(crate) const WITHIN: Duration = Duration::from_secs(2);
@@ -56,7 +56,7 @@ where
     };
     let _ = tokio::time::timeout(TAKEN_WITHIN, told).await;
     if place.is_some() {
-        // What it sent and nobody read would make the system forget the answer.
+        // What it sent and was not read would make the system forget the answer.
         let mut rest = [0; BYTES_MAX];
         let read = stream.read(&mut rest);
         let _ = tokio::time::timeout(Duration::from_millis(100), read).await;

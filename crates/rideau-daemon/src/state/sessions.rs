@@ -12,7 +12,7 @@ use crate::state::holder::{Holder, HolderId};
 use crate::state::quota::Counted;
 use crate::state::ticket::{Kind, Ticket};
 
-/// Room for so many sessions is always kept.
+/// Room for this many sessions is always kept.
 const ROOM_MIN: usize = 256;
 
 /// The sessions there are.
@@ -34,9 +34,9 @@ struct Session {
     attached: usize,
     /// How its last connection left it.
     left: EndReason,
-    /// When its time is up unless somebody renews it.
+    /// When its time is up unless a client renews it.
     expires: Option<Instant>,
-    /// When its grace is over unless somebody comes.
+    /// When its grace is over unless a connection comes.
     alone_until: Option<Instant>,
     /// It is one of its user's.
     _counted: Counted,
@@ -49,7 +49,7 @@ pub struct SessionRow {
     pub ticket: Ticket,
     /// What it is as a holder.
     pub holder: HolderId,
-    /// Who it is as a holder.
+    /// The card that it has as a holder.
     pub card: Arc<Holder>,
     /// How many connections are attached.
     pub attached: usize,
@@ -190,14 +190,14 @@ impl SessionRow {
 }
 
 impl Session {
-    /// Give it its whole time again, and its whole grace if nobody is in it.
+    /// Give it its whole time again, and its whole grace if no connection is in it.
     fn restart(&mut self, now: Instant) {
         self.expires = self.ttl.map(|ttl| now + ttl);
         let grace = self.grace.filter(|_| self.attached == 0);
         self.alone_until = grace.map(|grace| now + grace);
     }
 
-    /// When it ends unless somebody renews it or comes: the earlier of both.
+    /// When it ends unless a client renews it or comes: the earlier of both.
     fn ends(&self) -> Option<Instant> {
         self.expires.into_iter().chain(self.alone_until).min()
     }

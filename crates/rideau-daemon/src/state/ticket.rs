@@ -1,8 +1,8 @@
 //! The name of an ask, and of the lease it becomes.
 //!
-//! A ticket is 128 bits: where it is kept, which start of a server gave it, and 72
-//! bits that nobody can guess. A place is used again, but never with the same bits:
-//! whoever comes with an old ticket gets nothing that belongs to somebody else by now.
+//! A ticket is 128 bits: where it is kept, which start of a server gave it, and 72 bits
+//! that no client can guess. A place is used again, but never with the same bits: a
+//! client that comes with an old ticket gets nothing that belongs to another by now.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -90,14 +90,14 @@ pub struct Ticket {
     pub kind: Kind,
     /// Where it is kept.
     pub(crate) place: u32,
-    /// The start of the server, and what nobody can guess, which is never 0.
+    /// The start of the server, and what no client can guess, which is never 0.
     pub(crate) secret: u128,
 }
 
 /// `g-` and 32 digits.
 const LEN: usize = 34;
 const SECRET: u128 = (1 << 96) - 1;
-/// So many bits of the secret are drawn for each ticket. Those above them are drawn
+/// This many bits of the secret are drawn for each ticket. Those above them are drawn
 /// once, when the server starts.
 const GUESS_BITS: u32 = 72;
 const GUESS: u128 = (1 << GUESS_BITS) - 1;
@@ -203,7 +203,7 @@ impl Ticket {
 pub struct Text([u8; LEN]);
 
 impl Text {
-    /// So many bytes, whatever it is for.
+    /// This many bytes, whatever it is for.
     pub const LEN: usize = LEN;
 }
 
@@ -221,7 +221,7 @@ impl fmt::Display for Ticket {
     }
 }
 
-/// Tickets are secrets: whoever has one can release what it stands for.
+/// Tickets are secrets: a client that has one can release what it stands for.
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{:08x}…", self.kind.letter() as char, self.place)

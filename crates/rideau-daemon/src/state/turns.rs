@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 pub(crate) struct Turns {
     free: Semaphore,
     max: Mutex<usize>,
-    /// So many of those in use end with their users.
+    /// This many of those in use end with their users.
     owed: AtomicUsize,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turns {
-    /// As many turns at a time.
+    /// This many turns at a time.
     pub(crate) fn new(max: usize) -> Self {
         Self {
             free: Semaphore::new(max),
@@ -47,8 +47,8 @@ impl Turns {
         }
     }
 
-    /// As many at a time from now on. What is in use above that stays, and is
-    /// not used again.
+    /// This many at a time from now on. What is in use above that stays, and is not
+    /// used again.
     pub(crate) fn set_max(&self, max: usize) {
         let mut now = self.max.lock();
         if max > *now {
@@ -69,7 +69,7 @@ impl Turns {
         (*self.max.lock() + owed).saturating_sub(self.free.available_permits())
     }
 
-    /// Owe so many less, as far as any are owed. Says how many that were.
+    /// Owe this many less, as far as any are owed. Says how many that were.
     fn pay(&self, most: usize) -> usize {
         let less = |owed: usize| Some(owed.saturating_sub(most));
         let before = self

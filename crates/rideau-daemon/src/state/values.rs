@@ -1,8 +1,8 @@
 //! The values of ranges that this server gives out.
 //!
-//! The machine and its log are elsewhere; here is what a server adds: a folder
-//! that is made only when something is to be kept in it, tickets that nobody
-//! can guess, and values that go with the connection that asked.
+//! The machine and its log are elsewhere; here is what a server adds: a folder that is
+//! made only when something is to be kept in it, tickets that no client can guess, and
+//! values that go with the connection that asked.
 
 mod follow;
 mod owner;
@@ -60,7 +60,7 @@ pub enum NotOpened {
     },
     /// The store cannot be used.
     Store(StoreError),
-    /// The folder had reservations before, and nobody has read them.
+    /// The folder had reservations before, and they have not been read.
     Unread,
     /// There is no thread to be had.
     Thread(std::io::Error),
@@ -128,7 +128,7 @@ impl Values {
             RangesOptions {
                 ranges: ranges_of(config),
                 machine: machine_of(config, fence),
-                // limits.waiters_max counts all who wait, and can be changed.
+                // limits.waiters_max counts all asks that wait, and can be changed.
                 waiters_max: u32::MAX,
                 ..RangesOptions::default()
             },
@@ -190,8 +190,8 @@ impl Values {
         Some(counted)
     }
 
-    /// Warn of ranges that begin with values whose holders nobody knows: they
-    /// give out nothing, and do not look as if.
+    /// Warn of ranges that begin with values whose holders are unknown: they give out
+    /// nothing, and do not look as if.
     pub(crate) fn warn_of_quarantine(&self) {
         for stats in self.ranges.all_stats() {
             let Some(until) = stats.quarantined_until else {
@@ -242,7 +242,7 @@ impl Values {
         self.held.lock().get(&value).copied()
     }
 
-    /// A value goes with nobody any more.
+    /// A value goes with no holder any more.
     pub(crate) fn let_go(&self, value: u128, ticket: Ticket) {
         let mut held = self.held.lock();
         if held.get(&value) == Some(&ticket) {
@@ -255,7 +255,8 @@ impl Values {
 const fn quarantine_text(class: Class, is_part: bool) -> &'static str {
     match (class, is_part) {
         (Class::Memory, _) => {
-            "it is not known which of these values have holders, and they are not given out for so long; with start \
+            "it is not known which of these values have holders, and they are not given out \
+             for so long; with start \
              = \"free\" the next start gives them out at once"
         }
         (Class::Claimed, true) => {
@@ -263,7 +264,8 @@ const fn quarantine_text(class: Class, is_part: bool) -> &'static str {
              were not written down, and are not given out for so long; the others are"
         }
         (Class::Claimed | Class::Sync, _) => {
-            "it is not known which of these values have holders, and they are not given out for so long; a holder \
+            "it is not known which of these values have holders, and they are not given out \
+             for so long; a holder \
              that writes to its value keeps it"
         }
     }

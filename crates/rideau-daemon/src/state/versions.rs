@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use rideau_config::Config;
 use rideau_config::keys::Change;
 
-/// As many texts are kept.
+/// This many texts are kept.
 const VERSIONS_MAX: usize = 32;
 
 /// What a server does that was started without a file.
@@ -69,7 +69,7 @@ pub struct Version {
 impl Source {
     /// The text of a config that has none.
     ///
-    /// Hashes of passwords are not in it: whoever has users has a text, too.
+    /// Hashes of passwords are not in it: a config that has users has a text, too.
     pub fn of(config: &Config) -> Self {
         let text = if *config == Config::default() {
             DEFAULT.into()

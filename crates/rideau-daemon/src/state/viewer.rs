@@ -8,16 +8,16 @@ use crate::state::holder::Holder;
 use crate::state::ticket::Ticket;
 use crate::state::values::sees_fence;
 
-/// What somebody sees: names that it may use, and tickets in full that are its
-/// own, for with one a thing can be released.
+/// What a client sees: names that it may use, and tickets in full that are its own, for
+/// with one a thing can be released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sight<'a> {
-    /// Who looks, where there are users.
+    /// The user that looks, where there are users.
     user: Option<&'a User>,
     /// It sees the tickets of others in full.
     is_all: bool,
-    /// It is known, so its rights say what it reads of programs; anybody reads
-    /// nothing of them.
+    /// It is known, so its rights say what it reads of programs; an unknown client
+    /// reads nothing of them.
     is_known: bool,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Sight<'a> {
         is_known: true,
     };
 
-    /// What this user sees, or anybody where there are no users.
+    /// What this user sees, or any client where there are no users.
     pub fn of(user: Option<&'a User>) -> Self {
         Self {
             user,
@@ -38,7 +38,7 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// Whose things it sees; none if everybody's.
+    /// The owner whose things it sees; none if it sees those of all.
     pub fn owner(self) -> Option<&'a str> {
         match self.user {
             _ if self.is_all => None,

@@ -1,5 +1,5 @@
-//! Says in plain words what a ticket, a no, a place, a key or a connection is
-//! about: who holds it, why it waits or got nothing, what would help.
+//! Says in plain words what a ticket, a refusal, a place, a key or a connection is
+//! about: which holder has it, why it waits or got nothing, what would help.
 
 mod apps;
 mod ranges;
@@ -35,12 +35,12 @@ pub struct Explained {
     pub facts: Vec<(&'static str, Cell)>,
 }
 
-/// Who holds most is named first, and no more than these.
+/// The holder of most is named first, and no more than these.
 const HOLDERS_MAX: usize = 5;
 
-/// What this is about. A name may say what it is the name of, as `pool:pg`;
-/// if it does not, the first that fits is meant: a no, a ticket, a connection,
-/// a pool, a group, a broker, a regulator, an app, a range, a value, a key.
+/// What this is about. A name may say what it is the name of, as `pool:pg`; if it does
+/// not, the first that fits is meant: a refusal, a ticket, a connection, a pool, a
+/// group, a broker, a regulator, an app, a range, a value, a key.
 ///
 /// None if nothing has this name.
 pub fn explain(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
@@ -342,7 +342,7 @@ fn pool(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
     })
 }
 
-/// How a pool is and why it gives nothing, with what its programs said for those who
+/// How a pool is and why it gives nothing, with what its programs said for users that
 /// may read that.
 pub(crate) fn pool_text(place: &NamedPool, sight: Sight<'_>) -> String {
     let mut text = place.explain();
@@ -446,7 +446,7 @@ fn key(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
             format!("{} in each bucket the client asks for", count(per, "unit"))
         }
     };
-    // Any text may be a key; who mistyped another name should notice.
+    // Any text may be a key; a user who mistyped another name should notice.
     let is_any = rule.pattern == "*" && held == 0 && waiting == 0;
     let about = match is_any {
         true => format!("Nothing there is called {name:?}. As a key of locks it has"),
@@ -481,7 +481,7 @@ fn key(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
     })
 }
 
-/// What somebody holds, a line for each of the first.
+/// What a holder holds, a line for each of the first.
 fn list(text: &mut String, held: &[Row]) {
     if held.is_empty() {
         text.push_str("It holds nothing.\n");

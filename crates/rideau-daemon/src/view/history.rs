@@ -1,5 +1,5 @@
-//! What the server did lately: one sample in each step, and the newest for those
-//! who watch.
+//! What the server did lately: one sample in each step, and the newest for clients that
+//! watch.
 //!
 //! Samples are taken once, however many watch. Counters become rates, and waits
 //! become quantiles of those that ended within the step.
@@ -22,7 +22,7 @@ use reader::Reader;
 /// The last samples of a server.
 pub(crate) struct History {
     step: Duration,
-    /// As many samples are remembered.
+    /// This many samples are remembered.
     most: usize,
     series: Mutex<Series>,
     newest: watch::Sender<Arc<Sample>>,

@@ -1,4 +1,4 @@
-//! The server's numbers for Prometheus, read when somebody asks for them.
+//! The server's numbers for Prometheus, read when a client asks for them.
 //!
 //! Labels are names that the config has, never keys, tickets or addresses: how
 //! many series there are is known from the file.
@@ -46,7 +46,7 @@ pub(crate) fn render(daemon: &Arc<Daemon>, more: Vec<Counted>, form: Form) -> St
 pub(crate) struct Counted {
     /// The limit.
     pub limit: &'static str,
-    /// How often somebody met it.
+    /// How often a client met it.
     pub count: u64,
 }
 

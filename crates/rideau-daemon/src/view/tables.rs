@@ -77,7 +77,7 @@ pub enum What {
     Clients,
     /// The sessions.
     Sessions,
-    /// Who holds or waits for what, by ticket; the longest first.
+    /// Which holder holds or waits for what, by ticket; the longest first.
     Holders,
     /// The last asks that were refused; the newest first.
     Drops,
@@ -85,7 +85,7 @@ pub enum What {
     Events,
     /// Every key of the config that counts.
     Config,
-    /// What outsiders can fill, how far it is filled, who was turned away.
+    /// What outsiders can fill, how far it is filled, how often clients were turned away.
     Limits,
 }
 
@@ -100,7 +100,7 @@ pub struct Wanted<'a> {
     pub sight: Sight<'a>,
 }
 
-/// As many rows are shown to who does not say.
+/// This many rows are shown to a client that does not say how many.
 pub const COUNT: usize = 1000;
 
 impl Default for Wanted<'_> {
@@ -245,7 +245,7 @@ impl Table {
 
     /// Keep the rows that are about nothing that one may not use.
     fn keep_seen(&mut self, what: What, sight: Sight<'_>) {
-        // Some events are not for everybody who sees all names.
+        // Some events are not for every user who sees all names.
         if sight.sees_all_names() && what != What::Events {
             return;
         }

@@ -145,7 +145,7 @@ fn a_monitor_sees_nothing_after_its_user_may_not() {
     let narrow = format!("{ALL}\non = [\"pool:cad\"]");
     let (no, not_all) = (
         "-NOPERM user anna may not use MONITOR: add \"monitor\" to its allow list.",
-        "-NOPERM user anna may not use the commands of all clients: that takes \"*\" on its on list.",
+        "-NOPERM user anna may not use all commands of others: that takes \"*\" on its on list.",
     );
     for (less, no) in [("allow = [\"@all\"]", no), (&narrow, not_all)] {
         let server = Server::start(&config(Some(ALL)));

@@ -72,7 +72,10 @@ fn users_that_come_have_to_be_named_by_those_who_are_there() {
     let mut peer = server.connect();
     peer.ask(&["CONFIG", "APPLY", &config(&[OPS])]);
     let said = peer.say("SHOW POOLS");
-    assert_eq!(said, "-NOAUTH authentication required: send AUTH user password.");
+    assert_eq!(
+        said,
+        "-NOAUTH authentication required: send AUTH user password."
+    );
     assert_eq!(peer.say("AUTH ops secret"), "+OK");
     let events = peer.ask(&["SHOW", "EVENTS"]);
     assert_eq!(cell(&events, 0, "kind"), "login");

@@ -49,7 +49,7 @@ pub(crate) struct Logs {
 
 /// How often new lines are looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(300);
-/// As many lines are looked at then.
+/// How many lines are looked at then.
 const LINES_MAX: &str = "1000";
 /// How the server calls us.
 const NAME: &str = "rideau-cli";

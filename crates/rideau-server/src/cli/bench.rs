@@ -86,14 +86,14 @@ pub(crate) fn run(words: &Bench, manner: &Manner) -> Done {
     })
 }
 
-/// What was measured, and whether somebody wanted us to stop.
+/// What was measured, and whether we were asked to stop.
 async fn measure(words: &Bench, manner: &Manner) -> Result<(Vec<Row>, bool), Failure> {
     let load = Load {
         clients: words.clients,
         pipeline: words.pipeline,
         span: Duration::from_secs(words.seconds.into()),
     };
-    // Nobody at all is an error; one work that cannot be done is a row that says so.
+    // No server at all is an error; one work that cannot be done is a row that says so.
     let mut wire = Wire::connect(&manner.server, "rideau-bench").await?;
     if let Some(redis) = &words.against {
         let theirs = Wire::connect(redis, "rideau-bench").await;
@@ -145,7 +145,7 @@ async fn measure(words: &Bench, manner: &Manner) -> Result<(Vec<Row>, bool), Fai
     Ok((rows, is_stopped))
 }
 
-/// Says whether somebody wants us to stop. We do so with everything tidied up.
+/// Says whether we are asked to stop. We do so with everything tidied up.
 fn stop_asked() -> io::Result<watch::Receiver<bool>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut term = signal(SignalKind::terminate())?;
@@ -172,7 +172,7 @@ fn of_redis(fault: &WireFault) -> String {
     }
 }
 
-/// A pool with a member for everybody; or why there can be none.
+/// A pool with a member for every take; or why there can be none.
 async fn add_pool(wire: &mut Wire, members: u32) -> Result<Result<String, String>, Failure> {
     let name = format!("bench-{}", std::process::id());
     let list: Vec<_> = (0..members).map(|at| format!("\"m{at}\"")).collect();

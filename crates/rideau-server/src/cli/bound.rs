@@ -30,8 +30,8 @@ pub(super) fn bound(words: &[OsString]) -> Command {
     command
 }
 
-/// Become the command if the words say so. Whoever returns a code has failed and
-/// has said why.
+/// Become the command if the words say so. A process that returns a code has failed
+/// and has said why.
 pub(super) fn stage(words: &[OsString]) -> Option<ExitCode> {
     let [_, word, parent, program, arguments @ ..] = words else {
         return None;
@@ -48,7 +48,7 @@ pub(super) fn stage(words: &[OsString]) -> Option<ExitCode> {
 
 fn bind(parent: &OsStr) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // Had it died before, nobody would tell us.
+    // Had it died before, no signal would tell us.
     let is_there = parent.to_str() == Some(&Pid::as_raw(getppid()).to_string());
     is_there
         .then_some(())

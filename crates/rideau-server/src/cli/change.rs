@@ -78,7 +78,7 @@ fn too_few_files(config: &Config) -> Option<String> {
     files::shortage(process::open_files_max(), config)
 }
 
-/// What is open to whom if this account serves it.
+/// What is open, and to which clients, if this account serves it.
 fn opened(config: &Config) -> Vec<Opening> {
     openings(config, rustix::process::geteuid().is_root())
 }

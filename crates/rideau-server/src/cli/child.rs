@@ -145,7 +145,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The next thing that happens. Nothing is lost if nobody waits for it.
+    /// The next thing that happens. Nothing is lost if the caller does not wait for it.
     async fn event(&mut self) -> Event {
         match (self.link, self.keep) {
             (Link::Up, _) => tokio::select! {

@@ -6,8 +6,8 @@ use rideau_daemon::control;
 use super::Manner;
 use crate::wire::{Server, Wire, WireFault};
 
-/// Connect to the server that is meant. Who has named none and finds none at the
-/// usual port gets the only one that this account can control.
+/// Connect to the server that is meant. A user who has named none and finds none at
+/// the usual port gets the only one that this account can control.
 pub(super) async fn connect(manner: &Manner, name: &str) -> Result<Wire, WireFault> {
     let server = &manner.server;
     let socket = server.open_port().and_then(control::find);

@@ -83,7 +83,7 @@ struct Lease {
     ticket: String,
     /// What stands for `{value}` in the command, if anything does.
     value: Option<String>,
-    /// For the command, and for who asked.
+    /// For the command, and for the user who asked.
     variables: Vec<(&'static str, String)>,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Lease {
     /// A key to look it up by; may be given several times
     #[arg(long = "by", value_name = "KEY")]
     keys: Vec<String>,
-    /// A key that nobody else has: who asks with it again gets the same value
+    /// A key of your own: asking with it again gets the same value
     #[arg(long, value_name = "KEY")]
     unique: Vec<String>,
     /// What stands beside the value
@@ -130,7 +130,7 @@ fn none(answer: &Value, words: &Lease, manner: &Manner) -> Done {
     Ok(super::REFUSED.into())
 }
 
-/// Say what is held, for who has no command.
+/// Say what is held, for a user who gave no command.
 fn tell(value: &str, ticket: &str, fence: &str, manner: &Manner) -> Done {
     if manner.json {
         show::print_json(&json!({ "value": value, "ticket": ticket, "fence": fence }))?;

@@ -54,14 +54,14 @@ struct Worker {
     id: u32,
 }
 
-/// Nobody waits longer than this for the other half.
+/// No worker waits longer than this for the other half.
 const WAIT_MS: &str = "200";
 const WAIT_SECONDS: &str = "0.2";
-/// So long may a list be before those who add to it pause.
+/// So long may a list be before the workers that add to it pause.
 const LIST_MAX: i64 = 1_000;
 
 impl Load {
-    /// As many members as can be taken at a time.
+    /// How many members can be taken at a time.
     pub(crate) const fn members(&self) -> u32 {
         self.clients * self.pipeline
     }
@@ -94,7 +94,7 @@ pub(crate) async fn run(
         measured = measure(server, work, load, prefix) => measured,
         Ok(_) = stop.wait_for(|is_asked| *is_asked) => Err("interrupted".into()),
     };
-    // Also if somebody failed.
+    // Also if a worker failed.
     clean(&mut own, work, load, prefix).await?;
     own.quit().await;
     measured
@@ -107,7 +107,7 @@ async fn measure(
     prefix: &str,
 ) -> Result<Measured, String> {
     let mut workers = Vec::new();
-    // Those who meet need somebody to meet.
+    // A worker that meets needs another to meet.
     let least = if work.is_halved() { 2 } else { 1 };
     for id in 0..load.clients.max(least) {
         let wire = Wire::connect(server, "rideau-bench").await.map_err(said)?;
@@ -177,7 +177,7 @@ impl Worker {
         while Instant::now() < until {
             let began = Instant::now();
             let done = self.batch().await?;
-            // Of two who meet, one counts.
+            // Of two workers that meet, one counts.
             if done > 0 && self.counts() {
                 pairs += done;
                 times.record(began.elapsed());
@@ -190,7 +190,7 @@ impl Worker {
     fn counts(&self) -> bool {
         match self.work {
             Work::Meet { .. } => self.is_even(),
-            // Who pushes does not know whether anybody came.
+            // A worker that pushes does not know whether another came.
             Work::Queue => !self.is_even(),
             _ => true,
         }

@@ -49,7 +49,7 @@ enum Stream {
     Events,
     /// Asks that were refused
     Drops,
-    /// Every command that anybody sends
+    /// Every command that clients send
     Commands,
 }
 
@@ -75,7 +75,7 @@ fn client(text: &str) -> Result<u64, String> {
 
 /// How often the last refusals are looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// As many rows are looked at.
+/// How many rows are looked at.
 const ROWS_MAX: usize = 10_000;
 const ROWS: &str = "10000";
 /// Things with names that are held or waited for.
@@ -399,7 +399,7 @@ fn said(text: &str, json: Json, manner: &Manner) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Follow until the server ends or somebody interrupts.
+/// Follow until the server ends or the user interrupts.
 pub(crate) async fn tail(words: &Tail, manner: &Manner) -> Done {
     let mut wire = control::connect(manner, NAME).await?;
     let request: &[&str] = match words.stream {
@@ -451,7 +451,7 @@ async fn tail_drops(mut wire: Wire, manner: &Manner) -> Done {
     }
 }
 
-/// Print a line for one who waits for it.
+/// Print a line for a reader that waits for it.
 fn follow(line: &str) -> io::Result<()> {
     let mut out = io::stdout();
     writeln!(out, "{}", tame::one_line(line))?;

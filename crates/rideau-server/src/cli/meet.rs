@@ -1,4 +1,4 @@
-//! Asks a broker for somebody, or offers oneself.
+//! Asks a broker for an offer, or makes one.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -25,10 +25,10 @@ pub(crate) struct Meet {
     /// What the other gets
     #[arg(long, value_name = "TEXT", default_value = "")]
     value: String,
-    /// Wait so long for somebody, as 200ms or 5s [default: as the server says]
+    /// Wait so long for a match, as 200ms or 5s [default: as the server says]
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     wait: Option<Duration>,
-    /// Which line to wait in, where a queue is fair
+    /// The flow to wait in, where a queue is fair
     #[arg(long, value_name = "KEY")]
     flow: Option<String>,
     /// What is shown beside us
@@ -45,7 +45,7 @@ pub(crate) struct Meet {
     command: Vec<OsString>,
 }
 
-/// One step of waiting for the other; the server lets nobody wait for long.
+/// One step of waiting for the other; the server lets no client wait for long.
 const STEP_MS: &str = "1000";
 
 pub(crate) async fn ask(words: &Meet, manner: &Manner) -> Done {
@@ -87,7 +87,7 @@ async fn meet(command: &str, words: &Meet, manner: &Manner) -> Done {
     Ok(ended.code.into())
 }
 
-/// Print whom we met, and what became of it if that is wanted.
+/// Print which client we met, and what became of it if that is wanted.
 async fn tell(mut wire: Wire, parts: &[Value], words: &Meet, manner: &Manner) -> Done {
     let (ticket, value) = (word(parts, 1), word(parts, 2));
     let mut end = None;

@@ -5,7 +5,7 @@ use rideau_resp::Value;
 use super::show;
 use crate::wire::{Wire, WireFault};
 
-/// Ask for a table, and for what is left of it until there are so many rows.
+/// Ask for a table, and for what is left of it until there are this many rows.
 pub(crate) async fn ask(
     wire: &mut Wire,
     words: &[&str],

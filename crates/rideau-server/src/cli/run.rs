@@ -45,7 +45,7 @@ pub(crate) struct Run {
 
 /// How often it is looked whether the application is ready.
 const LOOK: Duration = Duration::from_millis(20);
-/// Who waits for longer wants to know what for.
+/// A user who waits for longer wants to know what for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(words: &Run, manner: &Manner) -> Done {
@@ -220,7 +220,7 @@ async fn print(daemon: Arc<Daemon>, name: String) {
 }
 
 fn put(stream: Stream, text: &str) {
-    // Who does not read along does not stop the application.
+    // A reader that does not read along does not stop the application.
     let _ = match stream {
         Stream::Output => writeln!(io::stdout(), "{text}"),
         Stream::Error => writeln!(io::stderr(), "{text}"),

@@ -62,16 +62,16 @@ pub(crate) fn run(words: &Serve, manner: &Manner) -> Done {
             let _ = ready.send(now.clone());
         };
         tokio::select! {
-            // A signal that comes during the start is the first one, whoever hears of it.
+            // A signal that comes during the start is the first one, whichever task hears of it.
             biased;
             served = rideau_daemon::run_from(config, source, ready) => served.map(|()| true),
-            // The server listens for signals by the time that this one has its turn: who reads
-            // the line may send one at once.
+            // The server listens for signals by the time that this one has its turn: a process
+            // that reads the line may send one at once.
             never = announce(is_ready, fronts, manner.json) => match never {},
             urgent = second_signal() => urgent.map(|()| false),
         }
     });
-    // Whoever is still at work was told to stop twice.
+    // A task that is still at work was told to stop twice.
     runtime.shutdown_background();
     match served? {
         true => Ok(ExitCode::SUCCESS),
@@ -94,7 +94,7 @@ impl Serve {
         let colours = has_colours(&io::stderr());
         let (config, faults) = Config::check(&text, &name, &env);
         if !faults.is_empty() {
-            // Warnings are told once, and do not stop anybody.
+            // Warnings are told once, and do not stop the server.
             let rendered = faults.render(colours);
             if config.is_none() {
                 return Ok(Err(rendered));
@@ -158,7 +158,7 @@ async fn announce(is_ready: oneshot::Receiver<Ready>, fronts: usize, is_json: bo
     {
         let first = addresses.len().saturating_sub(fronts);
         let mut out = io::stdout().lock();
-        // Who closed our standard output does not want to know.
+        // A reader that closed our standard output does not want to know.
         if is_json {
             let fronts = &addresses[first..];
             let said = serde_json::json!({
@@ -208,7 +208,7 @@ pub(super) fn threads(count: Option<usize>) -> io::Result<Runtime> {
     builder.enable_all().build()
 }
 
-/// Somebody has asked twice to stop.
+/// We were asked twice to stop.
 async fn second_signal() -> io::Result<()> {
     let mut term = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -107,9 +107,9 @@ pub(crate) fn print_payload(text: &str) -> io::Result<()> {
     writeln!(out, "{text}")
 }
 
-/// Say what is wrong to whoever looks.
+/// Say what is wrong to the user who looks.
 pub(crate) fn complain(text: impl AsRef<str>) {
-    // Nobody may look.
+    // There may be no reader.
     let _ = writeln!(io::stderr(), "rideau: {}", tame::tamed(text.as_ref()));
 }
 

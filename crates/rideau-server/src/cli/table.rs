@@ -168,7 +168,7 @@ impl Table {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Unit {
     None,
-    /// A span in so many microseconds each.
+    /// A span in this many microseconds each.
     Span(i64),
     /// Milliseconds since 1970.
     Instant,

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::wire::{Server, Wire, WireFault};
 
-/// All who come. They go when it is dropped.
+/// All clients that come. They go when it is dropped.
 pub(super) struct Traffic {
     scores: [Arc<Mutex<Score>>; 3],
     clients: JoinSet<()>,
@@ -59,7 +59,7 @@ impl Traffic {
         let mut come = |name: String, id: u64, role: Role| {
             let (server, scores) = (server.clone(), scores.clone());
             clients.spawn(async move {
-                // Whoever loses the server goes home; the server says why it ends.
+                // A client that loses the server goes home; the server says why it ends.
                 let Ok(wire) = Wire::connect(&server, &name).await else {
                     return;
                 };
@@ -136,7 +136,7 @@ enum Role {
     Web,
     /// Asks for a worker and stays until it is done.
     Asker,
-    /// Serves who asks.
+    /// Serves clients that ask.
     Worker,
     /// Locks a key for a moment.
     Tenant,

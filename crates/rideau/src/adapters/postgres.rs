@@ -42,7 +42,7 @@ const CLEAN: &str = "ROLLBACK; CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RES
 /// that runs on it.
 #[derive(Clone, Debug)]
 pub struct Postgres<T = NoTls> {
-    /// Where to connect, and as whom.
+    /// Where to connect, and as which user.
     pub config: Config,
     /// How to encrypt what is sent.
     pub tls: T,
@@ -50,7 +50,7 @@ pub struct Postgres<T = NoTls> {
     pub recycle: Recycle,
 }
 
-/// What a check does to a connection that somebody has used.
+/// What a check does to a connection that a holder has used.
 ///
 /// A [`Transaction`](tokio_postgres::Transaction) that is dropped rolls itself
 /// back, under either. What a holder changed by statements of its own stays: a
@@ -58,7 +58,7 @@ pub struct Postgres<T = NoTls> {
 /// The driver does not tell of it, so only a check can undo it, and a check only
 /// happens to members that were idle for over the pool's `check_after`. With
 /// [`Clean`](Self::Clean) and a `check_after` of zero, those are all, also one
-/// that goes from its holder to somebody who waits for it. Only
+/// that goes from its holder to a take that waits for it. Only
 /// [`try_take`](crate::Pool::try_take) never checks.
 ///
 /// Whether an error of a query is the connection's is the holder's to say, by
@@ -66,7 +66,7 @@ pub struct Postgres<T = NoTls> {
 /// and only then closes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Recycle {
-    /// One round trip that changes nothing. For holders who leave nothing
+    /// One round trip that changes nothing. For holders that leave nothing
     /// behind.
     #[default]
     Fast,
@@ -173,7 +173,7 @@ where
     }
 }
 
-/// A server goes on with a query although nobody is there any more to take the
+/// A server goes on with a query although no caller is there any more to take the
 /// answer, so it has to be told.
 async fn cancel<T>(token: CancelToken, tls: T)
 where
@@ -186,7 +186,7 @@ where
     }
 }
 
-/// What to do when whoever waits for the end of a connection gives up.
+/// What to do when the task that waits for the end of a connection gives up.
 struct GivenUp(Option<Box<dyn FnOnce() + Send>>);
 
 impl Drop for GivenUp {
@@ -204,7 +204,7 @@ impl Drop for GivenUp {
 pub struct PostgresClient {
     client: Client,
     task: Task,
-    // Whoever aborts it may be on a plain thread.
+    // The caller that aborts it may be on a plain thread.
     runtime: Handle,
 }
 

@@ -31,7 +31,7 @@ use crate::pool::{About, Manager};
 /// an EXEC, a SELECT, a SUBSCRIBE. Redis' own RESET would forget the user too.
 #[derive(Clone, Debug)]
 pub struct Redis {
-    /// Where to connect, and as whom.
+    /// Where to connect, and as which user.
     pub client: Client,
     /// How the connections behave. Of this, how to look up hosts and how long a
     /// start may take hold only over TLS, as does the linger time of `client`:

@@ -20,7 +20,7 @@ use crate::pool::Manager;
 /// ```
 ///
 /// A stream is broken when the other side has closed it, and also when something
-/// is there to be read while nobody holds it: that is the rest of an answer
+/// is there to be read while it has no holder: that is the rest of an answer
 /// that the last holder did not wait for, and the next one would take it for
 /// its own. So this is not for protocols in which the server speaks first.
 #[derive(Clone, Debug)]

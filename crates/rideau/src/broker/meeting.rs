@@ -1,5 +1,5 @@
-//! Where one who waits at a broker finds its answer, and later learns of its
-//! peer's end.
+//! Where a waiter at a broker finds its answer, and later learns of its peer's
+//! end.
 //!
 //! The one memory of a wait: the machine's reply and the waiting future share
 //! it, and after a match the two parties do.
@@ -17,17 +17,17 @@ use crate::cell::{Bond, Ended, Seat};
 use crate::peer::{Match, Peer};
 use crate::sync::{Latch, into_inner, latch};
 
-/// The wait of one who brought a `V` for one who brings a `W`.
+/// The wait of a party that brought a `V` for a party that brings a `W`.
 pub(crate) struct Meeting<V, W>(Latch<Stage<V, W>>);
 
 /// How far a meeting has come. Small, for a million of them may wait: the ends
 /// stand beside the tag, and what is rare lies behind a pointer.
 enum Stage<V, W> {
-    /// Nobody has come yet.
+    /// No other party has come yet.
     Waits(Option<Waker>),
-    /// Nobody will come; this is what was brought.
+    /// No other party will come; this is what was brought.
     Refused(Box<Refused<V>>),
-    /// Somebody came, and the waiter has not taken what it brought yet.
+    /// The other party came, and the waiter has not taken what it brought yet.
     Met {
         ends: Ends,
         value: W,
@@ -36,7 +36,7 @@ enum Stage<V, W> {
     },
     /// There is nothing left to take.
     Taken { ends: Ends },
-    /// As the two before, and somebody wants to know of the other's end.
+    /// As the two before, and one party wants to know of the other's end.
     Watched(Box<Watched<W>>),
 }
 
@@ -101,7 +101,7 @@ impl<W> Met<W> {
 }
 
 impl<V, W> Meeting<V, W> {
-    /// Somebody waits, and wants to be woken so if it says how already.
+    /// A party waits, and wants to be woken so if it says how already.
     pub(super) fn new(waker: Option<Waker>) -> Self {
         Self(Latch::new(Stage::Waits(waker)))
     }
@@ -130,8 +130,8 @@ impl<V, W> Meeting<V, W> {
         }
     }
 
-    /// The waiter is gone, and its answer, if there is or will be one, is for
-    /// nobody: whom it met, or is about to, learns that it went away.
+    /// The waiter is gone, and its answer, if there is or will be one, is not
+    /// wanted: the peer that it met, or is about to, learns that it went away.
     pub(super) fn abandon(&self) {
         let mut stage = latch(&self.0);
         let waker = match &mut *stage {
@@ -168,7 +168,8 @@ impl<V, W> Meeting<V, W> {
         Poll::Pending
     }
 
-    /// The answer, for one who alone is left: whom it met has ended the match.
+    /// The answer, for a waiter that alone is left: its peer has ended the
+    /// match.
     #[inline(always)]
     pub(super) fn into_answer(self, ticket: Ticket) -> Answer<V, W> {
         let (met, ends) = match into_inner(self.0) {
@@ -196,13 +197,13 @@ impl<V, W> Meeting<V, W> {
         Ok(met.into_match(ticket, Peer::that_ended(how)))
     }
 
-    /// The waiter leaves: nobody should answer it any more while what is
-    /// returned is there.
+    /// The waiter leaves: no answer should come any more while what is returned
+    /// is there.
     pub(super) fn leave(self: &Arc<Self>) -> Weak<Self> {
         Arc::downgrade(self)
     }
 
-    /// The waiter is about to leave. Nobody else has a weak pointer, and so no
+    /// The waiter is about to leave. There is no other weak pointer, and so no
     /// meeting needs room for a flag.
     pub(super) fn is_left(self: &Arc<Self>) -> bool {
         Arc::weak_count(self) > 0
@@ -257,7 +258,7 @@ impl<V, W> Stage<V, W> {
         }
     }
 
-    /// Somebody wants to know of the other's end from now on.
+    /// A party wants to know of the other's end from now on.
     fn watched(&mut self) -> &mut Watched<W> {
         if !matches!(self, Self::Watched(_)) {
             let ends = self.ends();

@@ -31,7 +31,7 @@ pub(crate) trait Role<A, O> {
     type Gets: Send + 'static;
     const SIDE: Side;
 
-    /// The one on the other side whose turn it is.
+    /// The waiter on the other side whose turn it is.
     fn find(
         machine: &mut Machine<A, O>,
         terms: &queue::Terms,
@@ -117,14 +117,14 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for OfferRole {
 }
 
 impl<V, W> Reply<V, W> {
-    /// Say no to one who waits; it gets back what it brought.
+    /// Refuse a waiter; it gets back what it brought.
     pub(super) fn refuse(self, refusal: Refusal, after: &mut After) {
         let Self { value, meeting } = self;
         meeting.refuse(Refused { refusal, value }, after);
     }
 
-    /// Nobody waits any more: whoever drops the cell drops what was brought, and
-    /// not under the lock.
+    /// The waiter is gone: what drops the cell drops what was brought, and not
+    /// under the lock.
     pub(super) fn forget(self, after: &mut After) {
         let refusal = Refusal {
             reason: Reason::Cancelled,
@@ -147,7 +147,7 @@ impl<V, W> rideau_core::Reply for Reply<V, W> {
     }
 }
 
-/// Say no to one that somebody else cancelled.
+/// Refuse a waiter that another caller cancelled.
 pub(super) fn refuse<A, O>((gone, refusal): (Gone<A, O>, Refusal), after: &mut After) {
     match gone {
         Gone::Ask(ask) => ask.refuse(refusal, after),
@@ -155,7 +155,7 @@ pub(super) fn refuse<A, O>((gone, refusal): (Gone<A, O>, Refusal), after: &mut A
     }
 }
 
-/// Introduce one who came to the one it found: the waiter is told, and who came
+/// Introduce a comer to the waiter it found: the waiter is told, and the comer
 /// gets its match.
 #[inline(always)]
 pub(super) fn introduce<V, W>(value: V, found: Found<Reply<W, V>>, after: &mut After) -> Match<W>

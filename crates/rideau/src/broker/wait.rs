@@ -17,7 +17,7 @@ use crate::signals::Signals;
 use crate::streak;
 use crate::terms::Terms;
 
-/// Somebody in one role waits, or will.
+/// An ask or an offer that waits, or will.
 pub(crate) struct Wait<D, R, A, O>
 where
     D: Deref<Target = BrokerDriver<A, O>>,
@@ -41,7 +41,7 @@ enum State<V, W> {
         /// None once it has been taken out with its answer.
         meeting: Option<Arc<Meeting<V, W>>>,
     },
-    /// Nobody has taken the answer yet.
+    /// The answer has not been taken yet.
     Answered(Box<Answer<V, W>>),
     Over,
 }
@@ -53,7 +53,7 @@ impl<V, W> State<V, W> {
     }
 }
 
-/// What one who comes finds.
+/// What an ask or an offer finds when it comes.
 pub(crate) enum Coming<V, W> {
     Met(Match<W>),
     Refused(Refused<V>),
@@ -61,7 +61,7 @@ pub(crate) enum Coming<V, W> {
 }
 
 impl<V, W> Coming<V, W> {
-    /// The answer to one who did not want to wait.
+    /// The answer to an ask or an offer that did not want to wait.
     pub(super) fn at_once(self) -> Answer<V, W> {
         match self {
             Self::Met(met) => Ok(met),
@@ -71,7 +71,7 @@ impl<V, W> Coming<V, W> {
     }
 }
 
-/// Come to the broker: meet somebody, be turned away, or take a place and be
+/// Come to the broker: meet a waiter, be turned away, or take a place and be
 /// woken there.
 #[inline]
 pub(crate) fn come<R, A, O>(
@@ -102,8 +102,9 @@ where
     let (machine, now) = (step.machine, step.now);
     if let Some(found) = R::find(machine, &terms, now, step.effects) {
         publish_len::<R, A, O>(signals, machine);
-        // The machine has let go of whom it found, who is told when the lock is
-        // released: one memory less to bring along while others wait for it.
+        // The machine has let go of the waiter it found, which is told when the
+        // lock is released: one memory less to bring along while others wait
+        // for it.
         let mut after = section.leave();
         let met = introduce(value, found, &mut after);
         after.run();
@@ -231,7 +232,8 @@ where
         if let State::Waiting { ticket, meeting } = &mut this.state {
             let ticket = *ticket;
             let known = meeting.as_ref().expect("nobody polls after the answer");
-            // Whom it met may have let go already, and then nobody else is left.
+            // Its peer may have let go already, and then the waiter alone is
+            // left.
             if Arc::strong_count(known) == 1 {
                 let meeting = meeting.take().expect("it was just seen");
                 return Poll::Ready(receive_last(ticket, meeting));
@@ -293,7 +295,7 @@ fn receive<V: Send + 'static, W: Send + 'static>(
     }
 }
 
-/// The same for one who alone is left of all who knew the meeting.
+/// The same for a waiter that alone is left of the two that knew the meeting.
 #[inline(always)]
 fn receive_last<V: Send + 'static, W: Send + 'static>(
     ticket: Ticket,

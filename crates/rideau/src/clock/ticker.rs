@@ -1,8 +1,8 @@
 //! A reading of the clock that costs as little as a variable.
 //!
-//! One thread reads the clock every few milliseconds for the whole process, as
-//! long as anybody looks. When nobody did for a while it sleeps, and whoever
-//! looks then reads the clock itself and wakes the thread.
+//! One thread reads the clock every few milliseconds for the whole process, as long
+//! as callers look. When none did for a while it sleeps, and a caller that looks
+//! then reads the clock itself and wakes the thread.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use std::time::Duration;
 struct Ticker {
     /// What the clock showed last, in nanoseconds; 0 while the thread sleeps.
     tick: AtomicU64,
-    /// Somebody looked since the thread last wondered.
+    /// A caller looked since the thread last wondered.
     used: AtomicBool,
 }
 
@@ -27,7 +27,7 @@ static EPOCH: OnceLock<u64> = OnceLock::new();
 
 /// How old a reading is, if the system wakes the thread in time.
 const PERIOD: Duration = Duration::from_millis(2);
-/// The thread sleeps when nobody looked during so many periods.
+/// The thread sleeps when no caller looked during this many periods.
 const UNUSED_MAX: u32 = 64;
 
 /// From where ticks are counted: now, if that was not yet said.
@@ -36,7 +36,7 @@ pub(super) fn epoch(clock: &quanta::Clock) -> u64 {
 }
 
 /// What the clock showed some milliseconds ago, in nanoseconds from the epoch;
-/// none if nobody knows yet.
+/// none if that is not known yet.
 #[inline]
 pub(super) fn recent() -> Option<u64> {
     let tick = TICKER.tick.load(Ordering::Relaxed);
@@ -104,7 +104,7 @@ mod tests {
                 seen.push(tick);
             }
         }
-        // Nobody looks for a while.
+        // No caller looks for a while.
         while TICKER.tick.load(Ordering::Relaxed) != 0 {
             assert!(Instant::now() < limit, "it never rests");
             thread::sleep(PERIOD);

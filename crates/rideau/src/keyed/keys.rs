@@ -83,7 +83,7 @@ impl<K: Key, M: Manager> Keys<K, M> {
         let (runtime, clock) = (self.runtime.clone(), self.clock.clone());
         let pool = Pool::rationed(manager, each, runtime, clock, look(me.clone(), id));
         let pool = pool.expect("the options were validated before");
-        // The budget has to know it before anybody can wait there.
+        // The budget has to know it before any take can wait there.
         if let Some(driver) = me.upgrade() {
             driver.step(|step| step.machine.join(id, step.now, step.effects));
         }
@@ -144,7 +144,7 @@ impl<K: Key, M: Manager> Keys<K, M> {
         known.pools.get(&id).map(|(_, pool)| pool.clone())
     }
 
-    /// Forget a key, if its pool is empty. Whoever has found the pool and did
+    /// Forget a key, if its pool is empty. A caller that has found the pool and did
     /// not ask it yet finds it closed, and looks for the key again.
     fn forget(&self, id: KeyId) -> bool {
         let mut known = self.known.write();

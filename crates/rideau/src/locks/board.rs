@@ -1,12 +1,12 @@
-//! Where it is written down that there may be keys which nobody holds.
+//! Where it is written down that there may be keys that are not held.
 //!
 //! A board has a bit for each shard. Every rule has a board: the first ones have
-//! one each, and further ones share. Whoever gives the last unit of a key back, or
-//! needs it pinned no longer, marks the shard on the board of the key's rule, unless
-//! it is marked already; who got it by a handle leaves that to the handle. Whoever
-//! looks for such keys, the sweeper or one who wants room, clears the marks of a
-//! shard, looks at every key that is there, and marks it anew for those that it
-//! leaves.
+//! one each, and further ones share. A holder that gives the last unit of a key
+//! back, or needs it pinned no longer, marks the shard on the board of the key's
+//! rule, unless it is marked already; a holder that got it by a handle leaves that
+//! to the handle. A thread that looks for such keys, the sweeper or a caller that
+//! wants room, clears the marks of a shard, looks at every key that is there, and
+//! marks it anew for those that it leaves.
 //!
 //! # Why the rule may be an old one
 //!
@@ -15,7 +15,7 @@
 //! and lines look just before they go. If rules change meanwhile, they mark the
 //! board of a rule that the key had. That is as good:
 //!
-//! * No key stays for ever. A mark on whatever board stays until somebody looks at
+//! * No key stays for ever. A mark on whatever board stays until a thread looks at
 //!   the whole shard, and the sweeper comes as long as there is a mark. Rules are
 //!   never given up, so each board in use is that of a rule whose turn comes.
 //! * It does not even stay longer, and makes room when there is none: a rule that
@@ -27,11 +27,12 @@
 //! * None is forgotten early, or counted for a wrong rule. A mark says where to
 //!   look and no more; what holds for a key is what its own rule says under the
 //!   lock of the shard, where rules change too.
-//! * A mark that is there is enough, whoever made it. Releases, marks and what
-//!   clears them are in one order: if one reads, after its release, that the shard
-//!   is marked, then the mark is cleared after the release, and who clears it looks
-//!   at the key later still and finds it idle. This needs the same board at both
-//!   ends and not the right one: who looks at a shard looks at all of its keys.
+//! * A mark that is there is enough, whatever made it. Releases, marks and what
+//!   clears them are in one order: if a holder reads, after its release, that the
+//!   shard is marked, then the mark is cleared after the release, and the thread
+//!   that clears it looks at the key later still and finds it idle. This needs the
+//!   same board at both ends and not the right one: a look at a shard is a look at
+//!   all of its keys.
 
 #[cfg(not(rideau_loom))]
 use std::sync::atomic::fence;
@@ -56,7 +57,7 @@ const SHARD_BITS: u32 = 6;
 /// Written seldom, so that reading them costs nothing.
 pub(super) struct Boards(CachePadded<[AtomicU64; BOARDS as usize]>);
 
-/// Where to mark that nobody holds a key: a shard, and a board.
+/// Where to mark that a key is not held: a shard, and a board.
 ///
 /// `[board: 6][shard: 6]`, so that it fits into a guard.
 #[derive(Clone, Copy)]
@@ -65,7 +66,7 @@ pub(super) struct Spot(u32);
 impl Spot {
     pub(super) const BITS: u32 = 12;
 
-    /// For those who do not mark: any spot.
+    /// For units that do not mark: any spot.
     pub(super) const UNSAID: Self = Self(0);
 
     #[inline]
@@ -114,7 +115,7 @@ impl Boards {
         1 << (rule % BOARDS)
     }
 
-    /// The boards of so many rules.
+    /// The boards of this many rules.
     pub(super) fn of_first(rules: u32) -> u64 {
         (0..rules.min(BOARDS)).fold(0, |set, rule| set | Self::of(rule))
     }

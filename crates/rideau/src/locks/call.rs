@@ -1,4 +1,4 @@
-//! A call for the sweeper, when somebody needs a key no longer.
+//! A call for the sweeper, when a key is needed no longer.
 
 use std::sync::{Arc, Weak};
 
@@ -6,12 +6,13 @@ use super::board::Spot;
 use super::keys::Keys;
 use crate::keyed::Key;
 
-/// Who calls the sweeper for a key that it had pinned until just now.
+/// Calls the sweeper for a key that was pinned until just now.
 pub(super) trait Call {
     fn unpinned(&self, spot: Spot);
 }
 
-/// Somebody who keeps the keys too, and so keeps all who wait for them served.
+/// A caller that keeps the keys too, and so keeps all asks that wait for them
+/// served.
 impl<K: Key> Call for Arc<Keys<K>> {
     fn unpinned(&self, spot: Spot) {
         Keys::unpinned(self, spot);

@@ -1,9 +1,9 @@
 //! Where memory goes that others may still be reading, until none of them can.
 //!
-//! Whoever reads has a [`Pin`]. What is buried can be found by nobody who comes
-//! from now on; who found it, or still has where to, has a pin that is older. So
-//! it is freed when all pins are gone that were there at some time after the
-//! burial.
+//! Every reader has a [`Pin`]. What is buried cannot be found by a reader that
+//! comes from now on; a reader that found it, or still knows where to, has a pin
+//! that is older. So it is freed when all pins are gone that were there at some
+//! time after the burial.
 
 #![allow(unsafe_code)]
 
@@ -22,7 +22,7 @@ use crate::sync::{AtomicPtr, Ordering};
 #[cfg(not(rideau_loom))]
 use crate::sync::{AtomicU64, Mutex, lock};
 
-/// With so many bytes it is time to tidy up.
+/// With this many bytes it is time to tidy up.
 #[cfg(not(rideau_loom))]
 const PLENTY: u64 = 64 * 1024;
 
@@ -52,12 +52,12 @@ struct Body {
     bytes: usize,
 }
 
-// SAFETY: it is the only one who has the memory, which is of keys, and those are
-// sent to other threads anyway.
+// SAFETY: it is the only one that has the memory, which is of keys, and those
+// are sent to other threads anyway.
 #[cfg(not(rideau_loom))]
 unsafe impl Send for Body {}
 
-/// Whoever has this may read what is buried from now on.
+/// The thread that has this may read what is buried from now on.
 #[cfg(not(rideau_loom))]
 pub(super) struct Pin<'a> {
     slot: &'static Slot,
@@ -82,12 +82,12 @@ impl Grave {
         }
     }
 
-    /// Free a box of about so many bytes when nobody can be reading it.
+    /// Free a box of about so many bytes when no thread can be reading it.
     ///
     /// # Safety
     ///
-    /// Nobody who pins from now on can load it, it is buried once, and it may be
-    /// freed on any thread.
+    /// No thread that pins from now on can load it, it is buried once, and it
+    /// may be freed on any thread.
     pub(super) unsafe fn bury<T>(&self, buried: *mut T, bytes: usize) {
         /// Made of a box of a `T`, and called once.
         unsafe fn free<T>(memory: *mut ()) {
@@ -113,8 +113,8 @@ impl Grave {
         self.bytes.load(Ordering::Relaxed) > PLENTY
     }
 
-    /// Free what nobody can be reading. False if there is more, which is to be
-    /// freed later. Keys end here, so without any lock.
+    /// Free what no thread can be reading. False if there is more, which is to
+    /// be freed later. Keys end here, so without any lock.
     pub(super) fn tidy(&self) -> bool {
         if self.is_empty() {
             return true;
@@ -144,8 +144,8 @@ impl Buried {
         }
     }
 
-    /// Have the fresh ones wait for all looks that go on. False if nobody knows
-    /// which do.
+    /// Have the fresh ones wait for all looks that go on. False if it is not
+    /// known which do.
     fn seal(&mut self) -> bool {
         let Some(looks) = readers::looks() else {
             return false;
@@ -161,11 +161,13 @@ impl Drop for Body {
     fn drop(&mut self) {
         let free = || {
             // SAFETY: it was made with what frees it, and is dropped once: when all
-            // who could read it are gone, or the grave is, which every pin borrows.
+            // threads that could read it are gone, or the grave is, which every pin
+            // borrows.
             unsafe { (self.free)(self.memory) };
         };
-        // A key that panics at its end has said so, and is no reason for who frees
-        // it not to free the others: a second one would end the process.
+        // A key that panics at its end has said so, and is no reason for the
+        // thread that frees it not to free the others: a second one would end the
+        // process.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(free)) {
             mem::forget(panic);
         }
@@ -274,7 +276,7 @@ mod tests {
     }
 
     fn bury(grave: &Grave, thing: *mut Thing) {
-        // SAFETY: each was made for this, and nobody else has it.
+        // SAFETY: each was made for this, and nothing else has it.
         unsafe { grave.bury(thing, size_of::<Thing>()) };
     }
 
@@ -296,7 +298,7 @@ mod tests {
         assert!(!grave.tidy());
         assert_eq!(gone.load(SeqCst), 0);
         drop(inner);
-        // Who comes later does not matter.
+        // A reader that comes later does not matter.
         let later = grave.pin();
         while gone.load(SeqCst) == 0 {
             assert!(!grave.tidy() || gone.load(SeqCst) == 1);
@@ -360,7 +362,7 @@ mod tests {
         let (grave, gone) = (Grave::new(), Arc::new(AtomicUsize::new(0)));
         for _ in 0..3 {
             let rude = Box::into_raw(Box::new(Rude(Arc::clone(&gone))));
-            // SAFETY: nobody else has it.
+            // SAFETY: nothing else has it.
             unsafe { grave.bury(rude, 1) };
         }
         tidy_up(&grave);

@@ -1,4 +1,4 @@
-//! A key looked up once, for those who want it often.
+//! A key looked up once, for callers that want it often.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::shard::{Kept, Pinned};
 use super::{Lock, claim};
 use crate::keyed::Key;
 
-/// A key looked up once, for those who want it often.
+/// A key looked up once, for callers that want it often.
 ///
 /// Its key is not forgotten as long as this exists.
 pub struct LockHandle<K: Key>(Kept<K, Arc<Keys<K>>>);
@@ -24,7 +24,7 @@ impl<K: Key> LockHandle<K> {
     ///
     /// # Errors
     ///
-    /// If as many or more are held.
+    /// If that many or more are held.
     #[inline]
     pub fn acquire(&self, capacity: impl Into<Capacity>) -> Result<Lock<'_, K>, Full> {
         self.acquire_many(1, capacity)

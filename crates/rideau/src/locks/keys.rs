@@ -38,7 +38,7 @@ use crate::sync::AtomicU64;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 use crate::terms::Terms;
 
-/// As many shards as keep threads from meeting that work on different keys.
+/// Enough shards to keep threads from meeting that work on different keys.
 #[cfg(not(rideau_loom))]
 const SHARDS: usize = 64;
 /// Loom cannot follow many.
@@ -69,12 +69,12 @@ pub(super) struct Keys<K: Key> {
 }
 
 struct Part<K: Key> {
-    /// When somebody last cleaned up for want of room, in milliseconds since the
+    /// When a thread last cleaned up for want of room, in milliseconds since the
     /// start.
     #[cfg(not(rideau_loom))]
     cleaned: AtomicU64,
-    /// Where those wait who wait for a key, by its address. A line pins its key,
-    /// so it goes first.
+    /// Where asks wait for a key, by its address. A line pins its key, so it
+    /// goes first.
     lines: Mutex<HashMap<usize, Arc<LineOf<K>>>>,
     shard: Shard<K>,
 }
@@ -85,7 +85,7 @@ pub(super) type Taken<'a, K> = Units<K, Origin<'a, K>>;
 /// Where units come back to.
 pub(super) enum Origin<'a, K: Key> {
     Borrowed(&'a Keys<K>),
-    /// As `Borrowed`, of somebody who has the key pinned for longer, and says
+    /// As `Borrowed`, of a handle that has the key pinned for longer, and says
     /// when it no longer has.
     Kept(&'a Kept<K, Arc<Keys<K>>>),
     Owned(Arc<Keys<K>>),
@@ -138,7 +138,7 @@ impl<K: Key> Home for Origin<'_, K> {
     fn hear(self, spot: Spot, address: usize, left: Left) {
         match self {
             Self::Borrowed(keys) if keys.knows(spot, left) => {}
-            // That nobody holds it does not matter while it is pinned.
+            // That it is not held does not matter while it is pinned.
             Self::Kept(_) if !left.is_waited() => {}
             _ => self.hear_news(spot, address, left),
         }
@@ -204,7 +204,7 @@ impl<K: Key> Keys<K> {
         self.part(hash).shard.find(hash, key, pin)
     }
 
-    /// As [`acquire`](Self::acquire), but stand in line where others do.
+    /// As [`acquire`](Self::acquire), but wait in the queue where others do.
     pub(super) fn acquire_or_wait<Q>(
         self: &Arc<Self>,
         key: &Q,
@@ -334,9 +334,9 @@ impl<K: Key> Keys<K> {
         self.pin_anyway(self.hasher.hash_one(key), key)
     }
 
-    /// Nobody has cleaned up for a while for want of room in this shard. If
-    /// somebody just did, the keys that are there now are wanted again and
-    /// again, and forgetting them would go on for ever.
+    /// No thread has cleaned up for a while for want of room in this shard. If
+    /// one just did, the keys that are there now are wanted again and again,
+    /// and forgetting them would go on for ever.
     #[cfg(not(rideau_loom))]
     fn is_dusty(&self, shard: u32) -> bool {
         const WHILE: u64 = 50;
@@ -440,13 +440,13 @@ impl<K: Key> Keys<K> {
         self.rules.slot(0).queue()
     }
 
-    /// Refuse whoever waits or comes to wait.
+    /// Refuse every ask that waits or comes to wait.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.lines().iter().for_each(|(_, line)| line.close());
     }
 
-    /// Units came back for which somebody waits.
+    /// Units came back for which an ask waits.
     #[cold]
     fn wanted(&self, shard: u32, address: usize) {
         let line = lock(&self.parts[shard as usize].lines)
@@ -471,13 +471,13 @@ impl<K: Key> Keys<K> {
         self.idle(spot);
     }
 
-    /// Nobody has to be told what is left of a key.
+    /// There is nothing to tell of what is left of a key.
     #[inline]
     fn knows(&self, spot: Spot, left: Left) -> bool {
         left.is_no_news(self.rules.boards().is_marked(spot))
     }
 
-    /// A key may have become one that nobody holds.
+    /// A key may have become one that is not held.
     pub(super) fn idle(&self, spot: Spot) {
         if !self.rules.boards().is_marked(spot) {
             self.want_sweep(spot);
@@ -504,8 +504,8 @@ impl<K: Key> Keys<K> {
         self.swept.load(Ordering::SeqCst)
     }
 
-    /// Drop the lines that nobody uses: whoever waits has its line too. Says of
-    /// which keys the others are.
+    /// Drop the lines that are not used: an ask that waits has its line too.
+    /// Says of which keys the others are.
     fn drop_lines(&self, part: &Part<K>) -> Vec<usize> {
         let unused = |_: &usize, line: &mut Arc<LineOf<K>>| Arc::strong_count(line) == 1;
         let mut lines = lock(&part.lines);

@@ -1,8 +1,9 @@
-//! Those who wait for units of one key.
+//! The asks that wait for units of one key.
 //!
-//! A key gets a line when somebody first waits for it. The word of the key stays
+//! A key gets a line when an ask first waits for it. The word of the key stays
 //! the truth: the machine of the line takes from it whatever it grants, and a
-//! mark in the word sends whoever gives back, or comes to take, to the line.
+//! mark in the word sends a holder that gives back, or a caller that comes to
+//! take, to the line.
 
 use std::mem;
 use std::pin::Pin;
@@ -24,7 +25,7 @@ use crate::driver::{Driver, Shell};
 use crate::keyed::Key;
 use crate::terms::Terms;
 
-/// The line of a key, as long as somebody needs it.
+/// The line of a key, as long as it is needed.
 pub(super) struct Line<K: Key>(Arc<LineOf<K>>);
 
 pub(super) type LineOf<K> = Driver<Machine<K>, Tell>;
@@ -34,10 +35,10 @@ type HeldUnits<K> = Taken<'static, K>;
 /// Counts units in the word of a key.
 pub(super) struct KeyCount<K: Key>(Kept<K, Weak<Keys<K>>>);
 
-/// Tells those who wait what became of it.
+/// Tells the asks that wait what became of them.
 pub(super) struct Tell;
 
-/// Where one waits, if it does: one who just came has no cell yet and takes
+/// Where an ask waits, if it does: one that just came has no cell yet and takes
 /// its answer itself.
 pub(super) struct Reply<K: Key>(Option<Arc<Cell<Told<K>>>>);
 
@@ -55,10 +56,10 @@ enum State<K: Key> {
         line: Line<K>,
         ticket: Ticket,
         cell: Arc<Cell<Told<K>>>,
-        /// The last to go: a line without its keys could serve nobody.
+        /// The last to go: a line without its keys could serve no ask.
         _kept: Kept<K, Arc<Keys<K>>>,
     },
-    /// Nobody has taken the answer yet.
+    /// The answer has not been taken yet.
     Answered(Told<K>),
     Over,
 }
@@ -87,7 +88,7 @@ impl<K: Key> Line<K> {
         Driver::start(lines, effects, Tell, clock.clone())
     }
 
-    /// Take units now, after all who wait and can have theirs.
+    /// Take units now, after all asks that wait and can have theirs.
     pub(super) fn try_ask(&self, claim: Claim) -> Result<Taken<'static, K>, Full> {
         let taken = self
             .0
@@ -124,7 +125,7 @@ impl<K: Key> Line<K> {
         Wait { state }
     }
 
-    /// Serve whom can be served, and then do something while nobody is.
+    /// Serve the asks that can be served, and then do something while none is.
     pub(super) fn serve_and<T>(&self, then: impl FnOnce() -> T) -> T {
         self.0.step(|step| {
             step.machine.released(step.now, step.effects);
@@ -162,7 +163,7 @@ impl<K: Key> Wait<K> {
         }
     }
 
-    /// A no before there was a line to wait in.
+    /// A refusal before there was a line to wait in.
     pub(super) fn refused(reason: Reason) -> Self {
         let refusal = Refusal {
             reason,
@@ -249,7 +250,7 @@ impl<K: Key> Count for KeyCount<K> {
         let node = self.0.pinned().node();
         let mark = || node.word().mark_waited(waiting);
         match self.0.call().upgrade() {
-            // Who takes of several keys looks for marks first, and must not find
+            // A take of several keys looks for marks first, and must not find
             // one later: it would take beside the line.
             Some(keys) if waiting => keys.under_lock(node, mark),
             _ => mark(),
@@ -288,7 +289,7 @@ impl<K: Key> rideau_core::Reply for Reply<K> {
     }
 }
 
-/// The answer of one who just came, if there is one: no other has no cell.
+/// The answer of an ask that just came, if there is one: no other has no cell.
 fn take_own<K: Key>(effects: &mut Vec<Effect<HeldUnits<K>, Reply<K>>>) -> Option<Told<K>> {
     let is_own = |effect: &Effect<HeldUnits<K>, Reply<K>>| match effect {
         Effect::Grant { reply, .. } | Effect::Shed { reply, .. } => reply.0.is_none(),

@@ -21,7 +21,7 @@ use crate::sync::{AtomicU32, Ordering};
 use explore::{at_once, explore_within};
 use word::{No, Road, Word};
 
-/// Where a model is large, so many preemptions are tried; a soak tries all.
+/// Where a model is large, this many preemptions are tried; a soak tries all.
 const FEW: usize = 2;
 /// The same where a race needs more, or a model has room for more.
 const SOME: usize = 3;
@@ -52,7 +52,7 @@ impl Holders {
     }
 }
 
-/// Nobody holds anything, so nothing is left and all can be had.
+/// Nothing is held, so nothing is left and all can be had.
 fn settled(locks: &Locks<u8>, max: u64) {
     assert_eq!(locks.all_held(), []);
     let all: Vec<_> = (0..max).map(|_| locks.acquire(KEY, max)).collect();
@@ -62,7 +62,7 @@ fn settled(locks: &Locks<u8>, max: u64) {
     assert!(locks.is_empty(), "a key was kept");
 }
 
-/// A key that is known though nobody holds it.
+/// A key that is known though it is not held.
 fn locks_with_idle_key() -> Locks<u8> {
     let locks = Locks::new();
     drop(locks.acquire(KEY, 1));
@@ -357,8 +357,8 @@ fn keys_do_not_meet() {
     assert_eq!(ends, [(true, true)]);
 }
 
-/// Whoever comes with a key too many is refused unless the other has left its
-/// own, and then that one makes room.
+/// A take that comes with a key too many is refused unless the other has left
+/// its own, and then that one makes room.
 #[test]
 fn there_is_never_a_key_too_many_and_one_that_nobody_wants_makes_room() {
     let ends = explore_within(SOME, || {

@@ -1,4 +1,4 @@
-//! One who holds any number of units, and gives all back when it ends.
+//! An owner that holds any number of units, and gives all back when it ends.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -47,11 +47,11 @@ impl<K: Key> Owner<K> {
     }
 
     /// Take one unit of a key, exactly if fewer than `capacity` are held by
-    /// anybody.
+    /// all holders.
     ///
     /// # Errors
     ///
-    /// If as many or more are held.
+    /// If that many or more are held.
     pub fn acquire<Q>(
         &mut self,
         key: &Q,

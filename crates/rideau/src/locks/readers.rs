@@ -1,17 +1,18 @@
 //! Which threads may be looking at what another takes away.
 //!
 //! Every thread has a slot, and every look a turn: the slot's number is odd
-//! during a look, and even between two. Who has taken something away looks at
-//! all slots once. When none of those that were odd is still on the same turn,
-//! nobody can have what was taken away.
+//! during a look, and even between two. A thread that has taken something away
+//! looks at all slots once. When none of those that were odd is still on the
+//! same turn, no thread can have what was taken away.
 //!
 //! # Why a look costs two plain writes
 //!
-//! A look writes its turn and then reads; who takes away writes and then reads
-//! the turns. Each must see the other's write, or the other one must see its own,
-//! which takes a full barrier on both sides. Looks are many and takings few, so
-//! one side has both: it makes the system put a barrier into every running
-//! thread (`membarrier`). Where the system cannot do that, each look has its own.
+//! A look writes its turn and then reads; a thread that takes away writes and
+//! then reads the turns. Each must see the other's write, or the other one must
+//! see its own, which takes a full barrier on both sides. Looks are many and
+//! takings few, so one side has both: it makes the system put a barrier into
+//! every running thread (`membarrier`). Where the system cannot do that, each
+//! look has its own.
 
 use std::sync::atomic::compiler_fence;
 #[cfg(not(rideau_loom))]
@@ -29,7 +30,7 @@ use loom::sync::atomic::fence;
 use crate::sync::{AtomicBool, Mutex, lock};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// The looks of one thread. Nobody else writes here.
+/// The looks of one thread. No other thread writes here.
 pub(super) struct Slot {
     turn: AtomicU64,
     /// A look may begin within another, and end after it.
@@ -46,7 +47,7 @@ pub(super) struct Look<'a> {
     turn: u64,
 }
 
-/// Who puts in the barriers between looks and takings.
+/// What puts in the barriers between looks and takings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Barriers {
     /// Both sides their own.
@@ -74,7 +75,7 @@ impl Slot {
             return;
         }
         let turn = self.turn.load(Ordering::Relaxed);
-        // Who sees this turn knows that all looks before it are over.
+        // A thread that sees this turn knows that all looks before it are over.
         self.turn.store(turn + 1, Ordering::Release);
         match barriers {
             Barriers::Both => fence(Ordering::SeqCst),
@@ -95,8 +96,8 @@ impl Slot {
         true
     }
 
-    /// The look that goes on. Between the barrier of one who takes away and its
-    /// freeing.
+    /// The look that goes on. Between the barrier of a thread that takes away
+    /// and its freeing.
     pub(super) fn look(&self) -> Option<Look<'_>> {
         let turn = self.turn.load(Ordering::Acquire);
         (turn % 2 == 1).then_some(Look { slot: self, turn })
@@ -126,7 +127,8 @@ static ROLL: LazyLock<Mutex<Roll>> = LazyLock::new(|| {
     })
 });
 
-/// Written before the first slot is there, and read by who has one or the roll.
+/// Written before the first slot is there, and read by threads that have one or
+/// the roll.
 #[cfg(not(rideau_loom))]
 static HAS_SYSTEM: AtomicBool = AtomicBool::new(false);
 
@@ -172,7 +174,7 @@ pub(super) fn end(slot: &'static Slot) {
 /// a filter of system calls would have it. Then nothing is ever freed.
 #[cfg(not(rideau_loom))]
 pub(super) fn looks() -> Option<Vec<Look<'static>>> {
-    // Who comes to the roll later sees what was taken away before.
+    // A thread that comes to the roll later sees what was taken away before.
     let roll = lock(&ROLL);
     match barriers() {
         Barriers::Both => fence(Ordering::SeqCst),

@@ -1,9 +1,9 @@
-//! What holds for which keys: where one waits for them, how many of them are
-//! known at most, and for how long when nobody holds them.
+//! What holds for which keys: where asks wait for them, how many of them are
+//! known at most, and for how long when they are not held.
 //!
 //! Every key has a rule, found when the key is added and again when rules
 //! change. Keys are counted as they are added and forgotten, under the lock of
-//! their shard, so that whoever takes a key that is known counts nothing. What is
+//! their shard, so that a take of a key that is known counts nothing. What is
 //! only counted is no step that a model has to follow.
 
 use std::ops::Range;
@@ -21,13 +21,13 @@ use crate::sync::{Mutex, lock};
 /// What holds for some keys.
 #[derive(Clone, PartialEq, Debug)]
 pub struct KeyRule {
-    /// Where those wait who want to. Each key has a queue of its own for those
-    /// who see the same capacity and want the same number of units.
+    /// Where asks that want to wait do so. Each key has a queue of its own for
+    /// asks that see the same capacity and want the same number of units.
     pub queue: queue::Options,
-    /// So many of them are known at most. Those that nobody holds or waits for
-    /// are forgotten first; if all are wanted, no further one can be had.
+    /// At most this many of them are known. Those that are not held or waited
+    /// for are forgotten first; if all are wanted, no further one can be had.
     pub keys_max: usize,
-    /// One that nobody holds is known for so long still, and forgotten soon
+    /// One that is not held is known for so long still, and forgotten soon
     /// after.
     pub idle_forget: Duration,
 }
@@ -50,17 +50,17 @@ type RuleOf<K> = Arc<dyn Fn(&K) -> usize + Send + Sync>;
 /// All rules, and how many keys each has.
 pub(super) struct Rules<K> {
     slots: Slots<Slot>,
-    /// So many slots have been in use.
+    /// How many slots have been in use.
     len: AtomicU32,
     rule_of: RwLock<Option<RuleOf<K>>>,
     keys: Quota,
     boards: Boards,
 }
 
-/// One rule as it is now. A slot is never given up, for somebody may be about to
+/// One rule as it is now. A slot is never given up, for a thread may be about to
 /// say that one of its keys is idle.
 pub(super) struct Slot {
-    /// Boards of rules that its keys had before. Who still has a guard of then
+    /// Boards of rules that its keys had before. A guard that is left from then
     /// marks there.
     inherited: AtomicU64,
     /// When the sweeper looks for them next, in milliseconds since the start.
@@ -78,7 +78,7 @@ struct Quota {
 
 /// What is remembered of a key for its rule.
 ///
-/// In this order: who takes by key reads the first alone, next to the word.
+/// In this order: a take by key reads the first alone, next to the word.
 #[repr(C)]
 pub(super) struct Mark {
     /// That of the shard and the rule, or of one that the key had until just now.
@@ -171,7 +171,7 @@ impl Mark {
         }
     }
 
-    /// Where to mark that nobody holds the key.
+    /// Where to mark that the key is not held.
     #[inline]
     pub(super) fn spot(&self) -> Spot {
         Spot::unpack(self.spot.load(Ordering::Relaxed))
@@ -181,8 +181,8 @@ impl Mark {
         self.rule.load(Ordering::Relaxed)
     }
 
-    /// Nobody holds the key, as its word says. True if that has been so for as
-    /// long as a key is kept, and was so when one looked before.
+    /// The key is not held, as its word says. True if that has been so for as
+    /// long as a key is kept, and was so at the look before.
     fn is_over(&self, idle: u64, forget: u64, now: u64) -> bool {
         if self.seen.swap(idle, Ordering::Relaxed) != idle {
             self.since.store(now, Ordering::Relaxed);
@@ -275,7 +275,7 @@ impl<K> Rules<K> {
         mark.is_over(idle, forget.load(Ordering::Relaxed), now)
     }
 
-    /// Have the key counted for another rule. Who does has the lock of its
+    /// Have the key counted for another rule. The caller has the lock of its
     /// shard.
     pub(super) fn move_to(&self, mark: &Mark, rule: u32) {
         let old = mark.rule();
@@ -293,8 +293,8 @@ impl<K> Rules<K> {
 }
 
 impl<K: Key> Rules<K> {
-    /// The rule of a key: the last one, if a number is said that none has. Who
-    /// asks has the lock of the key's shard.
+    /// The rule of a key: the last one, if a number is said that none has. The
+    /// caller has the lock of the key's shard.
     pub(super) fn of(&self, key: &K) -> u32 {
         let len = self.len.load(Ordering::Acquire);
         if len == 1 {

@@ -2,8 +2,8 @@
 //!
 //! Everything unsafe of the keyed locks is in this file and in the grave's. A node
 //! is the memory of one key. It is made and taken off its table under the lock of
-//! its shard, and read by anybody at any time. What keeps it alive is one of four
-//! things:
+//! its shard, and read by any thread at any time. What keeps it alive is one of
+//! four things:
 //!
 //! * a [`Pin`]: a node that is taken off a table is buried, and the grave is not
 //!   emptied before every pin that was there at that time is gone. Pins say
@@ -13,12 +13,12 @@
 //!   works while nothing is held. Units are made of what a word gave, and give
 //!   it back when they are dropped;
 //! * a [`Pinned`]: a node is not retired while `pins` counts any. The first is
-//!   made under the lock, which who retires has as well.
+//!   made under the lock, which the thread that retires has as well.
 //!
 //! A table that is too small is replaced and buried in the same way; its nodes
-//! move. Who reads an old table, or one that is being changed, may miss a key,
-//! and then looks again under the lock. Nobody finds a wrong one. When the shard
-//! goes, nodes that are held or pinned stay: somebody forgot a guard.
+//! move. A reader of an old table, or of one that is being changed, may miss a
+//! key, and then looks again under the lock. No reader finds a wrong one. When
+//! the shard goes, nodes that are held or pinned stay: a guard was forgotten.
 
 #![allow(unsafe_code)]
 
@@ -40,9 +40,9 @@ use crate::sync::{AtomicPtr, AtomicU32, Mutex, MutexGuard, Ordering, lock};
 
 /// The memory of one key.
 ///
-/// In this order: what everybody looks at is mostly on one cache line, and what
-/// is next to it there, the end of another node, is hardly ever looked at. A line
-/// for each alone would take twice the memory.
+/// In this order: what every thread looks at is mostly on one cache line, and
+/// what is next to it there, the end of another node, is hardly ever looked at. A
+/// line for each alone would take twice the memory.
 #[repr(C, align(16))]
 pub(super) struct Node<K> {
     key: K,
@@ -66,20 +66,20 @@ struct Nodes<K> {
     len: usize,
     /// No key was ever given a larger fence among those that were forgotten.
     fence: u64,
-    /// Whoever has the lock may be the one who ends a key.
+    /// The thread that has the lock may be the one that ends a key.
     _owns: PhantomData<Node<K>>,
 }
 
-/// A shard whose lock one has.
+/// A shard whose lock the caller has.
 pub(super) struct Locked<'a, K> {
     shard: &'a Shard<K>,
     nodes: MutexGuard<'a, Nodes<K>>,
-    /// What is buried under the lock ends later: what keys do then is up to who
-    /// made them.
+    /// What is buried under the lock ends later: what keys do then is up to
+    /// their authors.
     grave: &'a Grave,
 }
 
-/// Units of a key that somebody holds, until it drops them.
+/// Units of a key that a holder has, until it drops them.
 pub(super) struct Units<K, H: Home> {
     loose: Loose<K>,
     /// There until the units are dropped.
@@ -94,7 +94,7 @@ pub(super) struct Units<K, H: Home> {
 #[must_use]
 pub(super) struct Loose<K> {
     node: NonNull<Node<K>>,
-    /// What to give back, and whom to tell, is known without a look at the node,
+    /// What to give back, and where to tell, is known without a look at the node,
     /// which others may be busy with.
     stub: Stub,
     fence: u64,
@@ -105,15 +105,16 @@ pub(super) struct Pinned<K> {
     node: NonNull<Node<K>>,
 }
 
-/// The same, and then the sweeper is called, who passes over what is pinned.
+/// The same, and then the sweeper is called, which passes over what is pinned.
 pub(super) struct Kept<K, C: Call> {
     /// There until this is dropped.
     pinned: ManuallyDrop<Pinned<K>>,
     call: C,
 }
 
-// SAFETY: a node is shared by all who hold units of it, whatever thread they are
-// on: it is reached by shared reference alone, and whoever is last drops the key.
+// SAFETY: a node is shared by all holders of units of it, whatever thread they
+// are on: it is reached by shared reference alone, and the last holder drops the
+// key.
 unsafe impl<K: Send + Sync> Send for Loose<K> {}
 // SAFETY: as above.
 unsafe impl<K: Send + Sync> Sync for Loose<K> {}
@@ -159,8 +160,8 @@ impl<K> Node<K> {
         Ok(Loose::new(self.into(), spot, claim, grant))
     }
 
-    /// The same for one whose home needs no spot, and who gets it of this node in
-    /// any other case too: beside the word nothing is read.
+    /// The same for a take whose home needs no spot, and that is served by this
+    /// node in any other case too: beside the word nothing is read.
     #[inline(always)]
     pub(super) fn take_unsaid<E>(
         &self,
@@ -190,7 +191,7 @@ impl<K> Node<K> {
 }
 
 impl<K> Loose<K> {
-    /// What the word of a node gave. Nobody else makes any.
+    /// What the word of a node gave. Nothing else makes any.
     #[inline(always)]
     fn new(node: NonNull<Node<K>>, spot: Spot, claim: Claim, grant: Grant) -> Self {
         Self {
@@ -364,9 +365,9 @@ impl<K: Eq + 'static> Locked<'_, K> {
         places.filter_map(move |at| self.node_at(table?, at))
     }
 
-    /// Forget keys that nobody holds, waits for or has pinned: those that `is_over`
-    /// says so of, with their word. The others are `left`. Says whose rules they
-    /// had.
+    /// Forget keys that are not held, waited for or pinned: those that `is_over`
+    /// says so of, with their word. The others are `left`. Says which rules the
+    /// forgotten ones had.
     pub(super) fn forget(
         &mut self,
         is_over: impl Fn(&Mark, u64) -> bool,
@@ -417,12 +418,12 @@ impl<K: Eq + 'static> Locked<'_, K> {
         table.clear(hole, |node| unsafe { (*node).hash });
         self.nodes.len -= 1;
         // SAFETY: it came from a box, is on no table that can be loaded from now
-        // on, and nobody has units of it or pins it: its word is retired. Keys can
-        // be sent (`Key`).
+        // on, and no thread has units of it or pins it: its word is retired. Keys
+        // can be sent (`Key`).
         unsafe { self.grave.bury(buried, size_of::<Node<K>>()) };
     }
 
-    /// Move all nodes to a table of so many cells: a power of two.
+    /// Move all nodes to a table of this many cells: a power of two.
     fn resize(&mut self, cells: usize) {
         let table = Table::new(cells);
         if let Some(old) = self.table() {
@@ -449,8 +450,8 @@ impl<K: Eq + 'static> Locked<'_, K> {
     }
 
     fn table(&self) -> Option<&Table<Node<K>>> {
-        // SAFETY: it is replaced by who has the lock and borrows it as its own
-        // alone.
+        // SAFETY: it is replaced by the thread that has the lock and borrows it
+        // as its own alone.
         unsafe { self.shard.table.load(Ordering::Relaxed).as_ref() }
     }
 
@@ -466,7 +467,8 @@ impl<K> Drop for Shard<K> {
         if table.is_null() {
             return;
         }
-        // SAFETY: nobody else has the shard any more, and tables come from boxes.
+        // SAFETY: no other thread has the shard any more, and tables come from
+        // boxes.
         let table = unsafe { Box::from_raw(table) };
         for node in (0..table.len()).map(|at| table.at(at)) {
             // SAFETY: nodes on a table are alive.
@@ -474,8 +476,9 @@ impl<K> Drop for Shard<K> {
                 node.word.idle().is_some() && node.pins.fetch_or(ORPHANED, Ordering::AcqRel) == 0
             });
             if is_unused {
-                // SAFETY: nobody has units of it or pins it, and it came from a
-                // box. Whoever pins another is told that it is the last to know of it.
+                // SAFETY: no thread has units of it or pins it, and it came from a
+                // box. A thread that pins another is told that it is the last to know
+                // of it.
                 drop(unsafe { Box::from_raw(node) });
             }
         }
@@ -529,7 +532,7 @@ impl<K, H: Home> Drop for Units<K, H> {
 }
 
 impl<K> Pinned<K> {
-    /// Pin a node of a shard whose lock one has.
+    /// Pin a node of a shard whose lock the caller has.
     fn new(node: &Node<K>) -> Self {
         node.pins.fetch_add(1, Ordering::Relaxed);
         Self {
@@ -555,7 +558,7 @@ impl<K> Drop for Pinned<K> {
         let before = self.node().pins.fetch_sub(1, Ordering::AcqRel);
         if before == ORPHANED | 1 {
             // SAFETY: the shard is gone and has left it to the last that pins it. It came
-            // from a box, and nobody has units of it.
+            // from a box, and no thread has units of it.
             drop(unsafe { Box::from_raw(self.node.as_ptr()) });
         }
     }

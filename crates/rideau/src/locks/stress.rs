@@ -1,7 +1,7 @@
 //! Real threads on few keys, for the memory that models do not see.
 //!
-//! Each key counts who has a copy of it, so that one freed too early, twice or
-//! never is found out; the first two by a sanitizer at the latest.
+//! Each key counts its copies, so that one freed too early, twice or never is
+//! found out; the first two by a sanitizer at the latest.
 
 use std::hash::Hasher;
 use std::task::Waker;
@@ -36,7 +36,7 @@ impl Hash for Name {
     }
 }
 
-/// Nobody has a copy any more, soon: another thread may be about to drop some.
+/// There is no copy any more, soon: another thread may be about to drop some.
 fn assert_all_gone(shared: &Arc<()>) {
     let start = Instant::now();
     while Arc::strong_count(shared) > 1 {
@@ -45,7 +45,7 @@ fn assert_all_gone(shared: &Arc<()>) {
     }
 }
 
-/// One poll, and whatever came is dropped: a unit, a no, or the place.
+/// One poll, and whatever came is dropped: a unit, a refusal, or the place.
 fn poll_once(mut wait: Acquiring<Name>) {
     let mut context = Context::from_waker(Waker::noop());
     let _ = Pin::new(&mut wait).poll(&mut context);
@@ -100,7 +100,7 @@ fn everything_at_once_on_few_keys_leaves_nothing() {
     assert_all_gone(&shared);
 }
 
-/// Many more keys than fit: tables grow and shrink under those who look.
+/// Many more keys than fit: tables grow and shrink under threads that look.
 #[test]
 fn keys_that_come_and_go_are_found_or_made() {
     let shared = Arc::new(());

@@ -1,5 +1,5 @@
-//! What a guard remembers beside its node and its fence, in one number, and whom
-//! it tells.
+//! What a guard remembers beside its node and its fence, in one number, and the
+//! home it tells.
 
 use super::board::Spot;
 use super::word::{Left, UNITS_MAX};
@@ -8,7 +8,7 @@ use super::word::{Left, UNITS_MAX};
 #[derive(Clone, Copy)]
 pub(super) struct Stub(u64);
 
-/// Who is told that units came back.
+/// What is told that units came back.
 pub(super) trait Home {
     /// Units of the key at this address came back. The spot is its own, or was
     /// when they were granted.
@@ -19,8 +19,8 @@ const COUNT_BITS: u32 = UNITS_MAX.count_ones();
 const _: () = assert!(Spot::BITS + 2 * COUNT_BITS <= u64::BITS);
 
 impl Stub {
-    /// So many units, with which so many were held. A word counts no more of
-    /// either than there is room for here.
+    /// For `units` units, with which `ordinal` were held. A word counts no more
+    /// of either than there is room for here.
     #[inline(always)]
     pub(super) fn new(spot: Spot, ordinal: u64, units: u32) -> Self {
         let spot = u64::from(spot.pack()) << (2 * COUNT_BITS);

@@ -1,4 +1,4 @@
-//! Forgets the keys that nobody holds, now and then.
+//! Forgets the keys that are not held, now and then.
 //!
 //! One thread does it for the whole process, and sleeps while there is nothing
 //! to forget. It works a fiftieth of the time at most: where there are millions

@@ -1,14 +1,14 @@
 //! Places by hash, each thing at its own or as close behind it as others let it.
 //!
 //! A place also says a little of the hash of what is there, in the bits of the
-//! address that its alignment leaves free. Who looks for another does not go
+//! address that its alignment leaves free. A look for another does not go
 //! there: what is there may be in use on another core just then.
 
 use std::ptr;
 
 use crate::sync::{AtomicPtr, Ordering};
 
-/// Changed under a lock, and read by anybody.
+/// Changed under a lock, and read by any thread.
 pub(super) struct Table<T> {
     cells: Box<[AtomicPtr<T>]>,
 }
@@ -16,7 +16,7 @@ pub(super) struct Table<T> {
 impl<T> Table<T> {
     const HINT: usize = align_of::<T>() - 1;
 
-    /// No thing, and so many places: a power of two.
+    /// No thing, and this many places: a power of two.
     pub(super) fn new(cells: usize) -> Self {
         debug_assert!(cells.is_power_of_two(), "places are masked");
         let cells = (0..cells).map(|_| AtomicPtr::new(ptr::null_mut()));
@@ -83,8 +83,8 @@ impl<T> Table<T> {
         self.cells[at].store(hinted, Ordering::Release);
     }
 
-    /// Empty a place. Those behind it that would be missed then move up; what
-    /// their hashes are, who calls this knows. Under the lock.
+    /// Empty a place. Those behind it that would be missed then move up; the
+    /// caller knows what their hashes are. Under the lock.
     pub(super) fn clear(&self, mut hole: usize, hash_of: impl Fn(*mut T) -> u64) {
         let mut at = self.next(hole);
         loop {

@@ -1,8 +1,8 @@
 //! Takes of several keys at once, all or none, at one moment.
 //!
-//! Whoever does has the locks of all shards concerned, and of the lines of all
-//! keys that are waited for, and marks the words as busy: nobody else takes of
-//! them meanwhile, and nobody is told of a part. Units that come back are no
+//! Such a take has the locks of all shards concerned, and of the lines of all
+//! keys that are waited for, and marks the words as busy: no other caller takes
+//! of them meanwhile, and none is told of a part. Units that come back are no
 //! harm: what fitted still does.
 
 use std::borrow::Borrow;
@@ -45,7 +45,7 @@ impl<K: Key> Keys<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        // A no writes nothing that others read.
+        // A refusal writes nothing that others read.
         for (at, (key, claim)) in claims.iter().enumerate() {
             let held = self.held(*key);
             if !claim.fits(held) {
@@ -79,8 +79,8 @@ impl<K: Key> Keys<K> {
     }
 
     /// With the locks of all shards concerned, and of the lines of all keys that
-    /// are waited for, nobody can come between. None if somebody came to wait
-    /// for another.
+    /// are waited for, no other caller can come between. None if an ask came to
+    /// wait for another key.
     fn acquire_locked(
         &self,
         claims: &[Claim],
@@ -119,8 +119,8 @@ impl<K: Key> Keys<K> {
     }
 }
 
-/// Do something while nobody is served in any of these lines, but serve first
-/// whom one can. All who do so take the lines in the same order.
+/// Do something while no ask is served in any of these lines, but first serve
+/// those that can be. All callers take the lines in the same order.
 fn in_all<K: Key, T>(lines: &[Line<K>], then: impl FnOnce() -> T) -> T {
     fn in_each<K: Key>(lines: &[Line<K>], then: &mut dyn FnMut()) {
         match lines {
@@ -148,9 +148,9 @@ fn ordinals<K>(claims: &[Claim], pins: &[Pinned<K>]) -> Result<Vec<u64>, FullAt>
     claims.iter().zip(pins).enumerate().map(ordinal).collect()
 }
 
-/// How many are held of each, at one and the same moment, while nobody takes:
-/// what comes back only makes them fewer, so what is read twice alike did not
-/// change in between.
+/// How many are held of each, at one and the same moment, while no caller
+/// takes: what comes back only makes them fewer, so what is read twice alike
+/// did not change in between.
 fn held_at_once<K>(pins: &[Pinned<K>]) -> Vec<u64> {
     let look = || pins.iter().map(|pinned| pinned.node().word().held());
     let mut seen: Vec<u64> = look().collect();

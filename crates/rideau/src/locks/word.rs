@@ -9,19 +9,18 @@
 //!
 //! * `RETIRED`: the key was forgotten with this word, for good. Look it up
 //!   again.
-//! * `WAITED`: somebody waits in line. Who gives back has to tell the line, and
-//!   who takes goes through it.
-//! * `BUSY`: somebody takes of several keys at once and holds the locks of their
-//!   shards. Who takes or looks waits for that lock; units come back all the
-//!   same.
+//! * `WAITED`: an ask waits in the line. A holder that gives back has to tell
+//!   the line, and a take goes through it.
+//! * `BUSY`: a caller takes of several keys at once and holds the locks of their
+//!   shards. A take or a look waits for that lock; units come back all the same.
 //!
 //! # Fences
 //!
 //! A fence is 64 bits wide, and the word has room for 34. The others are in
 //! `halves`, which says in which half of the 34-bit circle the word is. It is
 //! moved on *before* the word enters the next half, under the lock of the
-//! shard. So whoever reads it after the word finds the word's half or the next
-//! one, and the parity says which: a half lasts 8 thousand million takes.
+//! shard. So a thread that reads it after the word finds the word's half or the
+//! next one, and the parity says which: a half lasts 8 thousand million takes.
 //!
 //! Few words ever leave the first round of the circle, and those that did say
 //! so: `FAR`. Of the others the word is all, and nothing else is read of memory
@@ -44,14 +43,14 @@ const WAITED: u64 = FAR << 1;
 const BUSY: u64 = FAR << 2;
 const RETIRED: u64 = FAR << 3;
 
-/// As many units of a key can be held, whatever its capacity.
-/// Claims are made with no larger one.
+/// How many units of a key can be held, whatever its capacity. Claims are made
+/// with no larger one.
 pub(super) const UNITS_MAX: u64 = HELD >> FENCE_BITS;
 
 /// Pauses before another look at a word that others change: half a microsecond.
 const PAUSES: u32 = 32;
 
-/// In this order: who takes reads the first alone.
+/// In this order: a take reads the first alone.
 #[repr(C)]
 pub(super) struct Word {
     word: AtomicU64,
@@ -61,36 +60,36 @@ pub(super) struct Word {
 /// Why a word gave nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum No {
-    /// So many are held: too many for this claim.
+    /// This many are held: too many for this claim.
     Full(u64),
     /// The key was forgotten with this word.
     Retired,
     /// Others wait, and have to be asked first.
     Waited,
-    /// Ask again under the lock of the shard: somebody takes of several keys,
+    /// Ask again under the lock of the shard: a caller takes of several keys,
     /// or the fence enters the next half.
     Locked,
 }
 
-/// The word when units came back: how many are held, and whether somebody waits
+/// The word when units came back: how many are held, and whether an ask waits
 /// for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Left(u64);
 
 impl Left {
-    /// Nobody holds any.
+    /// None is held.
     #[inline]
     pub(super) fn is_idle(self) -> bool {
         self.0 & HELD == 0
     }
 
-    /// Somebody waits for units.
+    /// An ask waits for units.
     #[inline]
     pub(super) fn is_waited(self) -> bool {
         self.0 & WAITED != 0
     }
 
-    /// Nobody has to be told, if it is known whether it is idle.
+    /// There is nothing to tell, if it is known whether it is idle.
     #[inline]
     pub(super) fn is_no_news(self, is_known: bool) -> bool {
         let left = self.0 & (HELD | WAITED);
@@ -99,16 +98,16 @@ impl Left {
     }
 }
 
-/// Who takes.
+/// What takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Road {
-    /// Anybody.
+    /// Any caller.
     Open,
-    /// The line of those who wait.
+    /// The line of the asks that wait.
     Line,
-    /// Somebody with the lock of the shard.
+    /// A caller with the lock of the shard.
     Lock,
-    /// Somebody with the lock of the shard, for the line.
+    /// A caller with the lock of the shard, for the line.
     LineAndLock,
 }
 
@@ -118,7 +117,7 @@ impl Road {
         match self {
             Self::Open => WAITED | BUSY,
             Self::Line => BUSY,
-            // It is its own mark, or nobody's.
+            // It is its own mark, or there is none.
             Self::Lock => WAITED,
             Self::LineAndLock => 0,
         }
@@ -144,7 +143,7 @@ impl Word {
         held(self.word.load(Ordering::Acquire))
     }
 
-    /// How many units are held, unless somebody takes of several keys at once
+    /// How many units are held, unless a caller takes of several keys at once
     /// or the key was forgotten.
     pub(super) fn settled(&self) -> Option<u64> {
         let word = self.word.load(Ordering::Acquire);
@@ -160,12 +159,12 @@ impl Word {
     }
 
     /// The same in the usual case, which is the same on every road: there is no
-    /// mark, and nobody else is faster. None if it is another, else how many are
-    /// held: too many for this claim.
+    /// mark, and no other thread is faster. None if it is another, else how many
+    /// are held: too many for this claim.
     #[inline(always)]
     pub(super) fn take_at_once(&self, claim: Claim) -> Result<Grant, Option<u64>> {
-        // Who is told of one of several keys that were taken at once and then
-        // comes to another sees at least its mark.
+        // A caller that is told of one of several keys that were taken at once
+        // and then comes to another sees at least its mark.
         let word = self.word.load(Ordering::Acquire);
         // Marks are above the count, so that with any of them it is too large for
         // every claim: one comparison tells both.
@@ -184,7 +183,8 @@ impl Word {
     pub(super) fn take_with_care(&self, claim: Claim, road: Road) -> Result<Grant, No> {
         let units = u64::from(claim.units) << FENCE_BITS;
         let mut word = self.word.load(Ordering::Acquire);
-        // If there is no mark, somebody else was faster. Loom need not look twice.
+        // If there is no mark, another thread was faster. Loom need not look
+        // twice.
         if word < FAR && !cfg!(rideau_loom) {
             word = self.look_later();
         }
@@ -209,8 +209,8 @@ impl Word {
         }
     }
 
-    /// Somebody else was faster: look again when it had time for a few more. As
-    /// long as the word stays with one core, a change is ten times cheaper.
+    /// Another thread was faster: look again when it had time for a few more.
+    /// As long as the word stays with one core, a change is ten times cheaper.
     fn look_later(&self) -> u64 {
         // Loom would follow each pause, and none of them decides anything.
         if !cfg!(rideau_loom) {
@@ -246,7 +246,7 @@ impl Word {
         Left(before - units)
     }
 
-    /// Somebody waits, or nobody any more.
+    /// An ask waits, or none any more.
     pub(super) fn mark_waited(&self, waited: bool) {
         if waited {
             self.word.fetch_or(WAITED, Ordering::AcqRel);
@@ -259,7 +259,7 @@ impl Word {
         self.word.load(Ordering::Relaxed) & WAITED != 0
     }
 
-    /// Keep all who take out, or let them in again. Under the lock of the shard.
+    /// Keep all takes out, or let them in again. Under the lock of the shard.
     pub(super) fn mark_busy(&self, busy: bool) {
         if busy {
             self.word.fetch_or(BUSY, Ordering::AcqRel);
@@ -268,8 +268,8 @@ impl Word {
         }
     }
 
-    /// What shows whether anything happened since, if nobody holds anything and
-    /// there is no mark.
+    /// What shows whether anything happened since, if nothing is held and there
+    /// is no mark.
     pub(super) fn idle(&self) -> Option<u64> {
         let word = self.word.load(Ordering::Relaxed);
         (word & !(FENCE | FAR) == 0).then_some(word)

@@ -1,4 +1,4 @@
-//! Where one who waits for a member finds its answer.
+//! Where a take that waits for a member finds its answer.
 //!
 //! Cells are used again and again, so that a wait needs no memory of its own.
 //! The machine's lock gives them out; an answer is a few plain words, which
@@ -11,9 +11,9 @@ use rideau_core::{Lead, Reason, Refusal};
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The answer to one who waits.
+/// The answer to a take that waits.
 ///
-/// As long as a line of memory, so that those who wait side by side do not
+/// As long as a line of memory, so that takes that wait side by side do not
 /// slow each other down.
 #[repr(align(64))]
 pub(super) struct Cell {
@@ -42,7 +42,7 @@ impl Cell {
         }
     }
 
-    /// Somebody waits here from now on. Only under the lock.
+    /// A take waits here from now on. Only under the lock.
     pub(super) fn clear(&self) {
         self.answer.store(NONE, Ordering::Relaxed);
     }

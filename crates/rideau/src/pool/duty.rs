@@ -1,6 +1,6 @@
 //! What has to be awaited for a member: its start, its check, its stop.
 //!
-//! Each runs in a task of its own, so that nobody waits for a manager's code.
+//! Each runs in a task of its own, so that no take waits for a manager's code.
 //! However such a task ends, by its end, a panic, or the end of the runtime,
 //! the machine learns that the slot is free; by then the member is dropped.
 
@@ -150,7 +150,7 @@ impl<M: Manager> Drop for Duty<M> {
             return;
         }
         let driver = self.driver.upgrade();
-        // Who closes a pool gives up its starts, and that is no failure.
+        // The close of a pool gives up its starts, and that is no failure.
         let is_wanted =
             |driver: &Arc<PoolDriver<M>>| driver.look(|desk, _| !desk.pool.is_closing());
         if self.starts && driver.as_ref().is_some_and(is_wanted) {
@@ -175,8 +175,8 @@ impl<M: Manager> Drop for Duty<M> {
     }
 }
 
-/// A member and who sees to it. Also if nobody ever looks at the task that has
-/// them, the member is dropped first and the slot free then.
+/// A member and the duty that sees to it. Also if the task that has them is
+/// never polled, the member is dropped first and the slot free then.
 struct Charge<M: Manager> {
     member: Box<Entry<M>>,
     duty: Duty<M>,

@@ -1,4 +1,4 @@
-//! A member in somebody's hands.
+//! A member in its holder's hands.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -26,7 +26,7 @@ use crate::sync::lock;
 /// What can be done with it beside using it are associated functions, so that
 /// they are in no member's way: `Held::fail(held)`.
 ///
-/// Nobody gives a member back twice:
+/// No holder gives a member back twice:
 ///
 /// ```compile_fail,E0382
 /// # fn twice<M: rideau::Manager>(held: rideau::Held<'_, M>) {
@@ -153,7 +153,7 @@ impl<'a, M: Manager> Held<'a, M> {
         held.place().lead()
     }
 
-    /// Say who holds the member, for all who wonder.
+    /// Name the holder of the member, for all callers that ask.
     pub fn note(held: &Self, note: impl Into<String>) {
         let note = note.into();
         held.place().leave(|side| side.note = Some(note));
@@ -182,7 +182,7 @@ impl<'a, M: Manager> Held<'a, M> {
                 side.watchers.push(waker.clone());
             }
         });
-        // Whoever revokes it takes the wakers after it has said so.
+        // The thread that revokes it takes the wakers after it has said so.
         if place.is_revoked() {
             return Poll::Ready(());
         }

@@ -1,7 +1,8 @@
 //! What a pool must be told of its members: how to start, check and stop one.
 //!
 //! When each of these happens is the pool's to say. A manager knows one kind of
-//! member and nothing of who waits, who holds or how many there are.
+//! member and nothing of waiting takes, of holders or of how many members there
+//! are.
 
 use std::error::Error;
 use std::future::{pending, ready};
@@ -45,8 +46,8 @@ pub trait Manager: Send + Sync + 'static {
     /// Is an idle member still good?
     ///
     /// Runs outside every lock, before a member is handed out that was idle for
-    /// long, and never while somebody holds it. Every member is good unless
-    /// this says otherwise.
+    /// long, and never while it is held. Every member is good unless this says
+    /// otherwise.
     fn check(
         &self,
         member: &mut Self::Member,
@@ -56,7 +57,7 @@ pub trait Manager: Send + Sync + 'static {
         ready(Ok(()))
     }
 
-    /// Is a member known to be broken, without asking anybody?
+    /// Is a member known to be broken, without asking anything else?
     ///
     /// Called before each hand-out and at each release, so it must be quick.
     fn is_broken(&self, member: &mut Self::Member) -> bool {
@@ -81,8 +82,8 @@ pub trait Manager: Send + Sync + 'static {
         pending()
     }
 
-    /// How to end a member's work while somebody holds it, such as by shutting
-    /// its socket down.
+    /// How to end a member's work while it is held, such as by shutting its
+    /// socket down.
     ///
     /// Called once, after the start, and what it returned is called once or
     /// dropped when the member leaves. The member is stopped after an abort, so

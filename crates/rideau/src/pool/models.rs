@@ -18,7 +18,7 @@ use explore::{at_once, explore_within};
 use std::pin::pin;
 use std::task::{Context, Poll};
 
-/// As many times may a thread be stopped where it could go on: a step of a
+/// How many times a thread may be stopped where it could go on: a step of a
 /// pool has many such places, and three are enough to get between any two.
 const PREEMPTIONS: usize = 3;
 
@@ -71,7 +71,7 @@ fn options(init: usize, max: usize) -> Options {
     Options {
         init,
         max,
-        // No deadlines: nobody is there to keep them.
+        // No deadlines: there is no timer to keep them.
         idle_age_max: None,
         life_max: None,
         check_after: None,
@@ -204,7 +204,7 @@ fn of_two_who_ask_at_a_release_both_are_served_in_the_end() {
         let mut waiting = Vec::from_iter([one, other]);
         waiting.retain(|(at_once, _)| !at_once);
         let count = waiting.len();
-        // Whoever came first is served first, and then the other.
+        // The take that came first is served first, and then the other.
         for _ in 0..count {
             waiting.retain_mut(|(_, asking)| poll(asking).is_none());
         }
@@ -310,7 +310,7 @@ fn a_member_lost_while_it_is_put_back_stays_nowhere() {
             }
         };
         at_once(move || drop(held), lose);
-        // Nobody has asked the pool anything since.
+        // The pool has not been asked anything since.
         assert_eq!((numbers.born(), numbers.alive()), (2, 1));
         assert_eq!(take(&pool).number, 1);
         at_rest(&pool, &numbers, 1);

@@ -1,4 +1,4 @@
-//! Pools that have no more members than somebody else gives them room for.
+//! Pools that have no more members than an overseer gives them room for.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl<M: Manager> Pool<M> {
         Arc::ptr_eq(&self.driver, &other.driver)
     }
 
-    /// Close the pool, if it has no members and nobody waits.
+    /// Close the pool, if it has no members and no take waits.
     pub(crate) fn forget(&self) -> bool {
         self.driver
             .step(|step| step.machine.pool.forget(step.effects))

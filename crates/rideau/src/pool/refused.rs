@@ -24,11 +24,11 @@ pub struct WhyNot {
     pub refusal: Refusal,
     /// Why members cannot be started, if they cannot.
     pub start_error: Option<Fault>,
-    /// Who holds a member longest.
+    /// The holder that has held a member longest.
     pub longest: Option<Holder>,
 }
 
-/// A member that somebody holds.
+/// A member that is held.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Holder {
@@ -64,7 +64,7 @@ impl NotTaken {
         }))
     }
 
-    /// The same, for one who had waited for so long.
+    /// The same, for a take that had waited for so long.
     #[must_use]
     pub(crate) fn after(mut self, waited: Duration) -> Self {
         self.0.refusal.waited = waited;

@@ -16,9 +16,9 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
 /// A member and what is known of it.
 ///
-/// Whoever has taken the member, or has the machine's lock while the machine has
-/// it, is alone with the slot. The member lies here only while the machine has
-/// it, or on its way between the two.
+/// The holder of the member, or the thread that has the machine's lock while the
+/// machine has it, is alone with the slot. The member lies here only while the
+/// machine has it, or on its way between the two.
 #[repr(C, align(128))]
 pub(super) struct Slot<M: Manager> {
     flags: AtomicU32,
@@ -43,9 +43,9 @@ pub(super) struct Slot<M: Manager> {
 pub(super) struct Entry<M: Manager> {
     pub(super) slot: u32,
     /// The cell in which its holder waited for it, to be freed; none while
-    /// nobody holds it.
+    /// it is not held.
     pub(super) cell: u32,
-    /// The pool, while somebody holds the member who keeps the pool alive.
+    /// The pool, while a holder of the member keeps the pool alive.
     pub(super) owner: Option<Arc<PoolDriver<M>>>,
     pub(super) member: M::Member,
 }
@@ -73,7 +73,7 @@ pub(super) struct Side {
     /// but its stop. Later members have larger numbers.
     pub(super) abandoned: MemberId,
     pub(super) ended: MemberId,
-    /// Who wants to know when the member is revoked.
+    /// The tasks that want to know when the member is revoked.
     pub(super) watchers: Vec<Waker>,
 }
 
@@ -123,7 +123,7 @@ impl<M: Manager> Slot<M> {
         self.revoked.store(false, Ordering::Relaxed);
     }
 
-    /// Somebody holds the member from now on.
+    /// The member is held from now on.
     #[inline]
     pub(super) fn hold(&self, now: Instant, lead: Lead, waited: u64, flags: u32) {
         let set = |field: &AtomicU64, value| field.store(value, Ordering::Relaxed);
@@ -156,7 +156,7 @@ impl<M: Manager> Slot<M> {
         }
     }
 
-    /// Nobody does any more.
+    /// The member is not held any more.
     #[inline]
     pub(super) fn rest(&self, now: Instant) {
         self.since.store(now.as_nanos(), Ordering::Relaxed);
@@ -178,7 +178,7 @@ impl<M: Manager> Slot<M> {
         (since & HELD != 0).then_some(Instant::from_nanos(since & !HELD))
     }
 
-    /// Who holds the member, if somebody does.
+    /// The holder of the member, if there is one.
     pub(super) fn holder(&self, now: Instant) -> Option<Holder> {
         let since = self.held_since()?;
         Some(Holder {
@@ -226,7 +226,7 @@ impl<M: Manager> Slot<M> {
         drop(left);
     }
 
-    /// The member goes, whoever sees to that: nobody has to wait for its loss
+    /// The member goes, whatever sees to that: no task has to wait for its loss
     /// or to end its work any more. Only while the slot is still its own.
     pub(super) fn forget(&self, id: MemberId) {
         let mut side = lock(&self.side);
@@ -256,7 +256,7 @@ impl<M: Manager> Slot<M> {
         self.revoked.load(Ordering::Acquire)
     }
 
-    /// The member is taken away from its holder. Says whom to tell.
+    /// The member is taken away from its holder. Says which tasks to wake.
     pub(super) fn revoke(&self, id: MemberId) -> (Vec<Waker>, Option<Abort>) {
         let mut side = lock(&self.side);
         if self.id() != id {

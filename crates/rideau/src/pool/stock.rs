@@ -1,6 +1,6 @@
 //! The memory of a pool beside its machine, and what carries its effects out.
 //!
-//! Members lie in slots. While nobody waits the idle ones are on the shelf,
+//! Members lie in slots. While no take waits the idle ones are on the shelf,
 //! where they are taken without the machine's lock; every step of the machine
 //! calls them back first and lends them again at its end.
 
@@ -24,7 +24,7 @@ use crate::driver::{Driver, Shell};
 use crate::shelf::{LEN_MAX, Shelf, Slots};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
-/// So many members at most are given memory before they are started.
+/// At most this many members are given memory before they are started.
 const EXPECTED: usize = 256;
 
 pub(super) type PoolDriver<M> = Driver<Desk, Stock<M>>;
@@ -34,7 +34,7 @@ pub(super) type Fault = Arc<dyn Error + Send + Sync>;
 /// No cell.
 pub(super) const NO_CELL: u32 = u32::MAX;
 
-/// How to answer one who waits.
+/// How to answer a take that waits.
 pub(crate) struct Reply {
     pub(super) waker: Waker,
     pub(super) cell: u32,
@@ -46,8 +46,8 @@ impl rideau_core::Reply for Reply {}
 pub(crate) struct Desk {
     pub(super) pool: core::Pool<Reply>,
     pub(super) seats: Seats,
-    /// So many takes from the shelf, and so many grants, came to nothing: who
-    /// had them asked again, and is counted for that.
+    /// How many takes from the shelf, and how many grants, came to nothing:
+    /// each of those takes asked again, and is counted for that.
     pub(super) unfit: u64,
     pub(super) broken: u64,
     /// Takes from the shelf that the machine knows of.
@@ -56,7 +56,7 @@ pub(crate) struct Desk {
     moved: Vec<u32>,
 }
 
-/// Cells that nobody waits in.
+/// Cells that no take waits in.
 #[derive(Default)]
 pub(super) struct Seats {
     free: Vec<u32>,
@@ -70,7 +70,7 @@ pub(crate) struct Stock<M: Manager> {
     pub(super) cells: Slots<Cell>,
     pub(super) manager: Arc<M>,
     pub(super) rules: Rules,
-    /// So many slots have ever been used.
+    /// How many slots have ever been used.
     slots_len: AtomicU32,
     tasks: Tasks,
     /// Looks how the pool stands, if it shares room with others.
@@ -80,7 +80,7 @@ pub(crate) struct Stock<M: Manager> {
     fault: Mutex<Option<Fault>>,
     /// So many starts failed in a row that the circuit is open.
     failing: AtomicBool,
-    /// How long some of those held their member who did not have to ask.
+    /// How long some holders kept their member that did not have to ask for it.
     pub(super) holds: Mutex<Histogram>,
     /// A start came to an end, or the pool did.
     pub(super) news: Notify,
@@ -107,7 +107,7 @@ impl Desk {
         }
     }
 
-    /// Nobody waits in this cell any more, if it is one.
+    /// No take waits in this cell any more, if it is one.
     #[inline]
     pub(super) fn free(&mut self, cell: u32) {
         if cell != NO_CELL {
@@ -117,7 +117,7 @@ impl Desk {
 }
 
 impl Seats {
-    /// As many wait as can.
+    /// As many takes wait as can.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.len == LEN_MAX && self.free.is_empty()
@@ -168,13 +168,13 @@ impl<M: Manager> Stock<M> {
         }
     }
 
-    /// Let somebody look at the pool whenever there is news.
+    /// Let an overseer look at the pool whenever there is news.
     pub(super) fn overseen_by(mut self, overseer: Overseer) -> Self {
         self.overseer = Some(overseer);
         self
     }
 
-    /// Let the stock know whose it is.
+    /// Let the stock know which pool it belongs to.
     pub(super) fn belong_to(&self, driver: &Arc<PoolDriver<M>>) {
         let first = self.me.set(Arc::downgrade(driver)).is_ok();
         debug_assert!(first, "a stock belongs to one pool");

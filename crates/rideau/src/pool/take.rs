@@ -17,8 +17,8 @@ use super::slot::{Entry, Slot, flag};
 use super::stock::{Desk, Fault, NO_CELL, PoolDriver, Reply, Stock};
 use crate::terms::Terms;
 
-/// A take under way. Dropping it gives the place in line up, or the member if
-/// it was granted just then.
+/// A take under way. Dropping it gives the position in the queue up, or the
+/// member if it was granted just then.
 #[must_use = "a take does nothing until it is awaited"]
 pub struct Take<'a, M: Manager> {
     driver: Keep<'a, M>,
@@ -215,8 +215,8 @@ impl<'a, M: Manager> Take<'a, M> {
         answer.map_ok(|entry| Held::new(self.driver.again(), entry))
     }
 
-    /// Ask until there is a member, a place to wait, or a no. What it answers
-    /// fits in registers.
+    /// Ask until there is a member, a place to wait, or a refusal. What it
+    /// answers fits in registers.
     #[inline(never)]
     fn poll_slowly(
         &mut self,
@@ -320,7 +320,8 @@ impl<M: Manager> Take<'_, M> {
         }
     }
 
-    /// Give the place in line up, or the member if it was granted just then.
+    /// Give the position in the queue up, or the member if it was granted just
+    /// then.
     fn leave(&self, ticket: Ticket, cell: u32) {
         let stock = self.driver.shell();
         let gone = self.driver.step(|step| {
@@ -352,7 +353,7 @@ enum Shelved<M: Manager> {
     Taken(Box<Entry<M>>),
     /// It counts for the scheduler's budget.
     Counted(Box<Entry<M>>),
-    /// A member that nobody else can take now, but that has to be looked at.
+    /// A member that no other take can have now, but that has to be looked at.
     Unfit(Box<Entry<M>>),
     None,
 }
@@ -411,7 +412,7 @@ fn hold_measured<M: Manager>(driver: &PoolDriver<M>, place: &Slot<M>) {
 }
 
 /// The task may go on; else it is woken when others have run. Most takes need not
-/// ask: a task that takes a hundred members in a row makes nobody wait for
+/// ask: a task that takes a hundred members in a row makes no other task wait for
 /// long.
 #[inline(never)]
 fn has_budget(context: &mut Context<'_>) -> bool {
@@ -489,7 +490,8 @@ pub(super) fn fault<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Option<Fault> {
     (circuit != Circuit::Closed).then_some(fault)
 }
 
-/// Who holds a member longest, and whether nobody else holds one.
+/// The holder that has held a member longest, and whether there is no other
+/// holder.
 fn longest<M: Manager>(driver: &Arc<PoolDriver<M>>) -> (Option<Holder>, bool) {
     let now = driver.clock().now();
     let mut held = 0;
@@ -500,7 +502,7 @@ fn longest<M: Manager>(driver: &Arc<PoolDriver<M>>) -> (Option<Holder>, bool) {
     (longest, held == 1)
 }
 
-/// All who hold a member, the longest first.
+/// All holders of members, the longest first.
 pub(super) fn holders<M: Manager>(driver: &Arc<PoolDriver<M>>) -> Vec<Holder> {
     let now = driver.clock().now();
     let slots = driver.shell().each_slot();

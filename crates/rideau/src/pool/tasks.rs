@@ -1,6 +1,6 @@
 //! Where members are started, checked and stopped.
 //!
-//! Whoever causes that, a guard that is dropped above all, only leaves word: one
+//! What causes that, a guard that is dropped above all, only leaves word: one
 //! task of the pool starts the others.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -63,7 +63,7 @@ impl Tasks {
         match &self.runtime {
             Some(Runtime { handle, .. }) => Some(handle.spawn(task).abort_handle()),
             None => {
-                // As far as it goes at once: the models' members make nobody
+                // As far as it goes at once: the models' members make no task
                 // wait.
                 let mut context = std::task::Context::from_waker(std::task::Waker::noop());
                 let _ = std::pin::pin!(task).poll(&mut context);

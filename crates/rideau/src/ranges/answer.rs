@@ -11,7 +11,7 @@ use super::safe::Safe;
 /// What was decided, and may be told when it is safe: `.await` it, or
 /// [`wait`](Self::wait) on a plain thread.
 ///
-/// The decision is taken whether or not anybody waits.
+/// The decision is taken whether or not a caller waits.
 #[must_use = "the answer may be told when it is safe: await it or wait for it"]
 #[derive(Debug)]
 pub struct Answer<T> {
@@ -51,7 +51,7 @@ impl<T> Answer<T> {
     }
 
     /// The decision, and how far the log has to be safe before it may be told.
-    /// For those who hold back many answers at once.
+    /// For callers that hold back many answers at once.
     pub fn into_parts(self) -> (Result<T, Failed>, Until) {
         (self.decision, self.until)
     }
@@ -63,7 +63,7 @@ impl Until {
         Self { position, safe }
     }
 
-    /// Nobody has to wait any more.
+    /// No caller has to wait any more.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl IntoFuture for Until {
 #[derive(Debug)]
 pub struct Reached {
     until: Until,
-    /// Who is woken then, so that it is left there once and not at every poll.
+    /// What is woken then, so that it is left there once and not at every poll.
     waker: Option<Waker>,
 }
 

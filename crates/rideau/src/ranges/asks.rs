@@ -25,7 +25,7 @@ impl Ranges {
         (inner.waiters.len(), inner.waiters.oldest())
     }
 
-    /// What became of those who waited for values.
+    /// What became of the asks that waited for values.
     pub fn waits(&self) -> Tally {
         self.0.shared.inner.lock().waiters.tally().clone()
     }
@@ -39,7 +39,7 @@ impl Ranges {
         } = &mut *inner;
         let left = waiters.cancel(ticket, machine, now);
         shared.finish(inner, now);
-        // Whom it was to wake is nobody's business under the lock.
+        // The waker in it has no business under the lock.
         drop(left);
     }
 }

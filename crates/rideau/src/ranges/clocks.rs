@@ -44,9 +44,9 @@ const COARSE: Duration = Duration::from_millis(20);
 struct System {
     /// Milliseconds since 1970.
     wall: u64,
-    /// Which boot it is; zero if nobody knows.
+    /// Which boot it is; zero if that is not known.
     boot: u128,
-    /// Since that boot, or since whenever if nobody knows.
+    /// Since that boot, or since whenever if that is not known.
     since_boot: Duration,
 }
 
@@ -64,7 +64,7 @@ pub(super) enum Source {
     },
 }
 
-/// A clock that went on while nobody looked.
+/// A clock that went on while nothing looked at it.
 #[derive(Debug)]
 pub(super) struct Continued {
     source: Source,
@@ -165,7 +165,7 @@ fn is_same_boot(last: Clocks, system: System) -> bool {
     last.boot == system.boot && last.boot != 0
 }
 
-/// How long nobody wrote, or a little less: nothing ends early by it.
+/// How long nothing was written, or a little less: nothing ends early by it.
 fn down(last: Clocks, system: System) -> Duration {
     if is_same_boot(last, system) {
         let down = system.since_boot.saturating_sub(last.since_boot);

@@ -22,13 +22,13 @@ use super::safe::Safe;
 use super::shared::{Inner, Shared, Sleep};
 use crate::store::{Store, StoreError};
 
-/// How late the end of a hold may be noticed by those who only watch.
+/// How late the end of a hold may be noticed by callers that only watch.
 const TICK: Duration = Duration::from_millis(100);
 /// No sleep is shorter.
 const MOMENT: Duration = Duration::from_millis(1);
-/// A piece of a snapshot has about as many bytes.
+/// A piece of a snapshot has about this many bytes.
 const CHUNK: usize = 256 * 1024;
-/// A batch has at most about as many bytes, which every store takes. What is
+/// A batch has at most about this many bytes, which every store takes. What is
 /// more goes into another.
 const BATCH: usize = 16 * 1024 * 1024;
 /// The clocks are written down as often, if anything is: it takes as long as a
@@ -46,9 +46,9 @@ pub(super) struct Committer {
     events: Sender<Event>,
     /// Logged and not written.
     taken: Vec<u8>,
-    /// As many bytes of it are written all the same,
+    /// This many bytes of it are written all the same,
     written: usize,
-    /// and as many if the last try succeeds later.
+    /// and this many if the last try succeeds later.
     tried: usize,
     /// What is told when all of it is.
     turn: Option<Turn>,
@@ -114,8 +114,8 @@ impl Committer {
         }
     }
 
-    /// Let nobody have an answer until the store can be written again. Says whether it
-    /// can.
+    /// Let no caller have an answer until the store can be written again. Says whether
+    /// it can.
     fn recover(&mut self, error: StoreError) -> bool {
         let name = self.store.name().to_owned();
         // A snapshot that finds no room does not keep batches from being written.
@@ -187,7 +187,7 @@ impl Committer {
             if is_due || is_last || inner.has_news() || self.snapshot.is_some() {
                 let turn = self.take(&mut inner, is_last);
                 let woken = mem::take(&mut inner.woken);
-                // Who waits for the lock goes before the next step.
+                // A thread that waits for the lock goes before the next step.
                 MutexGuard::unlock_fair(inner);
                 woken.into_iter().for_each(Waker::wake);
                 return turn;
@@ -205,7 +205,8 @@ impl Committer {
         }
     }
 
-    /// Wait for those who were just answered to come back, if that is worth it.
+    /// Wait for the callers that were just answered to come back, if that is worth
+    /// it.
     fn gather(&mut self) {
         let Some(wait) = self.gather.wait() else {
             return;
@@ -285,9 +286,9 @@ impl Committer {
         Ok(())
     }
 
-    /// Tell who waits for it that the log is safe so far, and how many wait for
-    /// more by then: whoever is answered comes back in no time. The lock is
-    /// wanted by everybody else meanwhile, so it is taken once.
+    /// Tell the callers that wait for it that the log is safe so far, and say how
+    /// many wait for more by then: a caller that is answered comes back in no time.
+    /// All others want the lock meanwhile, so it is taken once.
     fn publish(&self, position: u64, events: Vec<Event>) -> u64 {
         let has_moved = position > self.shared.safe.position();
         let others = {
@@ -301,7 +302,7 @@ impl Committer {
             self.shared.safe.move_to(position);
         }
         for event in events {
-            // Nobody may be watching any more.
+            // There may be no watcher any more.
             let _ = self.events.send(event);
         }
         others
@@ -378,8 +379,8 @@ impl Inner {
         is_due(self)
     }
 
-    /// How long to sleep until something is due: who waits for it is told at
-    /// once, and others soon enough.
+    /// How long to sleep until something is due: an ask that waits for it is told
+    /// at once, and others soon enough.
     fn pause(&self, due: Instant, now: Instant) -> Duration {
         if self.waiters.is_empty() {
             return TICK;
@@ -399,7 +400,7 @@ impl Inner {
     }
 }
 
-/// Lets nobody wait for a thread that is gone.
+/// Lets no caller wait for a thread that is gone.
 struct Guarded(Committer);
 
 impl Drop for Guarded {
@@ -507,7 +508,7 @@ mod tests {
             turns += 1;
             committer.commit(false).unwrap();
             committer.publish(turn.position, turn.events);
-            // Between two turns everybody gets an answer, with little to do.
+            // Between two turns every ask gets an answer, with little to do.
             by_asks = 0;
             for name in ["free", "full", "one"] {
                 let (answer, noticed) = ask(&committer, name);

@@ -1,6 +1,6 @@
 //! Says how long to wait for more before a batch is written.
 //!
-//! Those who were answered by one batch often come back at once. If the next
+//! Callers that were answered by one batch often come back at once. If the next
 //! were written as soon as the first of them has, all others would wait for
 //! the one after it, and each write would serve half of them. So on a slow disk
 //! the thread waits for about as many as there were, though never longer than
@@ -11,13 +11,13 @@ use std::time::Duration;
 
 /// A faster disk has written before it would be worth to wait.
 const SLOW: Duration = Duration::from_micros(200);
-/// Nobody waits longer for others.
+/// No caller waits longer for others.
 const WAIT_MAX: Duration = Duration::from_millis(10);
-/// After so many vain waits in a row, it does not wait less often any more: once
+/// After this many vain waits in a row, it does not wait less often any more: once
 /// in two to the power of these batches.
 const VAIN_MAX: u32 = 6;
 
-/// What is known of the disk and of those who come.
+/// What is known of the disk and of the callers that come.
 #[derive(Debug, Default)]
 pub(super) struct Gather {
     /// What a write takes, about.

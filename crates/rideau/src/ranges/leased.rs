@@ -55,7 +55,7 @@ impl Leased {
 impl Drop for Leased {
     fn drop(&mut self) {
         if let Some(Reservation { value, fence, .. }) = self.reservation {
-            // Who has lost it has nothing to give back.
+            // A holder that has lost it has nothing to give back.
             let _ = self.ranges.release(value, Some(fence)).into_parts();
         }
     }

@@ -14,8 +14,8 @@ use super::{Failed, Ranges};
 
 /// Values that may have to be waited for.
 ///
-/// Who drops this gives its place up, and what it may have been given but was
-/// not told.
+/// A caller that drops this gives its place up, and what it may have been given but
+/// was not told.
 #[must_use = "values are waited for by awaiting it, and dropping it gives the place up"]
 pub struct Reserving {
     ranges: Ranges,
@@ -23,7 +23,7 @@ pub struct Reserving {
 }
 
 enum State {
-    /// In line, with the place where the answer will be.
+    /// In the queue, with the place where the answer will be.
     Waits {
         cell: Cell,
         ticket: Ticket,
@@ -36,7 +36,7 @@ enum State {
     Over,
 }
 
-/// Where one who waits for values finds its answer.
+/// Where an ask that waits for values finds its answer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cell(Arc<Mutex<Found>>);
 
@@ -44,10 +44,10 @@ pub(super) struct Cell(Arc<Mutex<Found>>);
 enum Found {
     #[default]
     Nothing,
-    /// Who is to be woken.
+    /// What is to be woken.
     Waker(Waker),
     Answer(Result<Vec<Reservation>, Failed>, Until),
-    /// Nobody will look.
+    /// The ask will not look.
     Gone,
 }
 
@@ -58,7 +58,7 @@ impl Reply for Cell {
 }
 
 impl Cell {
-    /// Here it is. Says whom to wake, or gives the answer back if nobody will
+    /// Here it is. Says what to wake, or gives the answer back if the ask will not
     /// look.
     pub(super) fn tell(
         &self,
@@ -94,7 +94,7 @@ impl Cell {
         }
     }
 
-    /// Nobody will look. What was found is given back.
+    /// The ask will not look. What was found is given back.
     fn leave(&self) -> Vec<Reservation> {
         let found = mem::replace(&mut *self.0.lock(), Found::Gone);
         match found {
@@ -124,7 +124,7 @@ impl Reserving {
         }
     }
 
-    /// Is it decided already? Then nobody has to wait but for the disk.
+    /// Is it decided already? Then the caller has to wait only for the disk.
     pub fn is_decided(&self) -> bool {
         !matches!(self.state, State::Waits { .. })
     }
@@ -135,7 +135,7 @@ impl Reserving {
     }
 
     /// The decision, and how far the log has to be safe before it may be told:
-    /// for those who hold back many answers at once. What was given has to be
+    /// for callers that hold back many answers at once. What was given has to be
     /// given back from then on.
     ///
     /// # Errors
@@ -187,7 +187,7 @@ impl Drop for Reserving {
     fn drop(&mut self) {
         let granted = match mem::replace(&mut self.state, State::Over) {
             State::Waits { cell, ticket } => {
-                // First, so that nobody serves one who is leaving.
+                // First, so that an ask that is leaving is not served.
                 let granted = cell.leave();
                 self.ranges.leave_line(ticket);
                 granted

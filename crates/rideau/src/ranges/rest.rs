@@ -2,8 +2,9 @@
 //!
 //! Were the thread that writes woken for the first of many that come at once,
 //! it would write that one alone, on the very core that should execute the
-//! others. Who serves many connections in turn cannot tell anybody his answer
-//! before all of them had their turn, so nobody loses when it is woken then.
+//! others. A thread that serves many connections in turn cannot tell any of them
+//! its answer before all of them had their turn, so none loses when the writer is
+//! woken then.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -18,8 +19,8 @@ thread_local! {
 
 /// Called by a thread whenever it has nothing more to do, before it sleeps. What
 /// it changes in [`Ranges`](crate::Ranges) from the first such call on is written
-/// down from the next one on, or a little later if there is none. Nobody needs
-/// it, but where one thread serves many it makes fewer and larger batches.
+/// down from the next one on, or a little later if there is none. Nothing needs it,
+/// but where one thread serves many it makes fewer and larger batches.
 ///
 /// It fits tokio's `on_thread_park`, for a runtime of one thread.
 pub fn rest() {

@@ -1,8 +1,9 @@
-//! How far the log is safe, and who waits for it to be.
+//! How far the log is safe, and which tasks wait for it to be.
 //!
-//! Whoever writes the log moves on with one store and one call for each thread
-//! that has a ferry: to find out who is due is up to the ferry, on the thread of
-//! those who wait. So those who ask meanwhile hardly ever find the lock taken.
+//! The thread that writes the log moves on with one store and one call for each
+//! thread that has a ferry: to find out which tasks are due is up to the ferry, on
+//! the thread of the tasks that wait. So an ask meanwhile hardly ever finds the
+//! lock taken.
 
 use std::future;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use super::rest;
 use crate::store::StoreError;
 
-/// Up to where the log would survive, for all who have to know.
+/// Up to where the log would survive, for all that have to know.
 #[derive(Debug, Default)]
 pub(super) struct Safe {
     /// It moves under the lock, and is read without.
@@ -34,7 +35,7 @@ struct Inner {
     serial: u64,
 }
 
-/// Those who wait, in no order.
+/// The tasks that wait, in no order.
 #[derive(Debug)]
 struct Line {
     waiting: Vec<Waiter>,
@@ -52,7 +53,7 @@ struct Waiter {
 #[derive(Debug)]
 struct Ferry {
     serial: u64,
-    /// Where it last ran, and those who wait there will too.
+    /// Where it last ran. The tasks that wait there will run there too.
     thread: ThreadId,
     /// None if it was woken and has not come.
     waker: Option<Waker>,
@@ -108,8 +109,8 @@ impl Safe {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Wake those who wait on the thread that this runs on. A runtime is told of
-    /// every waker that comes from another thread with a call to the system; of
+    /// Wake the tasks that wait on the thread that this runs on. A runtime is told
+    /// of every waker that comes from another thread with a call to the system; of
     /// this one alone it is cheaper.
     pub(super) async fn ferry(self: Arc<Self>) {
         let gone = Gone(&self, self.inner.lock().next_serial());
@@ -138,7 +139,7 @@ impl Safe {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// It will be safe again, for those who have not been told otherwise.
+    /// It will be safe again, for the tasks that have not been told otherwise.
     pub(super) fn recover(&self) {
         self.inner.lock().failed = None;
     }
@@ -151,7 +152,7 @@ impl Safe {
     }
 }
 
-/// The ferry of this number has ended, perhaps with its runtime: nobody is left
+/// The ferry of this number has ended, perhaps with its runtime: no waiter is left
 /// behind.
 struct Gone<'a>(&'a Safe, u64);
 
@@ -185,7 +186,7 @@ impl Inner {
         ferry.map_or(&mut self.line, |ferry| &mut ferry.line)
     }
 
-    /// A ferry is here and can be called. Says who may have to be woken.
+    /// A ferry is here and can be called. Says which tasks may have to be woken.
     fn moor(&mut self, serial: u64, waker: &Waker) -> &mut Line {
         let thread = thread::current().id();
         let known = self.ferries.iter().position(|one| one.serial == serial);
@@ -206,7 +207,7 @@ impl Inner {
         &mut ferry.line
     }
 
-    /// Whom to wake now that it is safe so far: ferries in place of several. One
+    /// What to wake now that it is safe so far: ferries in place of several. One
     /// that was woken and has not come yet will see it.
     fn call(&mut self, position: u64) -> Vec<Waker> {
         let mut wakers = self.line.take_due(position);
@@ -238,7 +239,7 @@ impl Line {
         self.waiting.push(one);
     }
 
-    /// Those who wait for no more than this do not any longer.
+    /// The tasks that wait for no more than this do not any longer.
     fn take_due(&mut self, position: u64) -> Vec<Waker> {
         if self.next > position {
             return Vec::new();

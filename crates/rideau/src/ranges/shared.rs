@@ -45,11 +45,11 @@ pub(super) struct Shared {
 pub(super) struct Inner {
     pub(super) machine: Allocator,
     pub(super) effects: Effects,
-    /// Who waits for values,
+    /// The asks that wait for values,
     pub(super) waiters: Waiters<Cell>,
     /// what they are told,
     pub(super) told: Vec<Told<Cell>>,
-    /// and who is to be woken once the lock is free.
+    /// and which tasks are to be woken once the lock is free.
     pub(super) woken: Vec<Waker>,
     pub(super) failed: Option<Arc<StoreError>>,
     pub(super) is_closing: bool,
@@ -74,7 +74,7 @@ pub(super) enum Sleep {
     },
     /// Nothing can come due.
     Deep,
-    /// It waits until so many wait for it.
+    /// It waits until this many wait for it.
     Gathers {
         target: u64,
     },
@@ -110,8 +110,8 @@ impl Shared {
         }
     }
 
-    /// Wake the thread if it has something to do, or something may come due. Who
-    /// [rests](rest) does so then.
+    /// Wake the thread if it has something to do, or something may come due. A
+    /// thread that [rests](rest) does so then.
     fn wake(&self, inner: &mut Inner, now: Instant) {
         let is_needed = match inner.sleep {
             Sleep::Awake => false,
@@ -127,8 +127,8 @@ impl Shared {
         }
     }
 
-    /// Serve who waits for what was just done, wake whom it concerns, and let
-    /// the lock go.
+    /// Serve the asks that wait for what was just done, wake the tasks it concerns,
+    /// and let the lock go.
     pub(super) fn finish(&self, mut inner: MutexGuard<'_, Inner>, now: Instant) {
         if !inner.waiters.is_empty() || !inner.told.is_empty() {
             inner.serve(now, &self.safe);
@@ -220,21 +220,20 @@ impl Inner {
         now < *self.owed_since.get_or_insert(now) + OWED_MAX
     }
 
-    /// Does somebody wait for what comes due before then?
+    /// Does an ask wait for what comes due before then?
     fn is_awaited_before(&self, until: Instant) -> bool {
         let due = || self.waiters.deadline(&self.machine);
         !self.waiters.is_empty() && due().is_some_and(|due| due < until)
     }
 
-    /// Serve who waits, as far as can be.
+    /// Serve the asks that wait, as far as can be.
     fn serve(&mut self, now: Instant, safe: &Arc<Safe>) {
         let (machine, effects) = (&mut self.machine, &mut self.effects);
         self.waiters.serve(machine, now, effects, &mut self.told);
         self.tell(now, safe);
     }
 
-    /// Tell those who were served. What one of them got who is gone goes to the
-    /// next.
+    /// Tell the asks that were served. What one that is gone got goes to the next.
     pub(super) fn tell(&mut self, now: Instant, safe: &Arc<Safe>) {
         while !self.told.is_empty() {
             let mut returned = Vec::new();
@@ -256,7 +255,7 @@ impl Inner {
         }
     }
 
-    /// Nobody will be served any more.
+    /// No ask will be served any more.
     pub(super) fn let_waiters_go(&mut self, now: Instant, safe: &Arc<Safe>) {
         for cell in self.waiters.close(&mut self.machine, now) {
             let failed = self.why_not().unwrap_or(Failed::Closed);
@@ -282,12 +281,12 @@ impl Handle {
         let now = self.shared.clock.now();
         inner.let_waiters_go(now, &self.shared.safe);
         self.shared.finish(inner, now);
-        // Whom it wakes may drop the last handle. It cannot wait for itself,
-        // and ends after this turn.
+        // A task that the thread wakes may drop the last handle. The thread cannot
+        // wait for itself, and ends after this turn.
         if thread::current().id() == self.thread {
             return;
         }
-        // Whoever else closes waits here for the same.
+        // Any other thread that closes waits here for the same.
         let mut committer = self.committer.lock();
         if let Some(committer) = committer.take() {
             // It says itself what went wrong.

@@ -16,7 +16,7 @@ use crate::lease::Lease;
 use crate::streak;
 use crate::terms::Terms;
 
-/// Where one waits, if it does: one who just came has no cell yet and takes
+/// Where an ask waits, if it does: one that just came has no cell yet and takes
 /// its answer itself.
 pub(crate) struct Reply(Option<Arc<Cell<Told>>>);
 
@@ -29,7 +29,7 @@ struct Granted {
     waited: Duration,
 }
 
-/// Somebody waits, or will. `D` is a driver, owned or borrowed.
+/// An ask waits, or will. `D` is a driver, owned or borrowed.
 pub(super) struct Wait<D: Borrow<Arc<RegulatorDriver>>> {
     driver: D,
     state: State,
@@ -39,7 +39,7 @@ enum State {
     /// A future does nothing until it is polled.
     Fresh(Terms),
     Waiting(Place),
-    /// Nobody has taken the answer yet.
+    /// The answer has not been taken yet.
     Answered(Answer),
     Over,
 }
@@ -131,12 +131,12 @@ impl Future for Leasing {
 }
 
 impl Reply {
-    /// Say yes to one who waits.
+    /// Say yes to an ask that waits.
     pub(super) fn grant(self, lead: Lead, waited: Duration, after: &mut After) {
         self.tell(Ok(Granted { lead, waited }), after);
     }
 
-    /// Say no to one who waits.
+    /// Say no to an ask that waits.
     pub(super) fn refuse(self, refusal: Refusal, after: &mut After) {
         self.tell(Err(refusal), after);
     }
@@ -197,7 +197,7 @@ fn come(driver: &Arc<RegulatorDriver>, terms: &Terms, wait: bool) -> State {
     }
 }
 
-/// The answer of one who just came, if there is one: no other has no cell.
+/// The answer of an ask that just came, if there is one: no other has no cell.
 fn take_own(effects: &mut Vec<Effect>) -> Option<Told> {
     let is_own = |effect: &Effect| match effect {
         Effect::Grant { reply, .. } | Effect::Shed { reply, .. } => reply.0.is_none(),

@@ -1,8 +1,8 @@
 //! What holds in every interleaving of threads that share a shelf.
 //!
 //! To loom most of what is done under a latch is done at once, so that hardly
-//! anybody finds one taken. Where that matters a model goes the way of one who
-//! did.
+//! any thread finds one taken. Where that matters a model goes the way of a
+//! thread that did.
 
 #[path = "../../tests/loom/explore.rs"]
 mod explore;
@@ -61,7 +61,7 @@ impl Shared {
     }
 }
 
-/// All that anybody has are these, each once.
+/// All members that any thread has are these, each once.
 fn assert_all(has: impl IntoIterator<Item = u32>, all: &[u32]) {
     let mut has: Vec<u32> = has.into_iter().collect();
     has.sort_unstable();
@@ -177,9 +177,9 @@ fn what_is_taken_while_the_shelf_closes_is_not_drained() {
     assert_eq!(ends, [(vec![0], Some(1)), (vec![0, 1], None)]);
 }
 
-/// The pool in small: who finds nothing waits under the lock, and who cannot
-/// put hands over under the lock, or lays down there what nobody waits for.
-/// Either may have found all shards busy.
+/// The pool in small: a take that finds nothing waits under the lock, and a put
+/// that fails hands over under the lock, or lays down there what no take waits
+/// for. Either may have found all shards busy.
 fn ask_and_put(ask_busy: bool, put_busy: bool) -> Vec<(&'static str, &'static str)> {
     explore(move || {
         let shelf = Shared::open(2, &[]);
@@ -238,7 +238,8 @@ fn who_finds_the_shelf_busy_neither_loses_nor_misses_a_member() {
     assert_eq!(ask_and_put(true, true), [drained, waits]);
 }
 
-/// Who has the lock keeps 0 and lays 1 down again, with something written.
+/// The thread that has the lock keeps 0 and lays 1 down again, with something
+/// written.
 #[test]
 fn who_takes_what_was_laid_down_again_sees_what_was_written_meanwhile() {
     let ends = explore(|| {
@@ -272,8 +273,8 @@ fn who_takes_what_was_laid_down_again_sees_what_was_written_meanwhile() {
     assert_eq!(ends, all);
 }
 
-/// What is written of a member while somebody has it: who puts it sees that, or
-/// who wrote it has the member.
+/// What is written of a member while a thread has it: the put of it sees that,
+/// or the thread that wrote it has the member.
 #[test]
 fn who_puts_after_an_open_sees_what_was_written_before_it() {
     let ends = explore(|| {
@@ -324,8 +325,8 @@ fn with_two_shards_nothing_is_lost_while_the_shelf_closes() {
         assert_eq!(shelf.takes(), taken.iter().flatten().count() as u64);
         (taken, put)
     });
-    // Who finds a shard busy, also because it is being closed, goes on to the
-    // other one.
+    // A take or a put that finds a shard busy, also because it is being closed,
+    // goes on to the other one.
     let all = [
         ([None, None], false),
         ([None, None], true),

@@ -10,8 +10,9 @@ use crossbeam_utils::atomic::AtomicCell;
 #[cfg(rideau_loom)]
 use crate::sync::{Mutex, lock};
 
-/// A place for one boxed member. Who was given it, or has the pool's lock while
-/// the machine has it, is alone with it; that it is atomic is for the compiler.
+/// A place for one boxed member. The thread that was given it, or has the
+/// pool's lock while the machine has it, is alone with it; that it is atomic is
+/// for the compiler.
 pub(crate) struct Place<T> {
     /// A cell whose content is never dropped is written to with a plain store,
     /// where it would be an exchange else.

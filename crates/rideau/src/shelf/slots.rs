@@ -2,10 +2,10 @@
 
 use std::sync::OnceLock;
 
-/// So many slots there can be.
+/// The largest number of slots.
 pub(crate) const LEN_MAX: u32 = (1 << 19) - 1;
 
-/// The first chunk has so many slots, and each further one twice as many.
+/// The first chunk has this many slots, and each further one twice as many.
 const FIRST: u32 = 16;
 const CHUNKS: usize = (((LEN_MAX - 1 + FIRST).ilog2() - FIRST.ilog2()) + 1) as usize;
 
@@ -18,7 +18,7 @@ pub(crate) struct Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// So many slots as yet. Each is made by `make`.
+    /// This many slots as yet. Each is made by `make`.
     pub(crate) fn new(make: fn() -> T, len: usize) -> Self {
         let first = (0..len).map(|_| make()).collect();
         let chunks = [const { OnceLock::new() }; CHUNKS];
@@ -45,8 +45,8 @@ impl<T> Slots<T> {
         &slots.expect("an index is given out after its slot was made")[offset]
     }
 
-    /// Have `len` slots or more. Only under the pool's lock, for whoever makes
-    /// a chunk twice makes it for nothing.
+    /// Have `len` slots or more. Only under the pool's lock, for a thread that
+    /// makes a chunk twice makes it for nothing.
     pub(crate) fn grow_to(&self, len: u32) {
         assert!(len <= LEN_MAX, "a pool has at most {LEN_MAX} members");
         let far = len.saturating_sub(self.first.len() as u32);

@@ -135,8 +135,8 @@ fn it_is_bare_when_nothing_lies_there() {
     assert!(shelf.is_bare());
 }
 
-/// Somebody keeps the latch of the first shard, as a thread does that lost its
-/// core there.
+/// A thread keeps the latch of the first shard, as if it had lost its core
+/// there.
 #[test]
 fn who_finds_a_shard_busy_goes_on_to_the_next_and_then_to_the_pool() {
     let shelf = open(2, &[0, 1]);
@@ -174,7 +174,8 @@ struct Hammer {
     shelf: Shelf<Member>,
     /// As often as each was used, with no order of its own.
     uses: [AtomicU64; Self::LEN],
-    /// The pool's lock, and who lies there while the shelf is closed.
+    /// The pool's lock, and the members that lie there while the shelf is
+    /// closed.
     pool: Mutex<Vec<Member>>,
 }
 

@@ -37,11 +37,11 @@ pub enum Left {
     Nothing,
     /// The beginning of the batch, which the next start drops.
     Torn,
-    /// All of it, though nobody was told.
+    /// All of it, though no caller was told.
     Whole,
 }
 
-/// Keeps whoever writes waiting as long as it lives.
+/// Keeps every write waiting as long as it lives.
 #[derive(Debug)]
 pub struct Hold(Arc<Shared>);
 
@@ -63,7 +63,7 @@ enum Stage {
 #[derive(Debug, Default)]
 struct Shared {
     disk: Mutex<Disk>,
-    /// Rung when nobody is kept waiting any more.
+    /// Rung when no write is kept waiting any more.
     let_go: Condvar,
 }
 
@@ -73,7 +73,7 @@ struct Disk {
     snapshot: Vec<Vec<u8>>,
     /// Batches since the snapshot began.
     log: Vec<Vec<u8>>,
-    /// How many of them somebody was told of.
+    /// How many of them a caller was told of.
     acknowledged: usize,
     torn: bool,
     begun: Option<Begun>,
@@ -112,7 +112,7 @@ impl Platter {
         self.0.disk.lock().faults.push_back(fault);
     }
 
-    /// Keeps whoever writes waiting until the answer is dropped.
+    /// Keeps every write waiting until the answer is dropped.
     #[must_use]
     pub fn hold(&self) -> Hold {
         self.0.disk.lock().holds += 1;
@@ -291,7 +291,7 @@ impl Disk {
         if self.begun.take().is_some() {
             loaded.notes.push("dropped an unended snapshot".into());
         }
-        // Whoever has seen a batch counts on it.
+        // A caller that has seen a batch counts on it.
         self.acknowledged = self.log.len();
         Ok(loaded)
     }

@@ -1,6 +1,6 @@
 //! How long a process may still take for the rest of an answer.
 //!
-//! Only the time counts in which somebody waits for the process: a client that
+//! Only the time counts in which the front waits for the process: a client that
 //! takes its time uses up none of it.
 
 use std::pin::Pin;

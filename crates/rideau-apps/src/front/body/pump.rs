@@ -32,7 +32,7 @@ struct Basin {
     end: End,
     /// What follows when all came.
     trailers: Vec<u8>,
-    /// Who takes from it, and who gives to it, when they wait.
+    /// The task that takes from it, and the one that gives to it, when they wait.
     taker: Option<Waker>,
     giver: Option<Waker>,
 }

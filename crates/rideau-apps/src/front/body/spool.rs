@@ -98,7 +98,7 @@ impl Spool {
     }
 }
 
-/// A file for nobody else, which is gone when we are.
+/// A file for no other process, which is gone when we are.
 fn nameless() -> io::Result<File> {
     let number = getrandom::u64().map_err(io::Error::other)?;
     let path = std::env::temp_dir().join(format!("rideau-{number:016x}"));

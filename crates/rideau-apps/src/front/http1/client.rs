@@ -1,5 +1,5 @@
-//! A client as one who sends requests and takes answers, and our patience with
-//! it.
+//! A client as the side that sends requests and takes answers, and our patience
+//! with it.
 
 use std::io;
 use std::pin::Pin;
@@ -21,11 +21,11 @@ use crate::http1::head::{Framing, Head, Limits, Trouble};
 use crate::http1::stream::Stream;
 use crate::http1::wire::{Rest, Wire};
 
-/// Who still sends when we have said our last is listened to for so long.
+/// A client that still sends when we have said our last is listened to for so long.
 const LINGER: Duration = Duration::from_secs(1);
 /// Bytes of the next requests that are read while one is answered.
 const AHEAD_MAX: usize = 16 * 1024;
-/// What is left of a body that nobody wanted is read up to here, so that the
+/// What is left of a body that was not wanted is read up to here, so that the
 /// connection can go on.
 const SKIP_MAX: u64 = 64 * 1024;
 
@@ -56,7 +56,7 @@ pub(in crate::front) struct Client {
     /// When we began to wait for what we wait for.
     since: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
-    /// The timer was set by who waits for a head, and wakes its task.
+    /// The timer was set by the wait for a head, and wakes its task.
     is_set: bool,
 }
 
@@ -75,7 +75,7 @@ enum Closing {
 
 /// What came of a request.
 pub(super) enum Came {
-    /// A head of so many bytes.
+    /// A head of this many bytes.
     Head(usize),
     /// Something that is none.
     Trouble(Trouble),
@@ -148,7 +148,7 @@ impl Client {
                     };
                     ready!(self.poll_patience_again(within, context));
                     self.rest = Rest::ToEnd;
-                    // Who began to ask is told; who did not is not there.
+                    // A client that began to ask is told; one that did not is not there.
                     return Poll::Ready(match is_idle {
                         true => Came::Over,
                         false => Came::Trouble(Trouble::Slow),
@@ -178,7 +178,7 @@ impl Client {
     ) -> Poll<io::Result<Option<Bytes>>> {
         if self.expects {
             self.expects = false;
-            // Who sends anyway need not be told.
+            // A client that sends anyway need not be told.
             if self.wire.unread().is_empty() {
                 let go_on = b"HTTP/1.1 100 Continue\r\n\r\n";
                 self.wire.out().extend_from_slice(go_on);
@@ -201,7 +201,7 @@ impl Client {
 
     /// Ready when the client has left while it should wait.
     pub(super) fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        // Who reads the body sees it as well.
+        // The task that reads the body sees it as well.
         if !matches!(self.rest, Rest::Nothing) {
             return Poll::Pending;
         }
@@ -333,7 +333,7 @@ impl Client {
         self.closing == Closing::Not && self.skips_rest()
     }
 
-    /// Nobody wanted the rest of a body: skip it if it is here already.
+    /// The rest of a body was not wanted: skip it if it is here already.
     fn skips_rest(&mut self) -> bool {
         let mut nobody = Context::from_waker(std::task::Waker::noop());
         let mut left = SKIP_MAX;
@@ -391,7 +391,7 @@ impl Client {
         }
     }
 
-    /// The same for who waits for one head after the other, always in one task:
+    /// The same for a caller that waits for one head after the other, always in one task:
     /// a timer that this task set and that did not run out needs no second look.
     fn poll_patience_again(&mut self, within: Duration, context: &mut Context<'_>) -> Poll<()> {
         let until = *self.since.get_or_insert_with(Instant::now) + within;

@@ -1,5 +1,5 @@
 //! Heads and bodies in chunks by chance: however they are cut, they are read in
-//! the same way, and nobody behind us reads them in another.
+//! the same way, and no process behind us reads them in another.
 
 use std::time::Duration;
 

@@ -21,7 +21,7 @@ enum Next {
     Part(Bytes),
     End,
     Broken(Broken),
-    /// Nobody takes it any more.
+    /// The client does not take it any more.
     Gone,
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::super::interval::Interval;
 
-/// So many values are kept in order. It bounds the memory to about 5 MiB.
+/// At most this many values are kept in order. It bounds the memory to about 5 MiB.
 pub(super) const QUEUED_MAX: usize = 65_536;
 /// How many values are looked at to find the oldest of an interval, and how
 /// many dead entries are cleared away at once.
@@ -18,8 +18,8 @@ const ENTRY_BYTES: usize = 40;
 
 /// Freed values, the oldest in front.
 ///
-/// Invariants: the entry at index `i` was freed with stamp `head + i`. Who is
-/// in `stamps` has its entry there; an entry without its stamp is dead.
+/// Invariants: the entry at index `i` was freed with stamp `head + i`. A value in
+/// `stamps` has its entry there; an entry without its stamp is dead.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     stamps: BTreeMap<u128, u64>,
@@ -81,7 +81,7 @@ impl Queue {
             .map(|(value, _)| *value)
     }
 
-    /// A value was freed that is not in it. Gives back who had to leave.
+    /// A value was freed that is not in it. Gives back the value that had to leave.
     pub(super) fn push(&mut self, value: u128) -> Option<u128> {
         let left = if self.entries.len() == QUEUED_MAX {
             self.pop_entry()

@@ -1,8 +1,8 @@
 //! Byte strings of any length, close together, each found again by a number.
 //!
-//! Strings of about one length share pages, so that none pays for a header
-//! and the room of one that went fits the next. Long ones stand alone. A page
-//! nobody uses any more goes back to the system.
+//! Strings of about one length share pages, so that none pays for a header and
+//! the room of one that went fits the next. Long ones stand alone. A page that is
+//! not used any more goes back to the system.
 
 /// Pages hold about this much; small enough that a length used once is cheap.
 const PAGE_BYTES: usize = 16 * 1024;

@@ -41,8 +41,8 @@ struct Bucket {
     numbers: [u32; WIDTH],
     hashes: [u16; WIDTH],
     len: u16,
-    /// How many numbers found this bucket full and went on. While there are
-    /// none, who does not find a number here need not look any further.
+    /// How many numbers found this bucket full and went on. While there are none,
+    /// a lookup that does not find a number here need not go any further.
     passed: u16,
 }
 

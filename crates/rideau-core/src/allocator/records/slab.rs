@@ -28,11 +28,11 @@ impl Slot {
 /// In which way a value is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::allocator) enum State {
-    /// Somebody has it.
+    /// It has a holder.
     Reserved,
-    /// Its holder is gone, and nobody may have it yet.
+    /// Its holder is gone, and no other may have it yet.
     Detached,
-    /// It was released, and nobody may have it yet.
+    /// It was released, and no holder may have it yet.
     Cooling,
 }
 

@@ -86,7 +86,7 @@ impl Plain {
     }
 }
 
-/// A few keys: some that nobody else has, some that many have, at times one
+/// A few keys: some that no other record has, some that many have, at times one
 /// of them twice.
 fn draw_keys(rng: &mut Rng) -> Vec<(bool, Vec<u8>)> {
     let most = if rng.below(10) == 0 { 17 } else { 4 };

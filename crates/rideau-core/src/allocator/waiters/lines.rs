@@ -1,4 +1,4 @@
-//! Who waits for which values, oldest first.
+//! Which asks wait for which values, oldest first.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,23 +9,23 @@ use super::super::interval::Interval;
 use super::super::range::RangeId;
 use crate::ids::Ticket;
 
-/// Those who are gone may be as many more than those who wait before they are
-/// swept out, so that leaving costs nothing.
+/// The asks that are gone may be this many more than those that wait before they
+/// are swept out, so that leaving costs nothing.
 const GONE_MAX: usize = 64;
 
-/// Tickets by what they wait for. Who is gone stays for a while: whoever looks
-/// says who is there.
+/// Tickets by what they wait for. A ticket that is gone stays for a while: the
+/// caller that looks says which are there.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    /// Who would have any value of a range.
+    /// Asks that would have any value of a range.
     whole: BTreeMap<RangeId, VecDeque<Ticket>>,
-    /// Who would have some of certain values.
+    /// Asks that would have some of certain values.
     within: VecDeque<Ticket>,
-    /// Who wants several at once.
+    /// Asks that want several at once.
     several: VecDeque<Ticket>,
-    /// As many of the two have not left.
+    /// This many of the two have not left.
     costly: usize,
-    /// As many have left since those were swept out.
+    /// This many have left since those were swept out.
     gone: usize,
 }
 
@@ -64,7 +64,7 @@ impl Lines {
         self.costly += usize::from(is_costly);
     }
 
-    /// One has left. Now and then those who have are swept out.
+    /// An ask has left. Now and then those that have are swept out.
     pub(super) fn leave(&mut self, is_costly: bool, len: usize, is_there: impl Fn(Ticket) -> bool) {
         self.costly -= usize::from(is_costly);
         self.gone += 1;
@@ -78,7 +78,7 @@ impl Lines {
         }
     }
 
-    /// The first after `after` who would have some of these values of a range.
+    /// The first ask after `after` that would have some of these values of a range.
     pub(super) fn next<'a>(
         &self,
         range: RangeId,
@@ -102,7 +102,7 @@ impl Lines {
         within.or(whole)
     }
 
-    /// All who would have any value of a range.
+    /// All asks that would have any value of a range.
     pub(super) fn of_range(&mut self, range: RangeId) -> VecDeque<Ticket> {
         self.whole.remove(&range).unwrap_or_default()
     }
@@ -112,7 +112,7 @@ impl Lines {
     }
 }
 
-/// Those in a line who came after one.
+/// Those in a queue that came after one.
 fn later(line: &VecDeque<Ticket>, after: Option<Ticket>) -> impl Iterator<Item = Ticket> + '_ {
     let from = line.partition_point(|ticket| Some(*ticket) <= after);
     line.range(from..).copied()

@@ -16,7 +16,7 @@ use crate::state::grant::Grant;
 use crate::state::ticket::Kind;
 use crate::view::tables::{self, What};
 
-/// As many lines are told to who does not say.
+/// This many lines are told to a client that does not say how many.
 const LINES: u64 = 100;
 
 pub(super) fn get(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
@@ -182,7 +182,7 @@ fn to_process(
     let number = arguments.number(command, "the pid of a process", 1..=u64::MAX)?;
     arguments.end(command)?;
     let found = client.daemon.apps.process(number);
-    // Who may not use an app does not learn which processes it has.
+    // A user that may not use an app does not learn which processes it has.
     let found = found.filter(|(_, app)| super::look::sight(client).sees("app", &app.name));
     let Some((process, app)) = found else {
         let help = "SHOW PROCESSES lists those there are.";

@@ -1,4 +1,4 @@
-//! Those who ask and those who offer themselves.
+//! Clients that ask and clients that offer themselves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,7 +89,7 @@ fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Step, W
     }
 }
 
-/// Answer one who came, without any detour.
+/// Answer an ask or an offer that came, without any detour.
 fn settle(
     client: &mut Client,
     place: &Arc<NamedBroker>,
@@ -124,7 +124,7 @@ fn settle(
     Ok(Step::Done)
 }
 
-/// Meet somebody who is there, or nobody.
+/// Meet a party that is there, or none.
 fn come_now(
     client: &mut Client,
     place: &Arc<NamedBroker>,
@@ -159,8 +159,8 @@ fn waiting(
     let name = Arc::clone(&place.name);
     if tail.is_async {
         let daemon = Arc::clone(&client.daemon);
-        // The broker says whether somebody came before it was cancelled: that one has
-        // been told of the match.
+        // The broker says whether the other party came before it was cancelled: that
+        // party has been told of the match.
         let broker = place.broker.clone();
         let withdraw: tickets::Withdraw =
             Box::new(move || waits.is_some_and(|ticket| broker.cancel(ticket)));
@@ -213,7 +213,7 @@ fn no(daemon: &Daemon, place: &NamedBroker, refusal: &rideau::Refusal) -> Outcom
     })
 }
 
-/// A broker of a group, chosen for one who comes to this side.
+/// A broker of a group, chosen for an ask or offer that comes to this side.
 fn one_of(client: &Client, name: &str, side: Side) -> Result<Arc<NamedBroker>, Wrong> {
     let places = client.daemon.places.load();
     let chosen = places.groups.get(name);
@@ -228,7 +228,7 @@ fn one_of(client: &Client, name: &str, side: Side) -> Result<Arc<NamedBroker>, W
         })
 }
 
-/// The broker of this name; most who come to one came to it before.
+/// The broker of this name; most clients that come to one came to it before.
 fn known_broker(client: &mut Client, name: &str) -> Result<Arc<NamedBroker>, Wrong> {
     if let Some(known) = client.broker.upgrade()
         && *known.name == *name

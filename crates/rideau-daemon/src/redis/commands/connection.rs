@@ -1,4 +1,4 @@
-//! The connection itself: who it is, what it speaks, how it ends.
+//! The connection itself: which user it is, what it speaks, how it ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use crate::view::tables::More;
 
 /// Commands whose first word is a key.
 const KEYED: [&str; 3] = ["LOCK", "UNLOCK", "LOCK.STAT"];
-/// Nobody promises to say something less often: a day.
+/// No client promises to say something less often: a day.
 const HEARTBEAT_MAX: u64 = 86_400_000;
 
 pub(super) fn ping(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
@@ -201,7 +201,7 @@ pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, 
             client.reply().verbatim(&line);
         }
         b"LIST" => {
-            // Where there are no users, SHOW CLIENTS tells everybody the same.
+            // Where there are no users, SHOW CLIENTS tells every client the same.
             if client.user.is_some() || login::is_needed(client) {
                 super::allowed(client, "client")?;
             }
@@ -224,7 +224,7 @@ fn reply(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wron
     let replies = match Upper::of(how).as_bytes() {
         b"ON" => Replies::On,
         b"OFF" => Replies::Off,
-        // Who wants none does not want the one after the next either.
+        // A client that wants none does not want the one after the next either.
         b"SKIP" if client.replies == Replies::Off => Replies::Off,
         b"SKIP" => Replies::Skip,
         _ => return Err(Mistake::wrong("CLIENT REPLY", "ON, OFF or SKIP", how).into()),

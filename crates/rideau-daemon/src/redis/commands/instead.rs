@@ -1,6 +1,6 @@
 //! Commands of Redis that there are not here, and what there is instead.
 //!
-//! Whoever comes from Redis tries what it knows: the error says what does the same.
+//! A client made for Redis tries what it knows: the error says what does the same.
 
 use rideau_resp::Upper;
 

@@ -28,10 +28,10 @@ struct Words<'a> {
     units: u32,
 }
 
-/// As many units or buckets as anybody means.
+/// More units or buckets than any client needs.
 const MOST: u64 = 1 << 40;
 
-/// What those say besides the key who say nothing else.
+/// What a request says besides the key if it says nothing else.
 static NOTHING: Tail = Tail {
     wait: None,
     cap: None,

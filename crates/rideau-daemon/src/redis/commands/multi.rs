@@ -58,8 +58,8 @@ pub(super) const UNWATCH: About = about(
 /// These are executed at once, also behind `MULTI`.
 const AT_ONCE: &[&str] = &["EXEC", "DISCARD", "MULTI", "WATCH", "QUIT", "RESET"];
 
-/// These change who a connection is, what it speaks or what it hears. What they say is no
-/// answer among others.
+/// These change which user a connection is, what it speaks or what it hears. What they
+/// say is no answer among others.
 const ALONE: &[&str] = &[
     "AUTH",
     "HELLO",
@@ -134,7 +134,7 @@ fn unwatch(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     Ok(Step::Done)
 }
 
-/// A command that nobody knows was sent behind `MULTI`.
+/// An unknown command was sent behind `MULTI`.
 pub(super) fn spoil(client: &mut Client) {
     if let Some(transaction) = &mut client.transaction {
         transaction.spoil();

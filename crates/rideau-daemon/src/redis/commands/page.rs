@@ -5,7 +5,7 @@ use rideau_resp::{Arguments, Mistake, Reply};
 use crate::redis::client::{Client, Wrong};
 use crate::view::tables::{More, Page};
 
-/// As many rows are shown at most.
+/// This many rows are shown at most.
 const COUNT_MAX: u64 = 100_000;
 
 /// All that there is room for.

@@ -22,7 +22,7 @@ use crate::state::grant::Grant;
 use crate::state::members::{Members, NoMember, Offer};
 use crate::state::ticket::Kind;
 
-/// Nobody waits longer for a pool to end or to be replaced: a day.
+/// No client waits longer for a pool to end or to be replaced: a day.
 const WITHIN_MAX: u64 = 86_400_000;
 
 /// Where members are taken from.
@@ -35,7 +35,7 @@ enum Target {
 const MADE_WITHIN: Duration = Duration::from_secs(1);
 
 impl Target {
-    /// Whether there is a value that nobody has had yet, and nobody waits for it.
+    /// Whether there is a value that no take has had yet, and no take waits for it.
     fn has_new_value(&self, client: &Client) -> bool {
         match self {
             Self::Pool(pool) => pool.has_new_value(),
@@ -78,7 +78,8 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
         flow,
         ..client.terms(&tail)
     };
-    // A value that nobody has had yet is made when it is asked for, at once. That is no wait.
+    // A value that no take has had yet is made when it is asked for, at once. That is
+    // no wait.
     let is_first = terms.wait_max == Some(Duration::ZERO) && target.has_new_value(client);
     if is_first {
         terms.wait_max = Some(MADE_WITHIN);
@@ -216,7 +217,7 @@ fn answer(
     }
 }
 
-/// A no that is remembered for everybody, and told with all that the client may know.
+/// A refusal that is remembered for all, and told with all that the client may know.
 #[cold]
 fn refuse(
     daemon: &Daemon,
@@ -274,7 +275,7 @@ fn target(client: &mut Client, name: &str) -> Result<Target, Wrong> {
     }
 }
 
-/// The pool of this name; most who take from a pool took from it before.
+/// The pool of this name; most clients that take from a pool took from it before.
 fn known_pool(client: &mut Client, name: &str) -> Result<Arc<NamedPool>, Wrong> {
     if let Some(known) = client.pool.upgrade()
         && *known.name == *name
@@ -396,8 +397,8 @@ pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
     Ok(Step::Done)
 }
 
-/// Those who take from a group get members of all its pools: one brings a pool into a
-/// group only if one may use the group.
+/// Takes from a group get members of all its pools: a client brings a pool into a group
+/// only if it may use the group.
 pub(super) fn check_group(client: &Client, kind: &str, group: &str) -> Result<(), Wrong> {
     super::may_use(client, kind, &format!("@{group}"))
 }

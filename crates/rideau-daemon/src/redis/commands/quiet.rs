@@ -1,4 +1,4 @@
-//! Commands whose answers nobody wants.
+//! Commands whose answers are not wanted.
 
 use rideau_process::panics;
 use rideau_resp::Request;

@@ -85,7 +85,7 @@ struct How {
     waited: Option<Duration>,
 }
 
-/// Wait in line. What is given is given back if nobody is there to take it.
+/// Wait in the queue. What is given is given back if the client is gone.
 async fn wait(mut reserving: Reserving, mut how: How, prefer: Arc<[Prefer]>) -> Finish {
     let since = std::time::Instant::now();
     reserving.decided().await;
@@ -158,7 +158,7 @@ fn settle(
 
 /// What is told of a value that was given out, behind the `go`.
 fn write_granted(reply: &mut Reply<'_>, one: &Reservation, ticket: &ValueTicket, now: Instant) {
-    // Nobody is asked but this server.
+    // Only this server is asked.
     const HOPS: i64 = 0;
     reply
         .bulk(one.kind.text(one.value))
@@ -208,7 +208,7 @@ fn keep(client: &mut Client, reservation: &Reservation, tail: &Tail) -> Result<V
         if let Some(ticket) = holdings.newest(client.owner(), is_it) {
             return Ok(ticket.into());
         }
-        // Who asks again as the same takes it over.
+        // A client that asks again as the same takes it over.
         if let Some(ticket) = values.held(value) {
             let _ = holdings.take(ticket, None, EndReason::Lapsed);
         }
@@ -315,7 +315,7 @@ fn write_fields(reply: &mut Reply<'_>, fields: &rideau::allocator::Fields) {
     }
 }
 
-/// A limit turned somebody away.
+/// A limit turned a client away.
 fn count(counter: &std::sync::atomic::AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -83,8 +83,8 @@ fn values(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wro
                 found.push(row);
             }
         }
-        // Keys of Redis have no dots, and those who ask for them want to hear
-        // that there is nothing.
+        // Keys of Redis have no dots, and clients that ask for them want to hear that
+        // there is nothing.
         if found.len() == before && path.contains('.') && !path.contains('*') {
             may_use_path(client, path)?;
             text::get(&client.daemon.settings.text(), path).map_err(Unchanged::Path)?;
@@ -215,8 +215,8 @@ fn history(client: &mut Client) {
     }
 }
 
-/// A version as text, hashes of passwords included: whoever may change them may
-/// see them.
+/// A version as text, hashes of passwords included: a user that may change them may see
+/// them.
 fn show_text(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
     let versions = client.daemon.settings.history();
     let wanted = match arguments.len() {

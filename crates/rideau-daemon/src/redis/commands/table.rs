@@ -50,7 +50,7 @@ pub(super) const OURS: &[About] = &[
         2,
         "lookup",
         "value | ticket | KEY k [COUNT n] [FROM cursor]",
-        "Who has a value, or what has a key; fences of others are not told",
+        "The holder of a value, or what has a key; fences of others are not told",
         ranges::lookup,
     ),
     about(
@@ -532,14 +532,7 @@ pub(super) const OURS: &[About] = &[
         "The server's numbers as text",
         look::info,
     ),
-    about(
-        "PING",
-        1,
-        "",
-        "[message]",
-        "Answers PONG",
-        connection::ping,
-    ),
+    about("PING", 1, "", "[message]", "Answers PONG", connection::ping),
     about("ECHO", 2, "", "message", "Say it again", connection::echo),
     about(
         "HELLO",
@@ -549,14 +542,7 @@ pub(super) const OURS: &[About] = &[
         "Choose the protocol",
         connection::hello,
     ),
-    about(
-        "AUTH",
-        2,
-        "",
-        "[user] password",
-        "Log in",
-        connection::auth,
-    ),
+    about("AUTH", 2, "", "[user] password", "Log in", connection::auth),
     about("QUIT", 1, "", "", "End properly", connection::quit),
     about(
         "RESET",

@@ -22,8 +22,7 @@ use crate::state::push::Push;
 use crate::state::ticket::{Kind, Ticket};
 use crate::view::tables::More;
 
-/// What an ask came to: what to tell besides the ticket, and what is granted; or
-/// a no.
+/// What an ask came to: what to tell besides the ticket, and what is granted; or a refusal.
 pub(super) type Answer = Result<(Vec<Part>, Grant), Outcome>;
 
 /// Answer an ask.
@@ -114,7 +113,7 @@ pub(super) fn later(
     later_or_withdrawn(client, kind, name, tail, answer, None)
 }
 
-/// Takes an ask out of its line, unless it has been answered there.
+/// Takes an ask out of its queue, unless it has been answered there.
 pub(super) type Withdraw = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// The same of an ask whose answer others see at once: it is cancelled where it waits,
@@ -147,7 +146,7 @@ pub(super) fn later_or_withdrawn(
     let (owner, nonce) = (client.owner(), tail.nonce.clone());
     let generation = client.generation;
     let future = async move {
-        // Nobody may wait for ever for an answer that does not come.
+        // No client may wait for ever for an answer that does not come.
         let answer = panics::contain_async(answer).await;
         let answer = answer.unwrap_or_else(|panicked| Err(Outcome::failed(panicked)));
         drop(waiting);
@@ -396,7 +395,7 @@ pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, 
         client.reply().integer(0);
         return Ok(Step::Done);
     };
-    // It is out of its line before anybody is told so.
+    // It is out of its queue before any client is told so.
     let cancelled = later.cancel_waiting(EndReason::Cancelled.words());
     if cancelled || later.answered().is_some_and(|no| !no.is_go()) {
         let why = match cancelled {

@@ -130,7 +130,7 @@ fn acl(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
         ));
     }
     arguments.end("ACL WHOAMI")?;
-    // Redis calls whoever has not said so `default`.
+    // Redis calls a client that has not said so `default`.
     let user = client.user.as_ref().map(|user| user.name.clone());
     let user = user.unwrap_or_else(|| "default".into());
     client.reply().bulk(user);

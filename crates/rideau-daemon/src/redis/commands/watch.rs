@@ -1,4 +1,4 @@
-//! Watching: events by channel, and the commands of all clients.
+//! Watching: events by channel, and all commands of others.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use crate::redis::client::{Client, Step, Wrong};
 use crate::redis::login;
 use crate::redis::subscriptions::{Channel, VALUES};
 
-/// One connection watches so many channels and patterns at most.
+/// One connection watches this many channels and patterns at most.
 const CHANNELS_MAX: usize = 128;
 /// The channel of all events; those of one kind, and of one name, are below it.
 const EVENTS: &str = "rideau:events";
@@ -85,7 +85,7 @@ pub(super) fn values(client: &mut Client, range: Option<&str>) -> Result<(), Wro
     Ok(())
 }
 
-/// Whoever waits for events that cannot be would wait for ever.
+/// A client that waits for events that cannot be would wait for ever.
 fn check(name: &str, is_pattern: bool) -> Result<(), Wrong> {
     let rest = name.strip_prefix(EVENTS);
     let kind = rest.and_then(|rest| match rest.strip_prefix(':') {
@@ -165,8 +165,8 @@ pub(super) fn monitor(client: &mut Client, request: Request<'_>) -> Result<Step,
     Ok(Step::Done)
 }
 
-/// Follow a change of who the client is or of what it may do. What it may not watch
-/// any more ends, with one message that says why.
+/// Follow a change of the client's user or of what it may do. What it may not watch any
+/// more ends, with one message that says why.
 pub(crate) fn follow(client: &mut Client) {
     if client.watch.is_idle() {
         return;
@@ -229,7 +229,7 @@ fn may_monitor(client: &Client) -> Result<(), Wrong> {
 }
 
 fn may_see_commands(client: &Client) -> Result<(), Wrong> {
-    super::may_use_all(client, "the commands of all clients")
+    super::may_use_all(client, "all commands of others")
 }
 
 /// Whether the client may still hear of this channel.

@@ -10,7 +10,7 @@ use crate::redis::client::Step;
 use crate::redis::commands;
 use crate::redis::transaction::Transaction;
 
-/// Others on the same thread have their turn after so many commands.
+/// Others on the same thread have their turn after this many commands.
 const TURN: u64 = 64;
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {

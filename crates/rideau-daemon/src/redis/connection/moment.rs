@@ -50,7 +50,7 @@ async fn a_grant_in_the_moment_of_a_change_goes_back() {
             daemon.counts.waiting.load(Ordering::Relaxed) == 1
         })
         .await;
-        // Nobody is told of the change, so it is the grant that has to look.
+        // No client is told of the change, so it is the grant that has to look.
         daemon.set_users_unseen(little.clone());
         let released = daemon.release(ticket, None, EndReason::Released);
         assert!(released.is_ok(), "{is_async}");
@@ -67,7 +67,7 @@ async fn a_grant_in_the_moment_of_a_change_goes_back() {
     }
 }
 
-/// A password check takes a while. Who is let in is who the user is by then.
+/// A password check takes a while. A client is let in as the user is by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_login_that_was_being_checked_has_the_rights_of_now() {
     let hash = Hash::of(b"secret").expect("there is memory");

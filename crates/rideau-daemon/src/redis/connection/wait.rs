@@ -22,14 +22,14 @@ use crate::redis::input::NoRoom;
 use crate::redis::login;
 use crate::state::clients::ClientCard;
 
-/// Those who wait and can be told are told so this often.
+/// Clients that wait and can be told are told so this often.
 const TELL: Duration = Duration::from_secs(1);
 
 /// What ends the sleep of one that waits for an answer.
 enum Woken {
     /// There it is.
     Answered(Finish),
-    /// The other side said so many bytes.
+    /// The other side said this many bytes.
     Read(io::Result<usize>),
     /// There is something to tell.
     Bell,
@@ -47,7 +47,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             is_silent,
             is_work,
         } = wait;
-        // Most of those who wait are answered soon; whoever was answered before
+        // Most waiting commands are answered soon; a command that was answered before
         // is not kept waiting.
         self.flush().await?;
         let waits = (!is_work).then(|| Waits::begin(&self.client));
@@ -90,7 +90,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
             }
         };
-        // Who waits for an answer need not say anything.
+        // A client that waits for an answer need not say anything.
         self.client.hear();
         if let Err(wrong) = self.may_still(&awaits, &name) {
             // What it was given in this moment goes back.
@@ -104,7 +104,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         Ok(())
     }
 
-    /// Somebody may have asked the connection to end while it was told something else.
+    /// Another client may have asked the connection to end while it was told something
+    /// else.
     async fn end_if_killed(&mut self) -> Result<(), Over> {
         match self.client.card.outbox.is_killed() {
             true => Err(self.say_last(Over::Closed).await),
@@ -158,8 +159,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         }
     }
 
-    /// What comes first; an answer before all else, but none to one who has to go.
-    /// Every wait passes here, so it is polled by hand.
+    /// What comes first; an answer before all else, but none to a client that has to
+    /// go. Every wait passes here, so it is polled by hand.
     async fn woken(
         &mut self,
         answer: &mut Pin<Box<dyn Future<Output = Finish> + Send>>,
@@ -203,7 +204,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.refuse().await
     }
 
-    /// Only who speaks the third version can be told something in between.
+    /// Only a client that speaks the third version can be told something in between.
     fn ticks(&self) -> Option<Interval> {
         if self.client.protocol != Protocol::Resp3 {
             return None;

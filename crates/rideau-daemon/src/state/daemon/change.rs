@@ -30,7 +30,7 @@ struct Way<'a> {
     within: Option<Duration>,
     /// The new text is the file's.
     is_of_file: bool,
-    /// The new text is ours, with what somebody wants in it.
+    /// The new text is ours, with the wanted change in it.
     is_ours: bool,
 }
 
@@ -156,8 +156,8 @@ impl Daemon {
         })
     }
 
-    /// Remove a pool. Who waits is refused; who holds a member keeps it for so
-    /// long at most, or until it is given back.
+    /// Remove a pool. A take that waits is refused; a holder of a member keeps it for
+    /// that long at most, or until it is given back.
     ///
     /// # Errors
     ///
@@ -208,8 +208,8 @@ impl Daemon {
         })
     }
 
-    /// Remove a range. Who holds a value keeps it; when the last has come back,
-    /// the range is gone.
+    /// Remove a range. A holder of a value keeps it; when the last has come back, the
+    /// range is gone.
     ///
     /// # Errors
     ///
@@ -304,7 +304,7 @@ impl Daemon {
         Ok(plan)
     }
 
-    /// Let other users count and tell nobody of it: the moment between both.
+    /// Let other users count and tell no client of it: the moment between both.
     #[cfg(test)]
     pub(crate) fn set_users_unseen(&self, users: Vec<rideau_config::User>) {
         let mut config = Config::clone(&self.config.load());

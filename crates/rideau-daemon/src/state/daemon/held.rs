@@ -62,7 +62,8 @@ impl Daemon {
         (count > 0).then_some(count)
     }
 
-    /// A value goes with the holder of this ticket. Whoever had it before has lost it.
+    /// A value goes with the holder of this ticket. The holder that had it before has
+    /// lost it.
     pub fn hold_value(&self, value: u128, ticket: Ticket) {
         if let Some(before) = self.values.hold(value, ticket) {
             let _ = self.holdings.take_from(before, EndReason::Lapsed);
@@ -111,7 +112,7 @@ impl Daemon {
         }
     }
 
-    /// End one thing by its ticket. Says who held it.
+    /// End one thing by its ticket. Says which holder held it.
     ///
     /// # Errors
     ///
@@ -125,7 +126,7 @@ impl Daemon {
         self.release_at(ticket, user, why, self.holdings.now())
     }
 
-    /// The same, for one who has just looked at the clock.
+    /// The same, for a caller that has just looked at the clock.
     ///
     /// # Errors
     ///

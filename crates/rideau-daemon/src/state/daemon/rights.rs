@@ -13,14 +13,14 @@ use crate::state::push::Push;
 use crate::state::ticket::Ticket;
 
 impl Daemon {
-    /// Have all those follow whose user is another than before.
+    /// Have all clients and asks follow whose user is another than before.
     pub(crate) fn follow_users(&self, old: &Config) {
         let new = self.config.load_full();
         if old.users == new.users {
             return;
         }
         let is_changed = |name: &str| match (find(old, name), find(&new, name)) {
-            // Nobody had to be a user, or nobody has to any more.
+            // No client had to be a user, or none has to any more.
             (None, None) => old.users.is_empty() != new.users.is_empty(),
             (before, now) => before != now,
         };
@@ -133,8 +133,8 @@ pub(crate) fn no_use(user: &User, kind: &str, name: &str) -> String {
     )
 }
 
-/// Whether those who asked by this name are still known by it: they may have been
-/// nobody, or have another password now.
+/// Whether clients that asked by this name are still known by it: they may have been no
+/// user, or have another password now.
 fn is_same(old: &Config, new: &Config, name: &str) -> Result<(), String> {
     let no = match (find(old, name), find(new, name)) {
         (None, Some(_)) => "NOAUTH the config has users now: send AUTH user password.",

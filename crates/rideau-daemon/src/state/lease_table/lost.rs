@@ -8,7 +8,7 @@ use crate::state::end::{EndReason, NotHeld};
 use crate::state::holder::HolderId;
 use crate::state::ticket::Ticket;
 
-/// As many losses of one holder are told one by one.
+/// This many losses of one holder are told one by one.
 const LOST_MAX: usize = 64;
 
 /// Something that a holder has lost.
@@ -87,7 +87,7 @@ impl LeaseTable {
         }
     }
 
-    /// Nobody is told of these any more.
+    /// No holder is told of these any more.
     pub(super) fn forget_untold(&self, rare: Option<&Rare>) {
         let count = rare.map_or(0, |rare| rare.lost.len());
         self.untold.fetch_sub(count, Ordering::Release);

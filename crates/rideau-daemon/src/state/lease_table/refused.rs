@@ -5,7 +5,7 @@ use crate::state::answer::Outcome;
 use crate::state::end::EndReason;
 use crate::state::ticket::Ticket;
 
-/// As many asks that got a no are kept of each holder, so that it can fetch the answer
+/// This many refused asks are kept of each holder, so that it can fetch the answer
 /// again and again.
 const REFUSED_MAX: usize = 1024;
 
@@ -22,8 +22,8 @@ impl LeaseTable {
         };
     }
 
-    /// An ask got a no, which is kept for its holder. It counts no more among what the
-    /// holder has.
+    /// An ask got a refusal, which is kept for its holder. It counts no more among what
+    /// the holder has.
     pub fn refuse(&self, ticket: Ticket) {
         let now = self.now();
         let Ok((mut shard, at)) = self.find(ticket) else {
@@ -36,7 +36,7 @@ impl LeaseTable {
 }
 
 impl Shard {
-    /// Keep a no. Says what is forgotten for it, if there are too many.
+    /// Keep a refusal. Says what is forgotten for it, if there are too many.
     fn refuse(&mut self, at: u32, now: u64) -> Option<Thing> {
         let slot = &mut self.slots[at];
         slot.since = now;

@@ -24,7 +24,7 @@ pub struct Row {
     pub held: Duration,
     /// What the holder says.
     pub note: Option<String>,
-    /// Who holds it.
+    /// The holder that has it.
     pub card: Arc<Holder>,
     /// It waits, and is not held yet.
     pub is_waiting: bool,
@@ -147,7 +147,7 @@ impl LeaseTable {
         asked
     }
 
-    /// One who holds something that is wanted.
+    /// A holder that holds something that is wanted.
     pub fn holder_of(&self, wanted: impl Fn(&Grant) -> bool) -> Option<Arc<Holder>> {
         self.shards.iter().find_map(|shard| {
             let shard = shard.lock();

@@ -17,7 +17,7 @@ const BLOCK_BITS: u32 = 4;
 /// A block has as many places as `free` has bits.
 const BLOCK: usize = 1 << BLOCK_BITS;
 const ALL_FREE: u16 = u16::MAX;
-/// So many blocks that were given back are a crowd.
+/// This many blocks that were given back are a crowd.
 const CROWD: usize = 64;
 
 /// Things by number. One that is not used is as `T::default()`, or as it was

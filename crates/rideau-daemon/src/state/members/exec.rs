@@ -17,7 +17,7 @@ use super::NoMember;
 
 /// A pool whose starts fail tells so again only after this.
 const TELL_EVERY: Duration = Duration::from_secs(10);
-/// As many of the last lines are told when a process ends.
+/// This many of the last lines are told when a process ends.
 const LINES_TOLD: usize = 5;
 
 /// How one pool's processes are started.
@@ -68,7 +68,7 @@ impl Programs {
             failures: Teller::default(),
             losses: Teller::default(),
         });
-        // What an earlier server left is ended even if nobody takes a member.
+        // What an earlier server left is ended even if no take comes for a member.
         if let Ok(runtime) = Handle::try_current() {
             let programs = Arc::clone(&programs);
             runtime.spawn(async move {
@@ -120,7 +120,7 @@ impl Programs {
         let presence = self.workshop.enter();
         let pool = Arc::clone(&self.pool);
         let said = move |line: &Line| {
-            // It is there for as long as anybody hears it.
+            // It is there for as long as its output is read.
             let _ = &presence;
             tracing::debug!(pool = &*pool, "{}", line.text);
         };
@@ -160,7 +160,7 @@ impl Programs {
         child: &Arc<Child>,
     ) -> impl Future<Output = ()> + Send + 'static {
         let exited = child.process.exited();
-        // Whoever waits for the end does not put it off.
+        // The task that waits for the end does not put it off.
         let (child, programs) = (Arc::downgrade(child), Arc::clone(self));
         async move {
             let exit = exited.await;
@@ -224,7 +224,7 @@ impl Teller {
     }
 }
 
-/// A program that does not start: why is not for everybody to know.
+/// A program that does not start: not every user is to know why.
 fn no_member(why: &str) -> NoMember {
     NoMember {
         text: "its program does not start".into(),

@@ -30,7 +30,7 @@ impl Values {
         NamedRanges::new(config.ranges.iter().filter_map(place).collect())
     }
 
-    /// Be as a config says from now on. Nobody loses a value by it.
+    /// Be as a config says from now on. No holder loses a value by it.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl Values {
                 })
             })
             .collect();
-        // Who has nothing of it waits for the others.
+        // A range that has nothing of it waits for the others.
         if self.ranges.set_range(&range.name, less).is_ok() {
             undo.push(Undo::Set(range.name.clone(), before));
         }

@@ -1,12 +1,12 @@
-//! Whose values are, as it is written down beside them.
+//! Which user values belong to, as it is written down beside them.
 
 use rideau_config::User;
 
-/// The name that stands for everybody where there are no users. It is written down as
-/// nothing.
+/// The name that stands for every client where there are no users. It is written down
+/// as nothing.
 const DEFAULT: &str = "default";
 
-/// The owner of what this user reserves, or of what anybody does where there are no
+/// The owner of what this user reserves, or of what any client does where there are no
 /// users.
 pub(crate) fn owner_of(user: Option<&User>) -> &[u8] {
     match user {

@@ -26,7 +26,7 @@ pub struct NamedRange {
     pub id: RangeId,
     /// How it was set up.
     pub config: RangeConfig,
-    /// What became of those who asked.
+    /// What became of the asks that came.
     pub counts: Arc<RangeCounts>,
 }
 
@@ -141,7 +141,7 @@ impl RangeCounts {
         lately.rate()
     }
 
-    /// As many were given out after so long.
+    /// This many were given out after so long.
     pub fn give(&self, took: Duration, count: u64) {
         let mut lately = self.lately.lock();
         lately.pass(second());

@@ -39,9 +39,9 @@ pub(super) enum Origin {
 }
 
 const LEN: usize = 32;
-/// As many bytes of a file show that the others are right.
+/// This many bytes of a file show that the others are right.
 const SUM: usize = 8;
-/// As many bytes of the hash are told.
+/// This many bytes of the hash are told.
 const PROOF: usize = 12;
 // They are written four at a time.
 const _: () = assert!(PROOF.is_multiple_of(4));
@@ -104,8 +104,8 @@ impl Secret {
         Ok(Self::of(own))
     }
 
-    /// Let a file have this secret, whatever it had: as a whole or not at all,
-    /// and for nobody else to read.
+    /// Let a file have this secret, whatever it had: as a whole or not at all, and for
+    /// no other account to read.
     pub(super) fn write(&self, file: &Path) -> io::Result<()> {
         let new = file.with_extension("new");
         let mut options = fs::OpenOptions::new();
@@ -239,7 +239,7 @@ impl fmt::Display for ValueTicket {
     }
 }
 
-/// Tickets are secrets: whoever has one can release what it stands for.
+/// Tickets are secrets: a client that has one can release what it stands for.
 impl fmt::Debug for ValueTicket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("v-…")

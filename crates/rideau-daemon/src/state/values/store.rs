@@ -24,7 +24,7 @@ const SECRET: &str = "tickets.key";
 pub(super) struct Folder {
     path: PathBuf,
     store: Arc<Mutex<Option<Embedded>>>,
-    /// Whoever looks does not wait for a disk.
+    /// A caller that looks does not wait for a disk.
     is_open: AtomicBool,
 }
 
@@ -120,7 +120,7 @@ impl Folder {
     }
 }
 
-/// Make a folder that nobody else may look into. One that is there stays as it is.
+/// Make a folder that no other account may look into. One that is there stays as it is.
 fn create_private(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(path)

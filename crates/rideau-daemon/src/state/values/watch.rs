@@ -1,4 +1,4 @@
-//! What happens to values, for those who watch.
+//! What happens to values, for the clients that watch.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) struct Happened {
     pub fence: u64,
     /// Whose it is, if that is known.
     pub owner: Option<Box<[u8]>>,
-    /// The number of the event: who misses some sees a gap.
+    /// The number of the event: a client that misses some sees a gap.
     pub number: u64,
 }
 

@@ -8,7 +8,7 @@ use super::Explained;
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Sight;
 
-/// An application: how it is, why those who ask wait, and why it last failed.
+/// An application: how it is, why asks wait, and why it last failed.
 pub(super) fn app(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
     sight.sees("app", name).then_some(())?;
     let app = daemon.apps.find(name)?;
@@ -53,5 +53,5 @@ pub(super) fn app(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Expla
     })
 }
 
-/// As many of the last lines are shown.
+/// This many of the last lines are shown.
 const LINES: usize = 10;

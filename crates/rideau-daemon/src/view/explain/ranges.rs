@@ -35,7 +35,8 @@ pub(super) fn range(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Exp
         let left = span(left(until, ranges.now()));
         let _ = writeln!(
             text,
-            "It is not known which of the quarantined ones have holders: those that are not renewed are free in \
+            "It is not known which of the quarantined ones have holders: those that are not \
+             renewed are free in \
              {left}."
         );
     }
@@ -75,7 +76,7 @@ fn remedy(stats: &RangeStats, config: Option<&RangeConfig>) -> String {
 
 /// The option that keeps most values away for as long as it is, and half of that.
 fn sooner(stats: &RangeStats, config: &RangeConfig) -> Option<String> {
-    /// Nobody wants to renew more often.
+    /// No client wants to renew more often.
     const SHORT: Duration = Duration::from_secs(2);
     let (name, options) = (&stats.name, &config.options);
     let kept = [

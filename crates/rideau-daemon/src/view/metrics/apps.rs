@@ -104,7 +104,7 @@ fn load(page: &mut Page<'_, '_>, rows: &[Row]) -> fmt::Result {
     )
 }
 
-/// What clients were answered, and by whom.
+/// What clients were answered, and by what.
 fn requests(page: &mut Page<'_, '_>, rows: &[Row]) -> fmt::Result {
     let answered = rows.iter().flat_map(|row| {
         let classes = row.classes.iter();
@@ -243,7 +243,8 @@ fn room(page: &mut Page<'_, '_>, apps: &Apps, config: &Config) -> fmt::Result {
     let losses = losses.map(|(policy, loss)| (vec![("policy", (*policy).to_owned())], *loss));
     page.gauges(
         "rideau_app_eviction_loss",
-        "What each way to choose the process to stop would have cost for each ask of late: seconds of \
+        "What each way to choose the process to stop would have cost for each ask of late: \
+         seconds of \
          starts, or starts",
         losses,
     )?;

@@ -13,7 +13,7 @@ pub(super) const BOUNDS: [f64; 15] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 ];
 
-/// The bounds of leads, in seconds: who came first may be either.
+/// The bounds of leads, in seconds: the ask or the offer may come first.
 const LEAD_BOUNDS: [f64; 14] = [
     -1.0, -0.5, -0.1, -0.05, -0.01, -0.005, -0.001, 0.0, 0.001, 0.01, 0.05, 0.1, 0.5, 1.0,
 ];
@@ -132,8 +132,8 @@ impl<'a, 'e> Page<'a, 'e> {
         Ok(())
     }
 
-    /// Several histograms of how much earlier asks came than offers, of those
-    /// who waited on either side.
+    /// Several histograms of how much earlier asks came than offers, of those that
+    /// waited on either side.
     pub(super) fn leads<'h>(
         &mut self,
         help: &str,
@@ -173,8 +173,8 @@ fn shared(histogram: &Histogram) -> Vec<(f64, u64)> {
     )
 }
 
-/// One of the two waited for the other. Who was matched the instant it came is
-/// among the zeros of its own side.
+/// One of the two waited for the other. An ask or an offer that was matched the instant
+/// it came is among the zeros of its own side.
 fn leads(asks: &Histogram, offers: &Histogram) -> Vec<(f64, u64)> {
     let waited = |of: &Histogram| {
         let waited = of.buckets().filter(|(upper, _)| !upper.is_zero());
@@ -191,7 +191,7 @@ fn leads(asks: &Histogram, offers: &Histogram) -> Vec<(f64, u64)> {
     on(&LEAD_BOUNDS, all.chain([(0.0, at_once)]))
 }
 
-/// So many of each number, counted up to each bound.
+/// This many of each number, counted up to each bound.
 fn on(bounds: &[f64], numbers: impl Iterator<Item = (f64, u64)>) -> Vec<(f64, u64)> {
     let mut counts = vec![0; bounds.len() + 1];
     for (number, count) in numbers {

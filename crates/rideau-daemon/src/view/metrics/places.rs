@@ -347,7 +347,7 @@ fn held_by_rule(places: &Catalog, locks: &Locks<Vec<u8>>) -> Vec<HeldKeys> {
     all
 }
 
-/// What became of those who came, by the word they were answered with.
+/// What became of the asks that came, by the word they were answered with.
 pub(super) fn tally(tally: &Tally) -> impl Iterator<Item = (&'static str, u64)> + use<> {
     let mut noes = NOES.map(|word| (word, 0));
     for reason in Reason::ALL {

@@ -28,7 +28,7 @@ pub(super) fn ranges(page: &mut Page<'_, '_>, places: &Catalog, values: &Values)
     page.gauges("rideau_range_values", "Values of the range", rows)?;
     let given = all.iter().flat_map(|stats| {
         let tiers = stats.tiers.iter().enumerate();
-        // Hardly anybody has more than two.
+        // Hardly any range has more than two.
         let tiers = tiers.filter(|(tier, given)| *tier < 2 || **given > 0);
         tiers.map(|(tier, given)| (labels(&stats.name, &tier.to_string(), "go"), *given))
     });
@@ -46,7 +46,7 @@ pub(super) fn ranges(page: &mut Page<'_, '_>, places: &Catalog, values: &Values)
         let tiers = stats.tiers.iter().enumerate();
         let tiers = tiers.filter(|(tier, given)| *tier < 2 || **given > 0);
         tiers.map(|(tier, given)| {
-            // There is one node, and nobody else is asked.
+            // There is one node, and no other is asked.
             let columns = HOPS.map(|hops| (hops, if hops == 0.0 { *given } else { 0 }));
             (
                 labels(&stats.name, &tier.to_string(), "go"),

@@ -74,7 +74,7 @@ pub(super) fn processes(daemon: &Daemon) -> Table {
     table
 }
 
-/// What is being served: for those who may read the logs, which tell as much.
+/// What is being served: for users that may read the logs, which tell as much.
 pub(super) fn requests(daemon: &Daemon, sight: Sight<'_>) -> Table {
     let mut table = Table::new(&["name", "pid", "method", "path", "client", "age_us"]);
     let mut all = shown(daemon);

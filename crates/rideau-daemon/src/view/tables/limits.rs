@@ -17,7 +17,7 @@ pub struct Limit {
     /// How much there is; none if that is counted for each connection or
     /// holder on its own.
     pub now: Option<u64>,
-    /// How often it turned somebody away.
+    /// How often it turned a client away.
     pub refused: u64,
 }
 

@@ -11,9 +11,9 @@ const AROUND: usize = 512;
 pub struct Page {
     /// Behind the row with this key; zero for all.
     pub from: u128,
-    /// As many at most.
+    /// This many at most.
     pub count: usize,
-    /// Who asks has said how many, and not from where: it knows that there may be more.
+    /// The client has said how many, and not from where: it knows that there may be more.
     pub is_counted: bool,
     /// Bytes of all rows, about, at most. There is one row, however long it is.
     pub bytes_max: usize,
@@ -22,7 +22,7 @@ pub struct Page {
 /// What is left for the next page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct More {
-    /// So many rows.
+    /// This many rows.
     pub count: usize,
     /// They are behind the row with this key.
     pub from: u128,

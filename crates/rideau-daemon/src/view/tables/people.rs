@@ -1,4 +1,4 @@
-//! Who is there and who holds what.
+//! Which clients are there and which holder holds what.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -132,7 +132,7 @@ fn holder(daemon: &Daemon, row: Row, sight: Sight<'_>) -> Vec<Cell> {
     ]
 }
 
-/// Who holds this for longer is reported.
+/// A holder that holds this for longer is reported.
 fn leak_after(daemon: &Daemon, row: &Row) -> Option<Duration> {
     if row.is_waiting || row.ticket.kind != crate::state::ticket::Kind::Member {
         return None;

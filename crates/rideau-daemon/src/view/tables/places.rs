@@ -87,7 +87,7 @@ const fn members(member: &rideau_config::Member) -> &'static str {
     }
 }
 
-/// All who came for nothing, but those who withdrew.
+/// All asks that came for nothing, but those that withdrew.
 pub(crate) fn refused(tally: &Tally) -> u64 {
     let all: u64 = tally.shed.iter().sum();
     all - tally.shed[Reason::Cancelled.index()]

@@ -57,7 +57,7 @@ pub(super) fn ranges(daemon: &Daemon) -> Table {
     table
 }
 
-/// The views of which somebody may use all ranges.
+/// The views of which a user may use all ranges.
 pub(super) fn views(daemon: &Daemon, sight: Sight<'_>) -> Table {
     let mut table = Table::new(&[
         "name",

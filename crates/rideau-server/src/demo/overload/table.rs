@@ -6,7 +6,7 @@ use super::span::Span;
 use super::trial::Verdict;
 use crate::demo::screen::{Paint, Screen};
 
-/// Print the table, what those were told who were shed, and what to try next.
+/// Print the table, what the asks were told that were shed, and what to try next.
 pub(super) fn print(seconds: u32, verdicts: &[Verdict; 2], screen: &mut Screen) -> io::Result<()> {
     let half = f64::from(seconds) / 2.0;
     screen.line(&format!(

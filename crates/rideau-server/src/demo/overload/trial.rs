@@ -16,10 +16,10 @@ pub(super) const CAPACITY: u32 = WORKERS * 1000 / WORK.as_millis() as u32;
 /// How many asks a second come.
 pub(super) const ASKS: u32 = 200;
 
-/// A broker and all who come to it. They go when it is dropped.
+/// A broker and all clients that come to it. They go when it is dropped.
 pub(super) struct Trial {
     name: &'static str,
-    /// Nobody has to bring anything: the demo is about waits.
+    /// No ask or offer has to bring anything: the demo is about waits.
     broker: Broker<(), ()>,
     score: Arc<Mutex<Score>>,
 }
@@ -48,11 +48,11 @@ pub(super) struct Glance {
     pub(super) waits: Histogram,
 }
 
-/// What became of those who were judged.
+/// What became of the asks that were judged.
 pub(super) struct Verdict {
     pub(super) name: &'static str,
     pub(super) served: u64,
-    /// Those who were shed, by reason.
+    /// The asks that were shed, by reason.
     pub(super) shed: Vec<(Reason, u64)>,
     pub(super) waits: Histogram,
     pub(super) refusal: Option<Refusal>,
@@ -104,7 +104,7 @@ impl Trial {
         };
     }
 
-    /// What became of those who were judged.
+    /// What became of the asks that were judged.
     pub(super) fn verdict(&self) -> Verdict {
         let (after, explained) = (self.broker.stats().asks, self.broker.explain());
         let score = lock(&self.score);
@@ -132,7 +132,7 @@ impl Drop for Trial {
     }
 }
 
-/// A worker: serves whoever asks, one at a time, until the broker closes.
+/// A worker: serves one ask at a time, until the broker closes.
 async fn work(broker: Broker<(), ()>) {
     while let Ok(met) = broker.offer(()).await {
         sleep(WORK).await;

@@ -1,4 +1,4 @@
-//! Forgets keys that nobody holds: now and then, or to make room for others.
+//! Forgets keys that are not held: now and then, or to make room for others.
 //!
 //! Boards say in which shards there may be such keys of which rules. A shard is
 //! looked at if it is marked, and the marks are cleared before, so that none is
@@ -33,7 +33,7 @@ impl<K: Key> Keys<K> {
                 return Ok(pinned);
             }
             if locked.is_crowded() && self.is_dusty(at) {
-                // Rather than grow for keys that nobody wants any more.
+                // Rather than grow for keys that are not wanted any more.
                 let now = self.now();
                 let is_over = |mark: &Mark, idle| self.rules.is_over(mark, idle, now);
                 self.forget_of(&mut locked, is_over, |_| ());
@@ -74,7 +74,7 @@ impl<K: Key> Keys<K> {
         })
     }
 
-    /// Forget now all that nobody holds. What could not be forgotten the
+    /// Forget now all keys that are not held. What could not be forgotten the
     /// sweeper is called for.
     pub(in crate::locks) fn forget_idle(&self) {
         for shard in 0..SHARDS as u32 {
@@ -85,9 +85,9 @@ impl<K: Key> Keys<K> {
         self.tidy();
     }
 
-    /// Forget what nobody has held for two sweeps, and for as long as its rule
-    /// says. False if there is nothing left to forget or to free. For the sweeper alone:
-    /// whoever calls this has to come again if it is told to.
+    /// Forget what was not held for two sweeps, and for as long as its rule says. False
+    /// if there is nothing left to forget or to free. For the sweeper alone: the caller
+    /// has to come again if it is told to.
     #[cfg(any(test, not(rideau_loom)))]
     pub(in crate::locks) fn sweep(&self) -> bool {
         self.swept.swap(false, Ordering::SeqCst);
@@ -113,8 +113,8 @@ impl<K: Key> Keys<K> {
         more && !self.swept.swap(true, Ordering::SeqCst)
     }
 
-    /// Forget keys that nobody wants, sooner than they would be. False if there
-    /// are none.
+    /// Forget keys that are not wanted, sooner than they would be. False if
+    /// there are none.
     #[cold]
     fn make_room(&self, crowd: Crowd) -> bool {
         let boards = match crowd {
@@ -151,7 +151,7 @@ impl<K: Key> Keys<K> {
         spots.for_each(|spot| self.idle(spot));
     }
 
-    /// Forget some keys of a shard that nobody holds. Says how many, and of which
+    /// Forget some keys of a shard that are not held. Says how many, and of which
     /// rules the others are.
     fn forget_at(&self, shard: u32, is_over: impl Fn(&Mark, u64) -> bool) -> (usize, Vec<u32>) {
         let lines = self.drop_lines(&self.parts[shard as usize]);
@@ -163,8 +163,8 @@ impl<K: Key> Keys<K> {
             }
         };
         let gone = self.forget_of(&mut locked, is_over, &mut leave);
-        // Whoever keeps the line of such a key, for an answer perhaps that it
-        // has not taken yet, does not wait in it.
+        // A wait that keeps the line of such a key, for an answer perhaps that
+        // it has not taken yet, does not wait in it.
         let is_lined =
             |node: &&Node<K>| node.word().idle().is_some() && lines.contains(&node.address());
         if !lines.is_empty() {
@@ -189,8 +189,8 @@ impl<K: Key> Keys<K> {
         gone.len()
     }
 
-    /// Give all keys rules: those that are known, and those that come. Whoever
-    /// waits keeps its place, under the rule its key has now.
+    /// Give all keys rules: those that are known, and those that come. An ask
+    /// that waits keeps its place, under the rule its key has now.
     pub(in crate::locks) fn set_rules(
         &self,
         rules: &[KeyRule],

@@ -1,4 +1,4 @@
-//! Several keys at once: all or nothing, and nobody sees half.
+//! Several keys at once: all or nothing, and no caller sees half.
 
 use super::*;
 
@@ -55,7 +55,8 @@ fn who_takes_one_key_after_the_other_never_finds_half_of_a_pair() {
         assert_eq!((locks.held(KEY), locks.held(OTHER)), (1, 1));
         end
     });
-    // Who got the first key may find that the pair wanted it and took none.
+    // A caller that got the first key may find that the pair wanted it and took
+    // none.
     assert_eq!(ends, [(false, [true, true]), (true, [false, false])]);
 }
 

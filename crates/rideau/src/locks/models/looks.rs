@@ -1,4 +1,4 @@
-//! Nobody looks at what another has taken away and freed.
+//! No thread looks at what another has taken away and freed.
 
 #![allow(unsafe_code)]
 

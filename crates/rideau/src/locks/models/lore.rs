@@ -1,5 +1,5 @@
 //! What went wrong in a counting lock of many buckets, and must not go wrong
-//! with one word: each is a story that somebody met there.
+//! with one word: each is a story that was met there.
 
 use super::*;
 
@@ -74,7 +74,7 @@ fn two_releases_and_a_take_leave_no_phantom() {
     assert_eq!(ends, [0, 1, 2]);
 }
 
-/// L2: a release gave up after so many refusals beside it, and took off too
+/// L2: a release gave up after a number of refusals beside it, and took off too
 /// much.
 #[test]
 fn refusals_beside_a_release_never_let_two_in() {
@@ -100,7 +100,7 @@ fn refusals_beside_a_release_never_let_two_in() {
 }
 
 /// L3: a release did not see the bucket that was made meanwhile, and made room
-/// in the first, for one who sees only that.
+/// in the first, for a caller that sees only that.
 #[test]
 fn who_sees_one_bucket_never_gets_in_while_the_second_is_used() {
     let ends = explore_within(SOME, || {
@@ -119,7 +119,8 @@ fn who_sees_one_bucket_never_gets_in_while_the_second_is_used() {
     assert_eq!(ends, [(0, 1), (0, 2), (1, 2)]);
 }
 
-/// L4: of two who met on a fresh key one crashed, and its unit was lost.
+/// L4: of two callers that met on a fresh key one crashed, and its unit was
+/// lost.
 #[test]
 fn who_meet_on_a_fresh_key_lose_nothing() {
     let ends = explore_within(ALL, || {
@@ -159,7 +160,7 @@ fn nobody_is_refused_while_a_unit_is_free() {
     assert_eq!(ends, [(true, [true, true])]);
 }
 
-/// L6: anybody could release.
+/// L6: any caller could release.
 #[test]
 fn nobody_releases_what_another_holds() {
     let ends = explore_within(ALL, || {
@@ -179,8 +180,8 @@ fn nobody_releases_what_another_holds() {
     assert_eq!(ends, [(false, (false, false))]);
 }
 
-/// L7: who released with another limit than it had acquired with left a mark
-/// behind.
+/// L7: a holder that released with another limit than it had acquired with left
+/// a mark behind.
 #[test]
 fn units_of_any_limit_come_back_whole() {
     let ends = explore_within(ALL, || {
@@ -197,7 +198,8 @@ fn units_of_any_limit_come_back_whole() {
     assert_eq!(ends, [(2, 0), (2, 1), (3, 1)]);
 }
 
-/// L8: killed after it was counted, and before anybody had noted whose it was.
+/// L8: killed after it was counted, and before it was noted which holder it
+/// belonged to.
 #[test]
 fn who_dies_before_it_is_told_never_keeps_a_unit() {
     let ends = explore_within(SOME, || {

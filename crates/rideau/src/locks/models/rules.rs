@@ -32,7 +32,7 @@ fn a_key_that_comes_back_while_rules_change_is_forgotten() {
     assert_eq!(ends, [[0, 1]]);
 }
 
-/// The sweeper knows the new rule, and who gives back does not.
+/// The sweeper knows the new rule, and the holder that gives back does not.
 #[test]
 fn the_sweeper_learns_of_a_key_whose_guard_is_older_than_its_rule() {
     let ends = explore_within(ALL, || {

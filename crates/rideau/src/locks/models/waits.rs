@@ -1,4 +1,4 @@
-//! Those who wait, and those who come, go and close beside them.
+//! Asks that wait, and callers that come, go and close beside them.
 
 use std::future::poll_fn;
 

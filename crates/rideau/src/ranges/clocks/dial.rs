@@ -37,12 +37,12 @@ impl Dial {
         self.0.lock().passed += span;
     }
 
-    /// Somebody sets the wall clock forward by this many seconds, or back.
+    /// An operator sets the wall clock forward by this many seconds, or back.
     pub fn set_wall_by(&self, seconds: i64) {
         self.0.lock().wall += seconds * 1_000;
     }
 
-    /// The system is booted again. Whoever was open is not any more.
+    /// The system is booted again. What was open is not any more.
     pub fn reboot(&self) {
         let mut shown = self.0.lock();
         shown.boot += 1;

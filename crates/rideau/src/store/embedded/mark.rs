@@ -2,8 +2,8 @@
 //!
 //! It is written after each batch and not synced: a process that is killed
 //! leaves it behind, and after a power cut it may be a little old, but never
-//! ahead. So what it names must be there, and what is missing behind it nobody
-//! was told of.
+//! ahead. So what it names must be there, and no caller was told of what is missing
+//! behind it.
 
 use std::fs::{self, File};
 use std::io;

@@ -55,7 +55,7 @@ fn counted(client: &Client, places: &Catalog, word: &str) -> Result<Counted, Wro
     Counted::new(&[span]).ok_or_else(nothing)
 }
 
-/// Count, for who may use all the ranges that this is about.
+/// Count, for a user that may use all the ranges that this is about.
 fn tell(
     client: &mut Client,
     places: &Catalog,

@@ -34,7 +34,7 @@ fn alter(client: &mut Client, request: Request<'_>, command: &'static str) -> Re
     let beside = Beside::parse(client, command, &mut arguments)?;
     target.check(client)?;
     if beside.claim {
-        // It has a value then that nobody had.
+        // It has a value then that no holder had.
         allowed(client, "reserve")?;
     }
     let Proof { fence, owner } = target.proof(client, beside.fence)?;
@@ -163,7 +163,7 @@ fn renewals<'a>(client: &Client, arguments: &mut Arguments<'a>) -> Result<Vec<Re
     Ok(renewals)
 }
 
-/// Why nothing happened. Who comes with a fence that does not count is told the same
+/// Why nothing happened. A client with a fence that does not count is told the same
 /// whether it is wrong or another user's.
 fn failed(client: &Client, no: &Failed, target: &Target<'_>, fence: Option<u64>) -> Wrong {
     match no {
@@ -211,7 +211,7 @@ fn write_all_seen(client: &mut Client, mut all: Vec<Seen>, page: &Page, target: 
     page::write_more(&mut client.reply(), more, &command);
 }
 
-/// A value that nobody holds.
+/// A value without a holder.
 fn look_unheld(client: &mut Client, value: u128, target: &Target<'_>) -> Result<Step, Wrong> {
     let daemon = std::sync::Arc::clone(&client.daemon);
     let ranges = &daemon.values.ranges;
@@ -238,7 +238,8 @@ fn look_unheld(client: &mut Client, value: u128, target: &Target<'_>) -> Result<
     Ok(Step::Done)
 }
 
-/// A value that is held. Its fence is told to whose it is, and to who has its ticket.
+/// A value that is held. Its fence is told to its owner, and to a client that has its
+/// ticket.
 fn write_seen(client: &mut Client, seen: &Seen, ticket: Option<u64>) {
     let sees_fence =
         ticket == Some(seen.fence) || sees_fence(client.user.as_deref(), seen.owner.as_deref());

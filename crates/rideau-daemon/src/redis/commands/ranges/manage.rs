@@ -15,7 +15,7 @@ use crate::state::values::{NamedRange, sees_fence};
 
 /// The range of this name, if the client may use it.
 fn range(client: &Client, name: &str) -> Result<Arc<NamedRange>, Wrong> {
-    // Who may not does not learn whether it is there.
+    // A user that may not does not learn whether it is there.
     may_use(client, "range", name)?;
     let places = client.daemon.places.load();
     let found = places.ranges.find(name).cloned();
@@ -68,7 +68,7 @@ pub(in crate::redis::commands) fn drain(
     take_away(client, name)
 }
 
-/// Take a range away of which nobody holds a value.
+/// Take a range away of which no value is held.
 pub(in crate::redis::commands) fn remove(
     client: &mut Client,
     request: Request<'_>,
@@ -310,7 +310,7 @@ pub(in crate::redis::commands) fn watch(
     Ok(Step::Done)
 }
 
-/// Give back many values at once, of whoever holds them.
+/// Give back many values at once, whichever clients hold them.
 pub(in crate::redis::commands) fn bulk_release(
     client: &mut Client,
     request: Request<'_>,

@@ -25,8 +25,8 @@ pub(super) fn failed(client: &Client, failed: &Failed, what: impl Display) -> Wr
     }
 }
 
-/// A fence that does not count. Whose value it is, and with which fence, is for nobody
-/// else to know.
+/// A fence that does not count. Whose value it is, and with which fence, is for no
+/// other client to know.
 pub(super) fn stale(what: impl Display) -> Wrong {
     Wrong(format!(
         "STALE {what}: another holder has it. What you held is over, and nothing was changed."
@@ -89,8 +89,9 @@ pub(super) fn name(daemon: &Daemon, prefer: &[Prefer]) -> String {
     place.map_or_else(String::new, |place| place.name.to_string())
 }
 
-/// Why nothing is free where it was wanted most, and for how long, if nobody knows who
-/// has its values: who is told only how many there are would look for holders.
+/// Why nothing is free where it was wanted most, and for how long, if the holders of
+/// its values are unknown: a client that is told only how many there are would look for
+/// holders.
 fn quarantined(daemon: &Daemon, prefer: &[Prefer]) -> Option<(String, Duration)> {
     let Place::Range(id) = prefer.first()?.place else {
         return None;
@@ -170,7 +171,7 @@ pub(super) fn no_range(places: &Catalog, name: &str) -> Wrong {
     }
 }
 
-/// Somebody wants of a view what only ranges have.
+/// A client wants of a view what only ranges have.
 pub(super) fn only_counts(name: &str) -> Wrong {
     Wrong(format!(
         "ERR {name} is a view, which only counts: name a range; SHOW RANGES lists them."

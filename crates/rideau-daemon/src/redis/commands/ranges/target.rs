@@ -1,8 +1,8 @@
 //! Which reservation a command is about, and whether it is the client's to change.
 //!
-//! A value belongs to who reserved it. To change it or give it back one needs its
-//! ticket, or has to be the user who reserved it, and knows its fence where the range
-//! wants that. Who has the right `range` may do it in the holder's place.
+//! A value belongs to the user who reserved it. To change it or give it back a client
+//! needs its ticket, or has to be the user who reserved it, and knows its fence where
+//! the range wants that. A user with the right `range` may do it in the holder's place.
 
 use std::fmt::Display;
 
@@ -132,8 +132,8 @@ impl<'a> Target<'a> {
         ranges.lookup(self.which).into_parts().0
     }
 
-    /// Who may use some ranges only neither touches nor learns of what others have
-    /// under a key.
+    /// A user that may use some ranges only neither touches nor learns of what others
+    /// have under a key.
     fn keep_seen(&mut self, client: &Client, key: &[u8]) -> Result<(), Wrong> {
         let Some(user) = client.user.as_ref() else {
             return Ok(());

@@ -16,7 +16,7 @@ use crate::redis::commands::may_use;
 use crate::state::catalog::Catalog;
 use crate::state::values::NamedRanges;
 
-/// As many fields can be set by one command.
+/// This many fields can be set by one command.
 const FIELDS_MAX: usize = 256;
 /// The field that `DATA` means.
 const DATA: &[u8] = b"data";
@@ -296,7 +296,7 @@ fn add_places(
         }
         let is_name = || no::is_name(part) || places.views.find(part).is_some();
         let span = Span::parse(part).map_err(|error| match is_name() {
-            // Who may not use a range does not learn whether it is there.
+            // A user that may not use a range does not learn whether it is there.
             true => match may_use(client, "range", part) {
                 Ok(()) => no::no_range(places, part),
                 Err(wrong) => wrong,

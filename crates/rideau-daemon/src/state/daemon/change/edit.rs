@@ -66,7 +66,7 @@ pub(super) fn remove(kind: &str, text: &str, name: &str) -> Result<Option<String
     Ok(removed.map(|_| document.to_string()))
 }
 
-/// Write a file as a whole: whoever reads it sees the old text or the new one.
+/// Write a file as a whole: a process that reads it sees the old text or the new one.
 pub(super) fn write(file: &Path, text: &str) -> io::Result<()> {
     // A link stays a link.
     let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
@@ -83,8 +83,8 @@ pub(super) fn write(file: &Path, text: &str) -> io::Result<()> {
 fn write_new(new: &Path, file: &Path, text: &str) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
-    // It may hold hashes of passwords: nobody sees it before it has the mode of
-    // the old one.
+    // It may hold hashes of passwords: no other account sees it before it has the mode
+    // of the old one.
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut out = options.open(new)?;
     if let Ok(old) = fs::metadata(file) {

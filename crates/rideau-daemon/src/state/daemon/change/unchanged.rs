@@ -15,8 +15,8 @@ use crate::state::daemon::NotDone;
 pub enum Unchanged {
     /// The text is wrong.
     Faults(Faults),
-    /// Values do not fit what is there, in words: the text is one that nobody
-    /// has before them, so that its lines say nothing.
+    /// Values do not fit what is there, in words: the text is one that no user has
+    /// before them, so that its lines say nothing.
     Values {
         /// Where, and what.
         said: Vec<String>,
@@ -41,7 +41,7 @@ pub enum Unchanged {
         /// Why.
         error: String,
     },
-    /// Somebody edited the file since it was read.
+    /// The file was edited since it was read.
     Edited {
         /// The file.
         file: PathBuf,
@@ -84,17 +84,17 @@ pub enum Unchanged {
     },
     /// There are as many ranges as may be.
     TooManyRanges {
-        /// As many.
+        /// This many.
         most: usize,
     },
     /// There are as many names as may be.
     TooMany {
-        /// As many.
+        /// This many.
         most: usize,
     },
 }
 
-/// As many faults are told in one line.
+/// This many faults are told in one line.
 const FAULTS_MAX: usize = 5;
 
 impl Unchanged {
