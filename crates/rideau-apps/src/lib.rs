@@ -16,7 +16,10 @@ mod run_dirs;
 pub mod run_places;
 mod upstream;
 
-pub use apps::*;
+pub use apps::{
+    Answered, App, AppLine, AppShown, Apps, Counts, Output, ProcessShown, Refused, Request,
+    RequestShown, Running, Session, Wanted,
+};
 pub use events::{Event, Events, KINDS};
 pub use front::{Front, FrontListener, Route, Router, Tls};
 pub use io_threads::IoThreads;

@@ -59,8 +59,8 @@ struct Stay {
 pub(super) async fn serve(mut guest: Guest, seat: Seat, stream: Stream) {
     let seat = Arc::new(seat);
     let patience = guest.patience();
-    let sitting = Arc::clone(&seat);
-    let patient = IoTimeout::both(stream, patience.idle, move || sitting.is_busy());
+    let client = Arc::clone(&seat);
+    let stream = IoTimeout::both(stream, patience.idle, move || client.is_busy());
     let front = Arc::clone(&guest.front);
     let header_max = front.config.load().header_max;
     let shaken = Builder::new()
@@ -69,7 +69,7 @@ pub(super) async fn serve(mut guest: Guest, seat: Seat, stream: Stream) {
         .initial_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
         .max_send_buffer_size(SEND_MAX)
-        .handshake(patient);
+        .handshake(stream);
     let connection = match guest.while_open(patience.head, shaken).await {
         Some(Ok(connection)) => connection,
         Some(Err(error)) => return tracing::debug!("no HTTP/2: {error}"),
