@@ -126,18 +126,22 @@ fn a_member_can_be_dropped_on_any_thread_and_after_its_runtime() {
     let runtime = build(runtime);
     let rig = Rig::new(3);
     let pool = runtime.block_on(rig.start_live(options(3, 3)));
-    let (one, two) = runtime.block_on(async {
-        let terms = Terms::default();
-        let one = pool.take_owned(terms).await.unwrap();
-        (one, pool.take_owned(terms).await.unwrap())
+    // All are held, so that a take gets the one that was given back, whichever
+    // threads' members it looks at first.
+    let [one, two, three] = [(); 3].map(|()| {
+        let taken = pool.take_owned(Terms::default());
+        runtime.block_on(taken).unwrap()
     });
     let number = one.number;
     thread::spawn(move || drop(one)).join().unwrap();
-    assert_eq!(runtime.block_on(pool.take()).unwrap().number, number);
+    let again = runtime.block_on(pool.take_owned(Terms::default()));
+    let one = again.unwrap();
+    assert_eq!(one.number, number);
     drop(runtime);
     let number = two.number;
     thread::spawn(move || drop(two)).join().unwrap();
     assert_eq!(pool.try_take().unwrap().number, number);
+    drop((one, three));
     thread::spawn(move || {
         let held = pool.take_blocking(Terms::default()).unwrap();
         Held::fail(held);
