@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rideau_core::Reply;
 use rideau_core::apps::{AppId, Apps, Ask, Came, Effect, Ended, Limits, Options, SessionId};
-use rideau_core::queue::Terms;
+use rideau_core::queue::AskOptions;
 
 use crate::measure::{Metric, Plan, Sample, Stall, Subject, compare, cpu_time};
 use crate::report::{Format, OURS, Verdict, print, print_lines};
@@ -128,7 +128,7 @@ impl House {
     fn grant(&mut self) -> SessionId {
         self.now = self.now.after(GAP);
         let ask = Ask {
-            terms: Terms::new(self.now),
+            terms: AskOptions::new(self.now),
             sticky: None,
             avoid: None,
         };

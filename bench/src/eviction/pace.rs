@@ -5,7 +5,7 @@ use std::iter;
 use std::time::{Duration, Instant};
 
 use rideau_core::Rng;
-use rideau_core::worth::Worth;
+use rideau_core::eviction_score::EvictionScore;
 
 use super::BENCH;
 use crate::measure::{Metric, Plan, Sample, Stall, Subject, compare, cpu_time};
@@ -76,7 +76,7 @@ fn repeat(call: &mut impl FnMut(), window: Duration) -> usize {
 
 /// Asks for one of so many apps in no order.
 fn asked(max: usize, apps: usize) -> impl FnMut() {
-    let mut worth = Worth::new(max, false);
+    let mut worth = EvictionScore::new(max, false);
     let mut rng = Rng::new(1);
     let mut now = rideau_core::Instant::START;
     move || {
@@ -86,7 +86,7 @@ fn asked(max: usize, apps: usize) -> impl FnMut() {
 }
 
 fn value(max: usize) -> impl FnMut() {
-    let mut worth = Worth::new(max, false);
+    let mut worth = EvictionScore::new(max, false);
     let mut now = rideau_core::Instant::START;
     let apps = max as u32;
     for app in 0..apps {

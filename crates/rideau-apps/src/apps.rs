@@ -7,16 +7,16 @@
 mod app;
 mod counts;
 mod desk;
-mod duty;
 mod follow;
 mod health;
 mod log_rate;
-mod marker;
 mod memory;
 mod output;
+mod process_task;
+mod restart_file;
 mod running;
 mod session;
-mod shown;
+mod stats;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -41,10 +41,10 @@ pub use output::{AppLine, Output};
 pub use running::{Request, Running};
 pub(crate) use session::{Asking, Waiting};
 pub use session::{Refused, Session, Wanted};
-pub use shown::{AppShown, ProcessShown, RequestShown};
+pub use stats::{AppShown, ProcessShown, RequestShown};
 
 use desk::Desk;
-use duty::{Slot, Stopping};
+use process_task::{Slot, Stopping};
 use rideau_config::Config;
 use rideau_process::panics;
 use session::{Answer, Waiter};
@@ -91,7 +91,7 @@ struct Left {
 #[derive(Default)]
 struct After {
     answers: Vec<Answer>,
-    starts: Vec<(duty::Start, duty::Word)>,
+    starts: Vec<(process_task::Start, process_task::Word)>,
     notes: Vec<Note>,
     rings: bool,
     is_closed: bool,
@@ -216,7 +216,7 @@ impl Apps {
         self.0
             .step(|state, now| state.machine.close_now(now, &mut state.effects));
         let over = closed.wait_for(|closed| *closed);
-        let _ = tokio::time::timeout(duty::KILLED_WAIT, over).await;
+        let _ = tokio::time::timeout(process_task::KILLED_WAIT, over).await;
     }
 }
 
@@ -352,7 +352,7 @@ impl Inner {
                 let app = Arc::clone(&state.by_id[&app]);
                 let (slot, stop) = Slot::new();
                 state.slots.insert(process, slot);
-                let start = duty::Start {
+                let start = process_task::Start {
                     app,
                     process,
                     generation,
@@ -385,7 +385,7 @@ impl Inner {
     /// What could wait, wake or call back.
     fn finish(self: &Arc<Self>, after: After) {
         for (start, stop) in after.starts {
-            self.spawn(duty::run(Arc::clone(self), start, stop));
+            self.spawn(process_task::run(Arc::clone(self), start, stop));
         }
         for answer in after.answers {
             answer.give();

@@ -6,25 +6,25 @@
 //! to [`apps`](crate::apps).
 
 mod body;
-mod complaints;
-mod errand;
+mod conn;
+mod error_log;
+mod fast_path;
 mod forward;
 mod headers;
 mod http1;
 mod http2;
 mod ids;
-mod line;
 #[cfg(test)]
 mod planted;
 mod refusals;
 mod reply;
-mod ride;
+mod request;
+mod retries;
 mod router;
-mod seat;
 mod serve;
 mod sticky;
-mod tries;
 mod upgrade;
+mod upstream_conn;
 
 use std::fmt;
 use std::sync::Arc;

@@ -4,6 +4,6 @@ pub(crate) mod chunks;
 pub(crate) mod date;
 pub(crate) mod fields;
 pub(crate) mod head;
-pub(crate) mod room;
+pub(crate) mod message_io;
 pub(crate) mod stream;
-pub(crate) mod wire;
+pub(crate) mod thread_buffer;

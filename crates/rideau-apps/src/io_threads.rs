@@ -1,8 +1,8 @@
 //! Threads that serve connections, each with a runtime of its own.
 //!
-//! A connection is given to one lane when it comes and stays there. So nothing
-//! about it moves between threads, no lane looks for work at its neighbour's, and a
-//! task that is woken by another on the same lane is woken without the system.
+//! A connection is given to one I/O thread when it comes and stays there. So nothing
+//! about it moves between threads, no I/O thread looks for work at its neighbour's, and a
+//! task that is woken by another on the same I/O thread is woken without the system.
 //!
 //! What belongs to no connection, timers of machines, members, the dashboard,
 //! runs elsewhere: what is slow there keeps no connection waiting.
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 
-/// When a lane has this many tasks, it is time for the lanes that were left out. With
+/// When an I/O thread has this many tasks, it is time for the I/O threads that were left out. With
 /// fewer these only take turns on cores that others need.
 const PLENTY: usize = 256;
 
@@ -25,12 +25,12 @@ thread_local! {
     static HERE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The lanes. When they are dropped all is gone that ran on them.
+/// The I/O threads. When they are dropped all is gone that ran on them.
 pub struct IoThreads {
     all: Vec<Lane>,
     /// How many of them have tasks first; the others have some when these have plenty.
     first: usize,
-    /// Where to look first for the lane with the fewest tasks.
+    /// Where to look first for the I/O thread with the fewest tasks.
     next: AtomicUsize,
     stop: watch::Sender<bool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -43,7 +43,7 @@ struct Lane {
 }
 
 impl IoThreads {
-    /// This many lanes, and at least one; none for one per core.
+    /// This many I/O threads, and at least one; none for one per core.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl IoThreads {
     }
 
     /// One for each core, where the processes that are waited for run on the same
-    /// machine: every other core is theirs until there is plenty to do for the lanes.
+    /// machine: every other core is theirs until there is plenty to do for the I/O threads.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl IoThreads {
 
     fn start_with(count: usize, first: usize) -> io::Result<Self> {
         let (stop, stopped) = watch::channel(false);
-        let mut lanes = Self {
+        let mut io_threads = Self {
             all: Vec::with_capacity(count),
             first,
             next: AtomicUsize::new(0),
@@ -78,28 +78,28 @@ impl IoThreads {
                 .enable_all()
                 .on_thread_park(rideau::rest)
                 .build()?;
-            lanes.all.push(Lane {
+            io_threads.all.push(Lane {
                 runtime: runtime.handle().clone(),
                 len: Arc::default(),
             });
             let stopped = stopped.clone();
             let thread = thread::Builder::new()
-                .name(format!("lane-{index}"))
+                .name(format!("io-{index}"))
                 .spawn(move || run(index, runtime, stopped))?;
-            lanes.threads.get_mut().push(thread);
+            io_threads.threads.get_mut().push(thread);
         }
-        Ok(lanes)
+        Ok(io_threads)
     }
 
-    /// Have the lane with the fewest tasks do this. The future is made there: a
+    /// Have the I/O thread with the fewest tasks do this. The future is made there: a
     /// socket that was accepted elsewhere is registered in it, or never moves on.
     pub fn spawn<F>(&self, make: impl FnOnce() -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let lane = self.emptiest();
-        let task = Task::begin(&lane.len);
-        lane.runtime.spawn(async move {
+        let io_thread = self.emptiest();
+        let task = Task::begin(&io_thread.len);
+        io_thread.runtime.spawn(async move {
             let _task = task;
             make().await;
         });
@@ -115,18 +115,18 @@ impl IoThreads {
         self.all.is_empty()
     }
 
-    /// On which lane this runs, if on any.
+    /// On which I/O thread this runs, if on any.
     pub fn here() -> Option<usize> {
         HERE.get()
     }
 
     /// The runtime of each, for what every one of them needs.
     pub fn runtimes(&self) -> impl Iterator<Item = &Handle> {
-        self.all.iter().map(|lane| &lane.runtime)
+        self.all.iter().map(|io_thread| &io_thread.runtime)
     }
 
     /// End them. What still runs there is dropped, and is gone when this returns.
-    /// Not to be called from a lane, which cannot wait for its own end.
+    /// Not to be called from an I/O thread, which cannot wait for its own end.
     pub async fn finish(&self) {
         let threads = self.stop();
         let _ = tokio::task::spawn_blocking(move || join(threads)).await;
@@ -150,12 +150,12 @@ impl IoThreads {
 }
 
 /// Among equals, each in turn.
-fn emptiest(lanes: &[Lane], turn: usize) -> &Lane {
-    let (before, from) = lanes.split_at(turn % lanes.len());
-    let lanes = from.iter().chain(before);
-    lanes
-        .min_by_key(|lane| lane.len())
-        .expect("there is a lane")
+fn emptiest(io_threads: &[Lane], turn: usize) -> &Lane {
+    let (before, from) = io_threads.split_at(turn % io_threads.len());
+    let io_threads = from.iter().chain(before);
+    io_threads
+        .min_by_key(|io_thread| io_thread.len())
+        .expect("there is a thread")
 }
 
 impl Lane {
@@ -172,7 +172,7 @@ fn cores() -> io::Result<usize> {
 impl Drop for IoThreads {
     fn drop(&mut self) {
         let threads = self.stop();
-        // What runs on a lane may be the last that has them.
+        // What runs on an I/O thread may be the last that has them.
         if Self::here().is_none() {
             join(threads);
         }
@@ -186,13 +186,13 @@ fn join(threads: Vec<JoinHandle<()>>) {
 
 fn run(index: usize, runtime: Runtime, mut stopped: watch::Receiver<bool>) {
     HERE.set(Some(index));
-    // An error says that the lanes were dropped.
+    // An error says that the I/O threads were dropped.
     let _ = runtime.block_on(stopped.wait_for(|is_stopped| *is_stopped));
     // A thread that checks a password just now may finish by itself.
     runtime.shutdown_background();
 }
 
-/// A task of a lane, until it ends in whatever way.
+/// A task of an I/O thread, until it ends in whatever way.
 struct Task(Arc<AtomicUsize>);
 
 impl Task {
@@ -217,116 +217,116 @@ mod tests {
 
     use super::*;
 
-    /// On which lane the next task runs, which ends with the sender.
-    async fn next(lanes: &IoThreads) -> (usize, oneshot::Sender<()>) {
+    /// On which I/O thread the next task runs, which ends with the sender.
+    async fn next(io_threads: &IoThreads) -> (usize, oneshot::Sender<()>) {
         let (end, ended) = oneshot::channel();
         let (here, is_here) = oneshot::channel();
-        lanes.spawn(move || {
+        io_threads.spawn(move || {
             let made = IoThreads::here();
             async move {
                 assert_eq!(made, IoThreads::here(), "it is made where it runs");
-                let _ = here.send(made.expect("it runs on a lane"));
+                let _ = here.send(made.expect("it runs on an I/O thread"));
                 let _ = ended.await;
             }
         });
         (is_here.await.unwrap(), end)
     }
 
-    async fn emptied(lanes: &IoThreads, index: usize) {
-        while lanes.all[index].len() > 0 {
+    async fn emptied(io_threads: &IoThreads, index: usize) {
+        while io_threads.all[index].len() > 0 {
             tokio::task::yield_now().await;
         }
     }
 
     #[tokio::test]
     async fn equal_lanes_are_served_in_turn() {
-        let lanes = IoThreads::start(Some(3)).unwrap();
+        let io_threads = IoThreads::start(Some(3)).unwrap();
         let mut ends = Vec::new();
         let mut seen = [0; 3];
         for _ in 0..6 {
-            let (lane, end) = next(&lanes).await;
-            seen[lane] += 1;
+            let (io_thread, end) = next(&io_threads).await;
+            seen[io_thread] += 1;
             ends.push(end);
         }
         assert_eq!(seen, [2, 2, 2]);
-        assert_eq!((lanes.len(), IoThreads::here()), (3, None));
+        assert_eq!((io_threads.len(), IoThreads::here()), (3, None));
     }
 
     #[tokio::test]
     async fn the_lane_with_the_fewest_tasks_gets_the_next() {
-        let lanes = IoThreads::start(Some(2)).unwrap();
-        let (first, first_end) = next(&lanes).await;
-        let (second, _second_end) = next(&lanes).await;
+        let io_threads = IoThreads::start(Some(2)).unwrap();
+        let (first, first_end) = next(&io_threads).await;
+        let (second, _second_end) = next(&io_threads).await;
         assert_ne!(first, second);
         drop(first_end);
-        emptied(&lanes, first).await;
-        let (third, _third_end) = next(&lanes).await;
+        emptied(&io_threads, first).await;
+        let (third, _third_end) = next(&io_threads).await;
         assert_eq!(third, first);
     }
 
     #[tokio::test]
     async fn lanes_that_are_left_out_get_tasks_when_the_others_have_plenty() {
-        let lanes = IoThreads::start_with(4, 2).unwrap();
+        let io_threads = IoThreads::start_with(4, 2).unwrap();
         let mut ends = Vec::new();
         let mut seen = [0; 4];
         for _ in 0..2 * PLENTY {
-            let (lane, end) = next(&lanes).await;
-            seen[lane] += 1;
+            let (io_thread, end) = next(&io_threads).await;
+            seen[io_thread] += 1;
             ends.push(end);
         }
         assert_eq!(seen, [PLENTY, PLENTY, 0, 0]);
         for _ in 0..2 * PLENTY + 4 {
-            let (lane, end) = next(&lanes).await;
-            seen[lane] += 1;
+            let (io_thread, end) = next(&io_threads).await;
+            seen[io_thread] += 1;
             ends.push(end);
         }
         assert_eq!(seen, [PLENTY + 1; 4]);
     }
 
     #[tokio::test]
-    async fn a_task_that_is_dropped_or_panics_leaves_its_lane() {
-        let lanes = IoThreads::start(Some(1)).unwrap();
-        lanes.spawn(|| async { panic!("a test wants it") });
-        emptied(&lanes, 0).await;
-        let (lane, _end) = next(&lanes).await;
-        assert_eq!(lane, 0, "the lane goes on");
+    async fn a_task_that_is_dropped_or_panics_leaves_its_thread() {
+        let io_threads = IoThreads::start(Some(1)).unwrap();
+        io_threads.spawn(|| async { panic!("a test wants it") });
+        emptied(&io_threads, 0).await;
+        let (io_thread, _end) = next(&io_threads).await;
+        assert_eq!(io_thread, 0, "the thread goes on");
     }
 
     #[tokio::test]
     async fn what_runs_is_dropped_when_lanes_finish() {
-        let lanes = IoThreads::start(Some(2)).unwrap();
+        let io_threads = IoThreads::start(Some(2)).unwrap();
         let (alive, mut dropped) = mpsc::channel::<()>(1);
         for _ in 0..4 {
             let alive = alive.clone();
-            lanes.spawn(move || async move {
+            io_threads.spawn(move || async move {
                 let _alive = alive;
                 future::pending::<()>().await;
             });
         }
         drop(alive);
-        lanes.finish().await;
+        io_threads.finish().await;
         assert_eq!(dropped.try_recv(), Err(TryRecvError::Disconnected));
-        lanes.finish().await;
+        io_threads.finish().await;
     }
 
     #[tokio::test]
     async fn nothing_runs_on_lanes_that_were_dropped() {
-        let lanes = IoThreads::start(Some(1)).unwrap();
+        let io_threads = IoThreads::start(Some(1)).unwrap();
         let (alive, mut dropped) = mpsc::channel::<()>(1);
-        lanes.spawn(move || async move {
+        io_threads.spawn(move || async move {
             let _alive = alive;
             future::pending::<()>().await;
         });
-        drop(lanes);
+        drop(io_threads);
         assert_eq!(dropped.try_recv(), Err(TryRecvError::Disconnected));
     }
 
     #[tokio::test]
     async fn who_has_the_last_hand_on_its_own_lanes_ends_them() {
-        let lanes = Arc::new(IoThreads::start(Some(2)).unwrap());
+        let io_threads = Arc::new(IoThreads::start(Some(2)).unwrap());
         let (alive, mut dropped) = mpsc::channel::<()>(1);
-        let last = Arc::clone(&lanes);
-        lanes.spawn(move || async move {
+        let last = Arc::clone(&io_threads);
+        io_threads.spawn(move || async move {
             let _alive = alive;
             while Arc::strong_count(&last) > 1 {
                 tokio::task::yield_now().await;
@@ -334,7 +334,7 @@ mod tests {
             drop(last);
             future::pending::<()>().await;
         });
-        drop(lanes);
+        drop(io_threads);
         assert_eq!(dropped.recv().await, None);
     }
 

@@ -1,8 +1,8 @@
 //! Connections to one process that wait to be used again.
 //!
-//! A connection has no task of its own: the task that uses a [`Wire`] drives it, so
+//! A connection has no task of its own: the task that uses a [`MessageIo`] drives it, so
 //! that a request and its answer need no other task to run. While lines are
-//! idle one task per process and lane looks after all of them, and notices which
+//! idle one task per process and I/O thread looks after all of them, and notices which
 //! the process closed.
 
 mod watch;
@@ -19,8 +19,8 @@ use parking_lot::Mutex;
 use rideau_process::Address;
 use rideau_process::panics;
 
+use crate::http1::message_io::MessageIo;
 use crate::http1::stream::Stream;
-use crate::http1::wire::Wire;
 use crate::io_threads::IoThreads;
 
 /// A process that closes a connection sooner has another reason than that it
@@ -48,7 +48,7 @@ struct Shared {
     keep: KeepAlive,
     /// Microseconds that an idle connection lives, as learned.
     idle_for: AtomicU64,
-    /// One for each lane: a connection stays where it was opened.
+    /// One for each I/O thread: a connection stays where it was opened.
     stacks: Box<[Mutex<Stack>]>,
 }
 
@@ -62,7 +62,7 @@ struct Stack {
 }
 
 struct Idle {
-    wire: Box<Wire>,
+    wire: Box<MessageIo>,
     since: Instant,
 }
 
@@ -126,7 +126,7 @@ impl Connections {
     }
 
     /// One that is open and was used before.
-    pub(crate) fn reuse(&self) -> Option<Box<Wire>> {
+    pub(crate) fn reuse(&self) -> Option<Box<MessageIo>> {
         loop {
             let idle = self.0.here().lock().idle.pop()?;
             if let Some(wire) = idle.revive() {
@@ -136,7 +136,7 @@ impl Connections {
     }
 
     /// The same, but one that the process will not just be closing.
-    pub(crate) fn reuse_fresh(&self) -> Option<Box<Wire>> {
+    pub(crate) fn reuse_fresh(&self) -> Option<Box<MessageIo>> {
         let fresh = self.idle_for() / 2;
         let mut stack = self.0.here().lock();
         // The last is the freshest.
@@ -150,17 +150,17 @@ impl Connections {
     /// # Errors
     ///
     /// If the process does not take it, or not in time.
-    pub(crate) async fn connect(&self) -> io::Result<Box<Wire>> {
+    pub(crate) async fn connect(&self) -> io::Result<Box<MessageIo>> {
         let connected = Stream::connect(&self.0.address);
         let connected = tokio::time::timeout(self.0.keep.connect_within, connected);
         let stream = connected
             .await
             .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-        Ok(Box::new(Wire::new(stream)))
+        Ok(Box::new(MessageIo::new(stream)))
     }
 
     /// Keep one for the next request, if it is any good. It is idle since now.
-    pub(crate) fn give_back(&self, wire: Box<Wire>, since: Instant) {
+    pub(crate) fn give_back(&self, wire: Box<MessageIo>, since: Instant) {
         let shared = &self.0;
         if shared.keep.idle_for.is_zero() {
             return;
@@ -193,13 +193,13 @@ impl Connections {
 
 impl Idle {
     /// The wire, if it is still any good.
-    fn revive(mut self) -> Option<Box<Wire>> {
+    fn revive(mut self) -> Option<Box<MessageIo>> {
         self.wire.is_silent().then_some(self.wire)
     }
 }
 
 impl Shared {
-    /// Which stack is that of this lane.
+    /// Which stack is that of this I/O thread.
     fn index(&self) -> usize {
         IoThreads::here().unwrap_or(0) % self.stacks.len()
     }

@@ -30,7 +30,7 @@ pub struct BrokerParts {
     pub offers: queue::Options,
     /// What is told how long they wait.
     pub meters: Vec<meter::Options>,
-    /// What refuses at the door.
+    /// What refuses at admission.
     pub protect: Option<meter::Pie>,
     /// The meters are fed after this many inputs.
     pub read_after: u32,

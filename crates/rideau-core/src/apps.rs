@@ -28,6 +28,7 @@ mod timers;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::eviction_score::EvictionScore;
 use crate::ids::Ticket;
 use crate::ledger::Reply;
 use crate::machine::Machine;
@@ -37,7 +38,6 @@ use crate::rng::Rng;
 use crate::settings::OptionError;
 use crate::time::Instant;
 use crate::waiting::End;
-use crate::worth::Worth;
 
 use self::app::App;
 use self::process::{Counts, Doing, Processes};
@@ -81,7 +81,7 @@ pub struct Apps<R> {
     /// Apps that have to be seen to before the input is over.
     touched: Vec<u32>,
     mode: Mode,
-    worth: Worth,
+    worth: EvictionScore,
     limits: Limits,
     rng: Rng,
 }
@@ -113,7 +113,7 @@ impl<R: Reply> Apps<R> {
             is_roomier: false,
             touched: Vec::new(),
             mode: Mode::Running,
-            worth: Worth::new(limits.max, limits.evict_for == EvictFor::Count),
+            worth: EvictionScore::new(limits.max, limits.evict_for == EvictFor::Count),
             limits,
             rng: Rng::new(seed),
         })

@@ -12,7 +12,7 @@ use crate::ids::{Side, Tag, Ticket};
 use crate::ledger::{Ledger, Reply};
 use crate::machine::Machine;
 use crate::meter::{self, Panel};
-use crate::queue::{self, Queue, Terms};
+use crate::queue::{self, AskOptions, Queue};
 use crate::refusal::{Reason, Refusal};
 use crate::settings::OptionError;
 use crate::time::Instant;
@@ -124,7 +124,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     /// returned; the effects concern others.
     pub fn ask(
         &mut self,
-        terms: &Terms,
+        terms: &AskOptions,
         ask: A,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
@@ -148,7 +148,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     /// returned; the effects concern others.
     pub fn offer(
         &mut self,
-        terms: &Terms,
+        terms: &AskOptions,
         offer: O,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
@@ -345,7 +345,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     /// The offer whose turn it is, if offers wait.
     fn offer_for(
         &mut self,
-        terms: &Terms,
+        terms: &AskOptions,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Option<(Ticket, Instant, O)> {
@@ -365,7 +365,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     /// The ask whose turn it is, if asks wait.
     fn ask_for(
         &mut self,
-        terms: &Terms,
+        terms: &AskOptions,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Option<(Ticket, Instant, A)> {

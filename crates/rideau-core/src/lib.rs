@@ -9,6 +9,7 @@ pub mod apps;
 pub mod balancer;
 pub mod broker;
 mod custom;
+pub mod eviction_score;
 mod expiry;
 pub mod group;
 mod histogram;
@@ -29,7 +30,6 @@ mod settings;
 mod time;
 pub mod valve;
 mod waiting;
-pub mod worth;
 
 pub use custom::Custom;
 pub use histogram::Histogram;

@@ -33,7 +33,7 @@ use std::time::Duration;
 use crate::ids::{Tag, Ticket};
 use crate::ledger::{Ledger, Reply};
 use crate::machine::Machine;
-use crate::queue::{self, Queue, Terms};
+use crate::queue::{self, AskOptions, Queue};
 use crate::refusal::{Reason, Refusal};
 use crate::settings::OptionError;
 use crate::time::Instant;
@@ -151,7 +151,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
     pub fn ask(
         &mut self,
         claim: Claim,
-        terms: &Terms,
+        terms: &AskOptions,
         reply: R,
         now: Instant,
         effects: &mut Vec<Effect<C::Units, R>>,
@@ -370,7 +370,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
     fn take_at_once(
         &mut self,
         claim: Claim,
-        terms: &Terms,
+        terms: &AskOptions,
         seen: Option<u64>,
     ) -> Option<(Grant, C::Units)> {
         if !self.may_take(claim, terms.sent, seen) {
@@ -399,7 +399,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
     fn pass(
         &mut self,
         (grant, units): (Grant, C::Units),
-        terms: &Terms,
+        terms: &AskOptions,
         reply: R,
         now: Instant,
         effects: &mut Vec<Effect<C::Units, R>>,
@@ -419,7 +419,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
     fn join(
         &mut self,
         claim: Claim,
-        terms: &Terms,
+        terms: &AskOptions,
         reply: R,
         now: Instant,
         effects: &mut Vec<Effect<C::Units, R>>,
@@ -438,7 +438,7 @@ impl<C: Count, R: Reply> Lines<C, R> {
     fn turn_away(
         &mut self,
         claim: Claim,
-        terms: &Terms,
+        terms: &AskOptions,
         reply: R,
         reason: Reason,
         now: Instant,

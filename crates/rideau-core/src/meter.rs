@@ -92,13 +92,13 @@ pub enum Effect {
     },
     /// Withdraw what was published for a balancer.
     Unrank,
-    /// Publish the row of the door in front of the machine, and count the
+    /// Publish the row of the admission to the machine, and count the
     /// admitted from zero.
     Protect {
         /// The row.
         row: Row,
     },
-    /// Withdraw the row of the door.
+    /// Withdraw the row of the admission.
     Unprotect,
     /// Tell a regulator how long its side leads.
     Update {

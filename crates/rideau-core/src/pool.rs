@@ -22,7 +22,7 @@ use crate::expiry::Expiry;
 use crate::ids::{Tag, Ticket};
 use crate::ledger::Reply;
 use crate::machine::Machine;
-use crate::queue::{Capacity, Load, Terms};
+use crate::queue::{AskOptions, Capacity, Load};
 use crate::refusal::{Reason, Refusal};
 use crate::rng::Rng;
 use crate::settings::OptionError;
@@ -148,7 +148,7 @@ impl<R: Reply> Pool<R> {
     #[inline]
     pub fn take(
         &mut self,
-        terms: &Terms,
+        terms: &AskOptions,
         priority: Priority,
         reply: impl FnOnce() -> R,
         now: Instant,
@@ -343,14 +343,20 @@ impl<R: Reply> Pool<R> {
         self.lines.reply_mut(ticket)
     }
 
-    fn refuse(&mut self, terms: &Terms, priority: Priority, reason: Reason, now: Instant) -> Came {
+    fn refuse(
+        &mut self,
+        terms: &AskOptions,
+        priority: Priority,
+        reason: Reason,
+        now: Instant,
+    ) -> Came {
         let refusal = self.lines.turn_away(terms, priority, reason, now);
         Came::Refused(come_back(refusal, self.retry_after(now)))
     }
 
     /// Why a take is refused before anything is looked for.
     #[inline]
-    fn refusal_at_once(&self, terms: &Terms) -> Option<Reason> {
+    fn refusal_at_once(&self, terms: &AskOptions) -> Option<Reason> {
         match self.mode {
             Mode::Closing { .. } | Mode::Closed => Some(Reason::Closed),
             Mode::Suspended if !terms.wait => Some(Reason::Suspended),

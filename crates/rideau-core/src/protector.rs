@@ -1,14 +1,14 @@
-//! Decides at the door whether an ask or an offer may go on to a machine.
+//! Decides at admission whether an ask or an offer may go on to a machine.
 //!
 //! The decision is one look at a published row, so that a refusal costs the
-//! machine nothing. The caller at the door keeps the row and the count of those
+//! machine nothing. The caller at admission keeps the row and the count of those
 //! admitted since it was published.
 
 use std::fmt;
 
 use crate::ids::Side;
 
-/// What a meter publishes about a machine for the door in front of it.
+/// What a meter publishes about a machine for the admission to it.
 ///
 /// Publishing a row starts the count of the admitted at zero again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,7 +18,7 @@ pub struct Row {
     /// Nothing is admitted while this many are on their way in.
     pub max: Option<u32>,
     /// How many go in after this publication even where all others are refused,
-    /// so that a closed door finds out when to open.
+    /// so that a closed admission finds out when to open.
     pub probes: u32,
     /// How many were on their way in when the row was published.
     pub backlog: u32,
@@ -32,7 +32,7 @@ pub struct Row {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Chance(u32);
 
-/// Why an ask or offer was refused at the door.
+/// Why an ask or offer was refused at admission.
 ///
 /// A refused one is not counted as admitted: trying again and again keeps no
 /// other out.
@@ -52,7 +52,7 @@ impl Row {
     ///
     /// # Errors
     ///
-    /// If the one at the door may not go in, and why.
+    /// If the one at admission may not go in, and why.
     pub fn admits(&self, side: Side, admitted: u32, draw: u64) -> Result<(), Refusal> {
         let len = self.backlog.saturating_add(admitted).saturating_add(1);
         let refused = match side {

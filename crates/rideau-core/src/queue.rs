@@ -35,7 +35,7 @@ pub use pace::{Capacity, Load};
 
 /// On what terms an ask waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Terms {
+pub struct AskOptions {
     /// When the asker says it asked; never later than the machine's `now`.
     pub sent: Instant,
     /// When the asker gives up.
@@ -118,7 +118,7 @@ pub const ENDS_MAX: u32 = 1024;
 /// The name of the only line of a queue that is not fair.
 const ONLY: u32 = 0;
 
-impl Terms {
+impl AskOptions {
     /// Ask at `sent` and wait as long as the queue lets one.
     pub const fn new(sent: Instant) -> Self {
         Self {
@@ -241,7 +241,7 @@ impl Queue {
     pub fn push<R>(
         &mut self,
         ticket: Ticket,
-        terms: &Terms,
+        terms: &AskOptions,
         ledger: &mut Ledger<R>,
         now: Instant,
         shed: &mut Vec<Shed>,
@@ -449,7 +449,7 @@ impl Queue {
 
     /// When an ask that comes now gives up. A promise may have a cap.
     #[inline(always)]
-    fn deadline_of(&self, terms: &Terms, now: Instant) -> Instant {
+    fn deadline_of(&self, terms: &AskOptions, now: Instant) -> Instant {
         let deadline = terms.deadline.unwrap_or(Instant::NEVER);
         match self.options.shedding {
             Shedding::Paced {

@@ -14,7 +14,7 @@ use crate::ids::{Tag, Ticket};
 use crate::ledger::{Ledger, Reply};
 use crate::machine::Machine;
 use crate::meter::{self, Panel};
-use crate::queue::{self, Queue, Terms};
+use crate::queue::{self, AskOptions, Queue};
 use crate::refusal::{Reason, Refusal};
 use crate::settings::OptionError;
 use crate::time::{Instant, Lead};
@@ -142,7 +142,7 @@ impl<R: Reply> Regulator<R> {
     /// that of the lease.
     pub fn ask(
         &mut self,
-        terms: &Terms,
+        terms: &AskOptions,
         reply: R,
         now: Instant,
         effects: &mut Vec<Effect<R>>,
@@ -417,7 +417,7 @@ impl<R: Reply> Regulator<R> {
 
     fn grant_at_once(
         &mut self,
-        terms: &Terms,
+        terms: &AskOptions,
         reply: R,
         now: Instant,
         effects: &mut Vec<Effect<R>>,

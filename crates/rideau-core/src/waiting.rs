@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::histogram::Histogram;
 use crate::ids::{Tag, Ticket};
 use crate::ledger::{Ledger, Reply};
-use crate::queue::{self, ENDS_MAX, Load, Queue, Shed, Terms};
+use crate::queue::{self, AskOptions, ENDS_MAX, Load, Queue, Shed};
 use crate::refusal::{Reason, Refusal};
 use crate::time::Instant;
 
@@ -195,7 +195,7 @@ impl<R: Reply> Waiting<R> {
 
     /// Let an ask wait.
     #[inline(always)]
-    pub(crate) fn join(&mut self, terms: &Terms, reply: R, now: Instant) -> Ticket {
+    pub(crate) fn join(&mut self, terms: &AskOptions, reply: R, now: Instant) -> Ticket {
         self.tally.came += 1;
         let ticket = self.ledger.open(reply);
         if let Some(tag) = terms.tag {
@@ -221,7 +221,7 @@ impl<R: Reply> Waiting<R> {
     /// Say no to an ask at once. The queue is not moved on.
     pub(crate) fn refuse(
         &mut self,
-        terms: &Terms,
+        terms: &AskOptions,
         reason: Reason,
         now: Instant,
     ) -> (Ticket, Refusal) {
@@ -235,7 +235,7 @@ impl<R: Reply> Waiting<R> {
     /// As [`refuse`](Self::refuse), and the refusal is found among the ends.
     pub(crate) fn turn_away(
         &mut self,
-        terms: &Terms,
+        terms: &AskOptions,
         reply: R,
         reason: Reason,
         now: Instant,

@@ -8,22 +8,22 @@
 mod actions;
 mod apps;
 mod asks;
+mod auth;
 mod config;
 mod entrance;
 mod explain;
 mod grants;
-mod guard;
 mod guest;
 mod health;
 mod live;
 mod openapi;
 mod query;
+mod request;
 mod routes;
 mod shapes;
 mod shown;
 mod status;
 mod values;
-mod visit;
 
 use std::io;
 use std::net::SocketAddr;
@@ -47,8 +47,8 @@ use crate::state::daemon::Daemon;
 use crate::state::reserve::Reserve;
 use crate::view::history::History;
 use crate::view::metrics::Counted;
+use auth::Known;
 use entrance::Entrance;
-use guard::Known;
 use rideau_apps::{IoTimeout, bind};
 use rideau_config::HTTP_CONNECTIONS_MAX;
 use rideau_process::panics;
@@ -102,10 +102,10 @@ struct Counts {
 
 /// Where the server listens for HTTP.
 #[derive(Default)]
-pub struct AdminListener(Vec<Door>);
+pub struct AdminListener(Vec<Acceptor>);
 
 /// One of these places, within TLS or not.
-struct Door {
+struct Acceptor {
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
 }
@@ -135,7 +135,7 @@ impl AdminListener {
     ) -> io::Result<SocketAddr> {
         let listener = bind::tcp(address)?;
         let address = listener.local_addr()?;
-        self.0.push(Door { listener, tls });
+        self.0.push(Acceptor { listener, tls });
         Ok(address)
     }
 
@@ -145,8 +145,8 @@ impl AdminListener {
     ///
     /// If the system does not say, or it listens nowhere.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        let door = self.0.first().ok_or(io::ErrorKind::NotConnected)?;
-        door.listener.local_addr()
+        let acceptor = self.0.first().ok_or(io::ErrorKind::NotConnected)?;
+        acceptor.listener.local_addr()
     }
 
     /// Serve every connection that comes, for ever.
@@ -169,15 +169,15 @@ impl AdminListener {
         });
         let router = routes::router(&admin);
         let (admin, router) = (&*admin, &router);
-        let doors = self.0.iter().map(|door| async move {
-            let serve = || door.serve(admin, router);
+        let acceptors = self.0.iter().map(|acceptor| async move {
+            let serve = || acceptor.serve(admin, router);
             panics::keep("the listener for HTTP", serve).await;
         });
-        futures_util::future::join_all(doors).await;
+        futures_util::future::join_all(acceptors).await;
     }
 }
 
-impl Door {
+impl Acceptor {
     async fn serve(&self, admin: &Admin, router: &axum::Router) {
         let address = self.listener.local_addr();
         let is_local = address.is_ok_and(|at| at.ip().is_loopback());

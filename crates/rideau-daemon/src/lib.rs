@@ -15,7 +15,7 @@ pub use serve::{Ready, run, run_daemon, run_from};
 pub use state::daemon::Daemon;
 pub use state::versions::Source;
 pub use state::{files, log};
-pub use view::tables::What;
+pub use view::tables::TableKind;
 
 /// What tests put a server together from.
 #[doc(hidden)]
@@ -24,7 +24,7 @@ pub mod testing {
     pub use crate::redis::commands;
     pub use crate::serve::{Listener, drain, keep_sessions, leak_check};
     pub use crate::state::holder::Holder;
-    pub use crate::state::viewer::Sight;
+    pub use crate::state::viewer::Viewer;
     pub use crate::view::explain::explain;
     pub use crate::view::tables;
 }

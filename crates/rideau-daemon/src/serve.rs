@@ -1,6 +1,6 @@
 //! The server from its first breath to its last.
 //!
-//! Its [listeners](Listener) bring every connection that comes to a lane, which serves it.
+//! Its [listeners](Listener) bring every connection that comes to an I/O thread, which serves it.
 
 mod admission;
 mod drain;
@@ -145,32 +145,32 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
     let hangup = signal(SignalKind::hangup())?;
     let config = daemon.config.load_full();
     let (server, tls) = (&config.server, &config.tls);
-    let lanes = Arc::new(IoThreads::start(server.threads)?);
+    let io_threads = Arc::new(IoThreads::start(server.threads)?);
     let acceptor = tls.as_ref().map(tls::acceptor).transpose()?;
     let (listeners, mut addresses) = listen_redis(server, acceptor.as_ref()).await?;
     let (admin, places) = listen_http(server, acceptor.clone()).await?;
     let page = link(&daemon, &config, places.first());
     addresses.extend(places);
     // Applications run on this machine: a front on every core would wait behind them.
-    let front_lanes = match server.threads {
-        Some(_) => Arc::clone(&lanes),
+    let front_threads = match server.threads {
+        Some(_) => Arc::clone(&io_threads),
         None => Arc::new(IoThreads::start_beside_others()?),
     };
     let (front, places) =
-        listen_front(&daemon, &config, acceptor, Arc::clone(&front_lanes)).await?;
+        listen_front(&daemon, &config, acceptor, Arc::clone(&front_threads)).await?;
     let port = listeners.iter().find_map(Listener::port);
     let port = port.or_else(|| places.iter().find_map(|place| port_of(place)));
     addresses.extend(places);
     // Before any client is served, so that each can be told where it is.
-    let control = listen_control(&daemon, &lanes, port);
-    let kept_open = serve_redis(listeners, &daemon, &lanes);
+    let control = listen_control(&daemon, &io_threads, port);
+    let kept_open = serve_redis(listeners, &daemon, &io_threads);
     tokio::spawn(admin.serve(Arc::clone(&daemon)));
     daemon.apps.begin(&config);
     daemon.front.follow_apps();
     let front = tokio::spawn(front.serve(Arc::clone(&daemon.front)));
     for_ever("the end of sessions", &daemon, keep_sessions);
-    give_back::keep_small(&[&lanes, &front_lanes]);
-    for runtime in lanes.runtimes() {
+    give_back::keep_small(&[&io_threads, &front_threads]);
+    for runtime in io_threads.runtimes() {
         let daemon = Arc::clone(&daemon);
         runtime.spawn(async move {
             let ferry = || daemon.values.ranges.ferry();
@@ -201,8 +201,8 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
         let _ = listener.await;
     }
     let (finished, ()) = tokio::join!(finish(&daemon, front), drain(&daemon));
-    front_lanes.finish().await;
-    lanes.finish().await;
+    front_threads.finish().await;
+    io_threads.finish().await;
     drop(control);
     match failed {
         Some(error) => Err(io::Error::other(format!(
@@ -216,12 +216,12 @@ pub async fn run_daemon(daemon: Arc<Daemon>, ready: impl FnOnce(&Ready)) -> io::
 fn serve_redis(
     listeners: Vec<Listener>,
     daemon: &Arc<Daemon>,
-    lanes: &Arc<IoThreads>,
+    io_threads: &Arc<IoThreads>,
 ) -> Vec<JoinHandle<()>> {
     let mut kept_open = Vec::new();
     for listener in listeners {
         let is_inherited = listener.is_inherited();
-        let serving = tokio::spawn(listener.serve(Arc::clone(daemon), Arc::clone(lanes)));
+        let serving = tokio::spawn(listener.serve(Arc::clone(daemon), Arc::clone(io_threads)));
         if is_inherited {
             kept_open.push(serving);
         }
@@ -300,7 +300,7 @@ fn tell_what_is_open(daemon: &Daemon, config: &Config) {
 /// is controlled by users of its config alone.
 fn listen_control(
     daemon: &Arc<Daemon>,
-    lanes: &Arc<IoThreads>,
+    io_threads: &Arc<IoThreads>,
     port: Option<u16>,
 ) -> Option<ControlFiles> {
     // A server that listens nowhere has no name but its process.
@@ -312,7 +312,7 @@ fn listen_control(
         Ok((listener, files)) => {
             daemon.operator.set_file(&files.token);
             let listener = Listener::control(listener, &files.socket);
-            tokio::spawn(listener.serve(Arc::clone(daemon), Arc::clone(lanes)));
+            tokio::spawn(listener.serve(Arc::clone(daemon), Arc::clone(io_threads)));
             Some(files)
         }
         Err(error) => {
@@ -375,10 +375,10 @@ async fn listen_front(
     daemon: &Arc<Daemon>,
     config: &Config,
     acceptor: Option<TlsAcceptor>,
-    lanes: Arc<IoThreads>,
+    io_threads: Arc<IoThreads>,
 ) -> io::Result<(FrontListener, Vec<String>)> {
     let mut front = FrontListener::default();
-    front.use_lanes(lanes);
+    front.use_io_threads(io_threads);
     front.limit(daemon.files.share(config).front);
     let mut places = Vec::new();
     for address in &config.front.listen {

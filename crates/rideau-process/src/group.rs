@@ -19,11 +19,11 @@ use rustix::process::{
     pidfd_send_signal, waitid,
 };
 
-use super::census::{Census, Usage};
+use super::process_list::{ProcessList, Usage};
 use super::procfs::{self, Seen};
 use super::{Exit, cgroup, spawner};
 
-/// How often, and how many times at most, processes without a keeper are killed.
+/// How often, and how many times at most, processes without a child task are killed.
 const CLEAR_EVERY: Duration = Duration::from_millis(20);
 const CLEAR_TIMES: usize = 250;
 
@@ -89,11 +89,11 @@ impl Group {
         !self.is_reaped() && self.tree().iter().any(|seen| seen.pid == pid)
     }
 
-    pub(super) fn usage(&self, census: &Census) -> Usage {
+    pub(super) fn usage(&self, process_list: &ProcessList) -> Usage {
         if self.is_reaped() {
             return Usage::default();
         }
-        census.usage(self.pid(), &self.mark)
+        process_list.usage(self.pid(), &self.mark)
     }
 
     /// Kill the processes that are left, and forget the leader, which has ended.
@@ -114,7 +114,7 @@ impl Group {
 
     /// All processes that belong to the leader.
     fn tree(&self) -> Vec<Seen> {
-        let mut tree = Census::take().tree(self.pid(), &self.mark);
+        let mut tree = ProcessList::take().tree(self.pid(), &self.mark);
         tree.extend(self.cgroup.iter().flat_map(|cgroup| cgroup::inside(cgroup)));
         tree.sort_unstable_by_key(|seen| seen.pid);
         tree.dedup_by_key(|seen| seen.pid);

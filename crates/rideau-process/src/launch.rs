@@ -11,15 +11,15 @@ use std::os::unix::process::CommandExt;
 use std::path::{self, Path, PathBuf};
 use std::process::{Command, Stdio, id};
 
-use super::account::Account;
 use super::cgroup;
+use super::credentials::Credentials;
+use super::exec_request::{Complaint, ExecRequest, greet};
 use super::group::Custody;
 use super::open_files;
-use super::order::{Complaint, Order, greet};
+use super::pre_exec;
 use super::program::{Listen, Own, Program};
 use super::report::Step;
 use super::run_folder::{MARK, Place};
-use super::stage;
 use super::start_error::StartError;
 
 /// What a child may know of the daemon's environment. Passwords stand in there.
@@ -39,9 +39,9 @@ pub(super) struct Launched {
 /// All that has to be known before anything is started. This blocks.
 pub(super) fn prepare(
     program: &Program,
-    account: Option<Account>,
+    account: Option<Credentials>,
     place: &Place,
-) -> Result<Order, StartError> {
+) -> Result<ExecRequest, StartError> {
     let own = Own {
         socket: &place.socket,
         port: place.port(),
@@ -65,7 +65,7 @@ pub(super) fn prepare(
     let path = env.iter().rev().find(|(name, _)| name == "PATH");
     let path = path.map_or_else(|| PATH.into(), |(_, path)| path.clone());
     let files = find(word, &path, directory.as_deref())?;
-    Ok(Order {
+    Ok(ExecRequest {
         files,
         word: word.clone(),
         words: words.to_vec(),
@@ -83,7 +83,7 @@ pub(super) fn prepare(
 
 /// Make a process that becomes what the order says when it is told so; or, without
 /// a stage, one that is it.
-pub(super) fn launch(order: &Order, place: &mut Place) -> io::Result<Launched> {
+pub(super) fn launch(order: &ExecRequest, place: &mut Place) -> io::Result<Launched> {
     let listener = place.take_listener();
     let (mut command, socket) = match place.stage() {
         Some(stage) => {
@@ -115,12 +115,12 @@ pub(super) fn launch(order: &Order, place: &mut Place) -> io::Result<Launched> {
 
 fn on_stage(stage: &Path, socket: UnixStream) -> Command {
     let mut command = Command::new(stage);
-    command.arg0("rideau").arg(stage::WORD).env_clear();
+    command.arg0("rideau").arg(pre_exec::WORD).env_clear();
     command.stdin(OwnedFd::from(socket));
     command
 }
 
-fn at_once(order: &Order) -> Command {
+fn at_once(order: &ExecRequest) -> Command {
     let mut command = Command::new(order.file());
     command.arg0(&order.word).args(&order.words);
     let variables = order.env.iter().map(|(name, value)| (name, value));
@@ -136,7 +136,7 @@ fn at_once(order: &Order) -> Command {
 /// The last of a name counts.
 fn variables(
     program: &Program,
-    account: Option<&Account>,
+    account: Option<&Credentials>,
     own: &Own<'_>,
     place: &Place,
 ) -> Vec<(OsString, OsString)> {
@@ -175,7 +175,7 @@ fn variables(
 }
 
 /// What was said no to on the stage, in the words for all children.
-pub(super) fn refused(order: &Order, complaint: &Complaint) -> StartError {
+pub(super) fn refused(order: &ExecRequest, complaint: &Complaint) -> StartError {
     let error = complaint.error();
     match complaint.step {
         Step::Exec => not_run(order, error),
@@ -240,7 +240,7 @@ fn find(
     })
 }
 
-pub(super) fn not_run(order: &Order, error: io::Error) -> StartError {
+pub(super) fn not_run(order: &ExecRequest, error: io::Error) -> StartError {
     let program = order.word.clone();
     match error.kind() {
         ErrorKind::NotFound if order.file().exists() => StartError::NotRun {

@@ -5,37 +5,37 @@
 //! stopped together with every process it has started, even those that went their
 //! own ways. It comes over a [`stage`], where it becomes the user that it should
 //! be, with the limits and the socket that it should have. If the daemon is killed,
-//! its children die, and a warden ends the processes that they leave. How many run,
+//! its children die, and a reaper ends the processes that they leave. How many run,
 //! and when, is for others to say.
 //!
 //! Linux only: it reads `/proc`.
 
-mod account;
 mod address;
-mod census;
 mod cgroup;
-mod diag;
+mod child_task;
+mod credentials;
+mod exec_request;
 mod group;
 mod http;
-mod keeper;
 mod launch;
 mod lines;
-mod notes;
+mod notify_socket;
 mod open_files;
-mod order;
+mod output_log;
 pub mod panics;
 mod ports;
+mod pre_exec;
+mod process_list;
 mod procfs;
 mod program;
 mod readiness;
+mod reaper;
 mod report;
 mod run_folder;
-mod said;
 mod signal;
+mod sock_diag;
 mod spawner;
-mod stage;
 mod start_error;
-mod warden;
 
 use std::fmt;
 use std::io;
@@ -48,27 +48,27 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout, timeout_at};
 
 pub use address::Address;
-pub use census::{Census, Usage};
 pub use http::status as http_status;
 pub use lines::{Line, OutputLimits, Stream};
 pub use open_files::{open_files_max, raise_open_files};
+pub use pre_exec::stage;
+pub use process_list::{ProcessList, Usage};
 pub use program::{Listen, Program, Ready, ResourceLimits, Whom};
 pub use report::{StartReport, Step, StepTime};
 pub use run_folder::RunFolder;
 pub use signal::{Exit, Signal};
-pub use stage::stage;
 pub use start_error::StartError;
 
-use account::Account;
+use child_task::{ChildTask, Life, Watched};
+use credentials::Credentials;
+use exec_request::ExecRequest;
 use group::Group;
-use keeper::{Keeper, Life, Watched};
 use launch::{Launched, launch};
-use order::Order;
+use output_log::{OnLine, OutputLog};
 use ports::is_free;
 use readiness::{Taken, Wanted};
 use report::Diary;
 use run_folder::Place;
-use said::{OnLine, Said};
 
 /// As many ports are tried for a child.
 const PORT_TRIES: usize = 3;
@@ -89,7 +89,7 @@ pub struct Process {
     stop_timeout: Duration,
     stop_whom: Whom,
     group: Arc<Group>,
-    said: Arc<Said>,
+    said: Arc<OutputLog>,
     life: watch::Receiver<Life>,
     deadline: watch::Sender<Option<Instant>>,
     stuck: Arc<Mutex<Vec<i32>>>,
@@ -187,16 +187,16 @@ impl Process {
         &self.steps
     }
 
-    /// What it and all processes that belong to it used at the time of a census.
-    pub fn usage(&self, census: &Census) -> Usage {
-        self.group.usage(census)
+    /// What it and all processes that belong to it used at the time of a list of processes.
+    pub fn usage(&self, process_list: &ProcessList) -> Usage {
+        self.group.usage(process_list)
     }
 
     /// The memory of it and of all processes that belong to it, in bytes. A caller
-    /// that wants to know it of many takes one [`Census`] for all.
+    /// that wants to know it of many takes one [`ProcessList`] for all.
     pub async fn memory(&self) -> u64 {
         let group = Arc::clone(&self.group);
-        let usage = spawn_blocking(move || group.usage(&Census::take())).await;
+        let usage = spawn_blocking(move || group.usage(&ProcessList::take())).await;
         usage.map_or(0, |usage| usage.memory)
     }
 
@@ -279,7 +279,7 @@ impl Process {
         deadline: Instant,
         diary: &mut Diary,
     ) -> Result<Self, StartError> {
-        let account = Account::find(program.user.as_deref(), program.group.as_deref())?;
+        let account = Credentials::find(program.user.as_deref(), program.group.as_deref())?;
         let place = folder.place(program, account.as_ref());
         let place = place.map_err(unprepared("make room for a child"))?;
         let notes = program.hears_notes();
@@ -292,7 +292,7 @@ impl Process {
         let (id, group) = (place.id, Arc::clone(launched.custody.group()));
         let wanted = Wanted::new(program, &place, &group);
         diary.address = wanted.told().map(ToString::to_string);
-        let said = Arc::new(Said::new(program, on_line));
+        let said = Arc::new(OutputLog::new(program, on_line));
         let (kill_at, kill) = watch::channel(None);
         let (lives, life) = watch::channel(Life::Running);
         let stuck = Arc::default();
@@ -302,9 +302,10 @@ impl Process {
             stuck: Arc::clone(&stuck),
             whom: program.stop_whom,
         };
-        let keeper = Keeper::new(launched, place, children, notes, Arc::clone(&said), watched)
-            .map_err(unprepared("read what it writes"))?;
-        tokio::spawn(keeper.keep());
+        let child_task =
+            ChildTask::new(launched, place, children, notes, Arc::clone(&said), watched)
+                .map_err(unprepared("read what it writes"))?;
+        tokio::spawn(child_task.keep());
         let process = Self {
             id,
             address: None,
@@ -408,7 +409,7 @@ impl fmt::Debug for Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Its keeper reaps it.
+        // Its child task reaps it.
         self.group.signal(Signal::Kill.number());
     }
 }
@@ -416,7 +417,7 @@ impl Drop for Process {
 /// Run the program. If no caller waits for that any more, its custody ends at once.
 async fn load(
     program: &Program,
-    account: Option<Account>,
+    account: Option<Credentials>,
     place: Place,
     deadline: Instant,
     diary: &mut Diary,
@@ -431,7 +432,7 @@ async fn load(
 
 async fn load_untimed(
     program: Program,
-    account: Option<Account>,
+    account: Option<Credentials>,
     place: Place,
     diary: &mut Diary,
 ) -> Result<(Launched, Place), StartError> {
@@ -440,7 +441,7 @@ async fn load_untimed(
         Ok((order, place))
     });
     let failed = |error| unprepared("run it")(io::Error::other(error));
-    let (order, mut place): (Order, _) = prepared.await.map_err(failed)??;
+    let (order, mut place): (ExecRequest, _) = prepared.await.map_err(failed)??;
     diary.done(Step::Prepare);
 
     let (has_stage, order) = (place.stage().is_some(), Arc::new(order));
@@ -461,7 +462,7 @@ async fn load_untimed(
     diary.done(Step::Spawn);
 
     if let Some(socket) = launched.socket.take() {
-        let answer = order::deliver(socket, &order).await;
+        let answer = exec_request::deliver(socket, &order).await;
         let answer = answer.map_err(unprepared("say what to run"))?;
         answer.map_or(Ok(()), |complaint| Err(launch::refused(&order, &complaint)))?;
         diary.done(Step::Exec);

@@ -15,13 +15,13 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
 use super::Address;
-use super::diag::Diag;
 use super::group::Group;
 use super::http;
+use super::output_log::OutputLog;
 use super::procfs::{self, Listener, Owner};
 use super::program::{Listen, Program, Ready};
 use super::run_folder::Place;
-use super::said::Said;
+use super::sock_diag::Diag;
 
 /// How often to look whether a process listens, at most and at least.
 const LOOK_MIN: Duration = Duration::from_millis(1);
@@ -78,7 +78,7 @@ impl Wanted {
         self.told.as_ref()
     }
 
-    pub(super) async fn wait(&self, said: &Said) -> Result<Option<Address>, Taken> {
+    pub(super) async fn wait(&self, said: &OutputLog) -> Result<Option<Address>, Taken> {
         match (&self.ready, self.port) {
             (Ready::Socket, _) => {
                 self.socket(Path::new(&self.socket)).await;
@@ -146,7 +146,7 @@ impl Wanted {
 
     /// Notes count for a child that sends any. Where we listen ourselves, only an
     /// answer tells that a process is there.
-    async fn either(&self, said: &Said) -> Result<Option<Address>, Taken> {
+    async fn either(&self, said: &OutputLog) -> Result<Option<Address>, Taken> {
         let looked = async {
             if self.inherits() {
                 self.answers("/", false).await

@@ -22,7 +22,7 @@ pub enum Step {
     /// Having the system make a process.
     Spawn,
     /// Hearing from us what to do.
-    Order,
+    ExecRequest,
     /// Leading a session of its own.
     Setsid,
     /// Entering its cgroup.
@@ -53,7 +53,7 @@ impl Step {
         match self {
             Self::Prepare => "prepare",
             Self::Spawn => "spawn",
-            Self::Order => "order",
+            Self::ExecRequest => "order",
             Self::Setsid => "setsid",
             Self::Cgroup => "cgroup",
             Self::Limit => "limit",

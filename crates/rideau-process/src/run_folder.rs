@@ -1,7 +1,7 @@
 //! The daemon's private folder: its children's sockets, and a record of each
 //! child, so that the next daemon can end those that a killed one left behind.
 //!
-//! A child that came over a stage dies with us, and a warden ends the processes it
+//! A child that came over a stage dies with us, and a reaper ends the processes it
 //! has started. Children of a program without a stage live until a daemon opens the
 //! same folder again, unless they notice by themselves that they are alone.
 //!
@@ -27,20 +27,20 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, geteuid, getpid};
 
-use super::account::Account;
+use super::credentials::Credentials;
 use super::group::kill;
-use super::notes::Notes;
+use super::notify_socket::Notes;
 use super::ports::Port;
 use super::procfs::{self, Seen};
 use super::program::{Listen, Program};
-use super::warden::Warden;
-use super::{cgroup, stage};
+use super::reaper::Reaper;
+use super::{cgroup, pre_exec};
 
 /// How often, and how many times at most, the processes that are left are looked
 /// for.
 const CLEANING_EVERY: Duration = Duration::from_millis(10);
 const CLEANING_TIMES: usize = 100;
-/// How long a killed daemon and its warden may take to let go of the folder. Only
+/// How long a killed daemon and its reaper may take to let go of the folder. Only
 /// what hangs takes as long.
 const END_MAX: Duration = Duration::from_secs(10);
 
@@ -65,9 +65,9 @@ struct Folder {
     _lock: File,
     ended: usize,
     next_id: AtomicU64,
-    /// Once there are children. None if no warden could be had, which is no reason
+    /// Once there are children. None if no reaper could be had, which is no reason
     /// to have no children.
-    warden: OnceLock<Option<Warden>>,
+    reaper: OnceLock<Option<Reaper>>,
 }
 
 impl RunFolder {
@@ -93,16 +93,16 @@ impl RunFolder {
             _lock: lock,
             ended,
             next_id: AtomicU64::new(1),
-            warden: OnceLock::new(),
+            reaper: OnceLock::new(),
         };
         let opened = Self {
             folder: Arc::new(folder),
             stage: None,
             cgroup: None,
         };
-        Ok(match stage::is_ours() {
+        Ok(match pre_exec::is_ours() {
             true => opened
-                .with_stage(Path::new(stage::OURSELVES))
+                .with_stage(Path::new(pre_exec::OURSELVES))
                 .with_cgroup(cgroup::own()),
             false => opened,
         })
@@ -142,14 +142,18 @@ impl RunFolder {
 
     /// Make room for a child: a port if it wants one, a listener if we listen
     /// for it, and a folder that it may write to if it is another user's.
-    pub(super) fn place(&self, program: &Program, account: Option<&Account>) -> io::Result<Place> {
+    pub(super) fn place(
+        &self,
+        program: &Program,
+        account: Option<&Credentials>,
+    ) -> io::Result<Place> {
         if self.stage.is_none() && program.needs_stage() {
             let why = "what it wants needs a stage, and this program has none";
             return Err(io::Error::new(ErrorKind::Unsupported, why));
         }
         if let Some(stage) = &self.stage {
-            let start = || Warden::start(stage, &self.folder.path).ok();
-            self.folder.warden.get_or_init(start);
+            let start = || Reaper::start(stage, &self.folder.path).ok();
+            self.folder.reaper.get_or_init(start);
         }
         let id = self.claim()?;
         let mut place = Place {
@@ -232,7 +236,7 @@ impl Place {
     }
 
     /// Hear what the child says of itself.
-    pub(super) fn listen_for_notes(&self, account: Option<&Account>) -> io::Result<Notes> {
+    pub(super) fn listen_for_notes(&self, account: Option<&Credentials>) -> io::Result<Notes> {
         let notes = Notes::listen(&self.notify())?;
         if let Some(account) = account {
             chown(self.notify(), Some(account.uid), Some(account.gid))?;
@@ -240,7 +244,7 @@ impl Place {
         Ok(notes)
     }
 
-    fn make_folder(&self, account: &Account) -> io::Result<String> {
+    fn make_folder(&self, account: &Credentials) -> io::Result<String> {
         let path = own_folder(&self.run.folder.path, self.id);
         DirBuilder::new().mode(0o700).create(&path)?;
         chown(&path, Some(account.uid), Some(account.gid))?;
@@ -362,7 +366,7 @@ fn checked(path: &Path) -> io::Result<String> {
 enum LockOwner {
     Daemon(i32),
     /// It ends what a killed daemon left, and lets go then.
-    Warden(i32),
+    Reaper(i32),
     Unknown,
 }
 
@@ -373,7 +377,7 @@ impl LockOwner {
         let (kind, pid) = (words.next(), words.next().and_then(|pid| pid.parse().ok()));
         match (kind, pid) {
             (Some("daemon"), Some(pid)) => Self::Daemon(pid),
-            (Some("warden"), Some(pid)) => Self::Warden(pid),
+            (Some("warden"), Some(pid)) => Self::Reaper(pid),
             _ => Self::Unknown,
         }
     }
@@ -382,17 +386,17 @@ impl LockOwner {
     fn write(self, lock: &File) -> io::Result<()> {
         let text = match self {
             Self::Daemon(pid) => format!("daemon {pid}"),
-            Self::Warden(pid) => format!("warden {pid}"),
+            Self::Reaper(pid) => format!("warden {pid}"),
             Self::Unknown => String::new(),
         };
         lock.write_all_at(format!("{text:<24}\n").as_bytes(), 0)
     }
 
-    /// It will let go of the folder by itself: a killed daemon, or a warden.
+    /// It will let go of the folder by itself: a killed daemon, or a reaper.
     fn is_leaving(&self) -> bool {
         match self {
             Self::Daemon(pid) => procfs::is_ending(*pid),
-            Self::Warden(_) => true,
+            Self::Reaper(_) => true,
             Self::Unknown => false,
         }
     }
@@ -436,7 +440,7 @@ pub(super) fn clean_after(daemon: i32, path: &Path) -> io::Result<()> {
         thread::sleep(CLEANING_EVERY);
     }
     // It only helps the processes that wait, so there is no harm in a full disk.
-    let _ = LockOwner::Warden(own_pid()).write(&file);
+    let _ = LockOwner::Reaper(own_pid()).write(&file);
     clean(&path)?;
     Ok(())
 }
@@ -570,7 +574,7 @@ mod tests {
 
     #[test]
     fn a_daemon_waits_for_a_killed_one_and_its_warden() {
-        for owner in [LockOwner::Daemon(NONE), LockOwner::Warden(own_pid())] {
+        for owner in [LockOwner::Daemon(NONE), LockOwner::Reaper(own_pid())] {
             let scratch = Scratch::new();
             let lock = locked(&scratch, owner);
             let (told, opened) = channel();
@@ -597,7 +601,7 @@ mod tests {
         let kind = |opened: std::io::Result<RunFolder>| opened.err().map(|error| error.kind());
         let second = RunFolder::open(scratch.path());
         assert_eq!(kind(second), Some(ErrorKind::AddrInUse));
-        // A warden that comes late leaves it alone.
+        // A reaper that comes late leaves it alone.
         fs::write(scratch.join("7.sock"), "").expect("the folder is ours");
         clean_after(NONE, scratch.path()).expect("there is nothing to do");
         assert!(scratch.join("7.sock").exists());

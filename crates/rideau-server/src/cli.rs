@@ -6,23 +6,23 @@
 
 mod apps;
 mod bench;
-mod bound;
+mod broker;
 mod change;
 mod child;
 mod control;
+mod generate;
 mod hold;
 mod lease;
 mod load;
-mod look;
-mod meet;
 mod numbers;
 mod pages;
-mod paper;
+mod pre_exec;
 mod run;
 mod serve;
 mod show;
+mod status;
 mod table;
-mod tame;
+mod terminal;
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -181,17 +181,17 @@ enum Command {
     /// Change one value of the config: set pool.pg-1.max 20
     Set(change::Set),
     /// Show how apps, pools, brokers, regulators, locks and ranges do
-    Status(look::Status),
+    Status(status::Status),
     /// Show holders and what they hold
-    Holders(look::Holders),
+    Holders(status::Holders),
     /// Say why a ticket waits, or why an ask was refused
-    Explain(look::Explain),
+    Explain(status::Explain),
     /// Follow what happens
-    Tail(look::Tail),
+    Tail(status::Tail),
     /// End a connection; what it holds is taken back
-    Kill(look::Kill),
+    Kill(status::Kill),
     /// Take one lease back from its holder
-    Revoke(look::Revoke),
+    Revoke(status::Revoke),
     /// Replace the processes of an application by new ones
     Restart(apps::Restart),
     /// Have a process of an application finish what it serves, and go
@@ -211,9 +211,9 @@ enum Command {
     /// Hold a value of a range while a command runs
     Lease(lease::Lease),
     /// Ask a broker for a worker that offers itself
-    Ask(meet::Meet),
+    Ask(broker::Meet),
     /// Offer yourself to clients that ask
-    Offer(meet::Meet),
+    Offer(broker::Meet),
     /// Measure the server, and a Redis beside it
     Bench(bench::Bench),
     /// Hash a password for the config file, from standard input
@@ -221,9 +221,9 @@ enum Command {
     /// Print what a range of the config is in numbers
     Numbers(numbers::Numbers),
     /// Print what a shell needs to complete these words
-    Completions(paper::Completions),
+    Completions(generate::Completions),
     /// Print the manual, or write all its pages to a folder
-    Man(paper::Man),
+    Man(generate::Man),
 }
 
 /// The words that are known. Help for a command that needs no server does not show
@@ -252,7 +252,7 @@ fn parsed(mut words: Vec<OsString>) -> Result<Program, clap::Error> {
 /// Do what the words say.
 pub(crate) fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let words: Vec<_> = words.collect();
-    if let Some(code) = bound::stage(&words) {
+    if let Some(code) = pre_exec::stage(&words) {
         return code;
     }
     let Program {
@@ -297,9 +297,9 @@ fn dispatch(command: Command, manner: &Manner) -> Done {
         Command::Run(words) => run::run(&words, manner),
         Command::Demo(words) => demo::run(&words, manner.json),
         Command::Check(words) => change::check(&words, manner),
-        Command::Completions(words) => paper::completions(&words),
-        Command::Man(words) => paper::man(&words),
-        Command::Hash => paper::hash(manner),
+        Command::Completions(words) => generate::completions(&words),
+        Command::Man(words) => generate::man(&words),
+        Command::Hash => generate::hash(manner),
         Command::Numbers(words) => numbers::run(&words, manner),
         Command::Bench(words) => bench::run(&words, manner),
         other => alone()?.block_on(with_server(other, manner)),
@@ -314,12 +314,12 @@ async fn with_server(command: Command, manner: &Manner) -> Done {
         Command::Reload => change::reload(manner).await,
         Command::Rollback(words) => change::rollback(&words, manner).await,
         Command::Set(words) => change::set(&words, manner).await,
-        Command::Status(words) => look::status(&words, manner).await,
-        Command::Holders(words) => look::holders(&words, manner).await,
-        Command::Explain(words) => look::explain(&words, manner).await,
-        Command::Tail(words) => look::tail(&words, manner).await,
-        Command::Kill(words) => look::kill(&words, manner).await,
-        Command::Revoke(words) => look::revoke(&words, manner).await,
+        Command::Status(words) => status::status(&words, manner).await,
+        Command::Holders(words) => status::holders(&words, manner).await,
+        Command::Explain(words) => status::explain(&words, manner).await,
+        Command::Tail(words) => status::tail(&words, manner).await,
+        Command::Kill(words) => status::kill(&words, manner).await,
+        Command::Revoke(words) => status::revoke(&words, manner).await,
         Command::Restart(words) => apps::restart(&words, manner).await,
         Command::Detach(words) => apps::to_process("APP.DETACH", &words, manner).await,
         Command::Disable(words) => apps::to_process("APP.DISABLE", &words, manner).await,
@@ -329,8 +329,8 @@ async fn with_server(command: Command, manner: &Manner) -> Done {
         Command::Take(words) => hold::take(&words, manner).await,
         Command::Lock(words) => hold::lock(&words, manner).await,
         Command::Lease(words) => lease::lease(&words, manner).await,
-        Command::Ask(words) => meet::ask(&words, manner).await,
-        Command::Offer(words) => meet::offer(&words, manner).await,
+        Command::Ask(words) => broker::ask(&words, manner).await,
+        Command::Offer(words) => broker::offer(&words, manner).await,
         other => Err(Failure::Broken(format!("{other:?} needs no server"))),
     }
 }

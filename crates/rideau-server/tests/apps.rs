@@ -16,8 +16,8 @@ mod crowd;
 mod faults;
 #[path = "process/given.rs"]
 mod given;
-#[path = "apps/house.rs"]
-mod house;
+#[path = "apps/harness.rs"]
+mod harness;
 #[path = "apps/numbers.rs"]
 mod numbers;
 #[path = "apps/operators.rs"]

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[path = "members/harness.rs"]
+mod harness;
 #[path = "members/peer.rs"]
 mod peer;
-#[path = "members/yard.rs"]
-mod yard;
 
 #[path = "members/changes.rs"]
 mod changes;

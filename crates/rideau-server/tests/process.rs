@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-#[path = "process/yard.rs"]
-mod yard;
+#[path = "process/harness.rs"]
+mod harness;
 
 #[path = "process/apps.rs"]
 mod apps;

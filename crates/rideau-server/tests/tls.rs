@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-#[path = "tls/place.rs"]
-mod place;
+#[path = "tls/harness.rs"]
+mod harness;
 
 #[path = "tls/handshakes.rs"]
 mod handshakes;

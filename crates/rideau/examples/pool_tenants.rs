@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::time::Duration;
 
-use rideau::{Clock, Flow, Held, Manager, Pool, PoolOptions, Settings, Terms};
+use rideau::{AskOptions, Clock, Flow, Held, Manager, Pool, PoolOptions, Settings};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -55,9 +55,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// Hold a member for 10 ms. Says how long the taker waited for it.
 async fn work(pool: Pool<Numbers>, tenant: &str) -> Duration {
-    let terms = Terms {
+    let terms = AskOptions {
         flow: Flow::of(tenant),
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let mut held = pool.take_on(terms).await.expect("nobody is shed");
     sleep(Duration::from_millis(10)).await;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rideau::{Backoff, Clock, Held, Manager, Pool, PoolOptions, Terms};
+use rideau::{AskOptions, Backoff, Clock, Held, Manager, Pool, PoolOptions};
 use tokio::time::sleep;
 
 /// Lends sessions of a server that can be switched off.
@@ -50,9 +50,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ..PoolOptions::default()
     };
     let pool = Pool::new_by(sessions, options, &Clock::paused())?;
-    let patient = Terms {
+    let patient = AskOptions {
         wait_max: Some(Duration::from_secs(1)),
-        ..Terms::default()
+        ..AskOptions::default()
     };
 
     println!("Somebody holds the members for long:");
@@ -70,14 +70,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     is_down.store(true, Ordering::Relaxed);
     Held::fail(report);
     Held::fail(export);
-    println!("  {}", nothing(&pool, Terms::default()).await);
+    println!("  {}", nothing(&pool, AskOptions::default()).await);
 
     println!("\nAnd what the pool says by itself:");
     print!("{}", pool.explain());
     Ok(())
 }
 
-async fn nothing(pool: &Pool<Sessions>, terms: Terms) -> String {
+async fn nothing(pool: &Pool<Sessions>, terms: AskOptions) -> String {
     match pool.take_on(terms).await {
         Ok(_) => "a member after all".into(),
         Err(no) => no.to_string(),

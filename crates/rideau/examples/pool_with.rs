@@ -10,7 +10,7 @@ use std::error::Error;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rideau::{Clock, Fate, Manager, Pool, PoolOptions, Terms};
+use rideau::{AskOptions, Clock, Fate, Manager, Pool, PoolOptions};
 use tokio::time::{sleep, timeout};
 
 /// Lends sessions that are numbered, so that one sees which one it is.
@@ -53,17 +53,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let pool = Pool::new_by(Sessions::default(), options, &Clock::paused())?;
     let short = Duration::from_millis(5);
 
-    let done = pool.with(Terms::default(), async |s| query(s, short, true).await);
+    let done = pool.with(AskOptions::default(), async |s| query(s, short, true).await);
     println!("done:      {:?}", done.await?);
 
-    let failed = pool.with(Terms::default(), async |s| query(s, short, false).await);
+    let failed = pool.with(AskOptions::default(), async |s| {
+        query(s, short, false).await
+    });
     println!("failed:    {:?}", failed.await?);
 
     let long = Duration::from_secs(60);
-    let cancelled = pool.with(Terms::default(), async |s| query(s, long, true).await);
+    let cancelled = pool.with(AskOptions::default(), async |s| query(s, long, true).await);
     println!("cancelled: {:?}", timeout(short, cancelled).await.is_err());
 
-    let next = pool.with(Terms::default(), async |s| query(s, short, true).await);
+    let next = pool.with(AskOptions::default(), async |s| query(s, short, true).await);
     println!("the next:  {:?}", next.await?);
     Ok(())
 }

@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use rideau_core::balancer::Method;
 use rideau_core::{Rng, Side};
 
-use crate::signals::{Rank, seed};
+use crate::meter_outputs::{Rank, seed};
 
 /// Candidates by name, and how one of them is chosen.
 ///

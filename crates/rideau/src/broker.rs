@@ -3,7 +3,7 @@
 //! The handle of the core's broker. A wait is a future whose drop cancels it;
 //! a match hands each party the other as a [`Peer`].
 
-mod meeting;
+mod match_cell;
 mod role;
 mod wait;
 
@@ -14,12 +14,12 @@ use rideau_core::broker::{self as core, Gone, Options, Stats};
 use rideau_core::{OptionError, Refusal, Side, Tag, Ticket};
 
 use crate::after::After;
+use crate::ask_options::AskOptions;
 use crate::clock::Clock;
 use crate::driver::{Driver, Shell};
+use crate::meter_outputs::{MeterOutputs, Rank, seed};
 use crate::peer::Match;
 use crate::regulator::Regulator;
-use crate::signals::{Rank, Signals, seed};
-use crate::terms::Terms;
 use crate::thread::block_on;
 use role::{AskRole, Effect, Machine, OfferRole};
 use wait::{Wait, come};
@@ -106,7 +106,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     fn open(name: Option<&str>, options: Options, clock: &Clock) -> Result<Self, OptionError> {
         let mut effects = Vec::new();
         let machine = core::Broker::new(options, clock.now(), &mut effects)?;
-        let desk = Desk(Signals::new("broker", name, seed()));
+        let desk = Desk(MeterOutputs::new("broker", name, seed()));
         let driver = Driver::start(machine, effects, desk, clock.clone());
         let _owner = Arc::new(Owner(Arc::clone(&driver)));
         Ok(Self { driver, _owner })
@@ -127,7 +127,11 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     }
 
     /// As [`ask`](Self::ask), on given terms.
-    pub fn ask_on(&self, value: A, terms: Terms) -> impl Future<Output = Answer<A, O>> + Send + '_ {
+    pub fn ask_on(
+        &self,
+        value: A,
+        terms: AskOptions,
+    ) -> impl Future<Output = Answer<A, O>> + Send + '_ {
         Wait::<_, AskRole, A, O>::new(&*self.driver, value, Some(terms))
     }
 
@@ -148,7 +152,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     pub fn offer_on(
         &self,
         value: O,
-        terms: Terms,
+        terms: AskOptions,
     ) -> impl Future<Output = Answer<O, A>> + Send + '_ {
         Wait::<_, OfferRole, A, O>::new(&*self.driver, value, Some(terms))
     }
@@ -159,7 +163,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     ///
     /// A refusal, if no offer waits.
     pub fn try_ask(&self, value: A) -> Answer<A, O> {
-        come::<AskRole, A, O>(&self.driver, value, &Terms::USUAL, false, None).at_once()
+        come::<AskRole, A, O>(&self.driver, value, &AskOptions::USUAL, false, None).at_once()
     }
 
     /// Offer oneself to a client that waits already; never wait.
@@ -168,7 +172,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     ///
     /// A refusal, if no ask waits.
     pub fn try_offer(&self, value: O) -> Answer<O, A> {
-        come::<OfferRole, A, O>(&self.driver, value, &Terms::USUAL, false, None).at_once()
+        come::<OfferRole, A, O>(&self.driver, value, &AskOptions::USUAL, false, None).at_once()
     }
 
     /// Ask on a plain thread, which sleeps until there is an answer.
@@ -176,7 +180,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     /// # Errors
     ///
     /// As [`ask`](Self::ask).
-    pub fn ask_blocking(&self, value: A, terms: Terms) -> Answer<A, O> {
+    pub fn ask_blocking(&self, value: A, terms: AskOptions) -> Answer<A, O> {
         block_on(self.ask_on(value, terms))
     }
 
@@ -185,22 +189,22 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     /// # Errors
     ///
     /// As [`offer`](Self::offer).
-    pub fn offer_blocking(&self, value: O, terms: Terms) -> Answer<O, A> {
+    pub fn offer_blocking(&self, value: O, terms: AskOptions) -> Answer<O, A> {
         block_on(self.offer_on(value, terms))
     }
 
     /// Take a place among the asks; the answer can be awaited later.
-    pub fn begin_ask(&self, value: A, terms: Terms) -> Asking<A, O> {
+    pub fn begin_ask(&self, value: A, terms: AskOptions) -> Asking<A, O> {
         Asking(Wait::begin(Arc::clone(&self.driver), value, &terms))
     }
 
     /// Take a place among the offers; the answer can be awaited later.
-    pub fn begin_offer(&self, value: O, terms: Terms) -> Offering<A, O> {
+    pub fn begin_offer(&self, value: O, terms: AskOptions) -> Offering<A, O> {
         Offering(Wait::begin(Arc::clone(&self.driver), value, &terms))
     }
 
     /// Ask: the answer if there is one at once, else the wait for it.
-    pub fn ask_now(&self, value: A, terms: Terms) -> Now<Answer<A, O>, Asking<A, O>> {
+    pub fn ask_now(&self, value: A, terms: AskOptions) -> Now<Answer<A, O>, Asking<A, O>> {
         let mut asking = self.begin_ask(value, terms);
         match asking.0.answered() {
             Some(answer) => Now::Answered(answer),
@@ -209,7 +213,7 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     }
 
     /// Offer: the answer if there is one at once, else the wait for it.
-    pub fn offer_now(&self, value: O, terms: Terms) -> Now<Answer<O, A>, Offering<A, O>> {
+    pub fn offer_now(&self, value: O, terms: AskOptions) -> Now<Answer<O, A>, Offering<A, O>> {
         let mut offering = self.begin_offer(value, terms);
         match offering.0.answered() {
             Some(answer) => Now::Answered(answer),
@@ -249,9 +253,9 @@ impl<A: Send + 'static, O: Send + 'static> Broker<A, O> {
     /// The broker's numbers.
     pub fn stats(&self) -> Stats {
         let mut stats = self.driver.look(core::Broker::stats);
-        let door = self.driver.shell().0.door();
-        door.count_refused(Side::Ask, &mut stats.asks);
-        door.count_refused(Side::Offer, &mut stats.offers);
+        let admission = self.driver.shell().0.door();
+        admission.count_refused(Side::Ask, &mut stats.asks);
+        admission.count_refused(Side::Offer, &mut stats.offers);
         stats
     }
 
@@ -385,7 +389,7 @@ impl<V> fmt::Display for Refused<V> {
 impl<V> std::error::Error for Refused<V> {}
 
 /// Hands the broker's effects on.
-pub(crate) struct Desk(Signals);
+pub(crate) struct Desk(MeterOutputs);
 
 impl<A: Send + 'static, O: Send + 'static> Shell<Machine<A, O>> for Desk {
     fn perform(&self, effect: Effect<A, O>, after: &mut After) {

@@ -75,7 +75,7 @@ impl Clock {
     /// jumps from one deadline to the next.
     ///
     /// ```
-    /// use rideau::{Clock, Pool, PoolOptions, Terms};
+    /// use rideau::{Clock, Pool, PoolOptions, AskOptions};
     /// # use rideau::Manager;
     /// use std::time::Duration;
     /// # struct Numbers;
@@ -95,7 +95,7 @@ impl Clock {
     ///
     /// // An hour that takes no time.
     /// let wait_max = Some(Duration::from_secs(3600));
-    /// let no = pool.take_on(Terms { wait_max, ..Terms::default() }).await;
+    /// let no = pool.take_on(AskOptions { wait_max, ..AskOptions::default() }).await;
     /// assert!(no.is_err());
     /// # Ok(())
     /// # }

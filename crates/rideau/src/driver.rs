@@ -13,10 +13,10 @@ use crossbeam_utils::CachePadded;
 use rideau_core::{Instant, Machine};
 
 use crate::after::After;
-use crate::bell::Bell;
 use crate::clock::Clock;
 use crate::nap::nap;
 use crate::sync::{Mutex, MutexGuard, lock, try_lock};
+use crate::timer::TimerWake;
 
 /// Carries a machine's effects out.
 pub(crate) trait Shell<M: Machine>: Send + Sync + 'static {
@@ -44,7 +44,7 @@ pub(crate) struct Driver<M: Machine, S> {
     /// Apart from what changes: a thread that finds the lock taken reads it, too.
     clock: CachePadded<Clock>,
     crush: CachePadded<Crush>,
-    bell: Arc<Bell>,
+    timer: Arc<TimerWake>,
 }
 
 /// What threads look at when they find the lock taken. It decides nothing but how
@@ -102,10 +102,10 @@ where
             shell,
             clock: CachePadded::new(clock),
             crush: CachePadded::default(),
-            bell: Arc::new(Bell::new()),
+            timer: Arc::new(TimerWake::new()),
         });
         driver.step(|_| ());
-        Bell::keep_deadlines(&driver, &driver.bell);
+        TimerWake::keep_deadlines(&driver, &driver.timer);
         driver
     }
 
@@ -227,7 +227,7 @@ where
         };
         inner.armed = due;
         drop(inner);
-        driver.bell.ring();
+        driver.timer.ring();
         after
     }
 
@@ -299,6 +299,6 @@ const MEET_AGAIN: u64 = 300_000;
 
 impl<M: Machine, S> Drop for Driver<M, S> {
     fn drop(&mut self) {
-        self.bell.ring();
+        self.timer.ring();
     }
 }

@@ -16,10 +16,10 @@ use rideau_core::Rng;
 use rideau_core::group::{Method, Order};
 use tokio::sync::Notify;
 
+use crate::ask_options::AskOptions;
 use crate::clock::Clock;
+use crate::meter_outputs::seed;
 use crate::pool::{Held, Manager, NotTaken, Pool};
-use crate::signals::seed;
-use crate::terms::Terms;
 use crate::thread::block_on;
 use wait::{Answers, Wait};
 
@@ -112,7 +112,7 @@ impl<M: Manager> Group<M> {
     /// Dropping the future gives up its position in every queue. A member that was
     /// granted just then goes to the next taker unharmed.
     pub async fn take(&self) -> Result<Held<'static, M>, NotTaken> {
-        self.take_on(Terms::USUAL).await
+        self.take_on(AskOptions::USUAL).await
     }
 
     /// As [`take`](Self::take), on given terms.
@@ -124,7 +124,7 @@ impl<M: Manager> Group<M> {
     /// # Cancel safety
     ///
     /// As [`take`](Self::take).
-    pub async fn take_on(&self, terms: Terms) -> Result<Held<'static, M>, NotTaken> {
+    pub async fn take_on(&self, terms: AskOptions) -> Result<Held<'static, M>, NotTaken> {
         let mut wait = Wait::new(&self.inner, terms);
         let prompt = std::future::poll_fn(|context| wait.poll_prompt(context));
         if let Some(held) = prompt.await {
@@ -186,7 +186,7 @@ impl<M: Manager> Group<M> {
     /// # Errors
     ///
     /// As [`take`](Self::take).
-    pub fn take_blocking(&self, terms: Terms) -> Result<Held<'static, M>, NotTaken> {
+    pub fn take_blocking(&self, terms: AskOptions) -> Result<Held<'static, M>, NotTaken> {
         block_on(self.take_on(terms))
     }
 

@@ -17,10 +17,10 @@ use rideau_core::pool::Stats;
 use rideau_core::{OptionError, Reason, Rule};
 use tokio::runtime::Handle;
 
+use crate::ask_options::AskOptions;
 use crate::clock::Clock;
 use crate::driver::Driver;
 use crate::pool::{Held, Manager, NotTaken, Pool};
-use crate::terms::Terms;
 use crate::thread::block_on;
 use keys::Keys;
 
@@ -166,7 +166,7 @@ impl<K: Key, M: Manager> KeyedPool<K, M> {
     /// Dropping the future gives up the position in the queue. A member that was
     /// granted just then goes to the next taker of that key unharmed.
     pub async fn take(&self, key: &K) -> Result<Held<'static, M>, NotTaken> {
-        self.take_on(key, Terms::USUAL).await
+        self.take_on(key, AskOptions::USUAL).await
     }
 
     /// As [`take`](Self::take), on given terms.
@@ -178,7 +178,7 @@ impl<K: Key, M: Manager> KeyedPool<K, M> {
     /// # Cancel safety
     ///
     /// As [`take`](Self::take).
-    pub async fn take_on(&self, key: &K, terms: Terms) -> Result<Held<'static, M>, NotTaken> {
+    pub async fn take_on(&self, key: &K, terms: AskOptions) -> Result<Held<'static, M>, NotTaken> {
         loop {
             let pool = self.driver.shell().pool(key)?;
             match pool.take_owned(terms).await {
@@ -209,7 +209,7 @@ impl<K: Key, M: Manager> KeyedPool<K, M> {
     /// # Errors
     ///
     /// As [`take`](Self::take).
-    pub fn take_blocking(&self, key: &K, terms: Terms) -> Result<Held<'static, M>, NotTaken> {
+    pub fn take_blocking(&self, key: &K, terms: AskOptions) -> Result<Held<'static, M>, NotTaken> {
         block_on(self.take_on(key, terms))
     }
 

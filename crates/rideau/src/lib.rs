@@ -37,10 +37,10 @@
 //! early, with a reason:
 //!
 //! ```
-//! use rideau::{Broker, BrokerOptions, Terms};
+//! use rideau::{Broker, BrokerOptions, AskOptions};
 //!
 //! let broker: Broker<&str, u32> = Broker::new(BrokerOptions::default())?;
-//! let worker = broker.begin_offer(7, Terms::default());
+//! let worker = broker.begin_offer(7, AskOptions::default());
 //! let met = broker.try_ask("anna")?;
 //! assert_eq!(met.value, 7);
 //! assert_eq!(worker.wait()?.value, "anna");
@@ -116,35 +116,38 @@
 
 #[cfg(any(feature = "postgres", feature = "redis", feature = "tcp"))]
 pub mod adapters;
+mod admission;
 mod after;
+mod ask_options;
 mod balancer;
-mod bell;
 mod broker;
-mod cell;
 mod clock;
-mod door;
+mod coop;
 mod driver;
 mod group;
+mod idle_cache;
 mod keyed;
 mod lease;
 mod locks;
+mod meter_outputs;
 mod nap;
 mod peer;
 mod pool;
 mod ranges;
 mod registry;
 mod regulator;
-mod shelf;
-mod signals;
+mod reply_slot;
 pub mod store;
-mod streak;
 mod sync;
-mod terms;
 mod thread;
+mod timer;
 
+pub use ask_options::AskOptions;
+/// The former name, until version 1.
+#[doc(hidden)]
+pub use ask_options::AskOptions as Terms;
 pub use balancer::Balancer;
 pub use broker::{Asking, Broker, Now, Offering, Refused};
-pub use cell::Ended;
 pub use clock::Clock;
 pub use group::Group;
 pub use keyed::{Key, KeyedOptions, KeyedPool};
@@ -152,16 +155,18 @@ pub use lease::{Lease, Stopped};
 pub use locks::{
     Acquiring, Denied, FullAt, KeyRule, Lock, LockHandle, Locks, LocksOptions, NotHeld, Owner,
 };
+pub use meter_outputs::Rank;
 pub use peer::{Match, Peer};
 pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take, WhyNot};
 #[cfg(any(test, feature = "test-util"))]
 pub use ranges::Dial;
 pub use ranges::{
-    Answer, Answering, Failed, Leased, OpenError, Ranges, RangesOptions, Reached, Reserving, Until,
-    rest,
+    Answer, Answering, Committed, Failed, Leased, OpenError, Ranges, RangesOptions, Reached,
+    Reserving, rest,
 };
 pub use registry::{AddError, NoSuchPool, Registry};
 pub use regulator::{Leasing, Regulator};
+pub use reply_slot::Ended;
 pub use rideau_core::balancer::Method as BalancerMethod;
 pub use rideau_core::broker::{Options as BrokerOptions, Stats as BrokerStats, Tally};
 pub use rideau_core::group::Method as GroupMethod;
@@ -175,5 +180,3 @@ pub use rideau_core::{
     Custom, Flow, Histogram, Instant, Lead, OptionError, Reason, Refusal, Rule, Settings, Side,
     Tag, Ticket, allocator, kit, meter, queue, valve,
 };
-pub use signals::Rank;
-pub use terms::Terms;

@@ -5,6 +5,7 @@
 //! held at that moment. Callers may differ, and change their minds while units
 //! are held. No caller has to be told of a new limit.
 
+mod acquire_many;
 mod board;
 mod call;
 mod grave;
@@ -24,7 +25,6 @@ mod stub;
 #[cfg(not(rideau_loom))]
 mod sweeper;
 mod table;
-mod together;
 mod word;
 
 use std::borrow::Borrow;
@@ -38,14 +38,14 @@ use std::time::Duration;
 use rideau_core::locks::{Capacity, Claim, Full};
 use rideau_core::{OptionError, Reason, Refusal, queue};
 
+pub use self::acquire_many::FullAt;
 pub use self::handle::LockHandle;
 pub use self::owner::{NotHeld, Owner};
 pub use self::rules::KeyRule;
-pub use self::together::FullAt;
+use crate::ask_options::AskOptions;
 use crate::broker::Now;
 use crate::clock::Clock;
 use crate::keyed::Key;
-use crate::terms::Terms;
 use crate::thread::block_on;
 use keys::{Keys, Origin, Taken};
 use line::Wait;
@@ -272,7 +272,8 @@ impl<K: Key> Locks<K> {
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned = K> + ?Sized,
     {
-        self.begin_acquire(key, 1, capacity, Terms::default()).await
+        self.begin_acquire(key, 1, capacity, AskOptions::default())
+            .await
     }
 
     /// As [`acquire_wait`](Self::acquire_wait), for several units and on given
@@ -286,7 +287,7 @@ impl<K: Key> Locks<K> {
         key: &Q,
         units: u32,
         capacity: impl Into<Capacity>,
-        terms: Terms,
+        terms: AskOptions,
     ) -> Result<Lock<'static, K>, Refusal>
     where
         K: Borrow<Q>,
@@ -305,7 +306,7 @@ impl<K: Key> Locks<K> {
         key: &Q,
         units: u32,
         capacity: impl Into<Capacity>,
-        terms: Terms,
+        terms: AskOptions,
     ) -> Result<Lock<'static, K>, Refusal>
     where
         K: Borrow<Q>,
@@ -320,7 +321,7 @@ impl<K: Key> Locks<K> {
         key: &Q,
         units: u32,
         capacity: impl Into<Capacity>,
-        terms: Terms,
+        terms: AskOptions,
     ) -> Acquiring<K>
     where
         K: Borrow<Q>,
@@ -336,7 +337,7 @@ impl<K: Key> Locks<K> {
         key: &Q,
         units: u32,
         capacity: impl Into<Capacity>,
-        terms: Terms,
+        terms: AskOptions,
     ) -> Now<Result<Lock<'static, K>, Refusal>, Acquiring<K>>
     where
         K: Borrow<Q>,

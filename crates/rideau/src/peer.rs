@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rideau_core::{Lead, Ticket};
 
-use crate::cell::{Bond, Ended, Seat};
+use crate::reply_slot::{Bond, Ended, Seat};
 
 /// Two parties that met: what the other brought, and how long it took.
 #[derive(Debug)]

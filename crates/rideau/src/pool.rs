@@ -5,16 +5,16 @@
 //! member back. Members are started, checked and stopped in tasks of their own.
 
 mod caught;
-mod cell;
-mod duty;
 mod held;
 mod manager;
+mod member_tasks;
 #[cfg(all(test, rideau_loom))]
 mod models;
 mod rationed;
 mod refused;
+mod reply_slot;
+mod shell;
 mod slot;
-mod stock;
 mod take;
 mod tasks;
 
@@ -27,16 +27,16 @@ use rideau_core::pool::{self as core, Circuit, Options, Stats};
 use rideau_core::{OptionError, Rule, Tag};
 use tokio::runtime::Handle;
 
+use crate::ask_options::AskOptions;
 use crate::clock::Clock;
 use crate::driver::Driver;
 use crate::sync::lock;
-use crate::terms::Terms;
 use crate::thread::block_on;
 use held::Keep;
-use stock::{Desk, Fault, PoolDriver, Stock};
+use shell::{Desk, Fault, PoolDriver, PoolShell};
 use tasks::Tasks;
 
-pub(crate) use stock::Overseer;
+pub(crate) use shell::Overseer;
 
 pub use held::Held;
 pub use manager::{About, Manager};
@@ -49,7 +49,7 @@ pub use take::Take;
 /// and the last owned member are gone; then its members are dropped.
 ///
 /// ```
-/// use rideau::{Held, Manager, Pool, PoolOptions, Retired, Terms};
+/// use rideau::{Held, Manager, Pool, PoolOptions, Retired, AskOptions};
 /// use std::time::Duration;
 ///
 /// struct Numbers;
@@ -71,7 +71,7 @@ pub use take::Take;
 ///
 /// // Wait no longer than this, whatever the queue allows.
 /// let wait_max = Some(Duration::from_millis(50));
-/// let mut number = pool.take_on(Terms { wait_max, ..Terms::default() }).await?;
+/// let mut number = pool.take_on(AskOptions { wait_max, ..AskOptions::default() }).await?;
 /// *number += 1;
 /// drop(number);
 ///
@@ -82,7 +82,7 @@ pub use take::Take;
 /// assert_eq!(pool.stats().retired_for(Retired::Failed), 1);
 ///
 /// // What becomes of the member depends on how this ends.
-/// let double = pool.with(Terms::default(), async |number| Ok::<_, ()>(*number * 2)).await?;
+/// let double = pool.with(AskOptions::default(), async |number| Ok::<_, ()>(*number * 2)).await?;
 /// assert_eq!(double, Ok(14));
 ///
 /// pool.close(Duration::from_secs(1)).await;
@@ -186,9 +186,9 @@ impl<M: Manager> Pool<M> {
     ) -> Result<Self, OptionError> {
         let mut effects = Vec::new();
         let shards = shards(options.max);
-        let stock = Stock::new(manager, &options, tasks, shards);
+        let shell = PoolShell::new(manager, &options, tasks, shards);
         let pool = core::Pool::new(options, clock.now(), &mut effects)?;
-        let driver = Driver::start(Desk::new(pool), Vec::new(), stock, clock.clone());
+        let driver = Driver::start(Desk::new(pool), Vec::new(), shell, clock.clone());
         driver.shell().belong_to(&driver);
         // Only now can a start find its way back to us.
         driver.step(|step| step.effects.extend(effects));
@@ -208,18 +208,18 @@ impl<M: Manager> Pool<M> {
     /// begun goes on.
     #[inline]
     pub fn take(&self) -> Take<'_, M> {
-        self.take_on(Terms::USUAL)
+        self.take_on(AskOptions::USUAL)
     }
 
     /// As [`take`](Self::take), on given terms.
     #[inline]
-    pub fn take_on(&self, terms: Terms) -> Take<'_, M> {
+    pub fn take_on(&self, terms: AskOptions) -> Take<'_, M> {
         Take::new(Keep::Borrowed(&self.driver), terms)
     }
 
     /// As [`take_on`](Self::take_on), for a member that may outlive this
     /// handle.
-    pub fn take_owned(&self, terms: Terms) -> Take<'static, M> {
+    pub fn take_owned(&self, terms: AskOptions) -> Take<'static, M> {
         Take::new(Keep::Owned(Arc::clone(&self.driver)), terms)
     }
 
@@ -240,7 +240,7 @@ impl<M: Manager> Pool<M> {
     ///
     /// As [`try_take`](Self::try_take).
     pub fn try_take_owned(&self) -> Result<Held<'static, M>, NotTaken> {
-        self.take_owned(Terms::USUAL).at_once()
+        self.take_owned(AskOptions::USUAL).at_once()
     }
 
     /// Take a member on a plain thread, which sleeps until there is an answer.
@@ -248,7 +248,7 @@ impl<M: Manager> Pool<M> {
     /// # Errors
     ///
     /// As [`take`](Self::take).
-    pub fn take_blocking(&self, terms: Terms) -> Result<Held<'_, M>, NotTaken> {
+    pub fn take_blocking(&self, terms: AskOptions) -> Result<Held<'_, M>, NotTaken> {
         block_on(self.take_on(terms))
     }
 
@@ -265,7 +265,7 @@ impl<M: Manager> Pool<M> {
     /// Dropping the future ends the use as `on_cancel` says.
     pub async fn with<T, E>(
         &self,
-        terms: Terms,
+        terms: AskOptions,
         body: impl AsyncFnOnce(&mut M::Member) -> Result<T, E>,
     ) -> Result<Result<T, E>, NotTaken> {
         let mut held = self.take_on(terms).await?;
@@ -382,13 +382,13 @@ impl<M: Manager> Pool<M> {
 
     /// Refuse, as cancelled, all that wait with this tag. Says how many.
     pub fn cancel_tag(&self, tag: Tag) -> usize {
-        let stock = self.driver.shell();
+        let shell = self.driver.shell();
         self.driver.step(|step| {
             let pool = &mut step.machine.pool;
             let gone = pool.cancel_tag(tag, step.now, step.effects);
             let count = gone.len();
             for (reply, refusal) in gone {
-                stock.cells.get(reply.cell).refuse(&refusal);
+                shell.cells.get(reply.cell).refuse(&refusal);
                 step.after.wake(reply.waker);
             }
             count
@@ -397,26 +397,26 @@ impl<M: Manager> Pool<M> {
 
     /// The pool's numbers.
     pub fn stats(&self) -> Stats {
-        let stock = self.driver.shell();
+        let shell = self.driver.shell();
         let mut stats = self.driver.step(|step| {
             let desk = &step.machine;
-            let prompt = stock.shelf.takes().saturating_sub(desk.unfit);
+            let prompt = shell.cache.takes().saturating_sub(desk.unfit);
             let mut stats = desk.pool.stats(prompt, step.now);
             stats.takes.came -= desk.broken;
             stats.takes.served -= desk.broken;
             stats
         });
-        stats.holds.add(&lock(&stock.holds));
+        stats.holds.add(&lock(&shell.holds));
         stats
     }
 
     /// What the pool is doing, why the last takes got nothing and what would
     /// help, in plain words.
     pub fn explain(&self) -> String {
-        let stock = self.driver.shell();
+        let shell = self.driver.shell();
         let mut text = self.driver.step(|step| {
             let desk = &step.machine;
-            let prompt = stock.shelf.takes().saturating_sub(desk.unfit);
+            let prompt = shell.cache.takes().saturating_sub(desk.unfit);
             desk.pool.explain(prompt, step.now)
         });
         if let Some(fault) = take::fault(&self.driver) {
@@ -435,14 +435,14 @@ impl<M: Manager> Pool<M> {
 
     /// What there is to see for a choice between pools.
     pub(crate) fn show(&self) -> Shown {
-        let stock = self.driver.shell();
+        let shell = self.driver.shell();
         let (runs, idle, len) = self.driver.look(|desk, _| {
             let pool = &desk.pool;
             (pool.is_running(), pool.counts().idle, pool.len())
         });
         Shown {
-            is_sound: runs && !stock.is_failing(),
-            is_idle: runs && len == 0 && (idle > 0 || !stock.shelf.is_bare()),
+            is_sound: runs && !shell.is_failing(),
+            is_idle: runs && len == 0 && (idle > 0 || !shell.cache.is_bare()),
             len,
         }
     }

@@ -6,13 +6,13 @@
 
 mod answer;
 mod asks;
+mod batching;
 mod clocks;
 mod commit;
-mod gather;
+mod durable;
+mod idle_hook;
 mod leased;
 mod reserving;
-mod rest;
-mod safe;
 mod shared;
 
 use std::collections::HashMap;
@@ -34,15 +34,15 @@ use tokio::sync::broadcast;
 use crate::store::{Loaded, Piece, Store, StoreError};
 use clocks::{Continued, Source};
 use commit::Committer;
-use reserving::Cell;
+use reserving::ReplySlot;
 use shared::{Handle, Inner, Shared};
 
-pub use answer::{Answer, Answering, Reached, Until};
+pub use answer::{Answer, Answering, Committed, Reached};
 #[cfg(any(test, feature = "test-util"))]
 pub use clocks::Dial;
+pub use idle_hook::rest;
 pub use leased::Leased;
 pub use reserving::Reserving;
-pub use rest::rest;
 
 /// This many events are kept for a slow watcher.
 const EVENTS_KEPT: usize = 4_096;
@@ -234,14 +234,14 @@ impl Ranges {
         let shared = &*self.0.shared;
         let mut inner = shared.inner.lock();
         if let Some(failed) = inner.why_nothing_new() {
-            let until = Until::new(0, &shared.safe);
+            let until = Committed::new(0, &shared.safe);
             return Reserving::answered(self.clone(), Err(failed), until);
         }
         let now = shared.clock.now();
         let mut granted = Vec::new();
         let mut decision = inner.reserve(ask, now, &mut granted);
         if matches!(decision, Err(Refused::Exhausted { .. })) {
-            let cell = Cell::default();
+            let cell = ReplySlot::default();
             let deadline = now.after(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));
             let Inner {
                 waiters, machine, ..
@@ -400,10 +400,10 @@ impl Ranges {
 
     /// How far the log has to be safe for all that was decided until now, also
     /// about ranges.
-    pub fn logged(&self) -> Until {
+    pub fn logged(&self) -> Committed {
         let shared = &self.0.shared;
         let position = shared.inner.lock().effects.position();
-        Until::new(position, &shared.safe)
+        Committed::new(position, &shared.safe)
     }
 
     /// The range of this name.

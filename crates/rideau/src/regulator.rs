@@ -12,12 +12,12 @@ use rideau_core::regulator::{self as core, Options, Stats};
 use rideau_core::{Lead, OptionError, Refusal, Side, Tag, Ticket};
 
 use crate::after::After;
+use crate::ask_options::AskOptions;
 use crate::broker::Now;
 use crate::clock::Clock;
 use crate::driver::{Driver, Shell};
 use crate::lease::Lease;
-use crate::signals::{Fed, Rank, Signals, seed};
-use crate::terms::Terms;
+use crate::meter_outputs::{Fed, MeterOutputs, Rank, seed};
 use crate::thread::block_on;
 use wait::{Reply, Wait};
 
@@ -35,7 +35,7 @@ pub struct Regulator {
 #[must_use = "dropping an ask cancels it"]
 pub struct Leasing(Wait<Arc<RegulatorDriver>>);
 
-pub(crate) type RegulatorDriver = Driver<Machine, Signals>;
+pub(crate) type RegulatorDriver = Driver<Machine, MeterOutputs>;
 pub(crate) type Machine = core::Regulator<Reply>;
 type Effect = core::Effect<Reply>;
 type Answer = Result<Lease, Refusal>;
@@ -72,7 +72,7 @@ impl Regulator {
     fn open(name: Option<&str>, options: Options, clock: &Clock) -> Result<Self, OptionError> {
         let mut effects = Vec::new();
         let machine = core::Regulator::new(options, clock.now(), &mut effects)?;
-        let signals = Signals::new("regulator", name, seed());
+        let signals = MeterOutputs::new("regulator", name, seed());
         let driver = Driver::start(machine, effects, signals, clock.clone());
         Ok(Self { driver })
     }
@@ -88,11 +88,14 @@ impl Regulator {
     /// Dropping the future gives the place up. If the lease was just granted,
     /// it ends.
     pub fn ask(&self) -> impl Future<Output = Result<Lease, Refusal>> + Send + '_ {
-        self.ask_on(Terms::default())
+        self.ask_on(AskOptions::default())
     }
 
     /// As [`ask`](Self::ask), on given terms.
-    pub fn ask_on(&self, terms: Terms) -> impl Future<Output = Result<Lease, Refusal>> + Send + '_ {
+    pub fn ask_on(
+        &self,
+        terms: AskOptions,
+    ) -> impl Future<Output = Result<Lease, Refusal>> + Send + '_ {
         Wait::new(&self.driver, terms)
     }
 
@@ -110,17 +113,17 @@ impl Regulator {
     /// # Errors
     ///
     /// As [`ask`](Self::ask).
-    pub fn ask_blocking(&self, terms: Terms) -> Result<Lease, Refusal> {
+    pub fn ask_blocking(&self, terms: AskOptions) -> Result<Lease, Refusal> {
         block_on(self.ask_on(terms))
     }
 
     /// Take a place among the asks; the answer can be awaited later.
-    pub fn begin_ask(&self, terms: Terms) -> Leasing {
+    pub fn begin_ask(&self, terms: AskOptions) -> Leasing {
         Leasing(Wait::begin(Arc::clone(&self.driver), &terms))
     }
 
     /// Ask: the answer if there is one at once, else the wait for it.
-    pub fn ask_now(&self, terms: Terms) -> Now<Result<Lease, Refusal>, Leasing> {
+    pub fn ask_now(&self, terms: AskOptions) -> Now<Result<Lease, Refusal>, Leasing> {
         let mut leasing = self.begin_ask(terms);
         match leasing.0.answered() {
             Some(answer) => Now::Answered(answer),
@@ -179,8 +182,8 @@ impl Regulator {
     /// The regulator's numbers.
     pub fn stats(&self) -> Stats {
         let mut stats = self.driver.look(core::Regulator::stats);
-        let door = self.driver.shell().door();
-        door.count_refused(Side::Ask, &mut stats.asks);
+        let admission = self.driver.shell().door();
+        admission.count_refused(Side::Ask, &mut stats.asks);
         stats
     }
 
@@ -256,7 +259,7 @@ impl fmt::Debug for Leasing {
     }
 }
 
-impl Shell<Machine> for Signals {
+impl Shell<Machine> for MeterOutputs {
     fn perform(&self, effect: Effect, after: &mut After) {
         match effect {
             Effect::Grant {

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use rideau::{
-    Balancer, BalancerMethod, Broker, BrokerOptions, Clock, Rank, Regulator, RegulatorOptions,
-    Side, Terms, meter, queue, valve,
+    AskOptions, Balancer, BalancerMethod, Broker, BrokerOptions, Clock, Rank, Regulator,
+    RegulatorOptions, Side, meter, queue, valve,
 };
 
 const ALL: [BalancerMethod; 5] = [
@@ -89,7 +89,7 @@ async fn the_shorter_wait_is_better() {
         balancer.add(name, (name, broker.clone()), Some(broker.rank()));
         broker
     });
-    let waiting = brokers[0].begin_ask((), Terms::default());
+    let waiting = brokers[0].begin_ask((), AskOptions::default());
     tokio::time::sleep(Duration::from_millis(300)).await;
     for _ in 0..50 {
         let chosen = balancer.choose().unwrap();
@@ -97,8 +97,8 @@ async fn the_shorter_wait_is_better() {
         assert!(chosen.1.is_empty());
     }
     drop(waiting);
-    let _offering = brokers[0].begin_offer((), Terms::default());
-    let _asking = brokers[1].begin_ask((), Terms::default());
+    let _offering = brokers[0].begin_offer((), AskOptions::default());
+    let _asking = brokers[1].begin_ask((), AskOptions::default());
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(balancer.choose().unwrap().0, "slow");
 }
@@ -117,7 +117,7 @@ async fn regulators_are_compared_likewise() {
         regulator
     });
     let _held = regulators[0].try_ask().unwrap();
-    let _waiting = regulators[0].begin_ask(Terms::default());
+    let _waiting = regulators[0].begin_ask(AskOptions::default());
     tokio::time::sleep(Duration::from_millis(300)).await;
     for _ in 0..50 {
         let lease = balancer.choose().unwrap().try_ask();

@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use rideau::{
-    Broker, BrokerOptions, Clock, Ended, Flow, Lead, Now, Reason, Side, Tag, Terms, meter, queue,
+    AskOptions, Broker, BrokerOptions, Clock, Ended, Flow, Lead, Now, Reason, Side, Tag, meter,
+    queue,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -44,9 +45,9 @@ async fn an_ask_is_shed_at_its_time_even_if_nobody_comes() {
     assert_eq!(refused.refusal.waited, 50 * MS);
     assert_eq!(refused.refusal.len, 0);
 
-    let terms = Terms {
+    let terms = AskOptions {
         wait_max: Some(10 * MS),
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let refused = broker.ask_on("bert", terms).await.unwrap_err();
     assert_eq!(refused.refusal.reason, Reason::Deadline);
@@ -81,7 +82,7 @@ async fn a_future_that_is_never_polled_never_asks() {
 #[tokio::test]
 async fn a_match_that_nobody_collects_ends_the_peer() {
     let broker = broker(never());
-    let mut asking = broker.begin_ask("anna", Terms::default());
+    let mut asking = broker.begin_ask("anna", AskOptions::default());
     assert!(poll_once(&mut asking).is_pending());
     let mut worker = broker.offer(1).await.unwrap();
     assert_eq!(worker.peer.has_ended(), None);
@@ -93,7 +94,7 @@ async fn a_match_that_nobody_collects_ends_the_peer() {
 async fn both_learn_how_the_other_ended() {
     for how in [Ended::Done, Ended::Down] {
         let broker = broker(never());
-        let asking = broker.begin_ask("anna", Terms::default());
+        let asking = broker.begin_ask("anna", AskOptions::default());
         let worker = broker.offer(1).await.unwrap();
         let mut client = asking.await.unwrap();
         let watching = tokio::spawn(async move { client.peer.ended().await });
@@ -109,7 +110,7 @@ async fn both_learn_how_the_other_ended() {
 #[tokio::test]
 async fn a_panicking_party_is_seen_to_go_down() {
     let broker = broker(never());
-    let asking = broker.begin_ask("anna", Terms::default());
+    let asking = broker.begin_ask("anna", AskOptions::default());
     let worker = tokio::spawn({
         let broker = broker.clone();
         async move {
@@ -129,7 +130,7 @@ async fn a_try_never_waits() {
         broker.try_ask("anna").unwrap_err().refusal.reason,
         Reason::Busy
     );
-    let offering = broker.begin_offer(3, Terms::default());
+    let offering = broker.begin_offer(3, AskOptions::default());
     assert_eq!(broker.try_ask("bert").unwrap().value, 3);
     assert_eq!(offering.await.unwrap().value, "bert");
 }
@@ -137,11 +138,11 @@ async fn a_try_never_waits() {
 #[tokio::test]
 async fn asking_now_gives_the_answer_or_the_wait_for_it() {
     let broker = broker(never());
-    let Now::Waiting(asking) = broker.ask_now("anna", Terms::default()) else {
+    let Now::Waiting(asking) = broker.ask_now("anna", AskOptions::default()) else {
         panic!("nobody offers yet");
     };
     assert!(asking.ticket().is_some());
-    let Now::Answered(worker) = broker.offer_now(5, Terms::default()) else {
+    let Now::Answered(worker) = broker.offer_now(5, AskOptions::default()) else {
         panic!("anna waits");
     };
     assert_eq!(worker.unwrap().value, "anna");
@@ -151,18 +152,18 @@ async fn asking_now_gives_the_answer_or_the_wait_for_it() {
 #[tokio::test]
 async fn who_is_cancelled_by_ticket_or_tag_gets_an_answer() {
     let broker = broker(never());
-    let one = broker.begin_ask("anna", Terms::default());
+    let one = broker.begin_ask("anna", AskOptions::default());
     let ticket = one.ticket().unwrap();
     assert!(broker.cancel(ticket));
     assert!(!broker.cancel(ticket));
     assert_eq!(one.await.unwrap_err().refusal.reason, Reason::Cancelled);
 
-    let terms = Terms {
+    let terms = AskOptions {
         tag: Some(Tag(9)),
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let tagged = [broker.begin_ask("a", terms), broker.begin_ask("b", terms)];
-    let other = broker.begin_ask("c", Terms::default());
+    let other = broker.begin_ask("c", AskOptions::default());
     assert_eq!(broker.cancel_tag(Tag(9)), 2);
     for asking in tagged {
         assert_eq!(asking.await.unwrap_err().refusal.reason, Reason::Cancelled);
@@ -177,9 +178,14 @@ fn plain_threads_meet_without_a_runtime() {
     let broker = broker(timeout(Duration::from_secs(30)));
     let worker = thread::spawn({
         let broker = broker.clone();
-        move || broker.offer_blocking(4, Terms::default()).unwrap().value
+        move || {
+            broker
+                .offer_blocking(4, AskOptions::default())
+                .unwrap()
+                .value
+        }
     });
-    let client = broker.ask_blocking("anna", Terms::default()).unwrap();
+    let client = broker.ask_blocking("anna", AskOptions::default()).unwrap();
     assert_eq!(client.value, 4);
     assert_eq!(worker.join().unwrap(), "anna");
 }
@@ -187,7 +193,9 @@ fn plain_threads_meet_without_a_runtime() {
 #[test]
 fn a_thread_is_shed_at_its_time_without_a_runtime() {
     let broker = broker(timeout(2 * MS));
-    let refused = broker.ask_blocking("anna", Terms::default()).unwrap_err();
+    let refused = broker
+        .ask_blocking("anna", AskOptions::default())
+        .unwrap_err();
     assert_eq!(refused.refusal.reason, Reason::Timeout);
     assert!(refused.refusal.waited >= 2 * MS);
 }
@@ -195,7 +203,7 @@ fn a_thread_is_shed_at_its_time_without_a_runtime() {
 #[tokio::test]
 async fn closing_answers_everybody() {
     let broker = broker(never());
-    let asking = broker.begin_ask("anna", Terms::default());
+    let asking = broker.begin_ask("anna", AskOptions::default());
     broker.close();
     assert_eq!(asking.await.unwrap_err().refusal.reason, Reason::Closed);
     assert_eq!(
@@ -207,7 +215,7 @@ async fn closing_answers_everybody() {
 #[tokio::test]
 async fn the_last_handle_closes_the_broker_and_whoever_waits_is_told() {
     let broker = broker(never());
-    let asking = broker.begin_ask("anna", Terms::default());
+    let asking = broker.begin_ask("anna", AskOptions::default());
     let clone = broker.clone();
     drop(broker);
     assert_eq!(clone.len(Side::Ask), 1);
@@ -218,14 +226,14 @@ async fn the_last_handle_closes_the_broker_and_whoever_waits_is_told() {
 #[test]
 fn a_thread_can_wait_for_a_ticket_it_holds() {
     let broker = broker(timeout(2 * MS));
-    let asking = broker.begin_ask("anna", Terms::default());
+    let asking = broker.begin_ask("anna", AskOptions::default());
     assert_eq!(asking.wait().unwrap_err().refusal.reason, Reason::Timeout);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_change_keeps_everybody_and_wakes_the_timer() {
     let broker = paused(never());
-    let asking = broker.begin_ask("anna", Terms::default());
+    let asking = broker.begin_ask("anna", AskOptions::default());
     tokio::time::sleep(5 * MS).await;
     broker.reconfigure(timeout(20 * MS)).unwrap();
     let refused = asking.await.unwrap_err();
@@ -252,9 +260,9 @@ async fn flows_are_served_in_turn() {
         asks: fair,
         ..never()
     });
-    let flow = |name: &str| Terms {
+    let flow = |name: &str| AskOptions {
         flow: Flow::of(name),
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let asked = ["a1", "a2", "b1"].map(|name| broker.begin_ask(name, flow(&name[..1])));
     for expected in ["a1", "b1", "a2"] {
@@ -268,7 +276,7 @@ async fn the_timer_task_ends_with_the_broker() {
     let runtime = tokio::runtime::Handle::current().metrics();
     let before = runtime.num_alive_tasks();
     let broker = paused(timeout(50 * MS));
-    let asking = broker.begin_ask("anna", Terms::default());
+    let asking = broker.begin_ask("anna", AskOptions::default());
     assert_eq!(runtime.num_alive_tasks(), before + 1);
     drop(broker);
     drop(asking);
@@ -281,7 +289,7 @@ async fn the_timer_task_ends_with_the_broker() {
 async fn a_task_that_always_finds_somebody_lets_others_run() {
     let broker = broker(never());
     let workers: Vec<_> = (0..8)
-        .map(|n| broker.begin_offer(n, Terms::default()))
+        .map(|n| broker.begin_offer(n, AskOptions::default()))
         .collect();
     let others = Arc::new(AtomicUsize::new(0));
     let client = tokio::spawn({
@@ -302,7 +310,7 @@ async fn a_task_that_always_finds_somebody_lets_others_run() {
 async fn a_mere_look_finds_who_is_there() {
     let broker = broker(never());
     for n in 0..8 {
-        let _worker = broker.begin_offer(n, Terms::default());
+        let _worker = broker.begin_offer(n, AskOptions::default());
         let look = pin!(broker.ask("anna")).poll(&mut Context::from_waker(Waker::noop()));
         let Poll::Ready(met) = look else {
             panic!("somebody was there");
@@ -316,12 +324,12 @@ async fn what_was_brought_is_dropped_outside_the_lock_and_once() {
     let drops = Arc::new(AtomicUsize::new(0));
     let broker: Broker<Curious, u32> = Broker::new(never()).unwrap();
     let curious = || Curious(Arc::clone(&drops), Some(broker.clone()));
-    drop(broker.begin_ask(curious(), Terms::default()));
-    let asking = broker.begin_ask(curious(), Terms::default());
+    drop(broker.begin_ask(curious(), AskOptions::default()));
+    let asking = broker.begin_ask(curious(), AskOptions::default());
     drop(broker.offer(1).await.unwrap());
     drop(asking);
     drop(broker.try_ask(curious()));
-    let asking = broker.begin_ask(curious(), Terms::default());
+    let asking = broker.begin_ask(curious(), AskOptions::default());
     broker.close();
     drop(asking);
     assert_eq!(drops.load(SeqCst), 4);
@@ -338,7 +346,7 @@ async fn a_protector_turns_asks_away_while_nobody_offers() {
     let mut turned_away = 0;
     for _ in 0..4000 {
         tokio::time::sleep(5 * MS).await;
-        match broker.ask_now("anna", Terms::default()) {
+        match broker.ask_now("anna", AskOptions::default()) {
             Now::Waiting(asking) => waiting.push(asking),
             Now::Answered(Err(refused)) => {
                 assert_eq!(refused.refusal.reason, Reason::Protected);
@@ -374,7 +382,7 @@ async fn a_meter_publishes_the_wait_to_expect_and_raises_no_false_alarm() {
         ..never()
     };
     let broker = paused(options);
-    let _asking = broker.begin_ask("anna", Terms::default());
+    let _asking = broker.begin_ask("anna", AskOptions::default());
     tokio::time::sleep(300 * MS).await;
     let expects = broker.rank().expects(Side::Ask).unwrap();
     assert!(expects >= 200 * MS, "{expects:?}");
@@ -411,9 +419,9 @@ async fn the_broker_names_the_option_that_would_help() {
     };
     let options = BrokerOptions { asks, ..never() };
     broker.reconfigure(options).unwrap();
-    let terms = Terms {
+    let terms = AskOptions {
         wait_max: Some(10 * MS),
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let refused = broker.ask_on("anna", terms).await.unwrap_err();
     assert_eq!(refused.refusal.reason, Reason::Deadline);

@@ -11,7 +11,9 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use live::{Census, Live, Maker};
-use rideau::{Clock, Group, GroupMethod, Held, NotTaken, Pool, PoolOptions, Reason, Terms, queue};
+use rideau::{
+    AskOptions, Clock, Group, GroupMethod, Held, NotTaken, Pool, PoolOptions, Reason, queue,
+};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep};
 
@@ -48,7 +50,7 @@ async fn group(method: GroupMethod, names: &[&'static str], size: usize) -> Grou
 
 fn waiter(
     group: &Group<Maker>,
-    terms: Terms,
+    terms: AskOptions,
 ) -> JoinHandle<Result<Held<'static, Maker>, NotTaken>> {
     let group = group.clone();
     tokio::spawn(async move { group.take_on(terms).await })
@@ -123,7 +125,7 @@ async fn s23_who_waits_is_served_by_the_first_pool_that_can_and_leaves_the_other
             let member = group.take().await.unwrap();
             held.insert(member.of, member);
         }
-        let waiting = waiter(&group, Terms::default());
+        let waiting = waiter(&group, AskOptions::default());
         settle().await;
         assert_eq!(waits(&pools), 3, "it waits in all");
         drop(held.remove("b"));
@@ -142,8 +144,8 @@ async fn two_members_that_come_at_once_serve_two_takers() {
     let group = group(GroupMethod::Random, &["a", "b"], 1).await;
     let held = [group.take().await.unwrap(), group.take().await.unwrap()];
     let waiting = [
-        waiter(&group, Terms::default()),
-        waiter(&group, Terms::default()),
+        waiter(&group, AskOptions::default()),
+        waiter(&group, AskOptions::default()),
     ];
     settle().await;
     // Both pools grant their member to the first taker, who wants only one.
@@ -164,7 +166,7 @@ async fn a_dropped_wait_gives_every_place_up() {
     let group = group(GroupMethod::Random, &["a", "b"], 1).await;
     let pools = group.pools();
     let held = [group.take().await.unwrap(), group.take().await.unwrap()];
-    let waiting = waiter(&group, Terms::default());
+    let waiting = waiter(&group, AskOptions::default());
     settle().await;
     assert_eq!(waits(&pools), 2);
     waiting.abort();
@@ -180,10 +182,10 @@ async fn s23_a_closed_pool_is_passed_over_and_takes_go_elsewhere() {
     for method in METHODS {
         let group = group(method, &["a", "b"], 2).await;
         let pools = group.pools();
-        let held = pools[1].1.take_owned(Terms::default()).await.unwrap();
-        let other = pools[1].1.take_owned(Terms::default()).await.unwrap();
+        let held = pools[1].1.take_owned(AskOptions::default()).await.unwrap();
+        let other = pools[1].1.take_owned(AskOptions::default()).await.unwrap();
         let gone = [group.take().await.unwrap(), group.take().await.unwrap()];
-        let waiting = waiter(&group, Terms::default());
+        let waiting = waiter(&group, AskOptions::default());
         settle().await;
         // Somebody waits in it while it goes, with members out.
         let closing = pools[0].1.clone();
@@ -215,7 +217,7 @@ async fn a_failing_pool_is_passed_over_while_others_can_serve() {
         }
         // All are busy: it waits in both, and who recovers first serves it.
         let held = group.take().await.unwrap();
-        let waiting = waiter(&group, Terms::default());
+        let waiting = waiter(&group, AskOptions::default());
         sleep(SECOND).await;
         assert!(!waiting.is_finished());
         if method == GroupMethod::BestOfTwo {
@@ -234,8 +236,8 @@ async fn members_of_a_failing_pool_are_asked_for_last() {
     let fails = Arc::clone(&maker.fails);
     let down = started(maker, of(1, 2)).await;
     fails.store(true, SeqCst);
-    let held = down.take_owned(Terms::default()).await.unwrap();
-    let second = tokio::spawn(down.take_owned(Terms::default()));
+    let held = down.take_owned(AskOptions::default()).await.unwrap();
+    let second = tokio::spawn(down.take_owned(AskOptions::default()));
     sleep(5 * SECOND).await;
     second.abort();
     drop(held);
@@ -261,7 +263,7 @@ async fn a_suspended_pool_serves_nobody_until_it_is_resumed() {
     }
     let held = group.take().await.unwrap();
     assert_eq!(group.try_take().unwrap_err().refusal.reason, Reason::Busy);
-    let waiting = waiter(&group, Terms::default());
+    let waiting = waiter(&group, AskOptions::default());
     settle().await;
     pools[0].1.resume();
     assert_eq!(waiting.await.unwrap().unwrap().of, "a");
@@ -272,7 +274,7 @@ async fn a_suspended_pool_serves_nobody_until_it_is_resumed() {
 async fn a_pool_that_joins_serves_who_waits_already_and_one_that_leaves_does_not() {
     let group = group(GroupMethod::Random, &["a"], 1).await;
     let held = group.take().await.unwrap();
-    let waiting = waiter(&group, Terms::default());
+    let waiting = waiter(&group, AskOptions::default());
     settle().await;
     let a = group.pools()[0].1.clone();
     let late = pool("late", 1).await;
@@ -295,9 +297,9 @@ async fn a_late_pool_does_not_prolong_the_wait() {
     let group = group(GroupMethod::Random, &["a"], 1).await;
     let _held = group.take().await.unwrap();
     let begun = Instant::now();
-    let terms = Terms {
+    let terms = AskOptions {
         wait_max: Some(10 * SECOND),
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let waiting = waiter(&group, terms);
     sleep(6 * SECOND).await;
@@ -315,7 +317,7 @@ async fn a_late_pool_does_not_prolong_the_wait() {
 async fn a_group_without_pools_says_so_to_who_comes_and_who_waits() {
     let group = group(GroupMethod::Random, &["a", "b"], 1).await;
     let _held = [group.take().await.unwrap(), group.take().await.unwrap()];
-    let waiting = waiter(&group, Terms::default());
+    let waiting = waiter(&group, AskOptions::default());
     settle().await;
     group.leave("a").unwrap();
     settle().await;
@@ -340,7 +342,7 @@ async fn who_waits_is_answered_when_all_pools_close() {
     let group = group(GroupMethod::Random, &["a", "b"], 1).await;
     let pools = group.pools();
     let held = [group.take().await.unwrap(), group.take().await.unwrap()];
-    let waiting = waiter(&group, Terms::default());
+    let waiting = waiter(&group, AskOptions::default());
     settle().await;
     for (_, pool) in pools {
         tokio::spawn(async move { pool.close_now().await });
@@ -370,9 +372,9 @@ async fn a_take_is_refused_only_when_every_pool_has_refused_it() {
     let group = group(GroupMethod::Random, &["wide"], 1).await;
     group.join("narrow", &narrow);
     let held = [group.take().await.unwrap(), group.take().await.unwrap()];
-    let terms = Terms {
+    let terms = AskOptions {
         wait_max: Some(SECOND),
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let waiting = waiter(&group, terms);
     settle().await;

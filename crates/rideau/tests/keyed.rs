@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use live::{Census, Maker};
 use rideau::{
-    Clock, Held, KeyedOptions, KeyedPool, NotTaken, PoolOptions, Reason, Retired, Terms, queue,
+    AskOptions, Clock, Held, KeyedOptions, KeyedPool, NotTaken, PoolOptions, Reason, Retired, queue,
 };
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep};
@@ -477,7 +477,7 @@ async fn the_limits_hold_exactly_under_random_load_from_many_threads() {
                         drop(tokio::time::timeout(limit, pools.take(&key)).await);
                         continue;
                     }
-                    let held = pools.take_on(&key, Terms::default()).await.unwrap();
+                    let held = pools.take_on(&key, AskOptions::default()).await.unwrap();
                     match rng.below(10) {
                         0 => Held::fail(held),
                         1 => sleep(MILLI).await,

@@ -23,8 +23,8 @@ use loom::thread;
 
 use rideau::valve::{self, Open};
 use rideau::{
-    Asking, Broker, BrokerOptions, Ended, Lease, Leasing, Match, Now, Peer, Refusal, Refused,
-    Regulator, RegulatorOptions, RegulatorStats, Tally, Terms, queue,
+    AskOptions, Asking, Broker, BrokerOptions, Ended, Lease, Leasing, Match, Now, Peer, Refusal,
+    Refused, Regulator, RegulatorOptions, RegulatorStats, Tally, queue,
 };
 
 use explore::{at_once, explore};
@@ -51,7 +51,7 @@ fn a_dropped_ask_is_cancelled_or_its_peer_learns_that_it_went_away() {
 fn an_offer_never_waits_behind_an_ask_that_was_dropped() {
     let ends = explore(|| {
         let (broker, asking) = broker_and_ask();
-        let offer = || match broker.offer_now(1, Terms::default()) {
+        let offer = || match broker.offer_now(1, AskOptions::default()) {
             Now::Answered(worker) => word(block_on(worker.unwrap().peer.ended())),
             Now::Waiting(offering) => {
                 assert_eq!(broker.try_ask("bert").unwrap().value, 1);
@@ -71,7 +71,7 @@ fn what_a_dropped_ask_brought_is_dropped_with_it() {
     let ends = explore(|| {
         let broker = Broker::new(never()).unwrap();
         let brought = Arc::new(());
-        let asking = broker.begin_ask(Arc::clone(&brought), Terms::default());
+        let asking = broker.begin_ask(Arc::clone(&brought), AskOptions::default());
         let (end, ()) = at_once(|| broker.try_offer(1).is_ok(), move || drop(asking));
         assert_eq!(Arc::strong_count(&brought), 1);
         end
@@ -84,7 +84,7 @@ fn what_came_for_a_dropped_ask_is_dropped_with_it() {
     let ends = explore(|| {
         let broker = Broker::new(never()).unwrap();
         let brought = Arc::new(());
-        let asking = broker.begin_ask("anna", Terms::default());
+        let asking = broker.begin_ask("anna", AskOptions::default());
         let offer = || broker.try_offer(Arc::clone(&brought)).is_ok();
         let (end, ()) = at_once(offer, move || drop(asking));
         assert_eq!(Arc::strong_count(&brought), 1);
@@ -156,7 +156,7 @@ fn one_of_two_asks_gets_the_offer_and_closing_answers_the_other() {
 fn one_of_two_asks_that_do_not_wait_gets_the_offer() {
     let ends = explore(|| {
         let broker = broker();
-        let offering = broker.begin_offer(1, Terms::default());
+        let offering = broker.begin_offer(1, AskOptions::default());
         let ask = |name, broker: Broker<_, _>| move || answer(&broker.try_ask(name));
         let (anna, bert) = at_once(ask("anna", broker.clone()), ask("bert", broker.clone()));
         let worker = block_on(offering).unwrap();
@@ -340,7 +340,7 @@ fn a_grant_to_one_who_leaves_after_a_look_leaves_no_lease() {
 fn a_lease_that_a_gone_asker_would_have_got_goes_to_the_next() {
     let ends = explore(|| {
         let (regulator, lease, anna) = regulator_and_ask();
-        let bert = regulator.begin_ask(Terms::default());
+        let bert = regulator.begin_ask(AskOptions::default());
         let asker = thread::spawn(move || drop(anna));
         let next = thread::spawn(move || drop(block_on(bert).unwrap()));
         drop(lease);
@@ -457,14 +457,14 @@ fn broker() -> Broker<&'static str, u32> {
 
 fn broker_and_ask() -> (Broker<&'static str, u32>, Asking<&'static str, u32>) {
     let broker = broker();
-    let asking = broker.begin_ask("anna", Terms::default());
+    let asking = broker.begin_ask("anna", AskOptions::default());
     (broker, asking)
 }
 
 /// A worker that waited, and a client that came.
 fn met() -> (Peer, Peer) {
     let broker = broker();
-    let offering = broker.begin_offer(1, Terms::default());
+    let offering = broker.begin_offer(1, AskOptions::default());
     let client = broker.try_ask("anna").unwrap();
     let worker = block_on(offering).unwrap();
     (worker.peer, client.peer)
@@ -474,7 +474,7 @@ fn met() -> (Peer, Peer) {
 fn regulator_and_ask() -> (Regulator, Lease, Leasing) {
     let regulator = Regulator::new(only_one()).unwrap();
     let lease = regulator.try_ask().unwrap();
-    let leasing = regulator.begin_ask(Terms::default());
+    let leasing = regulator.begin_ask(AskOptions::default());
     (regulator, lease, leasing)
 }
 

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[path = "pool/shelf.rs"]
+mod cache;
 #[path = "pool/change.rs"]
 mod change;
 #[path = "pool/close.rs"]
@@ -19,8 +21,6 @@ mod order;
 mod probes;
 #[path = "pool/rig.rs"]
 mod rig;
-#[path = "pool/shelf.rs"]
-mod shelf;
 #[path = "pool/start.rs"]
 mod start;
 #[path = "pool/stress.rs"]

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use live::{Census, Maker};
-use rideau::{AddError, Clock, Held, NoSuchPool, Pool, PoolOptions, Reason, Registry, Terms};
+use rideau::{AddError, AskOptions, Clock, Held, NoSuchPool, Pool, PoolOptions, Reason, Registry};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
@@ -96,7 +96,7 @@ async fn a_removal_refuses_who_waits_at_once_and_revokes_at_its_deadline() {
     let registry = Registry::new();
     let pool = add(&registry, "a", maker, of(1, 1)).unwrap();
     let held = pool.take().await.unwrap();
-    let waiting = tokio::spawn(pool.take_owned(Terms::default()));
+    let waiting = tokio::spawn(pool.take_owned(AskOptions::default()));
     settle().await;
     let removal = Instant::now();
     // Nobody has to wait for it.
@@ -120,7 +120,7 @@ async fn s25_an_immediate_removal_aborts_and_tells_and_leaves_nothing() {
     let aborts = Arc::clone(&maker.aborts);
     let registry = Registry::new();
     let pool = add(&registry, "a", maker, of(2, 2)).unwrap();
-    let held = pool.take_owned(Terms::default()).await.unwrap();
+    let held = pool.take_owned(AskOptions::default()).await.unwrap();
     drop(pool);
     let removed = registry.remove_now("a").unwrap();
     assert!(Held::is_revoked(&held));

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use rideau::valve::{self, Circuit};
 use rideau::{
-    Clock, Lead, Leasing, Now, Reason, Regulator, RegulatorOptions, Settings, Side, Tag, Terms,
-    meter, queue,
+    AskOptions, Clock, Lead, Leasing, Now, Reason, Regulator, RegulatorOptions, Settings, Side,
+    Tag, meter, queue,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -31,7 +31,7 @@ async fn leads_and_waits_are_those_of_the_specification() {
         (lead(0), Duration::ZERO)
     );
     until(10).await;
-    let mut asking_b = regulator.begin_ask(Terms::default());
+    let mut asking_b = regulator.begin_ask(AskOptions::default());
     until(20).await;
     regulator.update(lead(150));
     assert!(poll_once(&mut asking_b).is_pending());
@@ -40,7 +40,7 @@ async fn leads_and_waits_are_those_of_the_specification() {
     let lease_b = asking_b.await.unwrap();
     assert_eq!((lease_b.lead(), lease_b.waited()), (lead(20), 20 * MS));
     until(40).await;
-    let asking_c = regulator.begin_ask(Terms::default());
+    let asking_c = regulator.begin_ask(AskOptions::default());
     until(50).await;
     assert_eq!(lease_a.renew().unwrap_err().waited, Duration::ZERO);
     assert_eq!((regulator.size(), regulator.len()), (1, 1));
@@ -79,7 +79,7 @@ async fn leads_and_waits_are_those_of_the_specification() {
 async fn dropping_a_lease_releases_it_to_the_next() {
     let regulator = regulator("kind=open max=1");
     let lease = regulator.ask().await.unwrap();
-    let asking = regulator.begin_ask(Terms::default());
+    let asking = regulator.begin_ask(AskOptions::default());
     drop(lease);
     let lease = asking.await.unwrap();
     assert_eq!(regulator.size(), 1);
@@ -139,8 +139,8 @@ async fn dropping_the_future_cancels_the_ask() {
 async fn a_grant_that_nobody_collects_goes_to_the_next() {
     let regulator = regulator("kind=open max=1");
     let lease = regulator.ask().await.unwrap();
-    let mut first = regulator.begin_ask(Terms::default());
-    let mut second = regulator.begin_ask(Terms::default());
+    let mut first = regulator.begin_ask(AskOptions::default());
+    let mut second = regulator.begin_ask(AskOptions::default());
     assert!(poll_once(&mut first).is_pending());
     assert!(poll_once(&mut second).is_pending());
     drop(lease);
@@ -150,12 +150,12 @@ async fn a_grant_that_nobody_collects_goes_to_the_next() {
     drop(second.await.unwrap());
     assert_eq!((regulator.size(), regulator.len()), (0, 0));
 
-    let mut answered = regulator.begin_ask(Terms::default());
+    let mut answered = regulator.begin_ask(AskOptions::default());
     assert!(answered.ticket().is_some());
     assert_eq!(regulator.size(), 1);
     drop(answered);
     assert_eq!(regulator.size(), 0);
-    answered = regulator.begin_ask(Terms::default());
+    answered = regulator.begin_ask(AskOptions::default());
     drop(answered.await.unwrap());
     assert_eq!(regulator.size(), 0);
 }
@@ -244,7 +244,7 @@ async fn who_is_refused_by_a_rate_is_told_when_its_next_slot_is_free() {
 #[tokio::test(start_paused = true)]
 async fn a_rate_opens_by_time_alone() {
     let regulator = paused("kind=rate limit=2 interval=100ms");
-    let asks = [0; 3].map(|_| regulator.begin_ask(Terms::default()));
+    let asks = [0; 3].map(|_| regulator.begin_ask(AskOptions::default()));
     let [one, two, three] = asks;
     let (one, two) = (one.await.unwrap(), two.await.unwrap());
     assert_eq!((one.waited(), two.waited()), (100 * MS, 100 * MS));
@@ -273,8 +273,8 @@ async fn a_breaker_trips_on_failures_and_recovers_by_itself() {
 async fn a_change_keeps_leases_and_places() {
     let regulator = paused("kind=open max=1");
     let held = regulator.ask().await.unwrap();
-    let first = regulator.begin_ask(Terms::default());
-    let second = regulator.begin_ask(Terms::default());
+    let first = regulator.begin_ask(AskOptions::default());
+    let second = regulator.begin_ask(AskOptions::default());
     tokio::time::sleep(5 * MS).await;
     regulator.reconfigure(options("kind=open max=2")).unwrap();
     let first = first.await.unwrap();
@@ -301,9 +301,9 @@ async fn a_change_keeps_leases_and_places() {
 #[tokio::test(start_paused = true)]
 async fn an_ask_is_shed_at_its_own_deadline() {
     let regulator = paused("kind=open max=0");
-    let terms = Terms {
+    let terms = AskOptions {
         wait_max: Some(10 * MS),
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let refusal = regulator.ask_on(terms).await.unwrap_err();
     assert_eq!(
@@ -320,18 +320,18 @@ async fn who_is_cancelled_by_ticket_or_tag_gets_an_answer() {
     let regulator = regulator("kind=open max=1");
     let lease = regulator.ask().await.unwrap();
     assert!(!regulator.cancel(lease.ticket()), "a lease does not wait");
-    let one = regulator.begin_ask(Terms::default());
+    let one = regulator.begin_ask(AskOptions::default());
     let ticket = one.ticket().unwrap();
     assert!(regulator.cancel(ticket));
     assert!(!regulator.cancel(ticket));
     assert_eq!(one.await.unwrap_err().reason, Reason::Cancelled);
 
-    let terms = Terms {
+    let terms = AskOptions {
         tag: Some(Tag(9)),
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let tagged = [regulator.begin_ask(terms), regulator.begin_ask(terms)];
-    let other = regulator.begin_ask(Terms::default());
+    let other = regulator.begin_ask(AskOptions::default());
     assert_eq!(regulator.cancel_tag(Tag(9)), 2);
     for asking in tagged {
         assert_eq!(asking.await.unwrap_err().reason, Reason::Cancelled);
@@ -343,10 +343,10 @@ async fn who_is_cancelled_by_ticket_or_tag_gets_an_answer() {
 #[tokio::test]
 async fn asking_now_gives_the_answer_or_the_wait_for_it() {
     let regulator = regulator("kind=open max=1");
-    let Now::Answered(lease) = regulator.ask_now(Terms::default()) else {
+    let Now::Answered(lease) = regulator.ask_now(AskOptions::default()) else {
         panic!("nobody holds a lease yet");
     };
-    let Now::Waiting(leasing) = regulator.ask_now(Terms::default()) else {
+    let Now::Waiting(leasing) = regulator.ask_now(AskOptions::default()) else {
         panic!("there is one lease");
     };
     lease.unwrap().release();
@@ -357,7 +357,7 @@ async fn asking_now_gives_the_answer_or_the_wait_for_it() {
 async fn closing_answers_everybody_and_leaves_leases_alone() {
     let regulator = regulator("kind=open max=1");
     let lease = regulator.ask().await.unwrap();
-    let asking = regulator.begin_ask(Terms::default());
+    let asking = regulator.begin_ask(AskOptions::default());
     regulator.close();
     assert_eq!(asking.await.unwrap_err().reason, Reason::Closed);
     assert_eq!(regulator.ask().await.unwrap_err().reason, Reason::Closed);
@@ -375,7 +375,7 @@ fn plain_threads_wait_without_a_runtime() {
             let (regulator, inside) = (regulator.clone(), Arc::clone(&inside));
             thread::spawn(move || {
                 for _ in 0..50 {
-                    let _lease = regulator.ask_blocking(Terms::default()).unwrap();
+                    let _lease = regulator.ask_blocking(AskOptions::default()).unwrap();
                     assert_eq!(inside.fetch_add(1, SeqCst), 0);
                     inside.fetch_sub(1, SeqCst);
                 }
@@ -392,11 +392,11 @@ fn plain_threads_wait_without_a_runtime() {
 #[test]
 fn time_moves_on_without_a_runtime() {
     let regulator = regulator("kind=rate limit=1 interval=2ms");
-    let lease = regulator.ask_blocking(Terms::default()).unwrap();
+    let lease = regulator.ask_blocking(AskOptions::default()).unwrap();
     assert!(lease.waited() >= 2 * MS);
-    let terms = Terms {
+    let terms = AskOptions {
         wait_max: Some(2 * MS),
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let refusal = regulator.ask_blocking(terms).unwrap_err();
     assert_eq!(refusal.reason, Reason::Deadline);
@@ -408,7 +408,7 @@ async fn the_timer_task_ends_with_the_last_of_handle_wait_and_lease() {
     let before = runtime.num_alive_tasks();
     let regulator = paused("kind=open max=1");
     let lease = regulator.ask().await.unwrap();
-    let asking = regulator.begin_ask(Terms::default());
+    let asking = regulator.begin_ask(AskOptions::default());
     drop(regulator);
     drop(lease);
     let lease = asking.await.unwrap();
@@ -436,7 +436,7 @@ async fn a_protector_turns_asks_away_but_never_a_holder() {
     let mut turned_away = 0;
     for _ in 0..4000 {
         tokio::time::sleep(5 * MS).await;
-        match regulator.ask_now(Terms::default()) {
+        match regulator.ask_now(AskOptions::default()) {
             Now::Waiting(leasing) => waiting.push(leasing),
             Now::Answered(Err(refusal)) => {
                 assert_eq!(refusal.reason, Reason::Protected);
@@ -465,7 +465,7 @@ async fn who_is_woken_or_forgotten_may_look_at_the_regulator() {
     let lease = regulator.ask().await.unwrap();
     for gives_up in [true, false] {
         let curious = Arc::new(Curious(regulator.clone(), Arc::clone(&looks)));
-        let mut asking = regulator.begin_ask(Terms::default());
+        let mut asking = regulator.begin_ask(AskOptions::default());
         let waker = Waker::from(curious);
         assert!(
             pin!(&mut asking)

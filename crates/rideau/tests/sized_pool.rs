@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use rideau::{
-    Broker, BrokerOptions, Clock, Lead, Refusal, Regulator, RegulatorOptions, Side, Terms, meter,
-    queue, valve,
+    AskOptions, Broker, BrokerOptions, Clock, Lead, Refusal, Regulator, RegulatorOptions, Side,
+    meter, queue, valve,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -50,8 +50,8 @@ async fn a_name_feeds_its_latest_regulator_and_keeps_it_alive_no_longer() {
     let first = regulator("size", &broker);
     let second = regulator("size", &broker);
     let (one, other) = (first.try_ask().unwrap(), second.try_ask().unwrap());
-    let unfed = first.begin_ask(Terms::default());
-    let _asking = broker.begin_ask((), Terms::default());
+    let unfed = first.begin_ask(AskOptions::default());
+    let _asking = broker.begin_ask((), AskOptions::default());
     let lease = second.ask().await.unwrap();
     assert_eq!(first.len(), 1, "it is told no more");
 

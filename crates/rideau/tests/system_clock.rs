@@ -1,5 +1,5 @@
 //! The clock that users have: the processor's counter, the thread that reads it
-//! for takes from the shelf, and the thread that keeps deadlines.
+//! for takes from the idle cache, and the thread that keeps deadlines.
 //!
 //! A test here says that something comes about, and never when.
 
@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use live::Maker;
 use rideau::{
-    About, Broker, BrokerOptions, Clock, KeyedOptions, KeyedPool, Locks, Manager, Pool,
-    PoolOptions, Reason, Regulator, RegulatorOptions, Terms, valve,
+    About, AskOptions, Broker, BrokerOptions, Clock, KeyedOptions, KeyedPool, Locks, Manager, Pool,
+    PoolOptions, Reason, Regulator, RegulatorOptions, valve,
 };
 use tokio::runtime;
 
@@ -27,10 +27,10 @@ const MS: Duration = Duration::from_millis(1);
 const HANGS: Duration = Duration::from_secs(60);
 
 /// Waits for a moment only.
-fn brief() -> Terms {
-    Terms {
+fn brief() -> AskOptions {
+    AskOptions {
         wait_max: Some(2 * MS),
-        ..Terms::default()
+        ..AskOptions::default()
     }
 }
 
@@ -74,7 +74,7 @@ fn a_wait_for_a_member_ends_at_its_time() {
     let runtime = workers();
     let on = runtime.handle().clone();
     let pool = Pool::new_on(on.clone(), Maker::default(), one_member()).unwrap();
-    let _held = pool.take_blocking(Terms::default()).unwrap();
+    let _held = pool.take_blocking(AskOptions::default()).unwrap();
     let no = pool.take_blocking(brief()).unwrap_err();
     assert_eq!(no.refusal.reason, Reason::Deadline);
 
@@ -84,7 +84,7 @@ fn a_wait_for_a_member_ends_at_its_time() {
         ..KeyedOptions::default()
     };
     let pools = KeyedPool::new_on(on, |_: &u8| Maker::default(), options).unwrap();
-    let _held = pools.take_blocking(&1, Terms::default()).unwrap();
+    let _held = pools.take_blocking(&1, AskOptions::default()).unwrap();
     let no = pools.take_blocking(&2, brief()).unwrap_err();
     assert_eq!(no.refusal.reason, Reason::Deadline);
 }
@@ -113,7 +113,7 @@ fn deadlines_and_the_shelf_have_a_thread_each() {
         .all(|name| runs(name))
     {
         assert!(Instant::now() < limit, "one of them does not start");
-        drop(pool.take_blocking(Terms::default()).unwrap());
+        drop(pool.take_blocking(AskOptions::default()).unwrap());
     }
 }
 
@@ -166,7 +166,7 @@ impl Manager for Checked {
     }
 }
 
-// Both are told by a recent reading: when a member was laid on the shelf, and
+// Both are told by a recent reading: when a member was laid in the idle cache, and
 // how long it lay there.
 #[test]
 fn a_member_that_lay_on_the_shelf_is_checked_after_its_time() {
@@ -183,7 +183,7 @@ fn a_member_that_lay_on_the_shelf_is_checked_after_its_time() {
         assert!(Instant::now() < limit, "a member seems to be never idle");
         // Many takes in a row keep the thread awake that reads the clock.
         for _ in 0..100 {
-            drop(pool.take_blocking(Terms::default()).unwrap());
+            drop(pool.take_blocking(AskOptions::default()).unwrap());
         }
         // Nobody takes it for a while.
         thread::sleep(30 * MS);

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use rideau_core::worth::Worth;
+use rideau_core::eviction_score::EvictionScore;
 
 use super::{Ask, Policy};
 
 pub(super) struct Ours {
     max: usize,
     here: Vec<(u32, Duration)>,
-    worth: Worth,
+    worth: EvictionScore,
 }
 
 impl Ours {
@@ -17,7 +17,7 @@ impl Ours {
         Self {
             max,
             here: Vec::new(),
-            worth: Worth::new(max, false),
+            worth: EvictionScore::new(max, false),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Lanes meet here for every request. One that finds the lock taken may find that
 //! its holder was just put aside by the system, for milliseconds; its other
-//! connections should not wait for that too. So a lane that ends something leaves a
+//! connections should not wait for that too. So an I/O thread that ends something leaves a
 //! word of it, and the thread that has the lock, or has just released it, sees to
 //! that.
 

@@ -9,7 +9,7 @@ use rideau_core::apps::Restart;
 use rideau_process::panics;
 
 use super::app::App;
-use super::{Apps, Inner, marker};
+use super::{Apps, Inner, restart_file};
 
 impl Apps {
     /// Find what cannot be before anything is changed.
@@ -72,7 +72,7 @@ impl Inner {
         })?;
         let (apps, watched) = (Arc::downgrade(self), Arc::downgrade(&app));
         self.spawn(async move {
-            let watch = || marker::watch(Weak::clone(&apps), Weak::clone(&watched));
+            let watch = || restart_file::watch(Weak::clone(&apps), Weak::clone(&watched));
             panics::keep("the watch for restart.txt", watch).await;
         });
         Some(app)

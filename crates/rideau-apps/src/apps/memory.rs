@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use rideau_process::Census;
+use rideau_process::ProcessList;
 use tokio::task::spawn_blocking;
 
 use super::Inner;
@@ -47,9 +47,9 @@ impl Inner {
             return;
         }
         let used = spawn_blocking(move || {
-            let census = Census::take();
+            let process_list = ProcessList::take();
             let used = |running: Arc<Running>| {
-                let usage = running.process.usage(&census);
+                let usage = running.process.usage(&process_list);
                 running.spent(usage.processor);
                 (running.id, usage.memory)
             };

@@ -48,8 +48,8 @@ pub struct Request {
     pub since: Instant,
 }
 
-/// Requests that are being served, by places that are used again. Each lane has a
-/// list of its own, as long as there are not too many, so that lanes do not meet.
+/// Requests that are being served, by places that are used again. Each I/O thread has a
+/// list of its own, as long as there are not too many, so that I/O threads do not meet.
 #[derive(Default)]
 pub struct Requests([Mutex<Listed>; LISTS]);
 
@@ -195,7 +195,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_request_is_first_whatever_lane_it_is_on() {
-        let lanes = IoThreads::start(Some(2)).unwrap();
+        let io_threads = IoThreads::start(Some(2)).unwrap();
         let requests = Arc::new(Requests::default());
         let now = Instant::now();
         let mut listings = Vec::new();
@@ -203,7 +203,7 @@ mod tests {
             let (listed, listing) = oneshot::channel();
             let since = now.checked_sub(Duration::from_secs(age)).unwrap();
             let its = Arc::clone(&requests);
-            lanes.spawn(move || async move {
+            io_threads.spawn(move || async move {
                 let _ = listed.send(its.add(&Method::GET, path.as_bytes(), None, since));
             });
             listings.push(listing.await.unwrap());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rideau_core::apps::{self as core, Ask, Came, Ended, ProcessId, SessionId};
-use rideau_core::queue::Terms;
+use rideau_core::queue::AskOptions;
 use rideau_core::{Flow, Instant, Refusal, Reply, Ticket};
 use rideau_process::StartReport;
 use tokio::sync::oneshot;
@@ -228,7 +228,7 @@ impl Inner {
         now: Instant,
     ) -> Decided {
         let ask = Ask {
-            terms: Terms {
+            terms: AskOptions {
                 sent: now,
                 deadline: wanted.deadline.map(|at| self.instant(at)),
                 flow: wanted.flow.unwrap_or_default(),

@@ -2,11 +2,11 @@
 //!
 //! Both are streams that are pulled: a side that cannot take more is not given more.
 
-mod allowance;
-mod live;
-mod pump;
+mod buffered;
+mod deadline;
 mod read;
 mod spool;
+mod streaming;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -18,13 +18,13 @@ use std::time::Instant;
 use h2::RecvStream;
 use hyper::body::Bytes;
 
-pub(super) use self::allowance::Allowance;
-pub(super) use self::live::Live;
-use self::pump::Pumped;
+use self::buffered::Pumped;
+pub(super) use self::deadline::Allowance;
 pub(super) use self::read::{peek, read};
 use self::spool::Spool;
+pub(super) use self::streaming::Live;
 use super::http1;
-use crate::http1::wire::Wire;
+use crate::http1::message_io::MessageIo;
 
 /// A body that came to its end too soon, and why.
 #[derive(Clone, Copy, Debug)]
@@ -273,7 +273,7 @@ impl Answer {
 
     /// Hand on what came of it already, if it is of a known length. Says whether
     /// that was all.
-    pub(super) fn pour(&mut self, into: &mut Wire, now: Instant) -> bool {
+    pub(super) fn pour(&mut self, into: &mut MessageIo, now: Instant) -> bool {
         match self {
             Self::Whole(bytes) => {
                 into.push(std::mem::take(bytes));

@@ -13,14 +13,14 @@ use rideau_core::apps::{Ended, ProcessId};
 
 use super::Front;
 use super::body::{self, Allowance, Answer, Fate, Live, Source, Upload};
-use super::errand::{Begun, Errand};
+use super::conn::ClientConn;
 use super::headers::{self, Noted};
 use super::ids::Id;
-use super::line::{Early, Line, Lost, Said, is_bare};
 use super::refusals::{No, Reader};
 use super::reply::Reply;
-use super::seat::Seat;
-use super::tries::Tries;
+use super::request::{Begun, ProxyRequest};
+use super::retries::Retries;
+use super::upstream_conn::{Early, Lost, Said, UpstreamConn, is_bare};
 use crate::apps::{Refused, Session, Waiting, Wanted};
 use crate::upstream::Connections;
 
@@ -87,14 +87,14 @@ impl Front {
         sent: Option<Sent>,
         start: Start<'_>,
     ) -> Reply {
-        let errand = match &begun.errand {
-            Ok(errand) => errand,
+        let proxy_request = match &begun.proxy_request {
+            Ok(proxy_request) => proxy_request,
             Err(no) => return self.refuse(no, begun),
         };
-        match errand.run(visit, sent, start).await {
+        match proxy_request.run(visit, sent, start).await {
             Ok(reply) => reply,
             Err(no) => {
-                errand.refused(&no, begun, visit.seat);
+                proxy_request.refused(&no, begun, visit.conn);
                 self.refuse(&no, begun)
             }
         }
@@ -104,14 +104,14 @@ impl Front {
 /// Which client's request it is, and where it came in.
 pub(super) struct Visit<'a> {
     pub(super) front: &'a Front,
-    pub(super) seat: &'a Seat,
+    pub(super) conn: &'a ClientConn,
     pub(super) id: &'a Id,
     /// Tells the client what a process says before its answer, where that is
     /// possible.
     pub(super) early: Option<&'a Early<'a>>,
 }
 
-impl Errand {
+impl ProxyRequest {
     async fn run(
         &self,
         visit: &Visit<'_>,
@@ -127,9 +127,9 @@ impl Errand {
     }
 
     /// The front answers instead of the app: count it, and say so in the log.
-    pub(super) fn refused(&self, no: &No, begun: &Begun, seat: &Seat) {
+    pub(super) fn refused(&self, no: &No, begun: &Begun, conn: &ClientConn) {
         self.app.counts.refused(no.word());
-        self.complain(begun, seat, no.status().as_u16(), no.word());
+        self.complain(begun, conn, no.status().as_u16(), no.word());
     }
 
     /// What the client sends: read as a whole, or passed on as it comes.
@@ -174,7 +174,7 @@ impl Errand {
 
     /// List what the place is for, so that it can be looked at.
     pub(super) fn listed(&self, visit: &Visit<'_>, mut session: Session) -> Session {
-        let client = visit.seat.peer.ip();
+        let client = visit.conn.peer.ip();
         session.list(&self.method, self.path(), Some(client), self.came.0);
         session
     }
@@ -187,7 +187,7 @@ impl Errand {
         mut start: Start<'_>,
     ) -> Result<Reply, No> {
         let mut avoid = None;
-        let mut tries = Tries::default();
+        let mut tries = Retries::default();
         loop {
             // It came just now, if nothing was read of it since.
             let is_new = tries.is_first() && matches!(upload, Upload::Empty);
@@ -276,7 +276,7 @@ impl Errand {
         visit: &Visit<'_>,
         session: Session,
         said: Said,
-        (line, allowance): (Box<Line>, Option<Allowance>),
+        (line, allowance): (Box<UpstreamConn>, Option<Allowance>),
         began: Instant,
     ) -> Reply {
         let (mut reply, noted) = self.begun_reply(visit, &session, said, began);
@@ -358,7 +358,7 @@ impl Errand {
                 cookie,
                 process.id,
                 process.generation,
-                visit.seat.is_tls,
+                visit.conn.is_tls,
             );
             reply.put("Set-Cookie", made);
         }
@@ -373,8 +373,8 @@ impl Errand {
         session: &Session,
         mut upload: Upload,
         mut lost: Option<Lost>,
-        tries: &mut Tries,
-    ) -> Result<(Said, Box<Line>), Failed> {
+        tries: &mut Retries,
+    ) -> Result<(Said, Box<UpstreamConn>), Failed> {
         let asked = self.asked(visit);
         let connections = &session.process().connections;
         let mut spare = self.spare(&upload);
@@ -407,7 +407,7 @@ impl Errand {
         }
         tries.connect();
         let mut line = match Box::pin(connections.connect()).await {
-            Ok(wire) => Box::new(Line::new(wire)),
+            Ok(wire) => Box::new(UpstreamConn::new(wire)),
             Err(error) => {
                 tracing::debug!("an app takes no connection: {error}");
                 return Err(Failed::unreachable(upload, false));
@@ -425,13 +425,17 @@ impl Errand {
     }
 
     /// A connection that is open.
-    pub(super) fn reuse(&self, connections: &Connections, upload: &Upload) -> Option<Box<Line>> {
+    pub(super) fn reuse(
+        &self,
+        connections: &Connections,
+        upload: &Upload,
+    ) -> Option<Box<UpstreamConn>> {
         let wire = match self.is_safe() && upload.is_kept() {
             true => connections.reuse(),
             // What cannot be sent twice is not sent where no process may be listening.
             false => connections.reuse_fresh(),
         };
-        Some(Box::new(Line::new(wire?)))
+        Some(Box::new(UpstreamConn::new(wire?)))
     }
 
     /// The same upload once more, if asking twice is the same as asking once.

@@ -6,8 +6,8 @@ mod tests;
 
 use std::time::Duration;
 
+use super::conn::ClientConn;
 use super::ids::Id;
-use super::seat::Seat;
 use crate::http1::fields::{Fields, is, put, put_number, tokens};
 use crate::http1::head::{is_text, is_token, length};
 
@@ -63,7 +63,7 @@ const ID_MAX: usize = 200;
 
 /// What a process is told besides what the client said.
 pub(super) struct Toward<'a> {
-    pub(super) seat: &'a Seat,
+    pub(super) conn: &'a ClientConn,
     pub(super) id: &'a Id,
     /// When the request came, since 1970.
     pub(super) came: Duration,
@@ -77,7 +77,7 @@ pub(super) struct Toward<'a> {
 
 /// Write what a client said as a process gets it, but for how long the body is.
 pub(super) fn to_process(out: &mut Vec<u8>, fields: Fields<'_>, toward: &Toward<'_>) {
-    let seat = toward.seat;
+    let conn = toward.conn;
     let named = match toward.names_fields {
         true => named(fields.all("connection")),
         false => Vec::new(),
@@ -96,22 +96,22 @@ pub(super) fn to_process(out: &mut Vec<u8>, fields: Fields<'_>, toward: &Toward<
                 is_said_here
             }
             Kind::ForwardedFor => {
-                if seat.is_trusted {
+                if conn.is_trusted {
                     whom.extend_from_slice(value);
                     whom.extend_from_slice(b", ");
                 }
                 false
             }
-            Kind::Claim(Claim::Prefix) => seat.is_trusted && toward.prefix.is_none(),
+            Kind::Claim(Claim::Prefix) => conn.is_trusted && toward.prefix.is_none(),
             Kind::Claim(claim) => {
                 if let Some(claimed) = claimed.get_mut(claim as usize) {
-                    *claimed = seat.is_trusted;
+                    *claimed = conn.is_trusted;
                 }
-                seat.is_trusted
+                conn.is_trusted
             }
             Kind::Start => {
-                has_start |= seat.is_trusted;
-                seat.is_trusted
+                has_start |= conn.is_trusted;
+                conn.is_trusted
             }
         };
         if is_passed {
@@ -127,7 +127,7 @@ pub(super) fn to_process(out: &mut Vec<u8>, fields: Fields<'_>, toward: &Toward<
         // Old clients do not say, and processes want to know.
         put(out, "Host", "localhost");
     }
-    put_forwarded(out, seat, whom, host, claimed);
+    put_forwarded(out, conn, whom, host, claimed);
     if let Some(prefix) = toward.prefix {
         put(out, "X-Forwarded-Prefix", prefix);
     }
@@ -141,18 +141,18 @@ pub(super) fn to_process(out: &mut Vec<u8>, fields: Fields<'_>, toward: &Toward<
 /// said `whom` and claimed the others, or not.
 fn put_forwarded(
     out: &mut Vec<u8>,
-    seat: &Seat,
+    conn: &ClientConn,
     mut whom: Vec<u8>,
     host: Option<&[u8]>,
     claimed: [bool; 3],
 ) {
-    if seat.is_trusted {
-        whom.extend_from_slice(seat.peer_text.as_bytes());
+    if conn.is_trusted {
+        whom.extend_from_slice(conn.peer_text.as_bytes());
         put(out, "X-Forwarded-For", whom);
         let said = [
-            ("X-Forwarded-Proto", seat.scheme().as_bytes()),
+            ("X-Forwarded-Proto", conn.scheme().as_bytes()),
             ("X-Forwarded-Host", host.unwrap_or_default()),
-            ("X-Forwarded-Port", seat.port.as_bytes()),
+            ("X-Forwarded-Port", conn.port.as_bytes()),
         ];
         for ((name, value), is_claimed) in said.into_iter().zip(claimed) {
             // What it says is about the client, and we only see it.
@@ -161,7 +161,7 @@ fn put_forwarded(
             }
         }
     } else {
-        out.extend_from_slice(&seat.told);
+        out.extend_from_slice(&conn.told);
         if let Some(host) = host {
             put(out, "X-Forwarded-Host", host);
         }
@@ -294,8 +294,8 @@ pub(super) fn timing(waited: Duration, took: Duration) -> String {
 }
 
 /// The id of a request: what a trusted client says, or a new one.
-pub(super) fn id_of(fields: Fields<'_>, seat: &Seat, make: impl FnOnce() -> Id) -> Id {
-    if !seat.is_trusted {
+pub(super) fn id_of(fields: Fields<'_>, conn: &ClientConn, make: impl FnOnce() -> Id) -> Id {
+    if !conn.is_trusted {
         return make();
     }
     let is_good =

@@ -22,17 +22,17 @@ use self::client::Came;
 pub(super) use self::client::{Client, Patience};
 use super::Front;
 use super::body::{Answer, Broken, Source};
-use super::errand::{Begun, Errand, Heard};
+use super::conn::ClientConn;
+use super::fast_path::FastPath;
 use super::forward::{Sent, Start, Visit};
-use super::line::{Asked, Early, Lost, Said, is_bare};
 use super::refusals::No;
 use super::reply::Reply;
-use super::ride::Ride;
-use super::seat::Seat;
+use super::request::{Begun, Heard, ProxyRequest};
 use super::upgrade::{self, Turned};
+use super::upstream_conn::{Asked, Early, Lost, Said, is_bare};
 use crate::http1::head::{Limits, Trouble};
+use crate::http1::message_io::MessageIo;
 use crate::http1::stream::Stream;
-use crate::http1::wire::Wire;
 use rideau_process::panics::{self, Panicked};
 
 /// What a client sends after the head of a request.
@@ -41,7 +41,7 @@ pub(super) struct Body(Arc<Mutex<Client>>);
 /// A client's connection.
 struct Connection<'a> {
     front: &'a Front,
-    seat: &'a Seat,
+    conn: &'a ClientConn,
     client: Arc<Mutex<Client>>,
 }
 
@@ -63,7 +63,7 @@ enum Ahead<'a> {
     /// All, from here on.
     Start(Start<'a>),
     /// Its answer began.
-    Said(&'a Errand, Ride, Said),
+    Said(&'a ProxyRequest, FastPath, Said),
     /// Its answer was written as a whole, and the client does not take it at once.
     Reply(Reply),
 }
@@ -96,7 +96,7 @@ impl Manner {
 /// Serve a client until it leaves, or no client is served any more.
 pub(super) fn serve<'a>(
     front: &'a Front,
-    seat: &'a Seat,
+    conn: &'a ClientConn,
     stream: Stream,
     limits: Limits,
     patience: Patience,
@@ -105,7 +105,7 @@ pub(super) fn serve<'a>(
     let client = Arc::new(Mutex::new(client));
     let connection = Connection {
         front,
-        seat,
+        conn,
         client: Arc::clone(&client),
     };
     let served = panics::contain_async(connection.serve());
@@ -150,25 +150,29 @@ impl Connection<'_> {
             let early = |fields: &[u8]| self.client.lock().put_early(fields);
             let visit = Visit {
                 front: self.front,
-                seat: self.seat,
+                conn: self.conn,
                 id: &begun.id,
                 early: manner.is_recent.then_some(&early as &Early<'_>),
             };
-            let ride = match &begun.errand {
-                Ok(errand) if sent.is_none() && errand.upgrade.is_none() => {
-                    errand.ride(&visit).map(|ride| (ride, errand))
+            let fast_path = match &begun.proxy_request {
+                Ok(proxy_request) if sent.is_none() && proxy_request.upgrade.is_none() => {
+                    proxy_request
+                        .fast_path(&visit)
+                        .map(|fast_path| (fast_path, proxy_request))
                 }
                 _ => Err(Box::new(Start::New)),
             };
-            let answered = match ride {
-                Ok((mut ride, errand)) => {
-                    let asked = errand.asked(&visit);
-                    let said = poll_fn(|context| self.poll_ride(&mut ride, asked, context));
+            let answered = match fast_path {
+                Ok((mut fast_path, proxy_request)) => {
+                    let asked = proxy_request.asked(&visit);
+                    let said = poll_fn(|context| self.poll_ride(&mut fast_path, asked, context));
                     match said.await {
-                        Some(Ok(said)) => self.hand_on(ride, said, errand, &visit, manner),
-                        Some(Err(lost)) => Err(Box::new(Ahead::Start(ride.lost(lost)))),
+                        Some(Ok(said)) => {
+                            self.hand_on(fast_path, said, proxy_request, &visit, manner)
+                        }
+                        Some(Err(lost)) => Err(Box::new(Ahead::Start(fast_path.lost(lost)))),
                         None => {
-                            drop(ride);
+                            drop(fast_path);
                             Ok(self.is_gone(&begun))
                         }
                     }
@@ -200,11 +204,11 @@ impl Connection<'_> {
     /// Wait for what a process says, as long as the client is there; none if it left.
     fn poll_ride(
         &self,
-        ride: &mut Ride,
+        fast_path: &mut FastPath,
         asked: Asked<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Said, Lost>>> {
-        match ride.line.poll_answer(asked, context) {
+        match fast_path.line.poll_answer(asked, context) {
             Poll::Ready(said) => Poll::Ready(Some(said)),
             Poll::Pending => self.client.lock().poll_away(context).map(|()| None),
         }
@@ -218,19 +222,20 @@ impl Connection<'_> {
     /// If it takes longer, what is left to do.
     fn hand_on<'b>(
         &self,
-        ride: Ride,
+        fast_path: FastPath,
         said: Said,
-        errand: &'b Errand,
+        proxy_request: &'b ProxyRequest,
         visit: &Visit<'_>,
         manner: Manner,
     ) -> Result<bool, Box<Ahead<'b>>> {
-        if !ride.line.has_all() {
-            return Err(Box::new(Ahead::Said(errand, ride, said)));
+        if !fast_path.line.has_all() {
+            return Err(Box::new(Ahead::Said(proxy_request, fast_path, said)));
         }
-        let (mut reply, _) = errand.begun_reply(visit, &ride.session, said, ride.began);
+        let (mut reply, _) =
+            proxy_request.begun_reply(visit, &fast_path.session, said, fast_path.began);
         let at = reply.at;
         let written = self.write(&mut reply, manner, |_, wire, _| {
-            ride.finish(wire, at);
+            fast_path.finish(wire, at);
             true
         });
         written.map_err(|_| Box::new(Ahead::Reply(reply)))
@@ -249,9 +254,9 @@ impl Connection<'_> {
         sent: Option<Sent>,
         ahead: Box<Ahead<'_>>,
     ) -> Result<bool, Box<Turned>> {
-        let reply = match (*ahead, &begun.errand) {
-            (Ahead::Start(_), Ok(errand)) if errand.upgrade.is_some() => {
-                let turned = pin!(upgrade::exchange(self.front, self.seat, begun));
+        let reply = match (*ahead, &begun.proxy_request) {
+            (Ahead::Start(_), Ok(proxy_request)) if proxy_request.upgrade.is_some() => {
+                let turned = pin!(upgrade::exchange(self.front, self.conn, begun));
                 match self.while_there(turned).await {
                     Some(Ok(turned)) => return Err(Box::new(turned)),
                     Some(Err(reply)) => reply,
@@ -268,9 +273,10 @@ impl Connection<'_> {
                     None => return Ok(self.is_gone(begun)),
                 }
             }
-            (Ahead::Said(errand, ride, said), _) => {
-                let live = (ride.line, None);
-                let handed = errand.hand_back(visit, ride.session, said, live, ride.began);
+            (Ahead::Said(proxy_request, fast_path, said), _) => {
+                let live = (fast_path.line, None);
+                let handed =
+                    proxy_request.hand_back(visit, fast_path.session, said, live, fast_path.began);
                 handed.await
             }
             (Ahead::Reply(reply), _) => {
@@ -285,7 +291,7 @@ impl Connection<'_> {
     #[cold]
     fn is_gone(&self, begun: &Begun) -> bool {
         self.client.lock().close();
-        begun.is_gone(self.seat);
+        begun.is_gone(self.conn);
         false
     }
 
@@ -299,8 +305,8 @@ impl Connection<'_> {
     fn sent(&self, begun: &Begun, sent: Result<bool, Option<Broken>>) -> bool {
         match sent {
             Ok(goes_on) => return goes_on,
-            Err(None) => begun.is_gone(self.seat),
-            Err(Some(broken)) => begun.is_cut(self.seat, broken.word()),
+            Err(None) => begun.is_gone(self.conn),
+            Err(Some(broken)) => begun.is_cut(self.conn, broken.word()),
         }
         false
     }
@@ -326,7 +332,7 @@ impl Connection<'_> {
                 keeps: head.keeps_alive(),
                 takes_trailers: head.takes_trailers(),
             };
-            let begun = self.front.begin(self.seat, &heard);
+            let begun = self.front.begin(self.conn, &heard);
             (begun, manner, head.length())
         };
         let has_body = client.take_head(len);
@@ -381,7 +387,7 @@ impl Connection<'_> {
         &self,
         reply: &mut Reply,
         manner: Manner,
-        pour: impl FnOnce(&mut Answer, &mut Wire, End) -> bool,
+        pour: impl FnOnce(&mut Answer, &mut MessageIo, End) -> bool,
     ) -> Result<bool, (bool, End)> {
         let keeps = manner.keeps && !reply.closes && self.front.is_open();
         let mut client = self.client.lock();

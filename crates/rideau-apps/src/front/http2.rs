@@ -20,13 +20,13 @@ use rideau_process::panics;
 use self::sending::Sending;
 use super::Front;
 use super::body::Source;
-use super::errand::{Begun, Heard};
+use super::conn::ClientConn;
 use super::forward::{Sent, Start, Visit};
-use super::line::is_bare;
 use super::refusals::No;
 use super::reply::{Reply, read};
-use super::seat::Seat;
+use super::request::{Begun, Heard};
 use super::serve::Guest;
+use super::upstream_conn::is_bare;
 use crate::http1::fields::{Fields, Span};
 use crate::http1::head::{is_host, length};
 use crate::http1::stream::Stream;
@@ -43,23 +43,23 @@ const SEND_MAX: usize = 400 << 10;
 /// A client's connection.
 struct Served {
     front: Arc<Front>,
-    seat: Arc<Seat>,
+    conn: Arc<ClientConn>,
     connection: Connection<IoTimeout<Stream>, Bytes>,
 }
 
 /// A request that is being answered. If it is dropped before it is over, the
 /// client has left.
 struct Stay {
-    seat: Arc<Seat>,
+    conn: Arc<ClientConn>,
     begun: Option<Begun>,
     is_over: bool,
 }
 
 /// Serve a client until it leaves, or no client is served any more.
-pub(super) async fn serve(mut guest: Guest, seat: Seat, stream: Stream) {
-    let seat = Arc::new(seat);
+pub(super) async fn serve(mut guest: Guest, conn: ClientConn, stream: Stream) {
+    let conn = Arc::new(conn);
     let patience = guest.patience();
-    let client = Arc::clone(&seat);
+    let client = Arc::clone(&conn);
     let stream = IoTimeout::both(stream, patience.idle, move || client.is_busy());
     let front = Arc::clone(&guest.front);
     let header_max = front.config.load().header_max;
@@ -77,7 +77,7 @@ pub(super) async fn serve(mut guest: Guest, seat: Seat, stream: Stream) {
     };
     let served = Served {
         front,
-        seat,
+        conn,
         connection,
     };
     let finish = |served: Pin<&mut Served>| served.get_mut().connection.graceful_shutdown();
@@ -97,7 +97,7 @@ impl Future for Served {
                     break;
                 }
             };
-            let stay = Stay::new(&served.seat);
+            let stay = Stay::new(&served.conn);
             let front = Arc::clone(&served.front);
             tokio::spawn(answer(front, stay, request, respond));
         }
@@ -181,10 +181,10 @@ fn tell(respond: &Mutex<SendResponse<Bytes>>, status: StatusCode, fields: &[u8])
 }
 
 impl Stay {
-    fn new(seat: &Arc<Seat>) -> Self {
-        seat.enter();
+    fn new(conn: &Arc<ClientConn>) -> Self {
+        conn.enter();
         Self {
-            seat: Arc::clone(seat),
+            conn: Arc::clone(conn),
             begun: None,
             is_over: false,
         }
@@ -214,20 +214,23 @@ impl Stay {
             length: len,
             upgrades: false,
         };
-        let begun = self.begun.insert(front.begin(&self.seat, &heard));
+        let begun = self.begun.insert(front.begin(&self.conn, &heard));
         let sent = (!incoming.is_end_stream()).then_some(Sent {
             source: Source::Http2(incoming),
             len,
             is_checked: false,
         });
         let expects = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
-        if sent.is_some() && begun.errand.is_ok() && fields.get("expect").is_some_and(expects) {
+        if sent.is_some()
+            && begun.proxy_request.is_ok()
+            && fields.get("expect").is_some_and(expects)
+        {
             tell(respond, StatusCode::CONTINUE, b"");
         }
         let early = |fields: &[u8]| tell(respond, StatusCode::EARLY_HINTS, fields);
         let visit = Visit {
             front,
-            seat: &self.seat,
+            conn: &self.conn,
             id: &begun.id,
             early: Some(&early),
         };
@@ -237,9 +240,9 @@ impl Stay {
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        self.seat.leave();
+        self.conn.leave();
         if let (Some(begun), false) = (&self.begun, self.is_over) {
-            begun.is_gone(&self.seat);
+            begun.is_gone(&self.conn);
         }
     }
 }

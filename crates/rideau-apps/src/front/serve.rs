@@ -17,9 +17,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
+use super::conn::ClientConn;
 use super::http1::{self, Patience};
 use super::ids::Id;
-use super::seat::Seat;
 use super::{Front, Phase, http2};
 use crate::bind;
 use crate::http1::head::Limits;
@@ -37,15 +37,15 @@ const ASK_AFTER: Duration = Duration::from_secs(60);
 /// Where HTTP comes in.
 #[derive(Default)]
 pub struct FrontListener {
-    doors: Vec<Door>,
+    acceptors: Vec<Acceptor>,
     /// Where connections are served, if not here.
-    lanes: Option<Arc<IoThreads>>,
+    io_threads: Option<Arc<IoThreads>>,
     /// How many connections there are at most, whatever the config says.
     seats_max: Option<usize>,
 }
 
 /// One of these places.
-struct Door {
+struct Acceptor {
     listener: TcpListener,
     tls: Option<Tls>,
 }
@@ -95,13 +95,13 @@ impl FrontListener {
     /// If the system does not say where that is.
     pub fn add(&mut self, listener: TcpListener, tls: Option<Tls>) -> io::Result<SocketAddr> {
         let address = listener.local_addr()?;
-        self.doors.push(Door { listener, tls });
+        self.acceptors.push(Acceptor { listener, tls });
         Ok(address)
     }
 
-    /// Serve connections on these lanes.
-    pub fn use_lanes(&mut self, lanes: Arc<IoThreads>) {
-        self.lanes = Some(lanes);
+    /// Serve connections on these I/O threads.
+    pub fn use_io_threads(&mut self, io_threads: Arc<IoThreads>) {
+        self.io_threads = Some(io_threads);
     }
 
     /// Let no more connections in, as there are no more files.
@@ -117,25 +117,26 @@ impl FrontListener {
         let seats_max = u32::try_from(seats_max)
             .unwrap_or(u32::MAX)
             .clamp(1, 1 << 24);
-        let seats = Arc::new(Semaphore::new(seats_max as usize));
-        let lanes = self.lanes.as_deref();
-        let doors = self.doors.into_iter();
-        let doors = doors.map(|door| door.serve(Arc::clone(&front), Arc::clone(&seats), lanes));
-        futures_util::future::join_all(doors).await;
+        let conns = Arc::new(Semaphore::new(seats_max as usize));
+        let io_threads = self.io_threads.as_deref();
+        let acceptors = self.acceptors.into_iter();
+        let acceptors = acceptors
+            .map(|acceptor| acceptor.serve(Arc::clone(&front), Arc::clone(&conns), io_threads));
+        futures_util::future::join_all(acceptors).await;
         let within = front.config.load().shutdown_timeout;
-        let empty = seats.acquire_many(seats_max);
+        let empty = conns.acquire_many(seats_max);
         if tokio::time::timeout(within, empty).await.is_err() {
             front.cut();
             // Those that are cut are gone as soon as they run.
             let _ =
-                tokio::time::timeout(Duration::from_secs(1), seats.acquire_many(seats_max)).await;
+                tokio::time::timeout(Duration::from_secs(1), conns.acquire_many(seats_max)).await;
         }
     }
 }
 
-impl Door {
+impl Acceptor {
     /// Let in the clients that come, until no new client is served.
-    async fn serve(self, front: Arc<Front>, seats: Arc<Semaphore>, lanes: Option<&IoThreads>) {
+    async fn serve(self, front: Arc<Front>, conns: Arc<Semaphore>, io_threads: Option<&IoThreads>) {
         let mut phase = front.phase.subscribe();
         loop {
             let accepted = tokio::select! {
@@ -150,7 +151,7 @@ impl Door {
                     continue;
                 }
             };
-            let Ok(permit) = Arc::clone(&seats).try_acquire_owned() else {
+            let Ok(permit) = Arc::clone(&conns).try_acquire_owned() else {
                 if self.tls.is_none() {
                     tokio::spawn(turn_away(stream, front.ids.next()));
                 }
@@ -162,7 +163,7 @@ impl Door {
                 phase: front.phase.subscribe(),
                 _permit: permit,
             };
-            let begin = || guest.begin(stream, self.tls.as_ref(), lanes);
+            let begin = || guest.begin(stream, self.tls.as_ref(), io_threads);
             let _ = panics::contain(begin);
         }
     }
@@ -178,14 +179,14 @@ pub(super) struct Guest {
 
 impl Guest {
     /// Serve it, where that is done.
-    fn begin(self, stream: TcpStream, tls: Option<&Tls>, lanes: Option<&IoThreads>) {
+    fn begin(self, stream: TcpStream, tls: Option<&Tls>, io_threads: Option<&IoThreads>) {
         let tls = tls.map(|tls| tls.0.load_full());
-        let Some(lanes) = lanes else {
+        let Some(io_threads) = io_threads else {
             tokio::spawn(self.serve(stream, tls));
             return;
         };
         match stream.into_std() {
-            Ok(stream) => lanes.spawn(|| async {
+            Ok(stream) => io_threads.spawn(|| async {
                 match TcpStream::from_std(stream) {
                     Ok(stream) => self.serve(stream, tls).await,
                     Err(error) => tracing::warn!("cannot serve a connection: {error}"),
@@ -196,12 +197,12 @@ impl Guest {
     }
 
     async fn serve(self, stream: TcpStream, tls: Option<Arc<TlsAcceptor>>) {
-        let seat = self.seat(&stream, tls.is_some());
+        let conn = self.conn(&stream, tls.is_some());
         let Some(tls) = tls else {
             let begun = self.while_open(self.patience().idle, is_http2(&stream));
             return match begun.await {
-                Some(Ok(true)) => Box::pin(http2::serve(self, seat, Stream::Tcp(stream))).await,
-                Some(Ok(false)) => Box::pin(self.serve_http1(seat, Stream::Tcp(stream))).await,
+                Some(Ok(true)) => Box::pin(http2::serve(self, conn, Stream::Tcp(stream))).await,
+                Some(Ok(false)) => Box::pin(self.serve_http1(conn, Stream::Tcp(stream))).await,
                 Some(Err(_)) | None => (),
             };
         };
@@ -212,8 +213,8 @@ impl Guest {
             None => return tracing::debug!("no TLS for HTTP in time"),
         };
         match stream.get_ref().1.alpn_protocol() {
-            Some(ALPN_H2) => Box::pin(http2::serve(self, seat, Stream::Tls(stream))).await,
-            _ => Box::pin(self.serve_http1(seat, Stream::Tls(stream))).await,
+            Some(ALPN_H2) => Box::pin(http2::serve(self, conn, Stream::Tls(stream))).await,
+            _ => Box::pin(self.serve_http1(conn, Stream::Tls(stream))).await,
         }
     }
 
@@ -231,7 +232,7 @@ impl Guest {
         }
     }
 
-    async fn serve_http1(mut self, seat: Seat, stream: Stream) {
+    async fn serve_http1(mut self, conn: ClientConn, stream: Stream) {
         let front = Arc::clone(&self.front);
         let config = front.config.load_full();
         let limits = Limits {
@@ -239,13 +240,13 @@ impl Guest {
             fields_max: config.headers_max,
         };
         let patience = self.patience();
-        let served = http1::serve(&front, &seat, stream, limits, patience);
+        let served = http1::serve(&front, &conn, stream, limits, patience);
         // It looks by itself whether it should finish.
         self.run(pin!(served), |_| ()).await;
     }
 
     /// Serve a connection to its end, or to the end of what it is asking for if
-    /// the front finishes. It keeps its seat until it is gone.
+    /// the front finishes. It keeps its connection until it is gone.
     pub(super) async fn run<C>(&mut self, mut served: Pin<&mut C>, finish: impl Fn(Pin<&mut C>))
     where
         C: Future<Output = ()>,
@@ -276,7 +277,7 @@ impl Guest {
         .await;
     }
 
-    fn seat(&self, stream: &TcpStream, is_tls: bool) -> Seat {
+    fn conn(&self, stream: &TcpStream, is_tls: bool) -> ClientConn {
         let _ = stream.set_nodelay(true);
         // A client that vanished without a word is noticed at last.
         let asked = TcpKeepalive::new()
@@ -289,7 +290,7 @@ impl Guest {
             .trust
             .iter()
             .any(|network| network.has(self.peer.ip()));
-        Seat::new(self.peer, port, is_tls, is_trusted)
+        ClientConn::new(self.peer, port, is_tls, is_trusted)
     }
 
     pub(super) fn patience(&self) -> Patience {

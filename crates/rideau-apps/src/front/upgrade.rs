@@ -20,15 +20,15 @@ use tokio::time::Instant;
 
 use super::Front;
 use super::body::Upload;
-use super::errand::{Begun, Errand};
+use super::conn::ClientConn;
 use super::forward::Visit;
 use super::http1::Client;
-use super::line::{Asked, Line};
 use super::refusals::No;
 use super::reply::Reply;
-use super::seat::Seat;
+use super::request::{Begun, ProxyRequest};
+use super::upstream_conn::{Asked, UpstreamConn};
 use crate::apps::Session;
-use crate::http1::wire::Wire;
+use crate::http1::message_io::MessageIo;
 
 /// When the client has said its last, the process has so long to do so.
 const LAST_WORDS: Duration = Duration::from_secs(60);
@@ -38,60 +38,67 @@ const PART: usize = 16 * 1024;
 /// A request whose process goes on with something else.
 pub(super) struct Turned {
     reply: Reply,
-    process: Wire,
+    process: MessageIo,
     session: Session,
     tunnel: Tunnel,
 }
 
 /// Ask an app for something else; what it answers if it declines.
-pub(super) async fn exchange(front: &Front, seat: &Seat, begun: &Begun) -> Result<Turned, Reply> {
-    let errand = match &begun.errand {
-        Ok(errand) => errand,
+pub(super) async fn exchange(
+    front: &Front,
+    conn: &ClientConn,
+    begun: &Begun,
+) -> Result<Turned, Reply> {
+    let proxy_request = match &begun.proxy_request {
+        Ok(proxy_request) => proxy_request,
         Err(no) => return Err(front.refuse(no, begun)),
     };
     let visit = Visit {
         front,
-        seat,
+        conn,
         id: &begun.id,
         early: None,
     };
-    match turn(errand, &visit).await {
+    match turn(proxy_request, &visit).await {
         Ok(turned) => turned,
         Err(no) => {
-            errand.refused(&no, begun, seat);
+            proxy_request.refused(&no, begun, conn);
             Err(front.refuse(&no, begun))
         }
     }
 }
 
 /// Ask on a connection of its own.
-async fn turn(errand: &Errand, visit: &Visit<'_>) -> Result<Result<Turned, Reply>, No> {
-    let head = errand.head_for(errand.upgrade.as_deref().unwrap_or_default());
+async fn turn(
+    proxy_request: &ProxyRequest,
+    visit: &Visit<'_>,
+) -> Result<Result<Turned, Reply>, No> {
+    let head = proxy_request.head_for(proxy_request.upgrade.as_deref().unwrap_or_default());
     let mut avoid = None;
     // A process that takes no connection has not seen the request.
     let (session, mut line) = loop {
-        let session = errand.ask(visit, avoid, None).await?;
+        let session = proxy_request.ask(visit, avoid, None).await?;
         match session.process().connections.connect().await {
-            Ok(wire) => break (session, Box::new(Line::new(wire))),
+            Ok(wire) => break (session, Box::new(UpstreamConn::new(wire))),
             Err(error) => {
                 tracing::debug!("an app takes no connection: {error}");
                 let is_last = avoid.replace(session.process().id).is_some();
                 session.unreachable();
-                if is_last || !errand.config.http.retries {
+                if is_last || !proxy_request.config.http.retries {
                     return Err(No::Unreachable);
                 }
             }
         }
     };
-    let began = session.began(errand.came.0);
+    let began = session.began(proxy_request.came.0);
     let said = {
         let asked = Asked {
             head: &head,
             wants_upgrade: true,
-            ..errand.asked(visit)
+            ..proxy_request.asked(visit)
         };
         let sent = pin!(line.send(asked, Upload::Empty));
-        errand.within(sent, None).await
+        proxy_request.within(sent, None).await
     };
     let (said, allowance) = match said {
         Some((Ok(said), allowance)) => (said, allowance),
@@ -109,10 +116,10 @@ async fn turn(errand: &Errand, visit: &Visit<'_>) -> Result<Result<Turned, Reply
         }
     };
     if said.status != StatusCode::SWITCHING_PROTOCOLS {
-        let reply = errand.hand_back(visit, session, said, (line, allowance), began);
+        let reply = proxy_request.hand_back(visit, session, said, (line, allowance), began);
         return Ok(Err(reply.await));
     }
-    let mut reply = errand.signed(visit, &session, said.fields, said.status, began);
+    let mut reply = proxy_request.signed(visit, &session, said.fields, said.status, began);
     reply.date.take_if(|_| said.noted.has_date);
     reply.put("Connection", "upgrade");
     if let Some(became) = said.noted.upgrade {
@@ -124,8 +131,8 @@ async fn turn(errand: &Errand, visit: &Visit<'_>) -> Result<Result<Turned, Reply
         process: line.into_wire(),
         session,
         tunnel: Tunnel {
-            grace: errand.config.http.upgrade_grace,
-            idle: errand.config.http.upgrade_idle,
+            grace: proxy_request.config.http.upgrade_grace,
+            idle: proxy_request.config.http.upgrade_idle,
         },
     }))
 }
@@ -153,7 +160,7 @@ struct Tunnel {
 }
 
 impl Tunnel {
-    async fn run(self, session: Session, client: Wire, mut process: Wire) {
+    async fn run(self, session: Session, client: MessageIo, mut process: MessageIo) {
         let heard = Arc::new(Heard::new());
         let mut client = Ear(client, Arc::clone(&heard));
         let drained = session.process().drained();

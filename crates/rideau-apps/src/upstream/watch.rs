@@ -1,4 +1,4 @@
-//! Looks after the idle connections of one lane to one process.
+//! Looks after the idle connections of one I/O thread to one process.
 //!
 //! It runs a few times in the span that one may be idle, and when the process
 //! closes one that it has seen idle before; when none is there it sleeps until

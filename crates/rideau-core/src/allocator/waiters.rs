@@ -18,7 +18,7 @@ use super::size::Size;
 use super::{Allocator, Reservation, change};
 use crate::ids::Ticket;
 use crate::ledger::{Ledger, Reply};
-use crate::queue::{Options, Order, Overflow, Queue, Shedding, Terms};
+use crate::queue::{AskOptions, Options, Order, Overflow, Queue, Shedding};
 use crate::refusal::{Reason, Refusal};
 use crate::time::Instant;
 use crate::waiting::{End, Tally, Waiting};
@@ -149,10 +149,10 @@ impl<R: Reply> Waiters<R> {
             return Err(Refused::Exhausted { free, size });
         }
         let asked = Asked::of(ask);
-        let terms = Terms {
+        let terms = AskOptions {
             deadline: Some(deadline),
             promised: true,
-            ..Terms::new(now)
+            ..AskOptions::new(now)
         };
         let (bytes, is_costly) = (asked.bytes(), self.lines.is_costly(&asked, machine));
         let is_crowded = is_costly && self.lines.costly() >= COSTLY_MAX;

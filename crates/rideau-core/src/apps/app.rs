@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::histogram::Histogram;
 use crate::ids::Ticket;
 use crate::ledger::{Ledger, Reply};
-use crate::queue::{Capacity, Queue, Terms};
+use crate::queue::{AskOptions, Capacity, Queue};
 use crate::settings::OptionError;
 use crate::time::{Instant, nanos};
 use crate::waiting::Waiting;
@@ -56,7 +56,7 @@ pub(super) struct App<R> {
 #[derive(Debug)]
 pub(super) struct Aside<R> {
     pub(super) ticket: Ticket,
-    pub(super) terms: Terms,
+    pub(super) terms: AskOptions,
     pub(super) reply: R,
     pub(super) until: Instant,
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::ids::Ticket;
-use crate::queue::Terms;
+use crate::queue::AskOptions;
 use crate::refusal::Refusal;
 
 /// An app; never given twice by one machine.
@@ -35,7 +35,7 @@ pub struct SessionId {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ask {
     /// On what terms it waits.
-    pub terms: Terms,
+    pub terms: AskOptions,
     /// The process it was with before, and would be with again.
     pub sticky: Option<ProcessId>,
     /// The process that just failed it.

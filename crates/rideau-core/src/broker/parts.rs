@@ -6,7 +6,7 @@
 use super::{Broker, Came, Effect, Found};
 use crate::ids::{Side, Ticket};
 use crate::ledger::Reply;
-use crate::queue::Terms;
+use crate::queue::AskOptions;
 use crate::refusal::Refusal;
 use crate::time::Instant;
 
@@ -16,7 +16,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     #[inline]
     pub fn find_offer(
         &mut self,
-        terms: &Terms,
+        terms: &AskOptions,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Option<Found<O>> {
@@ -39,7 +39,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     #[inline]
     pub fn find_ask(
         &mut self,
-        terms: &Terms,
+        terms: &AskOptions,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Option<Found<A>> {
@@ -59,7 +59,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
 
     /// An ask or offer that finds nothing on these terms may wait.
     #[inline]
-    pub fn may_wait(&self, terms: &Terms) -> bool {
+    pub fn may_wait(&self, terms: &AskOptions) -> bool {
         terms.wait && !self.closed
     }
 
@@ -68,7 +68,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     #[inline]
     pub fn queue_ask(
         &mut self,
-        terms: &Terms,
+        terms: &AskOptions,
         ask: A,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
@@ -88,7 +88,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     #[inline]
     pub fn queue_offer(
         &mut self,
-        terms: &Terms,
+        terms: &AskOptions,
         offer: O,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
@@ -107,7 +107,7 @@ impl<A: Reply, O: Reply> Broker<A, O> {
     pub fn turn_away(
         &mut self,
         side: Side,
-        terms: &Terms,
+        terms: &AskOptions,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> (Ticket, Refusal) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::span;
 use crate::ledger::Ledger;
-use crate::queue::{Options, Order, Queue, Shed, Shedding, Terms};
+use crate::queue::{AskOptions, Options, Order, Queue, Shed, Shedding};
 use crate::refusal::Reason;
 use crate::rng::Rng;
 use crate::time::Instant;
@@ -91,7 +91,7 @@ impl Schedule {
     }
 
     fn push(&mut self) {
-        let mut terms = Terms::new(self.now);
+        let mut terms = AskOptions::new(self.now);
         if self.rng.below(3) == 0 {
             terms.deadline = Some(self.now.after(span(&mut self.rng)));
         }
@@ -243,7 +243,13 @@ mod tests {
         let mut ledger = Ledger::default();
         let tickets = [(); 3].map(|()| {
             let ticket = ledger.open(());
-            queue.push(ticket, &Terms::new(start), &mut ledger, start, &mut shed);
+            queue.push(
+                ticket,
+                &AskOptions::new(start),
+                &mut ledger,
+                start,
+                &mut shed,
+            );
             ticket
         });
         assert_eq!(queue.deadline(), Some(start.after(LONG)));

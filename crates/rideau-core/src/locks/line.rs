@@ -5,7 +5,7 @@
 use super::claim::Claim;
 use crate::ids::Ticket;
 use crate::ledger::{Ledger, Reply};
-use crate::queue::{self, Capacity, Load, Queue, Terms};
+use crate::queue::{self, AskOptions, Capacity, Load, Queue};
 use crate::time::Instant;
 use crate::waiting::{Tally, Waiting};
 
@@ -73,7 +73,7 @@ impl<R: Reply> Line<R> {
 
     /// Let an ask wait, or shed it if it must not; `turn` is for a line that
     /// was empty.
-    pub(super) fn join(&mut self, terms: &Terms, reply: R, turn: u64, now: Instant) -> Ticket {
+    pub(super) fn join(&mut self, terms: &AskOptions, reply: R, turn: u64, now: Instant) -> Ticket {
         if self.is_empty() {
             self.turn = turn;
             // What was released while no ask waited did not come here, so it is

@@ -1,4 +1,4 @@
-//! Publishes chances at which asks and offers are refused at the door, so that
+//! Publishes chances at which asks and offers are refused at admission, so that
 //! waits stay near a target: the controller of RFC 8033, with `interval` as its
 //! burst allowance.
 
@@ -23,7 +23,7 @@ pub struct Pie {
     /// Nothing is admitted while this many are on their way in.
     pub max: Option<u32>,
     /// How many go in after each correction even where all others are refused,
-    /// so that a closed door finds out when to open.
+    /// so that a closed admission finds out when to open.
     pub probes: u32,
 }
 
@@ -71,7 +71,7 @@ const ALPHA: f64 = 0.125;
 const BETA: f64 = 1.25;
 /// From this chance on, it grows by [`STEP_MAX`] at most in each [`STEP_EVERY`].
 const CAPPED: f64 = 0.1;
-/// One long wait must not close the door at once.
+/// One long wait must not close the admission at once.
 const STEP_MAX: f64 = 0.02;
 /// Nanoseconds: the period for which RFC 8033 means the step.
 const STEP_EVERY: f64 = 15e6;
@@ -165,7 +165,7 @@ impl PieMeter {
         self.backlog = u32::try_from(backlog).unwrap_or(u32::MAX);
 
         // A probe is itself a reason for a reading: if that published new
-        // probes, a closed door would stand open.
+        // probes, a closed admission would let all in.
         let mut probes = 0;
         if self.next <= now {
             self.ask.correct(ask, now);

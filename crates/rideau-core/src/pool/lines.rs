@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::ids::{Tag, Ticket};
 use crate::ledger::{Ledger, Reply};
-use crate::queue::{self, Load, Queue, Terms};
+use crate::queue::{self, AskOptions, Load, Queue};
 use crate::refusal::{Reason, Refusal};
 use crate::settings::OptionError;
 use crate::time::Instant;
@@ -99,7 +99,7 @@ impl<R: Reply> Lines<R> {
     #[inline]
     pub(super) fn join(
         &mut self,
-        terms: &Terms,
+        terms: &AskOptions,
         priority: Priority,
         reply: R,
         now: Instant,
@@ -131,7 +131,7 @@ impl<R: Reply> Lines<R> {
     /// Say no to a take that came just now.
     pub(super) fn turn_away(
         &mut self,
-        terms: &Terms,
+        terms: &AskOptions,
         priority: Priority,
         reason: Reason,
         now: Instant,

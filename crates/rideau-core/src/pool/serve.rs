@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::ledger::Reply;
-use crate::queue::Terms;
+use crate::queue::AskOptions;
 use crate::time::{Instant, nanos};
 
 use super::effect::{Effect, Grant};
@@ -15,7 +15,7 @@ impl<R: Reply> Pool<R> {
     #[inline]
     pub(super) fn idle_at_once(
         &mut self,
-        terms: &Terms,
+        terms: &AskOptions,
         now: Instant,
         effects: &mut Vec<Effect<R>>,
     ) -> Option<u32> {
@@ -51,7 +51,7 @@ impl<R: Reply> Pool<R> {
     pub(super) fn grant_at_once(
         &mut self,
         slot: u32,
-        terms: &Terms,
+        terms: &AskOptions,
         priority: Priority,
         now: Instant,
     ) -> Grant {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Waiting;
 use crate::ids::Ticket;
 use crate::ledger::Reply;
-use crate::queue::Terms;
+use crate::queue::AskOptions;
 use crate::refusal::{Reason, Refusal};
 use crate::time::Instant;
 
@@ -20,7 +20,7 @@ impl<R: Reply> Waiting<R> {
     }
 
     /// An ask that was set aside waits in the queue from now on.
-    pub(crate) fn call_back(&mut self, ticket: Ticket, terms: &Terms, reply: R, now: Instant) {
+    pub(crate) fn call_back(&mut self, ticket: Ticket, terms: &AskOptions, reply: R, now: Instant) {
         self.ledger.wait_again(ticket, reply);
         if let Some(tag) = terms.tag {
             self.ledger.tag(ticket, tag);

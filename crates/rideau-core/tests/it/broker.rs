@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use rideau_core::broker::{Broker, Effect, Gone, Options};
 use rideau_core::meter;
-use rideau_core::queue::{self, Terms};
+use rideau_core::queue::{self, AskOptions};
 use rideau_core::{Flow, Instant, Machine, Refusal, Reply, Settings, Side, Tag, Ticket};
 
 use crate::script::{self, Stage, in_millis, instant, millis, options};
@@ -499,12 +499,12 @@ impl Room {
     fn come(&mut self, side: Side, words: &[&str], wait: bool, now: Instant) -> Vec<String> {
         let (name, sent) = words[0].split_once('@').unwrap_or((words[0], ""));
         let named = options(words);
-        let terms = Terms {
+        let terms = AskOptions {
             wait,
             deadline: named.get("deadline").map(|word| millis(word)),
             promised: named.contains_key("deadline"),
             tag: named.get("tag").map(|word| Tag(word.parse().unwrap())),
-            ..Terms::new(if sent.is_empty() { now } else { millis(sent) })
+            ..AskOptions::new(if sent.is_empty() { now } else { millis(sent) })
         };
         let reply = Name(name.into(), Rc::clone(&self.dead));
         let mut effects = Vec::new();
@@ -520,12 +520,12 @@ impl Room {
     /// One of very many, with a tag, a flow and a deadline of its own.
     fn join(&mut self, at: usize) -> Ticket {
         let at = at as u64;
-        let terms = Terms {
+        let terms = AskOptions {
             tag: Some(Tag(at)),
             flow: Flow(at % 1500),
             deadline: Some(Instant::from_nanos(1_000_000 + at)),
             promised: true,
-            ..Terms::new(Instant::START)
+            ..AskOptions::new(Instant::START)
         };
         let reply = Name(String::new(), Rc::clone(&self.dead));
         self.broker

@@ -11,7 +11,9 @@ use std::time::Duration;
 use rideau_core::broker::{self, Broker};
 use rideau_core::locks::{self, Claim, Count, Full, Grant, Lines};
 use rideau_core::pool::{self, Came, Pool, Priority};
-use rideau_core::queue::{ENDS_MAX, FairOptions, Options, Order, Queue, Shedding, Terms, Turn};
+use rideau_core::queue::{
+    AskOptions, ENDS_MAX, FairOptions, Options, Order, Queue, Shedding, Turn,
+};
 use rideau_core::regulator::{self, Regulator};
 use rideau_core::{Flow, Instant, Ledger, Machine, Reason, Reply, Settings, valve};
 
@@ -49,11 +51,11 @@ impl Count for Held {
 }
 
 /// All give up at the same time.
-fn terms() -> Terms {
-    Terms {
+fn terms() -> AskOptions {
+    AskOptions {
         deadline: Some(DUE),
         promised: true,
-        ..Terms::new(Instant::START)
+        ..AskOptions::new(Instant::START)
     }
 }
 
@@ -79,7 +81,7 @@ fn a_call_ends_no_more_waits_than_it_may() {
             queue.push(ticket, &terms(), &mut ledger, Instant::START, &mut shed);
         }
         let last = ledger.open(());
-        let forever = Terms::new(Instant::START);
+        let forever = AskOptions::new(Instant::START);
         queue.push(last, &forever, &mut ledger, Instant::START, &mut shed);
         assert_eq!(shed, []);
 
@@ -136,7 +138,7 @@ fn a_law_ends_no_more_waits_in_a_call_either() {
         let (mut ledger, mut shed) = (Ledger::default(), Vec::new());
         for _ in 0..5000 {
             let ticket = ledger.open(());
-            let terms = Terms::new(Instant::START);
+            let terms = AskOptions::new(Instant::START);
             queue.push(ticket, &terms, &mut ledger, Instant::START, &mut shed);
         }
         let (mut now, mut most) = (Instant::START, 0);
@@ -164,7 +166,7 @@ fn those_whom_the_minimum_spares_are_looked_at_once() {
     let (mut ledger, mut shed) = (Ledger::default(), Vec::new());
     let join = |queue: &mut Queue, ledger: &mut Ledger<usize>, now, shed: &mut Vec<_>| {
         let ticket = ledger.open(0);
-        queue.push(ticket, &Terms::new(now), ledger, now, shed);
+        queue.push(ticket, &AskOptions::new(now), ledger, now, shed);
         ticket
     };
     let first: Vec<_> = (0..MANY)
@@ -206,9 +208,9 @@ fn a_fair_queue_knows_its_oldest_and_its_state_however_many_flows_wait() {
     for at in 0..MANY as u64 {
         let now = Instant::from_nanos(at);
         let ticket = ledger.open(at);
-        let terms = Terms {
+        let terms = AskOptions {
             flow: Flow(at),
-            ..Terms::new(now)
+            ..AskOptions::new(now)
         };
         queue.push(ticket, &terms, &mut ledger, now, &mut shed);
     }
@@ -240,12 +242,12 @@ fn a_broker_that_is_behind_matches_nobody_too_late_and_nobody_twice() {
         let came = broker.ask(&terms(), Name, Instant::START, &mut effects);
         came.into_effect(&mut effects);
     }
-    let forever = Terms::new(Instant::START);
+    let forever = AskOptions::new(Instant::START);
     let came = broker.ask(&forever, Name, Instant::START, &mut effects);
     let asked = came.into_effect(&mut effects);
     // Three offers come while most of the asks are late, and one leaves again.
     let offer = |broker: &mut Broker<_, _>, effects: &mut Vec<_>| {
-        let came = broker.offer(&Terms::new(LATE), Name, LATE, effects);
+        let came = broker.offer(&AskOptions::new(LATE), Name, LATE, effects);
         came.into_effect(effects)
     };
     let [_, second, _] = [(); 3].map(|()| offer(&mut broker, &mut effects));
@@ -280,7 +282,7 @@ fn a_pool_that_is_behind_keeps_the_member_for_who_is_not_late() {
     };
     let mut effects = Vec::new();
     let mut pool = Pool::new(options, Instant::START, &mut effects).unwrap();
-    let take = |pool: &mut Pool<Name>, terms: &Terms, effects: &mut Vec<_>| {
+    let take = |pool: &mut Pool<Name>, terms: &AskOptions, effects: &mut Vec<_>| {
         pool.take(terms, Priority::Normal, || Name, Instant::START, effects)
     };
     for _ in 0..5000 {
@@ -289,7 +291,7 @@ fn a_pool_that_is_behind_keeps_the_member_for_who_is_not_late() {
             Came::Waits(_)
         ));
     }
-    let forever = Terms::new(Instant::START);
+    let forever = AskOptions::new(Instant::START);
     assert!(matches!(
         take(&mut pool, &forever, &mut effects),
         Came::Waits(_)
@@ -319,7 +321,7 @@ fn a_regulator_that_is_behind_opens_when_it_is_not() {
     let mut effects = Vec::new();
     let mut regulator = Regulator::new(options, Instant::START, &mut effects).unwrap();
     let held = regulator.ask(
-        &Terms::new(Instant::START),
+        &AskOptions::new(Instant::START),
         Name,
         Instant::START,
         &mut effects,
@@ -345,7 +347,7 @@ fn locks_that_are_behind_grant_nobody_too_late() {
     for _ in 0..5000 {
         lines.ask(Claim::one(1), &terms(), Name, Instant::START, &mut effects);
     }
-    let forever = Terms::new(Instant::START);
+    let forever = AskOptions::new(Instant::START);
     lines.ask(Claim::one(1), &forever, Name, Instant::START, &mut effects);
     assert!(effects.is_empty());
     held.set(0);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rideau_core::locks::{Claim, Count, Effect, Full, Grant, LINES_MAX, Lines};
-use rideau_core::queue::{self, Terms};
+use rideau_core::queue::{self, AskOptions};
 use rideau_core::{Flow, Instant, Machine, OptionError, Reply, Settings, Tag, Ticket};
 
 use crate::script::{self, Stage, in_millis, instant, millis, options};
@@ -576,13 +576,13 @@ impl Door {
         };
         let named = options(words);
         let number = |word: &&str| word.parse().unwrap();
-        let terms = Terms {
+        let terms = AskOptions {
             wait,
             deadline: named.get("deadline").map(|word| millis(word)),
             promised: named.contains_key("deadline"),
             tag: named.get("tag").map(|word| Tag(number(word))),
             flow: Flow(named.get("flow").map_or(0, number)),
-            ..Terms::new(sent)
+            ..AskOptions::new(sent)
         };
         let (claim, reply) = (claim(words[1]), Name(name.into(), Rc::clone(&self.dead)));
         let mut effects = Vec::new();

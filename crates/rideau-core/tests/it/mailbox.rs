@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use rideau_core::broker::{Broker, Effect, Options};
 use rideau_core::meter::{self, Better};
-use rideau_core::queue::{self, Shedding, Terms};
+use rideau_core::queue::{self, AskOptions, Shedding};
 use rideau_core::{Instant, Reply};
 
 const MILLI: u64 = 1_000_000;
@@ -51,7 +51,7 @@ fn stamps_of_the_askers_make_waits_and_delays_exact() {
     let mut effects = Vec::new();
     let mut broker = Broker::new(options, Instant::START, &mut effects).unwrap();
     for _ in ARRIVALS {
-        let terms = Terms::new(Instant::START);
+        let terms = AskOptions::new(Instant::START);
         let came = broker.offer(&terms, Silent, Instant::START, &mut effects);
         came.into_effect(&mut effects);
     }
@@ -61,7 +61,7 @@ fn stamps_of_the_askers_make_waits_and_delays_exact() {
     for sent in ARRIVALS {
         clock = sent.max(clock);
         let (terms, now) = (
-            Terms::new(Instant::from_nanos(sent)),
+            AskOptions::new(Instant::from_nanos(sent)),
             Instant::from_nanos(clock),
         );
         effects.clear();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use rideau_core::queue::{Options, Queue, Shed, Terms};
+use rideau_core::queue::{AskOptions, Options, Queue, Shed};
 use rideau_core::{Flow, Instant, Ledger, Reason, Reply, Settings, Ticket};
 
 use crate::script::{self, Stage, in_millis, instant, millis, options};
@@ -651,7 +651,7 @@ fn a_queue_without_a_real_timeout_says_when_to_ask_again() {
     let (mut ledger, mut shed) = (Ledger::default(), Vec::new());
     for now in [0, 5].map(Instant::from_nanos) {
         let ticket = ledger.open(());
-        queue.push(ticket, &Terms::new(now), &mut ledger, now, &mut shed);
+        queue.push(ticket, &AskOptions::new(now), &mut ledger, now, &mut shed);
     }
     let now = Instant::from_nanos(10);
     queue.pop(&mut ledger, now, &mut shed).ticket().unwrap();
@@ -720,11 +720,11 @@ impl Hall {
         let (name, sent) = word.split_once('@').unwrap_or((word, ""));
         let ticket = self.ledger.open(Name(name.into()));
         self.tickets.insert(name.into(), ticket);
-        let terms = Terms {
+        let terms = AskOptions {
             deadline,
             promised: deadline.is_some(),
             flow: Flow::of(&name[..1]),
-            ..Terms::new(if sent.is_empty() { now } else { millis(sent) })
+            ..AskOptions::new(if sent.is_empty() { now } else { millis(sent) })
         };
         let mut shed = Vec::new();
         self.queue

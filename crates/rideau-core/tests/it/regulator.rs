@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rideau_core::meter::{self, Better, Update};
-use rideau_core::queue::{self, Terms};
+use rideau_core::queue::{self, AskOptions};
 use rideau_core::regulator::{Effect, Ended, Options, Regulator, Release, Renewal};
 use rideau_core::{Instant, Lead, Machine, Reply, Settings, Tag, Ticket, valve};
 
@@ -559,12 +559,12 @@ impl Desk {
     fn ask(&mut self, words: &[&str], wait: bool, now: Instant) -> Vec<String> {
         let (name, sent) = stamped(words[0], now);
         let named = options(words);
-        let terms = Terms {
+        let terms = AskOptions {
             wait,
             deadline: named.get("deadline").map(|word| millis(word)),
             promised: named.contains_key("deadline"),
             tag: named.get("tag").map(|word| Tag(word.parse().unwrap())),
-            ..Terms::new(sent)
+            ..AskOptions::new(sent)
         };
         let reply = Name(name.into(), Rc::clone(&self.dead));
         let mut effects = Vec::new();

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 use rideau_core::broker::{Broker, Effect, Gone, Options};
-use rideau_core::queue::Terms;
+use rideau_core::queue::AskOptions;
 use rideau_core::{Instant, Machine, Reason, Refusal, Side, Tag, Ticket, meter};
 
 use foresight::Foresight;
@@ -136,7 +136,7 @@ impl Play {
         let foreseen = self.foresight();
         let foreseen = foreseen.map(|fore| fore.come(visit.side, newcomer.clone(), closed));
 
-        let terms = Terms {
+        let terms = AskOptions {
             sent: newcomer.sent,
             deadline: newcomer.deadline,
             flow: visit.flow,

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::{collection, option};
-use rideau_core::queue::{FairOptions, Index, Options, Order, Overflow, Queue, Shedding, Terms};
+use rideau_core::queue::{
+    AskOptions, FairOptions, Index, Options, Order, Overflow, Queue, Shedding,
+};
 use rideau_core::{Flow, Instant, Ledger, Reason, Tag, Ticket};
 
 /// Tags and flows are numbered below this.
@@ -151,7 +153,7 @@ impl Hall {
                 if let Some(tag) = guest.tag {
                     self.ledger.tag(ticket, Tag(tag));
                 }
-                let terms = Terms {
+                let terms = AskOptions {
                     sent: Instant::from_nanos(guest.sent),
                     deadline: Instant::from_nanos(guest.deadline).finite(),
                     flow: Flow(guest.flow),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use rideau_core::keyed::{Budget, Effect as Wish, KeyId, Options as Shares, Order, Standing};
 use rideau_core::pool::{Came, Effect, MemberId, Options, Pool, Priority, Use};
-use rideau_core::queue::{self, Terms};
+use rideau_core::queue::{self, AskOptions};
 use rideau_core::{Flow, Instant, Machine, Reply, Rng, Ticket};
 
 use crate::cases;
@@ -128,7 +128,7 @@ impl Town {
     fn take(&mut self, wait: bool) {
         let (key, number, sent) = (self.key(), self.came, self.now);
         self.came += 1;
-        let terms = Terms {
+        let terms = AskOptions {
             sent,
             deadline: None,
             flow: Flow(0),

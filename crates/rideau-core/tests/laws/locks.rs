@@ -11,7 +11,7 @@ use std::rc::Rc;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use rideau_core::locks::{Claim, Count, Effect, Lines};
-use rideau_core::queue::{Options, Terms};
+use rideau_core::queue::{AskOptions, Options};
 use rideau_core::{Flow, Instant, Machine, Reply, Tag, Ticket};
 
 use self::inputs::{Input, Steps};
@@ -260,7 +260,7 @@ impl Run {
         now: Instant,
         effects: &mut Vec<Effect<(), Asker>>,
     ) {
-        let terms = Terms {
+        let terms = AskOptions {
             sent: Instant::from_nanos(guest.sent),
             deadline: Instant::from_nanos(guest.deadline).finite(),
             flow: Flow(guest.flow),

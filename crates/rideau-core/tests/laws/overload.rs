@@ -5,7 +5,7 @@
 //! then somebody comes, then somebody is served. The first event at 20 s is
 //! the last. Waits are of those served in the second half.
 
-use rideau_core::queue::{Options, Queue, Terms, Turn};
+use rideau_core::queue::{AskOptions, Options, Queue, Turn};
 use rideau_core::{Instant, Ledger, Settings};
 
 const COME_EVERY: u64 = 5_000_000;
@@ -126,7 +126,7 @@ fn overload(options: &str) -> Run {
             queue.advance(&mut ledger, instant, &mut shed);
         } else if now == come {
             let ticket = ledger.open(now);
-            let terms = Terms::new(instant);
+            let terms = AskOptions::new(instant);
             queue.push(ticket, &terms, &mut ledger, instant, &mut shed);
             (came, come) = (came + 1, come + COME_EVERY);
         } else {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::collection;
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
-use rideau_core::queue::{Capacity, Load, Options, Overflow, Queue, Shedding, Terms, Turn};
+use rideau_core::queue::{AskOptions, Capacity, Load, Options, Overflow, Queue, Shedding, Turn};
 use rideau_core::{Instant, Ledger, Reason, Ticket};
 
 const MS: u64 = 1_000_000;
@@ -318,10 +318,10 @@ impl Place {
         let (id, now) = (self.tickets.len(), Instant::from_nanos(at * MS));
         let ticket = self.ledger.open(id);
         self.tickets.push(ticket);
-        let terms = Terms {
+        let terms = AskOptions {
             deadline: wait.map(|wait| now.after(wait * MS)),
             promised: wait.is_some(),
-            ..Terms::new(now)
+            ..AskOptions::new(now)
         };
         let mut shed = Vec::new();
         self.queue
@@ -432,10 +432,10 @@ proptest! {
                     let id = tickets.len();
                     let ticket = ledger.open(id);
                     tickets.push(ticket);
-                    let terms = Terms {
+                    let terms = AskOptions {
                         deadline: wait.map(|wait| instant.after(wait)),
                         promised: wait.is_some(),
-                        ..Terms::new(instant)
+                        ..AskOptions::new(instant)
                     };
                     queue.push(ticket, &terms, &mut ledger, instant, &mut shed);
                     model.push(id, wait, now);

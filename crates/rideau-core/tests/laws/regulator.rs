@@ -11,7 +11,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use rideau_core::meter::{self, Better};
-use rideau_core::queue::{self, Terms};
+use rideau_core::queue::{self, AskOptions};
 use rideau_core::regulator::{Effect, Ended, Options, Regulator, Release, Renewal};
 use rideau_core::valve::{self, Rate};
 use rideau_core::{Flow, Instant, Machine, Reply, Tag, Ticket};
@@ -200,13 +200,13 @@ impl Run {
 
     fn ask(&mut self, wait: bool, tag: u64, patience: Option<u64>, sent: Instant) -> Vec<Said> {
         let name = self.tickets.len();
-        let terms = Terms {
+        let terms = AskOptions {
             deadline: patience.map(|nanos| sent.after(nanos)),
             flow: Flow(tag),
             tag: Some(Tag(tag)),
             wait,
             promised: patience.is_some(),
-            ..Terms::new(sent)
+            ..AskOptions::new(sent)
         };
         let reply = Asker(name, Rc::clone(&self.gone));
         let mut effects = Vec::new();
@@ -401,7 +401,7 @@ impl RateRun {
         let (now, mut effects) = (self.now, Vec::new());
         if asks {
             self.regulator
-                .ask(&Terms::new(now), Quiet, now, &mut effects);
+                .ask(&AskOptions::new(now), Quiet, now, &mut effects);
         } else if !self.held.is_empty() {
             let over = self.held.len() > self.rate.min;
             self.freed.extend(over.then_some(now));

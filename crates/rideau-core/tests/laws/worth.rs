@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use rideau_core::Instant;
-use rideau_core::worth::Worth;
+use rideau_core::eviction_score::EvictionScore;
 
 use self::plain::Plain;
 use crate::cases;
@@ -23,7 +23,7 @@ proptest! {
     fn losses_and_values_are_those_of_a_plain_recomputation(
         max in 1_usize..7, counts_only: bool, inputs in inputs(),
     ) {
-        let mut worth = Worth::new(max, counts_only);
+        let mut worth = EvictionScore::new(max, counts_only);
         let mut plain = Plain::new(max, counts_only);
         let mut now = Instant::START;
         for input in inputs {
@@ -63,7 +63,7 @@ proptest! {
 
     #[test]
     fn a_pool_for_everybody_starts_each_app_once(asked in prop::collection::vec(0_u32..8, 1..200)) {
-        let mut worth = Worth::new(8, true);
+        let mut worth = EvictionScore::new(8, true);
         let mut weights = 0.0;
         let mut lost = 0.0;
         for (at, app) in asked.iter().enumerate() {
@@ -79,7 +79,7 @@ proptest! {
 
 #[test]
 fn whom_nobody_asked_for_in_a_day_is_forgotten() {
-    let mut worth = Worth::new(4, false);
+    let mut worth = EvictionScore::new(4, false);
     for app in 0..1000 {
         worth.asked(app, SECOND, Instant::START + SECOND * app);
     }

@@ -14,11 +14,11 @@ use serde_json::json;
 use super::config;
 use super::grants::{gone_text, ticket_of};
 use super::health::away;
+use super::request::{AdminRequest, Answer, HttpError, ok};
 use super::shown::find_pool;
-use super::visit::{Answer, No, Visit, ok};
 use crate::state::catalog::NamedPool;
 use crate::state::end::{EndReason, NotHeld};
-use crate::state::lease_table::Thing;
+use crate::state::lease_table::LeaseEntry;
 use crate::state::push::Push;
 
 /// No pool takes longer to replace its members.
@@ -38,11 +38,11 @@ struct Recycle {
     over_ms: u64,
 }
 
-pub(super) async fn resize(visit: Visit) -> Answer {
+pub(super) async fn resize(visit: AdminRequest) -> Answer {
     let said: Resize = visit.json()?;
     let place = own_pool(&visit)?;
     if said.init.is_none() && said.max.is_none() {
-        return Err(No::wrong(
+        return Err(HttpError::wrong(
             "Say what to change: {\"max\": 20}, {\"init\": 2}, or both.",
         ));
     }
@@ -58,14 +58,14 @@ pub(super) async fn resize(visit: Visit) -> Answer {
     config::changed(away(move || daemon.set(&values, &by)).await?)
 }
 
-pub(super) async fn pause(visit: Visit) -> Answer {
+pub(super) async fn pause(visit: AdminRequest) -> Answer {
     let place = own_pool(&visit)?;
     place.pool.suspend();
     note(&visit, &place, format!("{} was paused", place.name));
     ok(&json!({ "outcome": "ok" }))
 }
 
-pub(super) async fn resume(visit: Visit) -> Answer {
+pub(super) async fn resume(visit: AdminRequest) -> Answer {
     let place = own_pool(&visit)?;
     place.pool.resume();
     note(&visit, &place, format!("{} was resumed", place.name));
@@ -73,12 +73,12 @@ pub(super) async fn resume(visit: Visit) -> Answer {
 }
 
 /// Replace every member there is.
-pub(super) async fn recycle(visit: Visit) -> Answer {
+pub(super) async fn recycle(visit: AdminRequest) -> Answer {
     let said: Recycle = visit.json()?;
     let place = own_pool(&visit)?;
     if said.over_ms > OVER_MAX {
         let text = format!("over_ms wants {OVER_MAX} at most, a day.");
-        return Err(No::wrong(text));
+        return Err(HttpError::wrong(text));
     }
     let over = Duration::from_millis(said.over_ms);
     place.pool.replace(over);
@@ -88,12 +88,12 @@ pub(super) async fn recycle(visit: Visit) -> Answer {
 }
 
 /// The pool of the address, if the user may use it.
-fn own_pool(visit: &Visit) -> Result<Arc<NamedPool>, No> {
+fn own_pool(visit: &AdminRequest) -> Result<Arc<NamedPool>, HttpError> {
     let name = visit.name("name");
     visit.check_label(Label::Thing, name)?;
     match &visit.user {
         // Whether there is such a pool or not.
-        Some(user) if !user.may_use("pool", name) => Err(No::new(
+        Some(user) if !user.may_use("pool", name) => Err(HttpError::new(
             StatusCode::FORBIDDEN,
             "NOPERM",
             format!(
@@ -105,20 +105,20 @@ fn own_pool(visit: &Visit) -> Result<Arc<NamedPool>, No> {
     }
 }
 
-fn note(visit: &Visit, place: &NamedPool, text: String) {
+fn note(visit: &AdminRequest, place: &NamedPool, text: String) {
     let by = Some(visit.by());
     visit.daemon().events.add("pool", &place.name, text, by);
 }
 
 /// End a connection; all that it holds is given back.
-pub(super) async fn kill(visit: Visit) -> Answer {
+pub(super) async fn kill(visit: AdminRequest) -> Answer {
     let id = visit.name("id");
     let daemon = visit.daemon();
     let card = id.parse().ok().and_then(|id| daemon.clients.find(id));
     let card = card.filter(|card| visit.sight().sees_holder(&card.card.lock()));
     let Some(card) = card else {
         let hint = "GET /api/v1/clients lists those there are.";
-        return Err(No::no_such("client", id, hint));
+        return Err(HttpError::no_such("client", id, hint));
     };
     card.outbox.kill();
     let name = card.card.lock().name.lock().clone();
@@ -128,28 +128,28 @@ pub(super) async fn kill(visit: Visit) -> Answer {
 }
 
 /// Take something back from its holder. The holder is told if it can be.
-pub(super) async fn revoke(visit: Visit) -> Answer {
+pub(super) async fn revoke(visit: AdminRequest) -> Answer {
     let ticket = ticket_of(visit.name("ticket"))?;
     let daemon = visit.daemon();
-    let row = daemon.holdings.row(ticket, None);
+    let row = daemon.lease_table.row(ticket, None);
     let row = row.map_err(|gone| gone_text(ticket, gone))?;
     if !visit.sight().sees(ticket.kind.word(), &row.name) {
         // As if it were not there.
         return Err(gone_text(ticket, NotHeld::Unknown));
     }
-    let taken = daemon.holdings.take_from(ticket, EndReason::Revoked);
+    let taken = daemon.lease_table.take_from(ticket, EndReason::Revoked);
     let taken = taken.map_err(|gone| gone_text(ticket, gone))?;
     let name = match taken.thing {
-        Thing::Held(grant) | Thing::Answered(grant, _) => {
+        LeaseEntry::Held(grant) | LeaseEntry::Answered(grant, _) => {
             let name = grant.name();
             grant.end(EndReason::Revoked);
             name
         }
-        Thing::Asked(later) => {
+        LeaseEntry::Asked(later) => {
             later.cancel(EndReason::Revoked.words());
             later.name().to_owned()
         }
-        Thing::None => String::new(),
+        LeaseEntry::None => String::new(),
     };
     daemon.counts.reclaims.add(ticket.kind, EndReason::Revoked);
     let connection = row.card.connection.and_then(|id| daemon.clients.find(id));

@@ -12,9 +12,9 @@ use rideau_core::apps::{Leaving, ProcessId, Restart, State};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::request::{AdminRequest, Answer, HttpError, ok};
 use super::shown::{micros, spans, tally};
-use super::visit::{Answer, No, Visit, ok};
-use crate::state::viewer::Sight;
+use crate::state::viewer::Viewer;
 
 /// Lines of a log, unless one asks for fewer or more.
 const LINES: usize = 100;
@@ -27,7 +27,7 @@ struct How {
 }
 
 /// Every application, and what they share.
-pub(super) async fn apps(visit: Visit) -> Answer {
+pub(super) async fn apps(visit: AdminRequest) -> Answer {
     let stats = visit.daemon().apps.stats();
     let limits = visit.daemon().config.load().front.limits;
     let losses = stats.losses.iter();
@@ -51,7 +51,7 @@ pub(super) async fn apps(visit: Visit) -> Answer {
 }
 
 /// The applications that one may see.
-pub(super) fn all(visit: &Visit) -> Vec<Value> {
+pub(super) fn all(visit: &AdminRequest) -> Vec<Value> {
     let (apps, sight) = (&visit.daemon().apps, visit.sight());
     let all = apps.all();
     let seen = all.iter().filter(|app| sight.sees("app", &app.name));
@@ -60,7 +60,7 @@ pub(super) fn all(visit: &Visit) -> Vec<Value> {
 }
 
 /// One application with its processes, what they serve, and why one waits.
-pub(super) async fn one_app(visit: Visit) -> Answer {
+pub(super) async fn one_app(visit: AdminRequest) -> Answer {
     let app = find(&visit)?;
     let apps = &visit.daemon().apps;
     apps.look_at_usage(&app).await;
@@ -80,7 +80,7 @@ pub(super) async fn one_app(visit: Visit) -> Answer {
 }
 
 /// What the processes of an application wrote last.
-pub(super) async fn logs(visit: Visit) -> Answer {
+pub(super) async fn logs(visit: AdminRequest) -> Answer {
     let app = own(&visit)?;
     let count = visit.number("lines", LINES, LINES_MAX)?;
     let lines = app.output.last(count);
@@ -88,7 +88,7 @@ pub(super) async fn logs(visit: Visit) -> Answer {
     ok(&json!({ "lines": lines }))
 }
 
-pub(super) async fn restart(visit: Visit) -> Answer {
+pub(super) async fn restart(visit: AdminRequest) -> Answer {
     let said: How = visit.json()?;
     let app = own(&visit)?;
     let how = match said.how.as_deref() {
@@ -96,7 +96,7 @@ pub(super) async fn restart(visit: Visit) -> Answer {
         Some("blocking") => Restart::Blocking,
         Some("now") => Restart::Immediate,
         Some(other) => {
-            return Err(No::wrong(format!(
+            return Err(HttpError::wrong(format!(
                 "how wants \"rolling\", \"blocking\" or \"now\", not {other:?}."
             )));
         }
@@ -106,10 +106,10 @@ pub(super) async fn restart(visit: Visit) -> Answer {
 }
 
 /// Start one process more.
-pub(super) async fn spawn(visit: Visit) -> Answer {
+pub(super) async fn spawn(visit: AdminRequest) -> Answer {
     let app = own(&visit)?;
     if !visit.daemon().apps.start_one(&app) {
-        return Err(No::new(
+        return Err(HttpError::new(
             StatusCode::CONFLICT,
             "BUSY",
             format!(
@@ -122,24 +122,24 @@ pub(super) async fn spawn(visit: Visit) -> Answer {
     ok(&json!({ "outcome": "ok" }))
 }
 
-pub(super) async fn disable(visit: Visit) -> Answer {
+pub(super) async fn disable(visit: AdminRequest) -> Answer {
     to_process(&visit, "disabled", Apps::disable)
 }
 
-pub(super) async fn enable(visit: Visit) -> Answer {
+pub(super) async fn enable(visit: AdminRequest) -> Answer {
     to_process(&visit, "enabled", Apps::enable)
 }
 
-pub(super) async fn detach(visit: Visit) -> Answer {
+pub(super) async fn detach(visit: AdminRequest) -> Answer {
     to_process(&visit, "detached", Apps::detach)
 }
 
-pub(super) async fn kill(visit: Visit) -> Answer {
+pub(super) async fn kill(visit: AdminRequest) -> Answer {
     to_process(&visit, "killed", Apps::kill)
 }
 
 /// Do something to one process, by its number in the system or ours.
-fn to_process(visit: &Visit, done: &str, act: fn(&Apps, ProcessId) -> bool) -> Answer {
+fn to_process(visit: &AdminRequest, done: &str, act: fn(&Apps, ProcessId) -> bool) -> Answer {
     let number = visit.name("pid");
     let apps = &visit.daemon().apps;
     let found = number.parse().ok().and_then(|pid| apps.process(pid));
@@ -147,10 +147,10 @@ fn to_process(visit: &Visit, done: &str, act: fn(&Apps, ProcessId) -> bool) -> A
     let found = found.filter(|(_, app)| visit.sight().sees("app", &app.name));
     let Some((process, app)) = found else {
         let hint = "GET /api/v1/apps/NAME lists those there are.";
-        return Err(No::no_such("process", number, hint));
+        return Err(HttpError::no_such("process", number, hint));
     };
     if !act(apps, process) {
-        return Err(No::new(
+        return Err(HttpError::new(
             StatusCode::CONFLICT,
             "ERR",
             format!(
@@ -169,7 +169,7 @@ fn to_process(visit: &Visit, done: &str, act: fn(&Apps, ProcessId) -> bool) -> A
 }
 
 /// The application of the address, if one may see it.
-fn find(visit: &Visit) -> Result<Arc<App>, No> {
+fn find(visit: &AdminRequest) -> Result<Arc<App>, HttpError> {
     let name = visit.name("name");
     let found = visit.daemon().apps.find(name);
     let seen = found.filter(|app| visit.sight().sees("app", &app.name));
@@ -177,12 +177,12 @@ fn find(visit: &Visit) -> Result<Arc<App>, No> {
 }
 
 /// The application of the address, if the user may use it.
-fn own(visit: &Visit) -> Result<Arc<App>, No> {
+fn own(visit: &AdminRequest) -> Result<Arc<App>, HttpError> {
     let name = visit.name("name");
     visit.check_label(Label::Thing, name)?;
     match &visit.user {
         // Whether there is such an app or not.
-        Some(user) if !user.may_use("app", name) => Err(No::new(
+        Some(user) if !user.may_use("app", name) => Err(HttpError::new(
             StatusCode::FORBIDDEN,
             "NOPERM",
             format!(
@@ -194,17 +194,17 @@ fn own(visit: &Visit) -> Result<Arc<App>, No> {
     }
 }
 
-fn gone(name: &str) -> No {
-    No::no_such("app", name, "GET /api/v1/apps lists those there are.")
+fn gone(name: &str) -> HttpError {
+    HttpError::no_such("app", name, "GET /api/v1/apps lists those there are.")
 }
 
-fn note(visit: &Visit, app: &App, text: String) {
+fn note(visit: &AdminRequest, app: &App, text: String) {
     let by = Some(visit.by());
     let events = &visit.daemon().events;
     events.add_app(&app.name, &text, String::new(), by);
 }
 
-fn shown(app: &App, found: &AppShown, sight: Sight<'_>) -> Value {
+fn shown(app: &App, found: &AppShown, sight: Viewer<'_>) -> Value {
     let stats = &found.stats;
     let count = |wanted: fn(State) -> bool| {
         let states = stats.processes.iter().map(|process| process.state);

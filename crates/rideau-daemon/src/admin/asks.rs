@@ -16,11 +16,11 @@ use serde_json::{Map, Value as Json, json};
 
 use super::grants::ticket_of;
 use super::guest::Guest;
-use super::visit::{Answer, No, Visit, ok, with_status};
+use super::request::{AdminRequest, Answer, HttpError, ok, with_status};
 use crate::redis::client::Step;
 use crate::redis::commands;
 use crate::state::grant::Grant;
-use crate::state::lease_table::Thing;
+use crate::state::lease_table::LeaseEntry;
 use crate::state::ticket::{Kind, Ticket};
 use crate::state::values;
 
@@ -115,7 +115,7 @@ struct Await {
     wait_ms: Option<u64>,
 }
 
-pub(super) async fn take(visit: Visit) -> Answer {
+pub(super) async fn take(visit: AdminRequest) -> Answer {
     let said: Take = visit.json()?;
     let mut words = Words::new("TAKE", visit.name("pool"));
     words.number("WAIT", said.wait_ms);
@@ -126,7 +126,7 @@ pub(super) async fn take(visit: Visit) -> Answer {
     ask(&visit, words, TAKEN).await
 }
 
-pub(super) async fn lock(visit: Visit) -> Answer {
+pub(super) async fn lock(visit: AdminRequest) -> Answer {
     let said: Lock = visit.json()?;
     let mut words = Words::new("LOCK", visit.name("key"));
     words.number("PER", said.per);
@@ -139,15 +139,15 @@ pub(super) async fn lock(visit: Visit) -> Answer {
     ask(&visit, words, LOCKED).await
 }
 
-pub(super) async fn ask_broker(visit: Visit) -> Answer {
+pub(super) async fn ask_broker(visit: AdminRequest) -> Answer {
     come(visit, "ASK").await
 }
 
-pub(super) async fn offer_broker(visit: Visit) -> Answer {
+pub(super) async fn offer_broker(visit: AdminRequest) -> Answer {
     come(visit, "OFFER").await
 }
 
-async fn come(visit: Visit, command: &'static str) -> Answer {
+async fn come(visit: AdminRequest, command: &'static str) -> Answer {
     let said: Come = visit.json()?;
     let mut words = Words::new(command, visit.name("broker"));
     words.text("VALUE", said.value);
@@ -162,12 +162,12 @@ async fn come(visit: Visit, command: &'static str) -> Answer {
 
 /// The answer of an ask that waits in the background. Of a match that was answered at
 /// once it is the end, as [`wait_end`] tells it.
-pub(super) async fn wait(visit: Visit) -> Answer {
+pub(super) async fn wait(visit: AdminRequest) -> Answer {
     let ticket = Ticket::parse(visit.name("ticket").as_bytes());
     let is_match = |ticket: Ticket| {
-        let holdings = &visit.daemon().holdings;
-        let is_held = |thing: &mut Thing| matches!(thing, Thing::Held(Grant::Match(_)));
-        holdings.look(ticket, visit.scope(), is_held) == Ok(true)
+        let lease_table = &visit.daemon().lease_table;
+        let is_held = |thing: &mut LeaseEntry| matches!(thing, LeaseEntry::Held(Grant::Match(_)));
+        lease_table.look(ticket, visit.scope(), is_held) == Ok(true)
     };
     let command = match ticket.is_some_and(is_match) {
         true => "AWAIT.END",
@@ -177,26 +177,26 @@ pub(super) async fn wait(visit: Visit) -> Answer {
 }
 
 /// Ask a regulator for a lease.
-pub(super) async fn lease(visit: Visit) -> Answer {
+pub(super) async fn lease(visit: AdminRequest) -> Answer {
     let words = plain(&visit, "REG.ASK", "regulator")?;
     ask(&visit, words, &LEASE).await
 }
 
 /// Ask to keep a lease of a regulator.
-pub(super) async fn keep(visit: Visit) -> Answer {
+pub(super) async fn keep(visit: AdminRequest) -> Answer {
     let words = Words::new("REG.CONTINUE", visit.name("ticket"));
     let (reply, retry_after) = run(&visit, &words).await?;
     told(&reply, &LEASE, retry_after)
 }
 
 /// Have a place in a process of an application.
-pub(super) async fn place(visit: Visit) -> Answer {
+pub(super) async fn place(visit: AdminRequest) -> Answer {
     let words = plain(&visit, "APP.GET", "app")?;
     ask(&visit, words, PLACED).await
 }
 
 /// The words of an ask that has nothing of its own to say.
-fn plain(visit: &Visit, command: &str, name: &str) -> Result<Words, No> {
+fn plain(visit: &AdminRequest, command: &str, name: &str) -> Result<Words, HttpError> {
     let said: Plain = visit.json()?;
     let mut words = Words::new(command, visit.name(name));
     words.number("WAIT", said.wait_ms);
@@ -207,11 +207,11 @@ fn plain(visit: &Visit, command: &str, name: &str) -> Result<Words, No> {
 }
 
 /// Wait for the other party's end of a match.
-pub(super) async fn wait_end(visit: Visit) -> Answer {
+pub(super) async fn wait_end(visit: AdminRequest) -> Answer {
     wait_for(visit, "AWAIT.END").await
 }
 
-async fn wait_for(visit: Visit, command: &str) -> Answer {
+async fn wait_for(visit: AdminRequest, command: &str) -> Answer {
     let said: Await = visit.json()?;
     let mut words = Words::new(command, visit.name("ticket"));
     words.0.extend(said.wait_ms.map(|wait| wait.to_string()));
@@ -234,19 +234,19 @@ fn names_of(ticket: Option<Ticket>) -> &'static [&'static str] {
 }
 
 /// Give up an ask in the background. Says whether it still waited.
-pub(super) async fn cancel(visit: Visit) -> Answer {
+pub(super) async fn cancel(visit: AdminRequest) -> Answer {
     let ticket = ticket_of(visit.name("ticket"))?;
-    let holdings = &visit.daemon().holdings;
-    let is_asked = |thing: &mut Thing| matches!(thing, Thing::Asked(_));
+    let lease_table = &visit.daemon().lease_table;
+    let is_asked = |thing: &mut LeaseEntry| matches!(thing, LeaseEntry::Asked(_));
     // What was granted is given back by its ticket, and not by mistake.
-    let waits = holdings.look(ticket, visit.scope(), is_asked) == Ok(true);
+    let waits = lease_table.look(ticket, visit.scope(), is_asked) == Ok(true);
     if !waits {
         return ok(&json!({ "is_cancelled": false }));
     }
     let words = Words::new("CANCEL", visit.name("ticket"));
     let (reply, _) = run(&visit, &words).await?;
     match reply {
-        Value::Error(text) => Err(No::of_executed(&text)),
+        Value::Error(text) => Err(HttpError::of_executed(&text)),
         reply => ok(&json!({ "is_cancelled": reply == Value::Integer(1) })),
     }
 }
@@ -300,9 +300,9 @@ impl Words {
     }
 }
 
-async fn ask(visit: &Visit, words: Words, names: &[&str]) -> Answer {
+async fn ask(visit: &AdminRequest, words: Words, names: &[&str]) -> Answer {
     if visit.daemon().is_draining() {
-        return Err(No::draining());
+        return Err(HttpError::draining());
     }
     let (reply, more) = run(visit, &words).await?;
     told(&reply, names, more)
@@ -310,12 +310,12 @@ async fn ask(visit: &Visit, words: Words, names: &[&str]) -> Answer {
 
 /// Execute a command within the request's session. Says what was answered, and
 /// what is known besides.
-async fn run(visit: &Visit, words: &Words) -> Result<(Value, Told), No> {
+async fn run(visit: &AdminRequest, words: &Words) -> Result<(Value, Told), HttpError> {
     execute(visit, words, Guest::enter(visit)?).await
 }
 
 /// Execute a command about values, which needs no session.
-pub(super) async fn run_values(visit: &Visit, words: &Words) -> Result<Value, No> {
+pub(super) async fn run_values(visit: &AdminRequest, words: &Words) -> Result<Value, HttpError> {
     let mut guest = match &visit.session {
         Some(_) => Guest::enter(visit)?,
         None => Guest::alone(visit),
@@ -326,7 +326,11 @@ pub(super) async fn run_values(visit: &Visit, words: &Words) -> Result<Value, No
     Ok(reply)
 }
 
-async fn execute(visit: &Visit, words: &Words, mut guest: Guest) -> Result<(Value, Told), No> {
+async fn execute(
+    visit: &AdminRequest,
+    words: &Words,
+    mut guest: Guest,
+) -> Result<(Value, Told), HttpError> {
     let bytes = words.bytes();
     let daemon = Arc::clone(visit.daemon());
     daemon.counts.commands.fetch_add(1, Ordering::Relaxed);
@@ -339,7 +343,7 @@ async fn execute(visit: &Visit, words: &Words, mut guest: Guest) -> Result<(Valu
         };
         match parser.next(&bytes, &mut 0, &limits) {
             Ok(Some(request)) => commands::execute(&mut guest.client, request),
-            _ => return Err(No::wrong("The request is too long.")),
+            _ => return Err(HttpError::wrong("The request is too long.")),
         }
     };
     if let Step::Wait(wait) = step {
@@ -351,11 +355,11 @@ async fn execute(visit: &Visit, words: &Words, mut guest: Guest) -> Result<(Valu
     }
     guest.client.end_batch();
     if let Err(failed) = guest.client.held_back.over().await {
-        return Err(No::of_command(&values::unsafe_text(&failed)));
+        return Err(HttpError::of_command(&values::unsafe_text(&failed)));
     }
     let read = ReplyParser::default().next(&guest.client.out, &mut 0, &ReplyLimits::default());
     let reply = read.ok().flatten().ok_or_else(|| {
-        No::new(
+        HttpError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "ERR",
             "The server answered nothing: please report it.",
@@ -372,12 +376,12 @@ async fn execute(visit: &Visit, words: &Words, mut guest: Guest) -> Result<(Valu
 fn told(reply: &Value, names: &[&str], more: Told) -> Answer {
     let Told { retry_after, full } = more;
     let parts = match reply {
-        Value::Error(text) => return Err(No::of_executed(text)),
+        Value::Error(text) => return Err(HttpError::of_executed(text)),
         Value::Array(parts) => parts.as_slice(),
         _ => &[],
     };
     let Some((Value::Bulk(word), rest)) = parts.split_first() else {
-        return Err(No::wrong("There is no answer to that."));
+        return Err(HttpError::wrong("There is no answer to that."));
     };
     let word = String::from_utf8_lossy(word).into_owned();
     let names = match word.as_str() {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::health::away;
-use super::visit::{Answer, No, Visit, ok, with_status};
+use super::request::{AdminRequest, Answer, HttpError, ok, with_status};
 use crate::state::daemon::Daemon;
 use crate::state::daemon::Unchanged;
 use crate::state::values::unsafe_text;
@@ -25,7 +25,7 @@ struct Rollback {
 }
 
 /// Every key that counts.
-pub(super) async fn show(visit: Visit) -> Answer {
+pub(super) async fn show(visit: AdminRequest) -> Answer {
     let rows = visit.daemon().config.load().rows();
     let sight = visit.sight();
     let rows = rows
@@ -36,7 +36,7 @@ pub(super) async fn show(visit: Visit) -> Answer {
 }
 
 /// The configs that counted, the newest first.
-pub(super) async fn history(visit: Visit) -> Answer {
+pub(super) async fn history(visit: AdminRequest) -> Answer {
     visit.sees_all("the whole config")?;
     let all = visit.daemon().settings.history();
     let versions = all.iter().map(|version| {
@@ -52,7 +52,7 @@ pub(super) async fn history(visit: Visit) -> Answer {
 }
 
 /// What is wrong with the config in the body.
-pub(super) async fn check(visit: Visit) -> Answer {
+pub(super) async fn check(visit: AdminRequest) -> Answer {
     visit.sees_all("the whole config")?;
     let checked = with_text(&visit, |daemon, text, _| daemon.check(text)).await?;
     match checked {
@@ -62,14 +62,14 @@ pub(super) async fn check(visit: Visit) -> Answer {
 }
 
 /// What the config in the body would change.
-pub(super) async fn plan(visit: Visit) -> Answer {
+pub(super) async fn plan(visit: AdminRequest) -> Answer {
     visit.sees_all("the whole config")?;
     let planned = with_text(&visit, |daemon, text, _| daemon.plan(text)).await?;
     changed(planned)
 }
 
 /// Make the config in the body count.
-pub(super) async fn apply(visit: Visit) -> Answer {
+pub(super) async fn apply(visit: AdminRequest) -> Answer {
     visit.sees_all("the whole config")?;
     let applied = with_text(&visit, |daemon, text, by| daemon.apply(text, by)).await?;
     written(visit.daemon(), &applied).await?;
@@ -77,16 +77,16 @@ pub(super) async fn apply(visit: Visit) -> Answer {
 }
 
 /// What ranges were told is told when it is written down.
-async fn written(daemon: &Daemon, plan: &Result<Plan, Unchanged>) -> Result<(), No> {
+async fn written(daemon: &Daemon, plan: &Result<Plan, Unchanged>) -> Result<(), HttpError> {
     if plan.as_ref().is_ok_and(Plan::is_about_ranges) {
         let safe = daemon.values.ranges.logged().await;
-        safe.map_err(|failed| No::of_command(&unsafe_text(&failed)))?;
+        safe.map_err(|failed| HttpError::of_command(&unsafe_text(&failed)))?;
     }
     Ok(())
 }
 
 /// Go back to a version of the history, or to the one before this.
-pub(super) async fn rollback(visit: Visit) -> Answer {
+pub(super) async fn rollback(visit: AdminRequest) -> Answer {
     visit.sees_all("the whole config")?;
     let said: Rollback = visit.json()?;
     let daemon = Arc::clone(visit.daemon());
@@ -117,11 +117,11 @@ fn refused(why: Unchanged) -> Answer {
 /// Do something with the config in the body, on a thread that may look at the
 /// files that it names and wait for other changes.
 async fn with_text<T: Send + 'static>(
-    visit: &Visit,
+    visit: &AdminRequest,
     work: impl FnOnce(&Arc<Daemon>, &str, &str) -> T + Send + 'static,
-) -> Result<T, No> {
+) -> Result<T, HttpError> {
     let Ok(text) = String::from_utf8(visit.body.bytes().to_vec()) else {
-        return Err(No::wrong("A config is TOML in UTF-8."));
+        return Err(HttpError::wrong("A config is TOML in UTF-8."));
     };
     let daemon = Arc::clone(visit.daemon());
     let by = visit.by().to_owned();

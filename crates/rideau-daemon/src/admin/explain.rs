@@ -3,20 +3,20 @@
 use serde_json::{Map, json};
 
 use super::health::away;
-use super::visit::{Answer, No, Visit, ok};
+use super::request::{AdminRequest, Answer, HttpError, ok};
 use crate::view::explain;
 
 /// Explain a refusal, a ticket, a connection, a place or a key.
-pub(super) async fn explain(visit: Visit) -> Answer {
+pub(super) async fn explain(visit: AdminRequest) -> Answer {
     away(move || explained(&visit)).await?
 }
 
-fn explained(visit: &Visit) -> Answer {
+fn explained(visit: &AdminRequest) -> Answer {
     let id = visit.name("id");
     let Some(found) = explain::explain(visit.daemon(), id, visit.sight()) else {
         let hint = "explain takes the id of a refusal (d-…), a ticket, a session, the number of \
                     a connection, or the name of a pool, a broker, a regulator or a key.";
-        return Err(No::no_such("thing", id, hint));
+        return Err(HttpError::no_such("thing", id, hint));
     };
     let facts = found.facts.into_iter();
     let facts: Map<_, _> = facts

@@ -10,8 +10,8 @@ use rideau_config::label::Label;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::request::{AdminRequest, Answer, HttpError, ok};
 use super::values;
-use super::visit::{Answer, No, Visit, ok};
 use crate::state::end::{EndReason, NotHeld};
 use crate::state::grant::Grant;
 use crate::state::holder::Holder;
@@ -39,18 +39,18 @@ struct Done {
     payload: Option<String>,
 }
 
-pub(super) async fn open(visit: Visit) -> Answer {
+pub(super) async fn open(visit: AdminRequest) -> Answer {
     let said: Open = visit.json()?;
     let ttl = said.ttl_ms.unwrap_or(TTL);
     if !(1..=TTL_MAX).contains(&ttl) || said.grace_ms.is_some_and(|ms| ms > TTL_MAX) {
-        return Err(No::wrong(format!(
+        return Err(HttpError::wrong(format!(
             "ttl_ms wants 1 to {TTL_MAX}, and grace_ms 0 to {TTL_MAX}."
         )));
     }
     visit.check_label(Label::Session, &said.name)?;
     let daemon = visit.daemon();
     if daemon.is_draining() {
-        return Err(No::draining());
+        return Err(HttpError::draining());
     }
     let config = daemon.config.load_full();
     let most = config.limits.sessions_max;
@@ -76,21 +76,21 @@ pub(super) async fn open(visit: Visit) -> Answer {
                 session: Some(ticket.to_string()),
                 connection: None,
             });
-            (daemon.holdings.open(Arc::clone(&card)), card)
+            (daemon.lease_table.open(Arc::clone(&card)), card)
         });
     match opened {
         Some(row) => ok(&json!({ "id": row.ticket.to_string(), "ttl_ms": ttl })),
         None => {
             let refused = &daemon.counts.sessions_refused;
             refused.fetch_add(1, Ordering::Relaxed);
-            Err(No::of_command(&format!(
+            Err(HttpError::of_command(&format!(
                 "BUSY There are {most} sessions, as many as limits.sessions_max allows."
             )))
         }
     }
 }
 
-pub(super) async fn renew(visit: Visit) -> Answer {
+pub(super) async fn renew(visit: AdminRequest) -> Answer {
     let id = visit.name("id");
     let session = session_of(id)?;
     let renewed = visit.daemon().sessions.renew(session, visit.by());
@@ -98,7 +98,7 @@ pub(super) async fn renew(visit: Visit) -> Answer {
     ok(&json!({ "id": id, "ttl_ms": ttl.map(|ttl| ttl.as_millis() as u64) }))
 }
 
-pub(super) async fn close(visit: Visit) -> Answer {
+pub(super) async fn close(visit: AdminRequest) -> Answer {
     let id = visit.name("id");
     let session = session_of(id)?;
     let daemon = visit.daemon();
@@ -112,7 +112,7 @@ pub(super) async fn close(visit: Visit) -> Answer {
     ok(&json!({ "released": released }))
 }
 
-pub(super) async fn release(visit: Visit) -> Answer {
+pub(super) async fn release(visit: AdminRequest) -> Answer {
     if visit.name("ticket").starts_with("v-") {
         return values::release_ticket(&visit).await;
     }
@@ -134,32 +134,32 @@ pub(super) async fn release(visit: Visit) -> Answer {
 }
 
 /// End a match; the other party gets the payload.
-pub(super) async fn done(visit: Visit) -> Answer {
+pub(super) async fn done(visit: AdminRequest) -> Answer {
     let said: Done = visit.json()?;
     let ticket = ticket_of(visit.name("ticket"))?;
     if ticket.kind != Kind::Match {
-        return Err(No::of_command(
+        return Err(HttpError::of_command(
             "WRONGTYPE This is no match: end it with DELETE /v1/grants/{ticket}.",
         ));
     }
-    let holdings = &visit.daemon().holdings;
-    let taken = holdings.take(ticket, visit.scope(), EndReason::Released);
+    let lease_table = &visit.daemon().lease_table;
+    let taken = lease_table.take(ticket, visit.scope(), EndReason::Released);
     let taken = taken.map_err(|gone| gone_text(ticket, gone))?;
-    if let Some(Grant::Match(meeting)) = taken.thing.into_grant() {
-        meeting.done(said.payload.map(String::into_bytes));
+    if let Some(Grant::Match(held_match)) = taken.thing.into_grant() {
+        held_match.done(said.payload.map(String::into_bytes));
     }
     ok(&json!({ "outcome": "ok" }))
 }
 
 /// The session that is called so.
-pub(super) fn session_of(id: &str) -> Result<Ticket, No> {
+pub(super) fn session_of(id: &str) -> Result<Ticket, HttpError> {
     let ticket = Ticket::parse(id.as_bytes());
     let session = ticket.filter(|ticket| ticket.kind == Kind::Session);
     session.ok_or_else(|| no_session(id))
 }
 
-pub(super) fn no_session(id: &str) -> No {
-    No::no_such(
+pub(super) fn no_session(id: &str) -> HttpError {
+    HttpError::no_such(
         "session",
         id,
         "it has ended, or is another user's. POST /v1/sessions opens one.",
@@ -167,11 +167,11 @@ pub(super) fn no_session(id: &str) -> No {
 }
 
 /// The ticket that is written so.
-pub(super) fn ticket_of(text: &str) -> Result<Ticket, No> {
+pub(super) fn ticket_of(text: &str) -> Result<Ticket, HttpError> {
     let ticket = Ticket::parse(text.as_bytes());
     let ticket = ticket.filter(|ticket| ticket.kind != Kind::Session);
     ticket.ok_or_else(|| {
-        No::no_such(
+        HttpError::no_such(
             "ticket",
             text,
             "a ticket is what a grant answered with, such as g-0400000c5f0e8c2b7a0d4f6e91c3a8b2.",
@@ -180,11 +180,11 @@ pub(super) fn ticket_of(text: &str) -> Result<Ticket, No> {
 }
 
 /// What became of a ticket.
-pub(super) fn gone_text(ticket: Ticket, gone: NotHeld) -> No {
+pub(super) fn gone_text(ticket: Ticket, gone: NotHeld) -> HttpError {
     let (code, text) = gone.told(format_args!("{ticket:?}"));
     let status = match gone {
         NotHeld::Foreign => StatusCode::FORBIDDEN,
         _ => StatusCode::GONE,
     };
-    No::new(status, code, text)
+    HttpError::new(status, code, text)
 }

@@ -10,8 +10,8 @@ use rideau_resp::Protocol;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::grants::{no_session, session_of};
-use super::visit::{No, Visit};
-use crate::redis::client::{Awaits, Client, Finish, Replies, Wait, Wrong};
+use super::request::{AdminRequest, HttpError};
+use crate::redis::client::{Awaits, Client, CommandError, OnReady, Replies, Wait};
 use crate::redis::commands;
 use crate::redis::commit_wait::CommitWait;
 use crate::redis::login::{self};
@@ -37,9 +37,9 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    pub(super) fn enter(visit: &Visit) -> Result<Self, No> {
+    pub(super) fn enter(visit: &AdminRequest) -> Result<Self, HttpError> {
         let Some(id) = &visit.session else {
-            return Err(No::wrong(
+            return Err(HttpError::wrong(
                 "Asks belong to a session: POST /v1/sessions opens one, and its id goes into the \
                  header Rideau-Session.",
             ));
@@ -58,7 +58,7 @@ impl Guest {
     }
 
     /// A client that is in no session, and holds nothing by itself.
-    pub(super) fn alone(visit: &Visit) -> Self {
+    pub(super) fn alone(visit: &AdminRequest) -> Self {
         let daemon = visit.daemon();
         let card = Arc::new(Holder {
             name: Mutex::new("http".into()),
@@ -66,7 +66,7 @@ impl Guest {
             session: None,
             connection: None,
         });
-        let holder = daemon.holdings.open(Arc::clone(&card));
+        let holder = daemon.lease_table.open(Arc::clone(&card));
         let mut client = client(daemon, &card, holder, None);
         become_visitor(&mut client, visit);
         Self {
@@ -77,7 +77,7 @@ impl Guest {
 
     /// Wait for the answer; the session stays alive meanwhile. A client that may not
     /// have it any more is told so, and what was given in that moment goes back.
-    pub(super) async fn wait(&mut self, wait: Wait) -> Result<Finish, No> {
+    pub(super) async fn wait(&mut self, wait: Wait) -> Result<OnReady, HttpError> {
         let Wait {
             mut answer,
             name,
@@ -86,7 +86,7 @@ impl Guest {
             ..
         } = wait;
         let waiting = (!is_work).then(|| self.client.begin_wait()).transpose();
-        let _waiting = waiting.map_err(|Wrong(text)| No::of_command(&text))?;
+        let _waiting = waiting.map_err(|CommandError(text)| HttpError::of_command(&text))?;
         let mut ticks = interval(RENEW);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -108,7 +108,7 @@ impl Guest {
     }
 
     /// Follow a change of what its user may do.
-    fn follow(&mut self, awaits: &Awaits, name: &str) -> Result<(), No> {
+    fn follow(&mut self, awaits: &Awaits, name: &str) -> Result<(), HttpError> {
         let client = &mut self.client;
         let generation = client.daemon.settings.generation();
         if client.generation == generation {
@@ -123,7 +123,7 @@ impl Guest {
         });
         may.map_err(|wrong| {
             commands::deny(client, client.user_name(), &wrong);
-            No::of_executed(&wrong.0)
+            HttpError::of_executed(&wrong.0)
         })
     }
 }
@@ -139,7 +139,7 @@ impl Drop for Guest {
 }
 
 /// Make the client the user that makes the request, with what was known of it then.
-fn become_visitor(client: &mut Client, visit: &Visit) {
+fn become_visitor(client: &mut Client, visit: &AdminRequest) {
     client.user.clone_from(&visit.user);
     client.password = visit.password;
     client.generation = visit.generation;
@@ -194,7 +194,7 @@ fn client(
         pool: Weak::new(),
         broker: Weak::new(),
         waker: Waker::noop().clone(),
-        now: daemon.holdings.now(),
+        now: daemon.lease_table.now(),
         batch: Batch::default(),
         heartbeat: None,
         ending: None,

@@ -4,16 +4,16 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rideau_process::panics::{self, Panicked};
 
-use super::visit::{Answer, No, Visit};
+use super::request::{AdminRequest, Answer, HttpError};
 use crate::view::metrics;
 
 /// It answers, so it lives.
-pub(super) async fn alive(_visit: Visit) -> Answer {
+pub(super) async fn alive(_visit: AdminRequest) -> Answer {
     Ok(word(StatusCode::OK, "ok"))
 }
 
 /// Whether to send clients here.
-pub(super) async fn ready(visit: Visit) -> Answer {
+pub(super) async fn ready(visit: AdminRequest) -> Answer {
     if visit.daemon().is_draining() {
         return Ok(word(StatusCode::SERVICE_UNAVAILABLE, "draining"));
     }
@@ -31,11 +31,11 @@ fn word(status: StatusCode, word: &str) -> Response {
 
 /// There is room for nothing but health checks.
 pub(super) fn full(why: &str) -> Response {
-    No::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", why).into_response()
+    HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY", why).into_response()
 }
 
 /// All numbers, for Prometheus.
-pub(super) async fn metrics(visit: Visit) -> Answer {
+pub(super) async fn metrics(visit: AdminRequest) -> Answer {
     visit.sees_all("the numbers of everything")?;
     let counted = visit.admin.counted();
     let daemon = visit.daemon().clone();
@@ -53,17 +53,17 @@ pub(super) async fn metrics(visit: Visit) -> Answer {
 /// Do something that takes a while away from the threads that serve others.
 pub(super) async fn away<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, No> {
+) -> Result<T, HttpError> {
     Ok(panics::away(work).await?)
 }
 
 /// Panic on another thread.
 #[cfg(test)]
-pub(super) async fn panic_away(_visit: Visit) -> Answer {
+pub(super) async fn panic_away(_visit: AdminRequest) -> Answer {
     away(|| -> Answer { panic!("planted") }).await?
 }
 
-impl From<Panicked> for No {
+impl From<Panicked> for HttpError {
     fn from(panicked: Panicked) -> Self {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Self::new(status, "ERR", format!("{panicked}."))

@@ -18,7 +18,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::WATCHERS_MAX;
-use super::visit::{Answer, No, Visit, ok};
+use super::request::{AdminRequest, Answer, HttpError, ok};
 use crate::state::quota::{Counted, Quota};
 
 /// A watcher hears something at least this often, so that proxies and we
@@ -31,7 +31,7 @@ const SERIES_MAX: usize = 64;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Every sample, once in a step.
-pub(super) async fn stream(visit: Visit) -> Answer {
+pub(super) async fn stream(visit: AdminRequest) -> Answer {
     let seat = Seat::take(visit, "show")?;
     let mut samples = seat.visit.admin.history.watch();
     // The one there is comes at once.
@@ -55,7 +55,7 @@ pub(super) async fn stream(visit: Visit) -> Answer {
 }
 
 /// Every event; with `?last=`, first that many of those before.
-pub(super) async fn events(visit: Visit) -> Answer {
+pub(super) async fn events(visit: AdminRequest) -> Answer {
     let last = match visit.query.find("last") {
         Some(_) => visit.number("last", 0, 1024)?,
         None => 0,
@@ -96,7 +96,7 @@ pub(super) async fn events(visit: Visit) -> Answer {
 /// A seat among the clients that watch. What its user may see is looked up for each
 /// event, and at least every second.
 struct Seat {
-    visit: Visit,
+    visit: AdminRequest,
     right: &'static str,
     look: Interval,
     _permit: OwnedSemaphorePermit,
@@ -104,12 +104,12 @@ struct Seat {
 }
 
 impl Seat {
-    fn take(visit: Visit, right: &'static str) -> Result<Self, No> {
+    fn take(visit: AdminRequest, right: &'static str) -> Result<Self, HttpError> {
         let admin = &visit.admin;
         let permit = Arc::clone(&admin.watchers).try_acquire_owned();
         let permit = permit.map_err(|_| {
             admin.counts.watchers.fetch_add(1, Ordering::Relaxed);
-            No::new(
+            HttpError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "BUSY",
                 format!("{WATCHERS_MAX} watch already, as many as may: close one of them."),
@@ -149,12 +149,12 @@ impl Seat {
     }
 
     /// Follow a change of its user and of what it may do.
-    fn follow(&mut self) -> Result<(), No> {
+    fn follow(&mut self) -> Result<(), HttpError> {
         if self.visit.follow()?
             && let Some(user) = &self.visit.user
             && !user.may(self.right)
         {
-            return Err(No::of_command(&format!(
+            return Err(HttpError::of_command(&format!(
                 "NOPERM user {} may not watch this any more: add \"{}\" to its allow list.",
                 user.name, self.right
             )));
@@ -179,7 +179,7 @@ fn served(events: impl Stream<Item = Told> + Send + 'static) -> axum::response::
 }
 
 /// The last values of some series: `?series=pool.pg-1.held,server.waiting&span=10m`.
-pub(super) async fn history(visit: Visit) -> Answer {
+pub(super) async fn history(visit: AdminRequest) -> Answer {
     let history = &visit.admin.history;
     let Some(wanted) = visit.query.find("series") else {
         let mut names = history.names();
@@ -187,13 +187,13 @@ pub(super) async fn history(visit: Visit) -> Answer {
         return ok(&json!({ "names": names, "series": {}, "step_ms": step_ms(&visit) }));
     };
     let span = read_span(visit.query.find("span").unwrap_or("10m"));
-    let span = span.map_err(|why| No::wrong(format!("span: {why}.")))?;
+    let span = span.map_err(|why| HttpError::wrong(format!("span: {why}.")))?;
     let mut series = Map::new();
     for name in wanted.split(',').take(SERIES_MAX) {
         let seen = Some(name).filter(|name| sees_series(&visit, name));
         let Some(values) = seen.and_then(|name| history.values(name, span)) else {
             let hint = "GET /api/v1/history without series lists their names.";
-            return Err(No::no_such("series", name, hint));
+            return Err(HttpError::no_such("series", name, hint));
         };
         let pairs = values.into_iter().map(|(at, value)| json!([at, value]));
         series.insert(name.into(), pairs.collect());
@@ -202,12 +202,12 @@ pub(super) async fn history(visit: Visit) -> Answer {
 }
 
 /// Whether one may know the name in `pool.pg-1.held`.
-fn sees_series(visit: &Visit, series: &str) -> bool {
+fn sees_series(visit: &AdminRequest, series: &str) -> bool {
     let of = series.rsplit_once('.').map_or(series, |(of, _)| of);
     let named = of.split_once('.');
     named.is_none_or(|(kind, name)| visit.sight().sees(kind, name))
 }
 
-fn step_ms(visit: &Visit) -> u64 {
+fn step_ms(visit: &AdminRequest) -> u64 {
     visit.admin.history.step().as_millis() as u64
 }

@@ -3,11 +3,11 @@
 
 use serde_json::{Map, Value, json};
 
+use super::request::{AdminRequest, Answer, ok};
 use super::routes::{ALL, Method, Needs, Route};
 use super::shapes;
-use super::visit::{Answer, Visit, ok};
 
-pub(super) async fn show(_visit: Visit) -> Answer {
+pub(super) async fn show(_visit: AdminRequest) -> Answer {
     ok(&document())
 }
 

@@ -11,9 +11,9 @@ use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
 
-use super::visit::{self, Answer, No, Visit};
+use super::request::{self, AdminRequest, Answer, HttpError};
 use super::{
-    Admin, actions, apps, asks, config, explain, grants, guard, health, live, openapi, shown,
+    Admin, actions, apps, asks, auth, config, explain, grants, health, live, openapi, shown,
     status, values,
 };
 use Method::{Delete, Get, Post};
@@ -33,7 +33,7 @@ pub(super) struct Route {
     pub(super) run: Run,
 }
 
-type Run = fn(Visit) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
+type Run = fn(AdminRequest) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// What one does with an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -293,25 +293,25 @@ pub(super) fn router(admin: &Arc<Admin>) -> Router {
             let admin = Arc::clone(&admin);
             let names: Result<_, axum::extract::rejection::RawPathParamsRejection> = names;
             let (parts, body) = request.into_parts();
-            visit::answer(admin, route, names.ok(), parts, body)
+            request::answer(admin, route, names.ok(), parts, body)
         };
         router = router.route(route.path, on(route.method.filter(), run));
     }
     router
         .fallback(nowhere)
         .method_not_allowed_fallback(no_method)
-        .layer(map_response(guard::secure))
+        .layer(map_response(auth::secure))
 }
 
 async fn nowhere(request: Request) -> Response {
     let path = request.uri().path();
     let hint = "GET /api/openapi.json lists what there is.";
-    No::no_such("address", path, hint).into_response()
+    HttpError::no_such("address", path, hint).into_response()
 }
 
 async fn no_method(request: Request) -> Response {
     let (method, path) = (request.method(), request.uri().path());
-    No::new(
+    HttpError::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "ERR",
         format!("{path} does not know {method}: GET /api/openapi.json says what it does."),

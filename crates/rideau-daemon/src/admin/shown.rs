@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::apps;
 use super::health::away;
-use super::visit::{Answer, No, Visit, ok};
+use super::request::{AdminRequest, Answer, HttpError, ok};
 use crate::state::catalog::{Catalog, NamedBroker, NamedPool, NamedRegulator};
 use crate::state::clients::ClientCard;
 use crate::state::daemon::Daemon;
@@ -26,7 +26,7 @@ const ROWS: usize = 1_000;
 const ROWS_MAX: usize = 10_000;
 
 /// The whole server in a few numbers.
-pub(super) async fn state(visit: Visit) -> Answer {
+pub(super) async fn state(visit: AdminRequest) -> Answer {
     let daemon = visit.daemon();
     let config = daemon.config.load();
     let places = visit.places();
@@ -51,13 +51,13 @@ pub(super) async fn state(visit: Visit) -> Answer {
     }))
 }
 
-pub(super) async fn pools(visit: Visit) -> Answer {
+pub(super) async fn pools(visit: AdminRequest) -> Answer {
     let places = visit.places();
     let pools = sorted(places.pools.values().map(|place| pool(place)));
     ok(&json!({ "pools": pools, "groups": groups(&places) }))
 }
 
-pub(super) async fn one_pool(visit: Visit) -> Answer {
+pub(super) async fn one_pool(visit: AdminRequest) -> Answer {
     let place = find_pool(&visit)?;
     let mut shown = pool(&place);
     let holders = place.pool.holders().into_iter().take(ROWS).map(|holder| {
@@ -73,32 +73,33 @@ pub(super) async fn one_pool(visit: Visit) -> Answer {
 }
 
 /// The pool that the address names.
-pub(super) fn find_pool(visit: &Visit) -> Result<Arc<NamedPool>, No> {
+pub(super) fn find_pool(visit: &AdminRequest) -> Result<Arc<NamedPool>, HttpError> {
     let name = visit.name("name");
     let places = visit.places();
     let found = places.pools.get(name).cloned();
-    found.ok_or_else(|| No::no_such("pool", name, "GET /api/v1/pools lists those there are."))
+    found
+        .ok_or_else(|| HttpError::no_such("pool", name, "GET /api/v1/pools lists those there are."))
 }
 
-pub(super) async fn brokers(visit: Visit) -> Answer {
+pub(super) async fn brokers(visit: AdminRequest) -> Answer {
     let places = visit.places();
     let brokers = sorted(places.brokers.values().map(|place| broker(place)));
     ok(&json!({ "brokers": brokers }))
 }
 
-pub(super) async fn one_broker(visit: Visit) -> Answer {
+pub(super) async fn one_broker(visit: AdminRequest) -> Answer {
     let name = visit.name("name");
     let places = visit.places();
     let Some(place) = places.brokers.get(name) else {
         let hint = "GET /api/v1/brokers lists those there are.";
-        return Err(No::no_such("broker", name, hint));
+        return Err(HttpError::no_such("broker", name, hint));
     };
     let mut shown = broker(place);
     shown["explain"] = place.broker.explain().into();
     ok(&shown)
 }
 
-pub(super) async fn regulators(visit: Visit) -> Answer {
+pub(super) async fn regulators(visit: AdminRequest) -> Answer {
     let places = visit.places();
     let all = places.regulators.values().map(|place| {
         let mut shown = regulator(place);
@@ -109,7 +110,7 @@ pub(super) async fn regulators(visit: Visit) -> Answer {
 }
 
 /// One page of the keys of which units are held.
-pub(super) async fn locks(visit: Visit) -> Answer {
+pub(super) async fn locks(visit: AdminRequest) -> Answer {
     let count = visit.number("count", 100, ROWS_MAX)?;
     let prefix = visit.query.find("prefix").unwrap_or_default().to_owned();
     let cursor = visit.query.find("cursor").unwrap_or_default().to_owned();
@@ -117,7 +118,7 @@ pub(super) async fn locks(visit: Visit) -> Answer {
     ok(&shown)
 }
 
-fn keys(visit: &Visit, prefix: &[u8], cursor: &[u8], count: usize) -> Value {
+fn keys(visit: &AdminRequest, prefix: &[u8], cursor: &[u8], count: usize) -> Value {
     let (daemon, sight) = (visit.daemon(), visit.sight());
     let places = daemon.places.load();
     let mut all = daemon.locks.all_held();
@@ -146,11 +147,11 @@ fn keys(visit: &Visit, prefix: &[u8], cursor: &[u8], count: usize) -> Value {
     json!({ "keys": rows, "cursor": last, "rules": rules(&visit.places()) })
 }
 
-pub(super) async fn clients(visit: Visit) -> Answer {
+pub(super) async fn clients(visit: AdminRequest) -> Answer {
     away(move || see_clients(&visit)).await?
 }
 
-fn see_clients(visit: &Visit) -> Answer {
+fn see_clients(visit: &AdminRequest) -> Answer {
     let daemon = visit.daemon();
     let mut all = daemon.clients.all();
     all.retain(|card| visit.sight().sees_holder(&card.card.lock()));
@@ -169,7 +170,7 @@ fn client(daemon: &Daemon, card: &ClientCard) -> Value {
     let advice = (foreign > 0).then_some(
         "It releases what other connections took: open a SESSION, or use a dedicated connection.",
     );
-    let held = daemon.holdings.count(*card.holder.lock());
+    let held = daemon.lease_table.count(*card.holder.lock());
     json!({
         "id": card.id,
         "name": *holder.name.lock(),
@@ -188,11 +189,11 @@ fn client(daemon: &Daemon, card: &ClientCard) -> Value {
     })
 }
 
-pub(super) async fn sessions(visit: Visit) -> Answer {
+pub(super) async fn sessions(visit: AdminRequest) -> Answer {
     away(move || see_sessions(&visit)).await?
 }
 
-fn see_sessions(visit: &Visit) -> Answer {
+fn see_sessions(visit: &AdminRequest) -> Answer {
     let mut all = visit.daemon().sessions.all();
     all.retain(|row| visit.sight().sees_holder(&row.card));
     let total = all.len();
@@ -202,25 +203,25 @@ fn see_sessions(visit: &Visit) -> Answer {
 }
 
 /// A session.
-fn session(visit: &Visit, row: &SessionRow) -> Value {
+fn session(visit: &AdminRequest, row: &SessionRow) -> Value {
     json!({
         "id": visit.sight().ticket(row.ticket, &row.card),
         "name": *row.card.name.lock(),
         "user": *row.card.user,
         "attached": row.attached,
-        "held": visit.daemon().holdings.count(row.holder),
+        "held": visit.daemon().lease_table.count(row.holder),
         "left_ms": row.left.map(millis),
     })
 }
 
 /// All that is held or waited for under a ticket, the longest first.
-pub(super) async fn holders(visit: Visit) -> Answer {
+pub(super) async fn holders(visit: AdminRequest) -> Answer {
     away(move || see_holders(&visit)).await?
 }
 
-fn see_holders(visit: &Visit) -> Answer {
+fn see_holders(visit: &AdminRequest) -> Answer {
     let of = visit.query.find("of").unwrap_or_default();
-    let mut rows = visit.daemon().holdings.all();
+    let mut rows = visit.daemon().lease_table.all();
     let sight = visit.sight();
     rows.retain(|row| is_of(row, of) && sight.sees(row.ticket.kind.word(), &row.name));
     rows.sort_unstable_by_key(Row::key);
@@ -232,15 +233,15 @@ fn see_holders(visit: &Visit) -> Answer {
 /// One page of rows that come by their keys, with room in one answer, and where the
 /// next one begins.
 fn page<T>(
-    visit: &Visit,
+    visit: &AdminRequest,
     count: usize,
     rows: Vec<T>,
     key: impl Fn(&T) -> u128,
     show: impl Fn(&T) -> Value,
-) -> Result<(Vec<Value>, Option<String>), No> {
+) -> Result<(Vec<Value>, Option<String>), HttpError> {
     let cursor = visit.query.find("cursor");
     let from = cursor.map_or(Ok(0), str::parse);
-    let from = from.map_err(|_| No::wrong("cursor wants that of the page before."))?;
+    let from = from.map_err(|_| HttpError::wrong("cursor wants that of the page before."))?;
     let page = Page {
         from,
         count: visit.number("count", count, ROWS_MAX)?,
@@ -264,7 +265,7 @@ fn is_of(row: &Row, of: &str) -> bool {
 }
 
 /// Something that is held or waited for.
-fn holding(visit: &Visit, row: &Row) -> Value {
+fn holding(visit: &AdminRequest, row: &Row) -> Value {
     json!({
         "ticket": visit.sight().ticket(row.ticket, &row.card),
         "kind": row.ticket.kind.word(),
@@ -279,7 +280,7 @@ fn holding(visit: &Visit, row: &Row) -> Value {
     })
 }
 
-pub(super) async fn drops(visit: Visit) -> Answer {
+pub(super) async fn drops(visit: AdminRequest) -> Answer {
     let drops = &visit.daemon().drops;
     let sight = visit.sight();
     let mut newest = drops.newest(usize::MAX);
@@ -305,7 +306,7 @@ fn dropped(dropped: &Dropped) -> Value {
 }
 
 /// Every limit, how much of it is used, and how often a client met it.
-pub(super) async fn limits(visit: Visit) -> Answer {
+pub(super) async fn limits(visit: AdminRequest) -> Answer {
     let limits = tables::limits(visit.daemon()).into_iter().map(|limit| {
         let name = format!("limits.{}", limit.name);
         json!({ "name": name, "max": limit.max, "now": limit.now, "refused": limit.refused })
@@ -315,7 +316,7 @@ pub(super) async fn limits(visit: Visit) -> Answer {
 }
 
 /// The limits of the HTTP side, which no config changes.
-fn own_limits(visit: &Visit) -> [Value; 3] {
+fn own_limits(visit: &AdminRequest) -> [Value; 3] {
     let admin = &visit.admin;
     let now = |most: usize, left: usize| most.saturating_sub(left);
     let rows = [

@@ -12,11 +12,11 @@ use rideau_config::human::{Html, Span, count};
 use rideau_config::{Listen, Server};
 
 use super::health::away;
-use super::visit::{Answer, Visit};
+use super::request::{AdminRequest, Answer};
 use crate::state::catalog::Catalog;
 use crate::state::daemon::Daemon;
-use crate::state::viewer::Sight;
-use crate::view::tables::{self, Cell, Page, Wanted, What};
+use crate::state::viewer::Viewer;
+use crate::view::tables::{self, Cell, Page, TableKind, Wanted};
 
 const STYLE: &str = include_str!("status.css");
 /// The page loads itself again this often, in seconds.
@@ -32,11 +32,11 @@ const BAD: [&str; 5] = [
     "quarantine",
 ];
 
-pub(super) async fn style(_visit: Visit) -> Answer {
+pub(super) async fn style(_visit: AdminRequest) -> Answer {
     Ok(([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE).into_response())
 }
 
-pub(super) async fn page(visit: Visit) -> Answer {
+pub(super) async fn page(visit: AdminRequest) -> Answer {
     let out = away(move || {
         let mut out = String::new();
         let written = write_page(&mut out, &visit);
@@ -47,7 +47,7 @@ pub(super) async fn page(visit: Visit) -> Answer {
     Ok(([(header::CONTENT_TYPE, "text/html; charset=utf-8")], out).into_response())
 }
 
-fn write_page(out: &mut String, visit: &Visit) -> fmt::Result {
+fn write_page(out: &mut String, visit: &AdminRequest) -> fmt::Result {
     let daemon = visit.daemon();
     let config = daemon.config.load();
     let places = visit.places();
@@ -89,7 +89,7 @@ fn write_page(out: &mut String, visit: &Visit) -> fmt::Result {
 
 /// A table of `SHOW` with the columns that there is room for, in its words.
 struct Shown {
-    what: What,
+    what: TableKind,
     title: &'static str,
     /// It is there even if it has no rows.
     is_always: bool,
@@ -98,7 +98,7 @@ struct Shown {
 
 const BEFORE_LOCKS: [Shown; 4] = [
     Shown {
-        what: What::Pools,
+        what: TableKind::Pools,
         title: "Pools",
         is_always: true,
         columns: &[
@@ -113,13 +113,13 @@ const BEFORE_LOCKS: [Shown; 4] = [
         ],
     },
     Shown {
-        what: What::Groups,
+        what: TableKind::Groups,
         title: "Groups",
         is_always: false,
         columns: &["name", "pick", "pools", "idle", "held", "max", "waiting"],
     },
     Shown {
-        what: What::Brokers,
+        what: TableKind::Brokers,
         title: "Brokers",
         is_always: true,
         columns: &[
@@ -132,7 +132,7 @@ const BEFORE_LOCKS: [Shown; 4] = [
         ],
     },
     Shown {
-        what: What::Regulators,
+        what: TableKind::Regulators,
         title: "Regulators",
         is_always: false,
         columns: &["name", "leases", "max", "waiting", "wait_p99_us", "valve"],
@@ -141,7 +141,7 @@ const BEFORE_LOCKS: [Shown; 4] = [
 
 const AFTER_LOCKS: [Shown; 4] = [
     Shown {
-        what: What::Ranges,
+        what: TableKind::Ranges,
         title: "Ranges",
         is_always: false,
         columns: &[
@@ -155,13 +155,13 @@ const AFTER_LOCKS: [Shown; 4] = [
         ],
     },
     Shown {
-        what: What::Views,
+        what: TableKind::Views,
         title: "Views",
         is_always: false,
         columns: &["name", "values", "size", "free", "quarantined", "held"],
     },
     Shown {
-        what: What::Apps,
+        what: TableKind::Apps,
         title: "Applications",
         is_always: false,
         columns: &[
@@ -176,7 +176,7 @@ const AFTER_LOCKS: [Shown; 4] = [
         ],
     },
     Shown {
-        what: What::Holders,
+        what: TableKind::Holders,
         title: "Holders",
         is_always: false,
         columns: &[
@@ -185,7 +185,7 @@ const AFTER_LOCKS: [Shown; 4] = [
     },
 ];
 
-fn write_shown(out: &mut String, visit: &Visit, shown: &Shown) -> fmt::Result {
+fn write_shown(out: &mut String, visit: &AdminRequest, shown: &Shown) -> fmt::Result {
     let wanted = Wanted {
         page: Page {
             count: usize::MAX,
@@ -245,12 +245,12 @@ fn write_locks(out: &mut String, daemon: &Daemon, places: &Catalog) -> fmt::Resu
     )
 }
 
-fn write_clients(out: &mut String, daemon: &Daemon, sight: Sight<'_>) -> fmt::Result {
+fn write_clients(out: &mut String, daemon: &Daemon, sight: Viewer<'_>) -> fmt::Result {
     let mut clients = daemon.clients.all();
     clients.retain(|card| sight.sees_holder(&card.card.lock()));
     let rows = clients.iter().take(ROWS_MAX).map(|card| {
         let holder = card.card.lock().clone();
-        let held = daemon.holdings.count(*card.holder.lock());
+        let held = daemon.lease_table.count(*card.holder.lock());
         let is_waiting = card.is_waiting.load(Ordering::Relaxed);
         vec![
             card.id.to_string(),
@@ -266,7 +266,7 @@ fn write_clients(out: &mut String, daemon: &Daemon, sight: Sight<'_>) -> fmt::Re
     write_table(out, "Clients", &heads, rows, clients.len())
 }
 
-fn write_events(out: &mut String, daemon: &Daemon, sight: Sight<'_>) -> fmt::Result {
+fn write_events(out: &mut String, daemon: &Daemon, sight: Viewer<'_>) -> fmt::Result {
     let mut events = daemon.events.newest(usize::MAX);
     events.retain(|event| sight.sees_event(event.kind, &event.name));
     events.truncate(10);

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
 use super::asks::{AWAITS, NONE, Words, json_of, run_values};
-use super::visit::{Answer, No, Visit, ok, with_status};
-use crate::view::tables::{self, Wanted, What};
+use super::request::{AdminRequest, Answer, HttpError, ok, with_status};
+use crate::view::tables::{self, TableKind, Wanted};
 
 /// What can be said with a reserve.
 #[derive(Deserialize)]
@@ -83,7 +83,7 @@ const SEEN: &[&str] = &[
     "updates",
 ];
 
-pub(super) async fn reserve(visit: Visit) -> Answer {
+pub(super) async fn reserve(visit: AdminRequest) -> Answer {
     let said: Reserve = visit.json()?;
     let mut words = Words::new("RESERVE", visit.name("place"));
     for place in said.prefer {
@@ -99,13 +99,13 @@ pub(super) async fn reserve(visit: Visit) -> Answer {
     words.text("NOTE", said.note);
     words.flag("ASYNC", said.is_async);
     if said.is_async && visit.session.is_none() {
-        return Err(No::wrong(
+        return Err(HttpError::wrong(
             "What waits in the background belongs to a session: POST /v1/sessions opens one, and \
              its id goes into the header Rideau-Session.",
         ));
     }
     if visit.daemon().is_draining() {
-        return Err(No::draining());
+        return Err(HttpError::draining());
     }
     let reply = run_values(&visit, &words).await?;
     let (word, rest) = outcome(&reply)?;
@@ -117,7 +117,7 @@ pub(super) async fn reserve(visit: Visit) -> Answer {
     told(&word, GIVEN, rest)
 }
 
-pub(super) async fn claim(visit: Visit) -> Answer {
+pub(super) async fn claim(visit: AdminRequest) -> Answer {
     let said: Change = visit.json()?;
     let mut words = Words::new("CLAIM", visit.name("value"));
     words.number("TTL", said.ttl_ms);
@@ -125,15 +125,15 @@ pub(super) async fn claim(visit: Visit) -> Answer {
     answer(&visit, &words, GIVEN).await
 }
 
-pub(super) async fn update(visit: Visit) -> Answer {
+pub(super) async fn update(visit: AdminRequest) -> Answer {
     change(visit, "UPDATE").await
 }
 
-pub(super) async fn write(visit: Visit) -> Answer {
+pub(super) async fn write(visit: AdminRequest) -> Answer {
     change(visit, "WRITE").await
 }
 
-async fn change(visit: Visit, command: &'static str) -> Answer {
+async fn change(visit: AdminRequest, command: &'static str) -> Answer {
     let said: Change = visit.json()?;
     let mut words = Words::new(command, visit.name("value"));
     words.number("FENCE", said.fence);
@@ -143,7 +143,7 @@ async fn change(visit: Visit, command: &'static str) -> Answer {
     answer(&visit, &words, CHANGED).await
 }
 
-pub(super) async fn refresh(visit: Visit) -> Answer {
+pub(super) async fn refresh(visit: AdminRequest) -> Answer {
     let said: Refresh = visit.json()?;
     let mut words = Words::new("REFRESH", visit.name("value"));
     words.number("FENCE", said.fence);
@@ -151,14 +151,14 @@ pub(super) async fn refresh(visit: Visit) -> Answer {
     answer(&visit, &words, CHANGED).await
 }
 
-pub(super) async fn cancel(visit: Visit) -> Answer {
+pub(super) async fn cancel(visit: AdminRequest) -> Answer {
     let said: Refresh = visit.json()?;
     let mut words = Words::new("CANCEL", visit.name("value"));
     words.number("FENCE", said.fence);
     answer(&visit, &words, CHANGED).await
 }
 
-pub(super) async fn release(visit: Visit) -> Answer {
+pub(super) async fn release(visit: AdminRequest) -> Answer {
     let mut words = Words::new("RELEASE", visit.name("value"));
     let fence = visit.query.find("fence");
     words.text("FENCE", fence.map(str::to_owned));
@@ -166,32 +166,32 @@ pub(super) async fn release(visit: Visit) -> Answer {
 }
 
 /// Give back what a ticket of a value stands for.
-pub(super) async fn release_ticket(visit: &Visit) -> Answer {
+pub(super) async fn release_ticket(visit: &AdminRequest) -> Answer {
     done(visit, &Words::new("RELEASE", visit.name("ticket"))).await
 }
 
-async fn done(visit: &Visit, words: &Words) -> Answer {
+async fn done(visit: &AdminRequest, words: &Words) -> Answer {
     match run_values(visit, words).await? {
-        Value::Error(text) => Err(No::of_command(&text)),
+        Value::Error(text) => Err(HttpError::of_command(&text)),
         _ => ok(&json!({ "outcome": "ok" })),
     }
 }
 
-pub(super) async fn lookup(visit: Visit) -> Answer {
+pub(super) async fn lookup(visit: AdminRequest) -> Answer {
     let words = Words::new("LOOKUP", visit.name("value"));
     match run_values(&visit, &words).await? {
-        Value::Error(text) => Err(No::of_command(&text)),
+        Value::Error(text) => Err(HttpError::of_command(&text)),
         seen => ok(&named(SEEN, elements(&seen))),
     }
 }
 
-pub(super) async fn lookup_key(visit: Visit) -> Answer {
+pub(super) async fn lookup_key(visit: AdminRequest) -> Answer {
     let mut words = Words::new("LOOKUP", "KEY");
     words.word(visit.name("key"));
     let cursor = visit.query.find("cursor");
     words.text("FROM", cursor.map(str::to_owned));
     match run_values(&visit, &words).await? {
-        Value::Error(text) => Err(No::of_command(&text)),
+        Value::Error(text) => Err(HttpError::of_command(&text)),
         all => {
             let (mut all, mut cursor) = (elements(&all), None);
             // A row with one element says where the next page begins.
@@ -208,32 +208,32 @@ pub(super) async fn lookup_key(visit: Visit) -> Answer {
     }
 }
 
-pub(super) async fn ranges(visit: Visit) -> Answer {
+pub(super) async fn ranges(visit: AdminRequest) -> Answer {
     let wanted = Wanted {
         sight: visit.sight(),
         ..Wanted::default()
     };
-    let table = tables::table(visit.daemon(), What::Ranges, &wanted);
+    let table = tables::table(visit.daemon(), TableKind::Ranges, &wanted);
     ok(&json!({ "ranges": table.json() }))
 }
 
-pub(super) async fn views(visit: Visit) -> Answer {
+pub(super) async fn views(visit: AdminRequest) -> Answer {
     let wanted = Wanted {
         sight: visit.sight(),
         ..Wanted::default()
     };
-    let table = tables::table(visit.daemon(), What::Views, &wanted);
+    let table = tables::table(visit.daemon(), TableKind::Views, &wanted);
     ok(&json!({ "views": table.json() }))
 }
 
-pub(super) async fn one_range(visit: Visit) -> Answer {
+pub(super) async fn one_range(visit: AdminRequest) -> Answer {
     let name = visit.name("name");
     let wanted = Wanted {
         name: Some(name),
         sight: visit.sight(),
         ..Wanted::default()
     };
-    let table = tables::table(visit.daemon(), What::Ranges, &wanted).json();
+    let table = tables::table(visit.daemon(), TableKind::Ranges, &wanted).json();
     let explained =
         crate::view::explain::explain(visit.daemon(), &format!("range:{name}"), visit.sight());
     match (table.get(0).cloned(), explained) {
@@ -243,7 +243,7 @@ pub(super) async fn one_range(visit: Visit) -> Answer {
         }
         _ => {
             let hint = "GET /api/v1/ranges lists those there are.";
-            Err(No::no_such("range", name, hint))
+            Err(HttpError::no_such("range", name, hint))
         }
     }
 }
@@ -254,7 +254,7 @@ fn beside(
     keys: Vec<String>,
     unique: Vec<String>,
     data: &Map<String, Json>,
-) -> Result<(), No> {
+) -> Result<(), HttpError> {
     for key in keys {
         words.text("KEY", Some(key));
     }
@@ -271,7 +271,7 @@ fn beside(
             Json::Number(number) => number.to_string(),
             Json::Bool(is_so) => is_so.to_string(),
             Json::Array(_) | Json::Object(_) => {
-                return Err(No::wrong(format!(
+                return Err(HttpError::wrong(format!(
                     "The field {name:?} of data wants a text, a number or null."
                 )));
             }
@@ -283,23 +283,23 @@ fn beside(
     Ok(())
 }
 
-async fn answer(visit: &Visit, words: &Words, names: &[&str]) -> Answer {
+async fn answer(visit: &AdminRequest, words: &Words, names: &[&str]) -> Answer {
     let reply = run_values(visit, words).await?;
     let (word, rest) = outcome(&reply)?;
     told(&word, names, rest)
 }
 
 /// The word of a reply, and what belongs to it.
-fn outcome(reply: &Value) -> Result<(String, &[Value]), No> {
+fn outcome(reply: &Value) -> Result<(String, &[Value]), HttpError> {
     match reply {
-        Value::Error(text) => Err(No::of_command(text)),
+        Value::Error(text) => Err(HttpError::of_command(text)),
         Value::Array(parts) => match parts.split_first() {
             Some((Value::Bulk(word), rest)) => {
                 Ok((String::from_utf8_lossy(word).into_owned(), rest))
             }
-            _ => Err(No::wrong("There is no answer to that.")),
+            _ => Err(HttpError::wrong("There is no answer to that.")),
         },
-        _ => Err(No::wrong("There is no answer to that.")),
+        _ => Err(HttpError::wrong("There is no answer to that.")),
     }
 }
 

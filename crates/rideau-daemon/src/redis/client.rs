@@ -8,7 +8,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use rideau::allocator::Prefer;
-use rideau::{Full, Reason, Refusal, Terms};
+use rideau::{AskOptions, Full, Reason, Refusal};
 use rideau_config::label::{BadLabel, Label};
 use rideau_config::{Config, User};
 use rideau_process::panics::Panicked;
@@ -27,7 +27,7 @@ use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::state::grant::Grant;
 use crate::state::holder::{Holder, HolderId};
-use crate::state::lease_table::Thing;
+use crate::state::lease_table::LeaseEntry;
 use crate::state::logins::{Fingerprint, LoginPlace};
 use crate::state::nonces::Named;
 use crate::state::quota::{Counted, Over, Quota, Usage};
@@ -79,7 +79,7 @@ pub struct Client {
     pub broker: Weak<NamedBroker>,
     /// What wakes it: a client that has to wait is known by it from the beginning.
     pub waker: Waker,
-    /// When it was last heard, by the clock of the holdings: that is when all that
+    /// When it was last heard, by the clock of the lease table: that is when all that
     /// it says at once is done.
     pub now: u64,
     /// What it has said at once, to be counted.
@@ -128,7 +128,7 @@ pub enum Step {
 /// A command that waits.
 pub struct Wait {
     /// Resolves to what is left to do then.
-    pub answer: Pin<Box<dyn Future<Output = Finish> + Send>>,
+    pub answer: Pin<Box<dyn Future<Output = OnReady> + Send>>,
     /// What it waits for.
     pub name: String,
     /// What its user needs for that when it is answered.
@@ -156,7 +156,7 @@ impl Wait {
     pub fn new(
         name: impl Into<String>,
         awaits: Awaits,
-        answer: Pin<Box<dyn Future<Output = Finish> + Send>>,
+        answer: Pin<Box<dyn Future<Output = OnReady> + Send>>,
     ) -> Self {
         Self {
             answer,
@@ -170,7 +170,7 @@ impl Wait {
     /// Wait until the server has done something that takes a while.
     pub fn work(
         name: impl Into<String>,
-        answer: Pin<Box<dyn Future<Output = Finish> + Send>>,
+        answer: Pin<Box<dyn Future<Output = OnReady> + Send>>,
     ) -> Self {
         Self {
             is_work: true,
@@ -180,21 +180,21 @@ impl Wait {
 }
 
 /// What is left to do when a wait is over.
-pub(crate) type Finish = Box<dyn FnOnce(&mut Client) + Send>;
+pub(crate) type OnReady = Box<dyn FnOnce(&mut Client) + Send>;
 
 /// Tell the client of a panic.
 #[cold]
-pub(crate) fn answer_panic(panicked: Panicked) -> Finish {
+pub(crate) fn answer_panic(panicked: Panicked) -> OnReady {
     Box::new(move |client| client.answer_panic(client.out.len(), panicked))
 }
 
 /// A mistake of the client, as it is told.
 #[derive(Debug)]
-pub struct Wrong(pub String);
+pub struct CommandError(pub String);
 
 /// What an acquiring command says besides what it wants.
 #[derive(Clone, Debug, Default)]
-pub struct Tail {
+pub struct AskArgs {
     /// Wait so long at most.
     pub wait: Option<Duration>,
     /// The longest wait there is where it waits, if it named a longer one.
@@ -207,13 +207,13 @@ pub struct Tail {
     pub note: Option<Box<str>>,
 }
 
-impl From<Over> for Wrong {
+impl From<Over> for CommandError {
     fn from(over: Over) -> Self {
         Self(format!("BUSY {over}."))
     }
 }
 
-impl Wrong {
+impl CommandError {
     /// There is no such thing.
     pub fn no_such(kind: &str, name: impl fmt::Display, help: &str) -> Self {
         Self(format!("NOSUCH {kind} \"{name}\": {help}"))
@@ -253,12 +253,12 @@ impl Client {
     pub fn hear(&mut self) {
         let now = Instant::now();
         self.card.hear(now);
-        self.now = self.daemon.holdings.at(now);
+        self.now = self.daemon.lease_table.at(now);
     }
 
     /// All that it said at once is done. Says when.
     pub fn end_batch(&mut self) -> u64 {
-        let now = self.daemon.holdings.now();
+        let now = self.daemon.lease_table.now();
         let took = now.saturating_sub(self.now);
         let timings = &self.daemon.timings;
         timings.add(self.card.id, &mut self.batch, took);
@@ -294,15 +294,15 @@ impl Client {
     ///
     /// If it is too long, or has other characters than it may.
     #[inline]
-    pub fn check_label(&self, label: Label, name: &[u8]) -> Result<(), Wrong> {
+    pub fn check_label(&self, label: Label, name: &[u8]) -> Result<(), CommandError> {
         let checked = label.check(name, &self.config.limits);
         checked.map_err(|bad| self.bad_label(&bad))
     }
 
     #[cold]
-    fn bad_label(&self, bad: &BadLabel) -> Wrong {
+    fn bad_label(&self, bad: &BadLabel) -> CommandError {
         self.daemon.count_label(bad);
-        Wrong(format!("ERR {bad}."))
+        CommandError(format!("ERR {bad}."))
     }
 
     /// Answer `OK`.
@@ -331,19 +331,19 @@ impl Client {
     /// # Errors
     ///
     /// If the holder has too many, or has ended meanwhile.
-    pub fn keep(&self, kind: Kind, grant: Grant, tail: &Tail) -> Result<Ticket, Wrong> {
+    pub fn keep(&self, kind: Kind, grant: Grant, tail: &AskArgs) -> Result<Ticket, CommandError> {
         let most = self.config.limits.held_max;
         let note = tail.note.clone();
-        let (holdings, grant) = (&self.daemon.holdings, Thing::Held(grant));
-        match holdings.keep(self.owner(), kind, grant, note, most, self.now) {
+        let (lease_table, grant) = (&self.daemon.lease_table, LeaseEntry::Held(grant));
+        match lease_table.keep(self.owner(), kind, grant, note, most, self.now) {
             Ok(ticket) => Ok(ticket),
             Err(thing) => Err(self.give_back(*thing, most)),
         }
     }
 
     #[cold]
-    fn give_back(&self, thing: Thing, most: usize) -> Wrong {
-        if let Thing::Held(grant) = thing {
+    fn give_back(&self, thing: LeaseEntry, most: usize) -> CommandError {
+        if let LeaseEntry::Held(grant) = thing {
             grant.end(EndReason::Released);
         }
         self.not_kept(most)
@@ -351,19 +351,19 @@ impl Client {
 
     /// Why something could not be kept: the session is over, or the holder has
     /// as many as it may.
-    pub fn not_kept(&self, most: usize) -> Wrong {
+    pub fn not_kept(&self, most: usize) -> CommandError {
         let sessions = &self.daemon.sessions;
         if let Some((session, _)) = self.session
             && sessions.find(session).is_none()
         {
-            return Wrong(format!(
+            return CommandError(format!(
                 "NOSUCH session \"{session}\": it has ended, and what it held was given back. \
                  SESSION OPEN opens another, SESSION DETACH goes on without."
             ));
         }
         let counts = &self.daemon.counts;
         counts.held_refused.fetch_add(1, Ordering::Relaxed);
-        Wrong(format!(
+        CommandError(format!(
             "BUSY this holder has {most} leases and asks, as many as limits.held_max allows: \
              release some, or raise the limit."
         ))
@@ -371,21 +371,21 @@ impl Client {
 
     /// Remember what a grant was answered with, if its ask may be repeated or awaited.
     #[inline]
-    pub fn remember(&self, tail: &Tail, ticket: Ticket, told: impl Fn() -> Vec<Part>) {
+    pub fn remember(&self, tail: &AskArgs, ticket: Ticket, told: impl Fn() -> Vec<Part>) {
         if tail.is_async {
             let outcome = Outcome::granted(ticket, told());
-            self.daemon.holdings.set_answer(ticket, outcome);
+            self.daemon.lease_table.set_answer(ticket, outcome);
         }
         self.name_ask(tail, ticket, told);
     }
 
     /// Remember an ask by the client's own name for it. A session remembers it for all
     /// its connections.
-    pub fn name_ask(&self, tail: &Tail, ticket: Ticket, told: impl FnOnce() -> Vec<Part>) {
+    pub fn name_ask(&self, tail: &AskArgs, ticket: Ticket, told: impl FnOnce() -> Vec<Part>) {
         if let Some(nonce) = &tail.nonce {
             let told = told();
-            let holdings = &self.daemon.holdings;
-            holdings.remember(self.owner(), nonce, Named { ticket, told });
+            let lease_table = &self.daemon.lease_table;
+            lease_table.remember(self.owner(), nonce, Named { ticket, told });
         }
     }
 
@@ -410,7 +410,7 @@ impl Client {
 
     /// The wait of a command: what it says, or the usual, and no longer than
     /// one may.
-    pub fn wait_max(&self, tail: &Tail) -> Duration {
+    pub fn wait_max(&self, tail: &AskArgs) -> Duration {
         if self.is_in_exec && !tail.is_async {
             return Duration::ZERO;
         }
@@ -421,13 +421,13 @@ impl Client {
 
     /// The terms on which a command waits. A wait that it names is a promise,
     /// the usual one a limit.
-    pub fn terms(&self, tail: &Tail) -> Terms {
+    pub fn terms(&self, tail: &AskArgs) -> AskOptions {
         let limit = self.wait_max(tail);
         let is_named = tail.wait.is_some() || self.is_in_exec && !tail.is_async;
-        Terms {
+        AskOptions {
             wait_max: is_named.then_some(limit),
             wait_default: Some(limit),
-            ..Terms::default()
+            ..AskOptions::default()
         }
     }
 
@@ -444,7 +444,7 @@ impl Client {
     /// # Errors
     ///
     /// If too many do.
-    pub fn may_wait(&self) -> Result<(), Wrong> {
+    pub fn may_wait(&self) -> Result<(), CommandError> {
         let most = self.config.limits.waiters_max;
         let counts = &self.daemon.counts;
         if counts.waiting.load(Ordering::Relaxed) < most {
@@ -453,7 +453,7 @@ impl Client {
             return checked.map_err(|over| self.wait_refused(over));
         }
         counts.waits_refused.fetch_add(1, Ordering::Relaxed);
-        Err(Wrong(format!(
+        Err(CommandError(format!(
             "BUSY {most} commands wait, as many as limits.waiters_max allows: ask again soon, or \
              raise the limit."
         )))
@@ -464,7 +464,7 @@ impl Client {
     /// # Errors
     ///
     /// If as many of its user's do as may.
-    pub fn begin_wait(&self) -> Result<Waiting, Wrong> {
+    pub fn begin_wait(&self) -> Result<Waiting, CommandError> {
         let (user, limits) = (self.user.as_deref(), &self.config.limits);
         let counted = self.usage.take(Quota::Waiting, user, limits);
         let counted = counted.map_err(|over| self.wait_refused(over))?;
@@ -476,7 +476,7 @@ impl Client {
     }
 
     #[cold]
-    fn wait_refused(&self, over: Over) -> Wrong {
+    fn wait_refused(&self, over: Over) -> CommandError {
         let counts = &self.daemon.counts;
         counts.waits_refused.fetch_add(1, Ordering::Relaxed);
         over.into()

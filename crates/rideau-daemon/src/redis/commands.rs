@@ -4,6 +4,7 @@
 //! checked against. Each command parses its own words.
 
 mod apps;
+mod ask_args;
 mod awaits;
 mod brokers;
 mod connection;
@@ -23,14 +24,13 @@ mod sessions;
 mod settings;
 mod still;
 mod table;
-mod tail;
 mod tickets;
 mod tools;
 mod watch;
 
 use std::sync::atomic::Ordering;
 
-use crate::redis::client::{Client, Replies, STOPPING, Step, Wrong};
+use crate::redis::client::{Client, CommandError, Replies, STOPPING, Step};
 use crate::redis::login;
 use crate::state::attempts::Origin;
 use crate::state::daemon::Daemon;
@@ -112,7 +112,7 @@ impl About {
     }
 }
 
-type Run = fn(&mut Client, Request<'_>) -> Result<Step, Wrong>;
+type Run = fn(&mut Client, Request<'_>) -> Result<Step, CommandError>;
 
 const fn about(
     name: &'static str,
@@ -256,7 +256,7 @@ fn answer(client: &mut Client, request: Request<'_>) -> Step {
     }
     let before = client.out.len();
     let mut may = may(client, about, request);
-    if client.daemon.holdings.has_untold() && may.is_ok() {
+    if client.daemon.lease_table.has_untold() && may.is_ok() {
         may = lost::tell(client, about);
     }
     let done = match may {
@@ -270,7 +270,12 @@ fn answer(client: &mut Client, request: Request<'_>) -> Step {
 }
 
 #[cold]
-fn fail(client: &mut Client, about: &About, before: usize, Wrong(text): Wrong) -> Step {
+fn fail(
+    client: &mut Client,
+    about: &About,
+    before: usize,
+    CommandError(text): CommandError,
+) -> Step {
     client.batch.fail();
     match &client.user {
         Some(user) => client.daemon.deny(about.needs(), &user.name, &text),
@@ -284,7 +289,7 @@ fn fail(client: &mut Client, about: &About, before: usize, Wrong(text): Wrong) -
 
 /// Whether the client may do this, and has said enough.
 #[inline]
-fn may(client: &Client, about: &About, request: Request<'_>) -> Result<(), Wrong> {
+fn may(client: &Client, about: &About, request: Request<'_>) -> Result<(), CommandError> {
     let name = about.name;
     if request.len() < about.words {
         return Err(too_few(about));
@@ -293,23 +298,23 @@ fn may(client: &Client, about: &About, request: Request<'_>) -> Result<(), Wrong
         return Err(listens(name));
     }
     if about.is_grant && client.daemon.is_draining() {
-        return Err(Wrong(format!("READONLY {STOPPING}.")));
+        return Err(CommandError(format!("READONLY {STOPPING}.")));
     }
     let user = client.user.as_deref();
     let may = client.daemon.allows(user, &client.config, about.needs());
-    may.map_err(Wrong)
+    may.map_err(CommandError)
 }
 
 #[cold]
-fn too_few(&About { name, usage, .. }: &About) -> Wrong {
-    Wrong(format!(
+fn too_few(&About { name, usage, .. }: &About) -> CommandError {
+    CommandError(format!(
         "ERR wrong number of arguments for '{name}': write {name} {usage}."
     ))
 }
 
 #[cold]
-fn listens(name: &str) -> Wrong {
-    Wrong(format!(
+fn listens(name: &str) -> CommandError {
+    CommandError(format!(
         "ERR Can't execute '{}': this connection listens to events, and only {} are allowed \
          meanwhile; UNSUBSCRIBE first, or use HELLO 3.",
         name.to_lowercase(),
@@ -318,7 +323,7 @@ fn listens(name: &str) -> Wrong {
 }
 
 /// Whether the client may do a part of what a command can do.
-fn allowed(client: &Client, right: &str) -> Result<(), Wrong> {
+fn allowed(client: &Client, right: &str) -> Result<(), CommandError> {
     let Err(wrong) = has_part(client, right) else {
         return Ok(());
     };
@@ -331,16 +336,16 @@ fn allowed(client: &Client, right: &str) -> Result<(), Wrong> {
     Err(wrong)
 }
 
-fn has_part(client: &Client, right: &str) -> Result<(), Wrong> {
+fn has_part(client: &Client, right: &str) -> Result<(), CommandError> {
     match &client.user {
-        Some(user) if !user.may(right) => Err(Wrong(format!(
+        Some(user) if !user.may(right) => Err(CommandError(format!(
             "NOPERM user {} may not do this: add \"{right}\" to its allow list.",
             user.name
         ))),
-        None if login::is_needed(client) => Err(Wrong(
+        None if login::is_needed(client) => Err(CommandError(
             "NOAUTH authentication required: send AUTH user password.".into(),
         )),
-        None if is_control(right) => Err(Wrong(client.daemon.only_for_operators("this"))),
+        None if is_control(right) => Err(CommandError(client.daemon.only_for_operators("this"))),
         _ => Ok(()),
     }
 }
@@ -370,20 +375,20 @@ fn is_subscriber(client: &Client) -> bool {
 
 /// A user may use this thing. Every name that a client says passes here, so here it is
 /// seen that it is one; the keys of locks have a label of their own.
-fn may_use(client: &Client, kind: &str, name: &str) -> Result<(), Wrong> {
+fn may_use(client: &Client, kind: &str, name: &str) -> Result<(), CommandError> {
     if kind != "lock" {
         client.check_label(Label::Thing, name.as_bytes())?;
     }
     match &client.user {
-        Some(user) if !user.may_use(kind, name) => Err(Wrong(no_use(user, kind, name))),
+        Some(user) if !user.may_use(kind, name) => Err(CommandError(no_use(user, kind, name))),
         _ => Ok(()),
     }
 }
 
 /// A user may use everything, which this is about.
-fn may_use_all(client: &Client, what: &str) -> Result<(), Wrong> {
+fn may_use_all(client: &Client, what: &str) -> Result<(), CommandError> {
     match &client.user {
-        Some(user) if !user.may_use_all() => Err(Wrong(format!(
+        Some(user) if !user.may_use_all() => Err(CommandError(format!(
             "NOPERM user {} may not use {what}: that takes \"*\" on its on list.",
             user.name
         ))),
@@ -391,7 +396,7 @@ fn may_use_all(client: &Client, what: &str) -> Result<(), Wrong> {
     }
 }
 
-impl From<Mistake> for Wrong {
+impl From<Mistake> for CommandError {
     fn from(mistake: Mistake) -> Self {
         let usage = mistake.unknown_to().and_then(usage);
         Self(match usage {
@@ -470,7 +475,7 @@ mod tests {
     #[test]
     fn the_usage_of_show_names_all_that_is_shown() {
         let usage = usage("SHOW").expect("it is a command");
-        for what in crate::view::tables::What::ALL {
+        for what in crate::view::tables::TableKind::ALL {
             assert!(usage.contains(&what.word().to_uppercase()), "{what:?}");
         }
     }

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use rideau::{Failed, Until};
+use rideau::{Committed, Failed};
 
 use crate::state::values::RangeCounts;
 
 /// What the answers of one connection wait for.
 #[derive(Default)]
 pub struct CommitWait {
-    until: Option<Until>,
+    until: Option<Committed>,
     since: Option<Instant>,
     /// How many values were given out, by range.
     given: Vec<(Arc<RangeCounts>, u64)>,
@@ -26,7 +26,7 @@ impl CommitWait {
     }
 
     /// What is answered next may be told only when the log is safe so far.
-    pub fn until(&mut self, until: Until) {
+    pub fn until(&mut self, until: Committed) {
         self.until = Some(match self.until.take() {
             Some(before) => before.or_later(until),
             None => until,

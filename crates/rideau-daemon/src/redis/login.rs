@@ -8,7 +8,7 @@ use rideau_config::password::Hash;
 use rideau_config::{Password, User};
 use rideau_process::panics::{self, Panicked};
 
-use crate::redis::client::{Awaits, Client, Finish, Step, Wait, Wrong, answer_panic};
+use crate::redis::client::{Awaits, Client, CommandError, OnReady, Step, Wait, answer_panic};
 use crate::state::attempts::Origin;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
@@ -92,7 +92,7 @@ pub(crate) fn begin(
     user: Vec<u8>,
     password: Vec<u8>,
     then: impl FnOnce(&mut Client) + Send + 'static,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     if client.daemon.operator.is_token(&password) {
         let operator = Arc::clone(client.daemon.operator.user());
         let logins = &client.daemon.logins;
@@ -119,7 +119,7 @@ pub(crate) fn begin(
             Ok(checked) => checked,
             Err(panicked) => return answer_panic(panicked),
         };
-        let finish: Finish = Box::new(move |client| match still(client, found, checked) {
+        let finish: OnReady = Box::new(move |client| match still(client, found, checked) {
             Some((user, password)) => {
                 let counted = match client.connection_of(&user) {
                     Ok(counted) => counted,
@@ -186,7 +186,7 @@ fn refuse_token(client: &Client, user: &[u8]) -> Step {
     let (origin, place) = (client.origin, client.place.clone());
     let answer = async move {
         refused(daemon, origin, place).await;
-        let finish: Finish = Box::new(move |client| {
+        let finish: OnReady = Box::new(move |client| {
             client.reply().error(text);
         });
         finish
@@ -219,7 +219,7 @@ async fn delay(daemon: &Daemon, origin: Origin) {
 fn turn_away(client: &mut Client, over: Over) {
     let counts = &client.daemon.counts;
     counts.turned_away.fetch_add(1, Ordering::Relaxed);
-    let Wrong(text) = over.into();
+    let CommandError(text) = over.into();
     client.reply().error(text);
 }
 
@@ -266,7 +266,7 @@ pub(crate) fn become_user(client: &mut Client, user: Option<Arc<User>>) {
         session: None,
         connection: Some(client.card.id),
     });
-    client.holder = client.daemon.holdings.open(Arc::clone(&card));
+    client.holder = client.daemon.lease_table.open(Arc::clone(&card));
     *client.card.holder.lock() = client.holder;
     *client.card.card.lock() = card;
     client.usage = client.daemon.quotas.of(user_name);
@@ -286,12 +286,12 @@ pub(crate) fn current(
     daemon: &Daemon,
     user: Option<&Arc<User>>,
     password: Option<Fingerprint>,
-) -> Result<Option<Arc<User>>, Wrong> {
+) -> Result<Option<Arc<User>>, CommandError> {
     let config = daemon.config.load();
     let Some(user) = user else {
         return match config.users.is_empty() {
             true => Ok(None),
-            false => Err(Wrong(
+            false => Err(CommandError(
                 "NOAUTH the config has users now: send AUTH user password.".into(),
             )),
         };
@@ -303,7 +303,7 @@ pub(crate) fn current(
         Some(found) if password.is_none() || password == password_now(daemon, found) => {
             Ok(Some(Arc::new(found.clone())))
         }
-        Some(found) => Err(Wrong(format!(
+        Some(found) => Err(CommandError(format!(
             "NOAUTH user {} has another password now: log in again.",
             found.name
         ))),
@@ -312,7 +312,7 @@ pub(crate) fn current(
 }
 
 /// Why a connection of a user is over, if that user is no more.
-pub(crate) fn removed(client: &Client) -> Option<Wrong> {
+pub(crate) fn removed(client: &Client) -> Option<CommandError> {
     let user = client.user.as_ref()?;
     let config = client.daemon.config.load();
     let is_there = config.users.iter().any(|known| known.name == user.name);
@@ -320,8 +320,8 @@ pub(crate) fn removed(client: &Client) -> Option<Wrong> {
     (!is_there).then(|| gone(&user.name))
 }
 
-fn gone(user: &str) -> Wrong {
-    Wrong(format!("NOAUTH user {user} is no more: log in as another."))
+fn gone(user: &str) -> CommandError {
+    CommandError(format!("NOAUTH user {user} is no more: log in as another."))
 }
 
 /// What the password is known by if it is right. As few as the config allows are

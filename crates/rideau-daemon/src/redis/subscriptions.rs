@@ -19,7 +19,7 @@ use crate::state::daemon::Daemon;
 use crate::state::push::{Push, PushQueue};
 use crate::state::quota::{Counted, Over, Usage};
 use crate::state::values::Happened;
-use crate::state::viewer::Sight;
+use crate::state::viewer::Viewer;
 
 /// The channel of what happens to values; that of one range is below it.
 pub(crate) const VALUES: &str = "rideau:ranges";
@@ -203,7 +203,7 @@ impl Watch {
                 match happened.recv().await {
                     Ok(event) => {
                         let user = user.load();
-                        let sight = Sight::of(user.as_deref());
+                        let sight = Viewer::of(user.as_deref());
                         if !sight.sees_event(event.kind, &event.name) {
                             continue;
                         }
@@ -363,13 +363,13 @@ impl Watch {
 fn sees(user: Option<&User>, (kind, name): &(&'static str, Arc<str>)) -> bool {
     match *kind {
         VALUE => user.is_none_or(|user| user.may_use("range", name)),
-        kind => Sight::of(user).sees_event(kind, name),
+        kind => Viewer::of(user).sees_event(kind, name),
     }
 }
 
 impl Channel {
     /// What to tell of an event, if it is one of these.
-    fn push(&self, event: &Event, sight: Sight<'_>) -> Option<Push> {
+    fn push(&self, event: &Event, sight: Viewer<'_>) -> Option<Push> {
         let all = format!("rideau:events:{}:{}", event.kind, event.name);
         let of = (event.kind, event.name.as_str().into());
         self.message(&all, &sight.json_of(event).to_string().into(), &of)

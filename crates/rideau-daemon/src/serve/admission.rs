@@ -128,7 +128,7 @@ pub(super) fn crowded(daemon: &Daemon, origin: Origin) -> String {
 }
 
 /// A connection that was let in, until it is served, or why it was not. If it
-/// never comes to a lane, it is forgotten.
+/// never comes to an I/O thread, it is forgotten.
 pub(super) struct Admitted(pub(super) Result<Option<Box<Client>>, Refused>);
 
 impl Drop for Admitted {
@@ -205,7 +205,7 @@ fn welcome(
         session: None,
         connection: Some(id),
     });
-    let holder = daemon.holdings.open(Arc::clone(&card));
+    let holder = daemon.lease_table.open(Arc::clone(&card));
     let card = Arc::new(ClientCard {
         id,
         address,
@@ -247,7 +247,7 @@ fn welcome(
         pool: Weak::new(),
         broker: Weak::new(),
         waker: Waker::noop().clone(),
-        now: daemon.holdings.now(),
+        now: daemon.lease_table.now(),
         batch: Batch::default(),
         heartbeat: None,
         ending: None,

@@ -67,7 +67,7 @@ fn is_used(daemon: &Daemon) -> bool {
         return false;
     }
     let is_held = |grant: &Grant| !matches!(grant, Grant::Offer { .. });
-    daemon.holdings.has(is_held)
+    daemon.lease_table.has(is_held)
 }
 
 /// End every holder, whatever it holds.

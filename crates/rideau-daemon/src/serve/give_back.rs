@@ -18,9 +18,12 @@ const EVERY: Duration = Duration::from_secs(10);
 const LATER: Duration = Duration::from_secs(1);
 
 /// Have every thread that serves clients give back what it keeps, now and then.
-pub(crate) fn keep_small(lanes: &[&IoThreads]) {
+pub(crate) fn keep_small(io_threads: &[&IoThreads]) {
     tokio::spawn(keep(Duration::ZERO));
-    for runtime in lanes.iter().flat_map(|lanes| lanes.runtimes()) {
+    for runtime in io_threads
+        .iter()
+        .flat_map(|io_threads| io_threads.runtimes())
+    {
         runtime.spawn(keep(LATER));
     }
 }

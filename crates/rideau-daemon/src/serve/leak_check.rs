@@ -129,7 +129,7 @@ impl Watcher {
             self.leaks.clear();
             return;
         }
-        let late = daemon.holdings.late(|grant, held| {
+        let late = daemon.lease_table.late(|grant, held| {
             let Grant::Member { pool, .. } = grant else {
                 return false;
             };

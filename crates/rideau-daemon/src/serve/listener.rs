@@ -1,4 +1,4 @@
-//! Listens, and brings every connection that comes to a lane.
+//! Listens, and brings every connection that comes to an I/O thread.
 
 use std::fs;
 use std::io;
@@ -94,25 +94,25 @@ impl Listener {
         inherited::is_one(&self.address())
     }
 
-    /// Serve every connection that comes on these lanes, for ever.
-    pub async fn serve(self, daemon: Arc<Daemon>, lanes: Arc<IoThreads>) {
+    /// Serve every connection that comes on these I/O threads, for ever.
+    pub async fn serve(self, daemon: Arc<Daemon>, io_threads: Arc<IoThreads>) {
         match self {
             Self::Tcp(listener) => loop {
                 match listener.accept().await {
                     Ok((stream, address)) => {
-                        let accept = || accept_tcp(&daemon, &lanes, stream, address);
+                        let accept = || accept_tcp(&daemon, &io_threads, stream, address);
                         let _ = panics::contain(accept);
                     }
                     Err(error) => rest(&error).await,
                 }
             },
             Self::Tls(listener, acceptor, within) => {
-                serve_tls(&listener, acceptor, within, daemon, &lanes).await;
+                serve_tls(&listener, acceptor, within, daemon, &io_threads).await;
             }
             Self::Unix(listener, path) => loop {
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        let accept = || accept_unix(&daemon, &lanes, stream, &path);
+                        let accept = || accept_unix(&daemon, &io_threads, stream, &path);
                         let _ = panics::contain(accept);
                     }
                     Err(error) => rest(&error).await,
@@ -121,7 +121,7 @@ impl Listener {
             Self::Control(listener, path) => loop {
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        let accept = || accept_control(&daemon, &lanes, stream, &path);
+                        let accept = || accept_control(&daemon, &io_threads, stream, &path);
                         let _ = panics::contain(accept);
                     }
                     Err(error) => rest(&error).await,
@@ -138,7 +138,7 @@ async fn serve_tls(
     mut acceptor: TlsAcceptor,
     within: Duration,
     daemon: Arc<Daemon>,
-    lanes: &IoThreads,
+    io_threads: &IoThreads,
 ) {
     let mut generation = daemon.settings.generation();
     loop {
@@ -150,7 +150,7 @@ async fn serve_tls(
                     acceptor = new.unwrap_or(acceptor);
                 }
                 let (daemon, acceptor) = (Arc::clone(&daemon), acceptor.clone());
-                give_tcp(lanes, stream, move |stream| {
+                give_tcp(io_threads, stream, move |stream| {
                     accept_tls(daemon, acceptor, stream, address, within)
                 });
             }
@@ -159,16 +159,16 @@ async fn serve_tls(
     }
 }
 
-/// Give a connection to a lane, whose own runtime says when there is more.
+/// Give a connection to an I/O thread, whose own runtime says when there is more.
 fn give_tcp<F>(
-    lanes: &IoThreads,
+    io_threads: &IoThreads,
     stream: TcpStream,
     serve: impl FnOnce(TcpStream) -> F + Send + 'static,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
     match stream.into_std() {
-        Ok(stream) => lanes.spawn(|| async move {
+        Ok(stream) => io_threads.spawn(|| async move {
             match TcpStream::from_std(stream) {
                 Ok(stream) => serve(stream).await,
                 Err(error) => not_given(&error),
@@ -180,14 +180,14 @@ fn give_tcp<F>(
 
 /// The same for a connection within the system.
 fn give_unix<F>(
-    lanes: &IoThreads,
+    io_threads: &IoThreads,
     stream: UnixStream,
     serve: impl FnOnce(UnixStream) -> F + Send + 'static,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
     match stream.into_std() {
-        Ok(stream) => lanes.spawn(|| async move {
+        Ok(stream) => io_threads.spawn(|| async move {
             match UnixStream::from_std(stream) {
                 Ok(stream) => serve(stream).await,
                 Err(error) => not_given(&error),
@@ -224,7 +224,12 @@ async fn bind_unix(path: &Path, mode: u32) -> io::Result<Listener> {
     Ok(Listener::Unix(listener, name))
 }
 
-fn accept_tcp(daemon: &Arc<Daemon>, lanes: &IoThreads, stream: TcpStream, address: SocketAddr) {
+fn accept_tcp(
+    daemon: &Arc<Daemon>,
+    io_threads: &IoThreads,
+    stream: TcpStream,
+    address: SocketAddr,
+) {
     let local = prepare(&stream, daemon);
     let coming = Coming {
         address: address.to_string(),
@@ -235,7 +240,7 @@ fn accept_tcp(daemon: &Arc<Daemon>, lanes: &IoThreads, stream: TcpStream, addres
     };
     let admitted = admit(daemon, coming);
     let daemon = Arc::clone(daemon);
-    give_tcp(lanes, stream, |stream| serve(stream, daemon, admitted));
+    give_tcp(io_threads, stream, |stream| serve(stream, daemon, admitted));
 }
 
 /// Have the system send at once, and notice which clients are gone. Says where it came to.
@@ -309,17 +314,17 @@ fn watch(stream: &TcpStream, dead_peer: DeadPeer) {
     let _ = socket.set_tcp_user_timeout(Some(idle + every * probes));
 }
 
-fn accept_unix(daemon: &Arc<Daemon>, lanes: &IoThreads, stream: UnixStream, path: &str) {
+fn accept_unix(daemon: &Arc<Daemon>, io_threads: &IoThreads, stream: UnixStream, path: &str) {
     let (uid, address) = peer(&stream, path);
     let proof = uid.map_or(Proof::None, Proof::Uid);
     let admitted = admit(daemon, Coming::by_unix(uid, address, path, proof));
     let daemon = Arc::clone(daemon);
-    give_unix(lanes, stream, |stream| serve(stream, daemon, admitted));
+    give_unix(io_threads, stream, |stream| serve(stream, daemon, admitted));
 }
 
 /// The mode of the socket keeps others out. If an operator opens it to them all the
 /// same, they are told.
-fn accept_control(daemon: &Arc<Daemon>, lanes: &IoThreads, stream: UnixStream, path: &str) {
+fn accept_control(daemon: &Arc<Daemon>, io_threads: &IoThreads, stream: UnixStream, path: &str) {
     #[cfg(test)]
     tests::panic_once(path);
     let (uid, address) = peer(&stream, path);
@@ -331,7 +336,7 @@ fn accept_control(daemon: &Arc<Daemon>, lanes: &IoThreads, stream: UnixStream, p
         _ => Admitted(Err(Refused::NotOperator)),
     };
     let daemon = Arc::clone(daemon);
-    give_unix(lanes, stream, |stream| serve(stream, daemon, admitted));
+    give_unix(io_threads, stream, |stream| serve(stream, daemon, admitted));
 }
 
 /// Whose account is at the other end of a Unix socket, and how it is shown.
@@ -368,8 +373,8 @@ mod tests {
         let config = Config::parse("", "test.toml", &|_| None).unwrap();
         let daemon = Daemon::new(config, crate::redis::commands::NAMES).unwrap();
         let listener = Listener::control(UnixListener::bind(&path).unwrap(), &path);
-        let lanes = Arc::new(IoThreads::start(Some(1)).unwrap());
-        tokio::spawn(listener.serve(daemon, lanes));
+        let io_threads = Arc::new(IoThreads::start(Some(1)).unwrap());
+        tokio::spawn(listener.serve(daemon, io_threads));
         let mut said = Vec::new();
         for _ in 0..2 {
             let mut stream = UnixStream::connect(&path).await.unwrap();

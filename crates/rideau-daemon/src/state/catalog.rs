@@ -24,7 +24,7 @@ use crate::state::answer;
 use crate::state::matches::Party;
 use crate::state::members::{Follow, Members};
 use crate::state::values::{NamedRanges, ViewPlaces};
-use crate::state::viewer::Sight;
+use crate::state::viewer::Viewer;
 
 /// Longer than any ask waits.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -310,7 +310,7 @@ impl Catalog {
     }
 
     /// Those of them that a user may see.
-    pub fn seen(&self, sight: Sight<'_>) -> Self {
+    pub fn seen(&self, sight: Viewer<'_>) -> Self {
         let mut seen = self.clone();
         seen.pools.retain(|name, _| sight.sees("pool", name));
         seen.groups

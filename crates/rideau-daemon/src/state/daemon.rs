@@ -31,17 +31,17 @@ use crate::state::epochs::Epochs;
 use crate::state::files::Files;
 use crate::state::grant::Grant;
 use crate::state::holder::Holder;
-use crate::state::lease_table::{LeaseTable, Row, Thing};
+use crate::state::lease_table::{LeaseEntry, LeaseTable, Row};
 use crate::state::log;
 use crate::state::logins::Logins;
 use crate::state::operator::Operator;
 use crate::state::push::Push;
 use crate::state::quota::Quotas;
-use crate::state::refusal_log::Drops;
+use crate::state::refusal_log::RefusalLog;
 use crate::state::reserve::Reserve;
+use crate::state::semaphore::ResizableSemaphore;
 use crate::state::sessions::Sessions;
 use crate::state::ticket::Ticket;
-use crate::state::turns::Turns;
 use crate::state::values::{NamedRanges, NotOpened, Values};
 use crate::state::versions::{Settings, Source};
 
@@ -59,7 +59,7 @@ pub struct Daemon {
     /// The values of all ranges.
     pub(crate) values: Values,
     /// Which holder holds what.
-    pub holdings: LeaseTable,
+    pub lease_table: LeaseTable,
     /// The connections.
     pub clients: Clients,
     /// The sessions.
@@ -71,7 +71,7 @@ pub struct Daemon {
     /// Which users logged in, and which did not.
     pub logins: Logins,
     /// The last asks that were refused, to explain them.
-    pub(crate) drops: Drops,
+    pub(crate) drops: RefusalLog,
     /// What was counted.
     pub counts: Counts,
     /// How often each command was executed, and how long that took.
@@ -95,7 +95,7 @@ pub struct Daemon {
     /// Room for health checks when there are too many connections.
     pub(crate) reserve: Reserve,
     /// Turns to check a password.
-    pub(crate) password_checks: Turns,
+    pub(crate) password_checks: ResizableSemaphore,
     /// What it was told, as text, and what before.
     pub settings: Settings,
     /// The applications.
@@ -264,7 +264,7 @@ impl Daemon {
             files,
             input: Arc::new(Budget::new(config.limits.input_max)),
             operator: Operator::default(),
-            password_checks: Turns::new(config.limits.password_checks_max),
+            password_checks: ResizableSemaphore::new(config.limits.password_checks_max),
             settings: Settings::new(&config, source),
             config: ArcSwap::from_pointee(config),
             places: ArcSwap::from_pointee(places),
@@ -272,14 +272,14 @@ impl Daemon {
             values,
             apps,
             front,
-            holdings: LeaseTable::default(),
+            lease_table: LeaseTable::default(),
             clients: Clients::default(),
             sessions: Sessions::default(),
             quotas: Quotas::default(),
             reserve: Reserve::default(),
             logins: Logins::new(Arc::clone(&events)),
             events,
-            drops: Drops::default(),
+            drops: RefusalLog::default(),
             counts: Counts::default(),
             timings: CommandStats::new(commands),
             started: Instant::now(),
@@ -380,10 +380,10 @@ impl Daemon {
         said: &'static str,
     ) -> usize {
         let mut count = 0;
-        for Row { ticket, card, .. } in self.holdings.late(|grant, _| wanted(grant)) {
+        for Row { ticket, card, .. } in self.lease_table.late(|grant, _| wanted(grant)) {
             // Whatever one does, the others are taken back as well.
             let taken = panics::contain(|| {
-                let taken = self.holdings.take_from(ticket, why)?;
+                let taken = self.lease_table.take_from(ticket, why)?;
                 end(taken.thing, why);
                 Ok::<_, NotHeld>(())
             });
@@ -402,8 +402,8 @@ impl Daemon {
     /// A member was lent just now. If it has ended meanwhile, its holder was unknown when
     /// that was told.
     pub(crate) fn look_for_death(&self, ticket: Ticket) {
-        let is_dead = |thing: &mut Thing| thing.grant().is_some_and(Grant::is_dead_member);
-        if self.holdings.look(ticket, None, is_dead) == Ok(true) {
+        let is_dead = |thing: &mut LeaseEntry| thing.grant().is_some_and(Grant::is_dead_member);
+        if self.lease_table.look(ticket, None, is_dead) == Ok(true) {
             self.take_dead_members();
         }
     }
@@ -503,12 +503,12 @@ fn rule_locks(locks: &Locks<Vec<u8>>, config: &Config) -> Result<(), OptionError
 }
 
 #[inline]
-fn end(thing: Thing, why: EndReason) {
+fn end(thing: LeaseEntry, why: EndReason) {
     match thing {
         // Nothing else ends as often, and however it does, it is given back.
-        Thing::Held(Grant::Lock(lock)) => drop(lock),
-        Thing::Held(grant) | Thing::Answered(grant, _) => grant.end(why),
-        Thing::Asked(later) => later.cancel(why.words()),
-        Thing::None => (),
+        LeaseEntry::Held(Grant::Lock(lock)) => drop(lock),
+        LeaseEntry::Held(grant) | LeaseEntry::Answered(grant, _) => grant.end(why),
+        LeaseEntry::Asked(later) => later.cancel(why.words()),
+        LeaseEntry::None => (),
     }
 }

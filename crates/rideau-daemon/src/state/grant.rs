@@ -10,7 +10,7 @@ use rideau_core::apps::Ended;
 
 use crate::state::catalog::{NamedPool, NamedRegulator};
 use crate::state::end::EndReason;
-use crate::state::matches::Meeting;
+use crate::state::matches::HeldMatch;
 use crate::state::members::{Members, Offer};
 
 /// Something held.
@@ -25,7 +25,7 @@ pub enum Grant {
     /// Units of a key.
     Lock(Lock<'static, Vec<u8>>),
     /// A match of a broker.
-    Match(Meeting),
+    Match(HeldMatch),
     /// A lease of a regulator.
     Lease {
         /// The lease.
@@ -68,7 +68,7 @@ impl Grant {
         match self {
             Self::Member { pool, .. } | Self::Offer { pool, .. } => pool.name.to_string(),
             Self::Lock(lock) => String::from_utf8_lossy(lock.key()).into_owned(),
-            Self::Match(meeting) => meeting.broker.to_string(),
+            Self::Match(held_match) => held_match.broker.to_string(),
             Self::Lease { regulator, .. } => regulator.name.to_string(),
             Self::Value(held) => held.range.to_string(),
             Self::App(session) => session.process().app.name.to_string(),
@@ -84,7 +84,7 @@ impl Grant {
                 let units = count(lock.units() as usize, "unit");
                 format!("{units}, fence {}", lock.fence())
             }
-            Self::Match(meeting) => payload(meeting.value()),
+            Self::Match(held_match) => payload(held_match.value()),
             Self::Lease { .. } => String::new(),
             Self::Value(held) => held.kind.print(held.value),
             Self::App(session) => session.process().address.to_string(),
@@ -111,9 +111,9 @@ impl Grant {
         match self {
             Self::Member { held, pool } => Held::end(held, pool.fate(why)),
             Self::Lock(lock) => drop(lock),
-            Self::Match(meeting) => match why {
-                EndReason::Released => meeting.done(None),
-                why => meeting.down(why.word()),
+            Self::Match(held_match) => match why {
+                EndReason::Released => held_match.done(None),
+                why => held_match.down(why.word()),
             },
             Self::Lease { lease, .. } => match why {
                 EndReason::Released | EndReason::Quit | EndReason::Over => lease.release(),

@@ -67,14 +67,14 @@ struct Slot {
     holder: u32,
     prev: u32,
     next: u32,
-    /// In nanoseconds since the holdings began.
+    /// In nanoseconds since the lease table began.
     since: u64,
     note: Option<Box<str>>,
-    thing: Thing,
+    thing: LeaseEntry,
 }
 
 /// What a ticket stands for.
-pub enum Thing {
+pub enum LeaseEntry {
     /// Nothing: the slot is free, or a caller is just looking at it.
     None,
     /// Something held.
@@ -86,7 +86,7 @@ pub enum Thing {
     Asked(Arc<Later>),
 }
 
-impl Thing {
+impl LeaseEntry {
     /// What is held.
     pub fn grant(&self) -> Option<&Grant> {
         match self {
@@ -141,7 +141,7 @@ struct Ended {
 /// What was taken out.
 pub struct Taken {
     /// What the ticket stood for.
-    pub thing: Thing,
+    pub thing: LeaseEntry,
     /// Whose it was.
     pub holder: HolderId,
 }
@@ -184,11 +184,11 @@ impl LeaseTable {
         &self,
         holder: HolderId,
         kind: Kind,
-        thing: Thing,
+        thing: LeaseEntry,
         note: Option<Box<str>>,
         most: usize,
         since: u64,
-    ) -> Result<Ticket, Box<Thing>> {
+    ) -> Result<Ticket, Box<LeaseEntry>> {
         // Before others are kept from the shard: it may take a while.
         let secret = ticket::secret();
         let shard = &mut *self.shards[holder.shard as usize].lock();
@@ -261,7 +261,7 @@ impl LeaseTable {
         &self,
         ticket: Ticket,
         user: Option<&str>,
-        look: impl FnOnce(&mut Thing) -> T,
+        look: impl FnOnce(&mut LeaseEntry) -> T,
     ) -> Result<T, NotHeld> {
         let (mut shard, at) = self.find(ticket)?;
         shard.check_user(at, user)?;
@@ -273,7 +273,7 @@ impl LeaseTable {
     /// # Errors
     ///
     /// The thing, if it is not wanted any more.
-    pub fn fill(&self, ticket: Ticket, thing: Thing) -> Result<(), Thing> {
+    pub fn fill(&self, ticket: Ticket, thing: LeaseEntry) -> Result<(), LeaseEntry> {
         let since = self.now();
         let Ok((mut shard, at)) = self.find(ticket) else {
             return Err(thing);
@@ -311,7 +311,7 @@ impl LeaseTable {
 
     /// Take out as much of what an ending holder holds as others can wait for; nothing if
     /// that was all.
-    pub fn end_some(&self, ending: &Ending, why: EndReason) -> Vec<(Ticket, Thing)> {
+    pub fn end_some(&self, ending: &Ending, why: EndReason) -> Vec<(Ticket, LeaseEntry)> {
         let Ending(holder) = *ending;
         let now = self.now();
         let mut shard = self.shards[holder.shard as usize].lock();
@@ -327,7 +327,7 @@ impl LeaseTable {
             }
             let ticket = shard.ticket(holder.shard, at);
             let slot = &mut shard.slots[at];
-            let thing = std::mem::replace(&mut slot.thing, Thing::None);
+            let thing = std::mem::replace(&mut slot.thing, LeaseEntry::None);
             let why = match slot.is_refused {
                 true => EndReason::Refused,
                 false => {
@@ -403,7 +403,7 @@ impl LeaseTable {
         }
     }
 
-    /// The time by which holdings are kept, in nanoseconds since they began.
+    /// The time by which lease table goes, in nanoseconds since it began.
     pub fn now(&self) -> u64 {
         self.at(Instant::now())
     }
@@ -449,7 +449,7 @@ impl Shard {
     /// Take out what is kept here.
     fn take_out(&mut self, shard: u32, at: u32, now: u64, why: EndReason) -> Taken {
         let slot = &mut self.slots[at];
-        let thing = std::mem::replace(&mut slot.thing, Thing::None);
+        let thing = std::mem::replace(&mut slot.thing, LeaseEntry::None);
         let owner = slot.holder;
         let turn = self.holders[owner].turn;
         self.free_slot(at, now, why);
@@ -518,7 +518,7 @@ impl Default for Slot {
             next: NONE,
             since: 0,
             note: None,
-            thing: Thing::None,
+            thing: LeaseEntry::None,
         }
     }
 }

@@ -21,14 +21,14 @@ pub struct Party {
     /// For the other party.
     pub value: Arc<[u8]>,
     /// Where the other party leaves its last word.
-    pub mail: Arc<Mail>,
+    pub mail: Arc<Mailbox>,
 }
 
 /// Where one party of a match hears of the other's end.
 #[derive(Default)]
-pub struct Mail {
+pub struct Mailbox {
     inner: Mutex<Inner>,
-    bell: Notify,
+    ended: Notify,
 }
 
 #[derive(Default)]
@@ -48,10 +48,10 @@ pub enum End {
 }
 
 /// A match, as one party holds it.
-pub struct Meeting {
+pub struct HeldMatch {
     /// Where they met.
     pub broker: Arc<str>,
-    own: Arc<Mail>,
+    own: Arc<Mailbox>,
     other: Party,
     peer: Option<Peer>,
 }
@@ -73,7 +73,7 @@ impl Drop for Party {
     }
 }
 
-impl Mail {
+impl Mailbox {
     /// The owner knows its ticket now, and can be told.
     pub fn begin(&self, ticket: Ticket, outbox: &Arc<PushQueue>) {
         let mut inner = self.inner.lock();
@@ -94,7 +94,7 @@ impl Mail {
         }
         inner.end = Some(end);
         drop(inner);
-        self.bell.notify_waiters();
+        self.ended.notify_waiters();
     }
 
     /// The owner has gone, and is told no more.
@@ -110,7 +110,7 @@ impl Mail {
     /// Wait for the other party's last word.
     pub async fn ended(&self) -> End {
         loop {
-            let rung = self.bell.notified();
+            let rung = self.ended.notified();
             if let Some(end) = self.end() {
                 return end;
             }
@@ -128,9 +128,9 @@ impl End {
     }
 }
 
-impl Meeting {
+impl HeldMatch {
     /// A match whose owner brought `own`.
-    pub fn new(broker: Arc<str>, own: Arc<Mail>, other: Party, peer: Peer) -> Self {
+    pub fn new(broker: Arc<str>, own: Arc<Mailbox>, other: Party, peer: Peer) -> Self {
         Self {
             broker,
             own,
@@ -145,7 +145,7 @@ impl Meeting {
     }
 
     /// Where this party hears of the other.
-    pub fn mail(&self) -> &Arc<Mail> {
+    pub fn mail(&self) -> &Arc<Mailbox> {
         &self.own
     }
 
@@ -164,7 +164,7 @@ impl Meeting {
     }
 }
 
-impl Drop for Meeting {
+impl Drop for HeldMatch {
     fn drop(&mut self) {
         self.own.leave();
         // A party that said something before is not heard again.
@@ -172,7 +172,7 @@ impl Drop for Meeting {
     }
 }
 
-impl fmt::Debug for Mail {
+impl fmt::Debug for Mailbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mail").field("end", &self.end()).finish()
     }

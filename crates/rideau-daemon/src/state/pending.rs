@@ -38,7 +38,7 @@ pub struct Later {
     /// What waits, until it has answered or the ask is given up.
     wait: Mutex<Option<LaterWait>>,
     answer: Mutex<Option<Outcome>>,
-    bell: Notify,
+    ended: Notify,
     task: Mutex<Option<AbortHandle>>,
 }
 
@@ -60,7 +60,7 @@ impl Later {
             outbox,
             wait: Mutex::new(None),
             answer: Mutex::new(None),
-            bell: Notify::new(),
+            ended: Notify::new(),
             task: Mutex::new(None),
         }
     }
@@ -113,7 +113,7 @@ impl Later {
     /// Here it is.
     pub fn answer(&self, outcome: Outcome) {
         *self.answer.lock() = Some(outcome);
-        self.bell.notify_waiters();
+        self.ended.notify_waiters();
     }
 
     /// It is not wanted any more: leave the queue, and tell the clients that await it.
@@ -161,7 +161,7 @@ impl Later {
             *answer = Some(no);
         }
         drop(answer);
-        self.bell.notify_waiters();
+        self.ended.notify_waiters();
     }
 
     /// The answer, if it is there.
@@ -172,7 +172,7 @@ impl Later {
     /// Wait for the answer.
     pub async fn wait(&self) -> Outcome {
         loop {
-            let rung = self.bell.notified();
+            let rung = self.ended.notified();
             if let Some(answer) = self.answered() {
                 return answer;
             }

@@ -12,7 +12,7 @@ const MOST: usize = 4096;
 
 /// The last noes.
 #[derive(Default)]
-pub(crate) struct Drops {
+pub(crate) struct RefusalLog {
     serial: AtomicU64,
     last: Mutex<VecDeque<Dropped>>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Dropped {
     pub explained: String,
 }
 
-impl Drops {
+impl RefusalLog {
     /// Remember a refusal. Says under which name.
     pub(crate) fn add(
         &self,

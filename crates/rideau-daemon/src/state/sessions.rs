@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_crowd_of_sessions_leaves_little_room() {
-        let (sessions, holdings) = (Sessions::default(), LeaseTable::default());
+        let (sessions, lease_table) = (Sessions::default(), LeaseTable::default());
         let usage = Quotas::default().of("");
         let card = Arc::new(Holder {
             name: Mutex::default(),
@@ -239,7 +239,7 @@ mod tests {
             session: None,
             connection: None,
         });
-        let holder = |_| (holdings.open(Arc::clone(&card)), Arc::clone(&card));
+        let holder = |_| (lease_table.open(Arc::clone(&card)), Arc::clone(&card));
         let open = |ttl| {
             let counted = usage.count(Quota::Sessions);
             let opened = sessions.open(ttl, None, usize::MAX, counted, holder);

@@ -11,7 +11,7 @@ use crate::state::values::sees_fence;
 /// What a client sees: names that it may use, and tickets in full that are its own, for
 /// with one a thing can be released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sight<'a> {
+pub struct Viewer<'a> {
     /// The user that looks, where there are users.
     user: Option<&'a User>,
     /// It sees the tickets of others in full.
@@ -21,9 +21,9 @@ pub struct Sight<'a> {
     is_known: bool,
 }
 
-impl<'a> Sight<'a> {
+impl<'a> Viewer<'a> {
     /// Everything.
-    pub const ALL: Sight<'static> = Sight {
+    pub const ALL: Viewer<'static> = Viewer {
         user: None,
         is_all: true,
         is_known: true,

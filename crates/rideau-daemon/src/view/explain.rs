@@ -19,7 +19,7 @@ use crate::state::end::NotHeld;
 use crate::state::grant::Grant;
 use crate::state::lease_table::Row;
 use crate::state::ticket::{Kind, Ticket};
-use crate::state::viewer::Sight;
+use crate::state::viewer::Viewer;
 use crate::view::tables::Cell;
 
 /// An answer to the question what something is about.
@@ -43,7 +43,7 @@ const HOLDERS_MAX: usize = 5;
 /// group, a broker, a regulator, an app, a range, a value, a key.
 ///
 /// None if nothing has this name.
-pub fn explain(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
+pub fn explain(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<Explained> {
     if let Some((kind, name)) = word.split_once(':') {
         let named = match kind {
             "pool" => pool(daemon, name, sight),
@@ -86,7 +86,7 @@ fn is_drop(word: &str) -> bool {
     digits.is_some_and(|digits| u64::from_str_radix(digits, 16).is_ok())
 }
 
-fn dropped(daemon: &Daemon, id: &str, sight: Sight<'_>) -> Option<Explained> {
+fn dropped(daemon: &Daemon, id: &str, sight: Viewer<'_>) -> Option<Explained> {
     let dropped = daemon.drops.find(id)?;
     if !sight.sees(dropped.kind, &dropped.name) {
         return None;
@@ -128,12 +128,12 @@ fn dropped(daemon: &Daemon, id: &str, sight: Sight<'_>) -> Option<Explained> {
     })
 }
 
-fn ticket(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
+fn ticket(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<Explained> {
     let ticket = Ticket::parse(word.as_bytes())?;
     if ticket.kind == Kind::Session {
         return session(daemon, ticket, sight);
     }
-    match daemon.holdings.row(ticket, sight.owner()) {
+    match daemon.lease_table.row(ticket, sight.owner()) {
         Ok(row) if is_seen(&row, sight) => Some(held(daemon, &row, sight)),
         Ok(_) => None,
         Err(NotHeld::Stale { ago, why }) => Some(Explained {
@@ -155,12 +155,12 @@ fn ticket(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
 }
 
 /// It may know of this lease or ask: it is its own, or of something that it may use.
-fn is_seen(row: &Row, sight: Sight<'_>) -> bool {
+fn is_seen(row: &Row, sight: Viewer<'_>) -> bool {
     let kind = row.ticket.kind.word();
     sight.sees(kind, &row.name) || sight.is_of(&row.card)
 }
 
-fn held(daemon: &Daemon, row: &Row, sight: Sight<'_>) -> Explained {
+fn held(daemon: &Daemon, row: &Row, sight: Viewer<'_>) -> Explained {
     let holder = row.card.name.lock().clone();
     let (kind, time) = (row.ticket.kind.word(), span(row.held));
     let note = row
@@ -217,13 +217,13 @@ fn held(daemon: &Daemon, row: &Row, sight: Sight<'_>) -> Explained {
     }
 }
 
-fn session(daemon: &Daemon, ticket: Ticket, sight: Sight<'_>) -> Option<Explained> {
+fn session(daemon: &Daemon, ticket: Ticket, sight: Viewer<'_>) -> Option<Explained> {
     let row = daemon.sessions.find(ticket)?;
     if !sight.sees_of(&row.card) || !sight.sees_holder(&row.card) {
         return None;
     }
     let name = row.card.name.lock().clone();
-    let mut held = daemon.holdings.rows(row.holder);
+    let mut held = daemon.lease_table.rows(row.holder);
     held.retain(|row| is_seen(row, sight));
     let left = match row.left {
         Some(left) => format!("it ends in {} unless it is renewed", span(left)),
@@ -248,7 +248,7 @@ fn session(daemon: &Daemon, ticket: Ticket, sight: Sight<'_>) -> Option<Explaine
     })
 }
 
-fn connection(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
+fn connection(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<Explained> {
     let card = daemon.clients.find(word.parse().ok()?)?;
     let who = Arc::clone(&card.card.lock());
     if !sight.sees_of(&who) || !sight.sees_holder(&who) {
@@ -256,7 +256,7 @@ fn connection(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained
     }
     let name = who.name.lock().clone();
     let holder = *card.holder.lock();
-    let mut held = daemon.holdings.rows(holder);
+    let mut held = daemon.lease_table.rows(holder);
     held.retain(|row| is_seen(row, sight));
     let is_waiting = card.is_waiting.load(Ordering::Relaxed);
     let mut text = format!(
@@ -301,12 +301,14 @@ fn connection(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained
     })
 }
 
-fn pool(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
+fn pool(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
     sight.sees("pool", name).then_some(())?;
     let place = daemon.places.load().pools.get(name).cloned()?;
     let stats = place.stats();
     let mut text = format!("Pool {name}:\n{}", pool_text(&place, sight));
-    let mut held = daemon.holdings.late(|grant, _| grant.is_member_of(&place));
+    let mut held = daemon
+        .lease_table
+        .late(|grant, _| grant.is_member_of(&place));
     held.sort_unstable_by_key(|row| std::cmp::Reverse(row.held));
     let leak_after = place.config.load().leak_after;
     for row in held.iter().take(HOLDERS_MAX) {
@@ -344,7 +346,7 @@ fn pool(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
 
 /// How a pool is and why it gives nothing, with what its programs said for users that
 /// may read that.
-pub(crate) fn pool_text(place: &NamedPool, sight: Sight<'_>) -> String {
+pub(crate) fn pool_text(place: &NamedPool, sight: Viewer<'_>) -> String {
     let mut text = place.explain();
     let failure = place.members.failure();
     if let Some(failure) = failure.filter(|_| sight.sees_output("pool", &place.name)) {
@@ -353,7 +355,7 @@ pub(crate) fn pool_text(place: &NamedPool, sight: Sight<'_>) -> String {
     text
 }
 
-fn group(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
+fn group(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
     sight.sees("pool", name).then_some(())?;
     let places = daemon.places.load();
     let group = places.groups.get(name.strip_prefix('@')?)?;
@@ -382,7 +384,7 @@ fn group(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
     })
 }
 
-fn broker(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
+fn broker(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
     sight.sees("broker", name).then_some(())?;
     let place = daemon.places.load().brokers.get(name).cloned()?;
     let stats = place.broker.stats();
@@ -408,7 +410,7 @@ fn broker(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
     })
 }
 
-fn regulator(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
+fn regulator(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
     sight.sees("regulator", name).then_some(())?;
     let place = daemon.places.load().regulators.get(name).cloned()?;
     let stats = place.regulator.stats();
@@ -429,7 +431,7 @@ fn regulator(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained>
     })
 }
 
-fn key(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
+fn key(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
     sight.sees("lock", name).then_some(())?;
     let places = daemon.places.load();
     let rule = &places.rule(name)?.rule;
@@ -460,7 +462,7 @@ fn key(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
     let wanted = |grant: &Grant| matches!(grant, Grant::Lock(lock) if lock.key() == key);
     let mut holders = match held {
         0 => Vec::new(),
-        _ => daemon.holdings.late(|grant, _| wanted(grant)),
+        _ => daemon.lease_table.late(|grant, _| wanted(grant)),
     };
     holders.sort_unstable_by_key(|row| std::cmp::Reverse(row.held));
     for row in holders.iter().take(HOLDERS_MAX) {

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use crate::state::daemon::Daemon;
-use crate::state::viewer::Sight;
+use crate::state::viewer::Viewer;
 use reader::Reader;
 
 /// The last samples of a server.
@@ -162,7 +162,7 @@ impl Row {
 
 impl Sample {
     /// `{"at_ms": …, "server": {…}, "pool": {"pg-1": {…}}, …}`.
-    pub(crate) fn json(&self, sight: Sight<'_>) -> Value {
+    pub(crate) fn json(&self, sight: Viewer<'_>) -> Value {
         let mut all = Map::new();
         all.insert("at_ms".into(), json!(self.at_ms));
         for kind in ["server", "pool", "broker", "regulator", "lock", "app"] {
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_null() {
-        let json = sample(7, "pg", 1.0).json(Sight::ALL);
+        let json = sample(7, "pg", 1.0).json(Viewer::ALL);
         assert_eq!(json["pool"]["pg"]["held"], 1.0);
         assert!(json["pool"]["pg"]["wait_p99_us"].is_null());
         assert_eq!(json["broker"], json!({}));

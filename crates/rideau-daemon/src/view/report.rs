@@ -8,9 +8,9 @@ use rideau_process::panics;
 
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
-use crate::state::viewer::Sight;
+use crate::state::viewer::Viewer;
 use crate::view::resources;
-use crate::view::tables::{self, Cell, Table, Wanted, What};
+use crate::view::tables::{self, Cell, Table, TableKind, Wanted};
 
 /// Every section, in order.
 pub(crate) const SECTIONS: [&str; 15] = [
@@ -49,7 +49,7 @@ pub(crate) const ABSENT: [&str; 9] = [
 const LIKE: &str = "7.2.0";
 
 /// All sections.
-pub(crate) fn all(daemon: &Daemon, sight: Sight<'_>) -> String {
+pub(crate) fn all(daemon: &Daemon, sight: Viewer<'_>) -> String {
     let sections: Vec<_> = SECTIONS
         .iter()
         .filter_map(|name| section(daemon, name, sight))
@@ -58,7 +58,7 @@ pub(crate) fn all(daemon: &Daemon, sight: Sight<'_>) -> String {
 }
 
 /// One section, if there is one of this name.
-pub(crate) fn section(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<String> {
+pub(crate) fn section(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<String> {
     let of = |what| of(daemon, what, sight);
     let mut page = Page::default();
     page.title(name);
@@ -69,12 +69,12 @@ pub(crate) fn section(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<S
         "cpu" => cpu(&mut page),
         "replication" => replication(&mut page),
         "stats" => stats(daemon, &mut page),
-        "pools" => page.table("pool", &of(What::Pools), 1),
-        "brokers" => page.table("broker", &of(What::Brokers), 1),
-        "regulators" => page.table("regulator", &of(What::Regulators), 1),
-        "locks" => locks(daemon, &mut page, &of(What::Locks)),
-        "ranges" => ranges(daemon, &mut page, &of(What::Ranges)),
-        "apps" => page.table("app", &of(What::Apps), 1),
+        "pools" => page.table("pool", &of(TableKind::Pools), 1),
+        "brokers" => page.table("broker", &of(TableKind::Brokers), 1),
+        "regulators" => page.table("regulator", &of(TableKind::Regulators), 1),
+        "locks" => locks(daemon, &mut page, &of(TableKind::Locks)),
+        "ranges" => ranges(daemon, &mut page, &of(TableKind::Ranges)),
+        "apps" => page.table("app", &of(TableKind::Apps), 1),
         "sessions" => sessions(daemon, &mut page),
         "config" => config(daemon, &mut page),
         "limits" => limits(daemon, &mut page),
@@ -83,7 +83,7 @@ pub(crate) fn section(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<S
     Some(page.text)
 }
 
-fn of(daemon: &Daemon, what: What, sight: Sight<'_>) -> Table {
+fn of(daemon: &Daemon, what: TableKind, sight: Viewer<'_>) -> Table {
     let wanted = Wanted {
         sight,
         ..Wanted::default()
@@ -250,7 +250,7 @@ fn sessions(daemon: &Daemon, page: &mut Page) {
     page.line("session_connections", attached);
     let held: usize = all
         .iter()
-        .map(|row| daemon.holdings.count(row.holder))
+        .map(|row| daemon.lease_table.count(row.holder))
         .sum();
     page.line("session_held", held);
 }

@@ -23,7 +23,7 @@ pub use page::{More, Page};
 pub(crate) use places::{reasons, refused, state};
 
 use crate::state::daemon::Daemon;
-use crate::state::viewer::Sight;
+use crate::state::viewer::Viewer;
 
 /// Rows below the names of their columns. New columns come only at the end.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ pub enum Cell {
 
 /// What there is to look at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum TableKind {
     /// The pools.
     Pools,
     /// The groups of pools.
@@ -97,7 +97,7 @@ pub struct Wanted<'a> {
     /// Which of them.
     pub page: Page,
     /// Whose tickets are shown in full.
-    pub sight: Sight<'a>,
+    pub sight: Viewer<'a>,
 }
 
 /// This many rows are shown to a client that does not say how many.
@@ -108,12 +108,12 @@ impl Default for Wanted<'_> {
         Self {
             name: None,
             page: Page::default(),
-            sight: Sight::ALL,
+            sight: Viewer::ALL,
         }
     }
 }
 
-impl What {
+impl TableKind {
     /// All that there is to look at.
     pub const ALL: [Self; 17] = [
         Self::Pools,
@@ -166,25 +166,25 @@ impl What {
 }
 
 /// Look at something.
-pub fn table(daemon: &Daemon, what: What, wanted: &Wanted<'_>) -> Table {
+pub fn table(daemon: &Daemon, what: TableKind, wanted: &Wanted<'_>) -> Table {
     let mut table = match what {
-        What::Pools => places::pools(daemon),
-        What::Groups => places::groups(daemon, wanted.sight),
-        What::Brokers => places::brokers(daemon),
-        What::Regulators => places::regulators(daemon),
-        What::Locks => places::locks(daemon),
-        What::Ranges => ranges::ranges(daemon),
-        What::Views => ranges::views(daemon, wanted.sight),
-        What::Apps => apps::apps(daemon, wanted.sight),
-        What::Processes => apps::processes(daemon),
-        What::Requests => apps::requests(daemon, wanted.sight),
-        What::Clients => people::clients(daemon, wanted),
-        What::Sessions => people::sessions(daemon, wanted),
-        What::Holders => people::holders(daemon, wanted),
-        What::Drops => past::drops(daemon),
-        What::Events => past::events(daemon, wanted.sight),
-        What::Config => limits::config(daemon),
-        What::Limits => limits::table(daemon),
+        TableKind::Pools => places::pools(daemon),
+        TableKind::Groups => places::groups(daemon, wanted.sight),
+        TableKind::Brokers => places::brokers(daemon),
+        TableKind::Regulators => places::regulators(daemon),
+        TableKind::Locks => places::locks(daemon),
+        TableKind::Ranges => ranges::ranges(daemon),
+        TableKind::Views => ranges::views(daemon, wanted.sight),
+        TableKind::Apps => apps::apps(daemon, wanted.sight),
+        TableKind::Processes => apps::processes(daemon),
+        TableKind::Requests => apps::requests(daemon, wanted.sight),
+        TableKind::Clients => people::clients(daemon, wanted),
+        TableKind::Sessions => people::sessions(daemon, wanted),
+        TableKind::Holders => people::holders(daemon, wanted),
+        TableKind::Drops => past::drops(daemon),
+        TableKind::Events => past::events(daemon, wanted.sight),
+        TableKind::Config => limits::config(daemon),
+        TableKind::Limits => limits::table(daemon),
     };
     if table.keys.len() != table.rows.len() {
         table.keys = (1..=table.rows.len() as u128).collect();
@@ -244,9 +244,9 @@ impl Table {
     }
 
     /// Keep the rows that are about nothing that one may not use.
-    fn keep_seen(&mut self, what: What, sight: Sight<'_>) {
+    fn keep_seen(&mut self, what: TableKind, sight: Viewer<'_>) {
         // Some events are not for every user who sees all names.
-        if sight.sees_all_names() && what != What::Events {
+        if sight.sees_all_names() && what != TableKind::Events {
             return;
         }
         let at = |wanted: &str| self.columns.iter().position(|column| *column == wanted);
@@ -257,18 +257,18 @@ impl Table {
                 return true;
             };
             let kind = match what {
-                What::Pools | What::Groups => "pool".into(),
-                What::Brokers => "broker".into(),
-                What::Regulators => "regulator".into(),
-                What::Locks => "lock".into(),
-                What::Ranges => "range".into(),
-                What::Apps | What::Processes | What::Requests => "app".into(),
+                TableKind::Pools | TableKind::Groups => "pool".into(),
+                TableKind::Brokers => "broker".into(),
+                TableKind::Regulators => "regulator".into(),
+                TableKind::Locks => "lock".into(),
+                TableKind::Ranges => "range".into(),
+                TableKind::Apps | TableKind::Processes | TableKind::Requests => "app".into(),
                 _ => text(row, kind).unwrap_or_default(),
             };
-            if what == What::Events {
+            if what == TableKind::Events {
                 return sight.sees_event(&kind, &name);
             }
-            if what == What::Config {
+            if what == TableKind::Config {
                 return sight.sees_path(&name);
             }
             sight.sees(&kind, &name)

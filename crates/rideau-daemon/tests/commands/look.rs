@@ -1,6 +1,6 @@
 //! Tables, explanations, numbers.
 
-use rideau_daemon::testing::tables::{self, Wanted, What};
+use rideau_daemon::testing::tables::{self, TableKind, Wanted};
 use rideau_resp::Value;
 
 use crate::peer::{cell, rows, text};
@@ -31,7 +31,7 @@ buckets = 1
 fn every_table_has_a_header_and_rows_as_wide() {
     let server = Server::start(TEXT);
     let mut peer = server.connect();
-    for what in What::ALL {
+    for what in TableKind::ALL {
         let answer = peer.ask(&["SHOW", what.word()]);
         let Value::Array(lines) = &answer else {
             panic!("{what:?}: {answer:?}");

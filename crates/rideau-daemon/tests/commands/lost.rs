@@ -22,7 +22,7 @@ fn take(peer: &mut Peer) -> String {
 /// The pool is removed, and so is all that is held of it.
 fn remove(server: &Server) {
     assert_eq!(server.operator().say("POOL.DEL one NOW"), "+OK");
-    while !server.daemon.holdings.all().is_empty() {
+    while !server.daemon.lease_table.all().is_empty() {
         std::thread::yield_now();
     }
 }
@@ -70,7 +70,7 @@ fn a_loss_is_told_once_and_not_where_it_does_not_belong() {
             say(&mut peer, "LOCK k").starts_with("[go, "),
             "it is told once"
         );
-        assert!(!server.daemon.holdings.has_untold());
+        assert!(!server.daemon.lease_table.has_untold());
     }
 }
 
@@ -86,7 +86,7 @@ fn who_names_the_ticket_is_told_by_that() {
         say(&mut peer, "LOCK k").starts_with("[go, "),
         "it has been told"
     );
-    assert!(!server.daemon.holdings.has_untold());
+    assert!(!server.daemon.lease_table.has_untold());
 }
 
 #[test]
@@ -116,9 +116,9 @@ fn a_loss_that_nobody_is_told_of_is_forgotten() {
     let mut peer = server.connect();
     take(&mut peer);
     remove(&server);
-    assert!(server.daemon.holdings.has_untold());
+    assert!(server.daemon.lease_table.has_untold());
     drop(peer);
-    while server.daemon.holdings.has_untold() {
+    while server.daemon.lease_table.has_untold() {
         std::thread::yield_now();
     }
 }

@@ -92,7 +92,7 @@ fn very_many_sessions_are_shown_page_by_page() {
     for _ in 0..100_000 {
         let counted = usage.take(Quota::Sessions, None, &limits).unwrap();
         let ttl = Some(Duration::from_secs(600));
-        let holdings = &server.daemon.holdings;
+        let lease_table = &server.daemon.lease_table;
         let sessions = &server.daemon.sessions;
         let opened = sessions.open(ttl, None, usize::MAX, counted, |ticket| {
             let card = rideau_daemon::testing::Holder {
@@ -102,7 +102,7 @@ fn very_many_sessions_are_shown_page_by_page() {
                 connection: None,
             };
             let card = std::sync::Arc::new(card);
-            (holdings.open(std::sync::Arc::clone(&card)), card)
+            (lease_table.open(std::sync::Arc::clone(&card)), card)
         });
         assert!(opened.is_some());
     }

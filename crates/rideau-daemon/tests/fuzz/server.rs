@@ -122,7 +122,7 @@ impl Server {
     pub(crate) fn is_left_alone(&self) -> Tried {
         let until = Instant::now() + PATIENCE;
         loop {
-            let rows = self.daemon.holdings.all();
+            let rows = self.daemon.lease_table.all();
             let mut held = rows.iter().filter(|row| row.card.connection.is_some());
             let (held, clients) = (held.next(), self.daemon.clients.len());
             if held.is_none() && clients == 0 {

@@ -8,7 +8,7 @@ use clap::Args;
 use rideau_resp::Value;
 use serde_json::json;
 
-use super::{Done, Manner, control, show, tame};
+use super::{Done, Manner, control, show, terminal};
 
 #[derive(Args, Debug)]
 pub(crate) struct Restart {
@@ -111,11 +111,11 @@ fn print(process: &Value, stream: &Value, text: &Value, manner: &Manner) -> io::
     let mut out = io::stdout();
     if manner.json {
         let line = json!({ "process": process, "stream": stream, "text": text });
-        writeln!(out, "{}", tame::json(&line.to_string()))?;
+        writeln!(out, "{}", terminal::json(&line.to_string()))?;
     } else {
         // Its colours are for a file or a pager that wants them; what it logs of strangers is
         // no word for a terminal.
-        let text = tame::payload(&text, &out);
+        let text = terminal::payload(&text, &out);
         writeln!(out, "{process} {stream} {text}")?;
     }
     out.flush()

@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, Interval, interval_at};
 
-use super::{bound, show};
+use super::{pre_exec, show};
 use crate::wire::{Server, Wire, WireFault};
 
 /// What to do when the server is gone, and with it what we hold.
@@ -226,12 +226,12 @@ fn start(words: &[OsString], variables: &[(&str, String)]) -> io::Result<Result<
     let Some(program) = words.first() else {
         return Err(io::Error::other("there is no command to run"));
     };
-    let mut command = Command::from(bound::bound(words));
+    let mut command = Command::from(pre_exec::bound(words));
     for (name, value) in variables {
         command.env(name, value);
     }
     let child = command.spawn();
-    Ok(child.map_err(|error| bound::not_run(program, &error)))
+    Ok(child.map_err(|error| pre_exec::not_run(program, &error)))
 }
 
 async fn next(ticks: &mut Option<Interval>) {

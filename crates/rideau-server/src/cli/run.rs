@@ -18,7 +18,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
 
 use super::serve::threads;
-use super::{Done, Failure, Manner, bound, show, span};
+use super::{Done, Failure, Manner, pre_exec, show, span};
 use crate::exit::start_log;
 
 #[derive(Args, Debug)]
@@ -149,7 +149,7 @@ async fn announce(
             }
             if report.step == Step::Exec {
                 let error = report.errno.map(io::Error::from_raw_os_error);
-                return Err(bound::code(error.as_ref()));
+                return Err(pre_exec::code(error.as_ref()));
             }
         }
         told = id;

@@ -196,7 +196,7 @@ async fn announce(is_ready: oneshot::Receiver<Ready>, fronts: usize, is_json: bo
     std::future::pending().await
 }
 
-/// As many threads as the config says, for all that no lane does; one is this one.
+/// As many threads as the config says, for all that no I/O thread does; one is this one.
 pub(super) fn threads(count: Option<usize>) -> io::Result<Runtime> {
     let mut builder = match count {
         Some(1) => Builder::new_current_thread(),

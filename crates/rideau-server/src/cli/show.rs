@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use rideau_daemon::What;
+use rideau_daemon::TableKind;
 use rideau_resp::Value;
 use serde_json::{Map, Value as Json};
 
-use super::{Done, Failure, Manner, tame};
+use super::{Done, Failure, Manner, terminal};
 
 /// The text of a value that is one thing.
 pub(crate) fn text(value: &Value) -> String {
@@ -83,7 +83,7 @@ pub(crate) fn in_our_words(text: &str) -> String {
     for (theirs, ours) in OURS {
         text = text.replace(theirs, ours);
     }
-    for what in What::ALL {
+    for what in TableKind::ALL {
         let theirs = format!("SHOW {}", what.word().to_uppercase());
         text = text.replace(&theirs, &format!("`rideau status {}`", what.word()));
     }
@@ -92,25 +92,25 @@ pub(crate) fn in_our_words(text: &str) -> String {
 
 /// Print one JSON value.
 pub(crate) fn print_json(json: &Json) -> io::Result<()> {
-    writeln!(io::stdout(), "{}", tame::json(&json.to_string()))
+    writeln!(io::stdout(), "{}", terminal::json(&json.to_string()))
 }
 
 /// Print text, with a line end behind it.
 pub(crate) fn print_text(text: &str) -> io::Result<()> {
-    writeln!(io::stdout(), "{}", tame::tamed(text.trim_end()))
+    writeln!(io::stdout(), "{}", terminal::tamed(text.trim_end()))
 }
 
 /// Print what others wrote for a program to read.
 pub(crate) fn print_payload(text: &str) -> io::Result<()> {
     let mut out = io::stdout();
-    let text = tame::payload(text, &out);
+    let text = terminal::payload(text, &out);
     writeln!(out, "{text}")
 }
 
 /// Say what is wrong to the user who looks.
 pub(crate) fn complain(text: impl AsRef<str>) {
     // There may be no reader.
-    let _ = writeln!(io::stderr(), "rideau: {}", tame::tamed(text.as_ref()));
+    let _ = writeln!(io::stderr(), "rideau: {}", terminal::tamed(text.as_ref()));
 }
 
 /// Print an answer, whatever it is.

@@ -6,7 +6,7 @@ use rideau_config::human::Size;
 use rideau_resp::Value;
 use serde_json::{Map, Value as Json};
 
-use super::{has_colours, show, span, tame};
+use super::{has_colours, show, span, terminal};
 
 /// Rows, all as long as the header.
 #[derive(Clone, Debug)]
@@ -116,7 +116,7 @@ impl Table {
         let heads: Vec<_> = self
             .head
             .iter()
-            .map(|name| tame::one_line(bare(name).0).to_uppercase())
+            .map(|name| terminal::one_line(bare(name).0).to_uppercase())
             .collect();
         let cells: Vec<Vec<String>> = self.rows.iter().map(|row| self.cells(row)).collect();
         let widest = |column: usize| {
@@ -194,7 +194,7 @@ fn bare(name: &str) -> (&str, Unit) {
 }
 
 fn cell(name: &str, value: &Value) -> String {
-    let text = tame::one_line(&show::text(value)).into_owned();
+    let text = terminal::one_line(&show::text(value)).into_owned();
     let number = text.parse::<f64>().ok();
     match (number, bare(name).1) {
         (Some(number), Unit::Span(scale)) => span::shown((number * scale as f64) as i64),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::house::{House, LONG, folder, is_soak};
+use crate::harness::{Harness, LONG, folder, is_soak};
 
 const MIB: usize = 1 << 20;
 /// A slow client sends or takes a piece, and then rests: about 10 MB in a second.
@@ -28,7 +28,7 @@ fn narrow() -> String {
     format!("[app.shop]\nexec = APP\nconcurrency = 1\nmax = {max}\n")
 }
 
-fn connect(house: &House, head: &str) -> TcpStream {
+fn connect(house: &Harness, head: &str) -> TcpStream {
     let mut stream = TcpStream::connect(house.front).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     let head = format!("{head}Host: test\r\nConnection: close\r\n\r\n");
@@ -38,7 +38,7 @@ fn connect(house: &House, head: &str) -> TcpStream {
 
 /// Ask all the time while something slow happens: everybody is served, and the
 /// server does not grow.
-fn beside(house: &House, happens: impl FnOnce()) {
+fn beside(house: &Harness, happens: impl FnOnce()) {
     for path in ["/source/1", "/"] {
         assert_eq!(house.get(path).status, 200);
     }
@@ -72,7 +72,7 @@ fn beside(house: &House, happens: impl FnOnce()) {
 #[test]
 fn an_upload_in_a_crawl_takes_no_process_and_no_memory() {
     let folder = folder();
-    let house = House::new(&folder, &narrow());
+    let house = Harness::new(&folder, &narrow());
     let count = mebibytes();
     beside(&house, || {
         let length = count * MIB;
@@ -95,7 +95,7 @@ fn an_upload_in_a_crawl_takes_no_process_and_no_memory() {
 #[test]
 fn a_download_in_a_crawl_takes_no_process_and_no_memory() {
     let folder = folder();
-    let house = House::new(&folder, &narrow());
+    let house = Harness::new(&folder, &narrow());
     let count = mebibytes();
     beside(&house, || {
         let mut stream = connect(&house, &format!("GET /source/{count} HTTP/1.1\r\n"));
@@ -123,7 +123,7 @@ fn a_download_in_a_crawl_takes_no_process_and_no_memory() {
 #[test]
 fn events_of_a_stream_arrive_as_they_are_sent() {
     let folder = folder();
-    let house = House::new(&folder, "[app.shop]\nexec = APP\nconcurrency = 1\n");
+    let house = Harness::new(&folder, "[app.shop]\nexec = APP\nconcurrency = 1\n");
     assert_eq!(house.get("/").status, 200);
     let stream = connect(&house, "GET /events/10/1000 HTTP/1.1\r\n");
     let mut late = Vec::new();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::given::{Given, inside};
-use crate::house::{House, app_words, folder, until};
+use crate::harness::{Harness, app_words, folder, until};
 
 /// An application that has somebody run who is known by the cgroup alone: it has
 /// another session, other parents and none of our variables.
@@ -16,14 +16,14 @@ fn escaping() -> String {
 }
 
 /// A server within it.
-fn within(given: &Given, folder: &Path) -> House {
-    House::write(folder, "", &escaping());
+fn within(given: &Given, folder: &Path) -> Harness {
+    Harness::write(folder, "", &escaping());
     let path = given.path().display();
-    House::start_limited(folder, &format!("echo $$ >{path}/cgroup.procs"))
+    Harness::start_limited(folder, &format!("echo $$ >{path}/cgroup.procs"))
 }
 
 /// The cgroup of the only process, with the one that escaped.
-fn part(given: &Given, house: &House) -> (std::path::PathBuf, i32) {
+fn part(given: &Given, house: &Harness) -> (std::path::PathBuf, i32) {
     let pid: i32 = house.get("/pid").body.parse().unwrap();
     let parts = given.parts();
     let [part] = &parts[..] else {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rideau_core::Rng;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::house::{House, LONG, folder};
+use crate::harness::{Harness, LONG, folder};
 
 /// Scenario 34.
 #[test]
@@ -17,7 +17,7 @@ fn an_application_that_closes_idle_connections_fails_no_request() {
     const CLIENTS: u64 = 16;
     const REQUESTS: u64 = 2000;
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 1\nenv = { IDLE_CLOSE = \"50\" }\n",
     );
@@ -46,7 +46,7 @@ fn an_application_that_closes_idle_connections_fails_no_request() {
 }
 
 /// A connection that was used and is kept.
-fn idle(house: &House) -> TcpStream {
+fn idle(house: &Harness) -> TcpStream {
     let mut stream = TcpStream::connect(house.front).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     stream
@@ -59,7 +59,7 @@ fn idle(house: &House) -> TcpStream {
 }
 
 /// What most of fifty busy clients wait for an answer at most.
-fn busy(house: &House) -> Duration {
+fn busy(house: &Harness) -> Duration {
     let took = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..50 {
@@ -94,7 +94,7 @@ fn two_thousand_idle_connections_disturb_nobody() {
     };
     setrlimit(Resource::Nofile, limit).unwrap();
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 1\nqueue = { timeout = \"30s\", max = 500 }\n",
     );

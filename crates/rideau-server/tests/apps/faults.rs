@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use rideau_testing::{Signal, signal};
 
-use crate::house::{House, folder, processes_of, until};
+use crate::harness::{Harness, folder, processes_of, until};
 
 /// Scenario 17.
 #[test]
 fn killing_processes_under_reads_fails_no_request() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmin = 2\nmax = 2\nuptime_min = \"0s\"\nconcurrency = 16\n",
     );
@@ -55,7 +55,7 @@ fn killing_processes_under_reads_fails_no_request() {
 #[test]
 fn a_write_that_broke_is_not_sent_twice() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmin = 1\nuptime_min = \"0s\"\n\
          env = { COUNT_POSTS = \"FOLDER/posts\" }\n",
@@ -63,7 +63,7 @@ fn a_write_that_broke_is_not_sent_twice() {
     let pid: i32 = house.get("/pid").body.parse().unwrap();
     let front = house.front;
     let asked =
-        thread::spawn(move || crate::house::ask(front, "POST", "test", "/count/2000", b"pay"));
+        thread::spawn(move || crate::harness::ask(front, "POST", "test", "/count/2000", b"pay"));
     until("it is being served", || folder.join("posts").exists());
     signal(pid, Signal::KILL);
     let answer = asked.join().unwrap().unwrap();
@@ -78,7 +78,7 @@ fn a_write_that_broke_is_not_sent_twice() {
 #[test]
 fn a_process_that_hangs_is_replaced_and_its_requests_time_out() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 1\nconcurrency = 4\nrequest_timeout = \"500ms\"\n\
          drain_timeout = \"500ms\"\nstop_timeout = \"500ms\"\nuptime_min = \"0s\"\n",
@@ -101,7 +101,7 @@ fn a_process_that_hangs_is_replaced_and_its_requests_time_out() {
 #[test]
 fn an_application_that_does_not_start_is_tried_seldom_and_refused_fast() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nenv = { CRASH = \"3\", COUNT_STARTS = \"FOLDER/starts\" }\n\
          [app.other]\nexec = APP\nhosts = [\"other.test\"]\n",
@@ -134,7 +134,7 @@ fn an_application_that_does_not_start_is_tried_seldom_and_refused_fast() {
 #[test]
 fn an_application_that_never_listens_is_given_up_in_time() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nstart_timeout = \"1s\"\nenv = { NEVER_LISTEN = \"1\" }\n",
     );
@@ -163,13 +163,13 @@ fn developers_are_told_what_is_wrong() {
     for (app, word) in cases {
         let folder = folder();
         let front = "error_pages = \"detailed\"";
-        let house = House::with_front(&folder, front, &format!("[app.shop]\n{app}\n"));
+        let house = Harness::with_front(&folder, front, &format!("[app.shop]\n{app}\n"));
         let answer = house.get("/");
         assert_eq!(answer.status, 503, "{app}: {answer:?}");
         assert!(answer.body.contains(word), "{app}: {}", answer.body);
         house.end();
-        let folder = crate::house::folder();
-        let house = House::new(&folder, &format!("[app.shop]\n{app}\n"));
+        let folder = crate::harness::folder();
+        let house = Harness::new(&folder, &format!("[app.shop]\n{app}\n"));
         let answer = house.get("/");
         assert!(!answer.body.contains(word), "{app}: {}", answer.body);
         house.end();
@@ -181,7 +181,7 @@ fn developers_are_told_what_is_wrong() {
 fn an_application_that_ends_with_its_first_request_fails_with_words() {
     let folder = folder();
     let front = "error_pages = \"detailed\"";
-    let house = House::with_front(&folder, front, "[app.shop]\nexec = APP\n");
+    let house = Harness::with_front(&folder, front, "[app.shop]\nexec = APP\n");
     until("it is said why", || {
         let answer = house.get("/exit/5");
         assert!([502, 503].contains(&answer.status), "{answer:?}");
@@ -198,7 +198,7 @@ fn an_application_that_ends_with_its_first_request_fails_with_words() {
 #[test]
 fn a_flood_of_output_does_not_grow_the_server() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[log]\nlevel = \"warn\"\n[app.shop]\nexec = APP\nenv = { FLOOD = \"16\" }\n",
     );
@@ -215,7 +215,7 @@ fn a_flood_of_output_does_not_grow_the_server() {
 #[test]
 fn an_application_that_closes_its_output_serves_on() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nenv = { CLOSE_OUTPUT = \"1\" }\n",
     );
@@ -229,7 +229,7 @@ fn an_application_that_closes_its_output_serves_on() {
 #[test]
 fn a_process_that_uses_too_much_memory_is_replaced() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmin = 1\nmemory_soft = \"100MiB\"\nuptime_min = \"0s\"\n",
     );
@@ -245,13 +245,14 @@ fn a_process_that_uses_too_much_memory_is_replaced() {
 #[test]
 fn a_process_that_uses_far_too_much_memory_is_killed() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmin = 1\nmemory_hard = \"200MiB\"\nuptime_min = \"0s\"\n",
     );
     let pid = house.get("/pid").body;
     let front = house.front;
-    let slow = thread::spawn(move || crate::house::ask(front, "POST", "test", "/sleep/60000", b""));
+    let slow =
+        thread::spawn(move || crate::harness::ask(front, "POST", "test", "/sleep/60000", b""));
     // It may be killed before it has answered.
     let _ = house.ask("POST", "test", "/hog/300", b"");
     until("another serves", || {
@@ -267,7 +268,7 @@ fn a_process_that_uses_far_too_much_memory_is_killed() {
 #[test]
 fn a_process_that_gives_no_sign_of_life_is_replaced() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmin = 1\nwatchdog = \"500ms\"\nuptime_min = \"0s\"\n\
          drain_timeout = \"1s\"\nstop_timeout = \"500ms\"\nenv = { BEAT = \"50\" }\n",
@@ -290,7 +291,7 @@ fn a_process_that_gives_no_sign_of_life_is_replaced() {
 #[test]
 fn a_request_that_failed_is_in_the_log_by_the_name_its_client_was_told() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 1\nrequest_timeout = \"200ms\"\nuptime_min = \"0s\"\n\
          drain_timeout = \"500ms\"\nstop_timeout = \"500ms\"\n",

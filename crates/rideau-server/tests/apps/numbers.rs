@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use crate::house::{House, folder, processes_of, until};
+use crate::harness::{Harness, folder, processes_of, until};
 
 /// The value of a series of the page.
 fn value(page: &str, series: &str) -> f64 {
@@ -11,13 +11,13 @@ fn value(page: &str, series: &str) -> f64 {
     found.trim().parse().unwrap()
 }
 
-fn get(house: &House, path: &str) -> Json {
+fn get(house: &Harness, path: &str) -> Json {
     let answer = house.admin("GET", path, "");
     assert_eq!(answer.status, 200, "{path}: {answer:?}");
     serde_json::from_str(&answer.body).unwrap()
 }
 
-fn act(house: &House, path: &str, body: &str) {
+fn act(house: &Harness, path: &str, body: &str) {
     let answer = house.admin("POST", path, body);
     assert_eq!(answer.status, 200, "{path}: {answer:?}");
 }
@@ -25,7 +25,7 @@ fn act(house: &House, path: &str, body: &str) {
 #[test]
 fn requests_processes_and_errors_are_counted() {
     let folder = folder();
-    let house = House::with_front(
+    let house = Harness::with_front(
         &folder,
         "max = 4\n",
         "[app.shop]\nexec = APP\nmax = 1\nbody_max = \"10B\"\nretry = false\n",
@@ -91,7 +91,7 @@ fn requests_processes_and_errors_are_counted() {
 #[test]
 fn applications_are_shown_and_steered_over_http() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 2\nidle_after = \"1h\"\n\
          env = { SAY = \"hello from shop\" }\n",

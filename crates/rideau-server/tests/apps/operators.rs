@@ -8,7 +8,7 @@ use std::thread;
 use rideau_testing::{Start, command};
 use serde_json::Value as Json;
 
-use crate::house::{House, folder, processes_of, until};
+use crate::harness::{Harness, folder, processes_of, until};
 use crate::peer::{Peer, cell, rows};
 
 /// The only process there is.
@@ -18,13 +18,13 @@ fn process(peer: &mut Peer, column: &str) -> String {
     cell(&shown, 0, column)
 }
 
-fn json(house: &House, words: &[&str]) -> Json {
+fn json(house: &Harness, words: &[&str]) -> Json {
     let said = house.cli(&[words, &["--json"]].concat());
     serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
 }
 
 /// A command of the command line that is to fail; what it says then.
-fn fails(house: &House, words: &[&str]) -> String {
+fn fails(house: &Harness, words: &[&str]) -> String {
     let done = command(env!("CARGO_BIN_EXE_rideau"))
         .args(["--server", &house.control])
         .args(words)
@@ -38,7 +38,7 @@ fn fails(house: &House, words: &[&str]) -> String {
 #[test]
 fn a_disabled_process_waits_an_enabled_one_serves_and_a_detached_one_goes() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nconcurrency = 4\nmax = 1\n",
     );
@@ -92,7 +92,7 @@ fn a_disabled_process_waits_an_enabled_one_serves_and_a_detached_one_goes() {
 #[test]
 fn processes_are_restarted_in_three_ways() {
     let folder = folder();
-    let house = House::new(&folder, "[app.shop]\nexec = APP\nmin = 1\nmax = 1\n");
+    let house = Harness::new(&folder, "[app.shop]\nexec = APP\nmin = 1\nmax = 1\n");
     let mut ops = house.peer();
     let mut pid = house.get("/pid").body;
     for how in ["", " ROLLING", " blocking", " NOW"] {
@@ -115,7 +115,7 @@ fn processes_are_restarted_in_three_ways() {
 #[test]
 fn more_processes_are_started_up_to_the_limit_and_one_is_killed() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 2\nidle_after = \"1h\"\n",
     );
@@ -159,7 +159,7 @@ fn more_processes_are_started_up_to_the_limit_and_one_is_killed() {
 #[test]
 fn what_an_app_does_and_writes_is_shown() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 1\nenv = { SAY = \"hello from shop\" }\n",
     );
@@ -203,7 +203,7 @@ fn what_an_app_does_and_writes_is_shown() {
 #[test]
 fn an_app_that_does_not_start_is_explained() {
     let folder = folder();
-    let house = House::new(&folder, "[app.shop]\nexec = APP\nenv = { CRASH = \"3\" }\n");
+    let house = Harness::new(&folder, "[app.shop]\nexec = APP\nenv = { CRASH = \"3\" }\n");
     let mut ops = house.operator();
     let refused = ops.say("APP.GET shop WAIT 20000");
     assert!(refused.contains("3"), "{refused}");
@@ -227,7 +227,7 @@ fn an_app_that_does_not_start_is_explained() {
 #[test]
 fn the_command_line_does_the_same() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 2\nidle_after = \"1h\"\n\
          env = { SAY = \"hello from shop\" }\n",
@@ -272,7 +272,7 @@ fn the_command_line_does_the_same() {
 #[test]
 fn the_command_line_restarts_in_three_ways() {
     let folder = folder();
-    let house = House::new(&folder, "[app.shop]\nexec = APP\nmin = 1\nmax = 1\n");
+    let house = Harness::new(&folder, "[app.shop]\nexec = APP\nmin = 1\nmax = 1\n");
     let mut pid = house.get("/pid").body;
     for (words, cause) in [
         (&["restart", "shop"][..], "one after the other"),
@@ -322,7 +322,7 @@ fn the_command_line_restarts_in_three_ways() {
 #[test]
 fn what_an_application_writes_can_be_followed() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmax = 1\nenv = { SAY = \"hello from shop\" }\n",
     );

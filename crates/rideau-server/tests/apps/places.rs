@@ -7,7 +7,7 @@ use std::path::Path;
 use rideau_config::password::Hash;
 use rideau_resp::Value;
 
-use crate::house::{House, LONG, folder, until};
+use crate::harness::{Harness, LONG, folder, until};
 use crate::peer::{Peer, cell, rows, text};
 
 /// One process, one request at a time.
@@ -44,7 +44,7 @@ fn of_app(peer: &mut Peer, column: &str) -> String {
 #[test]
 fn a_place_is_had_for_as_long_as_its_ticket() {
     let folder = folder();
-    let house = House::new(&folder, NARROW);
+    let house = Harness::new(&folder, NARROW);
     let mut peer = house.peer();
     let (ticket, address, pid) = get(&mut peer, "shop");
     let other = house.peer().say("APP.GET shop WAIT 0");
@@ -65,7 +65,7 @@ fn a_place_is_had_for_as_long_as_its_ticket() {
 #[test]
 fn an_ask_that_is_repeated_by_its_name_gets_the_same_place() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nconcurrency = 2\nmax = 1\n",
     );
@@ -87,7 +87,7 @@ fn an_ask_that_is_repeated_by_its_name_gets_the_same_place() {
 #[test]
 fn a_holder_that_vanishes_gives_its_place_to_who_waits() {
     let folder = folder();
-    let house = House::new(&folder, NARROW);
+    let house = Harness::new(&folder, NARROW);
     let (mut first, mut second, mut ops) = (house.peer(), house.peer(), house.peer());
     let (_, _, pid) = get(&mut first, "shop");
     second.send(&["APP.GET", "shop", "WAIT", "20000"]);
@@ -108,7 +108,7 @@ fn a_holder_that_vanishes_gives_its_place_to_who_waits() {
 #[test]
 fn who_does_not_want_to_wait_is_told_no() {
     let folder = folder();
-    let house = House::new(&folder, NARROW);
+    let house = Harness::new(&folder, NARROW);
     let (mut first, mut second) = (house.peer(), house.peer());
     get(&mut first, "shop");
     let full = second.say("APP.GET shop WAIT 0");
@@ -127,7 +127,7 @@ fn who_does_not_want_to_wait_is_told_no() {
 }
 
 /// `ops` may do anything, `eyes` only look, `anna` anything with `shop` alone.
-fn with_users(folder: &Path) -> House {
+fn with_users(folder: &Path) -> Harness {
     let hash = Hash::of(b"secret").unwrap();
     let mut text = String::new();
     for app in ["shop", "blog"] {
@@ -144,10 +144,10 @@ fn with_users(folder: &Path) -> House {
         let hash = hash.as_str();
         text += &format!("[user.{name}]\npassword = '{hash}'\n{rest}\n");
     }
-    House::new(folder, &text)
+    Harness::new(folder, &text)
 }
 
-fn login(house: &House, name: &str) -> Peer {
+fn login(house: &Harness, name: &str) -> Peer {
     let mut peer = house.peer();
     assert_eq!(peer.say(&format!("AUTH {name} secret")), "+OK");
     peer

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rideau_testing::{Running, Start, command};
 
-use crate::house::{House, folder, processes_of, until};
+use crate::harness::{Harness, folder, processes_of, until};
 
 /// How long wrk asks, in seconds.
 const ASKS_FOR: u64 = 8;
@@ -20,7 +20,7 @@ struct Asked {
     failed: Vec<String>,
 }
 
-fn wrk(house: &House) -> Running {
+fn wrk(house: &Harness) -> Running {
     command("wrk")
         .args(["-t1", "-c8", &format!("-d{ASKS_FOR}")])
         // Slow is no failure while other tests want the processor, too.
@@ -49,7 +49,7 @@ fn said(wrk: Running) -> Asked {
 /// replaced, and in the end it drains.
 fn serves_all_the_time(folder: &Path, app: &str) {
     let text = format!("[app.shop]\n{app}\nmin = 1\nmax = 2\n");
-    let house = House::new(folder, &text);
+    let house = Harness::new(folder, &text);
     let first = house.get("/");
     assert_eq!(first.status, 200, "{first:?}");
     let old = processes_of(folder);

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use rideau_core::apps::{
     AppId, Apps, Ask, Came, Effect, Ended, EvictFor, Limits, Options, ProcessId, SessionId,
 };
-use rideau_core::queue::Terms;
+use rideau_core::queue::AskOptions;
 use rideau_core::{Machine, Reply};
 
 use self::traces::{APPS, Request, TRACES};
-use crate::house::{House, folder, is_soak, processes_of};
+use crate::harness::{Harness, folder, is_soak, processes_of};
 use crate::peer::{cell, rows};
 use crate::tiny;
 
@@ -48,7 +48,7 @@ fn a_hundred_applications_share_room_for_ten_processes() {
     let app = |n| format!("[app.a{n}]\nhosts = [\"a{n}.test\"]\nidle_after = \"none\"\n{keys}");
     let apps: String = (0..APPS).map(app).collect();
     let front = format!("max = {MAX}\nstarts_max = 2\nevict_for = \"count\"");
-    let house = House::with_front(&folder, &front, &apps);
+    let house = Harness::with_front(&folder, &front, &apps);
 
     let (over, is_over) = mpsc::channel::<()>();
     let seen = &folder;
@@ -97,7 +97,7 @@ fn due(request: &Request) -> Duration {
 }
 
 /// Ask for all that the trace has. Nobody is refused.
-fn replay(house: &House, requests: &[Request]) {
+fn replay(house: &Harness, requests: &[Request]) {
     let (next, began) = (AtomicUsize::new(0), Instant::now());
     let ask = || {
         while let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -223,7 +223,7 @@ impl<'a> Simulation<'a> {
         effects: &mut Vec<Effect<Client>>,
     ) {
         let ask = Ask {
-            terms: Terms::new(now),
+            terms: AskOptions::new(now),
             sticky: None,
             avoid: None,
         };

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::house::{Answer, House, folder, processes_of, until};
+use crate::harness::{Answer, Harness, folder, processes_of, until};
 
 /// Ask all the time while something happens; says how many were asked. All of
 /// them are answered.
-fn under_load(house: &House, happens: impl FnOnce()) -> u32 {
+fn under_load(house: &Harness, happens: impl FnOnce()) -> u32 {
     let (is_over, asked) = (AtomicBool::new(false), AtomicU32::new(0));
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -40,7 +40,7 @@ fn touch(folder: &std::path::Path) {
 #[test]
 fn a_touched_marker_restarts_without_a_request() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nroot = \"FOLDER\"\nmin = 1\n",
     );
@@ -61,7 +61,7 @@ fn a_touched_marker_restarts_without_a_request() {
 #[test]
 fn code_that_does_not_start_leaves_the_old_code_serving() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nroot = \"FOLDER\"\nmin = 2\nmax = 2\n\
          env = { CRASH_IF = \"FOLDER/broken\" }\n",
@@ -97,7 +97,7 @@ fn another_release_behind_a_link_is_started() {
         file.set_modified(std::time::UNIX_EPOCH).unwrap();
     }
     symlink("one", folder.join("current")).unwrap();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nroot = \"FOLDER/current\"\nmin = 1\n",
     );
@@ -118,7 +118,7 @@ fn another_release_behind_a_link_is_started() {
 fn with_always_restart_each_process_serves_one_request() {
     let folder = folder();
     fs::write(folder.join("tmp/always_restart.txt"), "").unwrap();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nroot = \"FOLDER\"\nmax = 3\n",
     );
@@ -140,7 +140,7 @@ fn an_application_with_an_address_of_its_own_is_restarted_there() {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         free.local_addr().unwrap().port()
     };
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         &format!(
             "[app.shop]\nexec = APP\nmin = 1\nlisten = \"127.0.0.1:{port}\"\n\

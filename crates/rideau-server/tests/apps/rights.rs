@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
-use crate::house::{House, folder};
+use crate::harness::{Harness, folder};
 
 /// Serves what it sees of itself: its open files, and whether it can get more rights.
 const APP: &str = r#"
@@ -45,12 +45,12 @@ fn programs_get_no_file_of_the_server_and_no_rights_but_those_that_they_were_giv
          member = {{ exec = [\"python3\", \"-c\", {member:?}], new_privileges = true, \
          ready = {{ line = \"{{address}}\" }} }}\n"
     );
-    House::write(&folder, "", &apps);
+    Harness::write(&folder, "", &apps);
     // Files that the server is started with and does not know of.
     let open = fs::File::open("/dev/zero").unwrap();
     let far = fcntl_dupfd_cloexec(&open, 900).unwrap();
     fcntl_setfd(&far, FdFlags::empty()).unwrap();
-    let mut house = House::start_limited(&folder, "exec 3</dev/null 7</dev/zero");
+    let mut house = Harness::start_limited(&folder, "exec 3</dev/null 7</dev/zero");
     drop(far);
     let server = house.pid();
     for file in [3, 7, 900] {

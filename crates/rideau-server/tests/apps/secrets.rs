@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rideau_config::password::Hash;
 
-use crate::house::{House, folder, until};
+use crate::harness::{Harness, folder, until};
 use crate::peer::Peer;
 
 /// What the server's environment has, and the config writes as a variable.
@@ -15,7 +15,7 @@ const SAID: &str = "the words of the program";
 
 /// An app and a pool whose programs say something and fail. `eyes` may look at all and
 /// take, `keeper` may read what they say, too.
-fn house(folder: &Path) -> House {
+fn house(folder: &Path) -> Harness {
     let hash = Hash::of(b"secret").unwrap();
     let hash = hash.as_str();
     let exec = format!("[\"sh\", \"-c\", \"echo {SAID} >&2; exit 3\", \"${{SECRET_WORD}}\"]");
@@ -32,11 +32,11 @@ fn house(folder: &Path) -> House {
     ] {
         text += &format!("[user.{name}]\npassword = '{hash}'\nallow = {allow}\n");
     }
-    House::write(folder, "", &text);
-    House::start_limited(folder, &format!("export SECRET_WORD={SECRET}"))
+    Harness::write(folder, "", &text);
+    Harness::start_limited(folder, &format!("export SECRET_WORD={SECRET}"))
 }
 
-fn login(house: &House, name: &str) -> Peer {
+fn login(house: &Harness, name: &str) -> Peer {
     let mut peer = house.peer();
     assert_eq!(peer.say(&format!("AUTH {name} secret")), "+OK");
     peer
@@ -48,7 +48,7 @@ const KEEPER: &str = "a2VlcGVyOnNlY3JldA==";
 const OPS: &str = "b3BzOnNlY3JldA==";
 
 /// All that one is shown, each with where that was.
-fn all(house: &House, name: &str, basic: &str) -> Vec<(String, String)> {
+fn all(house: &Harness, name: &str, basic: &str) -> Vec<(String, String)> {
     let mut peer = login(house, name);
     let mut shown = Vec::new();
     for line in [

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use rideau_testing::{Signal, signal};
 
-use crate::house::{House, folder, processes_of, until};
+use crate::harness::{Harness, folder, processes_of, until};
 
 #[test]
 fn an_application_starts_with_the_first_request_and_is_gone_with_the_server() {
     let folder = folder();
-    let house = House::new(&folder, "[app.shop]\nexec = APP\n");
+    let house = Harness::new(&folder, "[app.shop]\nexec = APP\n");
     assert!(processes_of(&folder).is_empty(), "nobody has asked yet");
     let answer = house.get("/hello");
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -24,7 +24,7 @@ fn each_way_to_get_a_socket_works() {
     for listen in ["port", "socket", "inherit"] {
         let folder = folder();
         let app = format!("[app.shop]\nexec = APP\nlisten = \"{listen}\"\n");
-        let house = House::new(&folder, &app);
+        let house = Harness::new(&folder, &app);
         let answer = house.get("/");
         assert_eq!(answer.status, 200, "{listen}: {answer:?}");
         house.end();
@@ -34,7 +34,7 @@ fn each_way_to_get_a_socket_works() {
 #[test]
 fn applications_are_found_by_host_and_path() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.one]\nexec = APP\nhosts = [\"one.test\"]\nenv = { VERSION = \"1\" }\n\
          [app.two]\nexec = APP\nhosts = [\"*.two.test\"]\nenv = { VERSION = \"2\" }\n\
@@ -55,7 +55,7 @@ fn applications_are_found_by_host_and_path() {
 #[test]
 fn a_burst_on_a_cold_application_starts_one_process() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nconcurrency = 1\n\
          env = { START_DELAY = \"0.5\", COUNT_STARTS = \"FOLDER/starts\" }\n",
@@ -75,7 +75,7 @@ fn a_burst_on_a_cold_application_starts_one_process() {
 #[test]
 fn a_process_never_has_more_requests_than_its_concurrency() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nconcurrency = 4\nmax = 1\n",
     );
@@ -99,10 +99,10 @@ fn a_process_never_has_more_requests_than_its_concurrency() {
 #[test]
 fn a_server_that_is_asked_to_stop_finishes_what_it_serves() {
     let folder = folder();
-    let mut house = House::new(&folder, "[app.shop]\nexec = APP\n");
+    let mut house = Harness::new(&folder, "[app.shop]\nexec = APP\n");
     assert_eq!(house.get("/").status, 200);
     let front = house.front;
-    let slow = thread::spawn(move || crate::house::ask(front, "GET", "test", "/sleep/3000", b""));
+    let slow = thread::spawn(move || crate::harness::ask(front, "GET", "test", "/sleep/3000", b""));
     thread::sleep(Duration::from_millis(500));
     let since = Instant::now();
     let status = house.stop();
@@ -110,19 +110,19 @@ fn a_server_that_is_asked_to_stop_finishes_what_it_serves() {
     assert!(since.elapsed() < Duration::from_secs(20));
     let answer = slow.join().unwrap().unwrap();
     assert_eq!(answer.status, 200, "{answer:?}");
-    crate::house::nothing_is_left(&folder);
+    crate::harness::nothing_is_left(&folder);
 }
 
 /// Scenario 29.
 #[test]
 fn no_process_survives_a_server_that_is_killed() {
     let folder = folder();
-    let mut house = House::new(&folder, "[app.shop]\nexec = APP\nmin = 2\n");
+    let mut house = Harness::new(&folder, "[app.shop]\nexec = APP\nmin = 2\n");
     until("two processes", || processes_of(&folder).len() >= 2);
     assert_eq!(house.get("/").status, 200);
     house.kill();
     until("nobody is left", || processes_of(&folder).is_empty());
-    let house = House::start(&folder);
+    let house = Harness::start(&folder);
     assert_eq!(house.get("/").status, 200);
     house.end();
 }
@@ -130,7 +130,7 @@ fn no_process_survives_a_server_that_is_killed() {
 #[test]
 fn an_idle_application_goes_and_comes_back() {
     let folder = folder();
-    let house = House::new(&folder, "[app.shop]\nexec = APP\nidle_after = \"300ms\"\n");
+    let house = Harness::new(&folder, "[app.shop]\nexec = APP\nidle_after = \"300ms\"\n");
     let first = house.get("/pid").body;
     until("it goes", || processes_of(&folder).is_empty());
     let second = house.get("/pid").body;
@@ -142,7 +142,7 @@ fn an_idle_application_goes_and_comes_back() {
 #[test]
 fn a_process_is_replaced_after_its_requests() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nrequests_max = 20\nmin = 1\n",
     );
@@ -161,7 +161,7 @@ fn a_process_is_replaced_after_its_requests() {
 #[test]
 fn the_whole_tree_goes_even_if_it_ignores_the_signal() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nstop_timeout = \"300ms\"\n\
          env = { IGNORE_TERM = \"1\", FORK = \"1\" }\n",
@@ -175,7 +175,7 @@ fn the_whole_tree_goes_even_if_it_ignores_the_signal() {
 #[test]
 fn a_process_that_was_killed_is_replaced_before_anybody_asks() {
     let folder = folder();
-    let house = House::new(
+    let house = Harness::new(
         &folder,
         "[app.shop]\nexec = APP\nmin = 1\nuptime_min = \"0s\"\n",
     );

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rideau_testing::{command, skipped};
 
-use crate::house::{House, folder, until};
+use crate::harness::{Harness, folder, until};
 use crate::tiny;
 
 /// Another user than those of other tests, for whom everything counts together.
@@ -15,13 +15,13 @@ const USER: u32 = 54_321;
 
 /// Give a server that runs another limit; what it may have at most is left. Who
 /// does so is whom the server runs as.
-fn limit(house: &House, user: &str, what: &str, most: &str) {
+fn limit(house: &Harness, user: &str, what: &str, most: &str) {
     let limit = format!("{user} prlimit --pid {} --{what}={most}:", house.pid());
     let done = command("sh").args(["-c", &limit]).status();
     assert!(done.unwrap().success(), "{limit}");
 }
 
-fn refused(house: &House, host: &str) {
+fn refused(house: &Harness, host: &str) {
     let answer = house.ask("GET", host, "/", b"").unwrap();
     assert_eq!(answer.status, 503, "{answer:?}");
     assert_eq!(
@@ -32,7 +32,7 @@ fn refused(house: &House, host: &str) {
     assert!(answer.field("Retry-After").is_some(), "{answer:?}");
 }
 
-fn serves(house: &House, host: &str) -> bool {
+fn serves(house: &Harness, host: &str) -> bool {
     house
         .ask("GET", host, "/", b"")
         .is_ok_and(|answer| answer.status == 200)
@@ -49,12 +49,12 @@ fn two(app: &str) -> String {
 #[test]
 fn a_server_without_files_refuses_and_recovers() {
     let folder = folder();
-    House::write(
+    Harness::write(
         &folder,
         "",
         "[app.shop]\nexec = APP\nbackoff_max = \"500ms\"\n",
     );
-    let house = House::start_limited(&folder, "ulimit -n 72");
+    let house = Harness::start_limited(&folder, "ulimit -n 72");
     // Idle connections take what a start would need.
     let idle: Vec<_> = (0..60)
         .map_while(|_| std::net::TcpStream::connect(house.front).ok())
@@ -81,7 +81,7 @@ fn a_server_without_files_refuses_and_recovers() {
 #[test]
 fn a_start_without_files_fails_and_others_are_served() {
     let folder = folder();
-    let house = House::new(&folder, &two("exec = APP"));
+    let house = Harness::new(&folder, &two("exec = APP"));
     assert!(serves(&house, "here"));
     // A client's connection is possible, and one to the process that is there.
     limit(&house, "", "nofile", &files(&house, 3).to_string());
@@ -93,7 +93,7 @@ fn a_start_without_files_fails_and_others_are_served() {
 }
 
 /// The limit at which as many more files can be opened.
-fn files(house: &House, more: usize) -> usize {
+fn files(house: &Harness, more: usize) -> usize {
     let open = fs::read_dir(format!("/proc/{}/fd", house.pid())).unwrap();
     let open = open.flatten().map(|entry| entry.file_name());
     let open: Vec<usize> = open
@@ -110,7 +110,7 @@ fn a_start_without_processes_fails_and_others_are_served() {
     tiny::serve_if_asked();
     let folder = folder();
     let name = "shortage::a_start_without_processes_fails_and_others_are_served";
-    House::write(&folder, "", &two(&tiny::keys(name)));
+    Harness::write(&folder, "", &two(&tiny::keys(name)));
     let become_other =
         format!("setpriv --reuid={USER} --regid={USER} --clear-groups --pdeathsig KILL");
     if !may_run(&become_other) {
@@ -119,7 +119,7 @@ fn a_start_without_processes_fails_and_others_are_served() {
     for path in [folder.clone(), folder.join("rideau.toml")] {
         std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
     }
-    let house = House::start_limited(&folder, &format!("exec {become_other} \"$0\" \"$@\""));
+    let house = Harness::start_limited(&folder, &format!("exec {become_other} \"$0\" \"$@\""));
     assert!(serves(&house, "here"));
     limit(&house, &become_other, "nproc", &tasks().to_string());
     refused(&house, "there");

@@ -1,6 +1,6 @@
 //! What a changed file means for processes that run.
 
-use crate::yard::{Server, runs, until};
+use crate::harness::{Server, runs, until};
 
 fn pool(seconds: u32, more: &str) -> String {
     format!("[pool.p]\nmember = {{ exec = [\"sleep\", \"{seconds}\"] }}\nmax = 1\n{more}")

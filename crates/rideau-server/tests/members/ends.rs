@@ -1,18 +1,18 @@
 //! What is left when the server ends: nothing, however it ends.
 
-use crate::yard::{Program, Yard, files, number_in, runs, until};
+use crate::harness::{Harness, Program, files, number_in, runs, until};
 
 use rideau_testing::Signal;
 
 /// A shell that writes down whom it started, and waits for it.
-fn pool(yard: &Yard) -> String {
+fn pool(yard: &Harness) -> String {
     let file = yard.path("below");
     let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
     format!("[pool.p]\nmember = {{ exec = [\"sh\", \"-c\", \"{script}\"] }}\nmax = 2")
 }
 
 /// Start a server and take a member: its number, and that of whom it started.
-async fn start(yard: &Yard) -> (Program, [i32; 2]) {
+async fn start(yard: &Harness) -> (Program, [i32; 2]) {
     let _ = std::fs::remove_file(yard.path("below"));
     let server = Program::start(yard, &pool(yard));
     let mut peer = server.peer().await;
@@ -29,7 +29,7 @@ async fn start(yard: &Yard) -> (Program, [i32; 2]) {
 #[tokio::test]
 async fn a_server_that_is_asked_to_stop_leaves_no_process() {
     for signal in [Signal::TERM, Signal::INT] {
-        let yard = Yard::new();
+        let yard = Harness::new();
         let (server, pids) = start(&yard).await;
         let mut holder = server.peer().await;
         holder.take("p").await;
@@ -41,7 +41,7 @@ async fn a_server_that_is_asked_to_stop_leaves_no_process() {
 
 #[tokio::test]
 async fn a_server_that_is_killed_leaves_no_process_either() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let (server, pids) = start(&yard).await;
     assert!(pids.into_iter().all(runs));
     assert!(!server.end(Signal::KILL).await);
@@ -54,7 +54,7 @@ async fn a_server_that_is_killed_leaves_no_process_either() {
 
 #[tokio::test]
 async fn two_servers_with_one_folder_leave_each_other_alone() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let (first, of_first) = start(&yard).await;
     let (second, of_second) = start(&yard).await;
     assert!(of_first.into_iter().all(runs));
@@ -71,7 +71,7 @@ async fn two_servers_with_one_folder_leave_each_other_alone() {
 
 #[tokio::test]
 async fn servers_that_are_killed_together_leave_no_process() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let (first, of_first) = start(&yard).await;
     let (second, of_second) = start(&yard).await;
     assert!(!first.end(Signal::KILL).await);

@@ -1,6 +1,6 @@
 //! Processes that cannot be started: who asks is told why, and so is who looks.
 
-use crate::yard::{Server, Yard, until};
+use crate::harness::{Harness, Server, until};
 
 const BROKEN: &str = r#"
 [pool.p]
@@ -86,7 +86,7 @@ async fn who_is_not_ready_in_time_is_said_to_be_late() {
 
 #[tokio::test]
 async fn a_run_folder_that_cannot_be_is_an_answer_as_well() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     std::fs::write(yard.run_dir(), "a file").unwrap();
     let server = Server::start_in(yard, &format!("{BROKEN}init = 1")).await;
     let no = server

@@ -1,6 +1,6 @@
 //! Pools that lend the values of a list.
 
-use crate::yard::Server;
+use crate::harness::Server;
 
 const LICENCES: &str = "[pool.licences]\nmember = { list = [\"a\", \"b\"] }";
 

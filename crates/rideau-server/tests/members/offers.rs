@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::harness::{Server, until};
 use crate::peer::{Answer, Peer};
-use crate::yard::{Server, until};
 
 const POOLS: &str = "
 [pool.left]

@@ -4,8 +4,8 @@
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::harness::{Harness, Server, number_in, runs, until};
 use crate::peer::{Answer, Taken};
-use crate::yard::{Server, Yard, number_in, runs, until};
 
 use rideau_testing::{Signal, signal};
 
@@ -44,7 +44,7 @@ async fn number_at(address: &str) -> i32 {
 }
 
 async fn server(words: &str, more: &str) -> Server {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let script = yard.script("server.py", SERVER);
     let pool = format!("[pool.p]\nmember = {{ exec = [\"python3\", {script:?}, {words} }}\n{more}");
     Server::start_in(yard, &pool).await
@@ -103,7 +103,7 @@ async fn who_has_no_address_is_lent_by_its_number() {
 
 #[tokio::test]
 async fn a_process_knows_its_variables_its_pool_and_its_folder() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let folder = yard.path("");
     let say = "echo up $COLOUR $WHERE $(pwd) $1; exec sleep 1000";
     let pool = format!(
@@ -168,7 +168,7 @@ async fn a_process_that_ends_while_it_is_held_is_replaced_and_its_holder_is_told
 
 /// A shell and what it started: the number of each.
 async fn family(more: &str) -> (Server, Taken, [i32; 2]) {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let file = yard.path("below");
     let script = format!("sleep 1000 & echo $! > {}; wait", file.display());
     let member = format!("member = {{ exec = [\"sh\", \"-c\", \"{script}\"] }}");

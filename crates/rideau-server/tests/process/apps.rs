@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rideau_process::{Address, Listen, Program, Ready, Step};
 
-use crate::yard::{LONG, Yard, program, runs, texts, until};
+use crate::harness::{Harness, LONG, program, runs, texts, until};
 
 const SOON: Duration = Duration::from_millis(400);
 
@@ -47,7 +47,7 @@ fn http(path: &str, exact_200: bool) -> Ready {
 
 #[tokio::test]
 async fn who_answers_is_ready() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     for listen in [Listen::Socket, Listen::Port] {
         let program = server(listen.clone(), http("/up", false), &["500", "503", "404"]);
         let process = yard.start(&program).await.unwrap();
@@ -66,7 +66,7 @@ async fn who_answers_is_ready() {
 
 #[tokio::test]
 async fn who_listens_is_ready_and_is_not_disturbed() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     for listen in [Listen::Socket, Listen::Port] {
         for ready in [Ready::Auto, Ready::Connect] {
             let program = server(listen.clone(), ready, &["200"]);
@@ -82,7 +82,7 @@ async fn who_listens_is_ready_and_is_not_disturbed() {
 
 #[tokio::test]
 async fn who_sends_notes_is_ready_when_it_says_so() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let script = "
 import os, socket, time
 n = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -118,7 +118,7 @@ time.sleep(1000)
 
 #[tokio::test]
 async fn a_fixed_address_is_where_the_child_is_and_nobody_else() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let somebody = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = somebody.local_addr().unwrap();
     let fixed = Listen::Fixed(Address::Port(address));
@@ -143,7 +143,7 @@ async fn a_fixed_address_is_where_the_child_is_and_nobody_else() {
 
 #[tokio::test]
 async fn who_never_listens_is_reported_with_what_it_could_do() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let mut never = program(&["sleep", "1000"], Ready::Auto);
     never.listen = Listen::Port;
     never.start_timeout = SOON;
@@ -172,7 +172,7 @@ async fn who_never_listens_is_reported_with_what_it_could_do() {
 
 #[tokio::test]
 async fn who_listens_elsewhere_is_told_where() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     // A child of the child, so that all who belong to it are looked at.
     let script = "
 import os, socket, time
@@ -207,7 +207,7 @@ time.sleep(1000)
 
 #[tokio::test]
 async fn who_answers_badly_is_reported_with_its_answer() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let mut bad = server(Listen::Port, http("/up", true), &["404"]);
     bad.start_timeout = SOON;
     let report = loop {
@@ -223,7 +223,7 @@ async fn who_answers_badly_is_reported_with_its_answer() {
 
 #[tokio::test]
 async fn who_crashes_at_its_start_is_quoted_with_advice() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let script = "import none_of_this";
     let mut crash = program(&["python3", "-c", script], Ready::Auto);
     crash.listen = Listen::Port;

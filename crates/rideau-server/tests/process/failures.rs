@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use rideau_process::{Line, Process, Program, Ready, StartError};
 
-use crate::yard::{LONG, Yard, exists, number_in, program, python, runs, shell, until};
+use crate::harness::{Harness, LONG, exists, number_in, program, python, runs, shell, until};
 
 const SOON: Duration = Duration::from_millis(300);
 
 /// What was said, and that nothing is left.
-async fn failure(yard: &Yard, program: &Program) -> String {
+async fn failure(yard: &Harness, program: &Program) -> String {
     let error = yard.start(program).await.unwrap_err();
     assert_eq!(yard.files(), [""; 0], "{error}");
     error.to_string()
@@ -19,7 +19,7 @@ async fn failure(yard: &Yard, program: &Program) -> String {
 
 /// What was said of a child that spoke before it was late, however slow the
 /// machine is.
-async fn lateness(yard: &Yard, program: &mut Program) -> StartError {
+async fn lateness(yard: &Harness, program: &mut Program) -> StartError {
     program.start_timeout = SOON;
     loop {
         let error = yard.start(program).await.unwrap_err();
@@ -32,7 +32,7 @@ async fn lateness(yard: &Yard, program: &mut Program) -> StartError {
 
 #[tokio::test]
 async fn a_program_that_is_not_there_is_named_with_where_it_was_looked_for() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let mut missing = program(&["pgproxy-none"], Ready::Started);
     missing.env = vec![("PATH".to_owned(), "/bin:/none".to_owned())];
     assert_eq!(
@@ -48,7 +48,7 @@ async fn a_program_that_is_not_there_is_named_with_where_it_was_looked_for() {
 
 #[tokio::test]
 async fn a_program_that_cannot_be_run_is_told_from_one_that_is_missing() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let closed = yard.write("closed", "#!/bin/sh\n");
     assert_eq!(
         failure(&yard, &program(&[&closed], Ready::Started)).await,
@@ -74,7 +74,7 @@ async fn a_program_that_cannot_be_run_is_told_from_one_that_is_missing() {
 
 #[tokio::test]
 async fn a_directory_that_is_none_is_named() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let mut lost = program(&["sleep", "1"], Ready::Started);
     lost.directory = Some("/none".into());
     assert_eq!(
@@ -90,7 +90,7 @@ async fn a_directory_that_is_none_is_named() {
 
 #[tokio::test]
 async fn a_program_that_could_never_be_ready_is_not_started() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let nothing = program(&[], Ready::Started);
     assert_eq!(
         failure(&yard, &nothing).await,
@@ -110,7 +110,7 @@ async fn a_program_that_could_never_be_ready_is_not_started() {
 
 #[tokio::test]
 async fn who_ends_before_it_is_ready_is_quoted() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let never = || Ready::Line("never".to_owned());
     assert_eq!(
         failure(&yard, &shell("echo one; echo two >&2; exit 3", never()))
@@ -130,7 +130,7 @@ async fn who_ends_before_it_is_ready_is_quoted() {
 
 #[tokio::test]
 async fn who_is_late_is_killed_with_all_its_children() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let mut late = shell("sleep 1000 & echo $! >pid; echo hm; wait", Ready::Notify);
     late.directory = Some(yard.path().to_owned());
     let error = lateness(&yard, &mut late).await;
@@ -165,7 +165,7 @@ async fn who_is_late_is_killed_with_all_its_children() {
 
 #[tokio::test]
 async fn who_listens_on_another_port_is_told_which() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let script = "
 import socket, sys, time
 s = socket.create_server(('127.0.0.1', 0))
@@ -188,7 +188,7 @@ time.sleep(1000)
 
 #[tokio::test]
 async fn a_stranger_at_every_port_is_never_taken_for_the_child() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let strangers = Arc::new(Mutex::new(Vec::new()));
     let ports = Arc::clone(&strangers);
     let take = move |line: &Line| {
@@ -216,7 +216,7 @@ async fn a_stranger_at_every_port_is_never_taken_for_the_child() {
 
 #[tokio::test]
 async fn a_start_that_nobody_waits_for_leaves_no_child() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let pid = yard.path().join("pid");
     let mut program = shell("echo $$ >pid; exec sleep 1000", Ready::Notify);
     program.directory = Some(yard.path().to_owned());
@@ -233,7 +233,7 @@ async fn a_start_that_nobody_waits_for_leaves_no_child() {
 
 #[tokio::test]
 async fn who_goes_to_the_background_is_started_once_told_so_and_ended() {
-    for yard in [Yard::new(), Yard::bare()] {
+    for yard in [Harness::new(), Harness::bare()] {
         let script = "
 import os, socket, sys, time
 s = socket.create_server(('127.0.0.1', int(sys.argv[2])))

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use rideau_process::{Process, Ready};
 
-use crate::yard::{ALONE, LONG, Yard, alone, program, shell, texts, until};
+use crate::harness::{ALONE, Harness, LONG, alone, program, shell, texts, until};
 
 /// The memory of this program, in kilobytes.
 fn memory() -> u64 {
@@ -22,7 +22,7 @@ async fn a_hundred_megabytes_without_an_end_take_no_memory() {
         assert!(alone(name, "flood").wait().unwrap().success());
         return;
     }
-    let yard = Yard::new();
+    let yard = Harness::new();
     // Zeros, then what is no text, then a line.
     let flood = |bytes: u32| {
         let script = format!(
@@ -44,7 +44,7 @@ async fn a_hundred_megabytes_without_an_end_take_no_memory() {
 
 #[tokio::test]
 async fn lines_that_come_too_fast_are_counted_and_nobody_waits() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let lines = Arc::clone(&heard);
     let flood = shell(
@@ -70,7 +70,7 @@ async fn lines_that_come_too_fast_are_counted_and_nobody_waits() {
 
 #[tokio::test]
 async fn who_closes_its_outputs_goes_on_and_who_keeps_them_holds_nobody_up() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let mut silent = shell(
         "echo ready; exec >&- 2>&-; echo >closed; exec sleep 1000",
         Ready::Line("ready".to_owned()),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use rideau_process::{Address, Process, Ready, Stream};
 
-use crate::yard::{LONG, Yard, program, python, shell, texts, until};
+use crate::harness::{Harness, LONG, program, python, shell, texts, until};
 
 /// Listens late, so that readiness is not what it was started with.
 const SOCKET_SERVER: &str = "
@@ -41,7 +41,7 @@ time.sleep(1000)
 
 #[tokio::test]
 async fn who_listens_at_its_socket_is_ready_and_that_is_its_address() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let process = yard
         .start(&python(SOCKET_SERVER, Ready::Socket))
         .await
@@ -70,7 +70,7 @@ async fn who_listens_at_its_socket_is_ready_and_that_is_its_address() {
 
 #[tokio::test]
 async fn who_listens_at_its_port_is_ready_and_that_is_its_address() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let program = python(PORT_SERVER, Ready::Port);
     let first = yard.start(&program).await.unwrap();
     let second = yard.start(&program).await.unwrap();
@@ -92,7 +92,7 @@ async fn a_port_of_the_newer_loopback_will_do() {
         // Not every machine has one.
         return;
     }
-    let yard = Yard::new();
+    let yard = Harness::new();
     let script = PORT_SERVER.replace(
         "('127.0.0.1', int(sys.argv[2]))",
         "('::1', PORT), family=10",
@@ -105,7 +105,7 @@ async fn a_port_of_the_newer_loopback_will_do() {
 
 #[tokio::test]
 async fn a_port_that_somebody_took_is_replaced_by_another() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let taken = Arc::new(Mutex::new(Vec::new()));
     // The first child waits while a stranger takes its port.
     let script = format!(
@@ -142,7 +142,7 @@ async fn a_port_that_somebody_took_is_replaced_by_another() {
 
 #[tokio::test]
 async fn a_child_that_complains_of_its_port_gets_another_though_it_is_free_again() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let script = format!(
         "echo {{port}} >> ports
          test -e seen || {{ touch seen; echo 'bind: Address already in use' >&2; exit 1; }}
@@ -161,7 +161,7 @@ async fn a_child_that_complains_of_its_port_gets_another_though_it_is_free_again
 
 #[tokio::test]
 async fn who_says_so_is_ready_and_may_say_what_it_does() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let process = yard.start(&python(NOTIFIER, Ready::Notify)).await.unwrap();
     until("the last status", || {
         process.status().as_deref() == Some("busy")
@@ -175,7 +175,7 @@ async fn who_says_so_is_ready_and_may_say_what_it_does() {
 
 #[tokio::test]
 async fn a_line_makes_ready_and_may_carry_the_address() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     for (script, text, address) in [
         ("echo a; echo now ready; exec sleep 1000", "ready", None),
         ("echo now ready >&2; exec sleep 1000", "ready", None),
@@ -203,7 +203,7 @@ async fn a_line_makes_ready_and_may_carry_the_address() {
 
 #[tokio::test]
 async fn who_only_has_to_run_is_ready_at_once() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let process = yard
         .start(&program(&["sleep", "1000"], Ready::Started))
         .await
@@ -219,7 +219,7 @@ async fn who_only_has_to_run_is_ready_at_once() {
 
 #[tokio::test]
 async fn every_line_is_passed_on_and_the_last_are_kept() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let script = "echo out; echo error >&2; printf '%020000d\\n' 1; printf end; exit 0";
     let heard = Arc::new(Mutex::new(Vec::new()));
     let lines = Arc::clone(&heard);
@@ -245,7 +245,7 @@ async fn every_line_is_passed_on_and_the_last_are_kept() {
 
 #[tokio::test]
 async fn much_output_without_an_end_of_line_stops_nobody() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let script = "head -c 20000000 /dev/zero; echo; echo done; exec sleep 1000";
     let process = yard
         .start(&shell(script, Ready::Line("done".to_owned())))
@@ -265,7 +265,7 @@ s.send(b'READY=1')
 
 #[tokio::test]
 async fn what_strangers_say_of_a_child_is_not_heard() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let script = format!(
         "{SPEAKER}print(os.environ['NOTIFY_SOCKET'], flush=True)
 if os.fork() == 0:
@@ -293,7 +293,7 @@ time.sleep(1000)"
 
 #[tokio::test]
 async fn who_promises_signs_of_life_and_is_silent_is_noticed() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     // Alive for a while, and then not.
     let script = format!(
         "{SPEAKER}assert os.environ['WATCHDOG_USEC'] == '300000'
@@ -312,7 +312,7 @@ time.sleep(1000)"
 
 #[tokio::test]
 async fn a_child_may_promise_signs_of_life_by_itself_or_say_that_it_hangs() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     for note in ["WATCHDOG_USEC=100000", "WATCHDOG=trigger"] {
         let script = format!("{SPEAKER}s.send(b'{note}')\ntime.sleep(1000)");
         let process = yard.start(&python(&script, Ready::Notify)).await.unwrap();

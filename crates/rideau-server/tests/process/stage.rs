@@ -12,7 +12,9 @@ use rideau_process::{Address, Listen, Program, Ready, ResourceLimits, StartRepor
 use rideau_testing::{command, skipped};
 
 use crate::given::{Given, inside};
-use crate::yard::{ALONE, Yard, exists, number_in, program, python, runs, shell, texts, until};
+use crate::harness::{
+    ALONE, Harness, exists, number_in, program, python, runs, shell, texts, until,
+};
 
 /// Says over HTTP who serves, at what it was given as file 3.
 const INHERITOR: &str = "
@@ -35,7 +37,7 @@ print([file for file in files if os.path.exists('/proc/self/fd/%d' % file)], flu
 ";
 
 /// What is reported, and that nothing is left.
-async fn report(yard: &Yard, program: &Program) -> StartReport {
+async fn report(yard: &Harness, program: &Program) -> StartReport {
     let report = yard.start_reported(program).await.unwrap_err();
     assert_eq!(yard.files(), [""; 0], "{report:?}");
     if let Some(pid) = report.pid {
@@ -53,7 +55,7 @@ fn is_root() -> bool {
 }
 
 /// What a child that only writes has written.
-async fn written(yard: &Yard, program: &Program) -> Vec<String> {
+async fn written(yard: &Harness, program: &Program) -> Vec<String> {
     let process = yard.start(program).await.unwrap();
     assert!(process.exited().await.is_clean());
     process.stop().await.unwrap();
@@ -62,7 +64,7 @@ async fn written(yard: &Yard, program: &Program) -> Vec<String> {
 
 #[tokio::test]
 async fn whatever_cannot_be_is_told_with_its_step_and_the_systems_word() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let closed = yard.write("closed", "#!/bin/sh\n");
     let mut wanted = BTreeMap::new();
     let mut add = |program, step, errno, summary: &str| {
@@ -117,7 +119,7 @@ async fn what_another_user_may_not_do_is_told_too() {
     if !is_root() {
         return;
     }
-    let yard = Yard::new();
+    let yard = Harness::new();
     let private = yard.path().join("private");
     fs::create_dir(&private).unwrap();
     fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
@@ -152,7 +154,7 @@ async fn a_child_is_the_user_it_should_be_with_all_groups_and_no_more() {
     if !is_root() {
         return;
     }
-    let yard = Yard::new();
+    let yard = Harness::new();
     let mut other = shell(
         "id -u; id -g; id -G; echo $HOME $USER; umask",
         Ready::Started,
@@ -178,7 +180,7 @@ async fn another_user_has_a_socket_and_can_say_that_it_is_ready() {
     if !is_root() {
         return;
     }
-    let yard = Yard::new();
+    let yard = Harness::new();
     fs::set_permissions(yard.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let script = "
 import os, socket
@@ -211,7 +213,7 @@ while True: s.accept()[0].sendall(b'%d' % os.getuid())
 
 #[tokio::test]
 async fn what_a_child_may_use_is_limited() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let mut limited = shell("ulimit -n; ulimit -c; ulimit -f; ulimit -v", Ready::Started);
     limited.limits = ResourceLimits {
         files_max: Some(64),
@@ -227,7 +229,7 @@ async fn what_a_child_may_use_is_limited() {
 
 #[tokio::test]
 async fn a_child_leads_a_session_and_hears_every_signal() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let script = "cat /proc/self/stat; grep SigIgn /proc/self/status; ls /proc/self/fd";
     let process = yard.start(&shell(script, Ready::Started)).await.unwrap();
     assert!(process.exited().await.is_clean());
@@ -244,7 +246,7 @@ async fn a_child_leads_a_session_and_hears_every_signal() {
 
 #[tokio::test]
 async fn a_child_gets_no_more_rights_than_it_is_given_unless_it_may() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let mut asking = shell("grep NoNewPrivs /proc/self/status", Ready::Started);
     assert_eq!(written(&yard, &asking).await, ["NoNewPrivs:\t1"]);
     if is_root() {
@@ -288,7 +290,7 @@ async fn what_the_daemon_was_started_with_is_not_passed_on() {
     // It has a number of more than one digit, and no program closes it unasked.
     let far = rustix::io::fcntl_dupfd_cloexec(&far, 900).unwrap();
     rustix::io::fcntl_setfd(&far, rustix::io::FdFlags::empty()).unwrap();
-    let yard = Yard::new();
+    let yard = Harness::new();
     let script = "grep SigIgn /proc/self/status; ls /proc/self/fd";
     let lines = written(&yard, &shell(script, Ready::Started)).await;
     assert_eq!(ignored(&lines[0]), 0);
@@ -305,7 +307,7 @@ async fn what_the_daemon_was_started_with_is_not_passed_on() {
 
 #[tokio::test]
 async fn a_child_is_given_the_socket_that_we_listen_at() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     for listen in [Listen::InheritSocket, Listen::InheritPort] {
         let mut inheritor = program(&["python3", "-c", INHERITOR], Ready::Auto);
         inheritor.listen = listen.clone();
@@ -333,7 +335,7 @@ async fn a_child_is_given_the_socket_that_we_listen_at() {
 
 #[tokio::test]
 async fn who_wants_what_needs_a_stage_is_told_where_there_is_none() {
-    let yard = Yard::bare();
+    let yard = Harness::bare();
     let mut other = program(&["sleep", "1"], Ready::Started);
     other.umask = Some(0o077);
     let error = yard.start(&other).await.unwrap_err().to_string();
@@ -344,7 +346,7 @@ async fn who_wants_what_needs_a_stage_is_told_where_there_is_none() {
 
 #[tokio::test]
 async fn the_child_alone_is_asked_to_stop_if_its_program_says_so() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     // Were the other one asked too, it would have written.
     let script = "
         trap 'sleep 0.2; exit 3' TERM
@@ -354,7 +356,7 @@ async fn the_child_alone_is_asked_to_stop_if_its_program_says_so() {
     program.directory = Some(yard.path().to_owned());
     program.stop_whom = Whom::Child;
     let process = yard.start(&program).await.unwrap();
-    let census = rideau_process::Census::take();
+    let census = rideau_process::ProcessList::take();
     let usage = process.usage(&census);
     assert!((2..=4).contains(&usage.processes), "{usage:?}");
     assert!(usage.memory > 500_000, "{usage:?}");
@@ -367,7 +369,7 @@ async fn the_child_alone_is_asked_to_stop_if_its_program_says_so() {
 
 #[tokio::test]
 async fn a_program_is_told_of_its_address_in_every_way() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let words = ["echo", "$SOCKET", "{socket}", "$PORT", "$HOME"];
     let mut told = program(&words, Ready::Started);
     told.listen = Listen::Socket;
@@ -390,7 +392,7 @@ async fn a_child_has_a_cgroup_of_its_own_where_there_is_one_to_divide() {
     let Some(given) = Given::new() else {
         return;
     };
-    let mut yard = Yard::new();
+    let mut yard = Harness::new();
     let cgroup = Some(given.path().to_owned());
     yard.folder = yard.folder.clone().with_cgroup(cgroup);
     // Nothing but the cgroup says whose it is.

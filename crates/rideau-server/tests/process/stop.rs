@@ -5,13 +5,13 @@ use std::time::Duration;
 use rideau_process::{Exit, Line, Process, Ready, Signal};
 use rideau_testing::signal;
 
-use crate::yard::{LONG, Yard, exists, number_in, program, runs, shell, until};
+use crate::harness::{Harness, LONG, exists, number_in, program, runs, shell, until};
 
 const TERM: i32 = 15;
 const KILL: i32 = 9;
 
 /// A child with a grandchild, both of which were started with `trap`.
-async fn family(yard: &Yard, trap: &str) -> (Process, i32) {
+async fn family(yard: &Harness, trap: &str) -> (Process, i32) {
     let script = format!(
         "{trap}
          sh -c '{trap}
@@ -30,7 +30,7 @@ async fn family(yard: &Yard, trap: &str) -> (Process, i32) {
 
 #[tokio::test]
 async fn a_stop_ends_the_whole_group() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let (process, grandchild) = family(&yard, "trap - TERM").await;
     assert_eq!(process.stop().await, Some(Exit::Signal(TERM)));
     assert!(!exists(process.pid()), "it is reaped");
@@ -41,7 +41,7 @@ async fn a_stop_ends_the_whole_group() {
 
 #[tokio::test]
 async fn a_panic_over_a_child_ends_that_child_alone() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let script = "echo ready; echo planted; exec sleep 1000";
     let program = shell(script, Ready::Line("ready".to_owned()));
     let hear = |line: &Line| assert!(line.text != "planted", "as it was told");
@@ -56,7 +56,7 @@ async fn a_panic_over_a_child_ends_that_child_alone() {
 
 #[tokio::test]
 async fn who_ignores_the_signal_is_killed_with_its_group() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let (process, grandchild) = family(&yard, "trap \"\" TERM").await;
     let within = Duration::from_millis(200);
     let exit = process.stop_with(Signal::Term, within).await;
@@ -66,7 +66,7 @@ async fn who_ignores_the_signal_is_killed_with_its_group() {
 
 #[tokio::test]
 async fn a_grandchild_may_finish_its_work_after_the_child_is_gone() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let script = "
         sh -c 'trap \"sleep 0.3; echo finished >work; exit 0\" TERM
                echo $$ >grandchild; while :; do sleep 0.01; done' &
@@ -82,7 +82,7 @@ async fn a_grandchild_may_finish_its_work_after_the_child_is_gone() {
 
 #[tokio::test]
 async fn a_grandchild_that_ignores_the_signal_is_killed_after_the_child_is_gone() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let script = "
         sh -c 'trap \"\" TERM; echo $$ >grandchild; while :; do sleep 0.01; done' &
         while ! test -s grandchild; do sleep 0.01; done
@@ -98,7 +98,7 @@ async fn a_grandchild_that_ignores_the_signal_is_killed_after_the_child_is_gone(
 
 #[tokio::test]
 async fn a_program_chooses_its_signal_and_its_code() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let script = "trap 'exit 7' QUIT; echo ready; while :; do sleep 0.01; done";
     let mut program = shell(script, Ready::Line("ready".to_owned()));
     program.stop_signal = Signal::Quit;
@@ -108,7 +108,7 @@ async fn a_program_chooses_its_signal_and_its_code() {
 
 #[tokio::test]
 async fn a_second_stop_can_be_shorter() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let (process, _) = family(&yard, "trap \"\" TERM").await;
     let first = process.stop_with(Signal::Term, LONG * 60);
     let second = process.stop_with(Signal::Term, Duration::from_millis(50));
@@ -119,7 +119,7 @@ async fn a_second_stop_can_be_shorter() {
 
 #[tokio::test]
 async fn a_stop_that_nobody_waits_for_goes_on() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let (process, grandchild) = family(&yard, "trap \"\" TERM").await;
     let stop = process.stop_with(Signal::Term, Duration::from_millis(100));
     assert!(tokio::time::timeout(Duration::ZERO, stop).await.is_err());
@@ -129,7 +129,7 @@ async fn a_stop_that_nobody_waits_for_goes_on() {
 
 #[tokio::test]
 async fn dropping_kills_the_group_and_leaves_no_zombie() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let (process, grandchild) = family(&yard, "trap \"\" TERM").await;
     let (pid, exited) = (process.pid(), process.exited());
     drop(process);
@@ -147,7 +147,7 @@ fn a_runtime_that_ends_takes_its_children_along() {
             .build()
             .unwrap()
     };
-    let yard = Yard::new();
+    let yard = Harness::new();
     let first = runtime();
     let process = first.block_on(yard.start(&program(&["sleep", "1000"], Ready::Started)));
     let process = process.unwrap();
@@ -162,7 +162,7 @@ fn a_runtime_that_ends_takes_its_children_along() {
 
 #[tokio::test]
 async fn an_end_is_noticed_at_once_and_the_group_goes_along() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let (process, grandchild) = family(&yard, "trap \"exit 5\" USR1").await;
     let (exited, again) = (process.exited(), process.exited());
     signal(process.pid(), rideau_testing::Signal::USR1);
@@ -178,7 +178,7 @@ async fn an_end_is_noticed_at_once_and_the_group_goes_along() {
 
 #[tokio::test]
 async fn closed_outputs_are_no_end() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let script = "echo ready; exec >&- 2>&-; echo $$ >closed; exec sleep 1000";
     let mut program = shell(script, Ready::Line("ready".to_owned()));
     program.directory = Some(yard.path().to_owned());
@@ -190,7 +190,7 @@ async fn closed_outputs_are_no_end() {
 
 #[tokio::test]
 async fn who_leaves_the_group_is_ended_with_it() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     // One is out of the session while its parent lives, and the other has lost it.
     let script = "
         setsid sh -c 'echo $$ >outside; exec sleep 1000' &

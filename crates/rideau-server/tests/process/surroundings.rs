@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use rideau_process::{Ready, RunFolder};
 
-use crate::yard::{ALONE, Yard, alone, program, shell, texts};
+use crate::harness::{ALONE, Harness, alone, program, shell, texts};
 
 #[tokio::test]
 async fn the_daemons_secrets_stay_with_the_daemon() {
@@ -18,7 +18,7 @@ async fn the_daemons_secrets_stay_with_the_daemon() {
         assert!(again.wait().unwrap().success());
         return;
     }
-    let yard = Yard::new();
+    let yard = Harness::new();
     let mut program = program(&["env"], Ready::Started);
     let given = [
         ("TZ", "Europe/Zurich"),
@@ -48,7 +48,7 @@ async fn the_daemons_secrets_stay_with_the_daemon() {
 
 #[tokio::test]
 async fn a_child_runs_in_its_directory_and_hears_nothing() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     yard.script(
         "here",
         "#!/bin/sh
@@ -71,7 +71,7 @@ exec sleep 1000
 
 #[tokio::test]
 async fn a_child_leads_a_group_of_its_own() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let process = yard
         .start(&shell("exec sleep 1000", Ready::Started))
         .await
@@ -83,7 +83,7 @@ async fn a_child_leads_a_group_of_its_own() {
 
 #[test]
 fn a_folder_is_one_daemons_and_closed_to_others() {
-    let yard = Yard::new();
+    let yard = Harness::new();
     let path = yard.folder.path();
     assert_eq!(
         fs::metadata(path).unwrap().permissions().mode() & 0o777,

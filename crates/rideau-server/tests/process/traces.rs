@@ -9,8 +9,8 @@ use std::path::Path;
 use rideau_process::{Program, Ready, RunFolder};
 use rideau_testing::{Start, command};
 
-use crate::yard::{
-    ALONE, STAGE, Yard, alone, exists, files, number_in, program, python, runs, shell, until,
+use crate::harness::{
+    ALONE, Harness, STAGE, alone, exists, files, number_in, program, python, runs, shell, until,
 };
 
 const SERVER: &str = "
@@ -29,7 +29,7 @@ async fn a_hundred_starts_and_stops_leave_nothing() {
         assert!(again.wait().unwrap().success());
         return;
     }
-    let yard = Yard::new();
+    let yard = Harness::new();
     let programs = [
         python(SERVER, Ready::Socket),
         shell(
@@ -56,7 +56,7 @@ async fn a_hundred_starts_and_stops_leave_nothing() {
 }
 
 /// Every program once; every third child is dropped and not stopped.
-async fn round(yard: &Yard, programs: &[Program]) {
+async fn round(yard: &Harness, programs: &[Program]) {
     for program in programs {
         let Ok(process) = yard.start(program).await else {
             continue;
@@ -91,7 +91,7 @@ async fn a_killed_daemon_leaves_nobody() {
         let folder = RunFolder::open(Path::new(&run)).unwrap();
         return be_killed(folder.with_stage(Path::new(STAGE))).await;
     }
-    let yard = Yard::new();
+    let yard = Harness::new();
     let run = yard.path().join("daemon");
     let name = "traces::a_killed_daemon_leaves_nobody";
     let mut daemon = alone(name, run.to_str().unwrap());
@@ -116,7 +116,7 @@ async fn what_a_killed_daemon_left_is_ended_by_the_next() {
     if let Some(run) = std::env::var_os(ALONE) {
         return be_killed(RunFolder::open(Path::new(&run)).unwrap()).await;
     }
-    let yard = Yard::new();
+    let yard = Harness::new();
     let run = yard.path().join("daemon");
     let name = "traces::what_a_killed_daemon_left_is_ended_by_the_next";
     let mut daemon = alone(name, run.to_str().unwrap());

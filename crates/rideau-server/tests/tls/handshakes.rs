@@ -9,7 +9,7 @@ use rideau_testing::{command, skipped};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use crate::place::{LONG, Server, Signer, USERS, ask, connect, papers, signer};
+use crate::harness::{LONG, Server, Signer, USERS, ask, connect, papers, signer};
 
 #[tokio::test]
 async fn whoever_trusts_the_server_is_served_within_tls() {

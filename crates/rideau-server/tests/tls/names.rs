@@ -5,7 +5,7 @@ use rideau_core::Rng;
 use rideau_daemon::tls::common_name;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-use crate::place::{papers, signer};
+use crate::harness::{papers, signer};
 
 /// A certificate with this subject, signed by somebody of another name.
 fn with(subject: DistinguishedName) -> CertificateDer<'static> {

@@ -9,7 +9,7 @@ use rideau_daemon::testing::AdminListener;
 use rideau_daemon::tls;
 use rideau_testing::command;
 
-use crate::place::{Server, USERS, papers, signer};
+use crate::harness::{Server, USERS, papers, signer};
 
 /// Run something to its end while the server serves.
 async fn run(mut command: Command) -> (Option<i32>, String) {

@@ -10,7 +10,7 @@ use rideau_daemon::Daemon;
 use rideau_daemon::testing::Listener;
 use tokio::net::UnixStream;
 
-use crate::place::{Folder, ask};
+use crate::harness::{Folder, ask};
 
 async fn start(folder: &Folder, uid: u32) -> Arc<Daemon> {
     let text = format!(

@@ -8,10 +8,10 @@ use rideau_core::queue;
 use rideau_core::{Instant, Reason, Refusal, Side, Ticket};
 
 use super::Refused;
-use super::meeting::{Meeting, Met};
+use super::match_cell::{MatchCell, Met};
 use crate::after::After;
-use crate::cell::Seat;
 use crate::peer::{Match, Peer};
+use crate::reply_slot::Seat;
 
 pub(super) type Machine<A, O> = core::Broker<Reply<A, O>, Reply<O, A>>;
 pub(super) type Effect<A, O> = core::Effect<Reply<A, O>, Reply<O, A>>;
@@ -21,7 +21,7 @@ type Gone<A, O> = core::Gone<Reply<A, O>, Reply<O, A>>;
 /// What a waiter brought, and where it finds its answer.
 pub(crate) struct Reply<V, W> {
     pub(super) value: V,
-    pub(super) meeting: Arc<Meeting<V, W>>,
+    pub(super) match_cell: Arc<MatchCell<V, W>>,
 }
 
 /// One of the two sides: what it brings, what it receives, and how it speaks
@@ -34,7 +34,7 @@ pub(crate) trait Role<A, O> {
     /// The waiter on the other side whose turn it is.
     fn find(
         machine: &mut Machine<A, O>,
-        terms: &queue::Terms,
+        terms: &queue::AskOptions,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Option<Found<Reply<Self::Gets, Self::Brings>>>;
@@ -42,7 +42,7 @@ pub(crate) trait Role<A, O> {
     /// Take a place, or be shed from it at once.
     fn queue(
         machine: &mut Machine<A, O>,
-        terms: &queue::Terms,
+        terms: &queue::AskOptions,
         reply: Reply<Self::Brings, Self::Gets>,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
@@ -60,7 +60,7 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for AskRole {
     #[inline]
     fn find(
         machine: &mut Machine<A, O>,
-        terms: &queue::Terms,
+        terms: &queue::AskOptions,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Option<Found<Reply<O, A>>> {
@@ -70,7 +70,7 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for AskRole {
     #[inline]
     fn queue(
         machine: &mut Machine<A, O>,
-        terms: &queue::Terms,
+        terms: &queue::AskOptions,
         reply: Reply<A, O>,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
@@ -91,7 +91,7 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for OfferRole {
     #[inline]
     fn find(
         machine: &mut Machine<A, O>,
-        terms: &queue::Terms,
+        terms: &queue::AskOptions,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Option<Found<Reply<A, O>>> {
@@ -101,7 +101,7 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for OfferRole {
     #[inline]
     fn queue(
         machine: &mut Machine<A, O>,
-        terms: &queue::Terms,
+        terms: &queue::AskOptions,
         reply: Reply<O, A>,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
@@ -119,8 +119,8 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for OfferRole {
 impl<V, W> Reply<V, W> {
     /// Refuse a waiter; it gets back what it brought.
     pub(super) fn refuse(self, refusal: Refusal, after: &mut After) {
-        let Self { value, meeting } = self;
-        meeting.refuse(Refused { refusal, value }, after);
+        let Self { value, match_cell } = self;
+        match_cell.refuse(Refused { refusal, value }, after);
     }
 
     /// The waiter is gone: what drops the cell drops what was brought, and not
@@ -143,7 +143,7 @@ impl<V, W> Reply<V, W> {
 
 impl<V, W> rideau_core::Reply for Reply<V, W> {
     fn is_gone(&self) -> bool {
-        self.meeting.is_left()
+        self.match_cell.is_left()
     }
 }
 
@@ -169,13 +169,13 @@ where
         lead: lead.reversed(),
         waited_nanos: found.now.nanos_since(found.found_sent),
     };
-    let Reply { value, meeting } = found.reply;
-    meeting.meet(met, after);
+    let Reply { value, match_cell } = found.reply;
+    match_cell.meet(met, after);
     Match {
         value,
         lead,
         waited,
         ticket: found.ticket,
-        peer: Peer::new(meeting, Seat::Comer),
+        peer: Peer::new(match_cell, Seat::Comer),
     }
 }

@@ -8,14 +8,14 @@ use std::task::{Context, Poll, Waker, ready};
 
 use rideau_core::Ticket;
 
-use super::meeting::{Meeting, Told};
+use super::match_cell::{MatchCell, Told};
 use super::role::{Machine, Reply, Role, introduce};
 use super::{Answer, Asking, BrokerDriver, Offering, Refused};
-use crate::cell::Seat;
+use crate::ask_options::AskOptions;
+use crate::coop;
+use crate::meter_outputs::MeterOutputs;
 use crate::peer::{Match, Peer};
-use crate::signals::Signals;
-use crate::streak;
-use crate::terms::Terms;
+use crate::reply_slot::Seat;
 
 /// An ask or an offer that waits, or will.
 pub(crate) struct Wait<D, R, A, O>
@@ -34,12 +34,12 @@ enum State<V, W> {
     /// A future does nothing until it is polled. None once it has been.
     Fresh(Option<V>),
     /// The same, on terms of its own.
-    FreshOn(Option<Box<(V, Terms)>>),
+    FreshOn(Option<Box<(V, AskOptions)>>),
     /// It has a place in the queue.
     Waiting {
         ticket: Ticket,
         /// None once it has been taken out with its answer.
-        meeting: Option<Arc<Meeting<V, W>>>,
+        match_cell: Option<Arc<MatchCell<V, W>>>,
     },
     /// The answer has not been taken yet.
     Answered(Box<Answer<V, W>>),
@@ -47,9 +47,9 @@ enum State<V, W> {
 }
 
 impl<V, W> State<V, W> {
-    fn waiting(ticket: Ticket, meeting: Arc<Meeting<V, W>>) -> Self {
-        let meeting = Some(meeting);
-        Self::Waiting { ticket, meeting }
+    fn waiting(ticket: Ticket, match_cell: Arc<MatchCell<V, W>>) -> Self {
+        let match_cell = Some(match_cell);
+        Self::Waiting { ticket, match_cell }
     }
 }
 
@@ -57,7 +57,7 @@ impl<V, W> State<V, W> {
 pub(crate) enum Coming<V, W> {
     Met(Match<W>),
     Refused(Refused<V>),
-    Waiting(Ticket, Arc<Meeting<V, W>>),
+    Waiting(Ticket, Arc<MatchCell<V, W>>),
 }
 
 impl<V, W> Coming<V, W> {
@@ -77,7 +77,7 @@ impl<V, W> Coming<V, W> {
 pub(crate) fn come<R, A, O>(
     driver: &BrokerDriver<A, O>,
     value: R::Brings,
-    terms: &Terms,
+    terms: &AskOptions,
     wait: bool,
     waker: Option<&Waker>,
 ) -> Coming<R::Brings, R::Gets>
@@ -87,7 +87,7 @@ where
     O: Send + 'static,
 {
     let signals = &driver.shell().0;
-    // Most doors are not guarded.
+    // Most admissions are not guarded.
     let _admitted = if signals.door().is_guarded() {
         match signals.admit(R::SIDE) {
             Ok(admitted) => Some(admitted),
@@ -116,23 +116,23 @@ where
         section.leave().run();
         return Coming::Refused(Refused { refusal, value });
     }
-    let meeting = Arc::new(Meeting::new(waker.cloned()));
+    let match_cell = Arc::new(MatchCell::new(waker.cloned()));
     let reply = Reply {
         value,
-        meeting: Arc::clone(&meeting),
+        match_cell: Arc::clone(&match_cell),
     };
     let queued = R::queue(machine, &terms, reply, now, step.effects);
     publish_len::<R, A, O>(signals, machine);
     section.leave().run();
     match queued {
-        Ok(ticket) => Coming::Waiting(ticket, meeting),
+        Ok(ticket) => Coming::Waiting(ticket, match_cell),
         Err(refused) => Coming::Refused(refused),
     }
 }
 
-/// Tell a guarded door how many wait behind it.
+/// Tell a guarded admission how many wait behind it.
 #[inline]
-fn publish_len<R: Role<A, O>, A, O>(signals: &Signals, machine: &Machine<A, O>) {
+fn publish_len<R: Role<A, O>, A, O>(signals: &MeterOutputs, machine: &Machine<A, O>) {
     if signals.door().is_guarded() {
         signals.door().set_len(machine.len(R::SIDE));
     }
@@ -146,7 +146,7 @@ where
     O: Send + 'static,
 {
     /// A wait that begins when it is polled; without terms, on the usual ones.
-    pub(super) fn new(driver: D, value: R::Brings, terms: Option<Terms>) -> Self {
+    pub(super) fn new(driver: D, value: R::Brings, terms: Option<AskOptions>) -> Self {
         let state = match terms {
             None => State::Fresh(Some(value)),
             Some(terms) => State::FreshOn(Some(Box::new((value, terms)))),
@@ -155,11 +155,11 @@ where
     }
 
     /// A wait that begins now.
-    pub(super) fn begin(driver: D, value: R::Brings, terms: &Terms) -> Self {
+    pub(super) fn begin(driver: D, value: R::Brings, terms: &AskOptions) -> Self {
         let state = match come::<R, A, O>(&driver, value, terms, true, None) {
             Coming::Met(met) => State::Answered(Box::new(Ok(met))),
             Coming::Refused(refused) => State::Answered(Box::new(Err(refused))),
-            Coming::Waiting(ticket, meeting) => State::waiting(ticket, meeting),
+            Coming::Waiting(ticket, match_cell) => State::waiting(ticket, match_cell),
         };
         Self { driver, state }
     }
@@ -188,17 +188,17 @@ where
     fn begin_polled(
         &mut self,
         value: R::Brings,
-        terms: &Terms,
+        terms: &AskOptions,
         context: &Context<'_>,
     ) -> Poll<Answer<R::Brings, R::Gets>> {
         let waker = Some(context.waker());
         match come::<R, A, O>(&self.driver, value, terms, true, waker) {
-            Coming::Waiting(ticket, meeting) => {
-                streak::end();
-                self.state = State::waiting(ticket, meeting);
+            Coming::Waiting(ticket, match_cell) => {
+                coop::end();
+                self.state = State::waiting(ticket, match_cell);
                 Poll::Pending
             }
-            Coming::Met(met) if streak::is_enough(context) => {
+            Coming::Met(met) if coop::is_enough(context) => {
                 self.state = State::Answered(Box::new(Ok(met)));
                 Poll::Pending
             }
@@ -223,30 +223,30 @@ where
         // move as a whole.
         if let State::Fresh(value) = &mut this.state {
             let value = value.take().expect("nobody polls after the answer");
-            return this.begin_polled(value, &Terms::USUAL, context);
+            return this.begin_polled(value, &AskOptions::USUAL, context);
         }
         if let State::FreshOn(fresh) = &mut this.state {
             let fresh = fresh.take().expect("nobody polls after the answer");
             return this.begin_polled(fresh.0, &fresh.1, context);
         }
-        if let State::Waiting { ticket, meeting } = &mut this.state {
+        if let State::Waiting { ticket, match_cell } = &mut this.state {
             let ticket = *ticket;
-            let known = meeting.as_ref().expect("nobody polls after the answer");
+            let known = match_cell.as_ref().expect("nobody polls after the answer");
             // Its peer may have let go already, and then the waiter alone is
             // left.
             if Arc::strong_count(known) == 1 {
-                let meeting = meeting.take().expect("it was just seen");
-                return Poll::Ready(receive_last(ticket, meeting));
+                let match_cell = match_cell.take().expect("it was just seen");
+                return Poll::Ready(receive_last(ticket, match_cell));
             }
             let told = ready!(known.poll(context));
-            let meeting = meeting.take().expect("it was just seen");
-            return Poll::Ready(receive(told, ticket, meeting));
+            let match_cell = match_cell.take().expect("it was just seen");
+            return Poll::Ready(receive(told, ticket, match_cell));
         }
         Poll::Ready(this.answered().expect("nobody polls after the answer"))
     }
 }
 
-// Nothing in a wait is pinned: the meeting has an address of its own.
+// Nothing in a wait is pinned: the match has an address of its own.
 impl<D, R, A, O> Unpin for Wait<D, R, A, O>
 where
     D: Deref<Target = BrokerDriver<A, O>>,
@@ -266,43 +266,43 @@ where
     fn drop(&mut self) {
         let State::Waiting {
             ticket,
-            meeting: Some(meeting),
+            match_cell: Some(match_cell),
         } = &self.state
         else {
             return;
         };
-        let _left = meeting.leave();
+        let _left = match_cell.leave();
         let ticket = *ticket;
         let gone = self
             .driver
             .step(|step| step.machine.cancel(ticket, step.now, step.effects));
         // A match may have come first: then its peer learns that we left.
         if gone.is_none() {
-            meeting.abandon();
+            match_cell.abandon();
         }
     }
 }
 
-/// What a waiter is told becomes its answer; the meeting becomes the bond.
+/// What a waiter is told becomes its answer; the match becomes the bond.
 fn receive<V: Send + 'static, W: Send + 'static>(
     told: Told<V, W>,
     ticket: Ticket,
-    meeting: Arc<Meeting<V, W>>,
+    match_cell: Arc<MatchCell<V, W>>,
 ) -> Answer<V, W> {
     match told {
-        Told::Met(met) => Ok(met.into_match(ticket, Peer::new(meeting, Seat::Waiter))),
+        Told::Met(met) => Ok(met.into_match(ticket, Peer::new(match_cell, Seat::Waiter))),
         Told::Refused(refused) => Err(*refused),
     }
 }
 
-/// The same for a waiter that alone is left of the two that knew the meeting.
+/// The same for a waiter that alone is left of the two that knew the match.
 #[inline(always)]
 fn receive_last<V: Send + 'static, W: Send + 'static>(
     ticket: Ticket,
-    meeting: Arc<Meeting<V, W>>,
+    match_cell: Arc<MatchCell<V, W>>,
 ) -> Answer<V, W> {
-    let meeting = Arc::into_inner(meeting).expect("nobody else was left");
-    meeting.into_answer(ticket)
+    let match_cell = Arc::into_inner(match_cell).expect("nobody else was left");
+    match_cell.into_answer(ticket)
 }
 
 impl<A: Send + 'static, O: Send + 'static> Future for Asking<A, O> {
@@ -329,6 +329,6 @@ mod tests {
     fn a_wait_and_its_memory_are_small() {
         assert_eq!(size_of::<State<u64, u64>>(), 24);
         // The two counts of an `Arc`, and what an allocator adds.
-        assert!(size_of::<Meeting<u64, u64>>() + 16 + 8 <= 64);
+        assert!(size_of::<MatchCell<u64, u64>>() + 16 + 8 <= 64);
     }
 }

@@ -9,13 +9,13 @@ use rideau_core::{Instant, Reason, Refusal};
 use tokio::task::coop;
 
 use super::Inner;
+use crate::ask_options::AskOptions;
 use crate::pool::{Held, Manager, NotTaken, Take};
-use crate::terms::Terms;
 
 /// A take from a group under way.
 pub(super) struct Wait<'a, M: Manager> {
     group: &'a Inner<M>,
-    terms: Terms,
+    terms: AskOptions,
     sent: Instant,
     /// Where it waits, by the ids of the seats.
     places: Vec<(u64, Take<'static, M>)>,
@@ -31,7 +31,7 @@ pub(super) struct Answers(Option<NotTaken>);
 type Answer<M> = Result<Held<'static, M>, NotTaken>;
 
 impl<'a, M: Manager> Wait<'a, M> {
-    pub(super) fn new(group: &'a Inner<M>, terms: Terms) -> Self {
+    pub(super) fn new(group: &'a Inner<M>, terms: AskOptions) -> Self {
         Self {
             group,
             terms,
@@ -137,9 +137,9 @@ impl<'a, M: Manager> Wait<'a, M> {
     }
 
     /// The same terms for a pool that is asked later.
-    fn terms_left(&self) -> Terms {
+    fn terms_left(&self) -> AskOptions {
         let left = |limit: Duration| limit.saturating_sub(self.waited());
-        Terms {
+        AskOptions {
             wait_max: self.terms.wait_max.map(left),
             wait_default: self.terms.wait_default.map(left),
             ..self.terms

@@ -31,12 +31,12 @@ use super::stub::Home;
 use super::sweeper;
 use super::word::{Left, No, Road};
 use super::{Denied, Lock, LocksOptions};
+use crate::ask_options::AskOptions;
 use crate::clock::Clock;
 use crate::keyed::Key;
 #[cfg(not(rideau_loom))]
 use crate::sync::AtomicU64;
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
-use crate::terms::Terms;
 
 /// Enough shards to keep threads from meeting that work on different keys.
 #[cfg(not(rideau_loom))]
@@ -209,7 +209,7 @@ impl<K: Key> Keys<K> {
         self: &Arc<Self>,
         key: &Q,
         claim: Claim,
-        terms: &Terms,
+        terms: &AskOptions,
     ) -> Wait<K>
     where
         K: Borrow<Q>,

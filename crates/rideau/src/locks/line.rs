@@ -19,11 +19,11 @@ use super::keys::{Keys, Origin, Taken};
 use super::shard::{Kept, Pinned};
 use super::word::{No, Road};
 use crate::after::After;
-use crate::cell::Cell;
+use crate::ask_options::AskOptions;
 use crate::clock::Clock;
 use crate::driver::{Driver, Shell};
 use crate::keyed::Key;
-use crate::terms::Terms;
+use crate::reply_slot::ReplySlot;
 
 /// The line of a key, as long as it is needed.
 pub(super) struct Line<K: Key>(Arc<LineOf<K>>);
@@ -40,7 +40,7 @@ pub(super) struct Tell;
 
 /// Where an ask waits, if it does: one that just came has no cell yet and takes
 /// its answer itself.
-pub(super) struct Reply<K: Key>(Option<Arc<Cell<Told<K>>>>);
+pub(super) struct Reply<K: Key>(Option<Arc<ReplySlot<Told<K>>>>);
 
 /// What a waiter is told.
 type Told<K> = Result<Lock<'static, K>, Refusal>;
@@ -55,7 +55,7 @@ enum State<K: Key> {
     Waiting {
         line: Line<K>,
         ticket: Ticket,
-        cell: Arc<Cell<Told<K>>>,
+        cell: Arc<ReplySlot<Told<K>>>,
         /// The last to go: a line without its keys could serve no ask.
         _kept: Kept<K, Arc<Keys<K>>>,
     },
@@ -97,7 +97,12 @@ impl<K: Key> Line<K> {
     }
 
     /// Come to wait: be answered at once, or take a place.
-    pub(super) fn ask(self, claim: Claim, terms: &Terms, kept: Kept<K, Arc<Keys<K>>>) -> Wait<K> {
+    pub(super) fn ask(
+        self,
+        claim: Claim,
+        terms: &AskOptions,
+        kept: Kept<K, Arc<Keys<K>>>,
+    ) -> Wait<K> {
         let (ticket, came) = self.0.step(|step| {
             let terms = terms.since(step.sent, true);
             let reply = Reply(None);
@@ -107,7 +112,7 @@ impl<K: Key> Line<K> {
             if let Some(told) = take_own(step.effects) {
                 return (ticket, Ok(told));
             }
-            let cell = Arc::new(Cell::new());
+            let cell = Arc::new(ReplySlot::new());
             let reply = step.machine.reply_mut(ticket);
             reply.expect("who got no answer waits").0 = Some(Arc::clone(&cell));
             (ticket, Err(cell))
@@ -305,8 +310,8 @@ fn take_own<K: Key>(effects: &mut Vec<Effect<HeldUnits<K>, Reply<K>>>) -> Option
 
 #[cfg(all(test, not(rideau_loom)))]
 mod tests {
+    use crate::ask_options::AskOptions;
     use crate::locks::Locks;
-    use crate::terms::Terms;
 
     use std::mem;
 
@@ -314,8 +319,8 @@ mod tests {
     async fn who_waits_is_served_though_the_locks_are_gone() {
         let locks: Locks<String> = Locks::new();
         mem::forget(locks.acquire("db", 1));
-        let two = locks.begin_acquire("db", 2, 2, Terms::default());
-        let one = locks.begin_acquire("db", 1, 2, Terms::default());
+        let two = locks.begin_acquire("db", 2, 2, AskOptions::default());
+        let one = locks.begin_acquire("db", 1, 2, AskOptions::default());
         drop(locks);
         drop(two);
         let lock = one.await.expect("one of two is free");

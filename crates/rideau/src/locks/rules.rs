@@ -14,8 +14,8 @@ use std::time::Duration;
 use rideau_core::{OptionError, queue};
 
 use super::board::{Boards, Spot};
+use crate::idle_cache::Slots;
 use crate::keyed::Key;
-use crate::shelf::Slots;
 use crate::sync::{Mutex, lock};
 
 /// What holds for some keys.

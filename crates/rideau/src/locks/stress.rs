@@ -67,7 +67,7 @@ fn live(locks: &Locks<Name>, shared: &Arc<()>, seed: u64) {
             7 => handle = None,
             8 => drop(locks.acquire_all([(&key, 1, capacity), (&other, 1, capacity)])),
             9 => locks.forget_idle(),
-            10 => poll_once(locks.begin_acquire(&key, 1, capacity, Terms::default())),
+            10 => poll_once(locks.begin_acquire(&key, 1, capacity, AskOptions::default())),
             _ => {
                 let handle = handle.get_or_insert_with(|| locks.handle(&key));
                 if let Ok(lock) = handle.acquire(capacity) {
@@ -135,7 +135,7 @@ async fn a_key_that_was_waited_for_ends_with_the_locks() {
     let locks = Locks::new();
     let key = Name(1, Arc::clone(&shared));
     let lock = locks.acquire(&key, 1);
-    drop(locks.begin_acquire(&key, 1, 1, Terms::default()));
+    drop(locks.begin_acquire(&key, 1, 1, AskOptions::default()));
     drop((lock, key));
     drop(locks);
     assert_all_gone(&shared);

@@ -26,7 +26,7 @@ trait Sweep: Send + Sync {
 
 struct Sweeper {
     wanted: Mutex<Vec<Weak<dyn Sweep>>>,
-    bell: Condvar,
+    timer: Condvar,
 }
 
 static SWEEPER: LazyLock<Sweeper> = LazyLock::new(|| {
@@ -36,7 +36,7 @@ static SWEEPER: LazyLock<Sweeper> = LazyLock::new(|| {
         .expect("a process can start one more thread");
     Sweeper {
         wanted: Mutex::new(Vec::new()),
-        bell: Condvar::new(),
+        timer: Condvar::new(),
     }
 });
 
@@ -49,7 +49,7 @@ impl<K: Key> Sweep for Keys<K> {
 /// Sweep these keys until there is nothing left to forget.
 pub(super) fn add<K: Key>(keys: Weak<Keys<K>>) {
     SWEEPER.wanted.lock().push(keys);
-    SWEEPER.bell.notify_one();
+    SWEEPER.timer.notify_one();
 }
 
 impl Sweeper {
@@ -59,7 +59,7 @@ impl Sweeper {
             {
                 let mut wanted = self.wanted.lock();
                 while wanted.is_empty() && busy.is_empty() {
-                    self.bell.wait(&mut wanted);
+                    self.timer.wait(&mut wanted);
                 }
                 busy.append(&mut wanted);
             }

@@ -13,8 +13,8 @@ use rideau_core::{Lead, Machine};
 
 use super::Pool;
 use super::manager::{About, Manager};
+use super::shell::{NO_CELL, PoolDriver, PoolShell};
 use super::slot::{Entry, Slot, flag};
-use super::stock::{NO_CELL, PoolDriver, Stock};
 use crate::sync::lock;
 
 /// A member, for as long as it is kept.
@@ -208,18 +208,18 @@ impl<'a, M: Manager> Held<'a, M> {
 
     /// How the use of the member went.
     #[inline]
-    fn judge(stock: &Stock<M>, flags: u32, member: &mut M::Member) -> Use {
+    fn judge(shell: &PoolShell<M>, flags: u32, member: &mut M::Member) -> Use {
         let is_plain = flags & flag::DOUBTS == 0;
         let panics = thread::panicking() && flags & flag::PANICKING == 0;
         if is_plain && !panics {
-            return match is_broken(&*stock.manager, member) {
+            return match is_broken(&*shell.manager, member) {
                 false => Use::Fine,
                 true => Use::Over(Retired::Broken),
             };
         }
         if panics || flags & flag::REPLACE != 0 {
             Use::Over(Retired::Failed)
-        } else if is_broken(&*stock.manager, member) {
+        } else if is_broken(&*shell.manager, member) {
             Use::Over(Retired::Broken)
         } else if flags & flag::CHECK != 0 {
             Use::Doubtful
@@ -270,20 +270,20 @@ impl<M: Manager> Held<'_, M> {
         Self::give_back(keeper(None, owner.as_ref()), entry);
     }
 
-    /// Lay a member on the shelf, or else bring it to the machine. A call, so
+    /// Lay a member in the idle cache, or else bring it to the machine. A call, so
     /// that little is left of a guard where it is dropped.
     #[inline(never)]
     fn give_back(driver: &PoolDriver<M>, mut entry: Box<Entry<M>>) {
-        let stock = driver.shell();
-        let place = stock.slot(entry.slot);
+        let shell = driver.shell();
+        let place = shell.slot(entry.slot);
         let flags = place.flags();
-        let used = Self::judge(stock, flags, &mut entry.member);
-        let home = stock.shelf.home();
+        let used = Self::judge(shell, flags, &mut entry.member);
+        let home = shell.cache.home();
         if used != Use::Fine || entry.cell != NO_CELL || home.is_closed() {
             return Self::end_slowly(driver, entry, used);
         }
         let (now, until) = (driver.clock().recent(), place.until());
-        if until <= now.after(BEHIND) || stock.rules.is_used_up(place.uses()) {
+        if until <= now.after(BEHIND) || shell.rules.is_used_up(place.uses()) {
             return Self::end_slowly(driver, entry, used);
         }
         if flags != 0 {
@@ -346,7 +346,7 @@ pub(super) fn is_broken<M: Manager>(manager: &M, member: &mut M::Member) -> bool
     catch_unwind(AssertUnwindSafe(|| manager.is_broken(member))).unwrap_or(true)
 }
 
-/// Something lies on the shelf that must go.
+/// Something lies in the idle cache that must go.
 #[cold]
 fn call_back<M: Manager>(driver: &PoolDriver<M>) {
     driver.step(|step| step.machine.advance(step.now, step.effects));

@@ -83,7 +83,7 @@ fn options(init: usize, max: usize) -> Options {
     }
 }
 
-/// A pool whose members lie on the shelf.
+/// A pool whose members lie in the idle cache.
 fn open(init: usize, max: usize) -> (Pool<Numbers>, Numbers) {
     let numbers = Numbers::default();
     let pool = Pool::new(numbers.clone(), options(init, max)).expect("these make sense");
@@ -97,7 +97,7 @@ fn take(pool: &Pool<Numbers>) -> Owned {
 }
 
 fn wait(pool: &Pool<Numbers>) -> Take<'static, Numbers> {
-    let mut waiting = pool.take_owned(Terms::USUAL);
+    let mut waiting = pool.take_owned(AskOptions::USUAL);
     assert!(poll(&mut waiting).is_none());
     waiting
 }
@@ -149,7 +149,7 @@ fn a_member_put_back_while_somebody_asks_is_taken_or_handed_over() {
     let ends = explore(|| {
         let (pool, numbers) = open(1, 1);
         let held = take(&pool);
-        let mut asking = pool.take_owned(Terms::USUAL);
+        let mut asking = pool.take_owned(AskOptions::USUAL);
         let ask = move || {
             let answer = poll(&mut asking).map(|held| held.expect("nobody is refused"));
             (answer, asking)
@@ -172,7 +172,7 @@ fn nobody_overtakes_who_waits() {
         let (pool, numbers) = open(1, 1);
         let held = take(&pool);
         let mut first = wait(&pool);
-        let mut asking = pool.take_owned(Terms::USUAL);
+        let mut asking = pool.take_owned(AskOptions::USUAL);
         let ask = move || (poll(&mut asking).is_some(), asking);
         let ((), (overtook, mut second)) = at_once(move || drop(held), ask);
         assert!(!overtook);
@@ -190,7 +190,7 @@ fn of_two_who_ask_at_a_release_both_are_served_in_the_end() {
         let (pool, numbers) = open(1, 1);
         let held = take(&pool);
         let ask = |pool: &Pool<Numbers>| {
-            let mut asking = pool.take_owned(Terms::USUAL);
+            let mut asking = pool.take_owned(AskOptions::USUAL);
             move || {
                 let answer = poll(&mut asking).map(|held| held.expect("nobody is refused"));
                 let at_once = answer.is_some();
@@ -238,7 +238,7 @@ fn a_limit_that_falls_while_a_member_is_put_back_is_kept() {
 fn a_member_taken_while_the_pool_closes_goes_when_it_is_released() {
     let ends = explore(|| {
         let (pool, numbers) = open(1, 1);
-        let mut asking = pool.take_owned(Terms::USUAL);
+        let mut asking = pool.take_owned(AskOptions::USUAL);
         let ask = move || poll(&mut asking).expect("nobody waits for a closing pool");
         let close = {
             let pool = pool.clone();
@@ -263,7 +263,7 @@ fn a_member_taken_while_the_pool_closes_goes_when_it_is_released() {
     assert_eq!(ends, ["closed", "taken"]);
 }
 
-/// The taker has the member off the shelf, but has to bring it to be checked.
+/// The taker has the member out of the idle cache, but has to bring it to be checked.
 #[test]
 fn a_stale_member_taken_while_the_pool_closes_is_not_forgotten() {
     let ends = explore(|| {
@@ -273,7 +273,7 @@ fn a_stale_member_taken_while_the_pool_closes_is_not_forgotten() {
             ..options(1, 1)
         };
         pool.reconfigure(check).expect("these make sense");
-        let mut asking = pool.take_owned(Terms::USUAL);
+        let mut asking = pool.take_owned(AskOptions::USUAL);
         let ask = move || (poll(&mut asking), asking);
         let close = {
             let pool = pool.clone();

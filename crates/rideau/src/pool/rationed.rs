@@ -8,7 +8,7 @@ use rideau_core::pool::{self as core, Options};
 use tokio::runtime::Handle;
 
 use super::manager::Manager;
-use super::stock::{Desk, Overseer, Stock};
+use super::shell::{Desk, Overseer, PoolShell};
 use super::tasks::Tasks;
 use super::{Pool, shards};
 use crate::clock::Clock;
@@ -25,13 +25,13 @@ impl<M: Manager> Pool<M> {
         overseer: Overseer,
     ) -> Result<Self, OptionError> {
         let shards = shards(options.max);
-        let stock = Stock::new(manager, &options, Tasks::on(runtime), shards);
-        let stock = stock.overseen_by(overseer);
+        let shell = PoolShell::new(manager, &options, Tasks::on(runtime), shards);
+        let shell = shell.overseen_by(overseer);
         let mut effects = Vec::new();
         let mut pool = core::Pool::new(options, clock.now(), &mut effects)?;
         debug_assert!(effects.is_empty(), "nothing starts without room");
         pool.ration();
-        let driver = Driver::start(Desk::new(pool), effects, stock, clock);
+        let driver = Driver::start(Desk::new(pool), effects, shell, clock);
         driver.shell().belong_to(&driver);
         Ok(Self { driver })
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rideau_core::pool::MemberId;
 use rideau_core::{Brief, OptionError, Refusal};
 
-use super::stock::Fault;
+use super::shell::Fault;
 
 /// No member, and why. Its parts are those of [`WhyNot`].
 ///

@@ -10,8 +10,8 @@ use tokio::task::AbortHandle;
 
 use super::manager::{About, Manager};
 use super::refused::Holder;
-use super::stock::PoolDriver;
-use crate::shelf::Place;
+use super::shell::PoolDriver;
+use crate::idle_cache::Place;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 
 /// A member and what is known of it.
@@ -24,7 +24,7 @@ pub(super) struct Slot<M: Manager> {
     flags: AtomicU32,
     /// Since when it is idle, or held if the highest bit is set.
     since: AtomicU64,
-    /// It must not be taken from the shelf from this instant on.
+    /// It must not be taken from the idle cache from this instant on.
     until: AtomicU64,
     uses: AtomicU64,
     /// The lead of the last taker, and how long it waited.

@@ -13,9 +13,9 @@ use tokio::task::coop;
 use super::held::{Held, Keep, is_broken};
 use super::manager::Manager;
 use super::refused::{Holder, NotTaken};
+use super::shell::{Desk, Fault, NO_CELL, PoolDriver, PoolShell, Reply};
 use super::slot::{Entry, Slot, flag};
-use super::stock::{Desk, Fault, NO_CELL, PoolDriver, Reply, Stock};
-use crate::terms::Terms;
+use crate::ask_options::AskOptions;
 
 /// A take under way. Dropping it gives the position in the queue up, or the
 /// member if it was granted just then.
@@ -24,7 +24,7 @@ pub struct Take<'a, M: Manager> {
     driver: Keep<'a, M>,
     /// None for the usual ones: most takes are on these, and a take that moves
     /// little is fast.
-    terms: Option<Box<Terms>>,
+    terms: Option<Box<AskOptions>>,
     /// When it first asked.
     sent: Option<Instant>,
     state: State,
@@ -61,14 +61,14 @@ impl Mark {
     }
 }
 
-/// One in so many takes from the shelf is measured, and counts for the
+/// One in so many takes from the idle cache is measured, and counts for the
 /// scheduler's budget.
 const MEASURED: u64 = 16;
 
 impl<'a, M: Manager> Take<'a, M> {
     #[inline]
-    pub(super) fn new(driver: Keep<'a, M>, terms: Terms) -> Self {
-        let is_usual = terms == Terms::USUAL;
+    pub(super) fn new(driver: Keep<'a, M>, terms: AskOptions) -> Self {
+        let is_usual = terms == AskOptions::USUAL;
         Self {
             driver,
             terms: (!is_usual).then(|| Box::new(terms)),
@@ -100,7 +100,7 @@ impl<'a, M: Manager> Take<'a, M> {
         }
     }
 
-    /// As `poll`, if something lies on the shelf; else nothing is asked.
+    /// As `poll`, if something lies in the idle cache; else nothing is asked.
     pub(crate) fn poll_prompt(
         &mut self,
         context: &Context<'_>,
@@ -118,8 +118,8 @@ impl<'a, M: Manager> Take<'a, M> {
         }
     }
 
-    fn terms(&self) -> &Terms {
-        self.terms.as_deref().unwrap_or(&Terms::USUAL)
+    fn terms(&self) -> &AskOptions {
+        self.terms.as_deref().unwrap_or(&AskOptions::USUAL)
     }
 
     /// Nothing was asked of the machine yet.
@@ -130,14 +130,14 @@ impl<'a, M: Manager> Take<'a, M> {
     /// Ask the machine. Also says where the answer will be. Without a way to
     /// be woken it does not wait.
     fn come(&mut self, unfit: Option<u32>, context: Option<&Context<'_>>) -> (Came, u32) {
-        let stock = self.driver.shell();
-        let terms = self.terms.as_deref().unwrap_or(&Terms::USUAL);
+        let shell = self.driver.shell();
+        let terms = self.terms.as_deref().unwrap_or(&AskOptions::USUAL);
         let sent = &mut self.sent;
         self.driver.step(|step| {
             if let Some(slot) = unfit {
                 let desk = &mut *step.machine;
                 desk.unfit += 1;
-                desk.pool.recall(slot, stock.slot(slot).since());
+                desk.pool.recall(slot, shell.slot(slot).since());
                 // It may have to go though nothing else is going to be asked.
                 desk.advance(step.now, step.effects);
             }
@@ -146,7 +146,7 @@ impl<'a, M: Manager> Take<'a, M> {
             let wait = context.is_some() && !seats.is_full();
             let mut cell = NO_CELL;
             let reply = || {
-                cell = stock.seat(seats);
+                cell = shell.seat(seats);
                 let waker = context.expect("who waits can be woken").waker().clone();
                 Reply { waker, cell }
             };
@@ -163,10 +163,10 @@ impl<'a, M: Manager> Take<'a, M> {
     /// Take a granted member into our hands; none if it is broken.
     #[inline]
     fn collect(&self, grant: &Grant, cell: u32) -> Option<Box<Entry<M>>> {
-        let stock = self.driver.shell();
-        let place = stock.slot(grant.slot);
+        let shell = self.driver.shell();
+        let place = shell.slot(grant.slot);
         let mut entry = place.member.take().expect("a granted member is there");
-        if is_broken(&*stock.manager, &mut entry.member) {
+        if is_broken(&*shell.manager, &mut entry.member) {
             place.member.put(entry);
             discard(&self.driver, grant.slot, cell, |desk| desk.broken += 1);
             return None;
@@ -183,8 +183,8 @@ impl<'a, M: Manager> Take<'a, M> {
         let State::Waiting { ticket, cell, mark } = self.state else {
             unreachable!("only who waits is answered");
         };
-        let stock = self.driver.shell();
-        let answer = || stock.cells.get(cell).answer();
+        let shell = self.driver.shell();
+        let answer = || shell.cells.get(cell).answer();
         if let Some(answer) = answer() {
             return Poll::Ready(answer);
         }
@@ -323,12 +323,12 @@ impl<M: Manager> Take<'_, M> {
     /// Give the position in the queue up, or the member if it was granted just
     /// then.
     fn leave(&self, ticket: Ticket, cell: u32) {
-        let stock = self.driver.shell();
+        let shell = self.driver.shell();
         let gone = self.driver.step(|step| {
             let pool = &mut step.machine.pool;
             let gone = pool.cancel(ticket, step.now, step.effects);
             if gone.is_none()
-                && let Some(Ok(grant)) = stock.cells.get(cell).answer()
+                && let Some(Ok(grant)) = shell.cells.get(cell).answer()
             {
                 pool.decline(grant.slot, step.now, step.effects);
             }
@@ -348,7 +348,7 @@ impl<M: Manager> std::fmt::Debug for Take<'_, M> {
     }
 }
 
-/// What the shelf has.
+/// What the idle cache has.
 enum Shelved<M: Manager> {
     Taken(Box<Entry<M>>),
     /// It counts for the scheduler's budget.
@@ -362,19 +362,19 @@ enum Shelved<M: Manager> {
 /// left of a take where it is awaited; what it answers fits in registers.
 #[inline(never)]
 fn take_from_shelf<M: Manager>(driver: &PoolDriver<M>) -> Shelved<M> {
-    let stock = driver.shell();
+    let shell = driver.shell();
     loop {
-        let Some((mut entry, takes)) = stock.shelf.take() else {
+        let Some((mut entry, takes)) = shell.cache.take() else {
             return Shelved::None;
         };
-        let place = stock.slot(entry.slot);
+        let place = shell.slot(entry.slot);
         let now = driver.clock().recent();
         let idle = now.as_nanos().saturating_sub(place.since().as_nanos());
-        if place.until() <= now || stock.rules.is_stale(idle) {
+        if place.until() <= now || shell.rules.is_stale(idle) {
             return Shelved::Unfit(entry);
         }
-        if is_broken(&*stock.manager, &mut entry.member) {
-            let slot = lay_down(stock, entry);
+        if is_broken(&*shell.manager, &mut entry.member) {
+            let slot = lay_down(shell, entry);
             discard(driver, slot, NO_CELL, |desk| desk.unfit += 1);
             continue;
         }
@@ -390,16 +390,16 @@ fn take_from_shelf<M: Manager>(driver: &PoolDriver<M>) -> Shelved<M> {
 
 /// Leave a member in its place that is still ours.
 #[cold]
-fn lay_down<M: Manager>(stock: &Stock<M>, entry: Box<Entry<M>>) -> u32 {
+fn lay_down<M: Manager>(shell: &PoolShell<M>, entry: Box<Entry<M>>) -> u32 {
     let slot = entry.slot;
-    stock.slot(slot).member.put(entry);
+    shell.slot(slot).member.put(entry);
     slot
 }
 
 /// Take a member that is ours out of its place.
 #[cold]
-fn pick_up<M: Manager>(stock: &Stock<M>, slot: u32) -> Box<Entry<M>> {
-    let entry = stock.slot(slot).member.take();
+fn pick_up<M: Manager>(shell: &PoolShell<M>, slot: u32) -> Box<Entry<M>> {
+    let entry = shell.slot(slot).member.take();
     entry.expect("a member that is ours is there")
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::Failed;
-use super::safe::Safe;
+use super::durable::Safe;
 
 /// What was decided, and may be told when it is safe: `.await` it, or
 /// [`wait`](Self::wait) on a plain thread.
@@ -16,19 +16,19 @@ use super::safe::Safe;
 #[derive(Debug)]
 pub struct Answer<T> {
     decision: Result<T, Failed>,
-    until: Until,
+    until: Committed,
 }
 
 /// How far the log has to be safe.
 #[derive(Clone, Debug)]
-pub struct Until {
+pub struct Committed {
     position: u64,
     safe: Arc<Safe>,
 }
 
 impl<T> Answer<T> {
     pub(super) fn new(decision: Result<T, Failed>, position: u64, safe: &Arc<Safe>) -> Self {
-        let until = Until::new(position, safe);
+        let until = Committed::new(position, safe);
         Self { decision, until }
     }
 
@@ -52,12 +52,12 @@ impl<T> Answer<T> {
 
     /// The decision, and how far the log has to be safe before it may be told.
     /// For callers that hold back many answers at once.
-    pub fn into_parts(self) -> (Result<T, Failed>, Until) {
+    pub fn into_parts(self) -> (Result<T, Failed>, Committed) {
         (self.decision, self.until)
     }
 }
 
-impl Until {
+impl Committed {
     pub(super) fn new(position: u64, safe: &Arc<Safe>) -> Self {
         let safe = Arc::clone(safe);
         Self { position, safe }
@@ -105,7 +105,7 @@ impl Until {
     }
 }
 
-impl IntoFuture for Until {
+impl IntoFuture for Committed {
     type Output = Result<(), Failed>;
     type IntoFuture = Reached;
 
@@ -120,13 +120,13 @@ impl IntoFuture for Until {
 /// Ends when the log is safe up to a certain place.
 #[derive(Debug)]
 pub struct Reached {
-    until: Until,
+    until: Committed,
     /// What is woken then, so that it is left there once and not at every poll.
     waker: Option<Waker>,
 }
 
 impl Reached {
-    pub(super) fn into_until(self) -> Until {
+    pub(super) fn into_until(self) -> Committed {
         self.until
     }
 }
@@ -135,7 +135,7 @@ impl Future for Reached {
     type Output = Result<(), Failed>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
-        let Until { position, safe } = &self.until;
+        let Committed { position, safe } = &self.until;
         if *position == 0 {
             return Poll::Ready(Ok(()));
         }

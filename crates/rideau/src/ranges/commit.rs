@@ -17,8 +17,8 @@ use rideau_core::Instant;
 use rideau_core::allocator::{Entry, Event, SnapshotAt};
 use tokio::sync::broadcast::Sender;
 
-use super::gather::Gather;
-use super::safe::Safe;
+use super::batching::Gather;
+use super::durable::Safe;
 use super::shared::{Inner, Shared, Sleep};
 use crate::store::{Store, StoreError};
 

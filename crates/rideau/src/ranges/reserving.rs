@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rideau_core::allocator::Reservation;
 use rideau_core::{Reply, Ticket};
 
-use super::answer::{Reached, Until};
+use super::answer::{Committed, Reached};
 use super::{Failed, Ranges};
 
 /// Values that may have to be waited for.
@@ -25,7 +25,7 @@ pub struct Reserving {
 enum State {
     /// In the queue, with the place where the answer will be.
     Waits {
-        cell: Cell,
+        cell: ReplySlot,
         ticket: Ticket,
     },
     /// It is decided, and may be told when it is safe.
@@ -38,7 +38,7 @@ enum State {
 
 /// Where an ask that waits for values finds its answer.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cell(Arc<Mutex<Found>>);
+pub(super) struct ReplySlot(Arc<Mutex<Found>>);
 
 #[derive(Debug, Default)]
 enum Found {
@@ -46,24 +46,24 @@ enum Found {
     Nothing,
     /// What is to be woken.
     Waker(Waker),
-    Answer(Result<Vec<Reservation>, Failed>, Until),
+    Answer(Result<Vec<Reservation>, Failed>, Committed),
     /// The ask will not look.
     Gone,
 }
 
-impl Reply for Cell {
+impl Reply for ReplySlot {
     fn is_gone(&self) -> bool {
         matches!(*self.0.lock(), Found::Gone)
     }
 }
 
-impl Cell {
+impl ReplySlot {
     /// Here it is. Says what to wake, or gives the answer back if the ask will not
     /// look.
     pub(super) fn tell(
         &self,
         decision: Result<Vec<Reservation>, Failed>,
-        until: Until,
+        until: Committed,
     ) -> Result<Option<Waker>, Vec<Reservation>> {
         let mut found = self.0.lock();
         match mem::replace(&mut *found, Found::Gone) {
@@ -79,7 +79,7 @@ impl Cell {
         }
     }
 
-    fn poll(&self, task: &Context<'_>) -> Option<(Result<Vec<Reservation>, Failed>, Until)> {
+    fn poll(&self, task: &Context<'_>) -> Option<(Result<Vec<Reservation>, Failed>, Committed)> {
         let waker = Found::Waker(task.waker().clone());
         let mut found = self.0.lock();
         let next = match &*found {
@@ -108,7 +108,7 @@ impl Reserving {
     pub(super) fn answered(
         ranges: Ranges,
         decision: Result<Vec<Reservation>, Failed>,
-        until: Until,
+        until: Committed,
     ) -> Self {
         let reached = until.into_future();
         Self {
@@ -117,7 +117,7 @@ impl Reserving {
         }
     }
 
-    pub(super) fn waits(ranges: Ranges, cell: Cell, ticket: Ticket) -> Self {
+    pub(super) fn waits(ranges: Ranges, cell: ReplySlot, ticket: Ticket) -> Self {
         Self {
             ranges,
             state: State::Waits { cell, ticket },
@@ -141,7 +141,7 @@ impl Reserving {
     /// # Errors
     ///
     /// The same wait, if it is not decided.
-    pub fn into_parts(mut self) -> Result<(Result<Vec<Reservation>, Failed>, Until), Self> {
+    pub fn into_parts(mut self) -> Result<(Result<Vec<Reservation>, Failed>, Committed), Self> {
         match mem::replace(&mut self.state, State::Over) {
             State::Decided { decision, reached } => Ok((decision, reached.into_until())),
             other => {

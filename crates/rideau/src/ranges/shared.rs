@@ -12,11 +12,11 @@ use rideau_core::allocator::{Allocator, Ask, Effects, Event, Refused, Reservatio
 use tokio::sync::broadcast::WeakSender;
 
 use super::Failed;
-use super::answer::Until;
+use super::answer::Committed;
 use super::clocks::Continued;
-use super::reserving::Cell;
-use super::rest;
-use super::safe::Safe;
+use super::durable::Safe;
+use super::idle_hook;
+use super::reserving::ReplySlot;
 use crate::store::{Loaded, StoreError};
 
 /// What threads do that say when they [rest] waits for that no longer,
@@ -46,9 +46,9 @@ pub(super) struct Inner {
     pub(super) machine: Allocator,
     pub(super) effects: Effects,
     /// The asks that wait for values,
-    pub(super) waiters: Waiters<Cell>,
+    pub(super) waiters: Waiters<ReplySlot>,
     /// what they are told,
-    pub(super) told: Vec<Told<Cell>>,
+    pub(super) told: Vec<Told<ReplySlot>>,
     /// and which tasks are to be woken once the lock is free.
     pub(super) woken: Vec<Waker>,
     pub(super) failed: Option<Arc<StoreError>>,
@@ -121,7 +121,7 @@ impl Shared {
             Sleep::Deep => true,
             Sleep::Gathers { target } => inner.waiting >= target || inner.is_closing,
         };
-        if is_needed && !(inner.can_be_owed(now) && rest::owe(&self.logged)) {
+        if is_needed && !(inner.can_be_owed(now) && idle_hook::owe(&self.logged)) {
             inner.sleep = Sleep::Awake;
             self.logged.notify_one();
         }
@@ -240,7 +240,7 @@ impl Inner {
             for told in self.told.drain(..) {
                 self.waiting += u64::from(told.position > 0);
                 let answer = told.answer.map_err(Failed::Refused);
-                match told.reply.tell(answer, Until::new(told.position, safe)) {
+                match told.reply.tell(answer, Committed::new(told.position, safe)) {
                     Ok(waker) => self.woken.extend(waker),
                     Err(granted) => returned.extend(granted),
                 }
@@ -259,7 +259,7 @@ impl Inner {
     pub(super) fn let_waiters_go(&mut self, now: Instant, safe: &Arc<Safe>) {
         for cell in self.waiters.close(&mut self.machine, now) {
             let failed = self.why_not().unwrap_or(Failed::Closed);
-            let told = cell.tell(Err(failed), Until::new(0, safe));
+            let told = cell.tell(Err(failed), Committed::new(0, safe));
             self.woken.extend(told.ok().flatten());
         }
     }

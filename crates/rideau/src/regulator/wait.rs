@@ -11,14 +11,14 @@ use rideau_core::{Lead, Refusal, Side, Ticket};
 
 use super::{Answer, Effect, Leasing, RegulatorDriver};
 use crate::after::After;
-use crate::cell::Cell;
+use crate::ask_options::AskOptions;
+use crate::coop;
 use crate::lease::Lease;
-use crate::streak;
-use crate::terms::Terms;
+use crate::reply_slot::ReplySlot;
 
 /// Where an ask waits, if it does: one that just came has no cell yet and takes
 /// its answer itself.
-pub(crate) struct Reply(Option<Arc<Cell<Told>>>);
+pub(crate) struct Reply(Option<Arc<ReplySlot<Told>>>);
 
 /// What a waiter is told.
 type Told = Result<Granted, Refusal>;
@@ -37,7 +37,7 @@ pub(super) struct Wait<D: Borrow<Arc<RegulatorDriver>>> {
 
 enum State {
     /// A future does nothing until it is polled.
-    Fresh(Terms),
+    Fresh(AskOptions),
     Waiting(Place),
     /// The answer has not been taken yet.
     Answered(Answer),
@@ -47,18 +47,18 @@ enum State {
 /// A place in the queue.
 struct Place {
     ticket: Ticket,
-    cell: Arc<Cell<Told>>,
+    cell: Arc<ReplySlot<Told>>,
 }
 
 impl<D: Borrow<Arc<RegulatorDriver>>> Wait<D> {
     /// A wait that begins when it is polled.
-    pub(super) fn new(driver: D, terms: Terms) -> Self {
+    pub(super) fn new(driver: D, terms: AskOptions) -> Self {
         let state = State::Fresh(terms);
         Self { driver, state }
     }
 
     /// A wait that begins now.
-    pub(super) fn begin(driver: D, terms: &Terms) -> Self {
+    pub(super) fn begin(driver: D, terms: &AskOptions) -> Self {
         let state = come(driver.borrow(), terms, true);
         Self { driver, state }
     }
@@ -90,7 +90,7 @@ impl<D: Borrow<Arc<RegulatorDriver>>> Future for Wait<D> {
         let this = &mut *self;
         if let State::Fresh(terms) = &this.state {
             this.state = come(this.driver.borrow(), terms, true);
-            if matches!(this.state, State::Answered(_)) && streak::is_enough(context) {
+            if matches!(this.state, State::Answered(_)) && coop::is_enough(context) {
                 return Poll::Pending;
             }
         }
@@ -161,31 +161,31 @@ impl Granted {
 
 /// Ask, but never wait.
 pub(super) fn try_ask(driver: &Arc<RegulatorDriver>) -> Answer {
-    match come(driver, &Terms::default(), false) {
+    match come(driver, &AskOptions::default(), false) {
         State::Answered(answer) => answer,
         _ => unreachable!("who does not want to wait is answered at once"),
     }
 }
 
 /// Come to the regulator: be answered at once, or take a place.
-fn come(driver: &Arc<RegulatorDriver>, terms: &Terms, wait: bool) -> State {
+fn come(driver: &Arc<RegulatorDriver>, terms: &AskOptions, wait: bool) -> State {
     let _admitted = match driver.shell().admit(Side::Ask) {
         Ok(admitted) => admitted,
         Err(refusal) => return State::Answered(Err(refusal)),
     };
-    let door = driver.shell().door();
+    let admission = driver.shell().door();
     let (ticket, came) = driver.step(|step| {
         let terms = terms.since(step.sent, wait);
         let ticket = step
             .machine
             .ask(&terms, Reply(None), step.now, step.effects);
-        if door.is_guarded() {
-            door.set_len(step.machine.len());
+        if admission.is_guarded() {
+            admission.set_len(step.machine.len());
         }
         if let Some(told) = take_own(step.effects) {
             return (ticket, Ok(told));
         }
-        let cell = Arc::new(Cell::new());
+        let cell = Arc::new(ReplySlot::new());
         let reply = step.machine.ask_mut(ticket);
         reply.expect("who got no answer waits").0 = Some(Arc::clone(&cell));
         (ticket, Err(cell))

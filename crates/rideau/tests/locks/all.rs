@@ -128,7 +128,7 @@ fn no_refusal_tells_of_a_part_of_what_is_taken_together() {
 async fn who_takes_several_keys_does_not_overtake_who_waits_for_one() {
     let locks = patient_locks();
     let first = locks.acquire("a", 1).unwrap();
-    let mut waiter = locks.begin_acquire("a", 1, 1, rideau::Terms::default());
+    let mut waiter = locks.begin_acquire("a", 1, 1, rideau::AskOptions::default());
     assert!(poll_once(&mut waiter).is_pending());
     first.release();
     let no = locks.acquire_all([("b", 1, 1), ("a", 1, 1)]).unwrap_err();
@@ -136,7 +136,7 @@ async fn who_takes_several_keys_does_not_overtake_who_waits_for_one() {
     assert_eq!(locks.held("b"), 0);
     let lock = waiter.await.unwrap();
     // Who sees more is not held up by one who cannot be served.
-    let mut waiter = locks.begin_acquire("a", 1, 1, rideau::Terms::default());
+    let mut waiter = locks.begin_acquire("a", 1, 1, rideau::AskOptions::default());
     assert!(poll_once(&mut waiter).is_pending());
     let got = locks.acquire_all([("b", 1, 1), ("a", 1, 2)]).unwrap();
     assert_eq!(got[1].ordinal(), 2);
@@ -159,7 +159,7 @@ fn several_keys_and_waits_for_each_of_them_go_together() {
                     let keys = ["a", "b", "c"];
                     let key = keys[rng.below(3) as usize];
                     if seed % 2 == 0 {
-                        let terms = rideau::Terms::default();
+                        let terms = rideau::AskOptions::default();
                         let lock = locks.acquire_blocking(key, 1, 2, terms).unwrap();
                         assert!(lock.ordinal() <= 2);
                     } else {

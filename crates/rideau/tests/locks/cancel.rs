@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 
-use rideau::{Acquiring, Locks, Terms};
+use rideau::{Acquiring, AskOptions, Locks};
 use rideau_core::Rng;
 use tokio::task::yield_now;
 
 use crate::stage::{patient_locks, poll_once, times, until};
 
 fn wait(locks: &Locks<String>) -> Acquiring<String> {
-    locks.begin_acquire("db", 1, 1, Terms::default())
+    locks.begin_acquire("db", 1, 1, AskOptions::default())
 }
 
 #[tokio::test]
@@ -68,8 +68,8 @@ fn who_never_looked_at_what_it_had_at_once_gives_it_back() {
 async fn who_leaves_opens_the_way_for_those_it_held_up() {
     let locks = patient_locks();
     let _held = locks.acquire_many("db", 2, 3).unwrap();
-    let two = locks.begin_acquire("db", 2, 3, Terms::default());
-    let mut one = locks.begin_acquire("db", 1, 3, Terms::default());
+    let two = locks.begin_acquire("db", 2, 3, AskOptions::default());
+    let mut one = locks.begin_acquire("db", 1, 3, AskOptions::default());
     assert!(poll_once(&mut one).is_pending());
     drop(two);
     assert!(poll_once(&mut one).is_ready());
@@ -144,7 +144,7 @@ fn no_release_is_missed_by_who_comes_to_wait_just_then() {
                         0 => drop(locks.acquire("db", 1)),
                         1 => drop(wait(locks)),
                         _ => {
-                            let terms = Terms::default();
+                            let terms = AskOptions::default();
                             let lock = locks.acquire_blocking("db", 1, 1, terms).unwrap();
                             assert_eq!(lock.ordinal(), 1);
                         }

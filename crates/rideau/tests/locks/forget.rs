@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::task::Poll;
 use std::thread;
 
-use rideau::{Locks, LocksOptions, Reason, Terms, queue};
+use rideau::{AskOptions, Locks, LocksOptions, Reason, queue};
 
 use crate::stage::{MS, patient_locks, poll_once, times, until};
 
@@ -93,9 +93,9 @@ fn keys_whose_handles_come_and_go_are_forgotten() {
 fn a_key_is_forgotten_after_the_last_of_its_waits() {
     let locks = patient_locks();
     let lock = locks.acquire("db", 1).unwrap();
-    let terms = Terms {
+    let terms = AskOptions {
         wait_max: Some(MS),
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let refused = locks.begin_acquire("db", 1, 1, terms);
     until("the end of a wait", || locks.waiting("db") == 0);
@@ -111,7 +111,7 @@ fn a_key_is_forgotten_after_the_last_of_its_waits() {
 fn a_key_that_was_waited_for_is_forgotten() {
     let locks = patient_locks();
     let lock = locks.acquire("db", 1).unwrap();
-    let mut wait = locks.begin_acquire("db", 1, 1, Terms::default());
+    let mut wait = locks.begin_acquire("db", 1, 1, AskOptions::default());
     assert!(poll_once(&mut wait).is_pending());
     locks.forget_idle();
     assert_eq!((locks.len(), locks.waiting("db")), (1, 1));
@@ -126,7 +126,7 @@ fn a_key_that_was_waited_for_is_forgotten() {
     until("an empty map", || locks.is_empty());
     // Who waits anew waits in a new line.
     let lock = locks.acquire("db", 1).unwrap();
-    let wait = locks.begin_acquire("db", 1, 1, Terms::default());
+    let wait = locks.begin_acquire("db", 1, 1, AskOptions::default());
     assert_eq!(locks.waiting("db"), 1);
     drop((lock, wait));
     until("an empty map", || locks.is_empty());
@@ -136,7 +136,7 @@ fn a_key_that_was_waited_for_is_forgotten() {
 #[test]
 fn a_wait_that_is_refused_at_once_leaves_no_key() {
     let locks = patient_locks();
-    let wait = locks.begin_acquire("db", 4, 3, Terms::default());
+    let wait = locks.begin_acquire("db", 4, 3, AskOptions::default());
     locks.close();
     let mut wait = wait;
     let Poll::Ready(Err(no)) = poll_once(&mut wait) else {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 
-use rideau::{Lock, Locks, LocksOptions, Terms};
+use rideau::{AskOptions, Lock, Locks, LocksOptions};
 use rideau_core::Rng;
 
 use crate::checker::{Call, Claim, Deed, by_key, is_explained};
@@ -135,9 +135,9 @@ impl<'a> Scribe<'a> {
             units,
             capacity,
         } = claim;
-        let terms = Terms {
+        let terms = AskOptions {
             wait_max: Some(MS / 5),
-            ..Terms::default()
+            ..AskOptions::default()
         };
         let nothing = Deed::Grant(Vec::new());
         let came = self.record(

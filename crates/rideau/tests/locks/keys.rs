@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 
-use rideau::{Locks, Terms};
+use rideau::{AskOptions, Locks};
 
 use crate::stage::{die, panics, patient_locks, until};
 
@@ -124,9 +124,9 @@ const ACTS: &[Act] = &[
     |locks| drop(locks.acquire_all([(&Moody(1), 1, 9), (&Moody(3), 1, 9)])),
     |locks| drop(locks.handle(&Moody(1))),
     |locks| drop(locks.handle(&Moody(2))),
-    |locks| drop(locks.begin_acquire(&Moody(1), 1, 9, Terms::default())),
-    |locks| drop(locks.begin_acquire(&Moody(1), 1, 1, Terms::default())),
-    |locks| drop(locks.begin_acquire(&Moody(2), 1, 9, Terms::default())),
+    |locks| drop(locks.begin_acquire(&Moody(1), 1, 9, AskOptions::default())),
+    |locks| drop(locks.begin_acquire(&Moody(1), 1, 1, AskOptions::default())),
+    |locks| drop(locks.begin_acquire(&Moody(2), 1, 9, AskOptions::default())),
     |locks| _ = locks.held(&Moody(1)),
     |locks| _ = locks.surplus(&Moody(2), 1),
     |locks| _ = locks.waiting(&Moody(1)),
@@ -189,7 +189,7 @@ fn a_key_whose_neighbour_panicked_is_forgotten() {
 fn keys_wait_for_nothing_but_themselves() {
     let locks = patient_locks();
     let held = locks.acquire("db", 1).unwrap();
-    let wait = locks.begin_acquire("db", 1, 1, Terms::default());
+    let wait = locks.begin_acquire("db", 1, 1, AskOptions::default());
     assert_eq!((locks.waiting("db"), locks.waiting("disk")), (1, 0));
     assert_eq!(locks.acquire("disk", 1).unwrap().ordinal(), 1);
     drop((held, wait));

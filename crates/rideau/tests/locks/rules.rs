@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use rideau::{Denied, KeyRule, Lock, Locks, Reason, Terms, queue};
+use rideau::{AskOptions, Denied, KeyRule, Lock, Locks, Reason, queue};
 
 use crate::stage::{poll_once, until};
 
@@ -83,9 +83,9 @@ fn all_rules_together_have_a_limit() {
 async fn who_wants_to_wait_for_a_key_too_many_is_told_why_it_cannot() {
     let locks = by_letter(&[at_most(1), at_most(1)]);
     let held = take(&locks, "a1").unwrap();
-    let no = locks.begin_acquire("a2", 1, 1, Terms::default()).await;
+    let no = locks.begin_acquire("a2", 1, 1, AskOptions::default()).await;
     assert_eq!(no.unwrap_err().reason, Reason::Keys);
-    let mut waiting = locks.begin_acquire("a1", 1, 1, Terms::default());
+    let mut waiting = locks.begin_acquire("a1", 1, 1, AskOptions::default());
     assert!(poll_once(&mut waiting).is_pending());
     drop(held);
     let held = waiting.await.unwrap();
@@ -235,7 +235,7 @@ async fn each_rule_has_its_own_way_to_wait() {
     };
     let locks = by_letter(&[room(1), room(2)]);
     let held = ["a", "b"].map(|key| take(&locks, key).unwrap());
-    let ask = |key| locks.begin_acquire(key, 1, 1, Terms::default());
+    let ask = |key| locks.begin_acquire(key, 1, 1, AskOptions::default());
     let mut waits = [ask("a"), ask("b"), ask("b")];
     for key in ["a", "b"] {
         let Poll::Ready(Err(no)) = poll_once(&mut ask(key)) else {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rideau::{Lock, Locks, Terms};
+use rideau::{AskOptions, Lock, Locks};
 use rideau_core::Rng;
 use tokio::task::yield_now;
 use tokio::time::timeout;
@@ -152,9 +152,9 @@ async fn visit(locks: Locks<String>, keys: Arc<Vec<String>>, census: Arc<Census>
     let capacity = 1 + rng.below(MOST);
     let units = 1 + rng.below(capacity.min(2)) as u32;
     let wait_max = (rng.below(4) == 0).then_some(MS);
-    let terms = Terms {
+    let terms = AskOptions {
         wait_max,
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let key = keys[at].as_str();
     let mut wait = locks.begin_acquire(key, units, capacity, terms);

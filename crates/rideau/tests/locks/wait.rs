@@ -4,7 +4,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use rideau::{Acquiring, Flow, Lock, Locks, LocksOptions, Now, Reason, Refusal, Terms, queue};
+use rideau::{Acquiring, AskOptions, Flow, Lock, Locks, LocksOptions, Now, Reason, Refusal, queue};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep};
 
@@ -14,13 +14,13 @@ type Came = Result<Lock<'static, String>, Refusal>;
 
 /// Come to wait for units of the key `db`.
 fn wait(locks: &Locks<String>, units: u32, capacity: u64) -> Acquiring<String> {
-    locks.begin_acquire("db", units, capacity, Terms::default())
+    locks.begin_acquire("db", units, capacity, AskOptions::default())
 }
 
-fn no_longer_than(wait_max: Duration) -> Terms {
-    Terms {
+fn no_longer_than(wait_max: Duration) -> AskOptions {
+    AskOptions {
         wait_max: Some(wait_max),
-        ..Terms::default()
+        ..AskOptions::default()
     }
 }
 
@@ -207,9 +207,9 @@ async fn flows_take_turns() {
     });
     let mut held = locks.acquire_owned("db", 1, 1).unwrap();
     let ask = |flow| {
-        let terms = Terms {
+        let terms = AskOptions {
             flow: Flow(flow),
-            ..Terms::default()
+            ..AskOptions::default()
         };
         locks.begin_acquire("db", 1, 1, terms)
     };
@@ -282,7 +282,7 @@ async fn a_try_never_overtakes_who_waits_and_fits() {
     assert_eq!(locks.acquire("db", 1).unwrap_err().held, 1);
     assert_eq!(handle.acquire(1).unwrap_err().held, 1);
     assert!(matches!(
-        locks.acquire_now("db", 1, 1, Terms::default()),
+        locks.acquire_now("db", 1, 1, AskOptions::default()),
         Now::Waiting(_)
     ));
     let lock = granted(&mut waiter);
@@ -315,7 +315,7 @@ async fn what_can_never_be_had_is_not_waited_for() {
             (no.reason, no.retry_after),
             (Reason::Excess, Duration::ZERO)
         );
-        let no = refused(&mut locks.begin_acquire("new", units, capacity, Terms::default()));
+        let no = refused(&mut locks.begin_acquire("new", units, capacity, AskOptions::default()));
         assert_eq!(no.reason, Reason::Excess);
     }
     assert_eq!(locks.waiting("db"), 0);
@@ -399,13 +399,13 @@ async fn new_options_hold_for_keys_that_come_later() {
 #[tokio::test]
 async fn units_are_had_at_once_or_waited_for() {
     let locks = patient_locks();
-    let Now::Answered(Ok(lock)) = locks.acquire_now("db", 2, 2, Terms::default()) else {
+    let Now::Answered(Ok(lock)) = locks.acquire_now("db", 2, 2, AskOptions::default()) else {
         panic!("all are free");
     };
-    let Now::Waiting(mut waiter) = locks.acquire_now("db", 1, 2, Terms::default()) else {
+    let Now::Waiting(mut waiter) = locks.acquire_now("db", 1, 2, AskOptions::default()) else {
         panic!("none is free");
     };
-    let Now::Answered(Err(no)) = locks.acquire_now("db", 3, 2, Terms::default()) else {
+    let Now::Answered(Err(no)) = locks.acquire_now("db", 3, 2, AskOptions::default()) else {
         panic!("there may never be three");
     };
     assert_eq!(no.reason, Reason::Excess);
@@ -425,7 +425,7 @@ fn plain_threads_wait_without_a_runtime() {
             .map(|units| {
                 let locks = &locks;
                 scope.spawn(move || {
-                    let terms = Terms::default();
+                    let terms = AskOptions::default();
                     let lock = locks.acquire_blocking("db", units, 2, terms).unwrap();
                     (units.into(), lock.ordinal())
                 })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rideau::{Held, Lead, PoolOptions, Reason, Retired, Reuse, Terms, queue, valve};
+use rideau::{AskOptions, Held, Lead, PoolOptions, Reason, Retired, Reuse, queue, valve};
 use tokio::time::sleep;
 
 use crate::rig::{Act, MS, Rig, S, options, settle};
@@ -19,7 +19,7 @@ async fn a_lower_limit_counts_what_is_being_stopped() {
     Held::fail(one);
     settle().await;
     pool.reconfigure(options(2, 2)).unwrap();
-    let waiting = tokio::spawn(pool.take_owned(Terms::default()));
+    let waiting = tokio::spawn(pool.take_owned(AskOptions::default()));
     drop(two);
     settle().await;
     let members = pool.stats().members;
@@ -102,7 +102,7 @@ async fn a_line_changes_its_law_and_its_order_while_people_wait() {
     assert!(pool.try_take().is_ok());
 }
 
-// P13: from the shelf, from hands, from the line.
+// P13: from the idle cache, from hands, from the line.
 #[tokio::test(start_paused = true)]
 async fn a_limit_falls_and_rises_exactly() {
     let rig = Rig::new(6);
@@ -158,8 +158,8 @@ async fn a_replacement_calls_off_starts_and_reaches_members_being_checked() {
     let pool = pool.await;
     sleep(2 * S).await;
     rig.on_next_starts([Act::Hang]);
-    let one = tokio::spawn(pool.take_owned(Terms::default()));
-    let other = tokio::spawn(pool.take_owned(Terms::default()));
+    let one = tokio::spawn(pool.take_owned(AskOptions::default()));
+    let other = tokio::spawn(pool.take_owned(AskOptions::default()));
     sleep(10 * MS).await;
     let members = pool.stats().members;
     assert_eq!((members.checking, members.starting), (1, 1));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use rideau::{Held, Pool, PoolOptions, Reason, Retired, Take, Terms};
+use rideau::{AskOptions, Held, Pool, PoolOptions, Reason, Retired, Take};
 use tokio::runtime::{self, Handle};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -48,7 +48,7 @@ async fn who_waits_is_refused_when_the_pool_closes() {
     let rig = Rig::new(1);
     rig.on_start(Act::After(S));
     let pool = rig.open(options(1, 1));
-    let taking = tokio::spawn(pool.take_owned(Terms::default()));
+    let taking = tokio::spawn(pool.take_owned(AskOptions::default()));
     sleep(10 * MS).await;
     let begun = Instant::now();
     pool.close(100 * S).await;
@@ -118,7 +118,7 @@ async fn an_immediate_close_waits_for_no_check() {
         ..options(1, 2)
     });
     sleep(S).await;
-    let takes = [(); 2].map(|()| tokio::spawn(pool.take_owned(Terms::default())));
+    let takes = [(); 2].map(|()| tokio::spawn(pool.take_owned(AskOptions::default())));
     sleep(10 * MS).await;
     let members = pool.stats().members;
     assert_eq!((members.checking, members.starting), (1, 1));
@@ -146,7 +146,7 @@ async fn a_pool_dropped_in_the_middle_of_everything_leaves_nothing_behind() {
     let pool = pool.await;
     rig.on_start(Act::Hang);
     Held::fail(pool.try_take().unwrap());
-    let failed = pool.with(Terms::default(), async |_| Err::<(), _>(()));
+    let failed = pool.with(AskOptions::default(), async |_| Err::<(), _>(()));
     assert!(failed.await.unwrap().is_err());
     let owned = pool.try_take_owned().unwrap();
     let kept = Held::detach(pool.try_take().unwrap());
@@ -191,8 +191,8 @@ fn a_pool_outlives_its_runtime_as_far_as_it_can() {
     let runtime = own_runtime();
     let on = runtime.handle().clone();
     let pool = Pool::new_on(on, rig.told(), options(2, 2)).unwrap();
-    let one = pool.take_blocking(Terms::default()).unwrap();
-    let other = pool.take_blocking(Terms::default()).unwrap();
+    let one = pool.take_blocking(AskOptions::default()).unwrap();
+    let other = pool.take_blocking(AskOptions::default()).unwrap();
     drop(runtime);
     let number = other.number;
     drop(other);
@@ -201,9 +201,9 @@ fn a_pool_outlives_its_runtime_as_far_as_it_can() {
     Held::fail(one);
     assert_eq!(rig.live(), 1);
     let last = pool.try_take().unwrap();
-    let terms = Terms {
+    let terms = AskOptions {
         wait_max: Some(50 * MS),
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let refused = pool.take_blocking(terms).unwrap_err();
     assert_eq!(refused.refusal.reason, Reason::Deadline);
@@ -230,12 +230,12 @@ fn a_runtime_that_ends_under_everything_frees_every_slot() {
         ..options(3, 4)
     };
     let pool = Pool::new_on(on, rig.told(), set).unwrap();
-    let held = [(); 3].map(|()| pool.take_blocking(Terms::default()).unwrap());
+    let held = [(); 3].map(|()| pool.take_blocking(AskOptions::default()).unwrap());
     rig.on_start(Act::Hang);
     let [one, two, three] = held;
     Held::fail(one);
     drop(two);
-    let failed = pool.with(Terms::default(), async |_| Err::<(), _>(()));
+    let failed = pool.with(AskOptions::default(), async |_| Err::<(), _>(()));
     runtime.block_on(failed).unwrap().unwrap_err();
     drop(runtime);
     assert_eq!(rig.live(), 1, "what was checked and stopped is gone");
@@ -280,14 +280,14 @@ fn a_waker_that_drops_a_take_of_the_same_pool_locks_nothing_up() {
     let on = runtime.handle().clone();
     let pool = Pool::new_on(on, rig.told(), options(1, 1)).unwrap();
     comes_back(move || {
-        let held = pool.take_owned(Terms::default());
+        let held = pool.take_owned(AskOptions::default());
         let held = runtime.block_on(held).unwrap();
         let drops = Arc::new(Drops::default());
         let waker = Waker::from(Arc::clone(&drops));
-        let mut first = pool.take_owned(Terms::default());
+        let mut first = pool.take_owned(AskOptions::default());
         let polled = Pin::new(&mut first).poll(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
-        let mut second = pool.take_owned(Terms::default());
+        let mut second = pool.take_owned(AskOptions::default());
         assert!(poll(&mut second).is_pending());
         *drops.take.lock().unwrap() = Some(second);
         assert_eq!(pool.stats().len(), 2);
@@ -301,11 +301,11 @@ fn a_waker_that_drops_a_take_of_the_same_pool_locks_nothing_up() {
 
         // The last of a waker may go with the place in line that it waited for.
         let drops = Arc::new(Drops::default());
-        let mut second = pool.take_owned(Terms::default());
+        let mut second = pool.take_owned(AskOptions::default());
         assert!(poll(&mut second).is_pending());
         *drops.take.lock().unwrap() = Some(second);
         let waker = Waker::from(drops);
-        let mut third = pool.take_owned(Terms::default());
+        let mut third = pool.take_owned(AskOptions::default());
         let polled = Pin::new(&mut third).poll(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
         drop(waker);

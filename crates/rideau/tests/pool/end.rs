@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use rideau::{Held, PoolOptions, Retired, Terms};
+use rideau::{AskOptions, Held, PoolOptions, Retired};
 use tokio::time::{Instant, sleep};
 
 use crate::rig::{Act, MS, Rig, S, options, settle};
@@ -218,7 +218,7 @@ async fn a_member_lost_while_it_is_checked_goes_though_the_check_went_well() {
     rig.on_check(Act::After(20 * MS));
     let pool = rig.start(checked()).await;
     sleep(2 * S).await;
-    let taking = tokio::spawn(pool.take_owned(Terms::default()));
+    let taking = tokio::spawn(pool.take_owned(AskOptions::default()));
     sleep(10 * MS).await;
     rig.lose(0);
     rig.lose(1);
@@ -231,7 +231,7 @@ async fn a_member_lost_while_it_is_checked_goes_though_the_check_went_well() {
     );
 }
 
-// S19, P9: its uses are counted on the shelf as in the line.
+// S19, P9: its uses are counted in the idle cache as in the line.
 #[tokio::test(start_paused = true)]
 async fn a_member_goes_after_as_many_uses_as_it_may_have() {
     let rig = Rig::new(1);

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
-use rideau::{Flow, Held, Pool, PoolOptions, Priority, Reason, Tag, Terms, queue};
+use rideau::{AskOptions, Flow, Held, Pool, PoolOptions, Priority, Reason, Tag, queue};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -18,7 +18,12 @@ impl Turns {
         Self(Arc::default())
     }
 
-    async fn take(&self, pool: &Pool<Told>, name: &'static str, terms: Terms) -> JoinHandle<()> {
+    async fn take(
+        &self,
+        pool: &Pool<Told>,
+        name: &'static str,
+        terms: AskOptions,
+    ) -> JoinHandle<()> {
         let (take, turns) = (pool.take_owned(terms), Arc::clone(&self.0));
         let task = tokio::spawn(async move {
             let _held = take.await.unwrap();
@@ -40,9 +45,9 @@ async fn the_urgent_go_before_the_others_and_the_background_last() {
     let pool = rig.start(options(1, 1)).await;
     let held = pool.take().await.unwrap();
     let turns = Turns::new();
-    let on = |priority| Terms {
+    let on = |priority| AskOptions {
         priority,
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let mut tasks = Vec::new();
     for (name, priority) in [
@@ -89,9 +94,9 @@ async fn tenants_take_turns() {
         ("carl", 3),
         ("carl", 3),
     ] {
-        let terms = Terms {
+        let terms = AskOptions {
             flow: Flow(flow),
-            ..Terms::default()
+            ..AskOptions::default()
         };
         tasks.push(turns.take(&pool, name, terms).await);
     }
@@ -114,14 +119,14 @@ async fn a_named_wait_is_kept_and_a_default_one_is_a_limit() {
     };
     let pool = rig.start(set).await;
     let held = pool.take().await.unwrap();
-    let named = tokio::spawn(pool.take_owned(Terms {
+    let named = tokio::spawn(pool.take_owned(AskOptions {
         wait_max: Some(10 * S),
         wait_default: Some(2 * S),
-        ..Terms::default()
+        ..AskOptions::default()
     }));
-    let usual = tokio::spawn(pool.take_owned(Terms {
+    let usual = tokio::spawn(pool.take_owned(AskOptions {
         wait_default: Some(2 * S),
-        ..Terms::default()
+        ..AskOptions::default()
     }));
     sleep(3 * S).await;
     let no = usual.await.unwrap().unwrap_err();
@@ -140,10 +145,10 @@ async fn all_of_a_tag_are_cancelled_and_nobody_else() {
     let rig = Rig::new(1);
     let pool = rig.start(options(1, 1)).await;
     let held = pool.take().await.unwrap();
-    let tagged = |tag, priority| Terms {
+    let tagged = |tag, priority| AskOptions {
         tag: Some(Tag(tag)),
         priority,
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let mut one = pool.take_on(tagged(1, Priority::Normal));
     let mut two = pool.take_on(tagged(1, Priority::Urgent));
@@ -225,9 +230,9 @@ async fn the_numbers_add_up() {
     assert!(pool.take().await.is_err());
     assert!(pool.try_take().is_err());
     drop(waiting);
-    let soon = Terms {
+    let soon = AskOptions {
         wait_max: Some(MS),
-        ..Terms::default()
+        ..AskOptions::default()
     };
     assert!(pool.take_on(soon).await.is_err());
     drop(held);

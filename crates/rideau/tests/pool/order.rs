@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use rideau::{Held, Manager, NotTaken, Pool, PoolOptions, Take, Terms, queue};
+use rideau::{AskOptions, Held, Manager, NotTaken, Pool, PoolOptions, Take, queue};
 use tokio::runtime::Builder;
 use tokio::task::yield_now;
 
@@ -72,7 +72,7 @@ impl Hall {
 
     /// Take a member. All takes that waited before this one came must have been
     /// answered by then.
-    async fn take(&self, task: usize, terms: Terms) -> Answer {
+    async fn take(&self, task: usize, terms: AskOptions) -> Answer {
         let came = self.next_moment();
         let answer = poll_fn(|context| self.poll(task, &terms, context)).await;
         if answer.is_ok() {
@@ -86,7 +86,7 @@ impl Hall {
         answer
     }
 
-    fn poll(&self, task: usize, terms: &Terms, context: &mut Context<'_>) -> Poll<Answer> {
+    fn poll(&self, task: usize, terms: &AskOptions, context: &mut Context<'_>) -> Poll<Answer> {
         let mut place = self.waiting[task].lock().unwrap();
         if let Some(waiting) = &mut *place {
             if !waiting.is_answered() {
@@ -140,10 +140,10 @@ fn crowd(queue: queue::Options, is_restless: bool) -> usize {
             tokio::spawn(async move {
                 let mut served = 0;
                 for turn in 0..TURNS {
-                    let terms = Terms {
+                    let terms = AskOptions {
                         // By the default law those who name their wait are kept apart.
                         wait_max: (task % 2 == 0).then_some(HOUR),
-                        ..Terms::default()
+                        ..AskOptions::default()
                     };
                     let answer = hall.take(task, terms).await;
                     yield_now().await;

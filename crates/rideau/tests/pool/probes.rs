@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rideau::{Held, Pool, Retired, Terms};
+use rideau::{AskOptions, Held, Pool, Retired};
 use tokio::runtime;
 use tokio::time::sleep;
 
@@ -73,7 +73,7 @@ async fn a_returned_member_beats_a_running_start() {
     let pool = rig.start(options(1, 2)).await;
     rig.on_start(Act::After(500 * MS));
     let held = pool.take().await.unwrap();
-    let taking = tokio::spawn(pool.take_owned(Terms::default()));
+    let taking = tokio::spawn(pool.take_owned(AskOptions::default()));
     sleep(20 * MS).await;
     assert_eq!(pool.stats().members.starting, 1);
     drop(held);
@@ -104,7 +104,7 @@ async fn hogs_do_not_starve_latecomers_nor_each_other() {
         .collect();
     sleep(200 * MS).await;
     let latecomers: Vec<_> = (0..20)
-        .map(|_| tokio::spawn(pool.take_owned(Terms::default())))
+        .map(|_| tokio::spawn(pool.take_owned(AskOptions::default())))
         .collect();
     for latecomer in latecomers {
         let held = latecomer.await.unwrap().unwrap();
@@ -129,12 +129,12 @@ fn a_member_can_be_dropped_on_any_thread_and_after_its_runtime() {
     // All are held, so that a take gets the one that was given back, whichever
     // threads' members it looks at first.
     let [one, two, three] = [(); 3].map(|()| {
-        let taken = pool.take_owned(Terms::default());
+        let taken = pool.take_owned(AskOptions::default());
         runtime.block_on(taken).unwrap()
     });
     let number = one.number;
     thread::spawn(move || drop(one)).join().unwrap();
-    let again = runtime.block_on(pool.take_owned(Terms::default()));
+    let again = runtime.block_on(pool.take_owned(AskOptions::default()));
     let one = again.unwrap();
     assert_eq!(one.number, number);
     drop(runtime);
@@ -143,7 +143,7 @@ fn a_member_can_be_dropped_on_any_thread_and_after_its_runtime() {
     assert_eq!(pool.try_take().unwrap().number, number);
     drop((one, three));
     thread::spawn(move || {
-        let held = pool.take_blocking(Terms::default()).unwrap();
+        let held = pool.take_blocking(AskOptions::default()).unwrap();
         Held::fail(held);
         assert_eq!(pool.stats().members.idle, 2);
     })
@@ -161,8 +161,8 @@ fn a_member_can_be_dropped_on_any_thread_and_after_its_runtime() {
 async fn a_guard_dropped_by_another_runtime_serves_who_waits_here() {
     let rig = Rig::new(1);
     let pool: Pool<_> = rig.start(options(1, 1)).await;
-    let held = pool.take_owned(Terms::default()).await.unwrap();
-    let waiting = tokio::spawn(pool.take_owned(Terms::default()));
+    let held = pool.take_owned(AskOptions::default()).await.unwrap();
+    let waiting = tokio::spawn(pool.take_owned(AskOptions::default()));
     settle().await;
     thread::spawn(move || {
         let other = runtime::Builder::new_current_thread().build().unwrap();

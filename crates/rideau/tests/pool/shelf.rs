@@ -182,7 +182,7 @@ async fn a_replacement_is_spread_over_its_time_and_takes_held_ones_at_their_rele
     assert_eq!(Held::about(&held).generation, 1);
 }
 
-// While the pool is suspended nobody gets anything, not even from the shelf.
+// While the pool is suspended nobody gets anything, not even from the idle cache.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_handed_out_while_the_pool_is_suspended() {
     let rig = Rig::new(2);

@@ -3,7 +3,8 @@
 use std::error::Error;
 
 use rideau::{
-    Backoff, Circuit, Clock, Held, Pool, PoolOptions, Reason, Retired, StartError, Terms, valve,
+    AskOptions, Backoff, Circuit, Clock, Held, Pool, PoolOptions, Reason, Retired, StartError,
+    valve,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -66,9 +67,9 @@ async fn who_waits_is_served_soon_after_starting_works_again() {
     let rig = Rig::new(2);
     rig.on_start(Act::Fail);
     let pool = rig.open(impatient());
-    let taking = tokio::spawn(pool.take_owned(Terms {
+    let taking = tokio::spawn(pool.take_owned(AskOptions {
         wait_max: Some(3 * S),
-        ..Terms::default()
+        ..AskOptions::default()
     }));
     sleep(200 * MS).await;
     assert!(matches!(pool.stats().circuit, Circuit::Open { .. }));
@@ -109,7 +110,7 @@ async fn members_start_side_by_side_up_to_a_limit() {
     assert_eq!(begun.elapsed(), 200 * MS);
     assert_eq!(rig.starts_max(), 4);
     let takes: Vec<_> = (0..8)
-        .map(|_| tokio::spawn(pool.take_owned(Terms::default())))
+        .map(|_| tokio::spawn(pool.take_owned(AskOptions::default())))
         .collect();
     for take in takes {
         let held = take.await.unwrap().unwrap();
@@ -139,9 +140,9 @@ async fn a_refusal_says_why_members_cannot_be_started() {
     let rig = Rig::new(1);
     rig.on_start(Act::Fail);
     let pool = rig.open(impatient());
-    let terms = Terms {
+    let terms = AskOptions {
         wait_max: Some(100 * MS),
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let refused = pool.take_on(terms).await.unwrap_err();
     assert_eq!(refused.refusal.reason, Reason::Deadline);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use rideau::{Backoff, Fate, Held, Pool, PoolOptions, Priority, Terms};
+use rideau::{AskOptions, Backoff, Fate, Held, Pool, PoolOptions, Priority};
 use tokio::time::{sleep, timeout};
 
 use crate::rig::{Act, Rig, Told, options};
@@ -44,9 +44,9 @@ fn small() -> PoolOptions {
 
 async fn hold(rig: &Rig, pool: &Pool<Told>, chance: &mut Chance) {
     let priority = Priority::ALL[chance.below(3) as usize];
-    let terms = Terms {
+    let terms = AskOptions {
         priority,
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let (end, span) = (chance.below(20), chance.below(300) as u32 * US);
     let patience = 1 + chance.below(500) as u32;
@@ -79,7 +79,7 @@ async fn use_it(rig: &Rig, pool: &Pool<Told>, chance: &mut Chance) {
         sleep(span).await;
         if end == 0 { Err(()) } else { Ok(()) }
     };
-    let with = pool.with(Terms::default(), body);
+    let with = pool.with(AskOptions::default(), body);
     let _ = timeout(Duration::from_micros(100), with).await;
 }
 

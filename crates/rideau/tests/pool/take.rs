@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use rideau::{Held, MemberId, Pool, PoolOptions, Reason, Terms, queue};
+use rideau::{AskOptions, Held, MemberId, Pool, PoolOptions, Reason, queue};
 use tokio::time::{sleep, timeout};
 
 use crate::rig::{Act, MS, Rig, S, Told, options, settle};
@@ -130,9 +130,9 @@ async fn who_waited_as_long_as_it_wanted_never_gets_a_member() {
     let rig = Rig::new(1);
     rig.on_start(Act::After(S));
     let pool = rig.open(options(0, 1));
-    let soon = Terms {
+    let soon = AskOptions {
         wait_max: Some(30 * MS),
-        ..Terms::default()
+        ..AskOptions::default()
     };
     let refused = pool.take_on(soon).await.unwrap_err();
     assert_eq!(refused.refusal.reason, Reason::Deadline);
@@ -204,7 +204,7 @@ async fn the_task_that_polled_last_is_woken() {
     let rig = Rig::new(1);
     let pool = rig.start(options(1, 1)).await;
     let held = pool.take().await.unwrap();
-    let mut take = pool.take_owned(Terms::default());
+    let mut take = pool.take_owned(AskOptions::default());
     poll_fn(|context| {
         assert!(Pin::new(&mut take).poll(context).is_pending());
         Poll::Ready(())
@@ -222,8 +222,8 @@ async fn an_owned_member_outlives_every_handle() {
     let tasks = tokio::runtime::Handle::current().metrics();
     let before = tasks.num_alive_tasks();
     let pool = rig.start(options(1, 1)).await;
-    let held = pool.take_owned(Terms::default()).await.unwrap();
-    let waiting = tokio::spawn(pool.take_owned(Terms::default()));
+    let held = pool.take_owned(AskOptions::default()).await.unwrap();
+    let waiting = tokio::spawn(pool.take_owned(AskOptions::default()));
     settle().await;
     drop(pool);
     drop(held);
@@ -237,7 +237,7 @@ async fn an_owned_member_outlives_every_handle() {
 async fn a_broken_member_is_not_handed_out_from_wherever_it_lies() {
     let rig = Rig::new(2);
     let pool = rig.start(options(2, 2)).await;
-    // From the shelf.
+    // From the idle cache.
     rig.break_member(0);
     rig.break_member(1);
     assert_eq!(pool.take().await.unwrap().number, 2);
@@ -317,7 +317,7 @@ async fn a_hundred_thousand_wait_and_leave_in_any_order() {
     let held = pool.take().await.unwrap();
     let many = 100_000;
     let mut takes: Vec<_> = (0..many)
-        .map(|_| pool.take_owned(Terms::default()))
+        .map(|_| pool.take_owned(AskOptions::default()))
         .collect();
     for take in &mut takes {
         assert!(poll(take).is_pending());
@@ -358,7 +358,7 @@ fn plain_threads_take_and_wait_and_release() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..50 {
-                    let held = pool.take_blocking(Terms::default()).unwrap();
+                    let held = pool.take_blocking(AskOptions::default()).unwrap();
                     let _using = rig.using(&held);
                     std::thread::yield_now();
                 }

@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use rideau::{Fate, Held, Pool, PoolOptions, Retired, Terms};
+use rideau::{AskOptions, Fate, Held, Pool, PoolOptions, Retired};
 use tokio::time::{sleep, timeout};
 
 use crate::rig::{Act, MS, Rig, Told, options, settle};
@@ -36,7 +36,7 @@ async fn a_cancelled_body_ends_as_the_options_say() {
         let rig = Rig::new(1);
         let pool = rig.start(fated(fate, Fate::Reuse)).await;
         let body = async |_: &mut _| pending::<Result<(), ()>>().await;
-        let use_it = pool.with(Terms::default(), body);
+        let use_it = pool.with(AskOptions::default(), body);
         assert!(timeout(10 * MS, use_it).await.is_err());
         assert_eq!(fate_of(&rig, &pool).await, fate);
     }
@@ -47,7 +47,7 @@ async fn a_body_that_answers_an_error_ends_as_the_options_say() {
     for fate in FATES {
         let rig = Rig::new(1);
         let pool = rig.start(fated(Fate::Replace, fate)).await;
-        let failed = pool.with(Terms::default(), async |_| Err::<(), _>("no"));
+        let failed = pool.with(AskOptions::default(), async |_| Err::<(), _>("no"));
         assert_eq!(failed.await.unwrap(), Err("no"));
         assert_eq!(fate_of(&rig, &pool).await, fate);
     }
@@ -61,7 +61,7 @@ async fn a_body_that_panics_costs_the_member_whatever_the_options_say() {
     let other = pool.clone();
     let task = tokio::spawn(async move {
         let body = async |_: &mut _| -> Result<(), ()> { panic!("in the body") };
-        other.with(Terms::default(), body).await
+        other.with(AskOptions::default(), body).await
     });
     assert!(task.await.unwrap_err().is_panic());
     assert_eq!(fate_of(&rig, &pool).await, Fate::Replace);
@@ -74,7 +74,7 @@ async fn a_body_that_ends_well_leaves_its_member_to_the_next() {
     let pool = rig.start(fated(Fate::Replace, Fate::Replace)).await;
     let mut seen = Vec::new();
     for _ in 0..3 {
-        let done = pool.with(Terms::default(), async |member| {
+        let done = pool.with(AskOptions::default(), async |member| {
             sleep(MS).await;
             seen.push(member.number);
             Ok::<_, ()>(member.number)
@@ -96,7 +96,7 @@ async fn a_body_that_borrows_runs_in_a_task_of_its_own() {
             tokio::spawn(async move {
                 let word = &words[at % 2];
                 let mut uses = Vec::new();
-                let used = pool.with(Terms::default(), async |member| {
+                let used = pool.with(AskOptions::default(), async |member| {
                     sleep(MS).await;
                     uses.push(member.number);
                     Ok::<_, ()>(word.len())
@@ -116,7 +116,7 @@ async fn a_use_dropped_while_it_waits_costs_no_member() {
     let rig = Rig::new(1);
     let pool = rig.start(fated(Fate::Replace, Fate::Replace)).await;
     let held = pool.take().await.unwrap();
-    let use_it = pool.with(Terms::default(), async |_| Ok::<_, ()>(()));
+    let use_it = pool.with(AskOptions::default(), async |_| Ok::<_, ()>(()));
     assert!(timeout(MS, use_it).await.is_err());
     drop(held);
     assert_eq!(fate_of(&rig, &pool).await, Fate::Reuse);
@@ -127,7 +127,7 @@ async fn a_member_that_is_doubted_is_not_lent_until_it_was_checked() {
     let rig = Rig::new(1);
     rig.on_check(Act::After(50 * MS));
     let pool = rig.start(fated(Fate::Check, Fate::Check)).await;
-    let failed = pool.with(Terms::default(), async |_| Err::<(), _>(()));
+    let failed = pool.with(AskOptions::default(), async |_| Err::<(), _>(()));
     assert!(failed.await.unwrap().is_err());
     assert!(pool.try_take().is_err());
     let held = pool.take().await.unwrap();

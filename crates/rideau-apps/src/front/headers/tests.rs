@@ -3,9 +3,9 @@
 use super::*;
 use crate::http1::fields::Span;
 
-fn seat(is_trusted: bool) -> Seat {
+fn conn(is_trusted: bool) -> ClientConn {
     let peer = "10.0.0.9:5000".parse().expect("an address");
-    Seat::new(peer, 3000, true, is_trusted)
+    ClientConn::new(peer, 3000, true, is_trusted)
 }
 
 /// Fields as a client sends them, and where they are.
@@ -42,7 +42,7 @@ fn said<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
 fn passed(fields: &[(&str, &str)], is_trusted: bool) -> Vec<(String, String)> {
     let mut out = Vec::new();
     let toward = Toward {
-        seat: &seat(is_trusted),
+        conn: &conn(is_trusted),
         id: &Id::Theirs(b"id-1".as_slice().into()),
         came: Duration::from_secs(1_700_000_000),
         names_fields: true,
@@ -149,7 +149,7 @@ fn only_a_trusted_id_is_kept() {
     let id = |fields: &[(&str, &str)], is_trusted| {
         with(fields, |fields| {
             let made = || Id::Theirs(b"made".as_slice().into());
-            id_of(fields, &seat(is_trusted), made).to_string()
+            id_of(fields, &conn(is_trusted), made).to_string()
         })
     };
     assert_eq!(id(&[("X-Request-Id", "theirs")], true), "theirs");

@@ -12,14 +12,14 @@ use tokio::time::{Instant, Sleep};
 
 use super::{End, Manner};
 use crate::front::headers;
-use crate::front::line::{is_bare, put_chunk, put_last_chunk};
 use crate::front::reply::Reply;
+use crate::front::upstream_conn::{is_bare, put_chunk, put_last_chunk};
 use crate::http1::chunks::Chunks;
 use crate::http1::date;
 use crate::http1::fields::put;
 use crate::http1::head::{Framing, Head, Limits, Trouble};
+use crate::http1::message_io::{MessageIo, Rest};
 use crate::http1::stream::Stream;
-use crate::http1::wire::{Rest, Wire};
 
 /// A client that still sends when we have said our last is listened to for so long.
 const LINGER: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ pub(in crate::front) struct Patience {
 
 /// A client.
 pub(in crate::front) struct Client {
-    wire: Wire,
+    wire: MessageIo,
     limits: Limits,
     patience: Patience,
     head: Head,
@@ -86,7 +86,7 @@ pub(super) enum Came {
 impl Client {
     pub(super) fn new(stream: Stream, limits: Limits, patience: Patience) -> Self {
         Self {
-            wire: Wire::new(stream),
+            wire: MessageIo::new(stream),
             limits,
             patience,
             head: Head::default(),
@@ -101,11 +101,11 @@ impl Client {
         }
     }
 
-    pub(super) fn wire(&mut self) -> &mut Wire {
+    pub(super) fn wire(&mut self) -> &mut MessageIo {
         &mut self.wire
     }
 
-    pub(in crate::front) fn into_wire(self) -> Wire {
+    pub(in crate::front) fn into_wire(self) -> MessageIo {
         self.wire
     }
 

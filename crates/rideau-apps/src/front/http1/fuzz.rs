@@ -6,9 +6,9 @@ use std::time::Duration;
 use httparse::{EMPTY_HEADER, Status};
 use rideau_core::Rng;
 
+use crate::front::conn::ClientConn;
 use crate::front::headers::{self, Toward};
 use crate::front::ids::Id;
-use crate::front::seat::Seat;
 use crate::http1::chunks::Chunks;
 use crate::http1::head::{Framing, Head, Limits};
 use rideau_testing::fuzz::{self, Tried, below, is_once_in, one};
@@ -265,7 +265,7 @@ fn is_read_alike(head: &Head, bytes: &[u8]) -> Tried {
 fn is_sent_alike(head: &Head, bytes: &[u8], is_trusted: bool) -> Tried {
     let peer = ([10, 0, 0, 9], 5000).into();
     let toward = Toward {
-        seat: &Seat::new(peer, 3000, true, is_trusted),
+        conn: &ClientConn::new(peer, 3000, true, is_trusted),
         id: &Id::Theirs(b"id-1".as_slice().into()),
         came: Duration::from_secs(1_700_000_000),
         names_fields: head.names_fields(),

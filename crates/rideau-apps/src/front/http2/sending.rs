@@ -35,7 +35,7 @@ impl Sending {
                 Next::Broken(broken) => {
                     stay.is_over = true;
                     if let Some(begun) = &stay.begun {
-                        begun.is_cut(&stay.seat, broken.word());
+                        begun.is_cut(&stay.conn, broken.word());
                     }
                     // What was not whole must not seem so.
                     return self.stream.send_reset(Reason::INTERNAL_ERROR);

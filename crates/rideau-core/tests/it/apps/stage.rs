@@ -14,7 +14,7 @@ use rideau_core::apps::{
     AppId, Apps, Ask, Came, Effect, Ended, EvictFor, Leaving, Limits, Note, Options, ProcessId,
     Restart, Session, SessionId, State,
 };
-use rideau_core::queue::{Order, Shedding, Terms};
+use rideau_core::queue::{AskOptions, Order, Shedding};
 use rideau_core::{Instant, Machine, Reply, Ticket};
 
 use crate::script::{self, Stage, in_millis, instant, millis, options};
@@ -76,11 +76,11 @@ impl House {
         let (app, name, named) = (app(words[0]), words[1], options(words));
         let process = |word: &&str| ProcessId(word.parse().unwrap());
         let ask = Ask {
-            terms: Terms {
+            terms: AskOptions {
                 wait: !named.contains_key("now"),
                 deadline: named.get("deadline").map(|word| millis(word)),
                 promised: named.contains_key("deadline"),
-                ..Terms::new(now)
+                ..AskOptions::new(now)
             },
             sticky: named.get("sticky").map(process),
             avoid: named.get("avoid").map(process),

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rideau_core::pool::{Came, Circuit, Effect, MemberId, Options, Pool, Priority, Retired, Use};
-use rideau_core::queue::Terms;
+use rideau_core::queue::AskOptions;
 use rideau_core::{Instant, Machine, OptionError, Reply, Settings, Tag, Ticket};
 
 use crate::script::{self, Stage, in_millis, instant, millis, options};
@@ -81,12 +81,12 @@ impl House {
     fn take(&mut self, words: &[&str], wait: bool, now: Instant) -> Vec<String> {
         let name = words[0];
         let named = options(words);
-        let terms = Terms {
+        let terms = AskOptions {
             wait,
             deadline: named.get("deadline").map(|word| millis(word)),
             promised: named.contains_key("deadline"),
             tag: named.get("tag").map(|word| Tag(word.parse().unwrap())),
-            ..Terms::new(named.get("sent").map_or(now, |word| millis(word)))
+            ..AskOptions::new(named.get("sent").map_or(now, |word| millis(word)))
         };
         let priority = match words.get(1) {
             Some(&"urgent") => Priority::Urgent,

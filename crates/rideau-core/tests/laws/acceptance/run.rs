@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use rideau_core::queue::{Capacity, Load, Options, Queue, Shed, Shedding, Terms, Turn};
+use rideau_core::queue::{AskOptions, Capacity, Load, Options, Queue, Shed, Shedding, Turn};
 use rideau_core::{Instant, Ledger, Reason, Rng, Ticket};
 
 use super::cell::{Asker, Cell};
@@ -137,7 +137,7 @@ impl Sim<'_> {
             return self.serve(who, now, hold);
         }
         let instant = Instant::from_nanos(now);
-        let mut terms = Terms::new(instant);
+        let mut terms = AskOptions::new(instant);
         match self.cell.asker {
             Asker::Told(wait) => {
                 terms.promised = true;

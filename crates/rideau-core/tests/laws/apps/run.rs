@@ -7,7 +7,7 @@ use std::time::Duration;
 use rideau_core::apps::{
     AppId, Apps, Ask, Came, Effect, Ended, Limits, Options, ProcessId, Restart, SessionId,
 };
-use rideau_core::queue::Terms;
+use rideau_core::queue::AskOptions;
 use rideau_core::{Instant, Machine};
 
 use super::inputs::Dice;
@@ -117,11 +117,11 @@ impl Run {
         let all = self.model.ids(|_| true);
         let some = |dice: &mut Dice| dice.chance(15).then(|| dice.pick(&all)).flatten();
         let ask = Ask {
-            terms: Terms {
+            terms: AskOptions {
                 deadline: self.dice.deadline(self.now),
                 wait: !self.dice.chance(5),
                 promised: true,
-                ..Terms::new(self.now)
+                ..AskOptions::new(self.now)
             },
             sticky: some(&mut self.dice),
             avoid: some(&mut self.dice),

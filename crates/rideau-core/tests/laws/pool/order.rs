@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rideau_core::pool::{Came, Effect, Grant, Options, Pool, Priority, Retired, Use};
-use rideau_core::queue::{self, Shedding, Terms};
+use rideau_core::queue::{self, AskOptions, Shedding};
 use rideau_core::{Instant, Machine, Reply, Ticket};
 
 use super::inputs::Dice;
@@ -95,10 +95,10 @@ impl Run {
             false => self.now,
         };
         let promised = self.dice.chance(50);
-        let terms = Terms {
+        let terms = AskOptions {
             deadline: promised.then(|| self.now.after(self.dice.nanos())),
             promised,
-            ..Terms::new(sent)
+            ..AskOptions::new(sent)
         };
         self.last_name += 1;
         let name = Name(self.last_name);

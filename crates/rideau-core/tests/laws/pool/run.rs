@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rideau_core::pool::{Came, Effect, MemberId, Options, Pool, Priority, Retired, Use};
-use rideau_core::queue::Terms;
+use rideau_core::queue::AskOptions;
 use rideau_core::{Flow, Instant, Machine, Reason, Tag, Ticket};
 
 use super::inputs::Dice;
@@ -125,7 +125,7 @@ impl Run {
         assert_eq!(self.model.mode, Mode::Closed);
         assert!(self.pool.is_closed());
         assert_eq!(self.pool.deadline(), None);
-        let (terms, mut effects) = (Terms::new(self.now), Vec::new());
+        let (terms, mut effects) = (AskOptions::new(self.now), Vec::new());
         let reply = || unreachable!("nobody waits any more");
         let came = self
             .pool
@@ -260,7 +260,7 @@ impl Run {
         } else {
             0
         };
-        let terms = Terms {
+        let terms = AskOptions {
             sent: Instant::from_nanos(now.as_nanos().saturating_sub(late)),
             deadline: self
                 .dice
@@ -308,7 +308,7 @@ impl Run {
         self.finish();
     }
 
-    fn check_refusal(&self, reason: Reason, terms: &Terms) {
+    fn check_refusal(&self, reason: Reason, terms: &AskOptions) {
         let model = &self.model;
         let is_right = match reason {
             Reason::Closed => model.is_closing(),

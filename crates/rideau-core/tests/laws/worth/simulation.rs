@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use rideau_core::apps::{AppId, Apps, Ask, Came, Effect, Ended, EvictFor, Limits, Options};
-use rideau_core::queue::Terms;
-use rideau_core::worth::Worth;
+use rideau_core::eviction_score::EvictionScore;
+use rideau_core::queue::AskOptions;
 use rideau_core::{Instant, Reply};
 
 use super::are_close;
@@ -100,7 +100,7 @@ impl House {
     fn ask(&mut self, request: &Request) {
         let Request { app, at: now } = *request;
         let ask = Ask {
-            terms: Terms::new(now),
+            terms: AskOptions::new(now),
             sticky: None,
             avoid: None,
         };
@@ -133,7 +133,7 @@ impl House {
 /// Names of apps with a process; who is worth least makes room.
 struct Pool {
     here: Vec<u32>,
-    worth: Worth,
+    worth: EvictionScore,
     /// As the worth itself counts them: fading, and all asks beside them.
     starts: f64,
     asks: f64,
@@ -143,7 +143,7 @@ impl Pool {
     fn new() -> Self {
         Self {
             here: Vec::new(),
-            worth: Worth::new(MAX, true),
+            worth: EvictionScore::new(MAX, true),
             starts: 0.0,
             asks: 0.0,
         }

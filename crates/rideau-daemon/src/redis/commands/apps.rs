@@ -9,20 +9,20 @@ use rideau_resp::{Mistake, Request, Upper};
 
 use super::page;
 use super::tickets::{self, Answer};
-use crate::redis::client::{Awaits, Client, Step, Tail, Wait, Wrong, closed, refused};
+use crate::redis::client::{AskArgs, Awaits, Client, CommandError, Step, Wait, closed, refused};
 use crate::state::answer::{Part, micros};
 use crate::state::daemon::Daemon;
 use crate::state::grant::Grant;
 use crate::state::ticket::Kind;
-use crate::view::tables::{self, What};
+use crate::view::tables::{self, TableKind};
 
 /// This many lines are told to a client that does not say how many.
 const LINES: u64 = 100;
 
-pub(super) fn get(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn get(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("APP.GET", "an app")?;
-    let mut tail = Tail::default();
+    let mut tail = AskArgs::default();
     while let Some(option) = arguments.next() {
         let upper = Upper::of(option);
         if !tail.option(upper.as_bytes(), &mut arguments, client)? {
@@ -90,7 +90,7 @@ fn answer(
     }
 }
 
-pub(super) fn restart(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn restart(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let app = find(client, arguments.text("APP.RESTART", "an app")?)?;
     let how = match arguments.next() {
@@ -111,7 +111,7 @@ pub(super) fn restart(client: &mut Client, request: Request<'_>) -> Result<Step,
     Ok(Step::Done)
 }
 
-pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let app = find(client, arguments.text("APP.SET", "an app")?)?;
     let mut values = Vec::new();
@@ -130,12 +130,12 @@ pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
     Ok(Step::Done)
 }
 
-pub(super) fn spawn(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn spawn(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let app = find(client, arguments.text("APP.SPAWN", "an app")?)?;
     arguments.end("APP.SPAWN")?;
     if !client.daemon.apps.start_one(&app) {
-        return Err(Wrong(format!(
+        return Err(CommandError(format!(
             "BUSY app {} has no room for one more process: raise its max, or front.max.",
             app.name
         )));
@@ -147,25 +147,25 @@ pub(super) fn spawn(client: &mut Client, request: Request<'_>) -> Result<Step, W
     Ok(Step::Done)
 }
 
-pub(super) fn kill(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn kill(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     to_process(client, request, "APP.KILL", |daemon, process| {
         daemon.apps.kill(process)
     })
 }
 
-pub(super) fn detach(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn detach(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     to_process(client, request, "APP.DETACH", |daemon, process| {
         daemon.apps.detach(process)
     })
 }
 
-pub(super) fn disable(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn disable(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     to_process(client, request, "APP.DISABLE", |daemon, process| {
         daemon.apps.disable(process)
     })
 }
 
-pub(super) fn enable(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn enable(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     to_process(client, request, "APP.ENABLE", |daemon, process| {
         daemon.apps.enable(process)
     })
@@ -177,7 +177,7 @@ fn to_process(
     request: Request<'_>,
     command: &'static str,
     act: impl FnOnce(&Daemon, ProcessId) -> bool,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let number = arguments.number(command, "the pid of a process", 1..=u64::MAX)?;
     arguments.end(command)?;
@@ -186,10 +186,10 @@ fn to_process(
     let found = found.filter(|(_, app)| super::look::sight(client).sees("app", &app.name));
     let Some((process, app)) = found else {
         let help = "SHOW PROCESSES lists those there are.";
-        return Err(Wrong::no_such("process", number, help));
+        return Err(CommandError::no_such("process", number, help));
     };
     if !act(&client.daemon, process) {
-        return Err(Wrong(format!(
+        return Err(CommandError(format!(
             "ERR process {number} is not in a state for {command}: SHOW PROCESSES says in which."
         )));
     }
@@ -201,20 +201,20 @@ fn to_process(
     Ok(Step::Done)
 }
 
-pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let page = page::options(client, "APP.LS", &mut request.arguments())?;
     let wanted = tables::Wanted {
         name: None,
         page,
         sight: super::look::sight(client),
     };
-    let table = tables::table(&client.daemon, What::Apps, &wanted).paged_by("APP.LS");
+    let table = tables::table(&client.daemon, TableKind::Apps, &wanted).paged_by("APP.LS");
     table.write(&mut client.reply());
     Ok(Step::Done)
 }
 
 /// The processes of one app.
-pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("APP.STAT", "an app")?;
     let page = page::options(client, "APP.STAT", &mut arguments)?;
@@ -222,13 +222,13 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     let (daemon, name) = (Arc::clone(&client.daemon), name.to_owned());
     let finish = async move {
         daemon.apps.look_at_usage(&app).await;
-        let finish: crate::redis::client::Finish = Box::new(move |client: &mut Client| {
+        let finish: crate::redis::client::OnReady = Box::new(move |client: &mut Client| {
             let wanted = tables::Wanted {
                 name: Some(&app.name),
                 page,
                 sight: super::look::sight(client),
             };
-            let table = tables::table(&daemon, What::Processes, &wanted);
+            let table = tables::table(&daemon, TableKind::Processes, &wanted);
             let table = table.paged_by(&format!("APP.STAT {}", app.name));
             table.write(&mut client.reply());
         });
@@ -238,7 +238,7 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     Ok(Step::Wait(Wait::new(name, awaits, Box::pin(finish))))
 }
 
-pub(super) fn log(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn log(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let app = find(client, arguments.text("APP.LOG", "an app")?)?;
     let mut count = LINES;
@@ -263,10 +263,10 @@ pub(super) fn log(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
 }
 
 /// The app of this name, if one may use it.
-fn find(client: &Client, name: &str) -> Result<Arc<App>, Wrong> {
+fn find(client: &Client, name: &str) -> Result<Arc<App>, CommandError> {
     super::may_use(client, "app", name)?;
     client.daemon.apps.find(name).ok_or_else(|| {
         let help = "APP.LS lists those there are; [app.NAME] in the config adds one.";
-        Wrong::no_such("app", name, help)
+        CommandError::no_such("app", name, help)
     })
 }

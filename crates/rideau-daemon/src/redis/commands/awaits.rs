@@ -6,11 +6,11 @@ use std::time::Duration;
 use rideau_resp::{Quoted, Request};
 
 use super::{About, about, tickets};
-use crate::redis::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
+use crate::redis::client::{AskArgs, Awaits, Client, CommandError, OnReady, Step, Wait};
 use crate::state::answer::Outcome;
 use crate::state::end::EndReason;
-use crate::state::lease_table::Thing;
-use crate::state::matches::{End, Mail};
+use crate::state::lease_table::LeaseEntry;
+use crate::state::matches::{End, Mailbox};
 use crate::state::pending::Later;
 use crate::state::ticket::{Kind, Ticket};
 
@@ -40,9 +40,12 @@ enum Awaited {
     AtOnce,
 }
 
-fn wait(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+fn wait(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let (word, ticket, limit) = wait_words(client, request, "AWAIT")?;
-    let awaited = client.daemon.holdings.look(ticket, client.scope(), awaited);
+    let awaited = client
+        .daemon
+        .lease_table
+        .look(ticket, client.scope(), awaited);
     match awaited.map_err(|gone| tickets::gone_text(word, gone))? {
         Awaited::Told(outcome) => tell_answer(client, &outcome),
         Awaited::AtOnce => return Err(at_once(word, ticket)),
@@ -56,19 +59,22 @@ fn wait(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
 }
 
 /// Wait for the other party's last word about a match, which ends it.
-fn wait_end(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+fn wait_end(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let (word, ticket, limit) = wait_words(client, request, "AWAIT.END")?;
     if ticket.kind != Kind::Match {
-        return Err(Wrong(format!(
+        return Err(CommandError(format!(
             "WRONGTYPE {} is no match: AWAIT gives the answer of an ASYNC ask, and RELEASE ends \
              what is held.",
             Quoted(word)
         )));
     }
-    let found = |thing: &mut Thing| thing.grant().and_then(tickets::mail);
-    let mail = client.daemon.holdings.look(ticket, client.scope(), found);
+    let found = |thing: &mut LeaseEntry| thing.grant().and_then(tickets::mail);
+    let mail = client
+        .daemon
+        .lease_table
+        .look(ticket, client.scope(), found);
     let Some(mail) = mail.map_err(|gone| tickets::gone_text(word, gone))? else {
-        return Err(Wrong(format!(
+        return Err(CommandError(format!(
             "NOTHELD {} is no match yet: AWAIT it, or CANCEL it.",
             Quoted(word)
         )));
@@ -83,11 +89,11 @@ fn wait_words<'a>(
     client: &Client,
     request: Request<'a>,
     command: &'static str,
-) -> Result<(&'a [u8], Ticket, Duration), Wrong> {
+) -> Result<(&'a [u8], Ticket, Duration), CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.word(command, "a ticket")?;
     let ticket = tickets::parse(word)?;
-    let mut tail = Tail::default();
+    let mut tail = AskArgs::default();
     if arguments.len() > 0 {
         let wait = arguments.number(command, "milliseconds", 0..=86_400_000)?;
         tail.wait = Some(Duration::from_millis(wait));
@@ -97,26 +103,26 @@ fn wait_words<'a>(
 }
 
 #[cold]
-fn at_once(word: &[u8], ticket: Ticket) -> Wrong {
+fn at_once(word: &[u8], ticket: Ticket) -> CommandError {
     let ticket_of = Quoted(word);
     let instead = match ticket.kind {
         Kind::Match => "AWAIT.END waits for the end of the match",
         _ => "RELEASE ends it",
     };
-    Wrong(format!(
+    CommandError(format!(
         "ERR {ticket_of} was answered at once, and is held: AWAIT is for asks with ASYNC; \
          {instead}."
     ))
 }
 
-fn awaited(thing: &mut Thing) -> Awaited {
+fn awaited(thing: &mut LeaseEntry) -> Awaited {
     match thing {
-        Thing::Answered(_, outcome) => Awaited::Told(Outcome::clone(outcome)),
-        Thing::Asked(later) => match later.answered() {
+        LeaseEntry::Answered(_, outcome) => Awaited::Told(Outcome::clone(outcome)),
+        LeaseEntry::Asked(later) => match later.answered() {
             Some(outcome) => Awaited::Told(outcome),
             None => Awaited::Waits(Arc::clone(later)),
         },
-        Thing::Held(_) | Thing::None => Awaited::AtOnce,
+        LeaseEntry::Held(_) | LeaseEntry::None => Awaited::AtOnce,
     }
 }
 
@@ -127,7 +133,7 @@ fn tell_answer(client: &mut Client, outcome: &Outcome) {
     }
 }
 
-async fn answer_within(later: Arc<Later>, limit: Duration) -> Finish {
+async fn answer_within(later: Arc<Later>, limit: Duration) -> OnReady {
     let answer = tokio::time::timeout(limit, later.wait()).await;
     Box::new(move |client| match answer {
         Ok(outcome) => tell_answer(client, &outcome),
@@ -135,7 +141,7 @@ async fn answer_within(later: Arc<Later>, limit: Duration) -> Finish {
     })
 }
 
-async fn end_within(mail: Arc<Mail>, ticket: Ticket, limit: Duration) -> Finish {
+async fn end_within(mail: Arc<Mailbox>, ticket: Ticket, limit: Duration) -> OnReady {
     let end = tokio::time::timeout(limit, mail.ended()).await;
     Box::new(move |client| match end {
         Ok(end) => {

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rideau::{Flow, Lead, Match, Now, Refused, Side, Terms};
+use rideau::{AskOptions, Flow, Lead, Match, Now, Refused, Side};
 use rideau_resp::{Mistake, Quoted, Request, Upper};
 
-use super::tail;
+use super::ask_args;
 use super::tickets::{self, Answer};
-use crate::redis::client::{Client, Step, Tail, Wrong, refused};
+use crate::redis::client::{AskArgs, Client, CommandError, Step, refused};
 use crate::state::answer::{Outcome, Part, micros};
 use crate::state::catalog::NamedBroker;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::state::grant::Grant;
-use crate::state::matches::{Mail, Meeting, Party};
+use crate::state::matches::{HeldMatch, Mailbox, Party};
 use crate::state::ticket::Kind;
 
 /// What `ASK` and `OFFER` say.
@@ -26,18 +26,18 @@ struct Words<'a> {
     is_now: bool,
     /// Wait in the background if one has to wait.
     is_dynamic: bool,
-    tail: Tail,
+    tail: AskArgs,
 }
 
-pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     come(client, request, Side::Ask)
 }
 
-pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     come(client, request, Side::Offer)
 }
 
-fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Step, Wrong> {
+fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Step, CommandError> {
     let command = match side {
         Side::Ask => "ASK",
         Side::Offer => "OFFER",
@@ -66,7 +66,7 @@ fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Step, W
         return come_now(client, &place, party, own, side, &words.tail);
     }
     client.may_wait()?;
-    let terms = Terms {
+    let terms = AskOptions {
         flow: words.flow,
         ..client.terms(&words.tail)
     };
@@ -93,10 +93,10 @@ fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Step, W
 fn settle(
     client: &mut Client,
     place: &Arc<NamedBroker>,
-    own: Arc<Mail>,
+    own: Arc<Mailbox>,
     met: Met,
-    tail: &Tail,
-) -> Result<Step, Wrong> {
+    tail: &AskArgs,
+) -> Result<Step, CommandError> {
     let Match {
         value: other,
         lead,
@@ -111,8 +111,8 @@ fn settle(
         }
     };
     let value = Arc::clone(&other.value);
-    let meeting = Meeting::new(Arc::clone(&place.name), Arc::clone(&own), other, peer);
-    let ticket = client.keep(Kind::Match, Grant::Match(meeting), tail)?;
+    let held_match = HeldMatch::new(Arc::clone(&place.name), Arc::clone(&own), other, peer);
+    let ticket = client.keep(Kind::Match, Grant::Match(held_match), tail)?;
     client.remember(tail, ticket, || parts(&value, lead, waited));
     let waited = i64::try_from(waited.as_micros()).unwrap_or(i64::MAX);
     let mut reply = client.reply_go(5, ticket);
@@ -129,10 +129,10 @@ fn come_now(
     client: &mut Client,
     place: &Arc<NamedBroker>,
     party: Party,
-    own: Arc<Mail>,
+    own: Arc<Mailbox>,
     side: Side,
-    tail: &Tail,
-) -> Result<Step, Wrong> {
+    tail: &AskArgs,
+) -> Result<Step, CommandError> {
     let met = match side {
         Side::Ask => place.broker.try_ask(party),
         Side::Offer => place.broker.try_offer(party),
@@ -151,11 +151,11 @@ fn come_now(
 fn waiting(
     client: &mut Client,
     place: Arc<NamedBroker>,
-    own: Arc<Mail>,
-    tail: Tail,
+    own: Arc<Mailbox>,
+    tail: AskArgs,
     met: impl Future<Output = Met> + Send + 'static,
     waits: Option<rideau::Ticket>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let name = Arc::clone(&place.name);
     if tail.is_async {
         let daemon = Arc::clone(&client.daemon);
@@ -179,19 +179,19 @@ fn waiting(
 
 type Met = Result<Match<Party>, Refused<Party>>;
 
-fn answer(daemon: &Daemon, place: &Arc<NamedBroker>, own: Arc<Mail>, met: Met) -> Answer {
+fn answer(daemon: &Daemon, place: &Arc<NamedBroker>, own: Arc<Mailbox>, met: Met) -> Answer {
     met_or_no(place, own, met).map_err(|refusal| no(daemon, place, &refusal))
 }
 
 fn met_or_no(
     place: &Arc<NamedBroker>,
-    own: Arc<Mail>,
+    own: Arc<Mailbox>,
     met: Met,
 ) -> Result<(Vec<Part>, Grant), rideau::Refusal> {
     let met = met.map_err(|no| no.refusal)?;
     let parts = parts(&met.value.value, met.lead, met.waited);
-    let meeting = Meeting::new(Arc::clone(&place.name), own, met.value, met.peer);
-    Ok((parts, Grant::Match(meeting)))
+    let held_match = HeldMatch::new(Arc::clone(&place.name), own, met.value, met.peer);
+    Ok((parts, Grant::Match(held_match)))
 }
 
 fn parts(value: &[u8], lead: Lead, waited: Duration) -> Vec<Part> {
@@ -214,13 +214,13 @@ fn no(daemon: &Daemon, place: &NamedBroker, refusal: &rideau::Refusal) -> Outcom
 }
 
 /// A broker of a group, chosen for an ask or offer that comes to this side.
-fn one_of(client: &Client, name: &str, side: Side) -> Result<Arc<NamedBroker>, Wrong> {
+fn one_of(client: &Client, name: &str, side: Side) -> Result<Arc<NamedBroker>, CommandError> {
     let places = client.daemon.places.load();
     let chosen = places.groups.get(name);
     chosen
         .and_then(|group| group.brokers.choose(side))
         .ok_or_else(|| {
-            Wrong::no_such(
+            CommandError::no_such(
                 "broker",
                 format!("@{name}"),
                 "SHOW GROUPS lists groups; write group in a [broker] to have it in one.",
@@ -229,7 +229,7 @@ fn one_of(client: &Client, name: &str, side: Side) -> Result<Arc<NamedBroker>, W
 }
 
 /// The broker of this name; most clients that come to one came to it before.
-fn known_broker(client: &mut Client, name: &str) -> Result<Arc<NamedBroker>, Wrong> {
+fn known_broker(client: &mut Client, name: &str) -> Result<Arc<NamedBroker>, CommandError> {
     if let Some(known) = client.broker.upgrade()
         && *known.name == *name
     {
@@ -240,10 +240,10 @@ fn known_broker(client: &mut Client, name: &str) -> Result<Arc<NamedBroker>, Wro
     Ok(place)
 }
 
-fn broker(client: &Client, name: &str) -> Result<Arc<NamedBroker>, Wrong> {
+fn broker(client: &Client, name: &str) -> Result<Arc<NamedBroker>, CommandError> {
     let places = client.daemon.places.load();
     places.brokers.get(name).cloned().ok_or_else(|| {
-        Wrong::no_such(
+        CommandError::no_such(
             "broker",
             name,
             "SHOW BROKERS lists those there are; add [broker] to the config for more.",
@@ -251,7 +251,7 @@ fn broker(client: &Client, name: &str) -> Result<Arc<NamedBroker>, Wrong> {
     })
 }
 
-pub(super) fn len(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn len(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("LEN", "a broker")?;
     arguments.end("LEN")?;
@@ -266,30 +266,34 @@ pub(super) fn len(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
     Ok(Step::Done)
 }
 
-pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.word("DONE", "the ref of a match")?;
     let payload = arguments.next().map(<[u8]>::to_vec);
     arguments.end("DONE")?;
     let ticket = tickets::parse(word)?;
     if ticket.kind != Kind::Match {
-        return Err(Wrong(format!(
+        return Err(CommandError(format!(
             "WRONGTYPE {} is no match: end it with RELEASE.",
             Quoted(word)
         )));
     }
-    let holdings = &client.daemon.holdings;
-    let taken = holdings.take_at(ticket, client.scope(), EndReason::Released, client.now);
+    let lease_table = &client.daemon.lease_table;
+    let taken = lease_table.take_at(ticket, client.scope(), EndReason::Released, client.now);
     let taken = taken.map_err(|gone| tickets::gone_text(word, gone))?;
-    if let Some(Grant::Match(meeting)) = taken.thing.into_grant() {
-        meeting.done(payload);
+    if let Some(Grant::Match(held_match)) = taken.thing.into_grant() {
+        held_match.done(payload);
     }
     client.reply_ok();
     Ok(Step::Done)
 }
 
 impl<'a> Words<'a> {
-    fn parse(client: &Client, request: Request<'a>, command: &'static str) -> Result<Self, Wrong> {
+    fn parse(
+        client: &Client,
+        request: Request<'a>,
+        command: &'static str,
+    ) -> Result<Self, CommandError> {
         let mut arguments = request.arguments();
         let mut words = Self {
             name: arguments.text(command, "a broker")?,
@@ -297,12 +301,12 @@ impl<'a> Words<'a> {
             flow: Flow(0),
             is_now: false,
             is_dynamic: false,
-            tail: Tail::default(),
+            tail: AskArgs::default(),
         };
         while let Some(option) = arguments.next() {
             match Upper::of(option).as_bytes() {
                 b"VALUE" => words.value = arguments.word("VALUE", "a value")?,
-                b"FLOW" => words.flow = tail::flow(&mut arguments, client)?,
+                b"FLOW" => words.flow = ask_args::flow(&mut arguments, client)?,
                 b"NB" => words.is_now = true,
                 b"DYN" => words.is_dynamic = true,
                 upper => {

@@ -8,9 +8,9 @@ use rideau_config::globs;
 use rideau_config::label::Label;
 use rideau_resp::{Arguments, Mistake, Protocol, Request, Upper};
 
-use super::look::{Viewer, see_and_tell};
+use super::look::{OwnedViewer, see_and_tell};
 use super::{ALL, About, page};
-use crate::redis::client::{Client, Replies, Step, Wrong};
+use crate::redis::client::{Client, CommandError, Replies, Step};
 use crate::redis::login;
 use crate::redis::subscriptions::Watch;
 use crate::state::clients::ClientCard;
@@ -23,7 +23,7 @@ const KEYED: [&str; 3] = ["LOCK", "UNLOCK", "LOCK.STAT"];
 /// No client promises to say something less often: a day.
 const HEARTBEAT_MAX: u64 = 86_400_000;
 
-pub(super) fn ping(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn ping(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let is_subscribed = super::is_subscriber(client);
     let mut reply = client.reply();
     match request.word(1) {
@@ -44,20 +44,20 @@ pub(super) fn ping(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     Ok(Step::Done)
 }
 
-pub(super) fn echo(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn echo(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     client.reply().bulk(request.word(1).unwrap_or_default());
     Ok(Step::Done)
 }
 
-pub(super) fn select(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn select(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     if request.word(1) != Some(b"0") {
-        return Err(Wrong("ERR there is one database: SELECT 0.".into()));
+        return Err(CommandError("ERR there is one database: SELECT 0.".into()));
     }
     client.reply().simple("OK");
     Ok(Step::Done)
 }
 
-pub(super) fn hello(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn hello(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let mut protocol = client.protocol;
     if let Some(version) = arguments.next() {
@@ -65,7 +65,7 @@ pub(super) fn hello(client: &mut Client, request: Request<'_>) -> Result<Step, W
             b"2" => Protocol::Resp2,
             b"3" => Protocol::Resp3,
             _ => {
-                return Err(Wrong(
+                return Err(CommandError(
                     "NOPROTO this server speaks versions 2 and 3 of the protocol.".into(),
                 ));
             }
@@ -90,7 +90,7 @@ pub(super) fn hello(client: &mut Client, request: Request<'_>) -> Result<Step, W
         super::follow_watch(client);
     };
     match who {
-        None if login::is_needed(client) => Err(Wrong(
+        None if login::is_needed(client) => Err(CommandError(
             "NOAUTH authentication required: send HELLO 3 AUTH user password.".into(),
         )),
         None => {
@@ -122,7 +122,7 @@ fn greet(client: &mut Client) {
         .array(0);
 }
 
-pub(super) fn auth(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn auth(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let first = arguments.word("AUTH", "a password")?.to_vec();
     let second = arguments.next().map(<[u8]>::to_vec);
@@ -138,13 +138,13 @@ pub(super) fn auth(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     })
 }
 
-pub(super) fn quit(client: &mut Client, _request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn quit(client: &mut Client, _request: Request<'_>) -> Result<Step, CommandError> {
     client.ending = Some(EndReason::Quit);
     client.reply().simple("OK");
     Ok(Step::Close)
 }
 
-pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Step, CommandError> {
     client.watch = Watch::default();
     client.card.is_listening.store(false, Ordering::Relaxed);
     client.transaction = None;
@@ -158,7 +158,7 @@ pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Step, 
     Ok(Step::Done)
 }
 
-pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let what = arguments.word("CLIENT", "ID, SETNAME, LIST, KILL or another word")?;
     match Upper::of(what).as_bytes() {
@@ -189,7 +189,7 @@ pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, 
             client.reply().simple("OK");
         }
         b"TRACKING" | b"CACHING" | b"TRACKINGINFO" | b"GETREDIR" => {
-            return Err(Wrong(
+            return Err(CommandError(
                 "ERR nothing is tracked: no values are stored here that a client could keep a \
                  copy of. Turn client-side caching off; SUBSCRIBE rideau:events and RANGE.WATCH \
                  tell of changes."
@@ -218,7 +218,7 @@ pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, 
 
 /// Which answers the client wants from now on. Only the return to all of them
 /// has one itself.
-fn reply(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+fn reply(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
     let how = arguments.word("CLIENT REPLY", "ON, OFF or SKIP")?;
     arguments.end("CLIENT REPLY")?;
     let replies = match Upper::of(how).as_bytes() {
@@ -236,13 +236,13 @@ fn reply(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wron
     Ok(Step::Done)
 }
 
-fn set_name(client: &Client, name: &[u8]) -> Result<(), Wrong> {
+fn set_name(client: &Client, name: &[u8]) -> Result<(), CommandError> {
     client.check_label(Label::Connection, name)?;
     *client.holder_card().name.lock() = String::from_utf8_lossy(name).into_owned();
     Ok(())
 }
 
-fn set_info(client: &Client, arguments: &mut Arguments<'_>) -> Result<(), Wrong> {
+fn set_info(client: &Client, arguments: &mut Arguments<'_>) -> Result<(), CommandError> {
     let attribute = arguments.word("CLIENT SETINFO", "LIB-NAME or LIB-VER")?;
     let value = arguments.text("CLIENT SETINFO", "a value")?;
     client.check_label(Label::Library, value.as_bytes())?;
@@ -255,7 +255,7 @@ fn set_info(client: &Client, arguments: &mut Arguments<'_>) -> Result<(), Wrong>
     Ok(())
 }
 
-fn kill(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+fn kill(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
     let mut word = arguments.word("CLIENT KILL", "the id of a connection")?;
     if Upper::of(word).as_bytes() == b"ID" {
         word = arguments.word("CLIENT KILL ID", "the id of a connection")?;
@@ -281,7 +281,7 @@ fn kill(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong
 
 /// The connections, each in a line. If some are left for the next page, a line like the
 /// others says so.
-fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
     let mut page = page::all(client);
     let mut wanted = Vec::new();
     while let Some(word) = arguments.next() {
@@ -294,7 +294,7 @@ fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong
             None => return Err(Mistake::unknown("CLIENT LIST", word).into()),
         }
     }
-    let see = move |viewer: &Viewer| {
+    let see = move |viewer: &OwnedViewer| {
         let mut all = viewer.daemon.clients.all();
         let sight = viewer.sight();
         all.retain(|card| sight.sees_holder(&card.card.lock()));
@@ -328,7 +328,7 @@ enum Filter {
 
 impl Filter {
     /// The filter that begins with this word, if one does.
-    fn read(word: &[u8], arguments: &mut Arguments<'_>) -> Result<Option<Self>, Wrong> {
+    fn read(word: &[u8], arguments: &mut Arguments<'_>) -> Result<Option<Self>, CommandError> {
         const KINDS: &str = "NORMAL, PUBSUB, MASTER or REPLICA";
         Ok(Some(match word {
             b"ID" => {
@@ -401,7 +401,7 @@ fn line(daemon: &Daemon, card: &ClientCard) -> String {
         holder_card.user,
         if card.outbox.is_resp3() { 3 } else { 2 },
         daemon.last_command(card).to_lowercase(),
-        daemon.holdings.count(holder),
+        daemon.lease_table.count(holder),
         u8::from(card.is_waiting.load(Ordering::Relaxed)),
         card.session
             .lock()
@@ -410,7 +410,7 @@ fn line(daemon: &Daemon, card: &ClientCard) -> String {
     )
 }
 
-pub(super) fn command(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn command(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let what = arguments.next().map(Upper::of);
     let mut reply = client.reply();
@@ -432,16 +432,17 @@ pub(super) fn command(client: &mut Client, request: Request<'_>) -> Result<Step,
         Some(b"GETKEYS") => {
             let name = arguments.word("COMMAND GETKEYS", "a command")?;
             let about = super::find(name);
-            let about = about.ok_or_else(|| Wrong("ERR Invalid command specified".into()))?;
+            let about =
+                about.ok_or_else(|| CommandError("ERR Invalid command specified".into()))?;
             let key = arguments.next().filter(|_| KEYED.contains(&about.name));
-            let no_key = || Wrong("ERR The command has no key arguments".into());
+            let no_key = || CommandError("ERR The command has no key arguments".into());
             reply.array(1).bulk(key.ok_or_else(no_key)?);
         }
         Some(b"INFO") => {
             let names: Vec<_> = arguments.map(super::find).collect();
             // An answer is many times as long as a name.
             if names.len() > ALL.len() {
-                return Err(Wrong(format!(
+                return Err(CommandError(format!(
                     "ERR COMMAND INFO wants {} names at most, as many as there are.",
                     ALL.len()
                 )));
@@ -472,7 +473,7 @@ pub(super) fn command(client: &mut Client, request: Request<'_>) -> Result<Step,
             }
         }
         Some(_) => {
-            return Err(Wrong(
+            return Err(CommandError(
                 "ERR COMMAND wants nothing, COUNT, LIST, INFO, DOCS or GETKEYS.".into(),
             ));
         }
@@ -481,7 +482,7 @@ pub(super) fn command(client: &mut Client, request: Request<'_>) -> Result<Step,
 }
 
 /// The commands that `COMMAND LIST` shows.
-fn filter(mut arguments: Arguments<'_>) -> Result<Vec<&'static About>, Wrong> {
+fn filter(mut arguments: Arguments<'_>) -> Result<Vec<&'static About>, CommandError> {
     const HOW: &str = "MODULE name, ACLCAT category or PATTERN pattern";
     let all = ALL.iter();
     let Some(word) = arguments.next() else {

@@ -10,9 +10,9 @@ use rideau_config::label::Label;
 use rideau_config::{Buckets, LockRule};
 use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
 
-use super::look::{Viewer, see_and_tell};
+use super::look::{OwnedViewer, see_and_tell};
 use super::{page, tickets};
-use crate::redis::client::{Client, Step, Tail, Wrong, refused};
+use crate::redis::client::{AskArgs, Client, CommandError, Step, refused};
 use crate::state::answer::{Part, micros};
 use crate::state::catalog::RulePlace;
 use crate::state::end::EndReason;
@@ -32,7 +32,7 @@ struct Words<'a> {
 const MOST: u64 = 1 << 40;
 
 /// What a request says besides the key if it says nothing else.
-static NOTHING: Tail = Tail {
+static NOTHING: AskArgs = AskArgs {
     wait: None,
     cap: None,
     is_async: false,
@@ -40,7 +40,7 @@ static NOTHING: Tail = Tail {
     note: None,
 };
 
-pub(super) fn lock(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn lock(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let mut words = Words {
         key: arguments.word("LOCK", "a key")?,
@@ -72,8 +72,8 @@ fn try_lock(
     client: &mut Client,
     words: &Words<'_>,
     (at, capacity): (usize, Capacity),
-    tail: &Tail,
-) -> Result<Step, Wrong> {
+    tail: &AskArgs,
+) -> Result<Step, CommandError> {
     let rule = &client.rules[at];
     let locks = &client.daemon.locks;
     match locks.try_acquire_owned(words.key, words.units, capacity) {
@@ -110,10 +110,10 @@ fn tell_full(client: &mut Client, key: &[u8], full: Full) {
 fn wait(
     client: &mut Client,
     words: &Words<'_>,
-    tail: Tail,
+    tail: AskArgs,
     capacity: Capacity,
     rule: &RulePlace,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     client.may_wait()?;
     let terms = client.terms(&tail);
     let name = String::from_utf8_lossy(words.key).into_owned();
@@ -172,8 +172,8 @@ fn granted(
     client: &mut Client,
     lock: Lock<'static, Vec<u8>>,
     capacity: Capacity,
-    tail: &Tail,
-) -> Result<Step, Wrong> {
+    tail: &AskArgs,
+) -> Result<Step, CommandError> {
     let (ordinal, fence) = (lock.ordinal(), lock.fence());
     let ticket = client.keep(Kind::Lock, Grant::Lock(lock), tail)?;
     let told = || vec![ordinal.into(), capacity.units().into(), fence.into()];
@@ -189,7 +189,7 @@ fn granted(
 
 /// Which of the client's rules is that of a key, and how many units there may be.
 #[inline]
-fn rule(client: &Client, words: &Words<'_>) -> Result<(usize, Capacity), Wrong> {
+fn rule(client: &Client, words: &Words<'_>) -> Result<(usize, Capacity), CommandError> {
     let key = words.key;
     client.check_label(Label::Key, key)?;
     if client.user.is_some() {
@@ -208,8 +208,8 @@ fn rule(client: &Client, words: &Words<'_>) -> Result<(usize, Capacity), Wrong> 
 }
 
 #[cold]
-fn no_rule(key: &[u8]) -> Wrong {
-    Wrong::no_such(
+fn no_rule(key: &[u8]) -> CommandError {
+    CommandError::no_such(
         "lock",
         String::from_utf8_lossy(key),
         "no [lock] rule of the config fits this key; add one, or \"*\" for any key.",
@@ -218,7 +218,7 @@ fn no_rule(key: &[u8]) -> Wrong {
 
 /// All keys that there may be are wanted: says which limit it is.
 #[cold]
-fn too_many_keys(client: &Client, place: &RulePlace) -> Wrong {
+fn too_many_keys(client: &Client, place: &RulePlace) -> CommandError {
     let daemon = &client.daemon;
     place.counts.refuse(Reason::Keys);
     daemon.counts.keys_refused.fetch_add(1, Ordering::Relaxed);
@@ -228,13 +228,13 @@ fn too_many_keys(client: &Client, place: &RulePlace) -> Wrong {
         pattern, keys_max, ..
     } = &place.rule;
     if at.is_some_and(|at| daemon.locks.keys_of(at) >= *keys_max) {
-        return Wrong(format!(
+        return CommandError(format!(
             "BUSY {keys_max} keys of {pattern:?} are held or waited for, as many as \
              lock.{pattern:?}.keys_max allows: release some, or raise the limit."
         ));
     }
     let most = daemon.config.load().limits.keys_max;
-    Wrong(format!(
+    CommandError(format!(
         "BUSY {most} keys are held or waited for, as many as limits.keys_max allows: release \
          some, or raise the limit."
     ))
@@ -242,8 +242,12 @@ fn too_many_keys(client: &Client, place: &RulePlace) -> Wrong {
 
 impl Words<'_> {
     /// What stands behind the key.
-    fn parse(&mut self, client: &Client, mut arguments: Arguments<'_>) -> Result<Tail, Wrong> {
-        let mut tail = Tail::default();
+    fn parse(
+        &mut self,
+        client: &Client,
+        mut arguments: Arguments<'_>,
+    ) -> Result<AskArgs, CommandError> {
+        let mut tail = AskArgs::default();
         while let Some(option) = arguments.next() {
             match Upper::of(option).as_bytes() {
                 b"PER" => self.per = Some(arguments.number("PER", "units", 0..=MOST)?),
@@ -265,11 +269,11 @@ impl Words<'_> {
     }
 }
 
-pub(super) fn unlock(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn unlock(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let key = arguments.word("UNLOCK", "a key")?;
     let is_wanted = |grant: &Grant| matches!(grant, Grant::Lock(lock) if lock.key() == key);
-    let newest = client.daemon.holdings.newest(client.owner(), is_wanted);
+    let newest = client.daemon.lease_table.newest(client.owner(), is_wanted);
     let Some(ticket) = newest else {
         return Err(not_held(client, key));
     };
@@ -282,7 +286,7 @@ pub(super) fn unlock(client: &mut Client, request: Request<'_>) -> Result<Step, 
 /// The client has no unit of a key: says where it is. Clients with a pool of
 /// connections send a command on one and the next on another.
 #[cold]
-fn not_held(client: &Client, key: &[u8]) -> Wrong {
+fn not_held(client: &Client, key: &[u8]) -> CommandError {
     let own = match client.card.session.lock().is_some() {
         true => "this session".to_owned(),
         false => format!("this connection ({})", client.card.id),
@@ -292,11 +296,11 @@ fn not_held(client: &Client, key: &[u8]) -> Wrong {
     let may_know = super::may_use(client, "lock", &String::from_utf8_lossy(key)).is_ok();
     let is_held = may_know && client.daemon.locks.held(key) > 0;
     let other = match is_held {
-        true => client.daemon.holdings.holder_of(is_wanted),
+        true => client.daemon.lease_table.holder_of(is_wanted),
         false => None,
     };
     let Some(other) = other else {
-        return Wrong(format!(
+        return CommandError(format!(
             "NOTHELD {own} has no unit of {quoted}, it was given back or never had: HELD shows \
              what there is."
         ));
@@ -309,14 +313,14 @@ fn not_held(client: &Client, key: &[u8]) -> Wrong {
         }
         (None, _) => "another connection".to_owned(),
     };
-    Wrong(format!(
+    CommandError(format!(
         "NOTHELD {own} has no unit of {quoted}: {holder} has. A client with a pool of connections \
          sends each command on any of them: send RELEASE with the ticket that LOCK answered, or \
          open a session with SESSION OPEN and SESSION ATTACH it on each connection."
     ))
 }
 
-pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let key = arguments.word("LOCK.STAT", "a key")?;
     arguments.end("LOCK.STAT")?;
@@ -334,7 +338,7 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     Ok(Step::Done)
 }
 
-pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let (mut prefix, mut count, mut cursor): (&[u8], u64, &[u8]) = (b"", 100, b"");
     while let Some(word) = arguments.next() {
@@ -349,7 +353,7 @@ pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
         count,
         ..page::usual(client)
     };
-    let see = move |viewer: &Viewer| {
+    let see = move |viewer: &OwnedViewer| {
         let mut all = viewer.daemon.locks.all_held();
         let sight = viewer.sight();
         all.retain(|(key, _)| key.starts_with(&prefix) && *key > cursor);

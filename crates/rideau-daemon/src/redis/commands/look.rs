@@ -7,27 +7,27 @@ use rideau_process::panics;
 use rideau_resp::{Mistake, Quoted, Request, Upper};
 
 use super::page;
-use crate::redis::client::{Client, Finish, Step, Wait, Wrong, answer_panic};
+use crate::redis::client::{Client, CommandError, OnReady, Step, Wait, answer_panic};
 use crate::state::daemon::Daemon;
-use crate::state::viewer::Sight;
+use crate::state::viewer::Viewer;
 use crate::view::explain::{self, Explained};
 use crate::view::report;
-use crate::view::tables::{self, Page, Wanted, What};
+use crate::view::tables::{self, Page, TableKind, Wanted};
 
 /// What this client sees.
-pub(super) fn sight(client: &Client) -> Sight<'_> {
-    Sight::of(client.user.as_deref())
+pub(super) fn sight(client: &Client) -> Viewer<'_> {
+    Viewer::of(client.user.as_deref())
 }
 
-pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.word("SHOW", "POOLS or another word")?;
-    let Some(what) = What::of(word) else {
-        let all: Vec<_> = What::ALL
+    let Some(what) = TableKind::of(word) else {
+        let all: Vec<_> = TableKind::ALL
             .iter()
             .map(|what| what.word().to_uppercase())
             .collect();
-        return Err(Wrong(format!(
+        return Err(CommandError(format!(
             "ERR SHOW does not know {}: it shows {}.",
             Quoted(word),
             all.join(", ")
@@ -41,14 +41,14 @@ pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
             name = Some(text);
         }
     }
-    if what == What::Config {
+    if what == TableKind::Config {
         super::allowed(client, "config")?;
     }
     let name = name.map(str::to_owned);
-    if what == What::Processes {
+    if what == TableKind::Processes {
         return Ok(processes(client, name, page));
     }
-    let see = move |viewer: &Viewer| {
+    let see = move |viewer: &OwnedViewer| {
         let (name, sight) = (name.as_deref(), viewer.sight());
         tables::table(&viewer.daemon, what, &Wanted { name, page, sight })
     };
@@ -59,14 +59,14 @@ pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
 }
 
 /// What a client sees by, wherever that is done.
-pub(super) struct Viewer {
+pub(super) struct OwnedViewer {
     pub(super) daemon: Arc<Daemon>,
     user: Option<Arc<User>>,
 }
 
-impl Viewer {
-    pub(super) fn sight(&self) -> Sight<'_> {
-        Sight::of(self.user.as_deref())
+impl OwnedViewer {
+    pub(super) fn sight(&self) -> Viewer<'_> {
+        Viewer::of(self.user.as_deref())
     }
 }
 
@@ -75,10 +75,10 @@ impl Viewer {
 pub(super) fn see_and_tell<T: Send + 'static>(
     client: &mut Client,
     name: &'static str,
-    see: impl FnOnce(&Viewer) -> T + Send + 'static,
-    tell: impl FnOnce(&mut Client, T) -> Result<(), Wrong> + Send + 'static,
-) -> Result<Step, Wrong> {
-    let viewer = Viewer {
+    see: impl FnOnce(&OwnedViewer) -> T + Send + 'static,
+    tell: impl FnOnce(&mut Client, T) -> Result<(), CommandError> + Send + 'static,
+) -> Result<Step, CommandError> {
+    let viewer = OwnedViewer {
         daemon: Arc::clone(&client.daemon),
         user: client.user.clone(),
     };
@@ -92,14 +92,14 @@ pub(super) fn see_and_tell<T: Send + 'static>(
             Ok(seen) => seen,
             Err(panicked) => return answer_panic(panicked),
         };
-        let finish: Finish = Box::new(move |client: &mut Client| {
+        let finish: OnReady = Box::new(move |client: &mut Client| {
             // It was made for the rights of before.
             if client.user != user {
                 let text = "BUSY what this user may see was changed meanwhile: ask again.";
                 client.reply().error(text);
                 return;
             }
-            if let Err(Wrong(text)) = tell(client, seen) {
+            if let Err(CommandError(text)) = tell(client, seen) {
                 client.reply().error(text);
             }
         });
@@ -114,7 +114,7 @@ fn has_many(daemon: &Daemon) -> bool {
     daemon.clients.len() > MANY
         || daemon.sessions.len() > MANY
         || daemon.locks.len() > MANY
-        || daemon.holdings.places() > MANY
+        || daemon.lease_table.places() > MANY
 }
 
 /// Processes with what they use now, which has to be looked at first.
@@ -122,13 +122,13 @@ fn processes(client: &Client, name: Option<String>, page: Page) -> Step {
     let daemon = Arc::clone(&client.daemon);
     let answer = async move {
         daemon.apps.look_at_all_usage().await;
-        let finish: Finish = Box::new(move |client: &mut Client| {
+        let finish: OnReady = Box::new(move |client: &mut Client| {
             let wanted = Wanted {
                 name: name.as_deref(),
                 page,
                 sight: sight(client),
             };
-            let table = tables::table(&daemon, What::Processes, &wanted);
+            let table = tables::table(&daemon, TableKind::Processes, &wanted);
             table.write(&mut client.reply());
         });
         finish
@@ -136,7 +136,7 @@ fn processes(client: &Client, name: Option<String>, page: Page) -> Step {
     Step::Wait(Wait::work("SHOW", Box::pin(answer)))
 }
 
-pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.text("EXPLAIN", "a ticket, a name or an id")?;
     let format = arguments.next();
@@ -146,12 +146,12 @@ pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Step,
     }
     arguments.end("EXPLAIN")?;
     let word = word.to_owned();
-    let see = move |viewer: &Viewer| {
+    let see = move |viewer: &OwnedViewer| {
         let explained = explain::explain(&viewer.daemon, &word, viewer.sight());
         explained.ok_or_else(|| {
             let help = "it is no ticket, d- id, pool, broker, regulator, range, value, key or \
                         connection that you may see; SHOW lists them.";
-            Wrong::no_such("thing", &word, help)
+            CommandError::no_such("thing", &word, help)
         })
     };
     see_and_tell(client, "EXPLAIN", see, move |client, explained| {
@@ -175,16 +175,16 @@ fn tell_explained(client: &mut Client, explained: &Explained, is_json: bool) {
     reply.bulk("text").bulk(&explained.text);
 }
 
-pub(super) fn info(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn info(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let words: Vec<Vec<u8>> = request.arguments().map(<[u8]>::to_vec).collect();
-    let see = move |viewer: &Viewer| report(viewer, &words);
+    let see = move |viewer: &OwnedViewer| report(viewer, &words);
     see_and_tell(client, "INFO", see, |client, text| {
         client.reply().verbatim(&text?);
         Ok(())
     })
 }
 
-fn report(viewer: &Viewer, words: &[Vec<u8>]) -> Result<String, Wrong> {
+fn report(viewer: &OwnedViewer, words: &[Vec<u8>]) -> Result<String, CommandError> {
     let mut text = String::new();
     for word in words {
         let name = String::from_utf8_lossy(word).to_lowercase();
@@ -196,7 +196,7 @@ fn report(viewer: &Viewer, words: &[Vec<u8>]) -> Result<String, Wrong> {
             continue;
         }
         let Some(section) = report::section(&viewer.daemon, &name, viewer.sight()) else {
-            return Err(Wrong(format!(
+            return Err(CommandError(format!(
                 "ERR INFO has no section {}: it has {}.",
                 Quoted(word),
                 report::SECTIONS.join(", ")

@@ -1,7 +1,7 @@
 //! A holder that has lost something is told at its next command about asks or leases.
 
 use super::About;
-use crate::redis::client::{Client, Wrong};
+use crate::redis::client::{Client, CommandError};
 
 /// Commands that a holder sends as one: it may believe that it still has what it had.
 const TOLD: &[&str] = &[
@@ -22,12 +22,12 @@ const TOLD: &[&str] = &[
 
 /// What the client's holder has lost since it was last told, once.
 #[cold]
-pub(super) fn tell(client: &Client, about: &About) -> Result<(), Wrong> {
+pub(super) fn tell(client: &Client, about: &About) -> Result<(), CommandError> {
     if !TOLD.contains(&about.name) {
         return Ok(());
     }
-    let holdings = &client.daemon.holdings;
-    let lost = holdings.untold_of(client.owner());
+    let lease_table = &client.daemon.lease_table;
+    let lost = lease_table.untold_of(client.owner());
     let Some(first) = lost.first() else {
         return Ok(());
     };
@@ -35,8 +35,8 @@ pub(super) fn tell(client: &Client, about: &About) -> Result<(), Wrong> {
         .iter()
         .map(|lost| format!("{}={}", lost.ticket, lost.why.word()))
         .collect();
-    let ago = first.ago(holdings.now());
-    Err(Wrong(format!(
+    let ago = first.ago(lease_table.now());
+    Err(CommandError(format!(
         "LOST {}: the first was {} {ago:.1?} ago. Nothing is held under these tickets any more, \
          and this command was not executed: send it again.",
         fields.join(" "),

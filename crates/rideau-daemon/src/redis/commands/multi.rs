@@ -7,7 +7,7 @@ use rideau_config::OWN;
 use rideau_resp::{Request, Upper};
 
 use super::{About, about};
-use crate::redis::client::{Client, Step, Wrong};
+use crate::redis::client::{Client, CommandError, Step};
 use crate::redis::transaction::{QUEUED_MAX, TooLong, Transaction};
 
 pub(super) const MULTI: About = about(
@@ -71,10 +71,10 @@ const ALONE: &[&str] = &[
     "MONITOR",
 ];
 
-fn multi(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+fn multi(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     request.arguments().end("MULTI")?;
     if client.transaction.is_some() {
-        return Err(Wrong(
+        return Err(CommandError(
             "ERR MULTI calls can not be nested: EXEC or DISCARD first.".into(),
         ));
     }
@@ -84,20 +84,22 @@ fn multi(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     Ok(Step::Done)
 }
 
-fn exec(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+fn exec(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     request.arguments().end("EXEC")?;
     let Some(transaction) = client.transaction.take() else {
-        return Err(Wrong("ERR EXEC without MULTI: nothing is queued.".into()));
+        return Err(CommandError(
+            "ERR EXEC without MULTI: nothing is queued.".into(),
+        ));
     };
     if !transaction.is_good() {
-        return Err(Wrong(
+        return Err(CommandError(
             "EXECABORT Transaction discarded because of previous errors: none of its commands \
              was executed."
                 .into(),
         ));
     }
     if !transaction.is_of(client.user_name()) {
-        return Err(Wrong(
+        return Err(CommandError(
             "EXECABORT Transaction discarded because this connection is another user by now: \
              none of its commands was executed."
                 .into(),
@@ -106,10 +108,10 @@ fn exec(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     Ok(Step::Exec(transaction))
 }
 
-fn discard(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+fn discard(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     request.arguments().end("DISCARD")?;
     if client.transaction.take().is_none() {
-        return Err(Wrong(
+        return Err(CommandError(
             "ERR DISCARD without MULTI: nothing is queued.".into(),
         ));
     }
@@ -117,8 +119,8 @@ fn discard(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     Ok(Step::Done)
 }
 
-fn watch(client: &mut Client, _request: Request<'_>) -> Result<Step, Wrong> {
-    Err(Wrong(match client.transaction.is_some() {
+fn watch(client: &mut Client, _request: Request<'_>) -> Result<Step, CommandError> {
+    Err(CommandError(match client.transaction.is_some() {
         true => "ERR WATCH inside MULTI is not allowed.".into(),
         false => {
             "ERR WATCH has nothing to watch: this server keeps no values of its own. LOCK key \
@@ -128,7 +130,7 @@ fn watch(client: &mut Client, _request: Request<'_>) -> Result<Step, Wrong> {
     }))
 }
 
-fn unwatch(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+fn unwatch(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     request.arguments().end("UNWATCH")?;
     client.reply_ok();
     Ok(Step::Done)
@@ -166,13 +168,13 @@ pub(super) fn queue(client: &mut Client, at: usize, request: Request<'_>) -> Opt
 
 /// Whether a command can be queued, by the rights of now. They are looked up again when
 /// it is executed.
-fn may_queue(client: &Client, about: &About, request: Request<'_>) -> Result<(), Wrong> {
+fn may_queue(client: &Client, about: &About, request: Request<'_>) -> Result<(), CommandError> {
     super::may(client, about, request)?;
     let word = request.word(1).map(Upper::of);
     let is_reply = word.is_some_and(|word| word.as_bytes() == b"REPLY");
     let is_alone = ALONE.contains(&about.name) || about.name == "CLIENT" && is_reply;
     match is_alone {
-        true => Err(Wrong(format!(
+        true => Err(CommandError(format!(
             "ERR {} inside MULTI is not allowed: send it before MULTI, or after EXEC.",
             about.name
         ))),
@@ -180,14 +182,14 @@ fn may_queue(client: &Client, about: &About, request: Request<'_>) -> Result<(),
     }
 }
 
-fn add(client: &mut Client, request: Request<'_>) -> Result<(), Wrong> {
+fn add(client: &mut Client, request: Request<'_>) -> Result<(), CommandError> {
     let bytes_max = client.config.limits.frame_max;
     let Some(transaction) = &mut client.transaction else {
         return Ok(());
     };
     let added = transaction.add(request, bytes_max as usize);
     added.map_err(|too_long| {
-        Wrong(match too_long {
+        CommandError(match too_long {
             TooLong::Commands => format!(
                 "BUSY {QUEUED_MAX} commands are queued, as many as one MULTI may have: EXEC \
                  fewer at a time, or send them without MULTI."

@@ -2,7 +2,7 @@
 
 use rideau_resp::{Arguments, Mistake, Reply};
 
-use crate::redis::client::{Client, Wrong};
+use crate::redis::client::{Client, CommandError};
 use crate::view::tables::{More, Page};
 
 /// This many rows are shown at most.
@@ -29,7 +29,7 @@ pub(super) fn option(
     page: &mut Page,
     word: &[u8],
     arguments: &mut Arguments<'_>,
-) -> Result<bool, Wrong> {
+) -> Result<bool, CommandError> {
     match word {
         b"COUNT" => {
             page.count = arguments.number("COUNT", "rows", 1..=COUNT_MAX)? as usize;
@@ -53,7 +53,7 @@ pub(super) fn options(
     client: &Client,
     command: &'static str,
     arguments: &mut Arguments<'_>,
-) -> Result<Page, Wrong> {
+) -> Result<Page, CommandError> {
     let mut page = all(client);
     while let Some(word) = arguments.next() {
         let upper = rideau_resp::Upper::of(word);

@@ -3,7 +3,7 @@
 use rideau_resp::Request;
 
 use super::{About, about, tickets};
-use crate::redis::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
+use crate::redis::client::{AskArgs, Awaits, Client, CommandError, OnReady, Step, Wait};
 use crate::state::ticket::Kind;
 
 pub(super) const PANIC: About = about(
@@ -15,7 +15,7 @@ pub(super) const PANIC: About = about(
     panic,
 );
 
-fn panic(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+fn panic(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let wait = |answer| Wait::new("a test", Awaits::Anything, answer);
     match request.word(1) {
         Some(b"LATER") => Ok(Step::Wait(wait(Box::pin(async {
@@ -23,7 +23,7 @@ fn panic(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
             panic!("planted")
         })))),
         Some(b"AFTER") => Ok(Step::Wait(wait(Box::pin(async {
-            let finish: Finish = Box::new(|client| {
+            let finish: OnReady = Box::new(|client| {
                 client.reply().array(2);
                 panic!("planted")
             });
@@ -31,7 +31,7 @@ fn panic(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
         })))),
         Some(b"ASYNC") => {
             let answer = async { panic!("planted") };
-            tickets::later(client, Kind::Lock, "a test", &Tail::default(), answer)
+            tickets::later(client, Kind::Lock, "a test", &AskArgs::default(), answer)
         }
         _ => {
             // What was begun of an answer is not to be seen.

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rideau::{Flow, Held, NotTaken, Reason, Refusal, Terms};
+use rideau::{AskOptions, Flow, Held, NotTaken, Reason, Refusal};
 use rideau_config::label::Label;
 use rideau_config::text;
 use rideau_core::Brief;
 use rideau_resp::{Mistake, Request, Upper};
 
+use super::ask_args;
 use super::settings;
-use super::tail;
 use super::tickets::{self, Answer};
-use crate::redis::client::{Client, Step, Tail, Wrong, refused};
+use crate::redis::client::{AskArgs, Client, CommandError, Step, refused};
 use crate::state::answer::{Outcome, Part, micros};
 use crate::state::catalog::{NamedGroup, NamedPool};
 use crate::state::daemon::Daemon;
@@ -51,14 +51,14 @@ impl Target {
     }
 }
 
-pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("TAKE", "a pool, or @group")?;
-    let mut tail = Tail::default();
+    let mut tail = AskArgs::default();
     let mut flow = Flow(0);
     while let Some(option) = arguments.next() {
         match Upper::of(option).as_bytes() {
-            b"FLOW" => flow = tail::flow(&mut arguments, client)?,
+            b"FLOW" => flow = ask_args::flow(&mut arguments, client)?,
             upper => {
                 if !tail.option(upper, &mut arguments, client)? {
                     return Err(Mistake::unknown("TAKE", option).into());
@@ -74,7 +74,7 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     if let Some(step) = tickets::repeated(client, &tail) {
         return Ok(step);
     }
-    let mut terms = Terms {
+    let mut terms = AskOptions {
         flow,
         ..client.terms(&tail)
     };
@@ -132,9 +132,9 @@ fn settle(
     client: &mut Client,
     pool: &Arc<NamedPool>,
     taken: Result<Held<'static, Members>, NotTaken>,
-    tail: &Tail,
+    tail: &AskArgs,
     note: Option<String>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let held = match taken {
         Ok(held) => held,
         Err(no) => {
@@ -167,9 +167,9 @@ fn settle(
 fn waiting(
     client: &mut Client,
     name: String,
-    tail: Tail,
+    tail: AskArgs,
     answer: impl Future<Output = Answer> + Send + 'static,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     client.may_wait()?;
     if tail.is_async {
         return tickets::later(client, Kind::Member, &name, &tail, answer);
@@ -254,13 +254,13 @@ fn why(no: &NotTaken, sees_output: bool) -> String {
 
 /// What the pool shows of the holder; only what the client says itself costs
 /// anything.
-fn note(client: &Client, tail: &Tail) -> Option<String> {
+fn note(client: &Client, tail: &AskArgs) -> Option<String> {
     let note = tail.note.as_ref()?;
     let name = client.holder_card().name.lock().clone();
     Some(format!("{name} {note:?}"))
 }
 
-fn target(client: &mut Client, name: &str) -> Result<Target, Wrong> {
+fn target(client: &mut Client, name: &str) -> Result<Target, CommandError> {
     match name.strip_prefix('@') {
         Some(group) => client
             .daemon
@@ -270,13 +270,15 @@ fn target(client: &mut Client, name: &str) -> Result<Target, Wrong> {
             .get(group)
             .filter(|group| !group.config.pools.is_empty())
             .map(|group| Target::Group(Arc::clone(group)))
-            .ok_or_else(|| Wrong::no_such("pool", name, "SHOW POOLS lists pools and groups.")),
+            .ok_or_else(|| {
+                CommandError::no_such("pool", name, "SHOW POOLS lists pools and groups.")
+            }),
         None => known_pool(client, name).map(Target::Pool),
     }
 }
 
 /// The pool of this name; most clients that take from a pool took from it before.
-fn known_pool(client: &mut Client, name: &str) -> Result<Arc<NamedPool>, Wrong> {
+fn known_pool(client: &mut Client, name: &str) -> Result<Arc<NamedPool>, CommandError> {
     if let Some(known) = client.pool.upgrade()
         && *known.name == *name
     {
@@ -288,10 +290,10 @@ fn known_pool(client: &mut Client, name: &str) -> Result<Arc<NamedPool>, Wrong> 
 }
 
 /// The pool of this name.
-pub(super) fn pool(client: &Client, name: &str) -> Result<Arc<NamedPool>, Wrong> {
+pub(super) fn pool(client: &Client, name: &str) -> Result<Arc<NamedPool>, CommandError> {
     let places = client.daemon.places.load();
     places.pools.get(name).cloned().ok_or_else(|| {
-        Wrong::no_such(
+        CommandError::no_such(
             "pool",
             name,
             "SHOW POOLS lists those there are, POOL.ADD adds one.",
@@ -299,11 +301,11 @@ pub(super) fn pool(client: &Client, name: &str) -> Result<Arc<NamedPool>, Wrong>
     })
 }
 
-pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("POOL.OFFER", "a pool")?;
     let mut value = arguments.text("POOL.OFFER", "a value")?;
-    let mut tail = Tail::default();
+    let mut tail = AskArgs::default();
     while let Some(option) = arguments.next() {
         match Upper::of(option).as_bytes() {
             b"VALUE" => value = arguments.text("VALUE", "a value")?,
@@ -324,11 +326,12 @@ pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Step, W
     };
     let ticket = client.keep(Kind::Offer, grant, &tail)?;
     if !pool.members.offer(&offer) {
-        let _ = client
-            .daemon
-            .holdings
-            .take(ticket, None, crate::state::end::EndReason::Cancelled);
-        return Err(Wrong(format!(
+        let _ =
+            client
+                .daemon
+                .lease_table
+                .take(ticket, None, crate::state::end::EndReason::Cancelled);
+        return Err(CommandError(format!(
             "WRONGTYPE pool {name} lends what its config says; only pools with member = \
              \"offered\" take what clients bring."
         )));
@@ -337,7 +340,7 @@ pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Step, W
     Ok(Step::Done)
 }
 
-pub(super) fn add(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn add(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("POOL.ADD", "a name")?;
     let keys = arguments.text("POOL.ADD", "the keys of the pool as TOML")?;
@@ -353,7 +356,7 @@ pub(super) fn add(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
     Ok(Step::Done)
 }
 
-pub(super) fn delete(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn delete(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("POOL.DEL", "a pool")?;
     let mut within = client.daemon.config.load().server.drain;
@@ -375,7 +378,7 @@ pub(super) fn delete(client: &mut Client, request: Request<'_>) -> Result<Step, 
     Ok(Step::Done)
 }
 
-pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("POOL.SET", "a pool")?;
     super::may_use(client, "pool", name)?;
@@ -399,11 +402,11 @@ pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, Wro
 
 /// Takes from a group get members of all its pools: a client brings a pool into a group
 /// only if it may use the group.
-pub(super) fn check_group(client: &Client, kind: &str, group: &str) -> Result<(), Wrong> {
+pub(super) fn check_group(client: &Client, kind: &str, group: &str) -> Result<(), CommandError> {
     super::may_use(client, kind, &format!("@{group}"))
 }
 
-pub(super) fn recycle(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn recycle(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("POOL.RECYCLE", "a pool")?;
     let mut over = Duration::ZERO;
@@ -430,14 +433,14 @@ pub(super) fn recycle(client: &mut Client, request: Request<'_>) -> Result<Step,
     Ok(Step::Done)
 }
 
-pub(super) fn pause(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn pause(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let said = "was paused";
     act(client, request, "POOL.PAUSE", said, |pool| {
         pool.pool.suspend();
     })
 }
 
-pub(super) fn resume(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn resume(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let said = "was resumed";
     act(client, request, "POOL.RESUME", said, |pool| {
         pool.pool.resume();
@@ -450,7 +453,7 @@ fn act(
     command: &'static str,
     said: &str,
     act: impl FnOnce(&NamedPool),
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text(command, "a pool")?;
     arguments.end(command)?;
@@ -463,7 +466,7 @@ fn act(
     Ok(Step::Done)
 }
 
-pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("POOL.STAT", "a pool")?;
     arguments.end("POOL.STAT")?;

@@ -3,7 +3,7 @@
 use rideau_process::panics;
 use rideau_resp::Request;
 
-use crate::redis::client::{Client, Finish, Replies, Step, Wait};
+use crate::redis::client::{Client, OnReady, Replies, Step, Wait};
 
 /// Execute a request without an answer, unless it says itself that answers are
 /// wanted again.
@@ -35,7 +35,7 @@ fn silent(wait: Wait) -> Wait {
     let answer = Box::pin(async move {
         // A panic is not answered either.
         let finish = panics::contain_async(inner).await;
-        let silent: Finish = Box::new(move |client| {
+        let silent: OnReady = Box::new(move |client| {
             let before = client.out.len();
             if let Ok(finish) = finish {
                 let _ = panics::contain(|| finish(client));

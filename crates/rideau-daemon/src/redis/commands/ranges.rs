@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rideau::allocator::{Change, Place, Prefer, Refused, Reservation};
-use rideau::{Failed, Instant, Reserving, Until};
+use rideau::{Committed, Failed, Instant, Reserving};
 
-use crate::redis::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong, closed};
+use crate::redis::client::{AskArgs, Awaits, Client, CommandError, OnReady, Step, Wait, closed};
 use crate::state::end::EndReason;
 use crate::state::grant::{Grant, HeldValue};
 use crate::state::ticket::Kind;
@@ -42,7 +42,7 @@ const TIERS: [&str; 8] = [
     "eighth",
 ];
 
-pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     client.held_back.begin();
     let words = Words::parse(client, request)?;
     if words.is_async() {
@@ -80,13 +80,13 @@ struct How {
     since: Option<std::time::Instant>,
     /// Several were asked for, and the answer is a list.
     is_many: bool,
-    tail: Tail,
+    tail: AskArgs,
     /// It waited for so long.
     waited: Option<Duration>,
 }
 
 /// Wait in the queue. What is given is given back if the client is gone.
-async fn wait(mut reserving: Reserving, mut how: How, prefer: Arc<[Prefer]>) -> Finish {
+async fn wait(mut reserving: Reserving, mut how: How, prefer: Arc<[Prefer]>) -> OnReady {
     let since = std::time::Instant::now();
     reserving.decided().await;
     how.waited = Some(since.elapsed());
@@ -95,7 +95,7 @@ async fn wait(mut reserving: Reserving, mut how: How, prefer: Arc<[Prefer]>) -> 
             unreachable!("it was just decided");
         };
         let before = client.out.len();
-        if let Err(Wrong(text)) = settle(client, decision, until, &how, &prefer) {
+        if let Err(CommandError(text)) = settle(client, decision, until, &how, &prefer) {
             client.out.truncate(before);
             client.reply().error(text);
         }
@@ -106,10 +106,10 @@ async fn wait(mut reserving: Reserving, mut how: How, prefer: Arc<[Prefer]>) -> 
 fn settle(
     client: &mut Client,
     decision: Result<Vec<Reservation>, Failed>,
-    until: Until,
+    until: Committed,
     how: &How,
     prefer: &[Prefer],
-) -> Result<(), Wrong> {
+) -> Result<(), CommandError> {
     let granted = match decision {
         Ok(granted) => granted,
         Err(Failed::Refused(Refused::Exhausted { free, size })) => {
@@ -181,7 +181,11 @@ fn exhaust(client: &Client, prefer: &[Prefer]) {
 
 /// The ticket of a value that was given out; it goes with its holder where its
 /// range says so.
-fn keep(client: &mut Client, reservation: &Reservation, tail: &Tail) -> Result<ValueTicket, Wrong> {
+fn keep(
+    client: &mut Client,
+    reservation: &Reservation,
+    tail: &AskArgs,
+) -> Result<ValueTicket, CommandError> {
     let Reservation { value, fence, .. } = *reservation;
     let places = client.daemon.places.load();
     let place = places.ranges.of(value).map(|(place, _)| place);
@@ -193,24 +197,24 @@ fn keep(client: &mut Client, reservation: &Reservation, tail: &Tail) -> Result<V
         return Ok(values.ticket(value, fence));
     };
     if client.session.is_none() && client.card.connection_less() {
-        return Err(Wrong(format!(
+        return Err(CommandError(format!(
             "ERR values of range {} go with their holder, and this request is none: open a session \
              with POST /v1/sessions, and send its id in the header Rideau-Session.",
             place.name
         )));
     }
     if reservation.is_known {
-        let holdings = &client.daemon.holdings;
+        let lease_table = &client.daemon.lease_table;
         let is_it = |grant: &Grant| match grant {
             Grant::Value(held) => (held.value, held.fence) == (value, fence),
             _ => false,
         };
-        if let Some(ticket) = holdings.newest(client.owner(), is_it) {
+        if let Some(ticket) = lease_table.newest(client.owner(), is_it) {
             return Ok(ticket.into());
         }
         // A client that asks again as the same takes it over.
         if let Some(ticket) = values.held(value) {
-            let _ = holdings.take(ticket, None, EndReason::Lapsed);
+            let _ = lease_table.take(ticket, None, EndReason::Lapsed);
         }
     }
     let held = Grant::Value(HeldValue {
@@ -233,7 +237,7 @@ fn give_back(client: &Client, granted: &[Reservation]) {
         if let Some(ticket) = values.held(*value) {
             let _ = client
                 .daemon
-                .holdings
+                .lease_table
                 .take(ticket, None, EndReason::Cancelled);
             values.let_go(*value, ticket);
         }
@@ -241,7 +245,7 @@ fn give_back(client: &Client, granted: &[Reservation]) {
     }
 }
 
-pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     client.held_back.begin();
     let mut arguments = request.arguments();
     let word = arguments.text("CLAIM", "a value")?;

@@ -6,19 +6,19 @@ use rideau::{Lead, Lease, Now, Refusal};
 use rideau_resp::{Mistake, Quoted, Request, Upper};
 
 use super::tickets::{self, Answer};
-use crate::redis::client::{Client, Step, Tail, Wrong, refused};
+use crate::redis::client::{AskArgs, Client, CommandError, Step, refused};
 use crate::state::answer::{Outcome, Part, micros};
 use crate::state::catalog::NamedRegulator;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::state::grant::Grant;
-use crate::state::lease_table::Thing;
+use crate::state::lease_table::LeaseEntry;
 use crate::state::ticket::{Kind, Ticket};
 
-pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("REG.ASK", "a regulator")?;
-    let mut tail = Tail::default();
+    let mut tail = AskArgs::default();
     while let Some(option) = arguments.next() {
         let upper = Upper::of(option);
         if !tail.option(upper.as_bytes(), &mut arguments, client)? {
@@ -79,7 +79,7 @@ pub(crate) fn numbers(lease: &Lease) -> Vec<Part> {
     vec![lead, micros(lease.waited())]
 }
 
-pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.word("REG.CONTINUE", "the ref of a lease")?;
     arguments.end("REG.CONTINUE")?;
@@ -87,11 +87,11 @@ pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Step, W
     // The lease is taken out while the regulator decides, under its own lock.
     let lease = client
         .daemon
-        .holdings
+        .lease_table
         .look(ticket, client.scope(), |thing| {
-            let (lease, regulator, told) = match std::mem::replace(thing, Thing::None) {
-                Thing::Held(Grant::Lease { lease, regulator }) => (lease, regulator, None),
-                Thing::Answered(Grant::Lease { lease, regulator }, told) => {
+            let (lease, regulator, told) = match std::mem::replace(thing, LeaseEntry::None) {
+                LeaseEntry::Held(Grant::Lease { lease, regulator }) => (lease, regulator, None),
+                LeaseEntry::Answered(Grant::Lease { lease, regulator }, told) => {
                     (lease, regulator, Some(told))
                 }
                 other => {
@@ -103,8 +103,8 @@ pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Step, W
                 let parts = numbers(&lease);
                 let grant = Grant::Lease { lease, regulator };
                 *thing = match told {
-                    Some(told) => Thing::Answered(grant, told),
-                    None => Thing::Held(grant),
+                    Some(told) => LeaseEntry::Answered(grant, told),
+                    None => LeaseEntry::Held(grant),
                 };
                 parts
             });
@@ -112,7 +112,7 @@ pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Step, W
         });
     let renewed = lease.map_err(|gone| tickets::gone_text(word, gone))?;
     let Some(renewed) = renewed else {
-        return Err(Wrong(format!(
+        return Err(CommandError(format!(
             "NOTHELD {} still waits for its lease: AWAIT it, or CANCEL it.",
             Quoted(word)
         )));
@@ -125,7 +125,7 @@ pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Step, W
         Err(stopped) => {
             let _ = client
                 .daemon
-                .holdings
+                .lease_table
                 .take(ticket, None, EndReason::Stopped);
             Outcome::new("stop", vec![micros(stopped.waited)]).write(&mut client.reply());
         }
@@ -133,7 +133,7 @@ pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Step, W
     Ok(Step::Done)
 }
 
-pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.word("REG.DONE", "the ref of a lease")?;
     let why = match arguments.next().map(Upper::of) {
@@ -147,7 +147,7 @@ pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Step, Wr
     Ok(Step::Done)
 }
 
-pub(super) fn update(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn update(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("REG.UPDATE", "a regulator")?;
     let word = arguments.text("REG.UPDATE", "microseconds")?;
@@ -162,21 +162,21 @@ pub(super) fn update(client: &mut Client, request: Request<'_>) -> Result<Step, 
     Ok(Step::Done)
 }
 
-fn lease_of(word: &[u8]) -> Result<Ticket, Wrong> {
+fn lease_of(word: &[u8]) -> Result<Ticket, CommandError> {
     let ticket = tickets::parse(word)?;
     if ticket.kind == Kind::Lease {
         return Ok(ticket);
     }
-    Err(Wrong(format!(
+    Err(CommandError(format!(
         "WRONGTYPE {} is no lease of a regulator.",
         Quoted(word)
     )))
 }
 
-fn regulator(client: &Client, name: &str) -> Result<Arc<NamedRegulator>, Wrong> {
+fn regulator(client: &Client, name: &str) -> Result<Arc<NamedRegulator>, CommandError> {
     let places = client.daemon.places.load();
     places.regulators.get(name).cloned().ok_or_else(|| {
-        Wrong::no_such(
+        CommandError::no_such(
             "regulator",
             name,
             "add [regulator] to the config, and CONFIG RELOAD.",

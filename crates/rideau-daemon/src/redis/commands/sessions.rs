@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use rideau_config::label::Label;
 use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
 
-use super::look::{Viewer, see_and_tell};
+use super::look::{OwnedViewer, see_and_tell};
 use super::{allowed, page, tickets};
-use crate::redis::client::{Client, Finish, Step, Wait, Wrong};
+use crate::redis::client::{Client, CommandError, OnReady, Step, Wait};
 use crate::state::end::EndReason;
 use crate::state::holder::Holder;
 use crate::state::quota::Quota;
@@ -21,7 +21,7 @@ use crate::view::tables::More;
 /// No session lives longer without a word.
 const TTL_MAX: u64 = 7 * 86_400_000;
 
-pub(super) fn session(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn session(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let what = arguments.word("SESSION", "OPEN, ATTACH, DETACH, RENEW, CLOSE or LS")?;
     let what_upper = Upper::of(what);
@@ -44,7 +44,7 @@ pub(super) fn session(client: &mut Client, request: Request<'_>) -> Result<Step,
     }
 }
 
-fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
     let (mut ttl, mut grace, mut name) = (None, None, String::new());
     while let Some(option) = arguments.next() {
         match Upper::of(option).as_bytes() {
@@ -84,10 +84,10 @@ fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong
             session: Some(ticket.to_string()),
             connection: None,
         });
-        (daemon.holdings.open(Arc::clone(&card)), card)
+        (daemon.lease_table.open(Arc::clone(&card)), card)
     });
     let Some(row) = opened else {
-        let wrong = Wrong(format!(
+        let wrong = CommandError(format!(
             "BUSY there are {most} sessions, as many as limits.sessions_max allows: close \
              some, or raise the limit."
         ));
@@ -100,14 +100,14 @@ fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong
 }
 
 #[cold]
-fn refused(client: &Client, why: Wrong) -> Wrong {
+fn refused(client: &Client, why: CommandError) -> CommandError {
     let counts = &client.daemon.counts;
     counts.sessions_refused.fetch_add(1, Ordering::Relaxed);
     why
 }
 
 /// Become part of a session, and of no other.
-fn enter(client: &mut Client, ticket: Ticket) -> Result<(), Wrong> {
+fn enter(client: &mut Client, ticket: Ticket) -> Result<(), CommandError> {
     let row = client.daemon.sessions.attach(ticket, client.user_name());
     let row = row.ok_or_else(|| unknown(ticket.to_string().as_bytes()))?;
     client.leave_session(EndReason::Quit);
@@ -116,7 +116,7 @@ fn enter(client: &mut Client, ticket: Ticket) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn attach(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+fn attach(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
     let ticket = of(arguments.word("SESSION ATTACH", "a session")?)?;
     arguments.end("SESSION ATTACH")?;
     enter(client, ticket)?;
@@ -124,7 +124,7 @@ fn attach(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wro
     Ok(Step::Done)
 }
 
-fn renew(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+fn renew(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
     let ticket = own_or(client, arguments.next())?;
     let renewed = client.daemon.sessions.renew(ticket, client.user_name());
     let ttl = renewed.ok_or_else(|| unknown(ticket.to_string().as_bytes()))?;
@@ -133,7 +133,7 @@ fn renew(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wron
     Ok(Step::Done)
 }
 
-fn close(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+fn close(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
     let mut word = arguments.next();
     let mut why = EndReason::Quit;
     let is_fail = |word: &[u8]| Upper::of(word).as_bytes() == b"FAIL";
@@ -153,7 +153,7 @@ fn close(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wron
     let daemon = Arc::clone(&client.daemon);
     let answer = async move {
         let count = daemon.end_holder_in_slices(row.holder, why).await;
-        let finish: Finish = Box::new(move |client: &mut Client| {
+        let finish: OnReady = Box::new(move |client: &mut Client| {
             client.reply().integer(count as i64);
         });
         finish
@@ -161,10 +161,10 @@ fn close(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wron
     Ok(Step::Wait(Wait::work("SESSION CLOSE", Box::pin(answer))))
 }
 
-fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
     let page = page::options(client, "SESSION LS", &mut arguments)?;
     let user = client.user_name().to_owned();
-    let see = move |viewer: &Viewer| {
+    let see = move |viewer: &OwnedViewer| {
         let mut rows = viewer.daemon.sessions.all();
         rows.retain(|row| *row.card.user == *user);
         rows.sort_unstable_by_key(SessionRow::key);
@@ -188,23 +188,23 @@ fn tell_all(client: &mut Client, rows: Vec<SessionRow>, more: Option<More>) {
             .bulk(row.ticket.text())
             .bulk(row.card.name.lock().as_str())
             .integer(row.attached as i64)
-            .integer(daemon.holdings.count(row.holder) as i64)
+            .integer(daemon.lease_table.count(row.holder) as i64)
             .integer(left);
     }
     page::write_more(&mut reply, more, "SESSION LS");
 }
 
-fn own_or(client: &Client, word: Option<&[u8]>) -> Result<Ticket, Wrong> {
+fn own_or(client: &Client, word: Option<&[u8]>) -> Result<Ticket, CommandError> {
     match (word, client.session) {
         (Some(word), _) => of(word),
         (None, Some((ticket, _))) => Ok(ticket),
-        (None, None) => Err(Wrong(
+        (None, None) => Err(CommandError(
             "ERR this connection is in no session: SESSION OPEN, or name one.".into(),
         )),
     }
 }
 
-fn of(word: &[u8]) -> Result<Ticket, Wrong> {
+fn of(word: &[u8]) -> Result<Ticket, CommandError> {
     let ticket = tickets::parse(word).map_err(|_| unknown(word))?;
     if ticket.kind != Kind::Session {
         return Err(unknown(word));
@@ -212,8 +212,8 @@ fn of(word: &[u8]) -> Result<Ticket, Wrong> {
     Ok(ticket)
 }
 
-fn unknown(word: &[u8]) -> Wrong {
-    Wrong(format!(
+fn unknown(word: &[u8]) -> CommandError {
+    CommandError(format!(
         "NOSUCH session {}: it has ended, or is another user's. SESSION OPEN opens one.",
         Quoted(word)
     ))

@@ -5,17 +5,17 @@ use rideau_config::text::PathFault;
 use rideau_config::{Faults, Plan, fits, text};
 use rideau_resp::{Arguments, Mistake, Reply, Request, Upper};
 
-use crate::redis::client::{Client, Step, Wrong};
+use crate::redis::client::{Client, CommandError, Step};
 use crate::state::daemon::Unchanged;
 use crate::view::tables::Cell;
 
-impl From<Unchanged> for Wrong {
+impl From<Unchanged> for CommandError {
     fn from(why: Unchanged) -> Self {
         Self(why.reply())
     }
 }
 
-pub(super) fn config(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn config(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let what = arguments.word("CONFIG", "GET, SET, CHECK, PLAN, APPLY or another word")?;
     match Upper::of(what).as_bytes() {
@@ -55,7 +55,7 @@ pub(super) fn config(client: &mut Client, request: Request<'_>) -> Result<Step, 
         }
         b"TEXT" => return show_text(client, arguments),
         b"RESETSTAT" => {
-            return Err(Wrong(
+            return Err(CommandError(
                 "ERR counters only grow here: remember what INFO says, and look at the difference."
                     .into(),
             ));
@@ -67,7 +67,7 @@ pub(super) fn config(client: &mut Client, request: Request<'_>) -> Result<Step, 
 
 /// The values that count, by path, by the path of what is above them, or by a
 /// pattern with `*`.
-fn values(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+fn values(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
     let mut rows = client.daemon.config.load().rows();
     rows.retain(|(path, _)| super::look::sight(client).sees_path(path));
     let mut found: Vec<&(String, String)> = Vec::new();
@@ -102,7 +102,7 @@ fn values(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wro
     Ok(Step::Done)
 }
 
-fn set(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+fn set(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
     let mut values = Vec::new();
     while values.is_empty() || arguments.len() > 0 {
         let path = arguments.text("CONFIG SET", "a path such as pool.pg-1.max")?;
@@ -133,11 +133,11 @@ fn without_hint(client: &Client, why: Unchanged) -> Unchanged {
 }
 
 /// The client may know and change this key.
-fn may_use_path(client: &Client, path: &str) -> Result<(), Wrong> {
+fn may_use_path(client: &Client, path: &str) -> Result<(), CommandError> {
     if super::look::sight(client).sees_path(path) {
         return Ok(());
     }
-    Err(Wrong(format!(
+    Err(CommandError(format!(
         "NOPERM user {} may not use the key {path} of the config: its on list has no such thing.",
         client.user_name()
     )))
@@ -174,7 +174,7 @@ pub(super) fn done(client: &mut Client, plan: &Plan) {
     }
 }
 
-fn rollback(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+fn rollback(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
     let version = match arguments.len() {
         0 => None,
         _ => {
@@ -188,7 +188,7 @@ fn rollback(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, W
     Ok(Step::Done)
 }
 
-fn rewrite(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+fn rewrite(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
     let word = arguments.next();
     let is_forced = word.is_some_and(|word| Upper::of(word).as_bytes() == b"FORCE");
     if let Some(word) = word.filter(|_| !is_forced) {
@@ -217,7 +217,7 @@ fn history(client: &mut Client) {
 
 /// A version as text, hashes of passwords included: a user that may change them may see
 /// them.
-fn show_text(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Wrong> {
+fn show_text(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
     let versions = client.daemon.settings.history();
     let wanted = match arguments.len() {
         0 => None,

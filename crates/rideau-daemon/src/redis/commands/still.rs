@@ -3,25 +3,25 @@
 use std::sync::atomic::Ordering;
 
 use super::{ALL, About, find, may_use, ranges};
-use crate::redis::client::{Awaits, Client, Wrong};
+use crate::redis::client::{Awaits, Client, CommandError};
 use crate::state::pending::Needs;
 
 /// Whether the client has the right that a command needs.
-pub(super) fn may_run(client: &Client, name: &str) -> Result<(), Wrong> {
+pub(super) fn may_run(client: &Client, name: &str) -> Result<(), CommandError> {
     let config = client.daemon.config.load();
     let needs = find(name.as_bytes()).map_or_else(Needs::default, About::needs);
     let may = client.daemon.allows(client.user.as_deref(), &config, needs);
-    may.map_err(Wrong)
+    may.map_err(CommandError)
 }
 
 /// Whether the client may still have what its last command waits for. Its rights are
 /// those of now.
-pub(crate) fn may_still(client: &Client, awaits: &Awaits, name: &str) -> Result<(), Wrong> {
+pub(crate) fn may_still(client: &Client, awaits: &Awaits, name: &str) -> Result<(), CommandError> {
     let config = client.daemon.config.load();
     let may = client
         .daemon
         .allows(client.user.as_deref(), &config, needs(client));
-    may.map_err(Wrong).and_then(|()| match awaits {
+    may.map_err(CommandError).and_then(|()| match awaits {
         Awaits::Anything => Ok(()),
         Awaits::Thing(kind) => may_use(client, kind, name),
         Awaits::Values(prefer) => ranges::may_use_places(client, prefer),
@@ -30,7 +30,7 @@ pub(crate) fn may_still(client: &Client, awaits: &Awaits, name: &str) -> Result<
 
 /// Write down that a user may not have any more what the last command of a client waits
 /// for.
-pub(crate) fn deny(client: &Client, user: &str, Wrong(text): &Wrong) {
+pub(crate) fn deny(client: &Client, user: &str, CommandError(text): &CommandError) {
     client.daemon.deny(needs(client), user, text);
 }
 

@@ -7,15 +7,15 @@ use rideau_config::label::Label;
 use rideau_process::panics;
 use rideau_resp::{Mistake, Quoted, Request, Upper};
 
-use super::look::{Viewer, see_and_tell};
+use super::look::{OwnedViewer, see_and_tell};
 use super::{page, ranges, still};
-use crate::redis::client::{Awaits, Client, Finish, Step, Tail, Wait, Wrong};
+use crate::redis::client::{AskArgs, Awaits, Client, CommandError, OnReady, Step, Wait};
 use crate::state::answer::{Outcome, Part};
 use crate::state::daemon::Daemon;
 use crate::state::end::{EndReason, NotHeld};
 use crate::state::grant::Grant;
-use crate::state::lease_table::{Row, Thing};
-use crate::state::matches::Mail;
+use crate::state::lease_table::{LeaseEntry, Row};
+use crate::state::matches::Mailbox;
 use crate::state::nonces::Named;
 use crate::state::pending::{Later, LaterWait};
 use crate::state::push::Push;
@@ -30,8 +30,8 @@ pub(super) fn settle(
     client: &mut Client,
     kind: Kind,
     answer: Answer,
-    tail: &Tail,
-) -> Result<Step, Wrong> {
+    tail: &AskArgs,
+) -> Result<Step, CommandError> {
     match answer {
         Ok((parts, grant)) => {
             let mail = mail(&grant);
@@ -51,9 +51,9 @@ pub(super) fn settle(
     Ok(Step::Done)
 }
 
-pub(super) fn mail(grant: &Grant) -> Option<Arc<Mail>> {
+pub(super) fn mail(grant: &Grant) -> Option<Arc<Mailbox>> {
     match grant {
-        Grant::Match(meeting) => Some(Arc::clone(meeting.mail())),
+        Grant::Match(held_match) => Some(Arc::clone(held_match.mail())),
         _ => None,
     }
 }
@@ -70,7 +70,7 @@ fn value(grant: &Grant) -> Option<u128> {
 pub(super) fn blocked(
     kind: Kind,
     name: String,
-    tail: Tail,
+    tail: AskArgs,
     answer: impl Future<Output = Answer> + Send + 'static,
 ) -> Wait {
     blocked_until(kind, name, async move {
@@ -86,13 +86,13 @@ pub(super) fn blocked_until<F>(
     answer: impl Future<Output = F> + Send + 'static,
 ) -> Wait
 where
-    F: FnOnce(&mut Client) -> Result<Step, Wrong> + Send + 'static,
+    F: FnOnce(&mut Client) -> Result<Step, CommandError> + Send + 'static,
 {
     let answer = async move {
         let answer = answer.await;
-        let finish: Finish = Box::new(move |client| {
+        let finish: OnReady = Box::new(move |client| {
             let before = client.out.len();
-            if let Err(Wrong(text)) = answer(client) {
+            if let Err(CommandError(text)) = answer(client) {
                 client.out.truncate(before);
                 client.reply().error(text);
             }
@@ -107,9 +107,9 @@ pub(super) fn later(
     client: &mut Client,
     kind: Kind,
     name: &str,
-    tail: &Tail,
+    tail: &AskArgs,
     answer: impl Future<Output = Answer> + Send + 'static,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     later_or_withdrawn(client, kind, name, tail, answer, None)
 }
 
@@ -122,19 +122,19 @@ pub(super) fn later_or_withdrawn(
     client: &mut Client,
     kind: Kind,
     name: &str,
-    tail: &Tail,
+    tail: &AskArgs,
     answer: impl Future<Output = Answer> + Send + 'static,
     withdraw: Option<Withdraw>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let waiting = client.begin_wait()?;
     let outbox = Arc::clone(&client.card.outbox);
     let later = Arc::new(Later::new(name, still::needs(client), outbox));
     let most = client.daemon.config.load().limits.held_max;
-    let asked = Thing::Asked(Arc::clone(&later));
+    let asked = LeaseEntry::Asked(Arc::clone(&later));
     let note = tail.note.clone();
     let kept = client
         .daemon
-        .holdings
+        .lease_table
         .keep(client.owner(), kind, asked, note, most, client.now);
     let Ok(ticket) = kept else {
         return Err(client.not_kept(most));
@@ -166,7 +166,7 @@ pub(super) fn later_or_withdrawn(
         if let (Ok((parts, _)), Some(nonce)) = (&answer, nonce) {
             let told = parts.clone();
             let named = Named { ticket, told };
-            daemon.holdings.remember(owner, &nonce, named);
+            daemon.lease_table.remember(owner, &nonce, named);
         }
         answer_later(&daemon, ticket, &later, answer);
     };
@@ -183,8 +183,8 @@ fn answer_later(daemon: &Daemon, ticket: Ticket, later: &Later, answer: Answer) 
         Ok((parts, grant)) => {
             let outcome = Outcome::granted(ticket, parts);
             let (mail, value) = (mail(&grant), value(&grant));
-            let thing = Thing::Answered(grant, Box::new(outcome.clone()));
-            if let Err(thing) = daemon.holdings.fill(ticket, thing) {
+            let thing = LeaseEntry::Answered(grant, Box::new(outcome.clone()));
+            if let Err(thing) = daemon.lease_table.fill(ticket, thing) {
                 if let Some(grant) = thing.into_grant() {
                     grant.end(EndReason::Cancelled);
                 }
@@ -202,7 +202,7 @@ fn answer_later(daemon: &Daemon, ticket: Ticket, later: &Later, answer: Answer) 
             outcome
         }
         Err(no) => {
-            daemon.holdings.refuse(ticket);
+            daemon.lease_table.refuse(ticket);
             no
         }
     };
@@ -218,7 +218,7 @@ fn allowed(
     later: &Later,
     (parts, grant): (Vec<Part>, Grant),
 ) -> Answer {
-    let Ok(row) = daemon.holdings.row(ticket, None) else {
+    let Ok(row) = daemon.lease_table.row(ticket, None) else {
         // It was cancelled just now, and is given back where that is seen.
         return Ok((parts, grant));
     };
@@ -239,15 +239,15 @@ fn allowed(
 }
 
 /// The grant of an earlier command with the same name, if there is one.
-pub(super) fn repeated(client: &mut Client, tail: &Tail) -> Option<Step> {
+pub(super) fn repeated(client: &mut Client, tail: &AskArgs) -> Option<Step> {
     let nonce = tail.nonce.as_ref()?;
-    let Named { ticket, told } = client.daemon.holdings.recall(client.owner(), nonce)?;
+    let Named { ticket, told } = client.daemon.lease_table.recall(client.owner(), nonce)?;
     let shown = client
         .daemon
-        .holdings
+        .lease_table
         .look(ticket, None, |thing| match thing {
-            Thing::Held(_) | Thing::Answered(..) => Some(told),
-            Thing::Asked(_) | Thing::None => None,
+            LeaseEntry::Held(_) | LeaseEntry::Answered(..) => Some(told),
+            LeaseEntry::Asked(_) | LeaseEntry::None => None,
         });
     match shown {
         Ok(Some(parts)) => Outcome::granted(ticket, parts).write(&mut client.reply()),
@@ -257,7 +257,7 @@ pub(super) fn repeated(client: &mut Client, tail: &Tail) -> Option<Step> {
     Some(Step::Done)
 }
 
-pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.word("RELEASE", "a ticket or a value")?;
     // Nearly all are tickets of leases, and read once.
@@ -267,7 +267,7 @@ pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step,
         _ => parse(word)?,
     };
     if ticket.kind == Kind::Session {
-        return Err(Wrong(format!(
+        return Err(CommandError(format!(
             "WRONGTYPE {} is a session, and no grant: SESSION CLOSE ends it.",
             Quoted(word)
         )));
@@ -288,7 +288,7 @@ pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step,
     let holder = match daemon.release_at(ticket, client.scope(), why, client.now) {
         Ok(holder) => holder,
         Err(gone) => {
-            daemon.holdings.tell_lost(ticket);
+            daemon.lease_table.tell_lost(ticket);
             return Err(gone_text(word, gone));
         }
     };
@@ -317,9 +317,9 @@ fn note_foreign(client: &Client) {
 }
 
 /// The ticket that a client wrote.
-pub(super) fn parse(word: &[u8]) -> Result<Ticket, Wrong> {
+pub(super) fn parse(word: &[u8]) -> Result<Ticket, CommandError> {
     Ticket::parse(word).ok_or_else(|| {
-        Wrong(format!(
+        CommandError(format!(
             "NOSUCH ticket {}: a ticket is what a grant answered with, such as \
              g-0400000c5f0e8c2b7a0d4f6e91c3a8b2.",
             Quoted(word)
@@ -329,16 +329,16 @@ pub(super) fn parse(word: &[u8]) -> Result<Ticket, Wrong> {
 
 /// What became of a ticket.
 #[cold]
-pub(super) fn gone_text(word: &[u8], gone: NotHeld) -> Wrong {
+pub(super) fn gone_text(word: &[u8], gone: NotHeld) -> CommandError {
     let (code, text) = gone.told(Quoted(word));
-    Wrong(format!("{code} {text}"))
+    CommandError(format!("{code} {text}"))
 }
 
-pub(super) fn held(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn held(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let page = page::options(client, "HELD", &mut request.arguments())?;
     let owner = client.owner();
-    let see = move |viewer: &Viewer| {
-        let mut rows = viewer.daemon.holdings.rows(owner);
+    let see = move |viewer: &OwnedViewer| {
+        let mut rows = viewer.daemon.lease_table.rows(owner);
         // The newest first, as they are listed.
         let key = |row: &Row| u128::MAX - row.key();
         rows.sort_by_key(key);
@@ -375,16 +375,16 @@ fn tell_held(client: &mut Client, rows: Vec<Row>, more: Option<More>) {
     page::write_more(&mut reply, more, "HELD");
 }
 
-pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.word("CANCEL", "a ticket or a value")?;
     let asked = Ticket::parse(word).and_then(|ticket| {
-        let asked = |thing: &mut Thing| match thing {
-            Thing::Asked(later) => Some(Arc::clone(later)),
+        let asked = |thing: &mut LeaseEntry| match thing {
+            LeaseEntry::Asked(later) => Some(Arc::clone(later)),
             _ => None,
         };
-        let holdings = &client.daemon.holdings;
-        let later = holdings.look(ticket, client.scope(), asked).ok()??;
+        let lease_table = &client.daemon.lease_table;
+        let later = lease_table.look(ticket, client.scope(), asked).ok()??;
         Some((ticket, later))
     });
     let Some((ticket, later)) = asked else {
@@ -402,7 +402,7 @@ pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, 
             true => EndReason::Cancelled,
             false => EndReason::Refused,
         };
-        let _ = client.daemon.holdings.take(ticket, None, why);
+        let _ = client.daemon.lease_table.take(ticket, None, why);
     }
     client.reply().integer(cancelled.into());
     Ok(Step::Done)
@@ -410,7 +410,7 @@ pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, 
 
 /// Say that the answer comes later; and after which wait at most, if that is
 /// less than was asked for.
-fn tell_wait(client: &mut Client, ticket: Ticket, tail: &Tail) {
+fn tell_wait(client: &mut Client, ticket: Ticket, tail: &AskArgs) {
     let mut reply = client.reply();
     let Some(cap) = tail.cap else {
         reply.array(2).bulk("await").bulk(ticket.text());

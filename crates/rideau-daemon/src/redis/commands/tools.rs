@@ -7,7 +7,7 @@ use rideau_config::OWN;
 use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
 
 use super::{About, about};
-use crate::redis::client::{Client, Step, Wrong};
+use crate::redis::client::{Client, CommandError, Step};
 
 /// These commands. They tell nothing of others, so every user may use them.
 pub(super) const TABLE: &[About] = &[
@@ -55,7 +55,7 @@ pub(super) const TABLE: &[About] = &[
     about("MODULE", 2, OWN, "LIST", "The modules: none", module),
 ];
 
-fn time(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+fn time(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     request.arguments().end("TIME")?;
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -68,13 +68,13 @@ fn time(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     Ok(Step::Done)
 }
 
-fn size(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+fn size(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     request.arguments().end("DBSIZE")?;
     client.reply().integer(0);
     Ok(Step::Done)
 }
 
-fn scan(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+fn scan(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     arguments.number("SCAN", "a cursor", 0..=u64::MAX)?;
     while let Some(option) = arguments.next() {
@@ -89,7 +89,7 @@ fn scan(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     Ok(Step::Done)
 }
 
-fn slow(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+fn slow(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let (what, mut arguments) = part(request)?;
     match what.as_bytes() {
         b"GET" => {
@@ -105,7 +105,7 @@ fn slow(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     Ok(Step::Done)
 }
 
-fn latency(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+fn latency(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let (what, _) = part(request)?;
     match what.as_bytes() {
         b"LATEST" | b"HISTORY" => drop(client.reply().array(0)),
@@ -121,10 +121,10 @@ fn latency(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     Ok(Step::Done)
 }
 
-fn acl(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+fn acl(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let (what, arguments) = part(request)?;
     if what.as_bytes() != b"WHOAMI" {
-        return Err(Wrong(
+        return Err(CommandError(
             "ERR ACL has WHOAMI alone: users are in the config, and CONFIG GET user shows them."
                 .into(),
         ));
@@ -137,7 +137,7 @@ fn acl(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
     Ok(Step::Done)
 }
 
-fn module(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+fn module(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     let (what, arguments) = part(request)?;
     if what.as_bytes() != b"LIST" {
         return Err(unknown(request));
@@ -148,17 +148,17 @@ fn module(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
 }
 
 /// The word that says what to do, and those behind it.
-fn part(request: Request<'_>) -> Result<(Upper, Arguments<'_>), Wrong> {
+fn part(request: Request<'_>) -> Result<(Upper, Arguments<'_>), CommandError> {
     let mut arguments = request.arguments();
     let what = Upper::of(arguments.word("it", "a word")?);
     Ok((what, arguments))
 }
 
-fn unknown(request: Request<'_>) -> Wrong {
+fn unknown(request: Request<'_>) -> CommandError {
     let name = Upper::of(request.name());
     let name = String::from_utf8_lossy(name.as_bytes());
     let usage = super::usage(&name).unwrap_or_default();
-    Wrong(format!(
+    CommandError(format!(
         "ERR {name} does not know {}: write {name} {usage}.",
         Quoted(request.word(1).unwrap_or_default())
     ))

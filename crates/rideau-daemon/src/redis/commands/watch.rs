@@ -9,7 +9,7 @@ use rideau_config::label::Label;
 use rideau_resp::{Quoted, Request};
 use serde_json::json;
 
-use crate::redis::client::{Client, Step, Wrong};
+use crate::redis::client::{Client, CommandError, Step};
 use crate::redis::login;
 use crate::redis::subscriptions::{Channel, VALUES};
 
@@ -18,15 +18,19 @@ const CHANNELS_MAX: usize = 128;
 /// The channel of all events; those of one kind, and of one name, are below it.
 const EVENTS: &str = "rideau:events";
 
-pub(super) fn subscribe(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn subscribe(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     begin(client, request, false)
 }
 
-pub(super) fn psubscribe(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn psubscribe(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     begin(client, request, true)
 }
 
-fn begin(client: &mut Client, request: Request<'_>, is_pattern: bool) -> Result<Step, Wrong> {
+fn begin(
+    client: &mut Client,
+    request: Request<'_>,
+    is_pattern: bool,
+) -> Result<Step, CommandError> {
     let command = if is_pattern {
         "PSUBSCRIBE"
     } else {
@@ -44,7 +48,7 @@ fn begin(client: &mut Client, request: Request<'_>, is_pattern: bool) -> Result<
         });
     }
     if client.watch.len() + channels.len() > CHANNELS_MAX {
-        return Err(Wrong(format!(
+        return Err(CommandError(format!(
             "BUSY a connection watches {CHANNELS_MAX} channels at most: watch {EVENTS}, which has \
              them all."
         )));
@@ -58,7 +62,7 @@ fn begin(client: &mut Client, request: Request<'_>, is_pattern: bool) -> Result<
 }
 
 /// Hear of one channel more.
-fn add(client: &mut Client, channel: Channel) -> Result<(), Wrong> {
+fn add(client: &mut Client, channel: Channel) -> Result<(), CommandError> {
     let (daemon, card) = (Arc::clone(&client.daemon), Arc::clone(&client.card));
     client.watch.set_user(client.user.clone());
     let count = client.stream();
@@ -71,7 +75,7 @@ fn add(client: &mut Client, channel: Channel) -> Result<(), Wrong> {
 }
 
 /// Hear of what happens to the values of a range, or of all.
-pub(super) fn values(client: &mut Client, range: Option<&str>) -> Result<(), Wrong> {
+pub(super) fn values(client: &mut Client, range: Option<&str>) -> Result<(), CommandError> {
     let name: Arc<str> = match range {
         Some(range) => format!("{VALUES}:{range}").into(),
         None => VALUES.into(),
@@ -86,7 +90,7 @@ pub(super) fn values(client: &mut Client, range: Option<&str>) -> Result<(), Wro
 }
 
 /// A client that waits for events that cannot be would wait for ever.
-fn check(name: &str, is_pattern: bool) -> Result<(), Wrong> {
+fn check(name: &str, is_pattern: bool) -> Result<(), CommandError> {
     let rest = name.strip_prefix(EVENTS);
     let kind = rest.and_then(|rest| match rest.strip_prefix(':') {
         Some(rest) => rest.split(':').next(),
@@ -97,7 +101,7 @@ fn check(name: &str, is_pattern: bool) -> Result<(), Wrong> {
         _ if name.starts_with(VALUES) && name[VALUES.len()..].starts_with(':') => Ok(()),
         Some(kind) if kind.is_empty() && rest == Some("") => Ok(()),
         Some(kind) if KINDS.contains(&kind) => Ok(()),
-        _ => Err(Wrong(format!(
+        _ => Err(CommandError(format!(
             "ERR there is no channel {}: events are on {EVENTS}, {EVENTS}:KIND and \
              {EVENTS}:KIND:NAME, where KIND is one of {}; values are on {VALUES} and \
              {VALUES}:RANGE.",
@@ -107,15 +111,18 @@ fn check(name: &str, is_pattern: bool) -> Result<(), Wrong> {
     }
 }
 
-pub(super) fn unsubscribe(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn unsubscribe(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     end(client, request, false)
 }
 
-pub(super) fn punsubscribe(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn punsubscribe(
+    client: &mut Client,
+    request: Request<'_>,
+) -> Result<Step, CommandError> {
     end(client, request, true)
 }
 
-fn end(client: &mut Client, request: Request<'_>, is_pattern: bool) -> Result<Step, Wrong> {
+fn end(client: &mut Client, request: Request<'_>, is_pattern: bool) -> Result<Step, CommandError> {
     let word = if is_pattern {
         "punsubscribe"
     } else {
@@ -154,7 +161,7 @@ fn confirm(client: &mut Client, word: &str, name: Option<&str>) {
     reply.integer(len);
 }
 
-pub(super) fn monitor(client: &mut Client, request: Request<'_>) -> Result<Step, Wrong> {
+pub(super) fn monitor(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
     request.arguments().end("MONITOR")?;
     may_see_commands(client)?;
     let (daemon, card) = (Arc::clone(&client.daemon), Arc::clone(&client.card));
@@ -178,7 +185,7 @@ pub(crate) fn follow(client: &mut Client) {
     let user = client.user.clone().or(before);
     client.watch.set_user(client.user.clone());
     if client.watch.is_monitor()
-        && let Err(Wrong(text)) = may_monitor(client)
+        && let Err(CommandError(text)) = may_monitor(client)
     {
         client.watch.end_monitor();
         deny(client, user.as_ref(), "MONITOR", &text);
@@ -194,7 +201,7 @@ pub(crate) fn follow(client: &mut Client) {
             true
         }
     });
-    if let Some(Wrong(text)) = why {
+    if let Some(CommandError(text)) = why {
         deny(client, user.as_ref(), "SUBSCRIBE", &text);
         end_all(client, &lost, &text);
     }
@@ -202,7 +209,7 @@ pub(crate) fn follow(client: &mut Client) {
     let Err(over) = client.watch.recount(&usage, count) else {
         return;
     };
-    let Wrong(text) = over.into();
+    let CommandError(text) = over.into();
     match channels.iter().any(|channel| !lost.contains(channel)) {
         true => {
             let rest = channels.iter().filter(|channel| !lost.contains(channel));
@@ -223,17 +230,17 @@ fn deny(client: &Client, user: Option<&Arc<User>>, command: &str, error: &str) {
 }
 
 /// Whether the client may still see the commands of all.
-fn may_monitor(client: &Client) -> Result<(), Wrong> {
+fn may_monitor(client: &Client) -> Result<(), CommandError> {
     super::may_run(client, "MONITOR")?;
     may_see_commands(client)
 }
 
-fn may_see_commands(client: &Client) -> Result<(), Wrong> {
+fn may_see_commands(client: &Client) -> Result<(), CommandError> {
     super::may_use_all(client, "all commands of others")
 }
 
 /// Whether the client may still hear of this channel.
-fn may_hear(client: &Client, channel: &Channel) -> Result<(), Wrong> {
+fn may_hear(client: &Client, channel: &Channel) -> Result<(), CommandError> {
     let range = channel.name.strip_prefix(VALUES);
     let range = range.and_then(|rest| rest.strip_prefix(':'));
     super::may_run(client, "SUBSCRIBE")?;

@@ -55,7 +55,7 @@ impl Wire {
 /// A server of its own, and what connects to it.
 pub(super) struct Place {
     pub(super) daemon: Arc<Daemon>,
-    lanes: Arc<IoThreads>,
+    io_threads: Arc<IoThreads>,
     port: u16,
 }
 
@@ -71,11 +71,11 @@ impl Place {
         let listen = Listen::Tcp(([127, 0, 0, 1], 0).into());
         let listener = Listener::bind(&listen, 0).await.expect("a port is free");
         let port = listener.port().expect("it is TCP");
-        let lanes = Arc::new(IoThreads::start(Some(1)).expect("there are threads"));
-        tokio::spawn(listener.serve(Arc::clone(&daemon), Arc::clone(&lanes)));
+        let io_threads = Arc::new(IoThreads::start(Some(1)).expect("there are threads"));
+        tokio::spawn(listener.serve(Arc::clone(&daemon), Arc::clone(&io_threads)));
         Self {
             daemon,
-            lanes,
+            io_threads,
             port,
         }
     }
@@ -218,14 +218,17 @@ async fn a_server_ends_after_a_panic() {
     let drained = tokio::time::timeout(PATIENCE, serve::drain(&place.daemon)).await;
     assert!(drained.is_ok(), "it never ends");
     place.forgets_all().await;
-    assert!(place.daemon.holdings.all().is_empty(), "something is held");
+    assert!(
+        place.daemon.lease_table.all().is_empty(),
+        "something is held"
+    );
 }
 
 /// As when the system has no more files.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_comes_to_no_lane_is_forgotten() {
     let place = Place::new("").await;
-    place.lanes.finish().await;
+    place.io_threads.finish().await;
     let _wire = place.connect();
     let count = || place.daemon.counts.connections.load(Ordering::Relaxed);
     until("nobody is let in", || count() == 1).await;
@@ -260,7 +263,7 @@ async fn a_pool_that_panics_when_it_is_closed_takes_its_members_back() {
     let removed = place.daemon.remove_pool("panics-in-close", now, "a test");
     assert!(removed.is_ok(), "{removed:?}");
     until("its member is held for ever", || {
-        place.daemon.holdings.all().is_empty()
+        place.daemon.lease_table.all().is_empty()
     })
     .await;
 }

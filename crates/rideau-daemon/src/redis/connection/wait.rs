@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
 use super::{Connection, Over};
-use crate::redis::client::{Awaits, Client, Finish, Wait, Waiting, Wrong, answer_panic};
+use crate::redis::client::{Awaits, Client, CommandError, OnReady, Wait, Waiting, answer_panic};
 use crate::redis::commands;
 use crate::redis::input::NoRoom;
 use crate::redis::login;
@@ -28,7 +28,7 @@ const TELL: Duration = Duration::from_secs(1);
 /// What ends the sleep of one that waits for an answer.
 enum Woken {
     /// There it is.
-    Answered(Finish),
+    Answered(OnReady),
     /// The other side said this many bytes.
     Read(io::Result<usize>),
     /// There is something to tell.
@@ -82,7 +82,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     self.flush().await?;
                 }
                 Woken::Tick => {
-                    let waited = self.client.daemon.holdings.now().saturating_sub(begun);
+                    let waited = self.client.daemon.lease_table.now().saturating_sub(begun);
                     let mut reply = self.client.reply();
                     reply.push(3).bulk("rideau:waiting").bulk(&name);
                     reply.integer((waited / 1000) as i64);
@@ -115,7 +115,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 
     /// Whether the client may still have what its command waits for. Its rights are
     /// looked up when the config has changed since it asked.
-    fn may_still(&mut self, awaits: &Awaits, name: &str) -> Result<(), Wrong> {
+    fn may_still(&mut self, awaits: &Awaits, name: &str) -> Result<(), CommandError> {
         let client = &mut self.client;
         if client.generation == client.daemon.settings.generation() {
             return Ok(());
@@ -126,12 +126,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let (before, now) = (before.as_ref(), client.user.as_ref());
         let may = match removed {
             Some(wrong) => Err(wrong),
-            None if before.is_some() && now.is_none() => Err(Wrong(
+            None if before.is_some() && now.is_none() => Err(CommandError(
                 "NOAUTH the user has another password now: log in again.".into(),
             )),
-            None if before.map(|user| &user.name) != now.map(|user| &user.name) => Err(Wrong(
-                "NOAUTH this connection is another user by now: ask again.".into(),
-            )),
+            None if before.map(|user| &user.name) != now.map(|user| &user.name) => Err(
+                CommandError("NOAUTH this connection is another user by now: ask again.".into()),
+            ),
             None => commands::may_still(client, awaits, name),
         };
         may.inspect_err(|wrong| {
@@ -141,7 +141,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 
     /// Answer a command that may not wait, or not any longer.
     #[cold]
-    fn refuse_wait(&mut self, Wrong(text): Wrong, is_silent: bool) {
+    fn refuse_wait(&mut self, CommandError(text): CommandError, is_silent: bool) {
         if !is_silent {
             self.client.reply().error(text);
         }
@@ -163,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// go. Every wait passes here, so it is polled by hand.
     async fn woken(
         &mut self,
-        answer: &mut Pin<Box<dyn Future<Output = Finish> + Send>>,
+        answer: &mut Pin<Box<dyn Future<Output = OnReady> + Send>>,
         ticks: &mut Option<Interval>,
         reads: bool,
     ) -> Woken {
@@ -222,7 +222,7 @@ struct Waits {
 }
 
 impl Waits {
-    fn begin(client: &Client) -> Result<Self, Wrong> {
+    fn begin(client: &Client) -> Result<Self, CommandError> {
         let waiting = client.begin_wait()?;
         client.card.is_waiting.store(true, Ordering::Relaxed);
         Ok(Self {

@@ -25,7 +25,7 @@ pub(crate) struct LockCount {
 impl Daemon {
     /// A holder ended: give back all that it held. Says how much that was.
     pub fn end_holder(&self, holder: HolderId, why: EndReason) -> usize {
-        let ending = self.holdings.close(holder);
+        let ending = self.lease_table.close(holder);
         let mut count = 0;
         while let Some(some) = ending
             .as_ref()
@@ -38,7 +38,7 @@ impl Daemon {
 
     /// The same in slices, between which other tasks of the thread have their turn.
     pub async fn end_holder_in_slices(&self, holder: HolderId, why: EndReason) -> usize {
-        let ending = self.holdings.close(holder);
+        let ending = self.lease_table.close(holder);
         let mut count = 0;
         while let Some(some) = ending
             .as_ref()
@@ -52,7 +52,7 @@ impl Daemon {
 
     /// Give back one slice of what an ending holder held. None if that was all.
     fn end_some(&self, ending: &Ending, why: EndReason) -> Option<usize> {
-        let held = self.holdings.end_some(ending, why);
+        let held = self.lease_table.end_some(ending, why);
         let count = held.len();
         for (ticket, thing) in held {
             self.counts.reclaims.add(ticket.kind, why);
@@ -66,7 +66,7 @@ impl Daemon {
     /// lost it.
     pub fn hold_value(&self, value: u128, ticket: Ticket) {
         if let Some(before) = self.values.hold(value, ticket) {
-            let _ = self.holdings.take_from(before, EndReason::Lapsed);
+            let _ = self.lease_table.take_from(before, EndReason::Lapsed);
         }
     }
 
@@ -123,7 +123,7 @@ impl Daemon {
         user: Option<&str>,
         why: EndReason,
     ) -> Result<HolderId, NotHeld> {
-        self.release_at(ticket, user, why, self.holdings.now())
+        self.release_at(ticket, user, why, self.lease_table.now())
     }
 
     /// The same, for a caller that has just looked at the clock.
@@ -138,7 +138,7 @@ impl Daemon {
         why: EndReason,
         now: u64,
     ) -> Result<HolderId, NotHeld> {
-        let taken = self.holdings.take_at(ticket, user, why, now)?;
+        let taken = self.lease_table.take_at(ticket, user, why, now)?;
         end(taken.thing, why);
         Ok(taken.holder)
     }

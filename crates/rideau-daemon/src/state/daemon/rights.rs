@@ -29,7 +29,7 @@ impl Daemon {
                 client.outbox.wake();
             }
         }
-        for (ticket, card, later) in self.holdings.asked(|card| is_changed(&card.user)) {
+        for (ticket, card, later) in self.lease_table.asked(|card| is_changed(&card.user)) {
             let is_known = is_same(old, &new, &card.user);
             let may =
                 is_known.and_then(|()| self.may_still_have(&card, ticket, &later, later.name()));
@@ -39,7 +39,7 @@ impl Daemon {
             self.deny(later.needs, &card.user, &text);
             let outcome = Outcome::denied(text);
             if later.refuse(outcome.clone()) {
-                self.holdings.refuse(ticket);
+                self.lease_table.refuse(ticket);
                 later.outbox().push(Push::Answer(ticket, outcome));
             }
         }

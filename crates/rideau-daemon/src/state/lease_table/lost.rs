@@ -18,7 +18,7 @@ pub struct Lost {
     pub ticket: Ticket,
     /// Why.
     pub why: EndReason,
-    /// When, by the clock of the holdings.
+    /// When, by the clock of the lease table.
     at: u64,
 }
 

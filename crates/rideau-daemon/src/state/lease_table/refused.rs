@@ -1,6 +1,6 @@
 //! Answers that are kept with their tickets, so that they can be fetched again and again.
 
-use super::{LeaseTable, Rare, Shard, Thing};
+use super::{LeaseEntry, LeaseTable, Rare, Shard};
 use crate::state::answer::Outcome;
 use crate::state::end::EndReason;
 use crate::state::ticket::Ticket;
@@ -16,8 +16,8 @@ impl LeaseTable {
             return;
         };
         let thing = &mut shard.slots[at].thing;
-        *thing = match std::mem::replace(thing, Thing::None) {
-            Thing::Held(grant) => Thing::Answered(grant, Box::new(outcome)),
+        *thing = match std::mem::replace(thing, LeaseEntry::None) {
+            LeaseEntry::Held(grant) => LeaseEntry::Answered(grant, Box::new(outcome)),
             other => other,
         };
     }
@@ -37,7 +37,7 @@ impl LeaseTable {
 
 impl Shard {
     /// Keep a refusal. Says what is forgotten for it, if there are too many.
-    fn refuse(&mut self, at: u32, now: u64) -> Option<Thing> {
+    fn refuse(&mut self, at: u32, now: u64) -> Option<LeaseEntry> {
         let slot = &mut self.slots[at];
         slot.since = now;
         slot.is_refused = true;
@@ -56,7 +56,7 @@ impl Shard {
         let (oldest, secret) = refused.pop_front()?;
         let slot = self.slots.find_mut(oldest);
         let slot = slot.filter(|slot| slot.secret == secret)?;
-        let thing = std::mem::replace(&mut slot.thing, Thing::None);
+        let thing = std::mem::replace(&mut slot.thing, LeaseEntry::None);
         self.free_slot(oldest, now, EndReason::Refused);
         Some(thing)
     }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{LeaseTable, NONE, SLICE, SLOT_BITS, Shard, Slot, Thing};
+use super::{LeaseEntry, LeaseTable, NONE, SLICE, SLOT_BITS, Shard, Slot};
 use crate::state::end::{EndReason, NotHeld};
 use crate::state::grant::Grant;
 use crate::state::holder::{Holder, HolderId};
@@ -28,7 +28,7 @@ pub struct Row {
     pub card: Arc<Holder>,
     /// It waits, and is not held yet.
     pub is_waiting: bool,
-    /// Since when, in nanoseconds since the holdings began.
+    /// Since when, in nanoseconds since the lease table began.
     since: u64,
 }
 
@@ -133,7 +133,7 @@ impl LeaseTable {
         let mut asked = Vec::new();
         self.each_slot(|shard, shard_at, at| {
             let slot = &shard.slots[at];
-            let Thing::Asked(later) = &slot.thing else {
+            let LeaseEntry::Asked(later) = &slot.thing else {
                 return;
             };
             if slot.is_refused {
@@ -185,11 +185,13 @@ impl Shard {
         let slot = &self.slots[at];
         let card = self.card_of(at).filter(|_| slot.secret != 0)?;
         let (name, value, is_waiting) = match &slot.thing {
-            Thing::Held(grant) | Thing::Answered(grant, _) => (grant.name(), grant.value(), false),
+            LeaseEntry::Held(grant) | LeaseEntry::Answered(grant, _) => {
+                (grant.name(), grant.value(), false)
+            }
             // There is nothing to wait for any more.
-            Thing::Asked(_) if slot.is_refused => return None,
-            Thing::Asked(later) => (later.name().to_owned(), String::new(), true),
-            Thing::None => return None,
+            LeaseEntry::Asked(_) if slot.is_refused => return None,
+            LeaseEntry::Asked(later) => (later.name().to_owned(), String::new(), true),
+            LeaseEntry::None => return None,
         };
         Some(Row {
             ticket: self.ticket(shard, at),
@@ -211,8 +213,8 @@ mod tests {
     use super::*;
     use crate::state::ticket::Kind;
 
-    fn open(holdings: &LeaseTable) -> HolderId {
-        holdings.open(Arc::new(Holder {
+    fn open(lease_table: &LeaseTable) -> HolderId {
+        lease_table.open(Arc::new(Holder {
             name: Mutex::default(),
             user: "".into(),
             session: None,
@@ -220,63 +222,63 @@ mod tests {
         }))
     }
 
-    fn keep(holdings: &LeaseTable, holder: HolderId) -> Ticket {
-        let kept = holdings.keep(holder, Kind::Lock, Thing::None, None, usize::MAX, 0);
+    fn keep(lease_table: &LeaseTable, holder: HolderId) -> Ticket {
+        let kept = lease_table.keep(holder, Kind::Lock, LeaseEntry::None, None, usize::MAX, 0);
         kept.ok().expect("the holder is there")
     }
 
-    fn end(holdings: &LeaseTable, holder: HolderId) {
-        let ending = holdings.close(holder).expect("it has not ended");
-        while !holdings.end_some(&ending, EndReason::Lost).is_empty() {}
+    fn end(lease_table: &LeaseTable, holder: HolderId) {
+        let ending = lease_table.close(holder).expect("it has not ended");
+        while !lease_table.end_some(&ending, EndReason::Lost).is_empty() {}
     }
 
     #[test]
     fn a_crowd_of_holders_leaves_few_places() {
-        let holdings = LeaseTable::default();
-        let stays = open(&holdings);
-        let ticket = keep(&holdings, stays);
-        let crowd: Vec<HolderId> = (0..10_000).map(|_| open(&holdings)).collect();
+        let lease_table = LeaseTable::default();
+        let stays = open(&lease_table);
+        let ticket = keep(&lease_table, stays);
+        let crowd: Vec<HolderId> = (0..10_000).map(|_| open(&lease_table)).collect();
         for holder in &crowd {
             for _ in 0..20 {
-                keep(&holdings, *holder);
+                keep(&lease_table, *holder);
             }
         }
-        assert!(holdings.places() >= 200_000);
-        crowd.iter().for_each(|holder| end(&holdings, *holder));
-        assert!(holdings.places() <= 10_000, "{}", holdings.places());
-        let holders = holdings
+        assert!(lease_table.places() >= 200_000);
+        crowd.iter().for_each(|holder| end(&lease_table, *holder));
+        assert!(lease_table.places() <= 10_000, "{}", lease_table.places());
+        let holders = lease_table
             .shards
             .iter()
             .map(|shard| shard.lock().holders.places());
         assert!(holders.sum::<usize>() <= 10_000);
-        assert_eq!(holdings.count(stays), 1, "who stays keeps what it has");
-        assert!(holdings.take(ticket, None, EndReason::Released).is_ok());
+        assert_eq!(lease_table.count(stays), 1, "who stays keeps what it has");
+        assert!(lease_table.take(ticket, None, EndReason::Released).is_ok());
     }
 
     #[test]
     fn a_holder_is_not_taken_for_one_that_had_its_place() {
-        let holdings = LeaseTable::default();
+        let lease_table = LeaseTable::default();
         let (first, ticket) = {
-            let first = open(&holdings);
-            (first, keep(&holdings, first))
+            let first = open(&lease_table);
+            (first, keep(&lease_table, first))
         };
-        end(&holdings, first);
+        end(&lease_table, first);
         // As many as there are shards: one of them has the same place.
-        let others: Vec<HolderId> = (0..64).map(|_| open(&holdings)).collect();
+        let others: Vec<HolderId> = (0..64).map(|_| open(&lease_table)).collect();
         assert!(
             others
                 .iter()
                 .any(|other| other.at == first.at && other.shard == first.shard)
         );
         for other in &others {
-            keep(&holdings, *other);
+            keep(&lease_table, *other);
         }
-        assert!(holdings.close(first).is_none());
-        assert_eq!(holdings.count(first), 0);
-        let kept = holdings.keep(first, Kind::Lock, Thing::None, None, usize::MAX, 0);
+        assert!(lease_table.close(first).is_none());
+        assert_eq!(lease_table.count(first), 0);
+        let kept = lease_table.keep(first, Kind::Lock, LeaseEntry::None, None, usize::MAX, 0);
         assert!(kept.is_err());
         assert!(matches!(
-            holdings.take(ticket, None, EndReason::Released),
+            lease_table.take(ticket, None, EndReason::Released),
             Err(NotHeld::Stale { .. })
         ));
     }

@@ -6,10 +6,10 @@ use rideau_config::human::{count, stop};
 
 use super::Explained;
 use crate::state::daemon::Daemon;
-use crate::state::viewer::Sight;
+use crate::state::viewer::Viewer;
 
 /// An application: how it is, why asks wait, and why it last failed.
-pub(super) fn app(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
+pub(super) fn app(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
     sight.sees("app", name).then_some(())?;
     let app = daemon.apps.find(name)?;
     let shown = daemon.apps.shown(&app)?;

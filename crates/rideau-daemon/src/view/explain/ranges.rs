@@ -10,10 +10,10 @@ use rideau_config::{RangeConfig, show_span};
 
 use super::{Explained, span};
 use crate::state::daemon::Daemon;
-use crate::state::viewer::Sight;
+use crate::state::viewer::Viewer;
 
 /// A range: how full it is, and what would help.
-pub(super) fn range(daemon: &Daemon, name: &str, sight: Sight<'_>) -> Option<Explained> {
+pub(super) fn range(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
     sight.sees("range", name).then_some(())?;
     let ranges = &daemon.values.ranges;
     let stats = ranges.stats(ranges.range(name)?)?;
@@ -94,7 +94,7 @@ fn sooner(stats: &RangeStats, config: &RangeConfig) -> Option<String> {
 }
 
 /// A value, or the ticket of one.
-pub(super) fn value(daemon: &Daemon, word: &str, sight: Sight<'_>) -> Option<Explained> {
+pub(super) fn value(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<Explained> {
     let ticket = daemon.values.read_ticket(word.as_bytes());
     let value = match ticket {
         Some((value, _)) => value,

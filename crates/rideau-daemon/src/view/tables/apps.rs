@@ -6,9 +6,9 @@ use rideau_apps::{App, AppShown};
 
 use super::{Cell, Table};
 use crate::state::daemon::Daemon;
-use crate::state::viewer::Sight;
+use crate::state::viewer::Viewer;
 
-pub(super) fn apps(daemon: &Daemon, sight: Sight<'_>) -> Table {
+pub(super) fn apps(daemon: &Daemon, sight: Viewer<'_>) -> Table {
     let mut table = Table::new(&[
         "name",
         "state",
@@ -75,7 +75,7 @@ pub(super) fn processes(daemon: &Daemon) -> Table {
 }
 
 /// What is being served: for users that may read the logs, which tell as much.
-pub(super) fn requests(daemon: &Daemon, sight: Sight<'_>) -> Table {
+pub(super) fn requests(daemon: &Daemon, sight: Viewer<'_>) -> Table {
     let mut table = Table::new(&["name", "pid", "method", "path", "client", "age_us"]);
     let mut all = shown(daemon);
     all.retain(|app| sight.sees_output("app", &app.name));
@@ -102,7 +102,7 @@ fn shown(daemon: &Daemon) -> Vec<AppShown> {
     all.iter().filter_map(shown).collect()
 }
 
-fn app(app: &AppShown, sight: Sight<'_>) -> Vec<Cell> {
+fn app(app: &AppShown, sight: Viewer<'_>) -> Vec<Cell> {
     use rideau_core::apps::State;
     let stats = &app.stats;
     let count = |wanted: fn(State) -> bool| {

@@ -2,7 +2,7 @@
 
 use super::Table;
 use crate::state::daemon::Daemon;
-use crate::state::viewer::Sight;
+use crate::state::viewer::Viewer;
 
 pub(super) fn drops(daemon: &Daemon) -> Table {
     let mut table = Table::new(&[
@@ -31,7 +31,7 @@ pub(super) fn drops(daemon: &Daemon) -> Table {
     table
 }
 
-pub(super) fn events(daemon: &Daemon, sight: Sight<'_>) -> Table {
+pub(super) fn events(daemon: &Daemon, sight: Viewer<'_>) -> Table {
     let mut table = Table::new(&["id", "at_ms", "kind", "name", "text", "by"]);
     for event in daemon.events.newest(usize::MAX) {
         table.keys.push(newest_first(event.serial));

@@ -9,7 +9,7 @@ use crate::state::clients::ClientCard;
 use crate::state::daemon::Daemon;
 use crate::state::lease_table::Row;
 use crate::state::sessions::SessionRow;
-use crate::state::viewer::Sight;
+use crate::state::viewer::Viewer;
 
 pub(super) fn clients(daemon: &Daemon, wanted: &Wanted<'_>) -> Table {
     let mut table = Table::new(&[
@@ -56,7 +56,7 @@ fn client(daemon: &Daemon, card: &ClientCard) -> Vec<Cell> {
         format!("{library} {version}").trim().into(),
         daemon.last_command(card).to_lowercase().into(),
         card.commands.load(Ordering::Relaxed).into(),
-        daemon.holdings.count(holder).into(),
+        daemon.lease_table.count(holder).into(),
         usize::from(card.is_waiting.load(Ordering::Relaxed)).into(),
         session.map(|id| short(&id)).into(),
         is_pooled.then_some(advice).into(),
@@ -81,7 +81,7 @@ pub(super) fn sessions(daemon: &Daemon, wanted: &Wanted<'_>) -> Table {
             row.card.name.lock().clone().into(),
             (&*row.card.user).into(),
             row.attached.into(),
-            daemon.holdings.count(row.holder).into(),
+            daemon.lease_table.count(row.holder).into(),
             row.left.into(),
         ]);
     }
@@ -103,7 +103,7 @@ pub(super) fn holders(daemon: &Daemon, wanted: &Wanted<'_>) -> Table {
         "note",
         "is_leak",
     ]);
-    let mut all = daemon.holdings.all();
+    let mut all = daemon.lease_table.all();
     all.retain(|row| row.key() > wanted.page.from);
     all.sort_unstable_by_key(Row::key);
     table.keys = all.iter().map(Row::key).collect();
@@ -114,7 +114,7 @@ pub(super) fn holders(daemon: &Daemon, wanted: &Wanted<'_>) -> Table {
     table
 }
 
-fn holder(daemon: &Daemon, row: Row, sight: Sight<'_>) -> Vec<Cell> {
+fn holder(daemon: &Daemon, row: Row, sight: Viewer<'_>) -> Vec<Cell> {
     let is_leak = leak_after(daemon, &row).is_some_and(|after| row.held > after);
     vec![
         row.ticket.kind.word().into(),

@@ -8,7 +8,7 @@ use rideau_config::Buckets;
 use super::{Cell, Table};
 use crate::state::catalog::{NamedBroker, NamedPool, NamedRegulator};
 use crate::state::daemon::Daemon;
-use crate::state::viewer::Sight;
+use crate::state::viewer::Viewer;
 
 pub(super) fn pools(daemon: &Daemon) -> Table {
     let mut table = Table::new(&[
@@ -93,7 +93,7 @@ pub(crate) fn refused(tally: &Tally) -> u64 {
     all - tally.shed[Reason::Cancelled.index()]
 }
 
-pub(super) fn groups(daemon: &Daemon, sight: Sight<'_>) -> Table {
+pub(super) fn groups(daemon: &Daemon, sight: Viewer<'_>) -> Table {
     let mut table = Table::new(&[
         "name", "pick", "pools", "idle", "held", "max", "waiting", "brokers",
     ]);

@@ -10,7 +10,7 @@ use rideau_config::{Hold, class_word};
 use super::{Cell, Table};
 use crate::state::daemon::Daemon;
 use crate::state::values::NamedRange;
-use crate::state::viewer::Sight;
+use crate::state::viewer::Viewer;
 
 pub(super) fn ranges(daemon: &Daemon) -> Table {
     let mut table = Table::new(&[
@@ -58,7 +58,7 @@ pub(super) fn ranges(daemon: &Daemon) -> Table {
 }
 
 /// The views of which a user may use all ranges.
-pub(super) fn views(daemon: &Daemon, sight: Sight<'_>) -> Table {
+pub(super) fn views(daemon: &Daemon, sight: Viewer<'_>) -> Table {
     let mut table = Table::new(&[
         "name",
         "values",

@@ -111,7 +111,7 @@ fn a_pair_never_takes_behind_the_back_of_who_comes_to_wait() {
             })
         };
         let other = locks.clone();
-        let wait = move || match other.acquire_now(KEY, 1, 1, Terms::default()) {
+        let wait = move || match other.acquire_now(KEY, 1, 1, AskOptions::default()) {
             Now::Answered(answer) => answer.map(std::mem::forget).is_ok(),
             Now::Waiting(wait) => {
                 drop(wait);
@@ -132,7 +132,7 @@ fn a_pair_and_who_waits_share_what_comes_back() {
     let ends = explore_within(ALL, || {
         let locks = Locks::new();
         let held = locks.acquire_owned(KEY, 1, 1).unwrap();
-        let mut wait = locks.begin_acquire(KEY, 1, 1, Terms::default());
+        let mut wait = locks.begin_acquire(KEY, 1, 1, AskOptions::default());
         let other = locks.clone();
         let pair = move || both(&other, [KEY, OTHER], 2).map(std::mem::forget).is_ok();
         let ((), pair) = at_once(|| drop(held), pair);

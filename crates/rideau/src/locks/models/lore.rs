@@ -206,7 +206,7 @@ fn who_dies_before_it_is_told_never_keeps_a_unit() {
         let locks = Locks::new();
         let other = locks.clone();
         // It has its unit or its place, and ends before it looks.
-        let die = move || drop(other.begin_acquire(KEY, 1, 1, Terms::default()));
+        let die = move || drop(other.begin_acquire(KEY, 1, 1, AskOptions::default()));
         let (mine, ()) = at_once(|| held_by(&locks.acquire(KEY, 1)), die);
         assert_eq!((locks.held(KEY), locks.waiting(KEY)), (0, 0));
         settled(&locks, 1);

@@ -18,7 +18,7 @@ pub(super) fn now(wait: &mut Acquiring<u8>) -> Option<Result<Lock<'static, u8>, 
 }
 
 fn wait(locks: &Locks<u8>, capacity: u64) -> Acquiring<u8> {
-    locks.begin_acquire(KEY, 1, capacity, Terms::default())
+    locks.begin_acquire(KEY, 1, capacity, AskOptions::default())
 }
 
 /// Locks of which one unit is held.

@@ -6,7 +6,7 @@ use rideau_resp::{Quoted, Request};
 
 use super::no;
 use super::target::may_use_values;
-use crate::redis::client::{Client, Step, Wrong};
+use crate::redis::client::{Client, CommandError, Step};
 use crate::redis::commands::may_use;
 use crate::state::catalog::Catalog;
 use crate::state::values::Counted;
@@ -15,7 +15,7 @@ use crate::state::values::Counted;
 pub(in crate::redis::commands) fn count(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.text("RANGE.COUNT", "a view, a range, or values as 10.0.0.0/24")?;
     arguments.end("RANGE.COUNT")?;
@@ -26,7 +26,7 @@ pub(in crate::redis::commands) fn count(
 }
 
 /// Tell the numbers of a view, with its name.
-pub(super) fn view(client: &mut Client, name: &str) -> Result<(), Wrong> {
+pub(super) fn view(client: &mut Client, name: &str) -> Result<(), CommandError> {
     let places = client.daemon.places.load_full();
     let Some(view) = places.views.find(name) else {
         return Err(no::no_range(&places, name));
@@ -35,12 +35,12 @@ pub(super) fn view(client: &mut Client, name: &str) -> Result<(), Wrong> {
 }
 
 /// What a word means. No name reads like values.
-fn counted(client: &Client, places: &Catalog, word: &str) -> Result<Counted, Wrong> {
+fn counted(client: &Client, places: &Catalog, word: &str) -> Result<Counted, CommandError> {
     if let Some(view) = places.views.find(word) {
         return Ok(view.counted.clone());
     }
     client.check_label(Label::Thing, word.as_bytes())?;
-    let nothing = || Wrong(format!("ERR {word:?} stands for no values."));
+    let nothing = || CommandError(format!("ERR {word:?} stands for no values."));
     if let Some(range) = places.ranges.find(word) {
         may_use(client, "range", word)?;
         return Counted::new(&range.config.options.spans).ok_or_else(nothing);
@@ -48,9 +48,9 @@ fn counted(client: &Client, places: &Catalog, word: &str) -> Result<Counted, Wro
     let span = Span::parse(word).map_err(|error| match no::is_name(word) {
         true => may_use(client, "range", word).err().unwrap_or_else(|| {
             let help = "nor is it a view; SHOW RANGES and SHOW VIEWS list those there are.";
-            Wrong::no_such("range", word, help)
+            CommandError::no_such("range", word, help)
         }),
-        false => Wrong(format!("ERR {word:?} stands for no values: {error}.")),
+        false => CommandError(format!("ERR {word:?} stands for no values: {error}.")),
     })?;
     Counted::new(&[span]).ok_or_else(nothing)
 }
@@ -62,7 +62,7 @@ fn tell(
     counted: &Counted,
     word: &str,
     name: Option<&str>,
-) -> Result<(), Wrong> {
+) -> Result<(), CommandError> {
     let touched = counted.touched(&places.ranges).map(|place| &*place.name);
     let mut touched: Vec<&str> = touched.collect();
     if touched.is_empty() {

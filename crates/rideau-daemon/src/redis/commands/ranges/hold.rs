@@ -7,7 +7,7 @@ use rideau_resp::{Arguments, Mistake, Reply, Request, Upper};
 use super::target::{Target, is_seen};
 use super::words::{Beside, ttl};
 use super::{no, write_fields};
-use crate::redis::client::{Client, Step, Wrong};
+use crate::redis::client::{Client, CommandError, Step};
 use crate::redis::commands::{allowed, page};
 use crate::state::end::EndReason;
 use crate::state::ticket::{Kind as TicketKind, Ticket};
@@ -17,18 +17,22 @@ use crate::view::tables::Page;
 pub(in crate::redis::commands) fn write(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     alter(client, request, "WRITE")
 }
 
 pub(in crate::redis::commands) fn update(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     alter(client, request, "UPDATE")
 }
 
-fn alter(client: &mut Client, request: Request<'_>, command: &'static str) -> Result<Step, Wrong> {
+fn alter(
+    client: &mut Client,
+    request: Request<'_>,
+    command: &'static str,
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let mut target = Target::parse(client, command, &mut arguments)?;
     let beside = Beside::parse(client, command, &mut arguments)?;
@@ -81,7 +85,7 @@ struct Renewal<'a> {
 
 impl Renewal<'_> {
     /// Hold it for longer, if it is the client's. What is wrong has a word for lists.
-    fn run(&mut self, client: &mut Client) -> Result<Held, (&'static str, Wrong)> {
+    fn run(&mut self, client: &mut Client) -> Result<Held, (&'static str, CommandError)> {
         let error = |wrong| ("error", wrong);
         self.target.check(client).map_err(error)?;
         let stale = |wrong| ("stale", wrong);
@@ -106,7 +110,7 @@ impl Renewal<'_> {
 pub(in crate::redis::commands) fn refresh(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let mut renewals = renewals(client, &mut arguments)?;
     let now = client.daemon.values.ranges.now();
@@ -119,7 +123,7 @@ pub(in crate::redis::commands) fn refresh(
     for renewal in &mut renewals {
         match renewal.run(client) {
             Ok(held) => write_renewed(&mut client.reply(), &held, now),
-            Err((word, Wrong(text))) => drop(client.reply().array(2).bulk(word).bulk(text)),
+            Err((word, CommandError(text))) => drop(client.reply().array(2).bulk(word).bulk(text)),
         }
     }
     Ok(Step::Done)
@@ -134,7 +138,10 @@ fn write_renewed(reply: &mut Reply<'_>, held: &Held, now: Instant) {
 }
 
 /// `value [FENCE n] [TTL ms]`, as often as wanted.
-fn renewals<'a>(client: &Client, arguments: &mut Arguments<'a>) -> Result<Vec<Renewal<'a>>, Wrong> {
+fn renewals<'a>(
+    client: &Client,
+    arguments: &mut Arguments<'a>,
+) -> Result<Vec<Renewal<'a>>, CommandError> {
     let mut renewals: Vec<Renewal<'a>> = Vec::new();
     let mut next = Some(arguments.word("REFRESH", "a value, a ticket or KEY")?);
     while let Some(word) = next {
@@ -165,7 +172,7 @@ fn renewals<'a>(client: &Client, arguments: &mut Arguments<'a>) -> Result<Vec<Re
 
 /// Why nothing happened. A client with a fence that does not count is told the same
 /// whether it is wrong or another user's.
-fn failed(client: &Client, no: &Failed, target: &Target<'_>, fence: Option<u64>) -> Wrong {
+fn failed(client: &Client, no: &Failed, target: &Target<'_>, fence: Option<u64>) -> CommandError {
     match no {
         Failed::Refused(Refused::Foreign) if fence.is_some() => no::stale(target.shown()),
         no => no::failed(client, no, target.shown()),
@@ -175,7 +182,7 @@ fn failed(client: &Client, no: &Failed, target: &Target<'_>, fence: Option<u64>)
 pub(in crate::redis::commands) fn lookup(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let mut target = Target::parse(client, "LOOKUP", &mut arguments)?;
     let page = page::options(client, "LOOKUP", &mut arguments)?;
@@ -212,7 +219,11 @@ fn write_all_seen(client: &mut Client, mut all: Vec<Seen>, page: &Page, target: 
 }
 
 /// A value without a holder.
-fn look_unheld(client: &mut Client, value: u128, target: &Target<'_>) -> Result<Step, Wrong> {
+fn look_unheld(
+    client: &mut Client,
+    value: u128,
+    target: &Target<'_>,
+) -> Result<Step, CommandError> {
     let daemon = std::sync::Arc::clone(&client.daemon);
     let ranges = &daemon.values.ranges;
     let places = daemon.places.load();
@@ -273,7 +284,7 @@ fn write_seen(client: &mut Client, seen: &Seen, ticket: Option<u64>) {
 pub(in crate::redis::commands) fn cancel(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let mut target = Target::parse(client, "CANCEL", &mut arguments)?;
     let fence = fence(&mut arguments, "CANCEL")?;
@@ -292,7 +303,7 @@ pub(in crate::redis::commands) fn cancel(
 pub(in crate::redis::commands) fn release(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let mut target = Target::parse(client, "RELEASE", &mut arguments)?;
     let fence = fence(&mut arguments, "RELEASE")?;
@@ -323,7 +334,7 @@ pub(in crate::redis::commands) fn release(
 }
 
 /// The one reservation that has a key.
-fn only(client: &Client, target: &Target<'_>) -> Result<Seen, Wrong> {
+fn only(client: &Client, target: &Target<'_>) -> Result<Seen, CommandError> {
     let ranges = &client.daemon.values.ranges;
     let (seen, _) = ranges.lookup(target.which).into_parts();
     let mut seen = seen.map_err(|failed| no::failed(client, &failed, target.shown()))?;
@@ -348,12 +359,15 @@ fn forget(client: &Client, value: u128) {
         values.let_go(value, ticket);
         let _ = client
             .daemon
-            .holdings
+            .lease_table
             .take(ticket, None, EndReason::Released);
     }
 }
 
-fn fence(arguments: &mut Arguments<'_>, command: &'static str) -> Result<Option<u64>, Wrong> {
+fn fence(
+    arguments: &mut Arguments<'_>,
+    command: &'static str,
+) -> Result<Option<u64>, CommandError> {
     let mut fence = None;
     while let Some(word) = arguments.next() {
         match Upper::of(word).as_bytes() {

@@ -8,7 +8,7 @@ use rideau::allocator::{Prefer, Refused, Reservation};
 
 use super::words::Words;
 use super::{TIERS, no};
-use crate::redis::client::{Client, Step, Tail, Wrong, closed};
+use crate::redis::client::{AskArgs, Client, CommandError, Step, closed};
 use crate::redis::commands::tickets::{self, Answer};
 use crate::state::answer::{Outcome, Part};
 use crate::state::daemon::Daemon;
@@ -18,12 +18,12 @@ use crate::state::values::owner_of;
 
 /// Give a ticket of the ask now. Its answer is what `RESERVE` would have told, after
 /// that ticket.
-pub(super) fn reserve(client: &mut Client, words: &Words<'_>) -> Result<Step, Wrong> {
+pub(super) fn reserve(client: &mut Client, words: &Words<'_>) -> Result<Step, CommandError> {
     client.may_wait()?;
     let tail = words.how().tail;
-    let limit = client.wait_max(&Tail {
+    let limit = client.wait_max(&AskArgs {
         wait: words.wait,
-        ..Tail::default()
+        ..AskArgs::default()
     });
     let daemon = Arc::clone(&client.daemon);
     let ask = words.ask(owner_of(client.user.as_deref()));

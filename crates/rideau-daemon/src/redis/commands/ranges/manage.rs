@@ -9,12 +9,12 @@ use rideau_process::panics;
 use rideau_resp::{Mistake, Reply, Request, Upper};
 
 use super::{count, no};
-use crate::redis::client::{Awaits, Client, Finish, Step, Wait, Wrong};
+use crate::redis::client::{Awaits, Client, CommandError, OnReady, Step, Wait};
 use crate::redis::commands::{may_use, page, settings, watch as channels};
 use crate::state::values::{NamedRange, sees_fence};
 
 /// The range of this name, if the client may use it.
-fn range(client: &Client, name: &str) -> Result<Arc<NamedRange>, Wrong> {
+fn range(client: &Client, name: &str) -> Result<Arc<NamedRange>, CommandError> {
     // A user that may not does not learn whether it is there.
     may_use(client, "range", name)?;
     let places = client.daemon.places.load();
@@ -25,7 +25,7 @@ fn range(client: &Client, name: &str) -> Result<Arc<NamedRange>, Wrong> {
 pub(in crate::redis::commands) fn add(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("RANGE.ADD", "a name")?;
     let keys = arguments.text("RANGE.ADD", "the keys of the range as TOML")?;
@@ -39,7 +39,7 @@ pub(in crate::redis::commands) fn add(
 pub(in crate::redis::commands) fn set(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("RANGE.SET", "a range")?;
     range(client, name)?;
@@ -61,7 +61,7 @@ pub(in crate::redis::commands) fn set(
 pub(in crate::redis::commands) fn drain(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("RANGE.DRAIN", "a range")?;
     arguments.end("RANGE.DRAIN")?;
@@ -72,7 +72,7 @@ pub(in crate::redis::commands) fn drain(
 pub(in crate::redis::commands) fn remove(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("RANGE.REMOVE", "a range")?;
     arguments.end("RANGE.REMOVE")?;
@@ -80,14 +80,14 @@ pub(in crate::redis::commands) fn remove(
     let stats = client.daemon.values.ranges.stats(place.id);
     let held = stats.map_or(0, |stats| stats.reserved + stats.detached + stats.cooling);
     if held > 0 {
-        return Err(Wrong(format!(
+        return Err(CommandError(format!(
             "ERR {held} values of range {name} are held: RANGE.DRAIN lets them come back first."
         )));
     }
     take_away(client, name)
 }
 
-fn take_away(client: &mut Client, name: &str) -> Result<Step, Wrong> {
+fn take_away(client: &mut Client, name: &str) -> Result<Step, CommandError> {
     may_use(client, "range", name)?;
     if client.daemon.places.load().views.find(name).is_some() {
         return Err(no::only_counts(name));
@@ -101,7 +101,7 @@ fn take_away(client: &mut Client, name: &str) -> Result<Step, Wrong> {
 pub(in crate::redis::commands) fn stat(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let (mut name, mut page) = (None, page::all(client));
     while arguments.len() > 0 {
@@ -134,14 +134,14 @@ pub(in crate::redis::commands) fn stat(
 pub(in crate::redis::commands) fn info(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("RANGE.INFO", "a range or a view")?;
     arguments.end("RANGE.INFO")?;
     one_stat(client, name)
 }
 
-fn one_stat(client: &mut Client, name: &str) -> Result<Step, Wrong> {
+fn one_stat(client: &mut Client, name: &str) -> Result<Step, CommandError> {
     let ranges = &client.daemon.values.ranges;
     let is_view = client.daemon.places.load().views.find(name).is_some();
     if !is_view {
@@ -181,7 +181,7 @@ fn write_stats(reply: &mut Reply<'_>, stats: &RangeStats) {
 pub(in crate::redis::commands) fn list(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let (mut name, mut count, mut cursor) = (None, 100, 0);
     while let Some(word) = arguments.next() {
@@ -252,7 +252,7 @@ fn fitting(client: &Client, cursor: &mut u32, count: usize) -> Vec<Seen> {
 pub(in crate::redis::commands) fn memory(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     request.arguments().end("RANGE.MEM")?;
     let bytes = client.daemon.values.ranges.bytes();
     let folder = client.daemon.values.folder();
@@ -277,7 +277,7 @@ pub(in crate::redis::commands) fn memory(
 pub(in crate::redis::commands) fn debug(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     const MOST: u64 = 3_600;
     let mut arguments = request.arguments();
     let seconds = arguments.number("RANGE.DEBUG", "seconds", 0..=MOST)?;
@@ -296,7 +296,7 @@ pub(in crate::redis::commands) fn debug(
 pub(in crate::redis::commands) fn watch(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let name = match arguments.len() {
         0 => None,
@@ -314,14 +314,14 @@ pub(in crate::redis::commands) fn watch(
 pub(in crate::redis::commands) fn bulk_release(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, Wrong> {
+) -> Result<Step, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.word("RANGE.RELEASE", "KEYPREFIX or FIELD")?;
     let filter = match Upper::of(word).as_bytes() {
         b"KEYPREFIX" => {
             let prefix = arguments.word("KEYPREFIX", "the beginning of keys")?;
             if prefix.is_empty() {
-                return Err(Wrong(
+                return Err(CommandError(
                     "ERR KEYPREFIX wants at least one byte: everything begins with nothing.".into(),
                 ));
             }
@@ -353,7 +353,7 @@ pub(in crate::redis::commands) fn bulk_release(
         let ranges = daemon.values.ranges.clone();
         // All records are looked at, which takes a while if there are many.
         let released = panics::away(move || ranges.release_all(&filter, within)).await;
-        let finish: Finish = Box::new(move |client| match released {
+        let finish: OnReady = Box::new(move |client| match released {
             Ok(answer) => {
                 let (decision, until) = answer.into_parts();
                 if let Ok(count) = &decision {
@@ -374,14 +374,14 @@ pub(in crate::redis::commands) fn bulk_release(
     )))
 }
 
-fn tell_released(client: &mut Client, decision: Result<u64, Failed>, until: rideau::Until) {
+fn tell_released(client: &mut Client, decision: Result<u64, Failed>, until: rideau::Committed) {
     match decision {
         Ok(count) => {
             client.held_back.until(until);
             client.reply().integer(count as i64);
         }
         Err(failed) => {
-            let Wrong(text) = no::failed(client, &failed, "RANGE.RELEASE");
+            let CommandError(text) = no::failed(client, &failed, "RANGE.RELEASE");
             client.reply().error(text);
         }
     }

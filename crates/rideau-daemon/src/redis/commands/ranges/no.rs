@@ -9,7 +9,7 @@ use rideau_core::Brief;
 use rideau_resp::Reply;
 
 use super::count;
-use crate::redis::client::{Client, STOPPING, Wrong, refused as refused_ask};
+use crate::redis::client::{Client, CommandError, STOPPING, refused as refused_ask};
 use crate::state::answer::{Outcome, Part};
 use crate::state::catalog::Catalog;
 use crate::state::daemon::Daemon;
@@ -17,18 +17,18 @@ use crate::state::values::unsafe_text;
 use crate::view::explain;
 
 /// Why there is no answer; `what` is the value, or what else was named.
-pub(super) fn failed(client: &Client, failed: &Failed, what: impl Display) -> Wrong {
+pub(super) fn failed(client: &Client, failed: &Failed, what: impl Display) -> CommandError {
     match failed {
         Failed::Refused(no) => refused(client, no, &what),
-        Failed::Closed => Wrong(format!("READONLY {STOPPING}.")),
-        failed => Wrong(unsafe_text(failed)),
+        Failed::Closed => CommandError(format!("READONLY {STOPPING}.")),
+        failed => CommandError(unsafe_text(failed)),
     }
 }
 
 /// A fence that does not count. Whose value it is, and with which fence, is for no
 /// other client to know.
-pub(super) fn stale(what: impl Display) -> Wrong {
-    Wrong(format!(
+pub(super) fn stale(what: impl Display) -> CommandError {
+    CommandError(format!(
         "STALE {what}: another holder has it. What you held is over, and nothing was changed."
     ))
 }
@@ -109,9 +109,9 @@ fn quarantined(daemon: &Daemon, prefer: &[Prefer]) -> Option<(String, Duration)>
     Some((why, left))
 }
 
-fn refused(client: &Client, no: &Refused, what: &dyn Display) -> Wrong {
+fn refused(client: &Client, no: &Refused, what: &dyn Display) -> CommandError {
     let counts = &client.daemon.counts;
-    Wrong(match no {
+    CommandError(match no {
         Refused::UnknownRange => {
             format!("NOSUCH range {what}: SHOW RANGES lists those there are.")
         }
@@ -160,10 +160,10 @@ fn refused(client: &Client, no: &Refused, what: &dyn Display) -> Wrong {
 }
 
 /// There is no range of this name.
-pub(super) fn no_range(places: &Catalog, name: &str) -> Wrong {
+pub(super) fn no_range(places: &Catalog, name: &str) -> CommandError {
     match places.views.find(name) {
         Some(_) => only_counts(name),
-        None => Wrong::no_such(
+        None => CommandError::no_such(
             "range",
             name,
             "SHOW RANGES lists those there are, RANGE.ADD adds one.",
@@ -172,8 +172,8 @@ pub(super) fn no_range(places: &Catalog, name: &str) -> Wrong {
 }
 
 /// A client wants of a view what only ranges have.
-pub(super) fn only_counts(name: &str) -> Wrong {
-    Wrong(format!(
+pub(super) fn only_counts(name: &str) -> CommandError {
+    CommandError(format!(
         "ERR {name} is a view, which only counts: name a range; SHOW RANGES lists them."
     ))
 }

@@ -11,7 +11,7 @@ use rideau::allocator::{Proof, Refused, Seen, Which, parse_value};
 use rideau_resp::{Arguments, Mistake, Quoted};
 
 use super::no;
-use crate::redis::client::{Client, Wrong};
+use crate::redis::client::{Client, CommandError};
 use crate::redis::commands::has;
 use crate::state::grant::Grant;
 use crate::state::ticket::{Kind as TicketKind, Ticket};
@@ -31,7 +31,7 @@ impl<'a> Target<'a> {
         client: &Client,
         command: &'static str,
         arguments: &mut Arguments<'a>,
-    ) -> Result<Self, Wrong> {
+    ) -> Result<Self, CommandError> {
         let word = arguments.word(command, "a value, a ticket or KEY")?;
         Self::of(client, word, arguments)
     }
@@ -40,7 +40,7 @@ impl<'a> Target<'a> {
         client: &Client,
         word: &'a [u8],
         arguments: &mut Arguments<'a>,
-    ) -> Result<Self, Wrong> {
+    ) -> Result<Self, CommandError> {
         if word.eq_ignore_ascii_case(b"KEY") {
             let key = arguments.word("KEY", "a key")?;
             return Ok(Self {
@@ -62,7 +62,7 @@ impl<'a> Target<'a> {
         let parsed = parse_value(text);
         let (_, value) = parsed.map_err(|error| {
             let word = Quoted(word);
-            Wrong(format!("ERR {word} is no value: {error}."))
+            CommandError(format!("ERR {word} is no value: {error}."))
         })?;
         Ok(Self {
             which: Which::Value(value),
@@ -78,7 +78,7 @@ impl<'a> Target<'a> {
 
     /// The client may use the range of what is meant. Of reservations with one key it
     /// knows only those that it may use.
-    pub(super) fn check(&mut self, client: &Client) -> Result<(), Wrong> {
+    pub(super) fn check(&mut self, client: &Client) -> Result<(), CommandError> {
         match self.which {
             Which::Value(value) => may_use_value(client, value, self.shown()),
             Which::Key(key) => self.keep_seen(client, key),
@@ -87,7 +87,7 @@ impl<'a> Target<'a> {
 
     /// The client may give this back: it is its own, or it has a right to do so and may
     /// use the range.
-    pub(super) fn check_end(&mut self, client: &Client, right: &str) -> Result<(), Wrong> {
+    pub(super) fn check_end(&mut self, client: &Client, right: &str) -> Result<(), CommandError> {
         let may_end = [right, "reserve", "range"];
         let checked = match may_end.iter().any(|right| has(client, right)) {
             true => self.check(client),
@@ -104,7 +104,7 @@ impl<'a> Target<'a> {
         &self,
         client: &'c Client,
         fence: Option<u64>,
-    ) -> Result<Proof<'c>, Wrong> {
+    ) -> Result<Proof<'c>, CommandError> {
         match self.fence {
             Some(own) if fence.is_some_and(|fence| fence != own) => Err(no::stale(self.shown())),
             // A ticket needs nothing else.
@@ -134,7 +134,7 @@ impl<'a> Target<'a> {
 
     /// A user that may use some ranges only neither touches nor learns of what others
     /// have under a key.
-    fn keep_seen(&mut self, client: &Client, key: &[u8]) -> Result<(), Wrong> {
+    fn keep_seen(&mut self, client: &Client, key: &[u8]) -> Result<(), CommandError> {
         let Some(user) = client.user.as_ref() else {
             return Ok(());
         };
@@ -178,7 +178,7 @@ pub(super) fn may_use_value(
     client: &Client,
     value: u128,
     shown: impl Display,
-) -> Result<(), Wrong> {
+) -> Result<(), CommandError> {
     if client.user.is_none() {
         return Ok(());
     }
@@ -194,7 +194,7 @@ pub(super) fn may_use_values<'n>(
     client: &Client,
     names: impl IntoIterator<Item = &'n str>,
     shown: impl Display,
-) -> Result<(), Wrong> {
+) -> Result<(), CommandError> {
     let Some(user) = client.user.as_ref() else {
         return Ok(());
     };
@@ -202,15 +202,15 @@ pub(super) fn may_use_values<'n>(
     if names.all(|name| user.may_use("range", name)) {
         return Ok(());
     }
-    Err(Wrong(format!(
+    Err(CommandError(format!(
         "NOPERM user {} may not use {shown}: add its range to the user's on list.",
         user.name
     )))
 }
 
 #[cold]
-fn no_right(client: &Client, right: &str, shown: impl Display) -> Wrong {
-    Wrong(format!(
+fn no_right(client: &Client, right: &str, shown: impl Display) -> CommandError {
+    CommandError(format!(
         "NOPERM user {} may not do this with {shown}, which is not its own: add \"{right}\" to its \
          allow list.",
         client.user_name()
@@ -218,11 +218,11 @@ fn no_right(client: &Client, right: &str, shown: impl Display) -> Wrong {
 }
 
 /// The value and fence of a ticket.
-fn ticket(client: &Client, word: &[u8]) -> Result<(u128, u64), Wrong> {
+fn ticket(client: &Client, word: &[u8]) -> Result<(u128, u64), CommandError> {
     let read = match Ticket::parse(word) {
         Some(ticket) if ticket.kind == TicketKind::Value => {
-            let holdings = &client.daemon.holdings;
-            let looked = holdings.look(ticket, client.scope(), |thing| match thing.grant() {
+            let lease_table = &client.daemon.lease_table;
+            let looked = lease_table.look(ticket, client.scope(), |thing| match thing.grant() {
                 Some(Grant::Value(held)) => Some((held.value, held.fence)),
                 _ => None,
             });
@@ -233,7 +233,7 @@ fn ticket(client: &Client, word: &[u8]) -> Result<(u128, u64), Wrong> {
     };
     read.ok_or_else(|| {
         let word = Quoted(word);
-        Wrong(format!(
+        CommandError(format!(
             "NOSUCH ticket {word}: a ticket of a value is what RESERVE answered with."
         ))
     })

@@ -11,7 +11,7 @@ use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
 
 use super::target::{may_use_value, may_use_values};
 use super::{How, count, no};
-use crate::redis::client::{Client, Tail, Wrong};
+use crate::redis::client::{AskArgs, Client, CommandError};
 use crate::redis::commands::may_use;
 use crate::state::catalog::Catalog;
 use crate::state::values::NamedRanges;
@@ -40,12 +40,12 @@ pub(super) struct Beside<'a> {
     pub(super) keys: Vec<Key<'a>>,
     pub(super) data: Fields,
     pub(super) claim: bool,
-    pub(super) tail: Tail,
+    pub(super) tail: AskArgs,
     fields: usize,
 }
 
 impl<'a> Words<'a> {
-    pub(super) fn parse(client: &Client, request: Request<'a>) -> Result<Self, Wrong> {
+    pub(super) fn parse(client: &Client, request: Request<'a>) -> Result<Self, CommandError> {
         let mut arguments = request.arguments();
         let places = client.daemon.places.load();
         let mut words = Self {
@@ -66,7 +66,7 @@ impl<'a> Words<'a> {
                 b"PREFER" | b"SECONDARY" => {
                     tier += 1;
                     if tier >= TIERS_MAX {
-                        return Err(Wrong(format!(
+                        return Err(CommandError(format!(
                             "ERR RESERVE knows {TIERS_MAX} tiers: name fewer after PREFER."
                         )));
                     }
@@ -96,7 +96,7 @@ impl<'a> Words<'a> {
         }
         words.beside.check(client)?;
         if words.is_many && words.is_async() {
-            return Err(Wrong(
+            return Err(CommandError(
                 "ERR COUNT goes without ASYNC: ask several times, or wait for the answer.".into(),
             ));
         }
@@ -158,7 +158,7 @@ impl<'a> Beside<'a> {
         client: &Client,
         command: &'static str,
         arguments: &mut Arguments<'a>,
-    ) -> Result<Self, Wrong> {
+    ) -> Result<Self, CommandError> {
         let mut beside = Self::default();
         while let Some(option) = arguments.next() {
             if !beside.option(client, Upper::of(option).as_bytes(), arguments)? {
@@ -175,7 +175,7 @@ impl<'a> Beside<'a> {
         client: &Client,
         word: &[u8],
         arguments: &mut Arguments<'a>,
-    ) -> Result<bool, Wrong> {
+    ) -> Result<bool, CommandError> {
         match word {
             b"TTL" => self.ttl = Some(ttl(arguments)?),
             b"FENCE" => {
@@ -208,11 +208,11 @@ impl<'a> Beside<'a> {
         Ok(true)
     }
 
-    fn set(&mut self, client: &Client, name: &[u8], field: Field<'_>) -> Result<(), Wrong> {
+    fn set(&mut self, client: &Client, name: &[u8], field: Field<'_>) -> Result<(), CommandError> {
         client.check_label(Label::Field, name)?;
         self.fields += 1;
         if self.fields > FIELDS_MAX {
-            return Err(Wrong(format!(
+            return Err(CommandError(format!(
                 "ERR one command sets {FIELDS_MAX} fields at most: UPDATE adds further ones."
             )));
         }
@@ -220,12 +220,12 @@ impl<'a> Beside<'a> {
         Ok(())
     }
 
-    fn check(&self, client: &Client) -> Result<(), Wrong> {
+    fn check(&self, client: &Client) -> Result<(), CommandError> {
         let config = client.daemon.config.load();
         let (limits, counts) = (&config.limits, &client.daemon.counts);
         if self.keys.len() > limits.range_keys_max {
             count(&counts.range_keys_refused);
-            return Err(Wrong(format!(
+            return Err(CommandError(format!(
                 "ERR a reservation has at most {} keys, as limits.range_keys_max says, not {}.",
                 limits.range_keys_max,
                 self.keys.len()
@@ -235,7 +235,7 @@ impl<'a> Beside<'a> {
         if self.data.weighs_over(most) {
             let weight = self.data.weight();
             count(&counts.range_data_refused);
-            return Err(Wrong(format!(
+            return Err(CommandError(format!(
                 "ERR the data of a reservation has at most {} bytes, as limits.range_data_max \
                  says, not {weight}.",
                 limits.range_data_max
@@ -245,7 +245,7 @@ impl<'a> Beside<'a> {
     }
 }
 
-fn id(client: &Client, arguments: &mut Arguments<'_>) -> Result<Vec<u8>, Wrong> {
+fn id(client: &Client, arguments: &mut Arguments<'_>) -> Result<Vec<u8>, CommandError> {
     const ID_MAX: usize = 128;
     let word = arguments.word("ID", "your own name of the ask")?;
     client.check_label(Label::AskId, word)?;
@@ -257,14 +257,14 @@ fn id(client: &Client, arguments: &mut Arguments<'_>) -> Result<Vec<u8>, Wrong> 
     Ok(id)
 }
 
-fn wait(client: &Client, arguments: &mut Arguments<'_>) -> Result<Duration, Wrong> {
+fn wait(client: &Client, arguments: &mut Arguments<'_>) -> Result<Duration, CommandError> {
     let most = client.daemon.config.load().server.wait_max;
     let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
     let wait = arguments.number("WAIT", "milliseconds", 0..=most)?;
     Ok(Duration::from_millis(wait))
 }
 
-pub(super) fn ttl(arguments: &mut Arguments<'_>) -> Result<Duration, Wrong> {
+pub(super) fn ttl(arguments: &mut Arguments<'_>) -> Result<Duration, CommandError> {
     let most = TIME_MAX.as_millis() as u64;
     let ttl = arguments.number("TTL", "milliseconds", 1..=most)?;
     Ok(Duration::from_millis(ttl))
@@ -277,7 +277,7 @@ fn add_places(
     word: &str,
     tier: u8,
     prefer: &mut Vec<Prefer>,
-) -> Result<(), Wrong> {
+) -> Result<(), CommandError> {
     let ranges = &places.ranges;
     // No name has a comma, and mostly it is one.
     if let Some(range) = ranges.find(word) {
@@ -301,7 +301,7 @@ fn add_places(
                 Ok(()) => no::no_range(places, part),
                 Err(wrong) => wrong,
             },
-            false => Wrong(format!("ERR {part:?} stands for no values: {error}.")),
+            false => CommandError(format!("ERR {part:?} stands for no values: {error}.")),
         })?;
         let mut within = ranges.within(span.interval).peekable();
         if within.peek().is_none() {
@@ -325,7 +325,7 @@ fn add_places(
 
 /// The places of a word, one by one. Two values with a comma are the values from the first
 /// up to the second, as in the config.
-fn parts(word: &str) -> Result<impl Iterator<Item = &str>, Wrong> {
+fn parts(word: &str) -> Result<impl Iterator<Item = &str>, CommandError> {
     let parts: Vec<_> = word.split(',').collect();
     let is_value = |part: &&str| parse_value(part.trim()).is_ok();
     let are_values = |pair: &[&str]| pair.iter().all(is_value);
@@ -334,7 +334,7 @@ fn parts(word: &str) -> Result<impl Iterator<Item = &str>, Wrong> {
     }
     if parts.windows(2).any(are_values) {
         let word = Quoted(word.as_bytes());
-        return Err(Wrong(format!(
+        return Err(CommandError(format!(
             "ERR {word} can be read in two ways: two values with a comma are the values between \
              them, the second not included. Write a-b, or PREFER before each place."
         )));
@@ -343,11 +343,11 @@ fn parts(word: &str) -> Result<impl Iterator<Item = &str>, Wrong> {
 }
 
 /// The value that a word means, and how it is written in its range.
-pub(super) fn value(client: &Client, word: &str) -> Result<(u128, Kind), Wrong> {
+pub(super) fn value(client: &Client, word: &str) -> Result<(u128, Kind), CommandError> {
     let parsed = parse_value(word);
     let (kind, value) = parsed.map_err(|error| {
         let word = Quoted(word.as_bytes());
-        Wrong(format!("ERR {word} is no value: {error}."))
+        CommandError(format!("ERR {word} is no value: {error}."))
     })?;
     may_use_value(client, value, Quoted(word.as_bytes()))?;
     let places = client.daemon.places.load();
@@ -359,7 +359,7 @@ pub(super) fn value(client: &Client, word: &str) -> Result<(u128, Kind), Wrong> 
 pub(in crate::redis::commands) fn may_use_places(
     client: &Client,
     prefer: &[Prefer],
-) -> Result<(), Wrong> {
+) -> Result<(), CommandError> {
     let places = client.daemon.places.load();
     for Prefer { place, .. } in prefer {
         match *place {

@@ -1,0 +1,222 @@
+//! What a request wants, and from which app.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper::Method;
+use rideau_config::AppConfig;
+use rideau_core::apps::ProcessId;
+
+use super::Front;
+use super::conn::ClientConn;
+use super::forward::Visit;
+use super::headers::{self, Toward};
+use super::ids::Id;
+use super::refusals::No;
+use super::router::Route;
+use super::upstream_conn::Asked;
+use crate::apps::App;
+use crate::http1::date;
+use crate::http1::fields::{Fields, is, put};
+use crate::http1::head::is_host;
+use crate::http1::thread_buffer;
+
+const NO_PATH: No = No::Bad("its path is no path");
+/// How a head ends.
+const END: &[u8] = b"\r\n";
+
+/// A request as it was read.
+pub(super) struct Heard<'a> {
+    pub(super) method: &'a Method,
+    pub(super) target: &'a [u8],
+    pub(super) fields: Fields<'a>,
+    /// The host it is for.
+    pub(super) host: Option<&'a [u8]>,
+    /// What the client reads.
+    pub(super) accept: Option<&'a [u8]>,
+    /// The connection names fields that are of it alone.
+    pub(super) names_fields: bool,
+    /// How long its body is, by its own words.
+    pub(super) length: Option<u64>,
+    /// It would go on with something else.
+    pub(super) upgrades: bool,
+}
+
+/// A request that was understood, or not.
+pub(super) struct Begun {
+    /// What it is called.
+    pub(super) id: Id,
+    pub(super) reads_html: bool,
+    pub(super) proxy_request: Result<ProxyRequest, No>,
+}
+
+/// A request whose app is known.
+pub(super) struct ProxyRequest {
+    pub(super) app: Arc<App>,
+    pub(super) config: Arc<AppConfig>,
+    /// When it came, by both clocks: the second counts from 1970.
+    pub(super) came: (Instant, Duration),
+    pub(super) method: Method,
+    /// The head as a process gets it if no body follows; and after so many bytes
+    /// its path as the client has it.
+    written: Vec<u8>,
+    head_len: usize,
+    /// What it would go on with.
+    pub(super) upgrade: Option<Vec<u8>>,
+    /// The process it was with before.
+    pub(super) sticky: Option<ProcessId>,
+}
+
+impl Front {
+    /// Find out what a request wants, and from which app.
+    pub(super) fn begin(&self, conn: &ClientConn, heard: &Heard<'_>) -> Begun {
+        #[cfg(test)]
+        assert!(heard.target != b"/test/panic", "planted");
+        let id = headers::id_of(heard.fields, conn, || self.ids.next());
+        Begun {
+            reads_html: heard.accept.is_some_and(headers::reads_html),
+            proxy_request: self.proxy_request(conn, heard, &id),
+            id,
+        }
+    }
+
+    fn proxy_request(
+        &self,
+        conn: &ClientConn,
+        heard: &Heard<'_>,
+        id: &Id,
+    ) -> Result<ProxyRequest, No> {
+        if *heard.method == Method::CONNECT {
+            return Err(No::Method);
+        }
+        let target = heard.target;
+        if !target.is_ascii() && str::from_utf8(target).is_err() {
+            return Err(NO_PATH);
+        }
+        let (authority, whole) = parted(target)?;
+        let host = authority.or(heard.host).unwrap_or_default();
+        let query = memchr::memchr(b'?', whole);
+        let path = &whole[..query.unwrap_or(whole.len())];
+        let table = self.table.load();
+        let route = table.router.find(host, path).ok_or(No::UnknownApp)?;
+        let app = table.apps.get(route.place).ok_or(No::UnknownApp)?;
+        let config = app.config.load_full();
+        let cookie = config.http.sticky.as_deref();
+        let sticky = cookie.and_then(|cookie| self.sticky.find(&app.name, cookie, heard.fields));
+        let came = (Instant::now(), date::now());
+        let toward = Toward {
+            conn,
+            id,
+            came: came.1,
+            names_fields: heard.names_fields,
+            host: authority,
+            prefix: route.strips().then_some(&route.prefix),
+        };
+        let mut written = thread_buffer::take_small();
+        put_head(&mut written, heard, route.seen(whole), &toward);
+        let head_len = written.len();
+        written.extend_from_slice(path);
+        Ok(ProxyRequest {
+            app: Arc::clone(app),
+            config,
+            came,
+            method: heard.method.clone(),
+            written,
+            head_len,
+            upgrade: heard
+                .upgrades
+                .then(|| headers::upgrade_of(heard.fields))
+                .flatten(),
+            sticky,
+        })
+    }
+}
+
+/// The host of a target that has one, and its path.
+fn parted(target: &[u8]) -> Result<(Option<&[u8]>, &[u8]), No> {
+    if target.starts_with(b"/") || target == b"*" {
+        return Ok((None, target));
+    }
+    let colon = memchr::memmem::find(target, b"://").ok_or(NO_PATH)?;
+    let (scheme, rest) = (&target[..colon], &target[colon + 3..]);
+    let end = memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let is_http = is(scheme, "http") || is(scheme, "https");
+    if !is_http || !is_host(authority) {
+        return Err(No::Bad("whom it is for is no host"));
+    }
+    Ok((Some(authority), path))
+}
+
+/// Write the head of a request as a process gets it if no body follows.
+fn put_head(out: &mut Vec<u8>, heard: &Heard<'_>, path: &[u8], toward: &Toward<'_>) {
+    out.extend_from_slice(heard.method.as_str().as_bytes());
+    out.push(b' ');
+    if !path.starts_with(b"/") && path != b"*" {
+        out.push(b'/');
+    }
+    out.extend_from_slice(path);
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    headers::to_process(out, heard.fields, toward);
+    if heard.length == Some(0) {
+        headers::put_length(out, 0);
+    }
+    out.extend_from_slice(END);
+}
+
+impl Drop for ProxyRequest {
+    fn drop(&mut self) {
+        thread_buffer::give(std::mem::take(&mut self.written));
+    }
+}
+
+impl Route {
+    /// The app does not see how its paths begin.
+    fn strips(&self) -> bool {
+        self.strips && !self.prefix.is_empty()
+    }
+
+    /// What of a path the app sees.
+    fn seen<'a>(&self, path: &'a [u8]) -> &'a [u8] {
+        if !self.strips() {
+            return path;
+        }
+        path.strip_prefix(self.prefix.as_bytes()).unwrap_or(path)
+    }
+}
+
+impl ProxyRequest {
+    /// What a process is sent, but for a body.
+    pub(super) fn asked<'a>(&'a self, visit: &Visit<'a>) -> Asked<'a> {
+        Asked {
+            head: self.head(),
+            wants_head: self.method == Method::HEAD,
+            wants_upgrade: false,
+            early: visit.early,
+        }
+    }
+
+    /// Its head, if no body follows.
+    fn head(&self) -> &[u8] {
+        &self.written[..self.head_len]
+    }
+
+    /// What for, without its query.
+    pub(super) fn path(&self) -> &[u8] {
+        &self.written[self.head_len..]
+    }
+
+    /// The head with the wish for something else.
+    pub(super) fn head_for(&self, upgrade: &[u8]) -> Vec<u8> {
+        let mut head = open(self.head()).to_vec();
+        put(&mut head, "Connection", "upgrade");
+        put(&mut head, "Upgrade", upgrade);
+        head.extend_from_slice(END);
+        head
+    }
+}
+
+/// A head that more can be added to.
+pub(super) fn open(head: &[u8]) -> &[u8] {
+    head.strip_suffix(END).unwrap_or(head)
+}

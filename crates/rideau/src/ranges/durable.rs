@@ -1,0 +1,386 @@
+//! How far the log is safe, and which tasks wait for it to be.
+//!
+//! The thread that writes the log moves on with one store and one call for each
+//! thread that has a ferry: to find out which tasks are due is up to the ferry, on
+//! the thread of the tasks that wait. So an ask meanwhile hardly ever finds the
+//! lock taken.
+
+use std::future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Poll, Waker};
+use std::thread::{self, ThreadId};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::idle_hook;
+use crate::store::StoreError;
+
+/// Up to where the log would survive, for all that have to know.
+#[derive(Debug, Default)]
+pub(super) struct Safe {
+    /// It moves under the lock, and is read without.
+    position: AtomicU64,
+    inner: Mutex<Inner>,
+    moved: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    failed: Option<Arc<StoreError>>,
+    /// Those on threads without a ferry.
+    line: Line,
+    ferries: Vec<Ferry>,
+    /// The number of the next ferry.
+    serial: u64,
+}
+
+/// The tasks that wait, in no order.
+#[derive(Debug)]
+struct Line {
+    waiting: Vec<Waiter>,
+    /// The lowest position that one of them waits for.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    position: u64,
+    waker: Waker,
+}
+
+/// Wakes the others of its thread.
+#[derive(Debug)]
+struct Ferry {
+    serial: u64,
+    /// Where it last ran. The tasks that wait there will run there too.
+    thread: ThreadId,
+    /// None if it was woken and has not come.
+    waker: Option<Waker>,
+    line: Line,
+}
+
+impl Safe {
+    /// Is everything up to here safe? An error if it never will be.
+    pub(super) fn reached(&self, position: u64) -> Option<Result<(), Arc<StoreError>>> {
+        if self.position() >= position {
+            return Some(Ok(()));
+        }
+        self.reached_in(&self.inner.lock(), position)
+    }
+
+    /// How far it is safe.
+    pub(super) fn position(&self) -> u64 {
+        self.position.load(Ordering::Acquire)
+    }
+
+    /// As [`reached`](Self::reached); wakes the waker when the answer changes.
+    pub(super) fn poll(&self, position: u64, waker: &Waker) -> Option<Result<(), Arc<StoreError>>> {
+        if self.position() >= position {
+            return Some(Ok(()));
+        }
+        let mut inner = self.inner.lock();
+        let reached = self.reached_in(&inner, position);
+        if reached.is_none() {
+            let waker = waker.clone();
+            inner.line_here().push(Waiter { position, waker });
+        }
+        reached
+    }
+
+    /// Wait until everything up to here is safe.
+    pub(super) fn wait(&self, position: u64) -> Result<(), Arc<StoreError>> {
+        idle_hook::settle();
+        let mut inner = self.inner.lock();
+        loop {
+            if let Some(reached) = self.reached_in(&inner, position) {
+                return reached;
+            }
+            self.moved.wait(&mut inner);
+        }
+    }
+
+    pub(super) fn move_to(&self, position: u64) {
+        let mut inner = self.inner.lock();
+        self.position.store(position, Ordering::Release);
+        let wakers = inner.call(position);
+        drop(inner);
+        self.moved.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Wake the tasks that wait on the thread that this runs on. A runtime is told
+    /// of every waker that comes from another thread with a call to the system; of
+    /// this one alone it is cheaper.
+    pub(super) async fn ferry(self: Arc<Self>) {
+        let gone = Gone(&self, self.inner.lock().next_serial());
+        future::poll_fn(|task| {
+            let mut inner = self.inner.lock();
+            let line = inner.moor(gone.1, task.waker());
+            let due = line.take_due(self.position());
+            drop(inner);
+            due.into_iter().for_each(Waker::wake);
+            Poll::<()>::Pending
+        })
+        .await;
+        drop(gone);
+    }
+
+    /// Nothing more will be safe.
+    pub(super) fn fail(&self, error: Arc<StoreError>) {
+        let mut inner = self.inner.lock();
+        inner.failed.get_or_insert(error);
+        let wakers: Vec<Waker> = inner
+            .lines()
+            .flat_map(|line| line.take_due(u64::MAX))
+            .collect();
+        drop(inner);
+        self.moved.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// It will be safe again, for the tasks that have not been told otherwise.
+    pub(super) fn recover(&self) {
+        self.inner.lock().failed = None;
+    }
+
+    fn reached_in(&self, inner: &Inner, position: u64) -> Option<Result<(), Arc<StoreError>>> {
+        if self.position() >= position {
+            return Some(Ok(()));
+        }
+        inner.failed.clone().map(Err)
+    }
+}
+
+/// The ferry of this number has ended, perhaps with its runtime: no waiter is left
+/// behind.
+struct Gone<'a>(&'a Safe, u64);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.0.inner.lock();
+        let gone = inner.ferries.extract_if(.., |ferry| ferry.serial == self.1);
+        let left: Vec<Waiter> = gone.flat_map(|ferry| ferry.line.waiting).collect();
+        left.into_iter().for_each(|one| inner.line.push(one));
+        let due = inner.line.take_due(self.0.position());
+        drop(inner);
+        due.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Inner {
+    const fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    fn lines(&mut self) -> impl Iterator<Item = &mut Line> {
+        let ferries = self.ferries.iter_mut().map(|ferry| &mut ferry.line);
+        ferries.chain([&mut self.line])
+    }
+
+    /// Where one of this thread waits.
+    fn line_here(&mut self) -> &mut Line {
+        let thread = thread::current().id();
+        let ferry = self.ferries.iter_mut().find(|one| one.thread == thread);
+        ferry.map_or(&mut self.line, |ferry| &mut ferry.line)
+    }
+
+    /// A ferry is here and can be called. Says which tasks may have to be woken.
+    fn moor(&mut self, serial: u64, waker: &Waker) -> &mut Line {
+        let thread = thread::current().id();
+        let known = self.ferries.iter().position(|one| one.serial == serial);
+        let at = known.unwrap_or_else(|| {
+            self.ferries.push(Ferry {
+                serial,
+                thread,
+                waker: None,
+                line: Line::default(),
+            });
+            self.ferries.len() - 1
+        });
+        let ferry = &mut self.ferries[at];
+        ferry.thread = thread;
+        if !ferry.waker.as_ref().is_some_and(|own| own.will_wake(waker)) {
+            ferry.waker = Some(waker.clone());
+        }
+        &mut ferry.line
+    }
+
+    /// What to wake now that it is safe so far: ferries in place of several. One
+    /// that was woken and has not come yet will see it.
+    fn call(&mut self, position: u64) -> Vec<Waker> {
+        let mut wakers = self.line.take_due(position);
+        for ferry in &mut self.ferries {
+            if ferry.line.next > position {
+                continue;
+            }
+            match ferry.line.waiting.len() {
+                1 => wakers.extend(ferry.line.take_due(position)),
+                _ => wakers.extend(ferry.waker.take()),
+            }
+        }
+        wakers
+    }
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self {
+            waiting: Vec::new(),
+            next: u64::MAX,
+        }
+    }
+}
+
+impl Line {
+    fn push(&mut self, one: Waiter) {
+        self.next = self.next.min(one.position);
+        self.waiting.push(one);
+    }
+
+    /// The tasks that wait for no more than this do not any longer.
+    fn take_due(&mut self, position: u64) -> Vec<Waker> {
+        if self.next > position {
+            return Vec::new();
+        }
+        let due = self
+            .waiting
+            .extract_if(.., |one| one.position <= position)
+            .map(|one| one.waker)
+            .collect();
+        let left = self.waiting.iter().map(|one| one.position);
+        self.next = left.min().unwrap_or(u64::MAX);
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake};
+
+    use super::*;
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Count {
+        fn times(&self) -> usize {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    fn three_wait(safe: &Safe) -> Arc<Count> {
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        for position in [1, 2, 3] {
+            assert!(safe.poll(position, &waker).is_none());
+        }
+        count
+    }
+
+    #[test]
+    fn a_ferry_is_woken_once_and_wakes_all_who_are_due() {
+        let safe = Arc::new(Safe::default());
+        let rung = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&rung));
+        let mut ferry = pin!(Arc::clone(&safe).ferry());
+        let _ = ferry.as_mut().poll(&mut Context::from_waker(&waker));
+        let count = three_wait(&safe);
+        safe.move_to(2);
+        assert_eq!((rung.times(), count.times()), (1, 0));
+        let _ = ferry.as_mut().poll(&mut Context::from_waker(&waker));
+        assert_eq!((rung.times(), count.times()), (1, 2));
+    }
+
+    #[test]
+    fn a_ferry_wakes_only_those_of_its_thread() {
+        let safe = Arc::new(Safe::default());
+        let mut ferry = pin!(Arc::clone(&safe).ferry());
+        let mut task = Context::from_waker(Waker::noop());
+        let _ = ferry.as_mut().poll(&mut task);
+        let here = three_wait(&safe);
+        let there = thread::scope(|scope| scope.spawn(|| three_wait(&safe)).join().unwrap());
+        safe.move_to(3);
+        assert_eq!((here.times(), there.times()), (0, 3));
+        let _ = ferry.as_mut().poll(&mut task);
+        assert_eq!((here.times(), there.times()), (3, 3));
+    }
+
+    #[test]
+    fn one_alone_needs_no_ferry() {
+        let safe = Arc::new(Safe::default());
+        let mut ferry = pin!(Arc::clone(&safe).ferry());
+        let _ = ferry.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        assert!(safe.poll(1, &waker).is_none());
+        safe.move_to(1);
+        assert_eq!(count.times(), 1);
+    }
+
+    #[test]
+    fn who_waits_for_more_waits_on() {
+        let safe = Arc::new(Safe::default());
+        let mut ferry = pin!(Arc::clone(&safe).ferry());
+        let mut task = Context::from_waker(Waker::noop());
+        let _ = ferry.as_mut().poll(&mut task);
+        let count = three_wait(&safe);
+        for (position, times) in [(2, 2), (2, 2), (3, 3), (4, 3)] {
+            safe.move_to(position);
+            let _ = ferry.as_mut().poll(&mut task);
+            assert_eq!(count.times(), times, "{position}");
+        }
+    }
+
+    #[test]
+    fn when_it_fails_all_hear_of_it() {
+        let safe = Arc::new(Safe::default());
+        let mut ferry = pin!(Arc::clone(&safe).ferry());
+        let _ = ferry.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let here = three_wait(&safe);
+        let there = thread::scope(|scope| scope.spawn(|| three_wait(&safe)).join().unwrap());
+        safe.move_to(1);
+        let (fence, newest) = (1, 2);
+        safe.fail(Arc::new(StoreError::Fenced { fence, newest }));
+        assert_eq!((here.times(), there.times()), (3, 3));
+        assert!(matches!(safe.reached(1), Some(Ok(()))));
+        assert!(matches!(safe.reached(2), Some(Err(_))));
+    }
+
+    #[test]
+    fn a_ferry_that_is_slow_or_gone_leaves_nobody_behind() {
+        let safe = Arc::new(Safe::default());
+        let mut ferry = Box::pin(Arc::clone(&safe).ferry());
+        let _ = ferry.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let count = three_wait(&safe);
+        safe.move_to(2);
+        // It has not run since, and takes this one along.
+        safe.move_to(3);
+        assert_eq!(count.times(), 0);
+        let later = two_wait_from(&safe, 8);
+        drop(ferry);
+        assert_eq!((count.times(), later.times()), (3, 0));
+        let count = two_wait_from(&safe, 4);
+        safe.move_to(9);
+        assert_eq!((count.times(), later.times()), (2, 2));
+    }
+
+    fn two_wait_from(safe: &Safe, first: u64) -> Arc<Count> {
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        for position in [first, first + 1] {
+            assert!(safe.poll(position, &waker).is_none());
+        }
+        count
+    }
+}
