@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_full_door_and_a_closed_door_let_the_least_pass() {
-        let mut door = Door::new(Row {
+        let mut door = Admission::new(Row {
             min: 1,
             max: Some(2),
             ..OPEN
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(door.come(Side::Ask, 0), Err(Refusal::Full));
 
         let (p_ask, p_offer) = (Chance::ALWAYS, Chance::ALWAYS);
-        let mut door = Door::new(Row {
+        let mut door = Admission::new(Row {
             p_ask,
             p_offer,
             ..door.row
@@ -168,7 +168,7 @@ mod tests {
     /// refused one as well, and had 10.
     #[test]
     fn refused_attempts_are_not_counted_as_admitted() {
-        let mut door = Door::new(Row {
+        let mut door = Admission::new(Row {
             backlog: 7,
             p_ask: Chance::of(0.25),
             ..OPEN
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn retries_at_a_full_door_keep_nobody_out() {
-        let mut door = Door::new(Row {
+        let mut door = Admission::new(Row {
             max: Some(2),
             p_ask: Chance::of(0.5),
             ..OPEN
@@ -202,7 +202,7 @@ mod tests {
             p_ask: Chance::ALWAYS,
             ..OPEN
         };
-        let mut door = Door::new(closed);
+        let mut door = Admission::new(closed);
         assert_eq!(door.come(Side::Ask, 0), Ok(()));
         assert_eq!(door.come(Side::Ask, 0), Ok(()));
         assert_eq!(door.come(Side::Ask, 0), Err(Refusal::Closed));
@@ -213,7 +213,7 @@ mod tests {
         };
         assert_eq!(unlucky.admits(Side::Ask, 0, 0), Err(Refusal::Chance));
 
-        let mut door = Door::new(Row {
+        let mut door = Admission::new(Row {
             max: Some(6),
             ..closed
         });
@@ -231,12 +231,12 @@ mod tests {
         assert_eq!(Chance::from_parts(1 << 26).probability(), 0.5);
     }
 
-    struct Door {
+    struct Admission {
         row: Row,
         admitted: u32,
     }
 
-    impl Door {
+    impl Admission {
         fn new(row: Row) -> Self {
             Self { row, admitted: 0 }
         }

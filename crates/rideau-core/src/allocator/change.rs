@@ -1,6 +1,7 @@
 //! Ranges that come, change and go while values are held.
 
 use super::ask::Key;
+use super::claimed::ClaimedValues;
 use super::effects::Effects;
 use super::entry::Entry;
 use super::free::Free;
@@ -9,7 +10,6 @@ use super::range::{Class, Order, Quarantine, Range, RangeError, RangeId, RangeOp
 use super::records::{Body, Head, Slot, State};
 use super::refused::Refused;
 use super::size::Size;
-use super::stock::Stock;
 use super::{Allocator, Piece, RANGES_MAX, STRAY, end};
 use crate::time::Instant;
 
@@ -136,7 +136,7 @@ impl Allocator {
             name: name.to_owned(),
             size: Size::ZERO,
             free: empty(&options),
-            stock: Stock::new(empty(&options)),
+            stock: ClaimedValues::new(empty(&options)),
             quarantine: None,
             reserved: 0,
             detached: 0,

@@ -4,11 +4,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::claimed::ClaimedValues;
 use super::free::Free;
 use super::interval::Interval;
 use super::size::Size;
 use super::span::Span;
-use super::stock::Stock;
 use super::value::Kind;
 use crate::time::Instant;
 
@@ -251,7 +251,7 @@ pub(super) struct Range {
     /// With values that were taken away from it but have holders still.
     pub(super) size: Size,
     pub(super) free: Free,
-    pub(super) stock: Stock,
+    pub(super) stock: ClaimedValues,
     pub(super) quarantine: Option<Quarantine>,
     pub(super) reserved: u64,
     pub(super) detached: u64,

@@ -13,8 +13,8 @@ use crate::waiting::Waiting;
 
 use super::effect::{Ended, Leaving};
 use super::failures::Failures;
+use super::free_slots::FreeSlots;
 use super::options::Options;
-use super::places::Places;
 use super::plan::Want;
 use super::process::Counts;
 use super::stats::Deploy;
@@ -24,7 +24,7 @@ use super::stats::Deploy;
 pub(super) struct App<R> {
     pub(super) waiting: Waiting<R>,
     /// Free places, the best first.
-    pub(super) places: Places,
+    pub(super) places: FreeSlots,
     /// When it was asked for, as far as its worth goes.
     pub(super) asked: Option<Instant>,
     pub(super) counts: Counts,
@@ -108,7 +108,7 @@ impl<R: Reply> App<R> {
         let queue = Queue::new(options.queue.clone(), now)?;
         Ok(Self {
             waiting: Waiting::new(queue, Ledger::default()),
-            places: Places::default(),
+            places: FreeSlots::default(),
             asked: None,
             counts: Counts::default(),
             sessions: 0,

@@ -7,9 +7,9 @@ use super::process::Place;
 /// They are few, and one moves with each request: a row of them is looked
 /// through and moved in faster than a tree is turned.
 #[derive(Debug, Default)]
-pub(super) struct Places(Vec<Place>);
+pub(super) struct FreeSlots(Vec<Place>);
 
-impl Places {
+impl FreeSlots {
     pub(super) fn first(&self) -> Option<&Place> {
         self.0.first()
     }
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn places_are_always_in_order() {
         let mut rng = Rng::new(7);
-        let mut places = Places::default();
+        let mut places = FreeSlots::default();
         let mut known = BTreeSet::new();
         let mut standing = [None; 12];
         for _ in 0..20_000 {

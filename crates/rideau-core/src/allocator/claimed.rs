@@ -26,7 +26,7 @@ fn target(size: Size) -> u128 {
 
 /// The claimed values of a range that have no holder.
 #[derive(Debug)]
-pub(super) struct Stock {
+pub(super) struct ClaimedValues {
     ready: Free,
     /// Claims that may not be safe yet, each with its place in the log.
     claims: VecDeque<(u64, Interval)>,
@@ -37,7 +37,7 @@ pub(super) struct Stock {
     awaited: u64,
 }
 
-impl Stock {
+impl ClaimedValues {
     pub(super) fn new(ready: Free) -> Self {
         Self {
             ready,
