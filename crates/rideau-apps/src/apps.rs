@@ -36,7 +36,7 @@ use crate::events::Events;
 use crate::run_dirs::RunDirs;
 
 pub use app::App;
-pub use counts::{Answered, Counts};
+pub use counts::{Answered, AppCounters};
 pub use output::{AppLine, Output};
 pub use running::{Request, Running};
 pub(crate) use session::{Asking, Waiting};
@@ -44,7 +44,7 @@ pub use session::{Refused, Session, Wanted};
 pub use stats::{AppShown, ProcessShown, RequestShown};
 
 use desk::Desk;
-use process_task::{Slot, Stopping};
+use process_task::{ProcessSlot, Stopping};
 use rideau_config::Config;
 use rideau_process::panics;
 use session::{Answer, Waiter};
@@ -75,7 +75,7 @@ struct State {
     machine: core::Apps<Waiter>,
     effects: Vec<Effect<Waiter>>,
     /// Every process from its start to its end.
-    slots: BTreeMap<ProcessId, Slot>,
+    slots: BTreeMap<ProcessId, ProcessSlot>,
     by_id: HashMap<AppId, Arc<App>>,
     last: Instant,
     armed: Instant,
@@ -350,7 +350,7 @@ impl Inner {
                 generation,
             } => {
                 let app = Arc::clone(&state.by_id[&app]);
-                let (slot, stop) = Slot::new();
+                let (slot, stop) = ProcessSlot::new();
                 state.slots.insert(process, slot);
                 let start = process_task::Start {
                     app,

@@ -17,7 +17,7 @@ pub mod run_places;
 mod upstream;
 
 pub use apps::{
-    Answered, App, AppLine, AppShown, Apps, Counts, Output, ProcessShown, Refused, Request,
+    Answered, App, AppCounters, AppLine, AppShown, Apps, Output, ProcessShown, Refused, Request,
     RequestShown, Running, Session, Wanted,
 };
 pub use events::{Event, Events, KINDS};

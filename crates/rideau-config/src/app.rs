@@ -24,7 +24,7 @@ pub struct AppConfig {
     /// The application does not see the path that led here.
     pub strips_path: bool,
     /// What is run. New processes are started when it changes.
-    pub run: Run,
+    pub run: RunSpec,
     /// How its processes come, serve and go.
     pub options: apps::Options,
     /// How requests are treated.
@@ -37,7 +37,7 @@ pub struct AppConfig {
 
 /// What is run.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Run {
+pub struct RunSpec {
     /// The program and its words. `{socket}`, `{port}`, `{id}` and `{name}`
     /// stand for what each process has of its own.
     pub command: Vec<String>,
@@ -157,7 +157,7 @@ impl AppConfig {
             hosts: Vec::new(),
             paths: vec!["/".into()],
             strips_path: false,
-            run: Run {
+            run: RunSpec {
                 shown: command.clone(),
                 command,
                 root: None,
@@ -185,7 +185,7 @@ impl AppConfig {
     }
 }
 
-impl Run {
+impl RunSpec {
     /// What runs now is what this says, too: only how it is watched and ended
     /// may differ.
     pub fn is_same_program(&self, other: &Self) -> bool {

@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use rideau_core::{broker as core_broker, meter, regulator as core_regulator};
 
-pub use app::{AppConfig, AppListen, AppReady, Health, Http, Run};
+pub use app::{AppConfig, AppListen, AppReady, Health, Http, RunSpec};
 pub use broker::{BrokerConfig, BrokerParts, Feed, RegulatorConfig, Source};
 pub use exec::Exec;
 pub use fault::{Fault, Faults, Level};
@@ -46,7 +46,7 @@ pub use lock::{Buckets, LockRule};
 pub use near::{edits, far};
 pub use open::{Opening, openings};
 pub use pattern::{fits, globs};
-pub use plan::{Live, Now, Plan, Step, plan};
+pub use plan::{Live, Now, Plan, PlanStep, plan};
 pub use pool::{GroupConfig, Member, PoolConfig};
 pub use quota::{HTTP_CONNECTIONS_MAX, Quota};
 pub use range::{Hold, OnFailure, RangeConfig, StoreConfig, StoreKind, class_word};

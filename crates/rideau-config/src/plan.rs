@@ -16,7 +16,7 @@ use super::rows::quoted_key;
 pub struct Plan {
     /// One step for each key that changes, and for each thing that comes or
     /// goes.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PlanStep>,
 }
 
 impl Plan {
@@ -29,7 +29,7 @@ impl Plan {
 
 /// One thing that changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Step {
+pub struct PlanStep {
     /// The key, as `pool.pg-1.max`, or the thing, as `pool.pg-1`.
     pub path: String,
     /// What counts now; none if it comes.
@@ -110,7 +110,7 @@ pub fn plan(old: &Config, new: &Config, now: Option<&Now>) -> Plan {
                 .collect()
         };
         if *kind == "lock" && stay(&gone, &come) != stay(&come, &gone) {
-            steps.push(Step {
+            steps.push(PlanStep {
                 path: "lock".into(),
                 old: Some(gone.join(", ")),
                 new: Some(come.join(", ")),
@@ -132,7 +132,7 @@ impl Plan {
 
     /// How many changes count only after a restart.
     pub fn restarts(&self) -> usize {
-        let needs = |step: &&Step| step.change == Change::Restart;
+        let needs = |step: &&PlanStep| step.change == Change::Restart;
         self.steps.iter().filter(needs).count()
     }
 
@@ -146,7 +146,7 @@ impl Plan {
         if self.is_empty() {
             return "Nothing changes.\n".into();
         }
-        let values: Vec<_> = self.steps.iter().map(Step::values).collect();
+        let values: Vec<_> = self.steps.iter().map(PlanStep::values).collect();
         let longest = |len: &mut dyn Iterator<Item = usize>| len.max().unwrap_or(0);
         let paths = longest(&mut self.steps.iter().map(|step| step.path.chars().count()));
         let width = longest(&mut values.iter().map(|value| value.chars().count()));
@@ -172,7 +172,7 @@ impl Plan {
     }
 }
 
-impl Step {
+impl PlanStep {
     /// `10 -> 6`, `+ added`, `- removed`.
     fn values(&self) -> String {
         match (&self.old, &self.new) {
@@ -257,7 +257,13 @@ impl Rows {
 }
 
 /// The keys below `above` that differ.
-fn changes(before: &Rows, after: &Rows, above: &[&str], now: Option<&Now>, steps: &mut Vec<Step>) {
+fn changes(
+    before: &Rows,
+    after: &Rows,
+    above: &[&str],
+    now: Option<&Now>,
+    steps: &mut Vec<PlanStep>,
+) {
     for (path, new) in after.below(above) {
         let old = before.value(path);
         if old != Some(new) {
@@ -271,7 +277,7 @@ fn changes(before: &Rows, after: &Rows, above: &[&str], now: Option<&Now>, steps
     }
 }
 
-fn step(path: &[String], old: Option<String>, new: Option<String>, now: Option<&Now>) -> Step {
+fn step(path: &[String], old: Option<String>, new: Option<String>, now: Option<&Now>) -> PlanStep {
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
     let change = keys::change(&parts).unwrap_or(Change::Live);
     let number = |value: &Option<String>| value.as_ref()?.parse::<usize>().ok();
@@ -282,7 +288,7 @@ fn step(path: &[String], old: Option<String>, new: Option<String>, now: Option<&
         meaning(&parts, from, to, &Around { parts: &parts, now })
     };
     let shown: Vec<_> = path.iter().map(|key| quoted_key(key)).collect();
-    Step {
+    PlanStep {
         path: shown.join("."),
         old,
         new,
@@ -427,7 +433,7 @@ fn less_room(to: Option<usize>, live: Option<Live>) -> (String, usize) {
     }
 }
 
-fn arrive(kind: &str, name: &str, new: &Config) -> Step {
+fn arrive(kind: &str, name: &str, new: &Config) -> PlanStep {
     let pool = new
         .pools
         .iter()
@@ -442,7 +448,7 @@ fn arrive(kind: &str, name: &str, new: &Config) -> Step {
         _ if kind == "app" => apps::arrival(name, new),
         _ => "There at once.".into(),
     };
-    Step {
+    PlanStep {
         path: format!("{kind}.{}", quoted_key(name)),
         old: None,
         new: Some("added".into()),
@@ -452,7 +458,7 @@ fn arrive(kind: &str, name: &str, new: &Config) -> Step {
     }
 }
 
-fn leave(kind: &str, name: &str, now: Option<&Now>) -> Step {
+fn leave(kind: &str, name: &str, now: Option<&Now>) -> PlanStep {
     let live = now.and_then(|now| now.things.get(&format!("{kind}.{name}")));
     let shed = live.map_or(0, |live| live.waiting);
     let held = live.map_or(0, |live| live.held);
@@ -467,7 +473,7 @@ fn leave(kind: &str, name: &str, now: Option<&Now>) -> Step {
         (_, Some(_)) => format!("{shed} that wait are refused; {held} held until given back."),
         (_, None) => "Waiting asks are refused; what is held stays until it is given back.".into(),
     };
-    Step {
+    PlanStep {
         path: format!("{kind}.{}", quoted_key(name)),
         old: Some("removed".into()),
         new: None,
@@ -478,9 +484,9 @@ fn leave(kind: &str, name: &str, now: Option<&Now>) -> Step {
 }
 
 /// Changes of what rows do not show.
-fn hidden(old: &Config, new: &Config, steps: &mut Vec<Step>) {
+fn hidden(old: &Config, new: &Config, steps: &mut Vec<PlanStep>) {
     let mut push = |path: String, meaning: &str| {
-        steps.push(Step {
+        steps.push(PlanStep {
             path,
             old: Some(HIDDEN.into()),
             new: Some(HIDDEN.into()),

@@ -10,7 +10,7 @@ use std::io;
 use rustix::process::{getegid, geteuid};
 use serde::{Deserialize, Serialize};
 
-use super::report::Step;
+use super::report::StartStep;
 use super::start_error::StartError;
 
 /// The user and the group that a child runs as.
@@ -59,10 +59,10 @@ impl Credentials {
         let column = |at: usize| row.as_ref()?.get(at).copied();
         let name = column(0).map(str::to_owned);
         let uid = number.or_else(|| column(2)?.parse().ok());
-        let uid = uid.ok_or_else(|| unknown(Step::User, user))?;
+        let uid = uid.ok_or_else(|| unknown(StartStep::User, user))?;
         let own_group = column(3).and_then(|gid| gid.parse().ok());
         let gid = match group {
-            Some(group) => gid_of(group, groups).ok_or_else(|| unknown(Step::Group, group))?,
+            Some(group) => gid_of(group, groups).ok_or_else(|| unknown(StartStep::Group, group))?,
             // A number without a name is in the group of the same number.
             None => own_group.unwrap_or(uid),
         };
@@ -99,7 +99,7 @@ fn rows(table: &str) -> impl Iterator<Item = Vec<&str>> {
     table.lines().map(|row| row.split(':').collect())
 }
 
-fn unknown(step: Step, what: &str) -> StartError {
+fn unknown(step: StartStep, what: &str) -> StartError {
     StartError::Failed {
         step,
         what: what.to_owned(),

@@ -23,7 +23,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::credentials::Credentials;
 use super::program::ResourceLimits;
-use super::report::Step;
+use super::report::StartStep;
 
 /// What comes first on the socket, with the listener or without.
 const GREETING: &[u8] = b"r";
@@ -59,14 +59,14 @@ impl ExecRequest {
 /// Why it could not be.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Complaint {
-    pub(super) step: Step,
+    pub(super) step: StartStep,
     pub(super) what: String,
     pub(super) errno: Option<i32>,
     pub(super) text: String,
 }
 
 impl Complaint {
-    pub(super) fn new(step: Step, what: impl Into<String>, error: &io::Error) -> Self {
+    pub(super) fn new(step: StartStep, what: impl Into<String>, error: &io::Error) -> Self {
         Self {
             step,
             what: what.into(),

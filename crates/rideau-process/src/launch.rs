@@ -18,7 +18,7 @@ use super::group::Custody;
 use super::open_files;
 use super::pre_exec;
 use super::program::{Listen, Own, Program};
-use super::report::Step;
+use super::report::StartStep;
 use super::run_folder::{MARK, Place};
 use super::start_error::StartError;
 
@@ -178,8 +178,8 @@ fn variables(
 pub(super) fn refused(order: &ExecRequest, complaint: &Complaint) -> StartError {
     let error = complaint.error();
     match complaint.step {
-        Step::Exec => not_run(order, error),
-        Step::Chdir => StartError::Directory {
+        StartStep::Exec => not_run(order, error),
+        StartStep::Chdir => StartError::Directory {
             directory: complaint.what.clone().into(),
             error,
         },

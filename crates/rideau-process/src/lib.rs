@@ -49,12 +49,12 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 pub use address::Address;
 pub use http::status as http_status;
-pub use lines::{Line, OutputLimits, Stream};
+pub use lines::{OutputLimits, OutputLine, Stream};
 pub use open_files::{open_files_max, raise_open_files};
 pub use pre_exec::stage;
 pub use process_list::{ProcessList, Usage};
 pub use program::{Listen, Program, Ready, ResourceLimits, Whom};
-pub use report::{StartReport, Step, StepTime};
+pub use report::{StartReport, StartStep, StepTime};
 pub use run_folder::RunFolder;
 pub use signal::{Exit, Signal};
 pub use start_error::StartError;
@@ -105,7 +105,7 @@ impl Process {
     pub async fn start(
         program: &Program,
         folder: &RunFolder,
-        on_line: impl Fn(&Line) + Send + Sync + 'static,
+        on_line: impl Fn(&OutputLine) + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
         let mut diary = Diary::new();
         Self::start_noting(program, folder, Arc::new(on_line), &mut diary).await
@@ -115,7 +115,7 @@ impl Process {
     pub async fn start_reported(
         program: &Program,
         folder: &RunFolder,
-        on_line: impl Fn(&Line) + Send + Sync + 'static,
+        on_line: impl Fn(&OutputLine) + Send + Sync + 'static,
     ) -> Result<Self, Box<StartReport>> {
         let mut diary = Diary::new();
         let started = Self::start_noting(program, folder, Arc::new(on_line), &mut diary).await;
@@ -159,7 +159,7 @@ impl Process {
 
     /// What it wrote last, oldest first. When it has ended, the very last may
     /// take a moment to arrive; after [`stop`](Self::stop) they are there.
-    pub fn last_lines(&self) -> Vec<Line> {
+    pub fn last_lines(&self) -> Vec<OutputLine> {
         self.said.lines()
     }
 
@@ -321,7 +321,7 @@ impl Process {
             stuck,
         };
         let mut process = process.until_ready(program, &wanted, deadline).await?;
-        diary.done(Step::Ready);
+        diary.done(StartStep::Ready);
         process.steps = diary.steps().to_vec();
         Ok(process)
     }
@@ -442,7 +442,7 @@ async fn load_untimed(
     });
     let failed = |error| unprepared("run it")(io::Error::other(error));
     let (order, mut place): (ExecRequest, _) = prepared.await.map_err(failed)??;
-    diary.done(Step::Prepare);
+    diary.done(StartStep::Prepare);
 
     let (has_stage, order) = (place.stage().is_some(), Arc::new(order));
     let given = Arc::clone(&order);
@@ -453,25 +453,25 @@ async fn load_untimed(
     let (mut launched, place) = made.await.map_err(|error| match has_stage {
         false => launch::not_run(&order, error),
         true => StartError::Failed {
-            step: Step::Spawn,
+            step: StartStep::Spawn,
             what: order.word.clone(),
             error,
         },
     })?;
     diary.pid = Some(launched.custody.group().pid());
-    diary.done(Step::Spawn);
+    diary.done(StartStep::Spawn);
 
     if let Some(socket) = launched.socket.take() {
         let answer = exec_request::deliver(socket, &order).await;
         let answer = answer.map_err(unprepared("say what to run"))?;
         answer.map_or(Ok(()), |complaint| Err(launch::refused(&order, &complaint)))?;
-        diary.done(Step::Exec);
+        diary.done(StartStep::Exec);
     }
     Ok((launched, place))
 }
 
 /// Does a child say that another process has its port?
-fn complains_of_port(line: &Line) -> bool {
+fn complains_of_port(line: &OutputLine) -> bool {
     let text = line.text.to_ascii_lowercase();
     let words = ["eaddrinuse", "address already in use", "address in use"];
     words.iter().any(|word| text.contains(word))
@@ -481,7 +481,12 @@ fn after(wait: Duration) -> Instant {
     Instant::now() + wait.min(FAR)
 }
 
-fn late(program: &Program, wanted: String, elsewhere: Vec<String>, lines: Vec<Line>) -> StartError {
+fn late(
+    program: &Program,
+    wanted: String,
+    elsewhere: Vec<String>,
+    lines: Vec<OutputLine>,
+) -> StartError {
     StartError::Late {
         program: program.word(),
         within: program.start_timeout,

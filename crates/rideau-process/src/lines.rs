@@ -32,7 +32,7 @@ impl Default for OutputLimits {
 
 /// A line that a child wrote.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Line {
+pub struct OutputLine {
     /// Where it wrote it.
     pub stream: Stream,
     /// The line without its end. A byte that is no text is written as `\xff`.
@@ -56,7 +56,7 @@ pub enum Stream {
 /// Invariant: `bytes` is the sum of the lengths of all texts.
 pub(super) struct LastLines {
     limits: OutputLimits,
-    lines: VecDeque<Line>,
+    lines: VecDeque<OutputLine>,
     bytes: usize,
 }
 
@@ -69,7 +69,7 @@ impl LastLines {
         }
     }
 
-    pub(super) fn push(&mut self, line: Line) {
+    pub(super) fn push(&mut self, line: OutputLine) {
         self.bytes += line.text.len();
         self.lines.push_back(line);
         while self.lines.len() > self.limits.lines_max || self.bytes > self.limits.bytes_max {
@@ -78,7 +78,7 @@ impl LastLines {
         }
     }
 
-    pub(super) fn all(&self) -> Vec<Line> {
+    pub(super) fn all(&self) -> Vec<OutputLine> {
         self.lines.iter().cloned().collect()
     }
 }
@@ -103,7 +103,7 @@ impl Splitter {
     }
 
     /// More was read.
-    pub(super) fn feed(&mut self, mut bytes: &[u8], mut heard: impl FnMut(Line)) {
+    pub(super) fn feed(&mut self, mut bytes: &[u8], mut heard: impl FnMut(OutputLine)) {
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
             self.keep(&bytes[..end]);
             bytes = &bytes[end + 1..];
@@ -113,7 +113,7 @@ impl Splitter {
     }
 
     /// There will be no more: what was begun is a line too.
-    pub(super) fn finish(&mut self, mut heard: impl FnMut(Line)) {
+    pub(super) fn finish(&mut self, mut heard: impl FnMut(OutputLine)) {
         if !self.begun.is_empty() || self.cut {
             heard(self.end());
         }
@@ -126,13 +126,13 @@ impl Splitter {
             .extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    fn end(&mut self) -> Line {
+    fn end(&mut self) -> OutputLine {
         if !self.cut && self.begun.last() == Some(&b'\r') {
             self.begun.pop();
         }
         let (text, cut) = text(&self.begun, self.line_bytes_max);
         self.begun.clear();
-        Line {
+        OutputLine {
             stream: self.stream,
             text,
             cut: std::mem::take(&mut self.cut) || cut,
@@ -159,7 +159,7 @@ impl Pace {
     }
 
     /// A line that tells how many were dropped, when their second is over.
-    pub(super) fn told(&mut self, now: Instant) -> Option<Line> {
+    pub(super) fn told(&mut self, now: Instant) -> Option<OutputLine> {
         let is_over = |since: Instant| now.duration_since(since) >= Duration::from_secs(1);
         if !self.since.is_none_or(is_over) {
             return None;
@@ -170,10 +170,10 @@ impl Pace {
     }
 
     /// The same, whenever it is.
-    pub(super) fn rest(&mut self) -> Option<Line> {
+    pub(super) fn rest(&mut self) -> Option<OutputLine> {
         let count = std::mem::take(&mut self.dropped);
         let lines = if count == 1 { "line" } else { "lines" };
-        (count > 0).then(|| Line {
+        (count > 0).then(|| OutputLine {
             stream: Stream::Error,
             text: format!("{count} {lines} dropped"),
             cut: false,
@@ -225,7 +225,7 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::{LastLines, Line, OutputLimits, Pace, Splitter, Stream};
+    use super::{LastLines, OutputLimits, OutputLine, Pace, Splitter, Stream};
 
     const LIMITS: OutputLimits = OutputLimits {
         lines_max: 3,
@@ -301,7 +301,7 @@ mod tests {
     fn only_the_last_lines_are_kept_by_count_and_by_bytes() {
         let mut last = LastLines::new(LIMITS);
         let mut texts = |text: &str| {
-            last.push(Line {
+            last.push(OutputLine {
                 stream: Stream::Error,
                 text: text.to_owned(),
                 cut: false,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::lines::{LastLines, Line, OutputLimits, Pace};
+use super::lines::{LastLines, OutputLimits, OutputLine, Pace};
 use super::program::{Program, Ready, heard};
 
 /// No child may put its deadline off for longer than this at a time.
@@ -17,7 +17,7 @@ const EXTENSION_MAX: Duration = Duration::from_secs(3600);
 const WATCHDOG_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What gets each line as it comes.
-pub(super) type OnLine = Arc<dyn Fn(&Line) + Send + Sync>;
+pub(super) type OnLine = Arc<dyn Fn(&OutputLine) + Send + Sync>;
 
 /// What a child has said so far.
 pub(super) struct OutputLog {
@@ -69,7 +69,7 @@ impl OutputLog {
         }
     }
 
-    pub(super) fn lines(&self) -> Vec<Line> {
+    pub(super) fn lines(&self) -> Vec<OutputLine> {
         self.lock().last.all()
     }
 
@@ -133,7 +133,7 @@ impl OutputLog {
     }
 
     /// A line came. Too many of them are counted and not told.
-    pub(super) fn line(&self, line: Line) {
+    pub(super) fn line(&self, line: OutputLine) {
         if let Ready::Line(text) = &self.ready
             && let Some(address) = heard(&line.text, text)
         {
@@ -194,7 +194,7 @@ impl OutputLog {
         }
     }
 
-    fn tell(&self, line: Line) {
+    fn tell(&self, line: OutputLine) {
         (self.on_line)(&line);
         self.lock().last.push(line);
     }

@@ -29,7 +29,7 @@ use super::credentials::Credentials;
 use super::exec_request::{Complaint, ExecRequest, greeted};
 use super::program::ResourceLimits;
 use super::reaper;
-use super::report::Step;
+use super::report::StartStep;
 
 /// The word that makes the program a stage.
 pub(super) const WORD: &str = "__exec";
@@ -86,14 +86,14 @@ fn perform(is_swept: bool) {
 }
 
 fn obey(socket: &mut UnixStream) -> Result<Infallible, Complaint> {
-    let ordered = |error: io::Error| Complaint::new(Step::ExecRequest, "", &error);
+    let ordered = |error: io::Error| Complaint::new(StartStep::ExecRequest, "", &error);
     let listener = greeted(&mut *socket).map_err(ordered)?;
     let mut text = Vec::new();
     socket.read_to_end(&mut text).map_err(ordered)?;
     let order: ExecRequest =
         serde_json::from_slice(&text).map_err(|error| ordered(error.into()))?;
 
-    setsid().map_err(|error| failed(Step::Setsid, "", error))?;
+    setsid().map_err(|error| failed(StartStep::Setsid, "", error))?;
     if let Some(cgroup) = &order.cgroup {
         // It is a help and no condition.
         let _ = fs::write(Path::new(cgroup).join("cgroup.procs"), "0");
@@ -107,7 +107,7 @@ fn obey(socket: &mut UnixStream) -> Result<Infallible, Complaint> {
     if let Some(directory) = &order.directory {
         let what = directory.to_string_lossy();
         let went = std::env::set_current_dir(directory);
-        went.map_err(|error| Complaint::new(Step::Chdir, what, &error))?;
+        went.map_err(|error| Complaint::new(StartStep::Chdir, what, &error))?;
     }
     if let Some(mask) = order.umask {
         umask(Mode::from_raw_mode(mask & 0o777));
@@ -128,7 +128,7 @@ fn run(order: &ExecRequest, has_listener: bool) -> Complaint {
         told.get_or_insert(error);
     }
     let error = told.unwrap_or_else(|| Errno::NOENT.into());
-    Complaint::new(Step::Exec, &order.word, &error)
+    Complaint::new(StartStep::Exec, &order.word, &error)
 }
 
 /// What is none would be given to a shell, whatever is in it.
@@ -165,7 +165,7 @@ fn give_up_privileges(order: &ExecRequest) -> Result<(), Complaint> {
     if order.new_privileges {
         return Ok(());
     }
-    set_no_new_privs(true).map_err(|error| failed(Step::Privileges, "", error))
+    set_no_new_privs(true).map_err(|error| failed(StartStep::Privileges, "", error))
 }
 
 fn limit(limits: ResourceLimits, files_usual: Option<u64>) -> Result<(), Complaint> {
@@ -190,7 +190,7 @@ fn limit(limits: ResourceLimits, files_usual: Option<u64>) -> Result<(), Complai
                 maximum: Some(most),
             };
             let limited = setrlimit(resource, limit);
-            limited.map_err(|error| failed(Step::Limit, &format!("{what} {most}"), error))?;
+            limited.map_err(|error| failed(StartStep::Limit, &format!("{what} {most}"), error))?;
         }
     }
     Ok(())
@@ -208,19 +208,19 @@ fn become_user(account: &Credentials) -> Result<(), Complaint> {
     let user = account.name.as_deref().unwrap_or(&number);
     set_thread_groups(&groups)
         .and_then(|()| set_thread_res_gid(gid, gid, gid))
-        .map_err(|error| failed(Step::Group, &account.gid.to_string(), error))?;
-    set_thread_res_uid(uid, uid, uid).map_err(|error| failed(Step::User, user, error))
+        .map_err(|error| failed(StartStep::Group, &account.gid.to_string(), error))?;
+    set_thread_res_uid(uid, uid, uid).map_err(|error| failed(StartStep::User, user, error))
 }
 
 /// A change of the user makes the system forget this, so it comes after that.
 fn die_with(parent: i32) -> Result<(), Complaint> {
     let asked = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    asked.map_err(|error| failed(Step::Parent, "", error))?;
+    asked.map_err(|error| failed(StartStep::Parent, "", error))?;
     // Had it died before, the system would not tell us.
     if Pid::as_raw(getppid()) == parent {
         return Ok(());
     }
-    Err(failed(Step::Parent, &parent.to_string(), Errno::SRCH))
+    Err(failed(StartStep::Parent, &parent.to_string(), Errno::SRCH))
 }
 
 fn check_listener(listener: Option<&OwnedFd>) -> Result<(), Complaint> {
@@ -228,7 +228,7 @@ fn check_listener(listener: Option<&OwnedFd>) -> Result<(), Complaint> {
     if number.is_none_or(|number| number == FIRST_PASSED) {
         return Ok(());
     }
-    Err(failed(Step::Listener, "file 3", Errno::BUSY))
+    Err(failed(StartStep::Listener, "file 3", Errno::BUSY))
 }
 
 fn program(order: &ExecRequest, file: &OsString, has_listener: bool) -> Command {
@@ -272,6 +272,6 @@ fn heed_signals() {
     }
 }
 
-fn failed(step: Step, what: &str, error: Errno) -> Complaint {
+fn failed(step: StartStep, what: &str, error: Errno) -> Complaint {
     Complaint::new(step, what, &error.into())
 }

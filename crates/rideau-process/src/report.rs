@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::Process;
-use super::lines::Line;
+use super::lines::OutputLine;
 use super::program::{Listen, Program, Ready};
 use super::signal::Exit;
 use super::start_error::StartError;
@@ -16,7 +16,7 @@ use super::start_error::StartError;
 /// A part of a start, in the order in which they come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Step {
+pub enum StartStep {
     /// Making room: a folder, a port, a socket.
     Prepare,
     /// Having the system make a process.
@@ -47,7 +47,7 @@ pub enum Step {
     Ready,
 }
 
-impl Step {
+impl StartStep {
     /// The word it is written with.
     pub const fn word(self) -> &'static str {
         match self {
@@ -73,7 +73,7 @@ impl Step {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct StepTime {
     /// The step.
-    pub step: Step,
+    pub step: StartStep,
     /// After so long from the beginning of the start.
     #[serde(rename = "after_ms", serialize_with = "milliseconds")]
     pub after: Duration,
@@ -92,7 +92,7 @@ pub struct StartReport {
     #[serde(rename = "took_ms", serialize_with = "milliseconds")]
     pub took: Duration,
     /// What failed.
-    pub step: Step,
+    pub step: StartStep,
     /// What the system said, by its number.
     pub errno: Option<i32>,
     /// What failed and why, in a line, without what the child said.
@@ -115,7 +115,7 @@ pub struct StartReport {
     /// What was done, and when.
     pub steps: Vec<StepTime>,
     /// What the child said last, oldest first.
-    pub lines: Vec<Line>,
+    pub lines: Vec<OutputLine>,
 }
 
 impl StartReport {
@@ -162,7 +162,7 @@ impl Diary {
     }
 
     /// This much is done.
-    pub(super) fn done(&mut self, step: Step) {
+    pub(super) fn done(&mut self, step: StartStep) {
         let after = self.since.elapsed();
         self.steps.push(StepTime { step, after });
     }
@@ -219,7 +219,8 @@ fn advice(program: &Program, error: &StartError) -> Vec<String> {
             add("give the whole path of the program, or a PATH in its environment");
         }
         StartError::Failed {
-            step: Step::User, ..
+            step: StartStep::User,
+            ..
         } => {
             add(
                 "only root may run programs as another user, and a user that is not in \
@@ -250,7 +251,7 @@ fn elsewhere_advice(program: &Program, elsewhere: &[String]) -> String {
 }
 
 /// Complaints that many programs make in the same words.
-fn said_advice(exit: Exit, lines: &[Line]) -> Option<String> {
+fn said_advice(exit: Exit, lines: &[OutputLine]) -> Option<String> {
     const KNOWN: [(&str, &str); 5] = [
         ("address already in use", "another program has its address"),
         ("eaddrinuse", "another program has its address"),

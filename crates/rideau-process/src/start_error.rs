@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::lines::Line;
-use super::report::Step;
+use super::lines::OutputLine;
+use super::report::StartStep;
 use super::signal::Exit;
 
 /// This many of the last lines stand in the sentence.
@@ -42,7 +42,7 @@ pub enum StartError {
     /// What has to be so before the program runs could not be had.
     Failed {
         /// What could not be done.
-        step: Step,
+        step: StartStep,
         /// With what: a name, a number, a path.
         what: String,
         /// Why.
@@ -69,7 +69,7 @@ pub enum StartError {
         /// How.
         exit: Exit,
         /// What it said last.
-        lines: Vec<Line>,
+        lines: Vec<OutputLine>,
     },
     /// It was ready, and ended soon after without having answered any request.
     Unanswered {
@@ -78,7 +78,7 @@ pub enum StartError {
         /// How it ended.
         exit: Exit,
         /// What it said last.
-        lines: Vec<Line>,
+        lines: Vec<OutputLine>,
     },
     /// It ended well before it was ready, and left others running.
     Daemonised {
@@ -87,7 +87,7 @@ pub enum StartError {
         /// How many it left. They were killed.
         others: usize,
         /// What it said last.
-        lines: Vec<Line>,
+        lines: Vec<OutputLine>,
     },
     /// It was given a port that another process listens on, each time again.
     PortTaken {
@@ -96,7 +96,7 @@ pub enum StartError {
         /// The last port it was given.
         port: u16,
         /// What it said last.
-        lines: Vec<Line>,
+        lines: Vec<OutputLine>,
     },
     /// It did not become ready in time.
     Late {
@@ -109,13 +109,13 @@ pub enum StartError {
         /// Where it listens instead, as far as we may look.
         elsewhere: Vec<String>,
         /// What it said last.
-        lines: Vec<Line>,
+        lines: Vec<OutputLine>,
     },
 }
 
 impl StartError {
     /// What the child said last, if there was one.
-    pub fn lines(&self) -> &[Line] {
+    pub fn lines(&self) -> &[OutputLine] {
         match self {
             Self::Exited { lines, .. }
             | Self::Unanswered { lines, .. }
@@ -127,17 +127,17 @@ impl StartError {
     }
 
     /// The step that failed.
-    pub const fn step(&self) -> Step {
+    pub const fn step(&self) -> StartStep {
         match self {
-            Self::Empty | Self::Untold { .. } | Self::Unprepared { .. } => Step::Prepare,
-            Self::Directory { .. } => Step::Chdir,
+            Self::Empty | Self::Untold { .. } | Self::Unprepared { .. } => StartStep::Prepare,
+            Self::Directory { .. } => StartStep::Chdir,
             Self::Failed { step, .. } => *step,
-            Self::NotFound { .. } | Self::NotRun { .. } => Step::Exec,
+            Self::NotFound { .. } | Self::NotRun { .. } => StartStep::Exec,
             Self::Exited { .. }
             | Self::Unanswered { .. }
             | Self::Daemonised { .. }
             | Self::PortTaken { .. }
-            | Self::Late { .. } => Step::Ready,
+            | Self::Late { .. } => StartStep::Ready,
         }
     }
 
@@ -266,7 +266,7 @@ impl fmt::Display for StartError {
     }
 }
 
-fn said(lines: &[Line], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn said(lines: &[OutputLine], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let last = &lines[lines.len().saturating_sub(SAID_MAX)..];
     let Some((first, others)) = last.split_first() else {
         return write!(f, "; it said nothing");
@@ -293,12 +293,12 @@ fn printable(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Exit, Line, StartError};
+    use super::{Exit, OutputLine, StartError};
     use crate::Stream;
 
     #[test]
     fn a_sentence_has_the_last_few_lines_and_nothing_a_terminal_obeys() {
-        let lines = (1..=7).map(|number| Line {
+        let lines = (1..=7).map(|number| OutputLine {
             stream: Stream::Error,
             text: format!("\x1b{number}"),
             cut: false,

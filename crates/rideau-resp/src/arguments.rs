@@ -10,7 +10,7 @@ use super::words::Quoted;
 /// The words behind a command's name, taken one by one.
 ///
 /// ```
-/// # use rideau_resp::{Limits, Mistake, Request, RequestParser, Upper};
+/// # use rideau_resp::{RequestLimits, Mistake, Request, RequestParser, Upper};
 /// fn wait(request: Request<'_>) -> Result<u64, Mistake> {
 ///     let mut arguments = request.arguments();
 ///     let _pool = arguments.text("TAKE", "the name of a pool")?;
@@ -223,7 +223,7 @@ impl std::error::Error for Mistake {}
 
 #[cfg(test)]
 mod tests {
-    use crate::{Limits, RequestParser};
+    use crate::{RequestLimits, RequestParser};
 
     use super::*;
 
@@ -232,7 +232,9 @@ mod tests {
         f: impl FnOnce(Arguments<'_>) -> Result<T, Mistake>,
     ) -> Result<T, String> {
         let mut parser = RequestParser::default();
-        let request = parser.next(line, &mut 0, &Limits::default()).unwrap();
+        let request = parser
+            .next(line, &mut 0, &RequestLimits::default())
+            .unwrap();
         f(request.unwrap().arguments()).map_err(|mistake| mistake.to_string())
     }
 

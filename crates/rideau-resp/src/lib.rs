@@ -6,10 +6,10 @@
 //! once:
 //!
 //! ```
-//! use rideau_resp::{Limits, Protocol, Reply, RequestParser, Upper};
+//! use rideau_resp::{RequestLimits, Protocol, Reply, RequestParser, Upper};
 //!
 //! let mut buffer = b"*1\r\n$4\r\nPING\r\necho 'two words'\r\n*2\r\n$4\r\nEC".to_vec();
-//! let (mut parser, limits) = (RequestParser::default(), Limits::default());
+//! let (mut parser, limits) = (RequestParser::default(), RequestLimits::default());
 //!
 //! let (mut at, mut out) = (0, Vec::new());
 //! let fault = loop {
@@ -47,7 +47,7 @@ mod words;
 
 pub use arguments::{Arguments, Mistake};
 pub use fault::Fault;
-pub use limits::{BEFORE_LOGIN_MAX, Limits, ReplyLimits};
+pub use limits::{BEFORE_LOGIN_MAX, ReplyLimits, RequestLimits};
 pub use number::BadNumber;
 pub use reply::{Protocol, Reply};
 pub use request::{Request, RequestParser};

@@ -4,7 +4,7 @@
 ///
 /// Of a request that breaks a limit no more is read than shows that it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RequestLimits {
     /// All bytes of an array, with its lengths and line ends.
     pub frame_max: usize,
     /// The words of a request, its name among them.
@@ -15,7 +15,7 @@ pub struct Limits {
     pub inline_max: usize,
 }
 
-impl Default for Limits {
+impl Default for RequestLimits {
     /// Commands are short; the longest word is a whole config file.
     fn default() -> Self {
         Self {
@@ -34,7 +34,7 @@ pub const BEFORE_LOGIN_MAX: usize = 16 << 10;
 /// Words of such a request.
 const WORDS_BEFORE_LOGIN_MAX: usize = 64;
 
-impl Limits {
+impl RequestLimits {
     /// The same for a client that has yet to log in.
     #[must_use]
     pub fn before_login(self) -> Self {

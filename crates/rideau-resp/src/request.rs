@@ -7,7 +7,7 @@ use memchr::memchr;
 
 use super::arguments::Arguments;
 use super::fault::Fault;
-use super::limits::Limits;
+use super::limits::RequestLimits;
 use super::line::{self, Span};
 use super::number::{self, BadNumber};
 
@@ -75,7 +75,7 @@ impl RequestParser {
         &'a mut self,
         buffer: &'a [u8],
         at: &mut usize,
-        limits: &Limits,
+        limits: &RequestLimits,
     ) -> Result<Option<Request<'a>>, Fault> {
         let bytes = buffer.get(*at..).unwrap_or_default();
         if matches!(self.phase, Phase::Start)
@@ -94,7 +94,7 @@ impl RequestParser {
         &'a mut self,
         buffer: &'a [u8],
         at: &mut usize,
-        limits: &Limits,
+        limits: &RequestLimits,
     ) -> Result<Option<Request<'a>>, Fault> {
         loop {
             let frame = buffer.get(*at..).unwrap_or_default();
@@ -114,7 +114,7 @@ impl RequestParser {
 
     /// With fewer bytes from `at` on, the next call finds nothing new.
     ///
-    /// Unless as much has come already, at most [`Limits::frame_max`]; but it is
+    /// Unless as much has come already, at most [`RequestLimits::frame_max`]; but it is
     /// the client's word, so make room for it step by step.
     pub fn wants(&self) -> usize {
         match self.phase {
@@ -126,7 +126,7 @@ impl RequestParser {
 
     /// Go on with the first request of `frame`, and say how long it is once it
     /// is complete.
-    fn advance(&mut self, frame: &[u8], limits: &Limits) -> Result<Option<usize>, Fault> {
+    fn advance(&mut self, frame: &[u8], limits: &RequestLimits) -> Result<Option<usize>, Fault> {
         match self.phase {
             Phase::Start => self.start(frame, limits),
             Phase::Line { seen } => self.line(frame, seen, limits),
@@ -134,7 +134,7 @@ impl RequestParser {
         }
     }
 
-    fn start(&mut self, frame: &[u8], limits: &Limits) -> Result<Option<usize>, Fault> {
+    fn start(&mut self, frame: &[u8], limits: &RequestLimits) -> Result<Option<usize>, Fault> {
         self.spans.clear();
         self.spans.shrink_to(SPANS_KEPT);
         self.text.clear();
@@ -150,7 +150,7 @@ impl RequestParser {
         }
     }
 
-    fn open(&mut self, frame: &[u8], limits: &Limits) -> Result<Option<usize>, Fault> {
+    fn open(&mut self, frame: &[u8], limits: &RequestLimits) -> Result<Option<usize>, Fault> {
         let Some((count, len)) = number::line(&frame[1..]).map_err(Fault::Count)? else {
             return Ok(None);
         };
@@ -171,7 +171,7 @@ impl RequestParser {
         &mut self,
         frame: &[u8],
         mut rest: Rest,
-        limits: &Limits,
+        limits: &RequestLimits,
     ) -> Result<Option<usize>, Fault> {
         while rest.left > 0 {
             rest.word = match rest.word {
@@ -199,7 +199,12 @@ impl RequestParser {
         Ok(Some(rest.next))
     }
 
-    fn line(&mut self, frame: &[u8], seen: usize, limits: &Limits) -> Result<Option<usize>, Fault> {
+    fn line(
+        &mut self,
+        frame: &[u8],
+        seen: usize,
+        limits: &RequestLimits,
+    ) -> Result<Option<usize>, Fault> {
         let max = limits.inline_max;
         let found = memchr(b'\n', frame.get(seen..).unwrap_or_default());
         let len = found.map_or(frame.len(), |found| seen + found);
@@ -269,7 +274,7 @@ impl<'a> Request<'a> {
 /// it is there and it is like most: a few short words, and nothing odd. Where they
 /// lie is in `spans` then.
 #[inline]
-fn whole(frame: &[u8], limits: &Limits, spans: &mut [Span; FEW]) -> Option<(usize, usize)> {
+fn whole(frame: &[u8], limits: &RequestLimits, spans: &mut [Span; FEW]) -> Option<(usize, usize)> {
     /// Two digits say how long a short word is.
     const SHORT: usize = 99;
     let [b'*', count @ b'1'..=b'9', b'\r', b'\n', rest @ ..] = frame else {
@@ -309,7 +314,7 @@ fn whole(frame: &[u8], limits: &Limits, spans: &mut [Span; FEW]) -> Option<(usiz
 }
 
 /// Where the word lies whose length stands at `next`.
-fn bulk(frame: &[u8], next: usize, limits: &Limits) -> Result<Option<Span>, Fault> {
+fn bulk(frame: &[u8], next: usize, limits: &RequestLimits) -> Result<Option<Span>, Fault> {
     match frame.get(next) {
         None => return Ok(None),
         Some(b'$') => (),

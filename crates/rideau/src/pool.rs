@@ -33,7 +33,7 @@ use crate::driver::Driver;
 use crate::sync::lock;
 use crate::thread::block_on;
 use held::Keep;
-use shell::{Desk, Fault, PoolDriver, PoolShell};
+use shell::{Fault, PoolDriver, PoolShell, PoolTables};
 use tasks::Tasks;
 
 pub(crate) use shell::Overseer;
@@ -188,7 +188,7 @@ impl<M: Manager> Pool<M> {
         let shards = shards(options.max);
         let shell = PoolShell::new(manager, &options, tasks, shards);
         let pool = core::Pool::new(options, clock.now(), &mut effects)?;
-        let driver = Driver::start(Desk::new(pool), Vec::new(), shell, clock.clone());
+        let driver = Driver::start(PoolTables::new(pool), Vec::new(), shell, clock.clone());
         driver.shell().belong_to(&driver);
         // Only now can a start find its way back to us.
         driver.step(|step| step.effects.extend(effects));

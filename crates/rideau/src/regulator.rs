@@ -19,7 +19,7 @@ use crate::driver::{Driver, Shell};
 use crate::lease::Lease;
 use crate::meter_outputs::{Fed, MeterOutputs, Rank, seed};
 use crate::thread::block_on;
-use wait::{Reply, Wait};
+use wait::{RegulatorReply, Wait};
 
 /// A place where asks get a lease, in turn, as the valve opens.
 ///
@@ -36,8 +36,8 @@ pub struct Regulator {
 pub struct Leasing(Wait<Arc<RegulatorDriver>>);
 
 pub(crate) type RegulatorDriver = Driver<Machine, MeterOutputs>;
-pub(crate) type Machine = core::Regulator<Reply>;
-type Effect = core::Effect<Reply>;
+pub(crate) type Machine = core::Regulator<RegulatorReply>;
+type Effect = core::Effect<RegulatorReply>;
 type Answer = Result<Lease, Refusal>;
 
 impl Regulator {

@@ -11,7 +11,7 @@ use rideau_core::apps::AppId;
 use rideau_core::{Reason, Refusal};
 use rideau_process::StartReport;
 
-use super::counts::Counts;
+use super::counts::AppCounters;
 use super::log_rate::LogRate;
 use super::output::Output;
 
@@ -26,7 +26,7 @@ pub struct App {
     /// What its processes wrote last.
     pub output: Output,
     /// What became of the requests for it.
-    pub counts: Counts,
+    pub counts: AppCounters,
     /// How much of that was logged of late.
     pub log_rate: LogRate,
     /// The processor time that its processes were seen to use, in microseconds.
@@ -44,7 +44,7 @@ impl App {
             name: config.name.as_str().into(),
             config: ArcSwap::from_pointee(config.clone()),
             output: Output::new(config.run.log.as_deref()),
-            counts: Counts::default(),
+            counts: AppCounters::default(),
             log_rate: LogRate::default(),
             processor: AtomicU64::new(0),
             report: ArcSwapOption::empty(),

@@ -34,7 +34,7 @@ const WORDS: [&str; 13] = [
 
 /// What became of the requests for one application.
 #[derive(Default)]
-pub struct Counts {
+pub struct AppCounters {
     classes: [Class; CLASSES.len()],
     refused: [AtomicU64; WORDS.len()],
 }
@@ -61,7 +61,7 @@ pub struct Answered {
     pub columns: Vec<(f64, u64)>,
 }
 
-impl Counts {
+impl AppCounters {
     /// The application answered, so long after it got the request.
     pub fn answered(&self, status: StatusCode, took: Duration) {
         let at = usize::from(status.as_u16() / 100).wrapping_sub(1);
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn answers_are_counted_by_class_and_time() {
-        let counts = Counts::default();
+        let counts = AppCounters::default();
         counts.answered(StatusCode::OK, Duration::from_millis(3));
         counts.answered(StatusCode::NO_CONTENT, Duration::from_secs(60));
         counts.answered(StatusCode::NOT_FOUND, Duration::ZERO);
@@ -135,14 +135,14 @@ mod tests {
 
     #[test]
     fn a_status_of_no_class_is_counted_too() {
-        let counts = Counts::default();
+        let counts = AppCounters::default();
         counts.answered(StatusCode::from_u16(799).unwrap(), Duration::ZERO);
         assert_eq!(counts.classes().last().unwrap().code, "other");
     }
 
     #[test]
     fn what_the_front_answers_is_counted_by_its_word() {
-        let counts = Counts::default();
+        let counts = AppCounters::default();
         counts.refused("queue_full");
         counts.refused("something new");
         let counted: Vec<_> = counts.refusals().filter(|(_, count)| *count > 0).collect();

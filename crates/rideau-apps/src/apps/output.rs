@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use rideau_core::apps::ProcessId;
-use rideau_process::{Line, Stream};
+use rideau_process::{OutputLine, Stream};
 use tokio::sync::broadcast;
 
 /// How many lines are kept.
@@ -74,7 +74,7 @@ impl Output {
     }
 
     /// A process wrote a line.
-    pub(super) fn add(&self, app: &str, process: ProcessId, line: &Line) {
+    pub(super) fn add(&self, app: &str, process: ProcessId, line: &OutputLine) {
         let line = Arc::new(AppLine {
             serial: self.serial.fetch_add(1, Ordering::Relaxed) + 1,
             at: SystemTime::now(),
@@ -172,10 +172,10 @@ mod tests {
     use rideau_core::apps::ProcessId;
 
     use super::{BYTES_MAX, LINES_MAX, Output};
-    use rideau_process::{Line, Stream};
+    use rideau_process::{OutputLine, Stream};
 
-    fn line(text: &str) -> Line {
-        Line {
+    fn line(text: &str) -> OutputLine {
+        OutputLine {
             stream: Stream::Output,
             text: text.into(),
             cut: false,

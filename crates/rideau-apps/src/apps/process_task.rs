@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rideau_config::{AppConfig, AppListen, AppReady, Run};
+use rideau_config::{AppConfig, AppListen, AppReady, RunSpec};
 use rideau_core::apps::{Leaving, ProcessId};
 use rideau_process::panics;
 use rideau_process::{
-    Address, Exit, Line, Listen, OutputLimits, Process, Program, Ready, ResourceLimits, Signal,
-    StartReport, Whom, http_status,
+    Address, Exit, Listen, OutputLimits, OutputLine, Process, Program, Ready, ResourceLimits,
+    Signal, StartReport, Whom, http_status,
 };
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
@@ -33,7 +33,7 @@ const IDLE_MAX: usize = 1024;
 const LINE_MAX: usize = 16 << 10;
 
 /// A process of the machine.
-pub(super) struct Slot {
+pub(super) struct ProcessSlot {
     /// There once it is ready.
     pub(super) running: Option<Arc<Running>>,
     pub(super) stop: watch::Sender<Option<Stopping>>,
@@ -57,7 +57,7 @@ pub(super) struct Start {
     pub(super) generation: u64,
 }
 
-impl Slot {
+impl ProcessSlot {
     pub(super) fn new() -> (Self, Word) {
         let (stop, stopped) = watch::channel(None);
         let slot = Self {
@@ -297,7 +297,7 @@ async fn begin(
     let root = resolved(run.root.as_deref()).await;
     let program = program(config, root);
     let (app, id) = (Arc::clone(&start.app), start.process);
-    let said = move |line: &Line| {
+    let said = move |line: &OutputLine| {
         let _ = &here;
         app.output.add(&app.name, id, line);
     };
@@ -321,7 +321,7 @@ async fn resolved(root: Option<&Path>) -> Option<PathBuf> {
 }
 
 fn program(config: &AppConfig, root: Option<PathBuf>) -> Program {
-    let run: &Run = &config.run;
+    let run: &RunSpec = &config.run;
     Program {
         name: config.name.clone(),
         argv: run.command.clone(),

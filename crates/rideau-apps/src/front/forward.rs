@@ -17,7 +17,7 @@ use super::conn::ClientConn;
 use super::headers::{self, Noted};
 use super::ids::Id;
 use super::refusals::{No, Reader};
-use super::reply::Reply;
+use super::reply::HttpReply;
 use super::request::{Begun, ProxyRequest};
 use super::retries::Retries;
 use super::upstream_conn::{Early, Lost, Said, UpstreamConn, is_bare};
@@ -62,7 +62,7 @@ struct Failed {
 
 impl Front {
     /// The answer to one that gets none from an app.
-    pub(super) fn refuse(&self, no: &No, begun: &Begun) -> Reply {
+    pub(super) fn refuse(&self, no: &No, begun: &Begun) -> HttpReply {
         no.reply(&Reader {
             pages: self.config.load().error_pages,
             id: &begun.id,
@@ -71,7 +71,7 @@ impl Front {
     }
 
     /// The same for one that was not even understood.
-    pub(super) fn refuse_at_once(&self, no: &No) -> Reply {
+    pub(super) fn refuse_at_once(&self, no: &No) -> HttpReply {
         no.reply(&Reader {
             pages: self.config.load().error_pages,
             id: &self.ids.next(),
@@ -86,7 +86,7 @@ impl Front {
         visit: &Visit<'_>,
         sent: Option<Sent>,
         start: Start<'_>,
-    ) -> Reply {
+    ) -> HttpReply {
         let proxy_request = match &begun.proxy_request {
             Ok(proxy_request) => proxy_request,
             Err(no) => return self.refuse(no, begun),
@@ -117,7 +117,7 @@ impl ProxyRequest {
         visit: &Visit<'_>,
         sent: Option<Sent>,
         start: Start<'_>,
-    ) -> Result<Reply, No> {
+    ) -> Result<HttpReply, No> {
         let (upload, fate) = match sent {
             None => (Upload::Empty, None),
             // What few requests need is kept apart from what all of them carry.
@@ -185,7 +185,7 @@ impl ProxyRequest {
         mut upload: Upload,
         fate: Option<Fate>,
         mut start: Start<'_>,
-    ) -> Result<Reply, No> {
+    ) -> Result<HttpReply, No> {
         let mut avoid = None;
         let mut tries = Retries::default();
         loop {
@@ -278,7 +278,7 @@ impl ProxyRequest {
         said: Said,
         (line, allowance): (Box<UpstreamConn>, Option<Allowance>),
         began: Instant,
-    ) -> Reply {
+    ) -> HttpReply {
         let (mut reply, noted) = self.begun_reply(visit, &session, said, began);
         let http = &self.config.http;
         let is_buffered = http.buffers_responses.unwrap_or(self.has_few_places()) && !noted.is_live;
@@ -305,7 +305,7 @@ impl ProxyRequest {
         session: &Session,
         said: Said,
         began: Instant,
-    ) -> (Reply, Noted) {
+    ) -> (HttpReply, Noted) {
         let mut reply = self.signed(visit, session, said.fields, said.status, began);
         reply.date.take_if(|_| said.noted.has_date);
         reply.length = said.noted.length;
@@ -320,7 +320,7 @@ impl ProxyRequest {
         fields: Vec<u8>,
         status: StatusCode,
         began: Instant,
-    ) -> Reply {
+    ) -> HttpReply {
         let at = Instant::now();
         let took = at.saturating_duration_since(began);
         self.app.counts.answered(status, took);
@@ -330,7 +330,7 @@ impl ProxyRequest {
             true => took,
             false => at.saturating_duration_since(came),
         };
-        let mut reply = Reply {
+        let mut reply = HttpReply {
             status,
             fields,
             at,

@@ -26,11 +26,11 @@ use super::conn::ClientConn;
 use super::fast_path::FastPath;
 use super::forward::{Sent, Start, Visit};
 use super::refusals::No;
-use super::reply::Reply;
+use super::reply::HttpReply;
 use super::request::{Begun, Heard, ProxyRequest};
 use super::upgrade::{self, Turned};
 use super::upstream_conn::{Asked, Early, Lost, Said, is_bare};
-use crate::http1::head::{Limits, Trouble};
+use crate::http1::head::{HeadLimits, Trouble};
 use crate::http1::message_io::MessageIo;
 use crate::http1::stream::Stream;
 use rideau_process::panics::{self, Panicked};
@@ -65,7 +65,7 @@ enum Ahead<'a> {
     /// Its answer began.
     Said(&'a ProxyRequest, FastPath, Said),
     /// Its answer was written as a whole, and the client does not take it at once.
-    Reply(Reply),
+    Reply(HttpReply),
 }
 
 /// How the end of a body is told.
@@ -98,7 +98,7 @@ pub(super) fn serve<'a>(
     front: &'a Front,
     conn: &'a ClientConn,
     stream: Stream,
-    limits: Limits,
+    limits: HeadLimits,
     patience: Patience,
 ) -> impl Future<Output = ()> + 'a {
     let client = Client::new(stream, limits, patience);
@@ -297,7 +297,7 @@ impl Connection<'_> {
 
     /// Send the answer to a request, and tell if it did not arrive as a whole. Says
     /// whether another request can follow.
-    async fn send_of(&self, begun: &Begun, reply: Reply, manner: Manner) -> bool {
+    async fn send_of(&self, begun: &Begun, reply: HttpReply, manner: Manner) -> bool {
         let sent = self.send(reply, manner).await;
         self.sent(begun, sent)
     }
@@ -364,7 +364,7 @@ impl Connection<'_> {
     /// # Errors
     ///
     /// If the client did not take all of it, or the app did not say all of it.
-    async fn send(&self, mut reply: Reply, manner: Manner) -> Result<bool, Option<Broken>> {
+    async fn send(&self, mut reply: HttpReply, manner: Manner) -> Result<bool, Option<Broken>> {
         let (at, has_body) = (reply.at, manner.has_body(reply.status));
         let written = self.write(&mut reply, manner, |body, wire, end| {
             !has_body || end == End::Known && body.pour(wire, at)
@@ -385,7 +385,7 @@ impl Connection<'_> {
     /// is told.
     fn write(
         &self,
-        reply: &mut Reply,
+        reply: &mut HttpReply,
         manner: Manner,
         pour: impl FnOnce(&mut Answer, &mut MessageIo, End) -> bool,
     ) -> Result<bool, (bool, End)> {
@@ -411,7 +411,7 @@ impl Connection<'_> {
     /// If the client did not take all of it, or the app did not say all of it.
     async fn send_rest(
         &self,
-        mut reply: Reply,
+        mut reply: HttpReply,
         manner: Manner,
         is_short: bool,
         end: End,

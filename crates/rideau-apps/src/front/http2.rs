@@ -23,7 +23,7 @@ use super::body::Source;
 use super::conn::ClientConn;
 use super::forward::{Sent, Start, Visit};
 use super::refusals::No;
-use super::reply::{Reply, read};
+use super::reply::{HttpReply, read};
 use super::request::{Begun, Heard};
 use super::serve::Guest;
 use super::upstream_conn::is_bare;
@@ -197,7 +197,7 @@ impl Stay {
         parts: &Parts,
         incoming: RecvStream,
         respond: &Mutex<SendResponse<Bytes>>,
-    ) -> Reply {
+    ) -> HttpReply {
         let Some((bytes, spans)) = written(parts) else {
             return front.refuse_at_once(&No::Bad("whom it is for is no host"));
         };

@@ -18,7 +18,7 @@ use rideau_process::panics::Panicked;
 use super::body::Answer;
 use super::headers::{ERROR, REQUEST_ID};
 use super::ids::Id;
-use super::reply::Reply;
+use super::reply::HttpReply;
 use crate::apps::Refused;
 use crate::http1::date;
 use crate::http1::head::Trouble;
@@ -143,12 +143,12 @@ impl No {
     }
 
     /// The answer that says so.
-    pub(super) fn reply(&self, reader: &Reader<'_>) -> Reply {
+    pub(super) fn reply(&self, reader: &Reader<'_>) -> HttpReply {
         let (body, kind) = match reader.reads_html {
             true => (self.html(reader), "text/html; charset=utf-8"),
             false => (self.text(reader), "text/plain; charset=utf-8"),
         };
-        let mut reply = Reply {
+        let mut reply = HttpReply {
             status: self.status(),
             fields: Vec::new(),
             at: Instant::now(),

@@ -10,7 +10,7 @@ use crate::http1::date;
 use crate::http1::fields::put;
 
 /// An answer on its way to a client.
-pub(super) struct Reply {
+pub(super) struct HttpReply {
     pub(super) status: StatusCode,
     /// As they are written, each with the end of its line.
     pub(super) fields: Vec<u8>,
@@ -25,7 +25,7 @@ pub(super) struct Reply {
     pub(super) closes: bool,
 }
 
-impl Reply {
+impl HttpReply {
     /// Say this as well.
     pub(super) fn put(&mut self, name: &str, value: impl AsRef<[u8]>) {
         put(&mut self.fields, name, value);

@@ -22,7 +22,7 @@ use super::http1::{self, Patience};
 use super::ids::Id;
 use super::{Front, Phase, http2};
 use crate::bind;
-use crate::http1::head::Limits;
+use crate::http1::head::HeadLimits;
 use crate::http1::stream::Stream;
 use crate::io_threads::IoThreads;
 
@@ -235,7 +235,7 @@ impl Guest {
     async fn serve_http1(mut self, conn: ClientConn, stream: Stream) {
         let front = Arc::clone(&self.front);
         let config = front.config.load_full();
-        let limits = Limits {
+        let limits = HeadLimits {
             bytes_max: usize::try_from(config.header_max).unwrap_or(usize::MAX),
             fields_max: config.headers_max,
         };

@@ -24,7 +24,7 @@ use super::conn::ClientConn;
 use super::forward::Visit;
 use super::http1::Client;
 use super::refusals::No;
-use super::reply::Reply;
+use super::reply::HttpReply;
 use super::request::{Begun, ProxyRequest};
 use super::upstream_conn::{Asked, UpstreamConn};
 use crate::apps::Session;
@@ -37,7 +37,7 @@ const PART: usize = 16 * 1024;
 
 /// A request whose process goes on with something else.
 pub(super) struct Turned {
-    reply: Reply,
+    reply: HttpReply,
     process: MessageIo,
     session: Session,
     tunnel: Tunnel,
@@ -48,7 +48,7 @@ pub(super) async fn exchange(
     front: &Front,
     conn: &ClientConn,
     begun: &Begun,
-) -> Result<Turned, Reply> {
+) -> Result<Turned, HttpReply> {
     let proxy_request = match &begun.proxy_request {
         Ok(proxy_request) => proxy_request,
         Err(no) => return Err(front.refuse(no, begun)),
@@ -72,7 +72,7 @@ pub(super) async fn exchange(
 async fn turn(
     proxy_request: &ProxyRequest,
     visit: &Visit<'_>,
-) -> Result<Result<Turned, Reply>, No> {
+) -> Result<Result<Turned, HttpReply>, No> {
     let head = proxy_request.head_for(proxy_request.upgrade.as_deref().unwrap_or_default());
     let mut avoid = None;
     // A process that takes no connection has not seen the request.

@@ -16,7 +16,7 @@ const BLANKS_MAX: u8 = 4;
 
 /// How large the head of a request may be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct HeadLimits {
     /// Bytes.
     pub(crate) bytes_max: usize,
     /// Fields.
@@ -72,7 +72,7 @@ pub(crate) struct Head {
     expects: bool,
 }
 
-impl Default for Limits {
+impl Default for HeadLimits {
     fn default() -> Self {
         Self {
             bytes_max: 64 << 10,
@@ -84,7 +84,11 @@ impl Default for Limits {
 impl Head {
     /// Go over the bytes of a head, from its first; says how many it has if it is
     /// complete.
-    pub(crate) fn pass(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<usize>, Trouble> {
+    pub(crate) fn pass(
+        &mut self,
+        bytes: &[u8],
+        limits: &HeadLimits,
+    ) -> Result<Option<usize>, Trouble> {
         while let Some(len) = memchr(b'\n', &bytes[self.next..]) {
             let end = self.next + len;
             if end > limits.bytes_max {
@@ -186,7 +190,7 @@ impl Head {
         self.upgrades && self.is_recent() && self.framing() == Framing::Nothing
     }
 
-    fn line(&mut self, start: usize, line: &[u8], limits: &Limits) -> Result<(), Trouble> {
+    fn line(&mut self, start: usize, line: &[u8], limits: &HeadLimits) -> Result<(), Trouble> {
         if self.version.is_some() {
             if self.spans.len() >= limits.fields_max {
                 return Err(Trouble::Large);
@@ -395,10 +399,10 @@ const NAME: [bool; 256] = {
 
 #[cfg(test)]
 mod tests {
-    use super::{Framing, Head, Limits, Trouble, is_host};
+    use super::{Framing, Head, HeadLimits, Trouble, is_host};
 
     fn pass(text: &str) -> Result<Option<usize>, Trouble> {
-        Head::default().pass(text.as_bytes(), &Limits::default())
+        Head::default().pass(text.as_bytes(), &HeadLimits::default())
     }
 
     #[test]
@@ -407,10 +411,10 @@ mod tests {
         assert_eq!(pass(text), Ok(Some(text.len())));
         let mut head = Head::default();
         for len in 0..text.len() {
-            let passed = head.pass(&text.as_bytes()[..len], &Limits::default());
+            let passed = head.pass(&text.as_bytes()[..len], &HeadLimits::default());
             assert_eq!(passed, Ok(None));
         }
-        let passed = head.pass(text.as_bytes(), &Limits::default());
+        let passed = head.pass(text.as_bytes(), &HeadLimits::default());
         assert_eq!(passed, Ok(Some(text.len())));
         assert_eq!(head.framing(), Framing::Length(12));
     }
@@ -477,7 +481,7 @@ mod tests {
         let upgrades = |version: &str, fields: &str| {
             let text = format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
             let mut head = Head::default();
-            let passed = head.pass(text.as_bytes(), &Limits::default());
+            let passed = head.pass(text.as_bytes(), &HeadLimits::default());
             assert_eq!(passed, Ok(Some(text.len())));
             head.upgrades()
         };
@@ -493,7 +497,7 @@ mod tests {
         let keeps = |version: &str, fields: &str| {
             let text = format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
             let mut head = Head::default();
-            let passed = head.pass(text.as_bytes(), &Limits::default());
+            let passed = head.pass(text.as_bytes(), &HeadLimits::default());
             assert_eq!(passed, Ok(Some(text.len())));
             head.keeps_alive()
         };

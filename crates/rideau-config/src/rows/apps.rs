@@ -1,7 +1,7 @@
 //! The rows of applications and of their front.
 
 use super::{Rows, queue};
-use crate::app::{AppConfig, AppListen, AppReady, Http, Run};
+use crate::app::{AppConfig, AppListen, AppReady, Http, RunSpec};
 use crate::front::FrontConfig;
 use crate::words::show_size;
 
@@ -58,7 +58,7 @@ pub(super) fn app(rows: &mut Rows, app: &AppConfig) {
     });
 }
 
-fn run(rows: &mut Rows, run: &Run) {
+fn run(rows: &mut Rows, run: &RunSpec) {
     rows.push_list("exec", &run.shown);
     run.root.iter().for_each(|root| rows.path_of("root", root));
     run.user.iter().for_each(|user| rows.text("user", user));

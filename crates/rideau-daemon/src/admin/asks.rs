@@ -10,18 +10,18 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use rideau::Full;
-use rideau_resp::{Limits, Protocol, Reply, ReplyLimits, ReplyParser, RequestParser, Value};
+use rideau_resp::{Protocol, Reply, ReplyLimits, ReplyParser, RequestLimits, RequestParser, Value};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
 use super::grants::ticket_of;
 use super::guest::Guest;
 use super::request::{AdminRequest, Answer, HttpError, ok, with_status};
-use crate::redis::client::Step;
+use crate::redis::client::Next;
 use crate::redis::commands;
 use crate::state::grant::Grant;
 use crate::state::lease_table::LeaseEntry;
-use crate::state::ticket::{Kind, Ticket};
+use crate::state::ticket::{Ticket, TicketKind};
 use crate::state::values;
 
 /// A client that is shed and is not told when to come back may do so then.
@@ -223,12 +223,12 @@ async fn wait_for(visit: AdminRequest, command: &str) -> Answer {
 /// What a yes of such a ticket has.
 fn names_of(ticket: Option<Ticket>) -> &'static [&'static str] {
     match ticket.map(|ticket| ticket.kind) {
-        Some(Kind::Member) => TAKEN,
-        Some(Kind::Lock) => LOCKED,
-        Some(Kind::Match) => MATCHED,
-        Some(Kind::Lease) => &LEASE,
-        Some(Kind::App) => PLACED,
-        Some(Kind::Value) => VALUE,
+        Some(TicketKind::Member) => TAKEN,
+        Some(TicketKind::Lock) => LOCKED,
+        Some(TicketKind::Match) => MATCHED,
+        Some(TicketKind::Lease) => &LEASE,
+        Some(TicketKind::App) => PLACED,
+        Some(TicketKind::Value) => VALUE,
         _ => &["ticket"],
     }
 }
@@ -336,17 +336,17 @@ async fn execute(
     daemon.counts.commands.fetch_add(1, Ordering::Relaxed);
     let step = {
         let mut parser = RequestParser::default();
-        let limits = Limits {
+        let limits = RequestLimits {
             bulk_max: bytes.len().max(1),
             frame_max: bytes.len().max(1),
-            ..Limits::default()
+            ..RequestLimits::default()
         };
         match parser.next(&bytes, &mut 0, &limits) {
             Ok(Some(request)) => commands::execute(&mut guest.client, request),
             _ => return Err(HttpError::wrong("The request is too long.")),
         }
     };
-    if let Step::Wait(wait) = step {
+    if let Next::Wait(wait) = step {
         let finish = guest.wait(wait).await?;
         let begun = guest.client.now;
         guest.client.hear();

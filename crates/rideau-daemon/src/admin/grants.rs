@@ -16,7 +16,7 @@ use crate::state::end::{EndReason, NotHeld};
 use crate::state::grant::Grant;
 use crate::state::holder::Holder;
 use crate::state::quota::Quota;
-use crate::state::ticket::{Kind, Ticket};
+use crate::state::ticket::{Ticket, TicketKind};
 
 /// The time of a session that says none: HTTP has no connection to watch, so
 /// there must be one.
@@ -137,7 +137,7 @@ pub(super) async fn release(visit: AdminRequest) -> Answer {
 pub(super) async fn done(visit: AdminRequest) -> Answer {
     let said: Done = visit.json()?;
     let ticket = ticket_of(visit.name("ticket"))?;
-    if ticket.kind != Kind::Match {
+    if ticket.kind != TicketKind::Match {
         return Err(HttpError::of_command(
             "WRONGTYPE This is no match: end it with DELETE /v1/grants/{ticket}.",
         ));
@@ -154,7 +154,7 @@ pub(super) async fn done(visit: AdminRequest) -> Answer {
 /// The session that is called so.
 pub(super) fn session_of(id: &str) -> Result<Ticket, HttpError> {
     let ticket = Ticket::parse(id.as_bytes());
-    let session = ticket.filter(|ticket| ticket.kind == Kind::Session);
+    let session = ticket.filter(|ticket| ticket.kind == TicketKind::Session);
     session.ok_or_else(|| no_session(id))
 }
 
@@ -169,7 +169,7 @@ pub(super) fn no_session(id: &str) -> HttpError {
 /// The ticket that is written so.
 pub(super) fn ticket_of(text: &str) -> Result<Ticket, HttpError> {
     let ticket = Ticket::parse(text.as_bytes());
-    let ticket = ticket.filter(|ticket| ticket.kind != Kind::Session);
+    let ticket = ticket.filter(|ticket| ticket.kind != TicketKind::Session);
     ticket.ok_or_else(|| {
         HttpError::no_such(
             "ticket",

@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::grants::{no_session, session_of};
 use super::request::{AdminRequest, HttpError};
-use crate::redis::client::{Awaits, Client, CommandError, OnReady, Replies, Wait};
+use crate::redis::client::{Awaits, Client, CommandError, OnReady, PendingCommand, Replies};
 use crate::redis::commands;
 use crate::redis::commit_wait::CommitWait;
 use crate::redis::login::{self};
@@ -77,8 +77,8 @@ impl Guest {
 
     /// Wait for the answer; the session stays alive meanwhile. A client that may not
     /// have it any more is told so, and what was given in that moment goes back.
-    pub(super) async fn wait(&mut self, wait: Wait) -> Result<OnReady, HttpError> {
-        let Wait {
+    pub(super) async fn wait(&mut self, wait: PendingCommand) -> Result<OnReady, HttpError> {
+        let PendingCommand {
             mut answer,
             name,
             awaits,

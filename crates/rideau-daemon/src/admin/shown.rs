@@ -15,7 +15,7 @@ use super::request::{AdminRequest, Answer, HttpError, ok};
 use crate::state::catalog::{Catalog, NamedBroker, NamedPool, NamedRegulator};
 use crate::state::clients::ClientCard;
 use crate::state::daemon::Daemon;
-use crate::state::lease_table::Row;
+use crate::state::lease_table::LeaseRow;
 use crate::state::refusal_log::Dropped;
 use crate::state::sessions::SessionRow;
 use crate::view::explain;
@@ -224,9 +224,9 @@ fn see_holders(visit: &AdminRequest) -> Answer {
     let mut rows = visit.daemon().lease_table.all();
     let sight = visit.sight();
     rows.retain(|row| is_of(row, of) && sight.sees(row.ticket.kind.word(), &row.name));
-    rows.sort_unstable_by_key(Row::key);
+    rows.sort_unstable_by_key(LeaseRow::key);
     let total = rows.len();
-    let (shown, cursor) = page(visit, ROWS, rows, Row::key, |row| holding(visit, row))?;
+    let (shown, cursor) = page(visit, ROWS, rows, LeaseRow::key, |row| holding(visit, row))?;
     ok(&json!({ "holders": shown, "total": total, "cursor": cursor }))
 }
 
@@ -254,7 +254,7 @@ fn page<T>(
 }
 
 /// `pool:pg-1`, `lock:tenant/42`, `conn:12`, `user:anna`, or just a name.
-fn is_of(row: &Row, of: &str) -> bool {
+fn is_of(row: &LeaseRow, of: &str) -> bool {
     match of.split_once(':') {
         _ if of.is_empty() => true,
         Some(("conn", id)) => row.card.connection.is_some_and(|at| at.to_string() == id),
@@ -265,7 +265,7 @@ fn is_of(row: &Row, of: &str) -> bool {
 }
 
 /// Something that is held or waited for.
-fn holding(visit: &AdminRequest, row: &Row) -> Value {
+fn holding(visit: &AdminRequest, row: &LeaseRow) -> Value {
     json!({
         "ticket": visit.sight().ticket(row.ticket, &row.card),
         "kind": row.ticket.kind.word(),

@@ -16,7 +16,7 @@ use super::request::{AdminRequest, Answer};
 use crate::state::catalog::Catalog;
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
-use crate::view::tables::{self, Cell, Page, TableKind, Wanted};
+use crate::view::tables::{self, Cell, Page, TableKind, TableQuery};
 
 const STYLE: &str = include_str!("status.css");
 /// The page loads itself again this often, in seconds.
@@ -186,13 +186,13 @@ const AFTER_LOCKS: [Shown; 4] = [
 ];
 
 fn write_shown(out: &mut String, visit: &AdminRequest, shown: &Shown) -> fmt::Result {
-    let wanted = Wanted {
+    let wanted = TableQuery {
         page: Page {
             count: usize::MAX,
             ..Page::default()
         },
         sight: visit.sight(),
-        ..Wanted::default()
+        ..TableQuery::default()
     };
     let table = tables::table(visit.daemon(), shown.what, &wanted);
     if table.rows.is_empty() && !shown.is_always {

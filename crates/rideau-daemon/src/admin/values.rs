@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::asks::{AWAITS, NONE, Words, json_of, run_values};
 use super::request::{AdminRequest, Answer, HttpError, ok, with_status};
-use crate::view::tables::{self, TableKind, Wanted};
+use crate::view::tables::{self, TableKind, TableQuery};
 
 /// What can be said with a reserve.
 #[derive(Deserialize)]
@@ -209,18 +209,18 @@ pub(super) async fn lookup_key(visit: AdminRequest) -> Answer {
 }
 
 pub(super) async fn ranges(visit: AdminRequest) -> Answer {
-    let wanted = Wanted {
+    let wanted = TableQuery {
         sight: visit.sight(),
-        ..Wanted::default()
+        ..TableQuery::default()
     };
     let table = tables::table(visit.daemon(), TableKind::Ranges, &wanted);
     ok(&json!({ "ranges": table.json() }))
 }
 
 pub(super) async fn views(visit: AdminRequest) -> Answer {
-    let wanted = Wanted {
+    let wanted = TableQuery {
         sight: visit.sight(),
-        ..Wanted::default()
+        ..TableQuery::default()
     };
     let table = tables::table(visit.daemon(), TableKind::Views, &wanted);
     ok(&json!({ "views": table.json() }))
@@ -228,10 +228,10 @@ pub(super) async fn views(visit: AdminRequest) -> Answer {
 
 pub(super) async fn one_range(visit: AdminRequest) -> Answer {
     let name = visit.name("name");
-    let wanted = Wanted {
+    let wanted = TableQuery {
         name: Some(name),
         sight: visit.sight(),
-        ..Wanted::default()
+        ..TableQuery::default()
     };
     let table = tables::table(visit.daemon(), TableKind::Ranges, &wanted).json();
     let explained =

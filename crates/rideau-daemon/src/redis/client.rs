@@ -18,7 +18,7 @@ use crate::redis::commit_wait::CommitWait;
 use crate::redis::peer::Proof;
 use crate::redis::subscriptions::Watch;
 use crate::redis::transaction::Transaction;
-use crate::state::answer::{Outcome, Part};
+use crate::state::answer::{AnswerField, Outcome};
 use crate::state::attempts::Origin;
 use crate::state::catalog::{NamedBroker, NamedPool, RulePlace};
 use crate::state::clients::ClientCard;
@@ -31,7 +31,7 @@ use crate::state::lease_table::LeaseEntry;
 use crate::state::logins::{Fingerprint, LoginPlace};
 use crate::state::nonces::Named;
 use crate::state::quota::{Counted, Over, Quota, Usage};
-use crate::state::ticket::{Kind, Text, Ticket};
+use crate::state::ticket::{Text, Ticket, TicketKind};
 
 /// The state of one connection.
 pub struct Client {
@@ -114,11 +114,11 @@ pub enum Replies {
 }
 
 /// What a command leaves to do.
-pub enum Step {
+pub enum Next {
     /// Nothing: it was answered.
     Done,
     /// It waits.
-    Wait(Wait),
+    Wait(PendingCommand),
     /// The connection ends once the answer is written.
     Close,
     /// What was queued is executed, and answered as one.
@@ -126,7 +126,7 @@ pub enum Step {
 }
 
 /// A command that waits.
-pub struct Wait {
+pub struct PendingCommand {
     /// Resolves to what is left to do then.
     pub answer: Pin<Box<dyn Future<Output = OnReady> + Send>>,
     /// What it waits for.
@@ -151,7 +151,7 @@ pub enum Awaits {
     Values(Arc<[Prefer]>),
 }
 
-impl Wait {
+impl PendingCommand {
     /// Wait for something with this name.
     pub fn new(
         name: impl Into<String>,
@@ -331,7 +331,12 @@ impl Client {
     /// # Errors
     ///
     /// If the holder has too many, or has ended meanwhile.
-    pub fn keep(&self, kind: Kind, grant: Grant, tail: &AskArgs) -> Result<Ticket, CommandError> {
+    pub fn keep(
+        &self,
+        kind: TicketKind,
+        grant: Grant,
+        tail: &AskArgs,
+    ) -> Result<Ticket, CommandError> {
         let most = self.config.limits.held_max;
         let note = tail.note.clone();
         let (lease_table, grant) = (&self.daemon.lease_table, LeaseEntry::Held(grant));
@@ -371,7 +376,7 @@ impl Client {
 
     /// Remember what a grant was answered with, if its ask may be repeated or awaited.
     #[inline]
-    pub fn remember(&self, tail: &AskArgs, ticket: Ticket, told: impl Fn() -> Vec<Part>) {
+    pub fn remember(&self, tail: &AskArgs, ticket: Ticket, told: impl Fn() -> Vec<AnswerField>) {
         if tail.is_async {
             let outcome = Outcome::granted(ticket, told());
             self.daemon.lease_table.set_answer(ticket, outcome);
@@ -381,7 +386,12 @@ impl Client {
 
     /// Remember an ask by the client's own name for it. A session remembers it for all
     /// its connections.
-    pub fn name_ask(&self, tail: &AskArgs, ticket: Ticket, told: impl FnOnce() -> Vec<Part>) {
+    pub fn name_ask(
+        &self,
+        tail: &AskArgs,
+        ticket: Ticket,
+        told: impl FnOnce() -> Vec<AnswerField>,
+    ) {
         if let Some(nonce) = &tail.nonce {
             let told = told();
             let lease_table = &self.daemon.lease_table;

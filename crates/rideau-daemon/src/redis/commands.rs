@@ -30,7 +30,7 @@ mod watch;
 
 use std::sync::atomic::Ordering;
 
-use crate::redis::client::{Client, CommandError, Replies, STOPPING, Step};
+use crate::redis::client::{Client, CommandError, Next, Replies, STOPPING};
 use crate::redis::login;
 use crate::state::attempts::Origin;
 use crate::state::daemon::Daemon;
@@ -112,7 +112,7 @@ impl About {
     }
 }
 
-type Run = fn(&mut Client, Request<'_>) -> Result<Step, CommandError>;
+type Run = fn(&mut Client, Request<'_>) -> Result<Next, CommandError>;
 
 const fn about(
     name: &'static str,
@@ -216,7 +216,7 @@ const fn place(name: &str) -> usize {
 /// Execute one request. Its answer is behind what was answered before, if the
 /// client wants one. A panic costs the request alone.
 #[inline]
-pub fn execute(client: &mut Client, request: Request<'_>) -> Step {
+pub fn execute(client: &mut Client, request: Request<'_>) -> Next {
     let before = client.out.len();
     let step = panics::contain(|| match client.replies {
         Replies::On => answer(client, request),
@@ -225,18 +225,18 @@ pub fn execute(client: &mut Client, request: Request<'_>) -> Step {
     step.unwrap_or_else(|panicked| {
         client.batch.fail();
         client.answer_panic(before, panicked);
-        Step::Done
+        Next::Done
     })
 }
 
 /// Execute one request and answer it.
-fn answer(client: &mut Client, request: Request<'_>) -> Step {
+fn answer(client: &mut Client, request: Request<'_>) -> Next {
     let Some(at) = position(request.name()) else {
         client.batch.add_unknown(ALL.len());
         multi::spoil(client);
         let text = unknown(request.name());
         client.reply().error(text);
-        return Step::Done;
+        return Next::Done;
     };
     let about = &ALL[at];
     if client.transaction.is_some() {
@@ -275,7 +275,7 @@ fn fail(
     about: &About,
     before: usize,
     CommandError(text): CommandError,
-) -> Step {
+) -> Next {
     client.batch.fail();
     match &client.user {
         Some(user) => client.daemon.deny(about.needs(), &user.name, &text),
@@ -284,7 +284,7 @@ fn fail(
     // Whatever was begun is not to be seen.
     client.out.truncate(before);
     client.reply().error(text);
-    Step::Done
+    Next::Done
 }
 
 /// Whether the client may do this, and has said enough.

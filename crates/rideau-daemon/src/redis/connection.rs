@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use rideau_core::Brief;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use crate::redis::client::{Client, Step};
+use crate::redis::client::{Client, Next};
 use crate::redis::commands;
 use crate::redis::input::{self, Input, NoRoom};
 use crate::redis::login;
@@ -31,7 +31,7 @@ use crate::state::end::EndReason;
 use crate::state::values;
 use before_login::quiet;
 use rideau_process::panics;
-use rideau_resp::{BEFORE_LOGIN_MAX, Fault, Limits, Protocol, RequestParser};
+use rideau_resp::{BEFORE_LOGIN_MAX, Fault, Protocol, RequestLimits, RequestParser};
 
 /// Answers that needed more room than this give it back when they are written: most
 /// connections have nothing to do for most of the time.
@@ -71,7 +71,7 @@ struct Connection<S> {
     client: Box<Client>,
     parser: RequestParser,
     input: Input,
-    limits: Limits,
+    limits: RequestLimits,
     /// As much input is kept at most.
     input_max: usize,
     pipeline_max: usize,
@@ -96,7 +96,7 @@ where
         parser: RequestParser::default(),
         input: Input::new(&client.daemon.input),
         client,
-        limits: Limits::default(),
+        limits: RequestLimits::default(),
         input_max: 0,
         pipeline_max: 0,
         output_max: 0,
@@ -145,10 +145,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         self.is_before_login = login::is_needed(client);
         let config = client.daemon.config.load();
         let frame_max = config.limits.frame_max as usize;
-        let limits = Limits {
+        let limits = RequestLimits {
             frame_max,
             bulk_max: frame_max,
-            ..Limits::default()
+            ..RequestLimits::default()
         };
         self.pipeline_max = config.limits.pipeline_max as usize;
         self.output_max = config.limits.output_max as usize;
@@ -267,18 +267,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 }
             };
             match step {
-                Step::Done => (),
-                Step::Close => {
+                Next::Done => (),
+                Next::Close => {
                     let _ = self.flush().await;
                     return Err(Over::Closed);
                 }
-                Step::Wait(wait) => {
+                Next::Wait(wait) => {
                     let (waits, begun) = self.begin_wait();
                     self.wait(wait, begun).await?;
                     self.count_wait(waits, begun);
                 }
                 // Most connections have no use for the room that this takes.
-                Step::Exec(transaction) => count += Box::pin(self.exec(transaction)).await?,
+                Next::Exec(transaction) => count += Box::pin(self.exec(transaction)).await?,
             }
             // Other limits hold for the next command if this one was a login.
             if self.client.user.is_some() != self.has_user {

@@ -8,7 +8,9 @@ use rideau_config::password::Hash;
 use rideau_config::{Password, User};
 use rideau_process::panics::{self, Panicked};
 
-use crate::redis::client::{Awaits, Client, CommandError, OnReady, Step, Wait, answer_panic};
+use crate::redis::client::{
+    Awaits, Client, CommandError, Next, OnReady, PendingCommand, answer_panic,
+};
 use crate::state::attempts::Origin;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
@@ -92,7 +94,7 @@ pub(crate) fn begin(
     user: Vec<u8>,
     password: Vec<u8>,
     then: impl FnOnce(&mut Client) + Send + 'static,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     if client.daemon.operator.is_token(&password) {
         let operator = Arc::clone(client.daemon.operator.user());
         let logins = &client.daemon.logins;
@@ -101,7 +103,7 @@ pub(crate) fn begin(
         client.password = None;
         become_user(client, Some(operator));
         then(client);
-        return Ok(Step::Done);
+        return Ok(Next::Done);
     }
     let config = client.daemon.config.load();
     if config.users.is_empty() {
@@ -148,7 +150,7 @@ pub(crate) fn begin(
         finish
     };
     let answer = Box::pin(answer);
-    Ok(Step::Wait(Wait::new(
+    Ok(Next::Wait(PendingCommand::new(
         "a password check",
         Awaits::Anything,
         answer,
@@ -172,7 +174,7 @@ fn still(
 /// There are no users, and this is not the operator's token: no, as late as to a wrong
 /// password.
 #[cold]
-fn refuse_token(client: &Client, user: &[u8]) -> Step {
+fn refuse_token(client: &Client, user: &[u8]) -> Next {
     let text = match user == b"default" {
         true => format!(
             "ERR there is no password here: the config has no users. What every client may do \
@@ -192,7 +194,11 @@ fn refuse_token(client: &Client, user: &[u8]) -> Step {
         finish
     };
     let answer = Box::pin(answer);
-    Step::Wait(Wait::new("a token check", Awaits::Anything, answer))
+    Next::Wait(PendingCommand::new(
+        "a token check",
+        Awaits::Anything,
+        answer,
+    ))
 }
 
 /// A token was wrong: it is counted as a wrong password is, and answered as late.

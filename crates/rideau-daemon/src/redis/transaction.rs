@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rideau_resp::{Limits, Protocol, Reply, Request, RequestParser};
+use rideau_resp::{Protocol, Reply, Request, RequestLimits, RequestParser};
 
 use crate::state::budget::{Budget, Drawn};
 
@@ -110,10 +110,10 @@ impl Transaction {
 
     /// The next to be executed.
     pub fn next_request(&mut self) -> Option<Request<'_>> {
-        let limits = Limits {
+        let limits = RequestLimits {
             bulk_max: usize::MAX,
             frame_max: usize::MAX,
-            ..Limits::default()
+            ..RequestLimits::default()
         };
         let read = self.parser.next(&self.bytes, &mut self.at, &limits);
         read.expect("a client sent it before")

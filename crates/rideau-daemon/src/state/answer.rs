@@ -13,14 +13,14 @@ use crate::state::ticket::Ticket;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
     word: &'static str,
-    parts: Vec<Part>,
+    parts: Vec<AnswerField>,
     /// When asking again has a chance, if that is known.
     retry_after: Option<Duration>,
 }
 
 /// An element of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Part {
+pub enum AnswerField {
     /// A text.
     Text(Vec<u8>),
     /// A number.
@@ -31,19 +31,19 @@ pub enum Part {
 
 impl Outcome {
     /// Yes.
-    pub const fn go(parts: Vec<Part>) -> Self {
+    pub const fn go(parts: Vec<AnswerField>) -> Self {
         Self::new("go", parts)
     }
 
     /// Yes, with the ticket before what belongs to it.
-    pub fn granted(ticket: Ticket, parts: Vec<Part>) -> Self {
-        let mut all = vec![Part::Text(ticket.text().as_ref().into())];
+    pub fn granted(ticket: Ticket, parts: Vec<AnswerField>) -> Self {
+        let mut all = vec![AnswerField::Text(ticket.text().as_ref().into())];
         all.extend(parts);
         Self::go(all)
     }
 
     /// An answer with this word.
-    pub const fn new(word: &'static str, parts: Vec<Part>) -> Self {
+    pub const fn new(word: &'static str, parts: Vec<AnswerField>) -> Self {
         Self {
             word,
             parts,
@@ -79,7 +79,7 @@ impl Outcome {
     /// No value is free: how many are, and of how many, and then as every no without the
     /// time that it waited.
     #[must_use]
-    pub fn none(self, free: Part, size: Part) -> Self {
+    pub fn none(self, free: AnswerField, size: AnswerField) -> Self {
         let rest = self.parts.into_iter().skip(1);
         Self {
             word: "none",
@@ -111,7 +111,7 @@ impl Outcome {
     /// That error, if it is one.
     pub fn denial(&self) -> Option<&str> {
         match (self.word, self.parts.first()) {
-            ("denied", Some(Part::Text(error))) => std::str::from_utf8(error).ok(),
+            ("denied", Some(AnswerField::Text(error))) => std::str::from_utf8(error).ok(),
             _ => None,
         }
     }
@@ -132,16 +132,16 @@ impl Outcome {
     }
 
     /// The word, and what belongs to it.
-    pub fn parts(&self) -> (&'static str, &[Part]) {
+    pub fn parts(&self) -> (&'static str, &[AnswerField]) {
         (self.word, &self.parts)
     }
 
     /// About how many bytes it takes.
     pub fn bytes(&self) -> usize {
         let parts = self.parts.iter().map(|part| match part {
-            Part::Text(text) => text.len() + 8,
-            Part::Number(_) => 16,
-            Part::None => 8,
+            AnswerField::Text(text) => text.len() + 8,
+            AnswerField::Number(_) => 16,
+            AnswerField::None => 8,
         });
         self.word.len() + parts.sum::<usize>()
     }
@@ -153,7 +153,7 @@ impl Outcome {
     }
 }
 
-impl Part {
+impl AnswerField {
     /// Write it.
     pub fn write(&self, reply: &mut Reply<'_>) {
         match self {
@@ -164,19 +164,19 @@ impl Part {
     }
 }
 
-impl From<String> for Part {
+impl From<String> for AnswerField {
     fn from(text: String) -> Self {
         Self::Text(text.into_bytes())
     }
 }
 
-impl From<&str> for Part {
+impl From<&str> for AnswerField {
     fn from(text: &str) -> Self {
         Self::Text(text.into())
     }
 }
 
-impl From<u64> for Part {
+impl From<u64> for AnswerField {
     fn from(number: u64) -> Self {
         Self::Number(i64::try_from(number).unwrap_or(i64::MAX))
     }
@@ -191,19 +191,19 @@ fn no_parts(
     reason: &str,
     retry_after: Option<Duration>,
     id: Option<String>,
-) -> Vec<Part> {
+) -> Vec<AnswerField> {
     vec![
         micros(waited),
         why.into(),
         reason.into(),
-        retry_after.map_or(Part::None, micros),
-        id.map_or(Part::None, Part::from),
+        retry_after.map_or(AnswerField::None, micros),
+        id.map_or(AnswerField::None, AnswerField::from),
     ]
 }
 
 /// A time on the wire: whole microseconds.
-pub(crate) fn micros(time: Duration) -> Part {
-    Part::Number(i64::try_from(time.as_micros()).unwrap_or(i64::MAX))
+pub(crate) fn micros(time: Duration) -> AnswerField {
+    AnswerField::Number(i64::try_from(time.as_micros()).unwrap_or(i64::MAX))
 }
 
 /// The word of a refusal. Laws shed, places are full, waits end.

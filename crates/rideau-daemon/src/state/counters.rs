@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::state::end::EndReason;
-use crate::state::ticket::Kind;
+use crate::state::ticket::TicketKind;
 
 /// Things taken back because of their holder's end or by an operator, by what
 /// they were and why.
@@ -43,7 +43,7 @@ const LIBRARIES: [&str; 14] = [
 
 impl Reclaims {
     /// One more.
-    pub fn add(&self, kind: Kind, why: EndReason) {
+    pub fn add(&self, kind: TicketKind, why: EndReason) {
         if let Some(at) = KINDS.iter().position(|word| *word == kind.word()) {
             self.0[at][why as usize].fetch_add(1, Ordering::Relaxed);
         }

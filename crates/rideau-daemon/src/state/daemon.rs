@@ -31,7 +31,7 @@ use crate::state::epochs::Epochs;
 use crate::state::files::Files;
 use crate::state::grant::Grant;
 use crate::state::holder::Holder;
-use crate::state::lease_table::{LeaseEntry, LeaseTable, Row};
+use crate::state::lease_table::{LeaseEntry, LeaseRow, LeaseTable};
 use crate::state::log;
 use crate::state::logins::Logins;
 use crate::state::operator::Operator;
@@ -380,7 +380,7 @@ impl Daemon {
         said: &'static str,
     ) -> usize {
         let mut count = 0;
-        for Row { ticket, card, .. } in self.lease_table.late(|grant, _| wanted(grant)) {
+        for LeaseRow { ticket, card, .. } in self.lease_table.late(|grant, _| wanted(grant)) {
             // Whatever one does, the others are taken back as well.
             let taken = panics::contain(|| {
                 let taken = self.lease_table.take_from(ticket, why)?;

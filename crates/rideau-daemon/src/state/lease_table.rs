@@ -22,7 +22,7 @@ use crate::state::grant::Grant;
 use crate::state::holder::{Holder, HolderId};
 use crate::state::nonces::{Named, Names};
 use crate::state::pending::Later;
-use crate::state::ticket::{self, Kind, Ticket};
+use crate::state::ticket::{self, Ticket, TicketKind};
 
 const SHARD_BITS: u32 = 6;
 const SHARDS: usize = 1 << SHARD_BITS;
@@ -33,7 +33,7 @@ const SLOT_BITS: u32 = 32 - SHARD_BITS;
 const ENDED_MAX: usize = 256;
 
 pub(crate) use lost::Lost;
-pub(crate) use rows::Row;
+pub(crate) use rows::LeaseRow;
 use slab::{NONE, Slab};
 
 /// All that is held through the server.
@@ -61,7 +61,7 @@ struct Shard {
 struct Slot {
     /// Zero if the slot is free.
     secret: u128,
-    kind: Kind,
+    kind: TicketKind,
     /// Its ask was refused, and only the answer is kept.
     is_refused: bool,
     holder: u32,
@@ -183,7 +183,7 @@ impl LeaseTable {
     pub fn keep(
         &self,
         holder: HolderId,
-        kind: Kind,
+        kind: TicketKind,
         thing: LeaseEntry,
         note: Option<Box<str>>,
         most: usize,
@@ -511,7 +511,7 @@ impl Default for Slot {
     fn default() -> Self {
         Self {
             secret: 0,
-            kind: Kind::Lock,
+            kind: TicketKind::Lock,
             is_refused: false,
             holder: 0,
             prev: NONE,

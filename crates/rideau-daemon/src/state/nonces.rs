@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::state::answer::Part;
+use crate::state::answer::AnswerField;
 use crate::state::ticket::Ticket;
 
 /// This many are remembered of one holder.
@@ -24,7 +24,7 @@ pub struct Named {
     /// Its ticket.
     pub ticket: Ticket,
     /// What its holder was told with the yes besides the ticket.
-    pub told: Vec<Part>,
+    pub told: Vec<AnswerField>,
 }
 
 impl Names {

@@ -230,13 +230,13 @@ mod tests {
     use std::task::Waker;
 
     use super::*;
-    use crate::state::ticket::Kind;
+    use crate::state::ticket::TicketKind;
 
     #[test]
     fn who_has_no_words_for_pushes_is_not_woken() {
         let outbox = PushQueue::new(1_000);
         let mut context = Context::from_waker(Waker::noop());
-        let push = || Push::Down(Ticket::new(Kind::Match, 0), "gone");
+        let push = || Push::Down(Ticket::new(TicketKind::Match, 0), "gone");
         outbox.push(push());
         assert!(outbox.poll_rung(&mut context).is_pending());
         assert!(outbox.take().is_empty());

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rideau_resp::{Limits, RequestParser};
+use rideau_resp::{RequestLimits, RequestParser};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -75,7 +75,10 @@ async fn answer_pings<S>(stream: &mut S) -> io::Result<Stays>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut parser, limits) = (RequestParser::default(), Limits::default().before_login());
+    let (mut parser, limits) = (
+        RequestParser::default(),
+        RequestLimits::default().before_login(),
+    );
     let mut bytes = Vec::with_capacity(BYTES_MAX);
     let (mut at, mut pings) = (0, 0);
     loop {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::state::end::EndReason;
 use crate::state::holder::{Holder, HolderId};
 use crate::state::quota::Counted;
-use crate::state::ticket::{Kind, Ticket};
+use crate::state::ticket::{Ticket, TicketKind};
 
 /// Room for this many sessions is always kept.
 const ROOM_MIN: usize = 256;
@@ -74,7 +74,7 @@ impl Sessions {
             return None;
         }
         let serial = self.opened.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let ticket = Ticket::new(Kind::Session, serial);
+        let ticket = Ticket::new(TicketKind::Session, serial);
         let (holder, card) = holder(ticket);
         let session = Session {
             ticket,

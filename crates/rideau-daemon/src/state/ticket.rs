@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 /// What a ticket is for, as its first letter says.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Kind {
+pub enum TicketKind {
     /// A member of a pool.
     Member,
     /// Units of a key.
@@ -29,7 +29,7 @@ pub enum Kind {
     App,
 }
 
-impl Kind {
+impl TicketKind {
     #[cfg(test)]
     const ALL: [Self; 8] = [
         Self::Member,
@@ -87,7 +87,7 @@ impl Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket {
     /// What it is for.
-    pub kind: Kind,
+    pub kind: TicketKind,
     /// Where it is kept.
     pub(crate) place: u32,
     /// The start of the server, and what no client can guess, which is never 0.
@@ -151,7 +151,7 @@ pub(crate) fn number(digits: &[u8; 32]) -> Option<u128> {
 
 impl Ticket {
     /// A ticket kept at this place.
-    pub(crate) fn new(kind: Kind, place: u32) -> Self {
+    pub(crate) fn new(kind: TicketKind, place: u32) -> Self {
         let secret = secret();
         Self {
             kind,
@@ -164,7 +164,7 @@ impl Ticket {
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text: &[u8; LEN] = text.try_into().ok()?;
         let (&[letter, dash], rest) = text.split_first_chunk()?;
-        let kind = Kind::of(letter)?;
+        let kind = TicketKind::of(letter)?;
         if dash != b'-' {
             return None;
         }
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_ticket_is_read_as_it_is_written() {
-        for kind in Kind::ALL {
+        for kind in TicketKind::ALL {
             let ticket = Ticket::new(kind, 0xdead_beef);
             let text = ticket.to_string();
             assert!(text.ends_with(&text[10..]) && text[2..10] == *"deadbeef");
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn nothing_else_is_a_ticket() {
-        let good = Ticket::new(Kind::Lock, 7).to_string();
+        let good = Ticket::new(TicketKind::Lock, 7).to_string();
         let cases = [
             "",
             "l-",
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn every_byte_but_a_digit_is_found_wherever_it_stands() {
-        let good = Ticket::new(Kind::Lock, 7).to_string();
+        let good = Ticket::new(TicketKind::Lock, 7).to_string();
         for at in 2..LEN {
             for byte in 0..=u8::MAX {
                 let mut text = good.clone().into_bytes();
@@ -311,7 +311,7 @@ mod tests {
     fn no_two_tickets_are_alike() {
         let mut seen = std::collections::HashSet::new();
         for _ in 0..10_000 {
-            let ticket = Ticket::new(Kind::Match, 0);
+            let ticket = Ticket::new(TicketKind::Match, 0);
             assert!(seen.insert(ticket.secret));
             assert!(ticket.is_of_this_start());
         }
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_ticket_of_another_start_is_told_from_ours() {
-        let ours = Ticket::new(Kind::Lock, 7);
+        let ours = Ticket::new(TicketKind::Lock, 7);
         for bit in GUESS_BITS..96 {
             let other = Ticket {
                 secret: ours.secret ^ 1 << bit,

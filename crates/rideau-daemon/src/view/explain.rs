@@ -17,8 +17,8 @@ use crate::state::catalog::NamedPool;
 use crate::state::daemon::Daemon;
 use crate::state::end::NotHeld;
 use crate::state::grant::Grant;
-use crate::state::lease_table::Row;
-use crate::state::ticket::{Kind, Ticket};
+use crate::state::lease_table::LeaseRow;
+use crate::state::ticket::{Ticket, TicketKind};
 use crate::state::viewer::Viewer;
 use crate::view::tables::Cell;
 
@@ -130,7 +130,7 @@ fn dropped(daemon: &Daemon, id: &str, sight: Viewer<'_>) -> Option<Explained> {
 
 fn ticket(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<Explained> {
     let ticket = Ticket::parse(word.as_bytes())?;
-    if ticket.kind == Kind::Session {
+    if ticket.kind == TicketKind::Session {
         return session(daemon, ticket, sight);
     }
     match daemon.lease_table.row(ticket, sight.owner()) {
@@ -155,12 +155,12 @@ fn ticket(daemon: &Daemon, word: &str, sight: Viewer<'_>) -> Option<Explained> {
 }
 
 /// It may know of this lease or ask: it is its own, or of something that it may use.
-fn is_seen(row: &Row, sight: Viewer<'_>) -> bool {
+fn is_seen(row: &LeaseRow, sight: Viewer<'_>) -> bool {
     let kind = row.ticket.kind.word();
     sight.sees(kind, &row.name) || sight.is_of(&row.card)
 }
 
-fn held(daemon: &Daemon, row: &Row, sight: Viewer<'_>) -> Explained {
+fn held(daemon: &Daemon, row: &LeaseRow, sight: Viewer<'_>) -> Explained {
     let holder = row.card.name.lock().clone();
     let (kind, time) = (row.ticket.kind.word(), span(row.held));
     let note = row
@@ -185,15 +185,15 @@ fn held(daemon: &Daemon, row: &Row, sight: Viewer<'_>) -> Explained {
     };
     let mut text = format!("{what}; it is {whose} of user {}.{note}\n", row.card.user);
     let place = match row.ticket.kind {
-        Kind::Member | Kind::Offer => {
+        TicketKind::Member | TicketKind::Offer => {
             pool(daemon, name, sight).or_else(|| group(daemon, name, sight))
         }
-        Kind::Match => broker(daemon, name, sight),
-        Kind::Lease => regulator(daemon, name, sight),
-        Kind::Lock => key(daemon, name, sight),
-        Kind::Value => ranges::value(daemon, &row.value, sight),
-        Kind::App => apps::app(daemon, name, sight),
-        Kind::Session => None,
+        TicketKind::Match => broker(daemon, name, sight),
+        TicketKind::Lease => regulator(daemon, name, sight),
+        TicketKind::Lock => key(daemon, name, sight),
+        TicketKind::Value => ranges::value(daemon, &row.value, sight),
+        TicketKind::App => apps::app(daemon, name, sight),
+        TicketKind::Session => None,
     };
     if let Some(place) = place {
         text.push_str(&place.text);
@@ -484,7 +484,7 @@ fn key(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
 }
 
 /// What a holder holds, a line for each of the first.
-fn list(text: &mut String, held: &[Row]) {
+fn list(text: &mut String, held: &[LeaseRow]) {
     if held.is_empty() {
         text.push_str("It holds nothing.\n");
     }

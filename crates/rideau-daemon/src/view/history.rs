@@ -41,12 +41,12 @@ pub(crate) struct Sample {
     /// In milliseconds since 1970.
     pub at_ms: u64,
     /// One row for each thing.
-    pub rows: Vec<Row>,
+    pub rows: Vec<HistoryRow>,
 }
 
 /// The numbers of one thing.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct HistoryRow {
     /// What it is: `server`, `pool`, `broker`, `regulator`, `lock` or `app`.
     pub kind: &'static str,
     /// Its name; the server has none.
@@ -144,7 +144,7 @@ impl Series {
     }
 }
 
-impl Row {
+impl HistoryRow {
     /// The name of one of its series.
     fn series(&self, of: &str) -> String {
         match self.name.as_str() {
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     fn sample(at_ms: u64, name: &str, held: f64) -> Sample {
-        let row = Row {
+        let row = HistoryRow {
             kind: "pool",
             name: name.into(),
             values: vec![("held", held), ("wait_p99_us", f64::NAN)],

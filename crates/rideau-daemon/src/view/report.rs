@@ -10,7 +10,7 @@ use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::state::viewer::Viewer;
 use crate::view::resources;
-use crate::view::tables::{self, Cell, Table, TableKind, Wanted};
+use crate::view::tables::{self, Cell, Table, TableKind, TableQuery};
 
 /// Every section, in order.
 pub(crate) const SECTIONS: [&str; 15] = [
@@ -84,9 +84,9 @@ pub(crate) fn section(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<
 }
 
 fn of(daemon: &Daemon, what: TableKind, sight: Viewer<'_>) -> Table {
-    let wanted = Wanted {
+    let wanted = TableQuery {
         sight,
-        ..Wanted::default()
+        ..TableQuery::default()
     };
     tables::table(daemon, what, &wanted)
 }

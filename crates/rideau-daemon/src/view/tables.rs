@@ -91,7 +91,7 @@ pub enum TableKind {
 
 /// Which rows are wanted.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct TableQuery<'a> {
     /// Only those of this name.
     pub name: Option<&'a str>,
     /// Which of them.
@@ -103,7 +103,7 @@ pub struct Wanted<'a> {
 /// This many rows are shown to a client that does not say how many.
 pub const COUNT: usize = 1000;
 
-impl Default for Wanted<'_> {
+impl Default for TableQuery<'_> {
     fn default() -> Self {
         Self {
             name: None,
@@ -166,7 +166,7 @@ impl TableKind {
 }
 
 /// Look at something.
-pub fn table(daemon: &Daemon, what: TableKind, wanted: &Wanted<'_>) -> Table {
+pub fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -> Table {
     let mut table = match what {
         TableKind::Pools => places::pools(daemon),
         TableKind::Groups => places::groups(daemon, wanted.sight),

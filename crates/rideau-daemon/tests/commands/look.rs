@@ -1,6 +1,6 @@
 //! Tables, explanations, numbers.
 
-use rideau_daemon::testing::tables::{self, TableKind, Wanted};
+use rideau_daemon::testing::tables::{self, TableKind, TableQuery};
 use rideau_resp::Value;
 
 use crate::peer::{cell, rows, text};
@@ -42,7 +42,7 @@ fn every_table_has_a_header_and_rows_as_wide() {
         });
         let widths: Vec<_> = widths.collect();
         assert!(widths.windows(2).all(|two| two[0] == two[1]), "{what:?}");
-        let table = tables::table(&server.daemon, what, &Wanted::default());
+        let table = tables::table(&server.daemon, what, &TableQuery::default());
         assert_eq!(table.columns.len(), widths[0], "{what:?}");
         assert_eq!(table.json().as_array().unwrap().len(), table.rows.len());
     }

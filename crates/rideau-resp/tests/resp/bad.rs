@@ -3,12 +3,12 @@
 //! Each is sent whole, cut in two everywhere and byte by byte. Requests that
 //! come before the fault are answered first, here with their words.
 
-use rideau_resp::Limits;
+use rideau_resp::RequestLimits;
 
 use super::peer::Server;
 use super::pieces;
 
-const LIMITS: Limits = Limits {
+const LIMITS: RequestLimits = RequestLimits {
     frame_max: 100,
     arguments_max: 5,
     bulk_max: 50,

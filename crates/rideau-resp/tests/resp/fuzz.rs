@@ -5,7 +5,7 @@
 
 use redis_protocol::resp2::decode::decode;
 use rideau_core::Rng;
-use rideau_resp::{Limits, Protocol, Reply, ReplyLimits, RequestParser};
+use rideau_resp::{Protocol, Reply, ReplyLimits, RequestLimits, RequestParser};
 
 use super::cases;
 use super::chance::{self, below, one};
@@ -66,7 +66,7 @@ fn no_request_does_harm() {
     let (mut taken, mut faults) = (0, 0);
     for seed in 0..cases(CASES) {
         let mut rng = Rng::new(seed);
-        let limits = Limits {
+        let limits = RequestLimits {
             frame_max: 1 + below(&mut rng, 120),
             arguments_max: 1 + below(&mut rng, 5),
             bulk_max: below(&mut rng, 30),
@@ -142,7 +142,7 @@ fn no_reply_does_harm() {
 fn a_buffer_that_changes_does_no_harm() {
     for seed in 0..cases(CASES / 10) {
         let mut rng = Rng::new(seed);
-        let limits = Limits::default();
+        let limits = RequestLimits::default();
         let mut parser = RequestParser::default();
         for _ in 0..4 {
             let bytes = request(&mut rng);
@@ -165,7 +165,7 @@ fn check_both_were_tried(taken: usize, faults: usize) {
 }
 
 /// Whatever array we take, another parser takes as well, and finds the same.
-fn agree(bytes: &[u8], limits: &Limits, seed: u64) {
+fn agree(bytes: &[u8], limits: &RequestLimits, seed: u64) {
     let (mut parser, mut at) = (RequestParser::default(), 0);
     loop {
         let before = at;

@@ -1,7 +1,7 @@
 //! The two ends of a connection, without a connection.
 
 use rideau_resp::{
-    BadReply, Fault, Limits, ReplyLimits, ReplyParser, Request, RequestParser, Value,
+    BadReply, Fault, ReplyLimits, ReplyParser, Request, RequestLimits, RequestParser, Value,
 };
 
 /// The words of a request.
@@ -21,7 +21,10 @@ pub(crate) struct Server {
 
 impl Server {
     /// Take all requests out of `pieces`, which come one after the other.
-    pub(crate) fn of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: &Limits) -> Self {
+    pub(crate) fn of<'a>(
+        pieces: impl IntoIterator<Item = &'a [u8]>,
+        limits: &RequestLimits,
+    ) -> Self {
         let mut server = Self::default();
         for piece in pieces {
             server.receive(piece, limits);
@@ -30,7 +33,7 @@ impl Server {
     }
 
     /// One read, as large as `piece`.
-    pub(crate) fn receive(&mut self, piece: &[u8], limits: &Limits) {
+    pub(crate) fn receive(&mut self, piece: &[u8], limits: &RequestLimits) {
         self.buffer.extend_from_slice(piece);
         let mut at = 0;
         while self.fault.is_none() {
@@ -81,7 +84,7 @@ impl Server {
     }
 }
 
-fn check(request: Request<'_>, len: usize, limits: &Limits) {
+fn check(request: Request<'_>, len: usize, limits: &RequestLimits) {
     assert!((1..=limits.arguments_max).contains(&request.len()));
     assert_eq!(Some(request.name()), request.word(0));
     assert_eq!(request.word(request.len()), None);

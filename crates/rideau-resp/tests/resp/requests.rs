@@ -5,7 +5,7 @@ use std::slice::from_ref;
 use redis_protocol::resp2::decode::decode;
 use redis_protocol::resp2::types::OwnedFrame;
 use rideau_core::Rng;
-use rideau_resp::{Fault, Limits};
+use rideau_resp::{Fault, RequestLimits};
 
 use super::cases;
 use super::chance::{self, below};
@@ -14,7 +14,7 @@ use super::pieces;
 
 #[test]
 fn an_array_is_what_another_parser_says_at_every_cut() {
-    let limits = Limits::default();
+    let limits = RequestLimits::default();
     for seed in 0..cases(400) {
         let mut rng = Rng::new(seed);
         let words = chance::words(&mut rng);
@@ -37,7 +37,7 @@ fn an_array_is_what_another_parser_says_at_every_cut() {
 
 #[test]
 fn a_pipeline_is_the_same_in_all_pieces() {
-    let limits = Limits::default();
+    let limits = RequestLimits::default();
     for seed in 0..cases(400) {
         let mut rng = Rng::new(seed);
         let (bytes, expected) = pipeline(&mut rng);
@@ -57,7 +57,7 @@ fn a_pipeline_is_the_same_in_all_pieces() {
 
 #[test]
 fn a_pipeline_of_arrays_is_what_another_parser_says() {
-    let limits = Limits::default();
+    let limits = RequestLimits::default();
     for seed in 0..cases(1000) {
         let mut rng = Rng::new(seed);
         let requests = Vec::from_iter((0..9).map(|_| chance::words(&mut rng)));
@@ -70,7 +70,7 @@ fn a_pipeline_of_arrays_is_what_another_parser_says() {
 
 #[test]
 fn what_is_typed_is_split_at_every_cut() {
-    let limits = Limits::default();
+    let limits = RequestLimits::default();
     for seed in 0..cases(400) {
         let mut rng = Rng::new(seed);
         let words = typeable(&mut rng);
@@ -85,7 +85,7 @@ fn what_is_typed_is_split_at_every_cut() {
 
 #[test]
 fn blank_lines_and_empty_arrays_are_skipped_and_not_kept() {
-    let limits = Limits::default();
+    let limits = RequestLimits::default();
     let mut server = Server::default();
     for blank in ["\r\n", "\n", " \t \r\n", "*0\r\n", "*-1\r\n", "*-7\r\n"] {
         for byte in pieces::single(blank.as_bytes()) {
@@ -102,7 +102,7 @@ fn blank_lines_and_empty_arrays_are_skipped_and_not_kept() {
 fn a_request_at_each_limit_passes_and_one_above_does_not() {
     let words = |count: usize, len: usize| vec![vec![b'x'; len]; count];
     let (fits, words_too_many) = (words(4, 10), words(5, 1));
-    let limits = Limits {
+    let limits = RequestLimits {
         arguments_max: 4,
         bulk_max: 10,
         frame_max: chance::array(&fits).len(),
@@ -127,7 +127,7 @@ fn a_request_at_each_limit_passes_and_one_above_does_not() {
     let inline = Err(Fault::Inline { max: 43 });
     assert_eq!(read(&[b" ", &line[..]].concat()), inline);
     assert_eq!(read(&[b'x'; 44]), inline);
-    let limits = Limits {
+    let limits = RequestLimits {
         frame_max: limits.frame_max - 1,
         ..limits
     };
@@ -139,7 +139,7 @@ fn a_request_at_each_limit_passes_and_one_above_does_not() {
 #[test]
 fn who_sends_byte_by_byte_costs_no_more_than_the_bytes() {
     const LEN: usize = 4 << 20;
-    let limits = Limits {
+    let limits = RequestLimits {
         frame_max: 2 * LEN,
         bulk_max: LEN,
         inline_max: 2 * LEN,
@@ -156,7 +156,7 @@ fn who_sends_byte_by_byte_costs_no_more_than_the_bytes() {
 
 #[test]
 fn the_parser_says_how_much_it_waits_for() {
-    let limits = Limits::default();
+    let limits = RequestLimits::default();
     let mut parser = rideau_resp::RequestParser::default();
     assert_eq!(parser.wants(), 1);
     let head = b"*1\r\n$1000\r\nxyz";

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use rideau_config::keys::Change;
-use rideau_config::{Config, Faults, Level, Opening, Plan, Step, openings};
+use rideau_config::{Config, Faults, Level, Opening, Plan, PlanStep, openings};
 use rideau_daemon::files;
 use rideau_process as process;
 use rideau_resp::Value;
@@ -115,7 +115,7 @@ fn plan_alone(text: &str, file: &Path, server: &str, manner: &Manner) -> Done {
     };
     let plan = rideau_config::plan(&Config::default(), &config, None);
     if manner.json {
-        let step = |step: &Step| {
+        let step = |step: &PlanStep| {
             json!({
                 "path": step.path,
                 "old": step.old,
@@ -178,7 +178,7 @@ fn read_plan(answer: &Value) -> Option<Plan> {
     let table = Table::of(answer)?;
     let step = |row: usize| {
         let cell = |name: &str| table.cell(row, name);
-        Some(Step {
+        Some(PlanStep {
             path: cell("path")?,
             old: cell("old"),
             new: cell("new"),

@@ -12,7 +12,7 @@ use rideau_config::{AppConfig, AppListen, AppReady, Config, ErrorPages, Log, Log
 use rideau_daemon::Daemon;
 use rideau_daemon::Source;
 use rideau_daemon::{Ready, run_daemon};
-use rideau_process::{Step, Stream};
+use rideau_process::{StartStep, Stream};
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::oneshot;
@@ -147,7 +147,7 @@ async fn announce(
             for advice in &report.advice {
                 show::complain(format!("perhaps {advice}"));
             }
-            if report.step == Step::Exec {
+            if report.step == StartStep::Exec {
                 let error = report.errno.map(io::Error::from_raw_os_error);
                 return Err(pre_exec::code(error.as_ref()));
             }

@@ -4,7 +4,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use rideau_process::{Address, Listen, Program, Ready, Step};
+use rideau_process::{Address, Listen, Program, Ready, StartStep};
 
 use crate::harness::{Harness, LONG, program, runs, texts, until};
 
@@ -59,8 +59,16 @@ async fn who_answers_is_ready() {
         let program = server(listen, http("/", true), &["204", "200"]);
         let process = yard.start(&program).await.unwrap();
         until("all lines", || texts(&process).len() == 3).await;
-        let steps: Vec<Step> = process.steps().iter().map(|step| step.step).collect();
-        assert_eq!(steps, [Step::Prepare, Step::Spawn, Step::Exec, Step::Ready]);
+        let steps: Vec<StartStep> = process.steps().iter().map(|step| step.step).collect();
+        assert_eq!(
+            steps,
+            [
+                StartStep::Prepare,
+                StartStep::Spawn,
+                StartStep::Exec,
+                StartStep::Ready
+            ]
+        );
     }
 }
 
@@ -151,7 +159,7 @@ async fn who_never_listens_is_reported_with_what_it_could_do() {
     let address = report.address.clone().unwrap();
     let summary = format!("`sleep` was not ready within {SOON:?}: nothing listens at {address}");
     assert_eq!(report.summary, summary);
-    assert_eq!(report.step, Step::Ready);
+    assert_eq!(report.step, StartStep::Ready);
     assert!(report.took >= SOON);
     let advice = "have it listen at the port that PORT says, on 127.0.0.1";
     assert_eq!(report.advice, [advice]);

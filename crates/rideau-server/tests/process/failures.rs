@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rideau_process::{Line, Process, Program, Ready, StartError};
+use rideau_process::{OutputLine, Process, Program, Ready, StartError};
 
 use crate::harness::{Harness, LONG, exists, number_in, program, python, runs, shell, until};
 
@@ -191,7 +191,7 @@ async fn a_stranger_at_every_port_is_never_taken_for_the_child() {
     let yard = Harness::new();
     let strangers = Arc::new(Mutex::new(Vec::new()));
     let ports = Arc::clone(&strangers);
-    let take = move |line: &Line| {
+    let take = move |line: &OutputLine| {
         let port: u16 = line.text.parse().unwrap();
         let stranger = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
         ports.lock().unwrap().push(stranger);

@@ -116,7 +116,7 @@ async fn a_port_that_somebody_took_is_replaced_by_another() {
     program.directory = Some(yard.path().to_owned());
     let go = yard.path().join("go");
     let strangers = Arc::clone(&taken);
-    let take = move |line: &rideau_process::Line| {
+    let take = move |line: &rideau_process::OutputLine| {
         let mut strangers = strangers.lock().unwrap();
         if let (true, Ok(port)) = (strangers.is_empty(), line.text.parse::<u16>()) {
             strangers.push(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap());

@@ -8,7 +8,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use rideau_process::{Address, Listen, Program, Ready, ResourceLimits, StartReport, Step, Whom};
+use rideau_process::{
+    Address, Listen, Program, Ready, ResourceLimits, StartReport, StartStep, Whom,
+};
 use rideau_testing::{command, skipped};
 
 use crate::given::{Given, inside};
@@ -75,26 +77,26 @@ async fn whatever_cannot_be_is_told_with_its_step_and_the_systems_word() {
         ..program(&["sleep", "1"], Ready::Started)
     };
     let text = "chdir /srv/none: No such file or directory";
-    add(lost, Step::Chdir, Some(2), text);
+    add(lost, StartStep::Chdir, Some(2), text);
     let closed = program(&[&closed], Ready::Started);
     let text = format!("exec {}: Permission denied", closed.argv[0]);
-    add(closed, Step::Exec, Some(13), &text);
+    add(closed, StartStep::Exec, Some(13), &text);
     let missing = program(&["/none/run"], Ready::Started);
     let text = "exec /none/run: No such file or directory";
-    add(missing, Step::Exec, Some(2), text);
+    add(missing, StartStep::Exec, Some(2), text);
     let missing = program(&["none-run"], Ready::Started);
     let text = "exec none-run: No such file or directory";
-    add(missing, Step::Exec, Some(2), text);
+    add(missing, StartStep::Exec, Some(2), text);
     let nobody = Program {
         user: Some("nobody2".to_owned()),
         ..program(&["sleep", "1"], Ready::Started)
     };
-    add(nobody, Step::User, None, "user nobody2: unknown");
+    add(nobody, StartStep::User, None, "user nobody2: unknown");
     let nobody = Program {
         group: Some("nobody2".to_owned()),
         ..program(&["sleep", "1"], Ready::Started)
     };
-    add(nobody, Step::Group, None, "group nobody2: unknown");
+    add(nobody, StartStep::Group, None, "group nobody2: unknown");
     let greedy = Program {
         limits: ResourceLimits {
             files_max: Some(u64::MAX / 2),
@@ -103,7 +105,7 @@ async fn whatever_cannot_be_is_told_with_its_step_and_the_systems_word() {
         ..program(&["sleep", "1"], Ready::Started)
     };
     let text = format!("limit files {}: Operation not permitted", u64::MAX / 2);
-    add(greedy, Step::Limit, Some(1), &text);
+    add(greedy, StartStep::Limit, Some(1), &text);
 
     for (summary, (program, step, errno)) in &wanted {
         let report = report(&yard, program).await;
@@ -128,7 +130,7 @@ async fn what_another_user_may_not_do_is_told_too() {
     other.directory = Some(private.clone());
     let told = report(&yard, &other).await;
     let summary = format!("chdir {}: Permission denied", private.display());
-    assert_eq!((told.step, told.errno), (Step::Chdir, Some(13)));
+    assert_eq!((told.step, told.errno), (StartStep::Chdir, Some(13)));
     assert_eq!(told.summary, summary);
     assert_eq!(told.user.as_deref(), Some("nobody"));
 

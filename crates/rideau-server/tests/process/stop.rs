@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rideau_process::{Exit, Line, Process, Ready, Signal};
+use rideau_process::{Exit, OutputLine, Process, Ready, Signal};
 use rideau_testing::signal;
 
 use crate::harness::{Harness, LONG, exists, number_in, program, runs, shell, until};
@@ -44,7 +44,7 @@ async fn a_panic_over_a_child_ends_that_child_alone() {
     let yard = Harness::new();
     let script = "echo ready; echo planted; exec sleep 1000";
     let program = shell(script, Ready::Line("ready".to_owned()));
-    let hear = |line: &Line| assert!(line.text != "planted", "as it was told");
+    let hear = |line: &OutputLine| assert!(line.text != "planted", "as it was told");
     let process = Process::start(&program, &yard.folder, hear).await.unwrap();
     tokio::time::timeout(LONG, process.gone()).await.unwrap();
     assert!(!process.is_alive());

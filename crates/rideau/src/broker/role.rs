@@ -13,13 +13,13 @@ use crate::after::After;
 use crate::peer::{Match, Peer};
 use crate::reply_slot::Seat;
 
-pub(super) type Machine<A, O> = core::Broker<Reply<A, O>, Reply<O, A>>;
-pub(super) type Effect<A, O> = core::Effect<Reply<A, O>, Reply<O, A>>;
-type Came<A, O> = core::Came<Reply<A, O>, Reply<O, A>>;
-type Gone<A, O> = core::Gone<Reply<A, O>, Reply<O, A>>;
+pub(super) type Machine<A, O> = core::Broker<AskReply<A, O>, AskReply<O, A>>;
+pub(super) type Effect<A, O> = core::Effect<AskReply<A, O>, AskReply<O, A>>;
+type Came<A, O> = core::Came<AskReply<A, O>, AskReply<O, A>>;
+type Gone<A, O> = core::Gone<AskReply<A, O>, AskReply<O, A>>;
 
 /// What a waiter brought, and where it finds its answer.
-pub(crate) struct Reply<V, W> {
+pub(crate) struct AskReply<V, W> {
     pub(super) value: V,
     pub(super) match_cell: Arc<MatchCell<V, W>>,
 }
@@ -37,13 +37,13 @@ pub(crate) trait Role<A, O> {
         terms: &queue::AskOptions,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
-    ) -> Option<Found<Reply<Self::Gets, Self::Brings>>>;
+    ) -> Option<Found<AskReply<Self::Gets, Self::Brings>>>;
 
     /// Take a place, or be shed from it at once.
     fn queue(
         machine: &mut Machine<A, O>,
         terms: &queue::AskOptions,
-        reply: Reply<Self::Brings, Self::Gets>,
+        reply: AskReply<Self::Brings, Self::Gets>,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Result<Ticket, Refused<Self::Brings>>;
@@ -63,7 +63,7 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for AskRole {
         terms: &queue::AskOptions,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
-    ) -> Option<Found<Reply<O, A>>> {
+    ) -> Option<Found<AskReply<O, A>>> {
         machine.find_offer(terms, now, effects)
     }
 
@@ -71,7 +71,7 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for AskRole {
     fn queue(
         machine: &mut Machine<A, O>,
         terms: &queue::AskOptions,
-        reply: Reply<A, O>,
+        reply: AskReply<A, O>,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Result<Ticket, Refused<A>> {
@@ -94,7 +94,7 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for OfferRole {
         terms: &queue::AskOptions,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
-    ) -> Option<Found<Reply<A, O>>> {
+    ) -> Option<Found<AskReply<A, O>>> {
         machine.find_ask(terms, now, effects)
     }
 
@@ -102,7 +102,7 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for OfferRole {
     fn queue(
         machine: &mut Machine<A, O>,
         terms: &queue::AskOptions,
-        reply: Reply<O, A>,
+        reply: AskReply<O, A>,
         now: Instant,
         effects: &mut Vec<Effect<A, O>>,
     ) -> Result<Ticket, Refused<O>> {
@@ -116,7 +116,7 @@ impl<A: Send + 'static, O: Send + 'static> Role<A, O> for OfferRole {
     }
 }
 
-impl<V, W> Reply<V, W> {
+impl<V, W> AskReply<V, W> {
     /// Refuse a waiter; it gets back what it brought.
     pub(super) fn refuse(self, refusal: Refusal, after: &mut After) {
         let Self { value, match_cell } = self;
@@ -141,7 +141,7 @@ impl<V, W> Reply<V, W> {
     }
 }
 
-impl<V, W> rideau_core::Reply for Reply<V, W> {
+impl<V, W> rideau_core::Reply for AskReply<V, W> {
     fn is_gone(&self) -> bool {
         self.match_cell.is_left()
     }
@@ -158,7 +158,7 @@ pub(super) fn refuse<A, O>((gone, refusal): (Gone<A, O>, Refusal), after: &mut A
 /// Introduce a comer to the waiter it found: the waiter is told, and the comer
 /// gets its match.
 #[inline(always)]
-pub(super) fn introduce<V, W>(value: V, found: Found<Reply<W, V>>, after: &mut After) -> Match<W>
+pub(super) fn introduce<V, W>(value: V, found: Found<AskReply<W, V>>, after: &mut After) -> Match<W>
 where
     V: Send + 'static,
     W: Send + 'static,
@@ -169,7 +169,7 @@ where
         lead: lead.reversed(),
         waited_nanos: found.now.nanos_since(found.found_sent),
     };
-    let Reply { value, match_cell } = found.reply;
+    let AskReply { value, match_cell } = found.reply;
     match_cell.meet(met, after);
     Match {
         value,

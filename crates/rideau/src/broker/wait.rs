@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker, ready};
 use rideau_core::Ticket;
 
 use super::match_cell::{MatchCell, Told};
-use super::role::{Machine, Reply, Role, introduce};
+use super::role::{AskReply, Machine, Role, introduce};
 use super::{Answer, Asking, BrokerDriver, Offering, Refused};
 use crate::ask_options::AskOptions;
 use crate::coop;
@@ -117,7 +117,7 @@ where
         return Coming::Refused(Refused { refusal, value });
     }
     let match_cell = Arc::new(MatchCell::new(waker.cloned()));
-    let reply = Reply {
+    let reply = AskReply {
         value,
         match_cell: Arc::clone(&match_cell),
     };

@@ -14,7 +14,7 @@ use rideau_core::{Lead, Machine};
 use super::Pool;
 use super::manager::{About, Manager};
 use super::shell::{NO_CELL, PoolDriver, PoolShell};
-use super::slot::{Entry, Slot, flag};
+use super::slot::{MemberEntry, MemberSlot, flag};
 use crate::sync::lock;
 
 /// A member, for as long as it is kept.
@@ -40,7 +40,7 @@ pub struct Held<'a, M: Manager> {
     /// slot: a take that moves little is fast.
     pool: Option<&'a Arc<PoolDriver<M>>>,
     /// There until the end.
-    entry: Option<Box<Entry<M>>>,
+    entry: Option<Box<MemberEntry<M>>>,
 }
 
 /// A pool, borrowed or owned.
@@ -79,7 +79,7 @@ const BEHIND: u64 = 20_000_000;
 impl<'a, M: Manager> Held<'a, M> {
     /// A member that its slot knows to be held.
     #[inline]
-    pub(super) fn new(driver: Keep<'a, M>, mut entry: Box<Entry<M>>) -> Self {
+    pub(super) fn new(driver: Keep<'a, M>, mut entry: Box<MemberEntry<M>>) -> Self {
         let pool = match driver {
             Keep::Borrowed(driver) => Some(driver),
             Keep::Owned(driver) => {
@@ -110,7 +110,7 @@ impl<'a, M: Manager> Held<'a, M> {
     /// needed.
     pub fn detach(mut held: Self) -> M::Member {
         let entry = held.entry.take().expect(ALWAYS);
-        let Entry {
+        let MemberEntry {
             slot,
             cell,
             owner,
@@ -196,7 +196,7 @@ impl<'a, M: Manager> Held<'a, M> {
         place.set_flag(flag::REPLACE, fate == Fate::Replace);
     }
 
-    fn place(&self) -> &Slot<M> {
+    fn place(&self) -> &MemberSlot<M> {
         let entry = self.entry.as_deref().expect(ALWAYS);
         self.driver().shell().slot(entry.slot)
     }
@@ -230,7 +230,7 @@ impl<'a, M: Manager> Held<'a, M> {
 
     /// Ask the machine what becomes of the member.
     #[cold]
-    fn end_slowly(driver: &PoolDriver<M>, mut entry: Box<Entry<M>>, used: Use) {
+    fn end_slowly(driver: &PoolDriver<M>, mut entry: Box<MemberEntry<M>>, used: Use) {
         let slot = entry.slot;
         let cell = std::mem::replace(&mut entry.cell, NO_CELL);
         let place = driver.shell().slot(slot);
@@ -264,7 +264,7 @@ impl<M: Manager> Drop for Held<'_, M> {
 
 impl<M: Manager> Held<'_, M> {
     #[inline(never)]
-    fn give_back_owned(mut entry: Box<Entry<M>>) {
+    fn give_back_owned(mut entry: Box<MemberEntry<M>>) {
         // Else the pool would keep itself alive.
         let owner = entry.owner.take();
         Self::give_back(keeper(None, owner.as_ref()), entry);
@@ -273,7 +273,7 @@ impl<M: Manager> Held<'_, M> {
     /// Lay a member in the idle cache, or else bring it to the machine. A call, so
     /// that little is left of a guard where it is dropped.
     #[inline(never)]
-    fn give_back(driver: &PoolDriver<M>, mut entry: Box<Entry<M>>) {
+    fn give_back(driver: &PoolDriver<M>, mut entry: Box<MemberEntry<M>>) {
         let shell = driver.shell();
         let place = shell.slot(entry.slot);
         let flags = place.flags();
@@ -354,7 +354,7 @@ fn call_back<M: Manager>(driver: &PoolDriver<M>) {
 
 /// See to what most holders leave none of.
 #[cold]
-fn settle<M: Manager>(driver: &PoolDriver<M>, place: &Slot<M>, flags: u32) {
+fn settle<M: Manager>(driver: &PoolDriver<M>, place: &MemberSlot<M>, flags: u32) {
     place.clear_side();
     if flags & flag::MEASURED != 0 {
         let now = driver.clock().now();

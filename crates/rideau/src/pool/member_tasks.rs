@@ -12,7 +12,7 @@ use rideau_core::pool::{MemberId, Retired};
 use super::caught::caught;
 use super::manager::{About, Manager};
 use super::shell::{Fault, NO_CELL, PoolDriver};
-use super::slot::{Abort, Entry};
+use super::slot::{Abort, MemberEntry};
 use crate::sync::lock;
 
 /// Sees to one slot until its end.
@@ -71,10 +71,10 @@ impl<M: Manager> Duty<M> {
         &mut self,
         member: M::Member,
         abort: Option<Abort>,
-    ) -> Result<(), Option<Box<Entry<M>>>> {
+    ) -> Result<(), Option<Box<MemberEntry<M>>>> {
         let slot = self.slot;
         let cell = NO_CELL;
-        let entry = Box::new(Entry {
+        let entry = Box::new(MemberEntry {
             slot,
             cell,
             owner: None,
@@ -123,7 +123,7 @@ impl<M: Manager> Duty<M> {
     }
 
     /// Give a checked member back. It is ended if it is not wanted any more.
-    fn return_checked(&mut self, member: Box<Entry<M>>, is_good: bool) {
+    fn return_checked(&mut self, member: Box<MemberEntry<M>>, is_good: bool) {
         let Some(driver) = self.driver.upgrade() else {
             return drop(member);
         };
@@ -178,7 +178,7 @@ impl<M: Manager> Drop for Duty<M> {
 /// A member and the duty that sees to it. Also if the task that has them is
 /// never polled, the member is dropped first and the slot free then.
 struct Charge<M: Manager> {
-    member: Box<Entry<M>>,
+    member: Box<MemberEntry<M>>,
     duty: Duty<M>,
 }
 
@@ -223,7 +223,7 @@ pub(super) fn start<M: Manager>(duty: Duty<M>, manager: Arc<M>) {
 }
 
 /// Find out whether an idle member is still good.
-pub(super) fn check<M: Manager>(duty: Duty<M>, manager: Arc<M>, member: Box<Entry<M>>) {
+pub(super) fn check<M: Manager>(duty: Duty<M>, manager: Arc<M>, member: Box<MemberEntry<M>>) {
     let Some(driver) = duty.driver.upgrade() else {
         return drop(member);
     };
@@ -259,7 +259,7 @@ async fn is_good<M: Manager>(manager: &M, member: &mut M::Member, about: &About)
 pub(super) fn stop<M: Manager>(
     duty: Duty<M>,
     manager: Arc<M>,
-    member: Box<Entry<M>>,
+    member: Box<MemberEntry<M>>,
     why: Retired,
 ) {
     let Some(driver) = duty.driver.upgrade() else {

@@ -8,7 +8,7 @@ use rideau_core::pool::{self as core, Options};
 use tokio::runtime::Handle;
 
 use super::manager::Manager;
-use super::shell::{Desk, Overseer, PoolShell};
+use super::shell::{Overseer, PoolShell, PoolTables};
 use super::tasks::Tasks;
 use super::{Pool, shards};
 use crate::clock::Clock;
@@ -31,7 +31,7 @@ impl<M: Manager> Pool<M> {
         let mut pool = core::Pool::new(options, clock.now(), &mut effects)?;
         debug_assert!(effects.is_empty(), "nothing starts without room");
         pool.ration();
-        let driver = Driver::start(Desk::new(pool), effects, shell, clock);
+        let driver = Driver::start(PoolTables::new(pool), effects, shell, clock);
         driver.shell().belong_to(&driver);
         Ok(Self { driver })
     }

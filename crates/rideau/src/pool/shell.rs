@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use super::manager::Manager;
 use super::member_tasks;
 use super::reply_slot::ReplySlot;
-use super::slot::{Entry, Slot};
+use super::slot::{MemberEntry, MemberSlot};
 use super::tasks::Tasks;
 use crate::after::After;
 use crate::driver::{Driver, Shell};
@@ -27,7 +27,7 @@ use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering, l
 /// At most this many members are given memory before they are started.
 const EXPECTED: usize = 256;
 
-pub(super) type PoolDriver<M> = Driver<Desk, PoolShell<M>>;
+pub(super) type PoolDriver<M> = Driver<PoolTables, PoolShell<M>>;
 pub(crate) type Overseer = Arc<dyn Fn() + Send + Sync>;
 pub(super) type Fault = Arc<dyn Error + Send + Sync>;
 
@@ -35,16 +35,16 @@ pub(super) type Fault = Arc<dyn Error + Send + Sync>;
 pub(super) const NO_CELL: u32 = u32::MAX;
 
 /// How to answer a take that waits.
-pub(crate) struct Reply {
+pub(crate) struct TakeReply {
     pub(super) waker: Waker,
     pub(super) cell: u32,
 }
 
-impl rideau_core::Reply for Reply {}
+impl rideau_core::Reply for TakeReply {}
 
 /// The machine, and what else its lock guards.
-pub(crate) struct Desk {
-    pub(super) pool: core::Pool<Reply>,
+pub(crate) struct PoolTables {
+    pub(super) pool: core::Pool<TakeReply>,
     pub(super) seats: Seats,
     /// How many takes from the idle cache, and how many grants, came to nothing:
     /// each of those takes asked again, and is counted for that.
@@ -65,8 +65,8 @@ pub(super) struct Seats {
 
 /// Members, cells, and how to start and stop what is in them.
 pub(crate) struct PoolShell<M: Manager> {
-    pub(super) cache: IdleCache<Box<Entry<M>>>,
-    pub(super) slots: Slots<Slot<M>>,
+    pub(super) cache: IdleCache<Box<MemberEntry<M>>>,
+    pub(super) slots: Slots<MemberSlot<M>>,
     pub(super) cells: Slots<ReplySlot>,
     pub(super) manager: Arc<M>,
     pub(super) rules: Rules,
@@ -95,8 +95,8 @@ pub(super) struct Rules {
     on_error: AtomicU8,
 }
 
-impl Desk {
-    pub(super) fn new(pool: core::Pool<Reply>) -> Self {
+impl PoolTables {
+    pub(super) fn new(pool: core::Pool<TakeReply>) -> Self {
         Self {
             pool,
             seats: Seats::default(),
@@ -124,8 +124,8 @@ impl Seats {
     }
 }
 
-impl Machine for Desk {
-    type Effect = core::Effect<Reply>;
+impl Machine for PoolTables {
+    type Effect = core::Effect<TakeReply>;
 
     #[inline]
     fn deadline(&self) -> Option<Instant> {
@@ -153,7 +153,7 @@ impl<M: Manager> PoolShell<M> {
         rules.set(options);
         Self {
             cache: IdleCache::new(shards),
-            slots: Slots::new(Slot::new, options.max.min(EXPECTED)),
+            slots: Slots::new(MemberSlot::new, options.max.min(EXPECTED)),
             cells: Slots::new(ReplySlot::new, 0),
             manager: Arc::new(manager),
             rules,
@@ -181,12 +181,12 @@ impl<M: Manager> PoolShell<M> {
     }
 
     #[inline]
-    pub(super) fn slot(&self, slot: u32) -> &Slot<M> {
+    pub(super) fn slot(&self, slot: u32) -> &MemberSlot<M> {
         self.slots.get(slot)
     }
 
     /// All slots that ever had a member.
-    pub(super) fn each_slot(&self) -> impl Iterator<Item = &Slot<M>> {
+    pub(super) fn each_slot(&self) -> impl Iterator<Item = &MemberSlot<M>> {
         let len = self.slots_len.load(Ordering::Acquire);
         (0..len).map(|slot| self.slots.get(slot))
     }
@@ -281,15 +281,15 @@ impl<M: Manager> PoolShell<M> {
         }
     }
 
-    fn grant(&self, reply: Reply, grant: &Grant, after: &mut After) {
+    fn grant(&self, reply: TakeReply, grant: &Grant, after: &mut After) {
         self.cells.get(reply.cell).grant(grant);
         after.wake(reply.waker);
     }
 }
 
-impl<M: Manager> Shell<Desk> for PoolShell<M> {
+impl<M: Manager> Shell<PoolTables> for PoolShell<M> {
     #[inline]
-    fn perform(&self, effect: core::Effect<Reply>, after: &mut After) {
+    fn perform(&self, effect: core::Effect<TakeReply>, after: &mut After) {
         match effect {
             core::Effect::Grant { reply, grant } => self.grant(reply, &grant, after),
             core::Effect::Shed { reply, refusal } => {
@@ -320,7 +320,7 @@ impl<M: Manager> Shell<Desk> for PoolShell<M> {
     }
 
     #[inline]
-    fn begin(&self, desk: &mut Desk) {
+    fn begin(&self, desk: &mut PoolTables) {
         if self.cache.is_closed() {
             return;
         }
@@ -344,7 +344,7 @@ impl<M: Manager> Shell<Desk> for PoolShell<M> {
     }
 
     #[inline]
-    fn end(&self, desk: &mut Desk) {
+    fn end(&self, desk: &mut PoolTables) {
         if desk.pool.may_lend() {
             desk.pool.lend(&mut desk.moved);
             self.cache.open(desk.moved.len(), |at| {

@@ -20,7 +20,7 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, lock};
 /// machine has it, is alone with the slot. The member lies here only while the
 /// machine has it, or on its way between the two.
 #[repr(C, align(128))]
-pub(super) struct Slot<M: Manager> {
+pub(super) struct MemberSlot<M: Manager> {
     flags: AtomicU32,
     /// Since when it is idle, or held if the highest bit is set.
     since: AtomicU64,
@@ -31,7 +31,7 @@ pub(super) struct Slot<M: Manager> {
     lead: AtomicU64,
     waited: AtomicU64,
     // All that a take touches comes before this, on one line of memory.
-    pub(super) member: Place<Entry<M>>,
+    pub(super) member: Place<MemberEntry<M>>,
     id: AtomicU64,
     born: AtomicU64,
     generation: AtomicU64,
@@ -40,7 +40,7 @@ pub(super) struct Slot<M: Manager> {
 }
 
 /// A member and the slot it belongs to, wherever it is.
-pub(super) struct Entry<M: Manager> {
+pub(super) struct MemberEntry<M: Manager> {
     pub(super) slot: u32,
     /// The cell in which its holder waited for it, to be freed; none while
     /// it is not held.
@@ -93,7 +93,7 @@ pub(super) mod flag {
     pub(in super::super) const DOUBTS: u32 = CHECK | REPLACE;
 }
 
-impl<M: Manager> Slot<M> {
+impl<M: Manager> MemberSlot<M> {
     pub(super) fn new() -> Self {
         Self {
             flags: AtomicU32::new(0),

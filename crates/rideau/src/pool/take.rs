@@ -13,8 +13,8 @@ use tokio::task::coop;
 use super::held::{Held, Keep, is_broken};
 use super::manager::Manager;
 use super::refused::{Holder, NotTaken};
-use super::shell::{Desk, Fault, NO_CELL, PoolDriver, PoolShell, Reply};
-use super::slot::{Entry, Slot, flag};
+use super::shell::{Fault, NO_CELL, PoolDriver, PoolShell, PoolTables, TakeReply};
+use super::slot::{MemberEntry, MemberSlot, flag};
 use crate::ask_options::AskOptions;
 
 /// A take under way. Dropping it gives the position in the queue up, or the
@@ -142,13 +142,13 @@ impl<'a, M: Manager> Take<'a, M> {
                 desk.advance(step.now, step.effects);
             }
             let sent = *sent.get_or_insert(step.sent);
-            let Desk { pool, seats, .. } = &mut *step.machine;
+            let PoolTables { pool, seats, .. } = &mut *step.machine;
             let wait = context.is_some() && !seats.is_full();
             let mut cell = NO_CELL;
             let reply = || {
                 cell = shell.seat(seats);
                 let waker = context.expect("who waits can be woken").waker().clone();
-                Reply { waker, cell }
+                TakeReply { waker, cell }
             };
             let priority = terms.priority;
             let terms = terms.since(sent, wait);
@@ -162,7 +162,7 @@ impl<'a, M: Manager> Take<'a, M> {
 
     /// Take a granted member into our hands; none if it is broken.
     #[inline]
-    fn collect(&self, grant: &Grant, cell: u32) -> Option<Box<Entry<M>>> {
+    fn collect(&self, grant: &Grant, cell: u32) -> Option<Box<MemberEntry<M>>> {
         let shell = self.driver.shell();
         let place = shell.slot(grant.slot);
         let mut entry = place.member.take().expect("a granted member is there");
@@ -222,7 +222,7 @@ impl<'a, M: Manager> Take<'a, M> {
         &mut self,
         mut unfit: Option<u32>,
         context: &Context<'_>,
-    ) -> Poll<Result<Box<Entry<M>>, NotTaken>> {
+    ) -> Poll<Result<Box<MemberEntry<M>>, NotTaken>> {
         if let State::Yielding(slot) = self.state {
             self.state = State::Over;
             return Poll::Ready(Ok(pick_up(self.driver.shell(), slot)));
@@ -350,11 +350,11 @@ impl<M: Manager> std::fmt::Debug for Take<'_, M> {
 
 /// What the idle cache has.
 enum Shelved<M: Manager> {
-    Taken(Box<Entry<M>>),
+    Taken(Box<MemberEntry<M>>),
     /// It counts for the scheduler's budget.
-    Counted(Box<Entry<M>>),
+    Counted(Box<MemberEntry<M>>),
     /// A member that no other take can have now, but that has to be looked at.
-    Unfit(Box<Entry<M>>),
+    Unfit(Box<MemberEntry<M>>),
     None,
 }
 
@@ -390,7 +390,7 @@ fn take_from_shelf<M: Manager>(driver: &PoolDriver<M>) -> Shelved<M> {
 
 /// Leave a member in its place that is still ours.
 #[cold]
-fn lay_down<M: Manager>(shell: &PoolShell<M>, entry: Box<Entry<M>>) -> u32 {
+fn lay_down<M: Manager>(shell: &PoolShell<M>, entry: Box<MemberEntry<M>>) -> u32 {
     let slot = entry.slot;
     shell.slot(slot).member.put(entry);
     slot
@@ -398,13 +398,13 @@ fn lay_down<M: Manager>(shell: &PoolShell<M>, entry: Box<Entry<M>>) -> u32 {
 
 /// Take a member that is ours out of its place.
 #[cold]
-fn pick_up<M: Manager>(shell: &PoolShell<M>, slot: u32) -> Box<Entry<M>> {
+fn pick_up<M: Manager>(shell: &PoolShell<M>, slot: u32) -> Box<MemberEntry<M>> {
     let entry = shell.slot(slot).member.take();
     entry.expect("a member that is ours is there")
 }
 
 #[inline(never)]
-fn hold_measured<M: Manager>(driver: &PoolDriver<M>, place: &Slot<M>) {
+fn hold_measured<M: Manager>(driver: &PoolDriver<M>, place: &MemberSlot<M>) {
     let now = driver.clock().now();
     let idle = place.since().min(now);
     let flags = panicking() | flag::MEASURED;
@@ -451,7 +451,7 @@ fn discard<M: Manager>(
     driver: &PoolDriver<M>,
     slot: u32,
     cell: u32,
-    count: impl FnOnce(&mut Desk),
+    count: impl FnOnce(&mut PoolTables),
 ) {
     let uses = driver.shell().slot(slot).uses();
     driver.step(|step| {

@@ -18,7 +18,7 @@ use crate::reply_slot::ReplySlot;
 
 /// Where an ask waits, if it does: one that just came has no cell yet and takes
 /// its answer itself.
-pub(crate) struct Reply(Option<Arc<ReplySlot<Told>>>);
+pub(crate) struct RegulatorReply(Option<Arc<ReplySlot<Told>>>);
 
 /// What a waiter is told.
 type Told = Result<Granted, Refusal>;
@@ -130,7 +130,7 @@ impl Future for Leasing {
     }
 }
 
-impl Reply {
+impl RegulatorReply {
     /// Say yes to an ask that waits.
     pub(super) fn grant(self, lead: Lead, waited: Duration, after: &mut After) {
         self.tell(Ok(Granted { lead, waited }), after);
@@ -147,7 +147,7 @@ impl Reply {
     }
 }
 
-impl rideau_core::Reply for Reply {
+impl rideau_core::Reply for RegulatorReply {
     fn is_gone(&self) -> bool {
         self.0.as_ref().is_some_and(|cell| cell.is_gone())
     }
@@ -178,7 +178,7 @@ fn come(driver: &Arc<RegulatorDriver>, terms: &AskOptions, wait: bool) -> State 
         let terms = terms.since(step.sent, wait);
         let ticket = step
             .machine
-            .ask(&terms, Reply(None), step.now, step.effects);
+            .ask(&terms, RegulatorReply(None), step.now, step.effects);
         if admission.is_guarded() {
             admission.set_len(step.machine.len());
         }

@@ -12,12 +12,12 @@ use tokio::time::{Instant, Sleep};
 
 use super::{End, Manner};
 use crate::front::headers;
-use crate::front::reply::Reply;
+use crate::front::reply::HttpReply;
 use crate::front::upstream_conn::{is_bare, put_chunk, put_last_chunk};
 use crate::http1::chunks::Chunks;
 use crate::http1::date;
 use crate::http1::fields::put;
-use crate::http1::head::{Framing, Head, Limits, Trouble};
+use crate::http1::head::{Framing, Head, HeadLimits, Trouble};
 use crate::http1::message_io::{MessageIo, Rest};
 use crate::http1::stream::Stream;
 
@@ -41,7 +41,7 @@ pub(in crate::front) struct Patience {
 /// A client.
 pub(in crate::front) struct Client {
     wire: MessageIo,
-    limits: Limits,
+    limits: HeadLimits,
     patience: Patience,
     head: Head,
     /// What is still to come of the body after it.
@@ -84,7 +84,7 @@ pub(super) enum Came {
 }
 
 impl Client {
-    pub(super) fn new(stream: Stream, limits: Limits, patience: Patience) -> Self {
+    pub(super) fn new(stream: Stream, limits: HeadLimits, patience: Patience) -> Self {
         Self {
             wire: MessageIo::new(stream),
             limits,
@@ -225,7 +225,7 @@ impl Client {
     }
 
     /// Write the head of an answer; says how the end of its body will be told.
-    pub(super) fn put_head(&mut self, reply: &Reply, manner: Manner, keeps: bool) -> End {
+    pub(super) fn put_head(&mut self, reply: &HttpReply, manner: Manner, keeps: bool) -> End {
         self.is_answered = true;
         let out = self.wire.out();
         out.reserve(reply.fields.len() + 256);
@@ -267,7 +267,7 @@ impl Client {
     }
 
     /// Write the last answer of a connection, unless one has begun already.
-    pub(super) fn fail(&mut self, mut reply: Reply) {
+    pub(super) fn fail(&mut self, mut reply: HttpReply) {
         if self.is_answered {
             return self.close_broken();
         }
@@ -277,7 +277,7 @@ impl Client {
     }
 
     /// Write the head of an answer after which all is different.
-    pub(in crate::front) fn put_turned(&mut self, reply: &Reply) {
+    pub(in crate::front) fn put_turned(&mut self, reply: &HttpReply) {
         let manner = Manner {
             wants_head: false,
             is_recent: true,

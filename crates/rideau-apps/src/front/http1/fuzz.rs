@@ -10,12 +10,12 @@ use crate::front::conn::ClientConn;
 use crate::front::headers::{self, Toward};
 use crate::front::ids::Id;
 use crate::http1::chunks::Chunks;
-use crate::http1::head::{Framing, Head, Limits};
+use crate::http1::head::{Framing, Head, HeadLimits};
 use rideau_testing::fuzz::{self, Tried, below, is_once_in, one};
 
 const USUAL: u64 = 20_000;
 
-const LIMITS: Limits = Limits {
+const LIMITS: HeadLimits = HeadLimits {
     bytes_max: 2000,
     fields_max: 12,
 };
@@ -276,7 +276,7 @@ fn is_sent_alike(head: &Head, bytes: &[u8], is_trusted: bool) -> Tried {
     headers::to_process(&mut sent, head.fields(bytes), &toward);
     sent.extend_from_slice(b"\r\n");
     let mut again = Head::default();
-    let limits = Limits {
+    let limits = HeadLimits {
         bytes_max: sent.len(),
         fields_max: LIMITS.fields_max + 10,
     };

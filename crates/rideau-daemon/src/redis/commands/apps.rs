@@ -9,17 +9,19 @@ use rideau_resp::{Mistake, Request, Upper};
 
 use super::page;
 use super::tickets::{self, Answer};
-use crate::redis::client::{AskArgs, Awaits, Client, CommandError, Step, Wait, closed, refused};
-use crate::state::answer::{Part, micros};
+use crate::redis::client::{
+    AskArgs, Awaits, Client, CommandError, Next, PendingCommand, closed, refused,
+};
+use crate::state::answer::{AnswerField, micros};
 use crate::state::daemon::Daemon;
 use crate::state::grant::Grant;
-use crate::state::ticket::Kind;
+use crate::state::ticket::TicketKind;
 use crate::view::tables::{self, TableKind};
 
 /// This many lines are told to a client that does not say how many.
 const LINES: u64 = 100;
 
-pub(super) fn get(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn get(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("APP.GET", "an app")?;
     let mut tail = AskArgs::default();
@@ -57,9 +59,14 @@ pub(super) fn get(client: &mut Client, request: Request<'_>) -> Result<Step, Com
         answer(&daemon, &app, granted, sees_output)
     };
     if tail.is_async {
-        return tickets::later(client, Kind::App, &name, &tail, answer);
+        return tickets::later(client, TicketKind::App, &name, &tail, answer);
     }
-    Ok(Step::Wait(tickets::blocked(Kind::App, name, tail, answer)))
+    Ok(Next::Wait(tickets::blocked(
+        TicketKind::App,
+        name,
+        tail,
+        answer,
+    )))
 }
 
 fn answer(
@@ -73,7 +80,7 @@ fn answer(
             let process = session.process();
             let parts = vec![
                 process.address.to_string().as_str().into(),
-                Part::Number(process.pid().into()),
+                AnswerField::Number(process.pid().into()),
                 micros(session.waited()),
             ];
             Ok((parts, Grant::App(session)))
@@ -90,7 +97,7 @@ fn answer(
     }
 }
 
-pub(super) fn restart(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn restart(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let app = find(client, arguments.text("APP.RESTART", "an app")?)?;
     let how = match arguments.next() {
@@ -108,10 +115,10 @@ pub(super) fn restart(client: &mut Client, request: Request<'_>) -> Result<Step,
     arguments.end("APP.RESTART")?;
     client.daemon.apps.restart(&app, how, client.user_name());
     client.reply().simple("OK");
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let app = find(client, arguments.text("APP.SET", "an app")?)?;
     let mut values = Vec::new();
@@ -127,10 +134,10 @@ pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, Com
     }
     let plan = client.daemon.set(&values, client.user_name())?;
     super::settings::done(client, &plan);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn spawn(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn spawn(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let app = find(client, arguments.text("APP.SPAWN", "an app")?)?;
     arguments.end("APP.SPAWN")?;
@@ -144,28 +151,28 @@ pub(super) fn spawn(client: &mut Client, request: Request<'_>) -> Result<Step, C
     let (events, text) = (&client.daemon.events, "one more process is started");
     events.add_app(&app.name, text, String::new(), by);
     client.reply().simple("OK");
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn kill(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn kill(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     to_process(client, request, "APP.KILL", |daemon, process| {
         daemon.apps.kill(process)
     })
 }
 
-pub(super) fn detach(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn detach(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     to_process(client, request, "APP.DETACH", |daemon, process| {
         daemon.apps.detach(process)
     })
 }
 
-pub(super) fn disable(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn disable(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     to_process(client, request, "APP.DISABLE", |daemon, process| {
         daemon.apps.disable(process)
     })
 }
 
-pub(super) fn enable(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn enable(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     to_process(client, request, "APP.ENABLE", |daemon, process| {
         daemon.apps.enable(process)
     })
@@ -177,7 +184,7 @@ fn to_process(
     request: Request<'_>,
     command: &'static str,
     act: impl FnOnce(&Daemon, ProcessId) -> bool,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let number = arguments.number(command, "the pid of a process", 1..=u64::MAX)?;
     arguments.end(command)?;
@@ -198,23 +205,23 @@ fn to_process(
     let events = &client.daemon.events;
     events.add_app(&app.name, &text, String::new(), Some(&by));
     client.reply().simple("OK");
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let page = page::options(client, "APP.LS", &mut request.arguments())?;
-    let wanted = tables::Wanted {
+    let wanted = tables::TableQuery {
         name: None,
         page,
         sight: super::look::sight(client),
     };
     let table = tables::table(&client.daemon, TableKind::Apps, &wanted).paged_by("APP.LS");
     table.write(&mut client.reply());
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// The processes of one app.
-pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("APP.STAT", "an app")?;
     let page = page::options(client, "APP.STAT", &mut arguments)?;
@@ -223,7 +230,7 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Co
     let finish = async move {
         daemon.apps.look_at_usage(&app).await;
         let finish: crate::redis::client::OnReady = Box::new(move |client: &mut Client| {
-            let wanted = tables::Wanted {
+            let wanted = tables::TableQuery {
                 name: Some(&app.name),
                 page,
                 sight: super::look::sight(client),
@@ -235,10 +242,14 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Co
         finish
     };
     let awaits = Awaits::Thing("app");
-    Ok(Step::Wait(Wait::new(name, awaits, Box::pin(finish))))
+    Ok(Next::Wait(PendingCommand::new(
+        name,
+        awaits,
+        Box::pin(finish),
+    )))
 }
 
-pub(super) fn log(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn log(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let app = find(client, arguments.text("APP.LOG", "an app")?)?;
     let mut count = LINES;
@@ -259,7 +270,7 @@ pub(super) fn log(client: &mut Client, request: Request<'_>) -> Result<Step, Com
             .bulk(line.stream_word())
             .bulk(&*line.text);
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// The app of this name, if one may use it.

@@ -6,13 +6,13 @@ use std::time::Duration;
 use rideau_resp::{Quoted, Request};
 
 use super::{About, about, tickets};
-use crate::redis::client::{AskArgs, Awaits, Client, CommandError, OnReady, Step, Wait};
+use crate::redis::client::{AskArgs, Awaits, Client, CommandError, Next, OnReady, PendingCommand};
 use crate::state::answer::Outcome;
 use crate::state::end::EndReason;
 use crate::state::lease_table::LeaseEntry;
 use crate::state::matches::{End, Mailbox};
 use crate::state::pending::Later;
-use crate::state::ticket::{Kind, Ticket};
+use crate::state::ticket::{Ticket, TicketKind};
 
 pub(super) const AWAIT: About = about(
     "AWAIT",
@@ -40,7 +40,7 @@ enum Awaited {
     AtOnce,
 }
 
-fn wait(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+fn wait(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let (word, ticket, limit) = wait_words(client, request, "AWAIT")?;
     let awaited = client
         .daemon
@@ -52,16 +52,20 @@ fn wait(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError>
         Awaited::Waits(later) => {
             let name = later.name().to_owned();
             let answer = Box::pin(answer_within(later, limit));
-            return Ok(Step::Wait(Wait::new(name, Awaits::Anything, answer)));
+            return Ok(Next::Wait(PendingCommand::new(
+                name,
+                Awaits::Anything,
+                answer,
+            )));
         }
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// Wait for the other party's last word about a match, which ends it.
-fn wait_end(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+fn wait_end(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let (word, ticket, limit) = wait_words(client, request, "AWAIT.END")?;
-    if ticket.kind != Kind::Match {
+    if ticket.kind != TicketKind::Match {
         return Err(CommandError(format!(
             "WRONGTYPE {} is no match: AWAIT gives the answer of an ASYNC ask, and RELEASE ends \
              what is held.",
@@ -81,7 +85,11 @@ fn wait_end(client: &mut Client, request: Request<'_>) -> Result<Step, CommandEr
     };
     let answer = Box::pin(end_within(mail, ticket, limit));
     let name = ticket.kind.word();
-    Ok(Step::Wait(Wait::new(name, Awaits::Anything, answer)))
+    Ok(Next::Wait(PendingCommand::new(
+        name,
+        Awaits::Anything,
+        answer,
+    )))
 }
 
 /// A ticket, and how long to wait.
@@ -106,7 +114,7 @@ fn wait_words<'a>(
 fn at_once(word: &[u8], ticket: Ticket) -> CommandError {
     let ticket_of = Quoted(word);
     let instead = match ticket.kind {
-        Kind::Match => "AWAIT.END waits for the end of the match",
+        TicketKind::Match => "AWAIT.END waits for the end of the match",
         _ => "RELEASE ends it",
     };
     CommandError(format!(

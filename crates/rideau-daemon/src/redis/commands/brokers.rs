@@ -8,14 +8,14 @@ use rideau_resp::{Mistake, Quoted, Request, Upper};
 
 use super::ask_args;
 use super::tickets::{self, Answer};
-use crate::redis::client::{AskArgs, Client, CommandError, Step, refused};
-use crate::state::answer::{Outcome, Part, micros};
+use crate::redis::client::{AskArgs, Client, CommandError, Next, refused};
+use crate::state::answer::{AnswerField, Outcome, micros};
 use crate::state::catalog::NamedBroker;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::state::grant::Grant;
 use crate::state::matches::{HeldMatch, Mailbox, Party};
-use crate::state::ticket::Kind;
+use crate::state::ticket::TicketKind;
 
 /// What `ASK` and `OFFER` say.
 struct Words<'a> {
@@ -29,15 +29,15 @@ struct Words<'a> {
     tail: AskArgs,
 }
 
-pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     come(client, request, Side::Ask)
 }
 
-pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     come(client, request, Side::Offer)
 }
 
-fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Step, CommandError> {
+fn come(client: &mut Client, request: Request<'_>, side: Side) -> Result<Next, CommandError> {
     let command = match side {
         Side::Ask => "ASK",
         Side::Offer => "OFFER",
@@ -96,7 +96,7 @@ fn settle(
     own: Arc<Mailbox>,
     met: Met,
     tail: &AskArgs,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let Match {
         value: other,
         lead,
@@ -107,12 +107,12 @@ fn settle(
         Ok(met) => met,
         Err(Refused { refusal, .. }) => {
             client.tell_no(&no(&client.daemon, place, &refusal));
-            return Ok(Step::Done);
+            return Ok(Next::Done);
         }
     };
     let value = Arc::clone(&other.value);
     let held_match = HeldMatch::new(Arc::clone(&place.name), Arc::clone(&own), other, peer);
-    let ticket = client.keep(Kind::Match, Grant::Match(held_match), tail)?;
+    let ticket = client.keep(TicketKind::Match, Grant::Match(held_match), tail)?;
     client.remember(tail, ticket, || parts(&value, lead, waited));
     let waited = i64::try_from(waited.as_micros()).unwrap_or(i64::MAX);
     let mut reply = client.reply_go(5, ticket);
@@ -121,7 +121,7 @@ fn settle(
         .integer(lead_micros(lead))
         .integer(waited);
     own.begin(ticket, &client.card.outbox);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// Meet a party that is there, or none.
@@ -132,7 +132,7 @@ fn come_now(
     own: Arc<Mailbox>,
     side: Side,
     tail: &AskArgs,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let met = match side {
         Side::Ask => place.broker.try_ask(party),
         Side::Offer => place.broker.try_offer(party),
@@ -145,7 +145,7 @@ fn come_now(
             _ => no,
         }
     });
-    tickets::settle(client, Kind::Match, answer, tail)
+    tickets::settle(client, TicketKind::Match, answer, tail)
 }
 
 fn waiting(
@@ -155,7 +155,7 @@ fn waiting(
     tail: AskArgs,
     met: impl Future<Output = Met> + Send + 'static,
     waits: Option<rideau::Ticket>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let name = Arc::clone(&place.name);
     if tail.is_async {
         let daemon = Arc::clone(&client.daemon);
@@ -165,7 +165,7 @@ fn waiting(
         let withdraw: tickets::Withdraw =
             Box::new(move || waits.is_some_and(|ticket| broker.cancel(ticket)));
         let answer = async move { answer(&daemon, &place, own, met.await) };
-        let (kind, withdraw) = (Kind::Match, Some(withdraw));
+        let (kind, withdraw) = (TicketKind::Match, Some(withdraw));
         return tickets::later_or_withdrawn(client, kind, &name, &tail, answer, withdraw);
     }
     let answer = async move {
@@ -173,8 +173,8 @@ fn waiting(
         move |client: &mut Client| settle(client, &place, own, met, &tail)
     };
     let name = name.to_string();
-    let wait = tickets::blocked_until(Kind::Match, name, answer);
-    Ok(Step::Wait(wait))
+    let wait = tickets::blocked_until(TicketKind::Match, name, answer);
+    Ok(Next::Wait(wait))
 }
 
 type Met = Result<Match<Party>, Refused<Party>>;
@@ -187,17 +187,17 @@ fn met_or_no(
     place: &Arc<NamedBroker>,
     own: Arc<Mailbox>,
     met: Met,
-) -> Result<(Vec<Part>, Grant), rideau::Refusal> {
+) -> Result<(Vec<AnswerField>, Grant), rideau::Refusal> {
     let met = met.map_err(|no| no.refusal)?;
     let parts = parts(&met.value.value, met.lead, met.waited);
     let held_match = HeldMatch::new(Arc::clone(&place.name), own, met.value, met.peer);
     Ok((parts, Grant::Match(held_match)))
 }
 
-fn parts(value: &[u8], lead: Lead, waited: Duration) -> Vec<Part> {
+fn parts(value: &[u8], lead: Lead, waited: Duration) -> Vec<AnswerField> {
     vec![
-        Part::Text(value.into()),
-        Part::Number(lead_micros(lead)),
+        AnswerField::Text(value.into()),
+        AnswerField::Number(lead_micros(lead)),
         micros(waited),
     ]
 }
@@ -251,7 +251,7 @@ fn broker(client: &Client, name: &str) -> Result<Arc<NamedBroker>, CommandError>
     })
 }
 
-pub(super) fn len(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn len(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("LEN", "a broker")?;
     arguments.end("LEN")?;
@@ -263,16 +263,16 @@ pub(super) fn len(client: &mut Client, request: Request<'_>) -> Result<Step, Com
         .array(2)
         .integer(asks as i64)
         .integer(offers as i64);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.word("DONE", "the ref of a match")?;
     let payload = arguments.next().map(<[u8]>::to_vec);
     arguments.end("DONE")?;
     let ticket = tickets::parse(word)?;
-    if ticket.kind != Kind::Match {
+    if ticket.kind != TicketKind::Match {
         return Err(CommandError(format!(
             "WRONGTYPE {} is no match: end it with RELEASE.",
             Quoted(word)
@@ -285,7 +285,7 @@ pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Step, Co
         held_match.done(payload);
     }
     client.reply_ok();
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 impl<'a> Words<'a> {

@@ -10,7 +10,7 @@ use rideau_resp::{Arguments, Mistake, Protocol, Request, Upper};
 
 use super::look::{OwnedViewer, see_and_tell};
 use super::{ALL, About, page};
-use crate::redis::client::{Client, CommandError, Replies, Step};
+use crate::redis::client::{Client, CommandError, Next, Replies};
 use crate::redis::login;
 use crate::redis::subscriptions::Watch;
 use crate::state::clients::ClientCard;
@@ -23,7 +23,7 @@ const KEYED: [&str; 3] = ["LOCK", "UNLOCK", "LOCK.STAT"];
 /// No client promises to say something less often: a day.
 const HEARTBEAT_MAX: u64 = 86_400_000;
 
-pub(super) fn ping(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn ping(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let is_subscribed = super::is_subscriber(client);
     let mut reply = client.reply();
     match request.word(1) {
@@ -41,23 +41,23 @@ pub(super) fn ping(client: &mut Client, request: Request<'_>) -> Result<Step, Co
             reply.simple("PONG");
         }
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn echo(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn echo(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     client.reply().bulk(request.word(1).unwrap_or_default());
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn select(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn select(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     if request.word(1) != Some(b"0") {
         return Err(CommandError("ERR there is one database: SELECT 0.".into()));
     }
     client.reply().simple("OK");
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn hello(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn hello(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let mut protocol = client.protocol;
     if let Some(version) = arguments.next() {
@@ -95,7 +95,7 @@ pub(super) fn hello(client: &mut Client, request: Request<'_>) -> Result<Step, C
         )),
         None => {
             finish(client);
-            Ok(Step::Done)
+            Ok(Next::Done)
         }
         Some((user, password)) => login::begin(client, user, password, finish),
     }
@@ -122,7 +122,7 @@ fn greet(client: &mut Client) {
         .array(0);
 }
 
-pub(super) fn auth(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn auth(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let first = arguments.word("AUTH", "a password")?.to_vec();
     let second = arguments.next().map(<[u8]>::to_vec);
@@ -138,13 +138,13 @@ pub(super) fn auth(client: &mut Client, request: Request<'_>) -> Result<Step, Co
     })
 }
 
-pub(super) fn quit(client: &mut Client, _request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn quit(client: &mut Client, _request: Request<'_>) -> Result<Next, CommandError> {
     client.ending = Some(EndReason::Quit);
     client.reply().simple("OK");
-    Ok(Step::Close)
+    Ok(Next::Close)
 }
 
-pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Next, CommandError> {
     client.watch = Watch::default();
     client.card.is_listening.store(false, Ordering::Relaxed);
     client.transaction = None;
@@ -155,10 +155,10 @@ pub(super) fn reset(client: &mut Client, _request: Request<'_>) -> Result<Step, 
     login::become_user(client, user);
     client.is_proven = true;
     client.reply().simple("RESET");
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let what = arguments.word("CLIENT", "ID, SETNAME, LIST, KILL or another word")?;
     match Upper::of(what).as_bytes() {
@@ -213,12 +213,12 @@ pub(super) fn client(client: &mut Client, request: Request<'_>) -> Result<Step, 
         }
         _ => return Err(Mistake::unknown("CLIENT", what).into()),
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// Which answers the client wants from now on. Only the return to all of them
 /// has one itself.
-fn reply(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
+fn reply(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let how = arguments.word("CLIENT REPLY", "ON, OFF or SKIP")?;
     arguments.end("CLIENT REPLY")?;
     let replies = match Upper::of(how).as_bytes() {
@@ -233,7 +233,7 @@ fn reply(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Comm
     if replies == Replies::On {
         client.reply().simple("OK");
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 fn set_name(client: &Client, name: &[u8]) -> Result<(), CommandError> {
@@ -255,7 +255,7 @@ fn set_info(client: &Client, arguments: &mut Arguments<'_>) -> Result<(), Comman
     Ok(())
 }
 
-fn kill(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
+fn kill(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let mut word = arguments.word("CLIENT KILL", "the id of a connection")?;
     if Upper::of(word).as_bytes() == b"ID" {
         word = arguments.word("CLIENT KILL ID", "the id of a connection")?;
@@ -276,12 +276,12 @@ fn kill(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Comma
         client.daemon.events.add("client", &name, text, Some(&by));
     }
     client.reply().integer(found.is_some().into());
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// The connections, each in a line. If some are left for the next page, a line like the
 /// others says so.
-fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
+fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let mut page = page::all(client);
     let mut wanted = Vec::new();
     while let Some(word) = arguments.next() {
@@ -410,7 +410,7 @@ fn line(daemon: &Daemon, card: &ClientCard) -> String {
     )
 }
 
-pub(super) fn command(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn command(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let what = arguments.next().map(Upper::of);
     let mut reply = client.reply();
@@ -478,7 +478,7 @@ pub(super) fn command(client: &mut Client, request: Request<'_>) -> Result<Step,
             ));
         }
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// The commands that `COMMAND LIST` shows.

@@ -12,12 +12,12 @@ use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
 
 use super::look::{OwnedViewer, see_and_tell};
 use super::{page, tickets};
-use crate::redis::client::{AskArgs, Client, CommandError, Step, refused};
-use crate::state::answer::{Part, micros};
+use crate::redis::client::{AskArgs, Client, CommandError, Next, refused};
+use crate::state::answer::{AnswerField, micros};
 use crate::state::catalog::RulePlace;
 use crate::state::end::EndReason;
 use crate::state::grant::Grant;
-use crate::state::ticket::Kind;
+use crate::state::ticket::TicketKind;
 use crate::view::tables::{More, Page};
 
 /// What `LOCK` says.
@@ -40,7 +40,7 @@ static NOTHING: AskArgs = AskArgs {
     note: None,
 };
 
-pub(super) fn lock(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn lock(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let mut words = Words {
         key: arguments.word("LOCK", "a key")?,
@@ -73,7 +73,7 @@ fn try_lock(
     words: &Words<'_>,
     (at, capacity): (usize, Capacity),
     tail: &AskArgs,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let rule = &client.rules[at];
     let locks = &client.daemon.locks;
     match locks.try_acquire_owned(words.key, words.units, capacity) {
@@ -85,7 +85,7 @@ fn try_lock(
         Err(Denied::Full(full)) => {
             rule.counts.full.fetch_add(1, Ordering::Relaxed);
             tell_full(client, words.key, full);
-            Ok(Step::Done)
+            Ok(Next::Done)
         }
     }
 }
@@ -113,7 +113,7 @@ fn wait(
     tail: AskArgs,
     capacity: Capacity,
     rule: &RulePlace,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     client.may_wait()?;
     let terms = client.terms(&tail);
     let name = String::from_utf8_lossy(words.key).into_owned();
@@ -144,14 +144,14 @@ fn wait(
         }
     };
     match now {
-        Now::Answered(answer) => tickets::settle(client, Kind::Lock, outcome(answer), &tail),
+        Now::Answered(answer) => tickets::settle(client, TicketKind::Lock, outcome(answer), &tail),
         Now::Waiting(acquiring) if tail.is_async => {
-            tickets::later(client, Kind::Lock, &name, &tail, async move {
+            tickets::later(client, TicketKind::Lock, &name, &tail, async move {
                 outcome(acquiring.await)
             })
         }
-        Now::Waiting(acquiring) => Ok(Step::Wait(tickets::blocked(
-            Kind::Lock,
+        Now::Waiting(acquiring) => Ok(Next::Wait(tickets::blocked(
+            TicketKind::Lock,
             name,
             tail,
             async move { outcome(acquiring.await) },
@@ -159,7 +159,7 @@ fn wait(
     }
 }
 
-fn parts(lock: &Lock<'static, Vec<u8>>, capacity: Capacity) -> Vec<Part> {
+fn parts(lock: &Lock<'static, Vec<u8>>, capacity: Capacity) -> Vec<AnswerField> {
     vec![
         lock.ordinal().into(),
         capacity.units().into(),
@@ -173,9 +173,9 @@ fn granted(
     lock: Lock<'static, Vec<u8>>,
     capacity: Capacity,
     tail: &AskArgs,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let (ordinal, fence) = (lock.ordinal(), lock.fence());
-    let ticket = client.keep(Kind::Lock, Grant::Lock(lock), tail)?;
+    let ticket = client.keep(TicketKind::Lock, Grant::Lock(lock), tail)?;
     let told = || vec![ordinal.into(), capacity.units().into(), fence.into()];
     client.remember(tail, ticket, told);
     let capacity = i64::try_from(capacity.units()).unwrap_or(i64::MAX);
@@ -184,7 +184,7 @@ fn granted(
         .integer(ordinal as i64)
         .integer(capacity)
         .integer(fence as i64);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// Which of the client's rules is that of a key, and how many units there may be.
@@ -269,7 +269,7 @@ impl Words<'_> {
     }
 }
 
-pub(super) fn unlock(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn unlock(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let key = arguments.word("UNLOCK", "a key")?;
     let is_wanted = |grant: &Grant| matches!(grant, Grant::Lock(lock) if lock.key() == key);
@@ -280,7 +280,7 @@ pub(super) fn unlock(client: &mut Client, request: Request<'_>) -> Result<Step, 
     let gone = client.daemon.release(ticket, None, EndReason::Released);
     debug_assert!(gone.is_ok(), "nobody else ends what this holder holds");
     client.reply().simple("OK");
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// The client has no unit of a key: says where it is. Clients with a pool of
@@ -320,7 +320,7 @@ fn not_held(client: &Client, key: &[u8]) -> CommandError {
     ))
 }
 
-pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let key = arguments.word("LOCK.STAT", "a key")?;
     arguments.end("LOCK.STAT")?;
@@ -335,10 +335,10 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Co
         .integer(held as i64)
         .bulk("waiting")
         .integer(waiting as i64);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn list(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let (mut prefix, mut count, mut cursor): (&[u8], u64, &[u8]) = (b"", 100, b"");
     while let Some(word) = arguments.next() {

@@ -7,19 +7,19 @@ use rideau_process::panics;
 use rideau_resp::{Mistake, Quoted, Request, Upper};
 
 use super::page;
-use crate::redis::client::{Client, CommandError, OnReady, Step, Wait, answer_panic};
+use crate::redis::client::{Client, CommandError, Next, OnReady, PendingCommand, answer_panic};
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
 use crate::view::explain::{self, Explained};
 use crate::view::report;
-use crate::view::tables::{self, Page, TableKind, Wanted};
+use crate::view::tables::{self, Page, TableKind, TableQuery};
 
 /// What this client sees.
 pub(super) fn sight(client: &Client) -> Viewer<'_> {
     Viewer::of(client.user.as_deref())
 }
 
-pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.word("SHOW", "POOLS or another word")?;
     let Some(what) = TableKind::of(word) else {
@@ -50,7 +50,7 @@ pub(super) fn show(client: &mut Client, request: Request<'_>) -> Result<Step, Co
     }
     let see = move |viewer: &OwnedViewer| {
         let (name, sight) = (name.as_deref(), viewer.sight());
-        tables::table(&viewer.daemon, what, &Wanted { name, page, sight })
+        tables::table(&viewer.daemon, what, &TableQuery { name, page, sight })
     };
     see_and_tell(client, "SHOW", see, |client, table| {
         table.write(&mut client.reply());
@@ -77,14 +77,14 @@ pub(super) fn see_and_tell<T: Send + 'static>(
     name: &'static str,
     see: impl FnOnce(&OwnedViewer) -> T + Send + 'static,
     tell: impl FnOnce(&mut Client, T) -> Result<(), CommandError> + Send + 'static,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let viewer = OwnedViewer {
         daemon: Arc::clone(&client.daemon),
         user: client.user.clone(),
     };
     if !has_many(&viewer.daemon) {
         tell(client, see(&viewer))?;
-        return Ok(Step::Done);
+        return Ok(Next::Done);
     }
     let user = client.user.clone();
     let answer = async move {
@@ -105,7 +105,7 @@ pub(super) fn see_and_tell<T: Send + 'static>(
         });
         finish
     };
-    Ok(Step::Wait(Wait::work(name, Box::pin(answer))))
+    Ok(Next::Wait(PendingCommand::work(name, Box::pin(answer))))
 }
 
 /// Looking at all of them would keep others waiting.
@@ -118,12 +118,12 @@ fn has_many(daemon: &Daemon) -> bool {
 }
 
 /// Processes with what they use now, which has to be looked at first.
-fn processes(client: &Client, name: Option<String>, page: Page) -> Step {
+fn processes(client: &Client, name: Option<String>, page: Page) -> Next {
     let daemon = Arc::clone(&client.daemon);
     let answer = async move {
         daemon.apps.look_at_all_usage().await;
         let finish: OnReady = Box::new(move |client: &mut Client| {
-            let wanted = Wanted {
+            let wanted = TableQuery {
                 name: name.as_deref(),
                 page,
                 sight: sight(client),
@@ -133,10 +133,10 @@ fn processes(client: &Client, name: Option<String>, page: Page) -> Step {
         });
         finish
     };
-    Step::Wait(Wait::work("SHOW", Box::pin(answer)))
+    Next::Wait(PendingCommand::work("SHOW", Box::pin(answer)))
 }
 
-pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn explain(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.text("EXPLAIN", "a ticket, a name or an id")?;
     let format = arguments.next();
@@ -175,7 +175,7 @@ fn tell_explained(client: &mut Client, explained: &Explained, is_json: bool) {
     reply.bulk("text").bulk(&explained.text);
 }
 
-pub(super) fn info(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn info(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let words: Vec<Vec<u8>> = request.arguments().map(<[u8]>::to_vec).collect();
     let see = move |viewer: &OwnedViewer| report(viewer, &words);
     see_and_tell(client, "INFO", see, |client, text| {

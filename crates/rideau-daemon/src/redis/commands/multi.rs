@@ -7,7 +7,7 @@ use rideau_config::OWN;
 use rideau_resp::{Request, Upper};
 
 use super::{About, about};
-use crate::redis::client::{Client, CommandError, Step};
+use crate::redis::client::{Client, CommandError, Next};
 use crate::redis::transaction::{QUEUED_MAX, TooLong, Transaction};
 
 pub(super) const MULTI: About = about(
@@ -71,7 +71,7 @@ const ALONE: &[&str] = &[
     "MONITOR",
 ];
 
-fn multi(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+fn multi(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     request.arguments().end("MULTI")?;
     if client.transaction.is_some() {
         return Err(CommandError(
@@ -81,10 +81,10 @@ fn multi(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError
     let transaction = Transaction::new(&client.daemon.input, client.user_name());
     client.transaction = Some(Box::new(transaction));
     client.reply_ok();
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-fn exec(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+fn exec(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     request.arguments().end("EXEC")?;
     let Some(transaction) = client.transaction.take() else {
         return Err(CommandError(
@@ -105,10 +105,10 @@ fn exec(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError>
                 .into(),
         ));
     }
-    Ok(Step::Exec(transaction))
+    Ok(Next::Exec(transaction))
 }
 
-fn discard(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+fn discard(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     request.arguments().end("DISCARD")?;
     if client.transaction.take().is_none() {
         return Err(CommandError(
@@ -116,10 +116,10 @@ fn discard(client: &mut Client, request: Request<'_>) -> Result<Step, CommandErr
         ));
     }
     client.reply_ok();
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-fn watch(client: &mut Client, _request: Request<'_>) -> Result<Step, CommandError> {
+fn watch(client: &mut Client, _request: Request<'_>) -> Result<Next, CommandError> {
     Err(CommandError(match client.transaction.is_some() {
         true => "ERR WATCH inside MULTI is not allowed.".into(),
         false => {
@@ -130,10 +130,10 @@ fn watch(client: &mut Client, _request: Request<'_>) -> Result<Step, CommandErro
     }))
 }
 
-fn unwatch(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+fn unwatch(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     request.arguments().end("UNWATCH")?;
     client.reply_ok();
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// An unknown command was sent behind `MULTI`.
@@ -146,7 +146,7 @@ pub(super) fn spoil(client: &mut Client) {
 /// Queue a command that was sent behind `MULTI`, unless it is one of those that are
 /// executed at once.
 #[cold]
-pub(super) fn queue(client: &mut Client, at: usize, request: Request<'_>) -> Option<Step> {
+pub(super) fn queue(client: &mut Client, at: usize, request: Request<'_>) -> Option<Next> {
     let about = &super::ALL[at];
     if AT_ONCE.contains(&about.name) {
         return None;
@@ -163,7 +163,7 @@ pub(super) fn queue(client: &mut Client, at: usize, request: Request<'_>) -> Opt
             super::fail(client, about, before, wrong);
         }
     }
-    Some(Step::Done)
+    Some(Next::Done)
 }
 
 /// Whether a command can be queued, by the rights of now. They are looked up again when

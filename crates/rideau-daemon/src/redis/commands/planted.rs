@@ -3,8 +3,8 @@
 use rideau_resp::Request;
 
 use super::{About, about, tickets};
-use crate::redis::client::{AskArgs, Awaits, Client, CommandError, OnReady, Step, Wait};
-use crate::state::ticket::Kind;
+use crate::redis::client::{AskArgs, Awaits, Client, CommandError, Next, OnReady, PendingCommand};
+use crate::state::ticket::TicketKind;
 
 pub(super) const PANIC: About = about(
     "TEST.PANIC",
@@ -15,14 +15,14 @@ pub(super) const PANIC: About = about(
     panic,
 );
 
-fn panic(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
-    let wait = |answer| Wait::new("a test", Awaits::Anything, answer);
+fn panic(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
+    let wait = |answer| PendingCommand::new("a test", Awaits::Anything, answer);
     match request.word(1) {
-        Some(b"LATER") => Ok(Step::Wait(wait(Box::pin(async {
+        Some(b"LATER") => Ok(Next::Wait(wait(Box::pin(async {
             tokio::task::yield_now().await;
             panic!("planted")
         })))),
-        Some(b"AFTER") => Ok(Step::Wait(wait(Box::pin(async {
+        Some(b"AFTER") => Ok(Next::Wait(wait(Box::pin(async {
             let finish: OnReady = Box::new(|client| {
                 client.reply().array(2);
                 panic!("planted")
@@ -31,7 +31,13 @@ fn panic(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError
         })))),
         Some(b"ASYNC") => {
             let answer = async { panic!("planted") };
-            tickets::later(client, Kind::Lock, "a test", &AskArgs::default(), answer)
+            tickets::later(
+                client,
+                TicketKind::Lock,
+                "a test",
+                &AskArgs::default(),
+                answer,
+            )
         }
         _ => {
             // What was begun of an answer is not to be seen.

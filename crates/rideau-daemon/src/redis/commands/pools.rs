@@ -14,13 +14,13 @@ use rideau_resp::{Mistake, Request, Upper};
 use super::ask_args;
 use super::settings;
 use super::tickets::{self, Answer};
-use crate::redis::client::{AskArgs, Client, CommandError, Step, refused};
-use crate::state::answer::{Outcome, Part, micros};
+use crate::redis::client::{AskArgs, Client, CommandError, Next, refused};
+use crate::state::answer::{AnswerField, Outcome, micros};
 use crate::state::catalog::{NamedGroup, NamedPool};
 use crate::state::daemon::Daemon;
 use crate::state::grant::Grant;
 use crate::state::members::{Members, NoMember, Offer};
-use crate::state::ticket::Kind;
+use crate::state::ticket::TicketKind;
 
 /// No client waits longer for a pool to end or to be replaced: a day.
 const WITHIN_MAX: u64 = 86_400_000;
@@ -51,7 +51,7 @@ impl Target {
     }
 }
 
-pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("TAKE", "a pool, or @group")?;
     let mut tail = AskArgs::default();
@@ -109,9 +109,9 @@ pub(super) fn take(client: &mut Client, request: Request<'_>) -> Result<Step, Co
                 move |client: &mut Client| settle(client, &pool, taken, &tail, note)
             };
             let name = name.to_owned();
-            let mut wait = tickets::blocked_until(Kind::Member, name, answer);
+            let mut wait = tickets::blocked_until(TicketKind::Member, name, answer);
             wait.is_work = is_first;
-            Ok(Step::Wait(wait))
+            Ok(Next::Wait(wait))
         }
         Target::Group(group) => {
             let daemon = Arc::clone(&client.daemon);
@@ -134,14 +134,14 @@ fn settle(
     taken: Result<Held<'static, Members>, NotTaken>,
     tail: &AskArgs,
     note: Option<String>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let held = match taken {
         Ok(held) => held,
         Err(no) => {
             let sees_output = super::look::sight(client).sees_output("pool", &pool.name);
             let no = refuse(&client.daemon, &pool.name, Some(pool), &no, sees_output);
             client.tell_no(&no);
-            return Ok(Step::Done);
+            return Ok(Next::Done);
         }
     };
     if let Some(note) = note {
@@ -153,15 +153,15 @@ fn settle(
         held,
         pool: Arc::clone(pool),
     };
-    let ticket = client.keep(Kind::Member, grant, tail)?;
+    let ticket = client.keep(TicketKind::Member, grant, tail)?;
     if is_mortal {
         client.daemon.look_for_death(ticket);
     }
     client.remember(tail, ticket, || {
-        vec![(&*value).into(), Part::Number(waited)]
+        vec![(&*value).into(), AnswerField::Number(waited)]
     });
     client.reply_go(4, ticket).bulk(&*value).integer(waited);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 fn waiting(
@@ -169,13 +169,13 @@ fn waiting(
     name: String,
     tail: AskArgs,
     answer: impl Future<Output = Answer> + Send + 'static,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     client.may_wait()?;
     if tail.is_async {
-        return tickets::later(client, Kind::Member, &name, &tail, answer);
+        return tickets::later(client, TicketKind::Member, &name, &tail, answer);
     }
-    Ok(Step::Wait(tickets::blocked(
-        Kind::Member,
+    Ok(Next::Wait(tickets::blocked(
+        TicketKind::Member,
         name,
         tail,
         answer,
@@ -301,7 +301,7 @@ pub(super) fn pool(client: &Client, name: &str) -> Result<Arc<NamedPool>, Comman
     })
 }
 
-pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("POOL.OFFER", "a pool")?;
     let mut value = arguments.text("POOL.OFFER", "a value")?;
@@ -324,7 +324,7 @@ pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Step, C
         offer: Arc::clone(&offer),
         pool: Arc::clone(&pool),
     };
-    let ticket = client.keep(Kind::Offer, grant, &tail)?;
+    let ticket = client.keep(TicketKind::Offer, grant, &tail)?;
     if !pool.members.offer(&offer) {
         let _ =
             client
@@ -337,10 +337,10 @@ pub(super) fn offer(client: &mut Client, request: Request<'_>) -> Result<Step, C
         )));
     }
     client.reply().bulk(ticket.text());
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn add(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn add(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("POOL.ADD", "a name")?;
     let keys = arguments.text("POOL.ADD", "the keys of the pool as TOML")?;
@@ -353,10 +353,10 @@ pub(super) fn add(client: &mut Client, request: Request<'_>) -> Result<Step, Com
     }
     let plan = client.daemon.add_pool(name, keys, client.user_name())?;
     settings::done(client, &plan);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn delete(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn delete(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("POOL.DEL", "a pool")?;
     let mut within = client.daemon.config.load().server.drain;
@@ -375,10 +375,10 @@ pub(super) fn delete(client: &mut Client, request: Request<'_>) -> Result<Step, 
     let by = client.user_name().to_owned();
     let plan = client.daemon.remove_pool(name, Some(within), &by)?;
     settings::done(client, &plan);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("POOL.SET", "a pool")?;
     super::may_use(client, "pool", name)?;
@@ -397,7 +397,7 @@ pub(super) fn set(client: &mut Client, request: Request<'_>) -> Result<Step, Com
     }
     let plan = client.daemon.set(&values, client.user_name())?;
     settings::done(client, &plan);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// Takes from a group get members of all its pools: a client brings a pool into a group
@@ -406,7 +406,7 @@ pub(super) fn check_group(client: &Client, kind: &str, group: &str) -> Result<()
     super::may_use(client, kind, &format!("@{group}"))
 }
 
-pub(super) fn recycle(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn recycle(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("POOL.RECYCLE", "a pool")?;
     let mut over = Duration::ZERO;
@@ -430,17 +430,17 @@ pub(super) fn recycle(client: &mut Client, request: Request<'_>) -> Result<Step,
     let events = &client.daemon.events;
     events.add("pool", name, text, Some(client.user_name()));
     client.reply().simple("OK");
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn pause(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn pause(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let said = "was paused";
     act(client, request, "POOL.PAUSE", said, |pool| {
         pool.pool.suspend();
     })
 }
 
-pub(super) fn resume(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn resume(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let said = "was resumed";
     act(client, request, "POOL.RESUME", said, |pool| {
         pool.pool.resume();
@@ -453,7 +453,7 @@ fn act(
     command: &'static str,
     said: &str,
     act: impl FnOnce(&NamedPool),
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text(command, "a pool")?;
     arguments.end(command)?;
@@ -463,10 +463,10 @@ fn act(
     let events = &client.daemon.events;
     events.add("pool", name, text, Some(client.user_name()));
     client.reply().simple("OK");
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("POOL.STAT", "a pool")?;
     arguments.end("POOL.STAT")?;
@@ -486,5 +486,5 @@ pub(super) fn stat(client: &mut Client, request: Request<'_>) -> Result<Step, Co
     for (name, value) in rows {
         reply.bulk(name).integer(value);
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }

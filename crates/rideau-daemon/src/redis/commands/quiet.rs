@@ -3,12 +3,12 @@
 use rideau_process::panics;
 use rideau_resp::Request;
 
-use crate::redis::client::{Client, OnReady, Replies, Step, Wait};
+use crate::redis::client::{Client, Next, OnReady, PendingCommand, Replies};
 
 /// Execute a request without an answer, unless it says itself that answers are
 /// wanted again.
 #[cold]
-pub(super) fn execute(client: &mut Client, request: Request<'_>) -> Step {
+pub(super) fn execute(client: &mut Client, request: Request<'_>) -> Next {
     let before = client.out.len();
     if client.replies == Replies::Skip {
         client.replies = Replies::Skipping;
@@ -21,16 +21,16 @@ pub(super) fn execute(client: &mut Client, request: Request<'_>) -> Step {
     }
     client.out.truncate(before);
     match step {
-        Step::Wait(wait) => Step::Wait(silent(wait)),
-        Step::Exec(mut transaction) => {
+        Next::Wait(wait) => Next::Wait(silent(wait)),
+        Next::Exec(mut transaction) => {
             transaction.is_silent = true;
-            Step::Exec(transaction)
+            Next::Exec(transaction)
         }
         step => step,
     }
 }
 
-fn silent(wait: Wait) -> Wait {
+fn silent(wait: PendingCommand) -> PendingCommand {
     let inner = wait.answer;
     let answer = Box::pin(async move {
         // A panic is not answered either.
@@ -44,7 +44,7 @@ fn silent(wait: Wait) -> Wait {
         });
         silent
     });
-    Wait {
+    PendingCommand {
         answer,
         is_silent: true,
         ..wait

@@ -15,10 +15,12 @@ use std::time::Duration;
 use rideau::allocator::{Change, Place, Prefer, Refused, Reservation};
 use rideau::{Committed, Failed, Instant, Reserving};
 
-use crate::redis::client::{AskArgs, Awaits, Client, CommandError, OnReady, Step, Wait, closed};
+use crate::redis::client::{
+    AskArgs, Awaits, Client, CommandError, Next, OnReady, PendingCommand, closed,
+};
 use crate::state::end::EndReason;
 use crate::state::grant::{Grant, HeldValue};
-use crate::state::ticket::Kind;
+use crate::state::ticket::TicketKind;
 use crate::state::values::{ValueTicket, owner_of};
 use rideau_resp::{Quoted, Reply, Request};
 use words::{Beside, Words};
@@ -42,7 +44,7 @@ const TIERS: [&str; 8] = [
     "eighth",
 ];
 
-pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     client.held_back.begin();
     let words = Words::parse(client, request)?;
     if words.is_async() {
@@ -53,7 +55,7 @@ pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Step,
         let answer = client.daemon.values.ranges.reserve(&words.ask(owner));
         let (decision, until) = answer.into_parts();
         settle(client, decision, until, &words.how(), words.prefer())?;
-        return Ok(Step::Done);
+        return Ok(Next::Done);
     };
     let ranges = &client.daemon.values.ranges;
     let owner = owner_of(client.user.as_deref());
@@ -68,10 +70,10 @@ pub(super) fn reserve(client: &mut Client, request: Request<'_>) -> Result<Step,
                 ..words.how()
             };
             let answer = Box::pin(wait(reserving, how, prefer));
-            return Ok(Step::Wait(Wait::new("RESERVE", awaits, answer)));
+            return Ok(Next::Wait(PendingCommand::new("RESERVE", awaits, answer)));
         }
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// What the answer of a reserve depends on besides the decision.
@@ -225,7 +227,7 @@ fn keep(
         fence,
         is_lease: false,
     });
-    let ticket = client.keep(Kind::Value, held, tail)?;
+    let ticket = client.keep(TicketKind::Value, held, tail)?;
     client.daemon.hold_value(value, ticket);
     Ok(ticket.into())
 }
@@ -245,7 +247,7 @@ fn give_back(client: &Client, granted: &[Reservation]) {
     }
 }
 
-pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     client.held_back.begin();
     let mut arguments = request.arguments();
     let word = arguments.text("CLAIM", "a value")?;
@@ -265,7 +267,7 @@ pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Step, C
         Err(Failed::Refused(Refused::Reserved | Refused::Resting)) => {
             let standing = client.daemon.values.ranges.stands(value);
             client.reply().array(2).bulk("taken").bulk(standing.word());
-            return Ok(Step::Done);
+            return Ok(Next::Done);
         }
         Err(failed) => return Err(no::failed(client, &failed, Quoted(word.as_bytes()))),
     };
@@ -302,7 +304,7 @@ pub(super) fn claim(client: &mut Client, request: Request<'_>) -> Result<Step, C
         .integer(0)
         .integer(held.fence as i64)
         .bulk(held.was.word());
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// What a record has beside its value, as a map.

@@ -6,16 +6,16 @@ use rideau::{Lead, Lease, Now, Refusal};
 use rideau_resp::{Mistake, Quoted, Request, Upper};
 
 use super::tickets::{self, Answer};
-use crate::redis::client::{AskArgs, Client, CommandError, Step, refused};
-use crate::state::answer::{Outcome, Part, micros};
+use crate::redis::client::{AskArgs, Client, CommandError, Next, refused};
+use crate::state::answer::{AnswerField, Outcome, micros};
 use crate::state::catalog::NamedRegulator;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
 use crate::state::grant::Grant;
 use crate::state::lease_table::LeaseEntry;
-use crate::state::ticket::{Kind, Ticket};
+use crate::state::ticket::{Ticket, TicketKind};
 
-pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("REG.ASK", "a regulator")?;
     let mut tail = AskArgs::default();
@@ -37,14 +37,16 @@ pub(super) fn ask(client: &mut Client, request: Request<'_>) -> Result<Step, Com
     let (daemon, at) = (Arc::clone(&client.daemon), Arc::clone(&place));
     let answer = move |granted| answer(&daemon, &at, granted);
     match place.regulator.ask_now(terms) {
-        Now::Answered(granted) => tickets::settle(client, Kind::Lease, answer(granted), &tail),
+        Now::Answered(granted) => {
+            tickets::settle(client, TicketKind::Lease, answer(granted), &tail)
+        }
         Now::Waiting(wait) if tail.is_async => {
-            tickets::later(client, Kind::Lease, &name, &tail, async move {
+            tickets::later(client, TicketKind::Lease, &name, &tail, async move {
                 answer(wait.await)
             })
         }
-        Now::Waiting(wait) => Ok(Step::Wait(tickets::blocked(
-            Kind::Lease,
+        Now::Waiting(wait) => Ok(Next::Wait(tickets::blocked(
+            TicketKind::Lease,
             name,
             tail,
             async move { answer(wait.await) },
@@ -74,12 +76,12 @@ fn answer(daemon: &Daemon, place: &Arc<NamedRegulator>, granted: Result<Lease, R
 }
 
 /// What belongs to a lease besides its ticket.
-pub(crate) fn numbers(lease: &Lease) -> Vec<Part> {
-    let lead = Part::Number(lease.lead().as_nanos() / 1_000);
+pub(crate) fn numbers(lease: &Lease) -> Vec<AnswerField> {
+    let lead = AnswerField::Number(lease.lead().as_nanos() / 1_000);
     vec![lead, micros(lease.waited())]
 }
 
-pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.word("REG.CONTINUE", "the ref of a lease")?;
     arguments.end("REG.CONTINUE")?;
@@ -130,10 +132,10 @@ pub(super) fn renew(client: &mut Client, request: Request<'_>) -> Result<Step, C
             Outcome::new("stop", vec![micros(stopped.waited)]).write(&mut client.reply());
         }
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.word("REG.DONE", "the ref of a lease")?;
     let why = match arguments.next().map(Upper::of) {
@@ -144,10 +146,10 @@ pub(super) fn done(client: &mut Client, request: Request<'_>) -> Result<Step, Co
     let released = client.daemon.release(ticket, client.scope(), why);
     released.map_err(|gone| tickets::gone_text(word, gone))?;
     client.reply().simple("OK");
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-pub(super) fn update(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn update(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("REG.UPDATE", "a regulator")?;
     let word = arguments.text("REG.UPDATE", "microseconds")?;
@@ -159,12 +161,12 @@ pub(super) fn update(client: &mut Client, request: Request<'_>) -> Result<Step, 
     let lead = Lead::from_nanos(micros.saturating_mul(1_000));
     regulator(client, name)?.regulator.update(lead);
     client.reply().simple("OK");
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 fn lease_of(word: &[u8]) -> Result<Ticket, CommandError> {
     let ticket = tickets::parse(word)?;
-    if ticket.kind == Kind::Lease {
+    if ticket.kind == TicketKind::Lease {
         return Ok(ticket);
     }
     Err(CommandError(format!(

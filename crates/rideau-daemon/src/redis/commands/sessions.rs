@@ -10,18 +10,18 @@ use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
 
 use super::look::{OwnedViewer, see_and_tell};
 use super::{allowed, page, tickets};
-use crate::redis::client::{Client, CommandError, OnReady, Step, Wait};
+use crate::redis::client::{Client, CommandError, Next, OnReady, PendingCommand};
 use crate::state::end::EndReason;
 use crate::state::holder::Holder;
 use crate::state::quota::Quota;
 use crate::state::sessions::SessionRow;
-use crate::state::ticket::{Kind, Ticket};
+use crate::state::ticket::{Ticket, TicketKind};
 use crate::view::tables::More;
 
 /// No session lives longer without a word.
 const TTL_MAX: u64 = 7 * 86_400_000;
 
-pub(super) fn session(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn session(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let what = arguments.word("SESSION", "OPEN, ATTACH, DETACH, RENEW, CLOSE or LS")?;
     let what_upper = Upper::of(what);
@@ -35,7 +35,7 @@ pub(super) fn session(client: &mut Client, request: Request<'_>) -> Result<Step,
         b"DETACH" => {
             client.leave_session(EndReason::Quit);
             client.reply().simple("OK");
-            Ok(Step::Done)
+            Ok(Next::Done)
         }
         b"RENEW" => renew(client, arguments),
         b"CLOSE" => close(client, arguments),
@@ -44,7 +44,7 @@ pub(super) fn session(client: &mut Client, request: Request<'_>) -> Result<Step,
     }
 }
 
-fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
+fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let (mut ttl, mut grace, mut name) = (None, None, String::new());
     while let Some(option) = arguments.next() {
         match Upper::of(option).as_bytes() {
@@ -96,7 +96,7 @@ fn open(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Comma
     enter(client, row.ticket)?;
     let ttl = ttl.map_or(-1, |ttl| ttl.as_millis() as i64);
     client.reply().array(2).bulk(row.ticket.text()).integer(ttl);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 #[cold]
@@ -116,24 +116,24 @@ fn enter(client: &mut Client, ticket: Ticket) -> Result<(), CommandError> {
     Ok(())
 }
 
-fn attach(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
+fn attach(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let ticket = of(arguments.word("SESSION ATTACH", "a session")?)?;
     arguments.end("SESSION ATTACH")?;
     enter(client, ticket)?;
     client.reply().simple("OK");
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-fn renew(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
+fn renew(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let ticket = own_or(client, arguments.next())?;
     let renewed = client.daemon.sessions.renew(ticket, client.user_name());
     let ttl = renewed.ok_or_else(|| unknown(ticket.to_string().as_bytes()))?;
     let left = ttl.map_or(-1, |ttl| ttl.as_millis() as i64);
     client.reply().integer(left);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-fn close(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
+fn close(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let mut word = arguments.next();
     let mut why = EndReason::Quit;
     let is_fail = |word: &[u8]| Upper::of(word).as_bytes() == b"FAIL";
@@ -158,10 +158,13 @@ fn close(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Comm
         });
         finish
     };
-    Ok(Step::Wait(Wait::work("SESSION CLOSE", Box::pin(answer))))
+    Ok(Next::Wait(PendingCommand::work(
+        "SESSION CLOSE",
+        Box::pin(answer),
+    )))
 }
 
-fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
+fn list(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let page = page::options(client, "SESSION LS", &mut arguments)?;
     let user = client.user_name().to_owned();
     let see = move |viewer: &OwnedViewer| {
@@ -206,7 +209,7 @@ fn own_or(client: &Client, word: Option<&[u8]>) -> Result<Ticket, CommandError> 
 
 fn of(word: &[u8]) -> Result<Ticket, CommandError> {
     let ticket = tickets::parse(word).map_err(|_| unknown(word))?;
-    if ticket.kind != Kind::Session {
+    if ticket.kind != TicketKind::Session {
         return Err(unknown(word));
     }
     Ok(ticket)

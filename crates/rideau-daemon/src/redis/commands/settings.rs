@@ -5,7 +5,7 @@ use rideau_config::text::PathFault;
 use rideau_config::{Faults, Plan, fits, text};
 use rideau_resp::{Arguments, Mistake, Reply, Request, Upper};
 
-use crate::redis::client::{Client, CommandError, Step};
+use crate::redis::client::{Client, CommandError, Next};
 use crate::state::daemon::Unchanged;
 use crate::view::tables::Cell;
 
@@ -15,7 +15,7 @@ impl From<Unchanged> for CommandError {
     }
 }
 
-pub(super) fn config(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn config(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let what = arguments.word("CONFIG", "GET, SET, CHECK, PLAN, APPLY or another word")?;
     match Upper::of(what).as_bytes() {
@@ -62,12 +62,12 @@ pub(super) fn config(client: &mut Client, request: Request<'_>) -> Result<Step, 
         }
         _ => return Err(Mistake::unknown("CONFIG", what).into()),
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// The values that count, by path, by the path of what is above them, or by a
 /// pattern with `*`.
-fn values(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
+fn values(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let mut rows = client.daemon.config.load().rows();
     rows.retain(|(path, _)| super::look::sight(client).sees_path(path));
     let mut found: Vec<&(String, String)> = Vec::new();
@@ -99,10 +99,10 @@ fn values(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Com
     for (path, value) in found {
         reply.bulk(path).bulk(value);
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-fn set(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
+fn set(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let mut values = Vec::new();
     while values.is_empty() || arguments.len() > 0 {
         let path = arguments.text("CONFIG SET", "a path such as pool.pg-1.max")?;
@@ -116,7 +116,7 @@ fn set(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Comman
     let plan = client.daemon.set(&values, client.user_name());
     let plan = plan.map_err(|why| without_hint(client, why))?;
     done(client, &plan);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// Why nothing changed, without names that the client may not know.
@@ -158,7 +158,7 @@ pub(super) fn done(client: &mut Client, plan: &Plan) {
     if plan.is_about_ranges() {
         client.held_back.until(client.daemon.values.ranges.logged());
     }
-    let needs = |step: &&rideau_config::Step| step.change == Change::Restart;
+    let needs = |step: &&rideau_config::PlanStep| step.change == Change::Restart;
     let restarts: Vec<_> = plan
         .steps
         .iter()
@@ -174,7 +174,7 @@ pub(super) fn done(client: &mut Client, plan: &Plan) {
     }
 }
 
-fn rollback(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
+fn rollback(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let version = match arguments.len() {
         0 => None,
         _ => {
@@ -185,10 +185,10 @@ fn rollback(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, C
     arguments.end("CONFIG ROLLBACK")?;
     let plan = client.daemon.rollback(version, client.user_name())?;
     write_plan(&plan, &mut client.reply());
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-fn rewrite(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
+fn rewrite(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let word = arguments.next();
     let is_forced = word.is_some_and(|word| Upper::of(word).as_bytes() == b"FORCE");
     if let Some(word) = word.filter(|_| !is_forced) {
@@ -197,7 +197,7 @@ fn rewrite(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, Co
     arguments.end("CONFIG REWRITE")?;
     client.daemon.rewrite(is_forced, client.user_name())?;
     client.reply().simple("OK");
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 fn history(client: &mut Client) {
@@ -217,7 +217,7 @@ fn history(client: &mut Client) {
 
 /// A version as text, hashes of passwords included: a user that may change them may see
 /// them.
-fn show_text(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, CommandError> {
+fn show_text(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Next, CommandError> {
     let versions = client.daemon.settings.history();
     let wanted = match arguments.len() {
         0 => None,
@@ -237,7 +237,7 @@ fn show_text(client: &mut Client, mut arguments: Arguments<'_>) -> Result<Step, 
         .into());
     };
     client.reply().verbatim(&version.text);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 fn write_plan(plan: &Plan, reply: &mut Reply<'_>) {

@@ -9,34 +9,34 @@ use rideau_resp::{Mistake, Quoted, Request, Upper};
 
 use super::look::{OwnedViewer, see_and_tell};
 use super::{page, ranges, still};
-use crate::redis::client::{AskArgs, Awaits, Client, CommandError, OnReady, Step, Wait};
-use crate::state::answer::{Outcome, Part};
+use crate::redis::client::{AskArgs, Awaits, Client, CommandError, Next, OnReady, PendingCommand};
+use crate::state::answer::{AnswerField, Outcome};
 use crate::state::daemon::Daemon;
 use crate::state::end::{EndReason, NotHeld};
 use crate::state::grant::Grant;
-use crate::state::lease_table::{LeaseEntry, Row};
+use crate::state::lease_table::{LeaseEntry, LeaseRow};
 use crate::state::matches::Mailbox;
 use crate::state::nonces::Named;
 use crate::state::pending::{Later, LaterWait};
 use crate::state::push::Push;
-use crate::state::ticket::{Kind, Ticket};
+use crate::state::ticket::{Ticket, TicketKind};
 use crate::view::tables::More;
 
 /// What an ask came to: what to tell besides the ticket, and what is granted; or a refusal.
-pub(super) type Answer = Result<(Vec<Part>, Grant), Outcome>;
+pub(super) type Answer = Result<(Vec<AnswerField>, Grant), Outcome>;
 
 /// Answer an ask.
 pub(super) fn settle(
     client: &mut Client,
-    kind: Kind,
+    kind: TicketKind,
     answer: Answer,
     tail: &AskArgs,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     match answer {
         Ok((parts, grant)) => {
             let mail = mail(&grant);
             let ticket = client.keep(kind, grant, tail)?;
-            if kind == Kind::Member {
+            if kind == TicketKind::Member {
                 client.daemon.look_for_death(ticket);
             }
             client.remember(tail, ticket, || parts.clone());
@@ -48,7 +48,7 @@ pub(super) fn settle(
         }
         Err(no) => client.tell_no(&no),
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 pub(super) fn mail(grant: &Grant) -> Option<Arc<Mailbox>> {
@@ -68,11 +68,11 @@ fn value(grant: &Grant) -> Option<u128> {
 
 /// Let a command wait for its answer.
 pub(super) fn blocked(
-    kind: Kind,
+    kind: TicketKind,
     name: String,
     tail: AskArgs,
     answer: impl Future<Output = Answer> + Send + 'static,
-) -> Wait {
+) -> PendingCommand {
     blocked_until(kind, name, async move {
         let answer = answer.await;
         move |client: &mut Client| settle(client, kind, answer, &tail)
@@ -81,12 +81,12 @@ pub(super) fn blocked(
 
 /// Let a command wait for such a thing, until it can be answered in this way.
 pub(super) fn blocked_until<F>(
-    kind: Kind,
+    kind: TicketKind,
     name: String,
     answer: impl Future<Output = F> + Send + 'static,
-) -> Wait
+) -> PendingCommand
 where
-    F: FnOnce(&mut Client) -> Result<Step, CommandError> + Send + 'static,
+    F: FnOnce(&mut Client) -> Result<Next, CommandError> + Send + 'static,
 {
     let answer = async move {
         let answer = answer.await;
@@ -99,17 +99,17 @@ where
         });
         finish
     };
-    Wait::new(name, Awaits::Thing(kind.word()), Box::pin(answer))
+    PendingCommand::new(name, Awaits::Thing(kind.word()), Box::pin(answer))
 }
 
 /// Give a ticket now, and the answer later.
 pub(super) fn later(
     client: &mut Client,
-    kind: Kind,
+    kind: TicketKind,
     name: &str,
     tail: &AskArgs,
     answer: impl Future<Output = Answer> + Send + 'static,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     later_or_withdrawn(client, kind, name, tail, answer, None)
 }
 
@@ -120,12 +120,12 @@ pub(super) type Withdraw = Box<dyn Fn() -> bool + Send + Sync>;
 /// or not at all.
 pub(super) fn later_or_withdrawn(
     client: &mut Client,
-    kind: Kind,
+    kind: TicketKind,
     name: &str,
     tail: &AskArgs,
     answer: impl Future<Output = Answer> + Send + 'static,
     withdraw: Option<Withdraw>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let waiting = client.begin_wait()?;
     let outbox = Arc::clone(&client.card.outbox);
     let later = Arc::new(Later::new(name, still::needs(client), outbox));
@@ -174,7 +174,7 @@ pub(super) fn later_or_withdrawn(
         future: Box::pin(future),
         withdraw,
     });
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// Keep what an ask came to, and tell it. It is told again whenever it is awaited.
@@ -193,7 +193,7 @@ fn answer_later(daemon: &Daemon, ticket: Ticket, later: &Later, answer: Answer) 
             if let Some(mail) = mail {
                 mail.begin(ticket, later.outbox());
             }
-            if ticket.kind == Kind::Member {
+            if ticket.kind == TicketKind::Member {
                 daemon.look_for_death(ticket);
             }
             if let Some(value) = value {
@@ -216,7 +216,7 @@ fn allowed(
     daemon: &Daemon,
     ticket: Ticket,
     later: &Later,
-    (parts, grant): (Vec<Part>, Grant),
+    (parts, grant): (Vec<AnswerField>, Grant),
 ) -> Answer {
     let Ok(row) = daemon.lease_table.row(ticket, None) else {
         // It was cancelled just now, and is given back where that is seen.
@@ -239,7 +239,7 @@ fn allowed(
 }
 
 /// The grant of an earlier command with the same name, if there is one.
-pub(super) fn repeated(client: &mut Client, tail: &AskArgs) -> Option<Step> {
+pub(super) fn repeated(client: &mut Client, tail: &AskArgs) -> Option<Next> {
     let nonce = tail.nonce.as_ref()?;
     let Named { ticket, told } = client.daemon.lease_table.recall(client.owner(), nonce)?;
     let shown = client
@@ -254,19 +254,19 @@ pub(super) fn repeated(client: &mut Client, tail: &AskArgs) -> Option<Step> {
         Ok(None) => tell_wait(client, ticket, tail),
         Err(_) => return None,
     }
-    Some(Step::Done)
+    Some(Next::Done)
 }
 
-pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.word("RELEASE", "a ticket or a value")?;
     // Nearly all are tickets of leases, and read once.
     let ticket = match Ticket::parse(word) {
-        Some(ticket) if ticket.kind != Kind::Value => ticket,
+        Some(ticket) if ticket.kind != TicketKind::Value => ticket,
         _ if ranges::is_value(word) => return ranges::release(client, request),
         _ => parse(word)?,
     };
-    if ticket.kind == Kind::Session {
+    if ticket.kind == TicketKind::Session {
         return Err(CommandError(format!(
             "WRONGTYPE {} is a session, and no grant: SESSION CLOSE ends it.",
             Quoted(word)
@@ -296,7 +296,7 @@ pub(super) fn release(client: &mut Client, request: Request<'_>) -> Result<Step,
         note_foreign(client);
     }
     client.reply_ok();
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// A pooled client gave back on one connection what another had taken: that
@@ -334,15 +334,15 @@ pub(super) fn gone_text(word: &[u8], gone: NotHeld) -> CommandError {
     CommandError(format!("{code} {text}"))
 }
 
-pub(super) fn held(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn held(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let page = page::options(client, "HELD", &mut request.arguments())?;
     let owner = client.owner();
     let see = move |viewer: &OwnedViewer| {
         let mut rows = viewer.daemon.lease_table.rows(owner);
         // The newest first, as they are listed.
-        let key = |row: &Row| u128::MAX - row.key();
+        let key = |row: &LeaseRow| u128::MAX - row.key();
         rows.sort_by_key(key);
-        let bytes = |row: &Row| {
+        let bytes = |row: &LeaseRow| {
             let note = row.note.as_ref().map_or(0, String::len);
             160 + row.name.len() + row.value.len() + note
         };
@@ -354,7 +354,7 @@ pub(super) fn held(client: &mut Client, request: Request<'_>) -> Result<Step, Co
     })
 }
 
-fn tell_held(client: &mut Client, rows: Vec<Row>, more: Option<More>) {
+fn tell_held(client: &mut Client, rows: Vec<LeaseRow>, more: Option<More>) {
     let mut reply = client.reply();
     reply.array(rows.len() + usize::from(more.is_some()));
     for row in rows {
@@ -375,7 +375,7 @@ fn tell_held(client: &mut Client, rows: Vec<Row>, more: Option<More>) {
     page::write_more(&mut reply, more, "HELD");
 }
 
-pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.word("CANCEL", "a ticket or a value")?;
     let asked = Ticket::parse(word).and_then(|ticket| {
@@ -393,7 +393,7 @@ pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, 
         }
         parse(word)?;
         client.reply().integer(0);
-        return Ok(Step::Done);
+        return Ok(Next::Done);
     };
     // It is out of its queue before any client is told so.
     let cancelled = later.cancel_waiting(EndReason::Cancelled.words());
@@ -405,7 +405,7 @@ pub(super) fn cancel(client: &mut Client, request: Request<'_>) -> Result<Step, 
         let _ = client.daemon.lease_table.take(ticket, None, why);
     }
     client.reply().integer(cancelled.into());
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// Say that the answer comes later; and after which wait at most, if that is

@@ -7,7 +7,7 @@ use rideau_config::OWN;
 use rideau_resp::{Arguments, Mistake, Quoted, Request, Upper};
 
 use super::{About, about};
-use crate::redis::client::{Client, CommandError, Step};
+use crate::redis::client::{Client, CommandError, Next};
 
 /// These commands. They tell nothing of others, so every user may use them.
 pub(super) const TABLE: &[About] = &[
@@ -55,7 +55,7 @@ pub(super) const TABLE: &[About] = &[
     about("MODULE", 2, OWN, "LIST", "The modules: none", module),
 ];
 
-fn time(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+fn time(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     request.arguments().end("TIME")?;
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -65,16 +65,16 @@ fn time(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError>
         .array(2)
         .bulk(now.as_secs().to_string())
         .bulk(now.subsec_micros().to_string());
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-fn size(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+fn size(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     request.arguments().end("DBSIZE")?;
     client.reply().integer(0);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-fn scan(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+fn scan(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     arguments.number("SCAN", "a cursor", 0..=u64::MAX)?;
     while let Some(option) = arguments.next() {
@@ -86,10 +86,10 @@ fn scan(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError>
         }
     }
     client.reply().array(2).bulk("0").array(0);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-fn slow(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+fn slow(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let (what, mut arguments) = part(request)?;
     match what.as_bytes() {
         b"GET" => {
@@ -102,10 +102,10 @@ fn slow(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError>
         b"RESET" => drop(client.reply().simple("OK")),
         _ => return Err(unknown(request)),
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-fn latency(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+fn latency(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let (what, _) = part(request)?;
     match what.as_bytes() {
         b"LATEST" | b"HISTORY" => drop(client.reply().array(0)),
@@ -118,10 +118,10 @@ fn latency(client: &mut Client, request: Request<'_>) -> Result<Step, CommandErr
         }
         _ => return Err(unknown(request)),
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-fn acl(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+fn acl(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let (what, arguments) = part(request)?;
     if what.as_bytes() != b"WHOAMI" {
         return Err(CommandError(
@@ -134,17 +134,17 @@ fn acl(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> 
     let user = client.user.as_ref().map(|user| user.name.clone());
     let user = user.unwrap_or_else(|| "default".into());
     client.reply().bulk(user);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
-fn module(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+fn module(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     let (what, arguments) = part(request)?;
     if what.as_bytes() != b"LIST" {
         return Err(unknown(request));
     }
     arguments.end("MODULE LIST")?;
     client.reply().array(0);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// The word that says what to do, and those behind it.

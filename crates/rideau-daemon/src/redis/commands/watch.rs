@@ -9,7 +9,7 @@ use rideau_config::label::Label;
 use rideau_resp::{Quoted, Request};
 use serde_json::json;
 
-use crate::redis::client::{Client, CommandError, Step};
+use crate::redis::client::{Client, CommandError, Next};
 use crate::redis::login;
 use crate::redis::subscriptions::{Channel, VALUES};
 
@@ -18,11 +18,11 @@ const CHANNELS_MAX: usize = 128;
 /// The channel of all events; those of one kind, and of one name, are below it.
 const EVENTS: &str = "rideau:events";
 
-pub(super) fn subscribe(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn subscribe(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     begin(client, request, false)
 }
 
-pub(super) fn psubscribe(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn psubscribe(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     begin(client, request, true)
 }
 
@@ -30,7 +30,7 @@ fn begin(
     client: &mut Client,
     request: Request<'_>,
     is_pattern: bool,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let command = if is_pattern {
         "PSUBSCRIBE"
     } else {
@@ -58,7 +58,7 @@ fn begin(
         add(client, channel)?;
         confirm(client, &command.to_lowercase(), Some(&name));
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// Hear of one channel more.
@@ -111,18 +111,18 @@ fn check(name: &str, is_pattern: bool) -> Result<(), CommandError> {
     }
 }
 
-pub(super) fn unsubscribe(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn unsubscribe(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     end(client, request, false)
 }
 
 pub(super) fn punsubscribe(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     end(client, request, true)
 }
 
-fn end(client: &mut Client, request: Request<'_>, is_pattern: bool) -> Result<Step, CommandError> {
+fn end(client: &mut Client, request: Request<'_>, is_pattern: bool) -> Result<Next, CommandError> {
     let word = if is_pattern {
         "punsubscribe"
     } else {
@@ -145,7 +145,7 @@ fn end(client: &mut Client, request: Request<'_>, is_pattern: bool) -> Result<St
         });
         confirm(client, word, Some(&name));
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// What was done, to which channel, and how many are left.
@@ -161,7 +161,7 @@ fn confirm(client: &mut Client, word: &str, name: Option<&str>) {
     reply.integer(len);
 }
 
-pub(super) fn monitor(client: &mut Client, request: Request<'_>) -> Result<Step, CommandError> {
+pub(super) fn monitor(client: &mut Client, request: Request<'_>) -> Result<Next, CommandError> {
     request.arguments().end("MONITOR")?;
     may_see_commands(client)?;
     let (daemon, card) = (Arc::clone(&client.daemon), Arc::clone(&client.card));
@@ -169,7 +169,7 @@ pub(super) fn monitor(client: &mut Client, request: Request<'_>) -> Result<Step,
     let count = client.stream();
     client.watch.monitor(&daemon, &card, count)?;
     client.reply().simple("OK");
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// Follow a change of the client's user or of what it may do. What it may not watch any

@@ -6,7 +6,7 @@ use rideau_resp::Reply;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Connection, Over};
-use crate::redis::client::Step;
+use crate::redis::client::Next;
 use crate::redis::commands;
 use crate::redis::transaction::Transaction;
 
@@ -28,7 +28,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 true => self.leave_out(),
                 false => commands::execute(&mut self.client, request),
             };
-            if let Step::Wait(wait) = step {
+            if let Next::Wait(wait) = step {
                 let (waits, begun) = self.begin_wait();
                 self.wait(wait, begun).await?;
                 self.count_wait(waits, begun);
@@ -52,12 +52,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
 
     /// The answers before it are as long as answers may be.
     #[cold]
-    fn leave_out(&mut self) -> Step {
+    fn leave_out(&mut self) -> Next {
         let max = self.output_max;
         self.client.reply().error(format_args!(
             "BUSY this command was not executed: the answers before it have {max} bytes, as many \
              as limits.output_max allows. Send it again, with fewer behind one MULTI."
         ));
-        Step::Done
+        Next::Done
     }
 }

@@ -16,7 +16,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
 use super::{Connection, Over};
-use crate::redis::client::{Awaits, Client, CommandError, OnReady, Wait, Waiting, answer_panic};
+use crate::redis::client::{
+    Awaits, Client, CommandError, OnReady, PendingCommand, Waiting, answer_panic,
+};
 use crate::redis::commands;
 use crate::redis::input::NoRoom;
 use crate::redis::login;
@@ -39,8 +41,8 @@ enum Woken {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     /// Wait for the answer of a command; go on reading meanwhile.
-    pub(super) async fn wait(&mut self, wait: Wait, begun: u64) -> Result<(), Over> {
-        let Wait {
+    pub(super) async fn wait(&mut self, wait: PendingCommand, begun: u64) -> Result<(), Over> {
+        let PendingCommand {
             mut answer,
             name,
             awaits,

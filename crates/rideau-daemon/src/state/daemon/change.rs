@@ -400,7 +400,7 @@ impl Daemon {
 /// What a plan changes, in a few words.
 fn summary(plan: &Plan) -> String {
     const MOST: usize = 3;
-    let one = |step: &rideau_config::Step| match (&step.old, &step.new) {
+    let one = |step: &rideau_config::PlanStep| match (&step.old, &step.new) {
         (Some(old), Some(new)) => format!("{} {old} -> {new}", step.path),
         (Some(_), None) => format!("- {}", step.path),
         _ => format!("+ {}", step.path),

@@ -13,7 +13,7 @@ use crate::state::ticket::Ticket;
 
 /// One thing that is held, to be shown.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct LeaseRow {
     /// Its ticket.
     pub ticket: Ticket,
     /// The name of what it is of.
@@ -32,7 +32,7 @@ pub struct Row {
     since: u64,
 }
 
-impl Row {
+impl LeaseRow {
     /// Another one for each row, which grows from the oldest to the newest.
     pub fn key(&self) -> u128 {
         u128::from(self.since) << 32 | u128::from(self.ticket.place)
@@ -45,7 +45,7 @@ impl LeaseTable {
     /// # Errors
     ///
     /// If there is nothing under the ticket, or it is not this user's.
-    pub fn row(&self, ticket: Ticket, user: Option<&str>) -> Result<Row, NotHeld> {
+    pub fn row(&self, ticket: Ticket, user: Option<&str>) -> Result<LeaseRow, NotHeld> {
         let now = self.now();
         let (shard, at) = self.find(ticket)?;
         let Some(row) = shard.row(ticket.place >> SLOT_BITS, at, now) else {
@@ -63,7 +63,7 @@ impl LeaseTable {
     }
 
     /// What a holder holds, the newest first.
-    pub fn rows(&self, holder: HolderId) -> Vec<Row> {
+    pub fn rows(&self, holder: HolderId) -> Vec<LeaseRow> {
         let now = self.now();
         let shard = self.shards[holder.shard as usize].lock();
         let mut rows = Vec::new();
@@ -87,7 +87,7 @@ impl LeaseTable {
     }
 
     /// All that is held, in no order.
-    pub fn all(&self) -> Vec<Row> {
+    pub fn all(&self) -> Vec<LeaseRow> {
         let now = self.now();
         let mut rows = Vec::new();
         self.each_slot(|shard, shard_at, at| rows.extend(shard.row(shard_at, at, now)));
@@ -166,7 +166,7 @@ impl LeaseTable {
     }
 
     /// All that is held and wanted, for so long.
-    pub fn late(&self, wanted: impl Fn(&Grant, Duration) -> bool) -> Vec<Row> {
+    pub fn late(&self, wanted: impl Fn(&Grant, Duration) -> bool) -> Vec<LeaseRow> {
         let now = self.now();
         let mut rows = Vec::new();
         self.each_slot(|shard, shard_at, at| {
@@ -181,7 +181,7 @@ impl LeaseTable {
 }
 
 impl Shard {
-    fn row(&self, shard: u32, at: u32, now: u64) -> Option<Row> {
+    fn row(&self, shard: u32, at: u32, now: u64) -> Option<LeaseRow> {
         let slot = &self.slots[at];
         let card = self.card_of(at).filter(|_| slot.secret != 0)?;
         let (name, value, is_waiting) = match &slot.thing {
@@ -193,7 +193,7 @@ impl Shard {
             LeaseEntry::Asked(later) => (later.name().to_owned(), String::new(), true),
             LeaseEntry::None => return None,
         };
-        Some(Row {
+        Some(LeaseRow {
             ticket: self.ticket(shard, at),
             name,
             value,
@@ -211,7 +211,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::state::ticket::Kind;
+    use crate::state::ticket::TicketKind;
 
     fn open(lease_table: &LeaseTable) -> HolderId {
         lease_table.open(Arc::new(Holder {
@@ -223,7 +223,14 @@ mod tests {
     }
 
     fn keep(lease_table: &LeaseTable, holder: HolderId) -> Ticket {
-        let kept = lease_table.keep(holder, Kind::Lock, LeaseEntry::None, None, usize::MAX, 0);
+        let kept = lease_table.keep(
+            holder,
+            TicketKind::Lock,
+            LeaseEntry::None,
+            None,
+            usize::MAX,
+            0,
+        );
         kept.ok().expect("the holder is there")
     }
 
@@ -275,7 +282,14 @@ mod tests {
         }
         assert!(lease_table.close(first).is_none());
         assert_eq!(lease_table.count(first), 0);
-        let kept = lease_table.keep(first, Kind::Lock, LeaseEntry::None, None, usize::MAX, 0);
+        let kept = lease_table.keep(
+            first,
+            TicketKind::Lock,
+            LeaseEntry::None,
+            None,
+            usize::MAX,
+            0,
+        );
         assert!(kept.is_err());
         assert!(matches!(
             lease_table.take(ticket, None, EndReason::Released),

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rideau::Retired;
 use rideau_apps::RunDirs;
 use rideau_config::{Exec, PoolConfig};
-use rideau_process::{Exit, Line, Process, Program};
+use rideau_process::{Exit, OutputLine, Process, Program};
 use tokio::runtime::Handle;
 
 use super::NoMember;
@@ -119,7 +119,7 @@ impl Programs {
         let program = self.program.load_full();
         let presence = self.workshop.enter();
         let pool = Arc::clone(&self.pool);
-        let said = move |line: &Line| {
+        let said = move |line: &OutputLine| {
             // It is there for as long as its output is read.
             let _ = &presence;
             tracing::debug!(pool = &*pool, "{}", line.text);

@@ -8,7 +8,7 @@ use rideau::{Histogram, Tally};
 use rideau_apps::AppShown;
 use rideau_core::apps::State;
 
-use super::Row;
+use super::HistoryRow;
 use crate::state::catalog::{NamedBroker, NamedPool, NamedRegulator, RulePlace};
 use crate::state::daemon::Daemon;
 
@@ -34,7 +34,7 @@ impl Reader {
         }
     }
 
-    pub(super) fn read(&mut self, daemon: &Daemon, now: Instant) -> Vec<Row> {
+    pub(super) fn read(&mut self, daemon: &Daemon, now: Instant) -> Vec<HistoryRow> {
         self.step = now.duration_since(self.at).as_secs_f64();
         self.at = now;
         self.grants = 0.0;
@@ -58,11 +58,11 @@ impl Reader {
         rows
     }
 
-    fn server(&mut self, daemon: &Daemon) -> Row {
+    fn server(&mut self, daemon: &Daemon) -> HistoryRow {
         let counts = &daemon.counts;
         let commands = counts.commands.load(Ordering::Relaxed);
         let waiting = counts.waiting.load(Ordering::Relaxed);
-        Row {
+        HistoryRow {
             kind: "server",
             name: String::new(),
             values: vec![
@@ -80,12 +80,12 @@ impl Reader {
         }
     }
 
-    fn pool(&mut self, place: &NamedPool) -> Row {
+    fn pool(&mut self, place: &NamedPool) -> HistoryRow {
         let stats = place.stats();
         let of = format!("pool.{}", place.name);
         let takes = self.grant_rate(&of, stats.takes.served);
         let (p50, p99) = self.quantiles(&of, &stats.takes.waits);
-        Row {
+        HistoryRow {
             kind: "pool",
             name: place.name.to_string(),
             values: vec![
@@ -103,13 +103,13 @@ impl Reader {
         }
     }
 
-    fn broker(&mut self, place: &NamedBroker) -> Row {
+    fn broker(&mut self, place: &NamedBroker) -> HistoryRow {
         let stats = place.broker.stats();
         let of = format!("broker.{}", place.name);
         let matches = self.grant_rate(&of, stats.asks.served);
         let (p50, p99) = self.quantiles(&of, &stats.asks.waits);
         let offers = format!("{of}.offers");
-        Row {
+        HistoryRow {
             kind: "broker",
             name: place.name.to_string(),
             values: vec![
@@ -128,12 +128,12 @@ impl Reader {
         }
     }
 
-    fn regulator(&mut self, place: &NamedRegulator) -> Row {
+    fn regulator(&mut self, place: &NamedRegulator) -> HistoryRow {
         let stats = place.regulator.stats();
         let of = format!("regulator.{}", place.name);
         let leases = self.grant_rate(&of, stats.asks.served);
         let (p50, p99) = self.quantiles(&of, &stats.asks.waits);
-        Row {
+        HistoryRow {
             kind: "regulator",
             name: place.name.to_string(),
             values: vec![
@@ -148,11 +148,11 @@ impl Reader {
         }
     }
 
-    fn rule(&mut self, place: &RulePlace) -> Row {
+    fn rule(&mut self, place: &RulePlace) -> HistoryRow {
         let of = format!("lock.{}", place.rule.pattern);
         let refused = place.counts.refused();
         let grants = self.grant_rate(&of, place.counts.acquired.load(Ordering::Relaxed));
-        Row {
+        HistoryRow {
             kind: "lock",
             name: place.rule.pattern.clone(),
             values: vec![
@@ -162,7 +162,7 @@ impl Reader {
         }
     }
 
-    fn app(&mut self, app: &AppShown) -> Row {
+    fn app(&mut self, app: &AppShown) -> HistoryRow {
         let stats = &app.stats;
         let of = format!("app.{}", app.name);
         let grants = self.grant_rate(&of, stats.tally.served);
@@ -171,7 +171,7 @@ impl Reader {
             let all = stats.processes.iter();
             all.filter(|process| process.state == state).count() as f64
         };
-        Row {
+        HistoryRow {
             kind: "app",
             name: app.name.to_string(),
             values: vec![

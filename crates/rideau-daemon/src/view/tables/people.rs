@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Cell, Table, Wanted};
+use super::{Cell, Table, TableQuery};
 use crate::state::clients::ClientCard;
 use crate::state::daemon::Daemon;
-use crate::state::lease_table::Row;
+use crate::state::lease_table::LeaseRow;
 use crate::state::sessions::SessionRow;
 use crate::state::viewer::Viewer;
 
-pub(super) fn clients(daemon: &Daemon, wanted: &Wanted<'_>) -> Table {
+pub(super) fn clients(daemon: &Daemon, wanted: &TableQuery<'_>) -> Table {
     let mut table = Table::new(&[
         "id",
         "name",
@@ -69,7 +69,7 @@ fn short(id: &str) -> String {
     id.chars().take(10).chain(['…']).collect()
 }
 
-pub(super) fn sessions(daemon: &Daemon, wanted: &Wanted<'_>) -> Table {
+pub(super) fn sessions(daemon: &Daemon, wanted: &TableQuery<'_>) -> Table {
     let mut table = Table::new(&["id", "name", "user", "connections", "held", "left_us"]);
     let mut all = daemon.sessions.all();
     all.retain(|row| row.key() > wanted.page.from && wanted.sight.sees_holder(&row.card));
@@ -88,7 +88,7 @@ pub(super) fn sessions(daemon: &Daemon, wanted: &Wanted<'_>) -> Table {
     table
 }
 
-pub(super) fn holders(daemon: &Daemon, wanted: &Wanted<'_>) -> Table {
+pub(super) fn holders(daemon: &Daemon, wanted: &TableQuery<'_>) -> Table {
     let mut table = Table::new(&[
         "kind",
         "name",
@@ -105,8 +105,8 @@ pub(super) fn holders(daemon: &Daemon, wanted: &Wanted<'_>) -> Table {
     ]);
     let mut all = daemon.lease_table.all();
     all.retain(|row| row.key() > wanted.page.from);
-    all.sort_unstable_by_key(Row::key);
-    table.keys = all.iter().map(Row::key).collect();
+    all.sort_unstable_by_key(LeaseRow::key);
+    table.keys = all.iter().map(LeaseRow::key).collect();
     table.rows = all
         .into_iter()
         .map(|row| holder(daemon, row, wanted.sight))
@@ -114,7 +114,7 @@ pub(super) fn holders(daemon: &Daemon, wanted: &Wanted<'_>) -> Table {
     table
 }
 
-fn holder(daemon: &Daemon, row: Row, sight: Viewer<'_>) -> Vec<Cell> {
+fn holder(daemon: &Daemon, row: LeaseRow, sight: Viewer<'_>) -> Vec<Cell> {
     let is_leak = leak_after(daemon, &row).is_some_and(|after| row.held > after);
     vec![
         row.ticket.kind.word().into(),
@@ -133,8 +133,8 @@ fn holder(daemon: &Daemon, row: Row, sight: Viewer<'_>) -> Vec<Cell> {
 }
 
 /// A holder that holds this for longer is reported.
-fn leak_after(daemon: &Daemon, row: &Row) -> Option<Duration> {
-    if row.is_waiting || row.ticket.kind != crate::state::ticket::Kind::Member {
+fn leak_after(daemon: &Daemon, row: &LeaseRow) -> Option<Duration> {
+    if row.is_waiting || row.ticket.kind != crate::state::ticket::TicketKind::Member {
         return None;
     }
     let places = daemon.places.load();

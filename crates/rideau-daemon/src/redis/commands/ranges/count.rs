@@ -6,7 +6,7 @@ use rideau_resp::{Quoted, Request};
 
 use super::no;
 use super::target::may_use_values;
-use crate::redis::client::{Client, CommandError, Step};
+use crate::redis::client::{Client, CommandError, Next};
 use crate::redis::commands::may_use;
 use crate::state::catalog::Catalog;
 use crate::state::values::Counted;
@@ -15,14 +15,14 @@ use crate::state::values::Counted;
 pub(in crate::redis::commands) fn count(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.text("RANGE.COUNT", "a view, a range, or values as 10.0.0.0/24")?;
     arguments.end("RANGE.COUNT")?;
     let places = client.daemon.places.load_full();
     let counted = counted(client, &places, word)?;
     tell(client, &places, &counted, word, None)?;
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// Tell the numbers of a view, with its name.

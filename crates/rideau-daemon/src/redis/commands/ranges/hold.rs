@@ -7,24 +7,24 @@ use rideau_resp::{Arguments, Mistake, Reply, Request, Upper};
 use super::target::{Target, is_seen};
 use super::words::{Beside, ttl};
 use super::{no, write_fields};
-use crate::redis::client::{Client, CommandError, Step};
+use crate::redis::client::{Client, CommandError, Next};
 use crate::redis::commands::{allowed, page};
 use crate::state::end::EndReason;
-use crate::state::ticket::{Kind as TicketKind, Ticket};
+use crate::state::ticket::{Ticket, TicketKind};
 use crate::state::values::{owner_of, sees_fence};
 use crate::view::tables::Page;
 
 pub(in crate::redis::commands) fn write(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     alter(client, request, "WRITE")
 }
 
 pub(in crate::redis::commands) fn update(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     alter(client, request, "UPDATE")
 }
 
@@ -32,7 +32,7 @@ fn alter(
     client: &mut Client,
     request: Request<'_>,
     command: &'static str,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let mut target = Target::parse(client, command, &mut arguments)?;
     let beside = Beside::parse(client, command, &mut arguments)?;
@@ -60,7 +60,7 @@ fn alter(
     let held = decision.map_err(|no| failed(client, &no, &target, beside.fence))?;
     client.held_back.until(until);
     tell(client, &held);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// What is held from now on, and what was before.
@@ -110,14 +110,14 @@ impl Renewal<'_> {
 pub(in crate::redis::commands) fn refresh(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let mut renewals = renewals(client, &mut arguments)?;
     let now = client.daemon.values.ranges.now();
     if let [renewal] = &mut renewals[..] {
         let held = renewal.run(client).map_err(|(_, wrong)| wrong)?;
         write_renewed(&mut client.reply(), &held, now);
-        return Ok(Step::Done);
+        return Ok(Next::Done);
     }
     client.reply().array(renewals.len());
     for renewal in &mut renewals {
@@ -126,7 +126,7 @@ pub(in crate::redis::commands) fn refresh(
             Err((word, CommandError(text))) => drop(client.reply().array(2).bulk(word).bulk(text)),
         }
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 fn write_renewed(reply: &mut Reply<'_>, held: &Held, now: Instant) {
@@ -182,7 +182,7 @@ fn failed(client: &Client, no: &Failed, target: &Target<'_>, fence: Option<u64>)
 pub(in crate::redis::commands) fn lookup(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let mut target = Target::parse(client, "LOOKUP", &mut arguments)?;
     let page = page::options(client, "LOOKUP", &mut arguments)?;
@@ -198,7 +198,7 @@ pub(in crate::redis::commands) fn lookup(
         (Which::Value(_), [one, ..]) => write_seen(client, one, target.fence),
         (Which::Key(_), _) => write_all_seen(client, seen, &page, &target),
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// All that have a key, as many as there is room for.
@@ -223,7 +223,7 @@ fn look_unheld(
     client: &mut Client,
     value: u128,
     target: &Target<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let daemon = std::sync::Arc::clone(&client.daemon);
     let ranges = &daemon.values.ranges;
     let places = daemon.places.load();
@@ -246,7 +246,7 @@ fn look_unheld(
         .bulk(&*place.name)
         .integer(0)
         .integer(0);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// A value that is held. Its fence is told to its owner, and to a client that has its
@@ -284,7 +284,7 @@ fn write_seen(client: &mut Client, seen: &Seen, ticket: Option<u64>) {
 pub(in crate::redis::commands) fn cancel(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let mut target = Target::parse(client, "CANCEL", &mut arguments)?;
     let fence = fence(&mut arguments, "CANCEL")?;
@@ -296,14 +296,14 @@ pub(in crate::redis::commands) fn cancel(
     client.held_back.until(until);
     forget(client, held.value);
     tell(client, &held);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// `RELEASE` of a value.
 pub(in crate::redis::commands) fn release(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let mut target = Target::parse(client, "RELEASE", &mut arguments)?;
     let fence = fence(&mut arguments, "RELEASE")?;
@@ -330,7 +330,7 @@ pub(in crate::redis::commands) fn release(
     }
     forget(client, value);
     client.reply_ok();
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// The one reservation that has a key.

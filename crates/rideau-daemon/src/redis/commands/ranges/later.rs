@@ -8,17 +8,17 @@ use rideau::allocator::{Prefer, Refused, Reservation};
 
 use super::words::Words;
 use super::{TIERS, no};
-use crate::redis::client::{AskArgs, Client, CommandError, Step, closed};
+use crate::redis::client::{AskArgs, Client, CommandError, Next, closed};
 use crate::redis::commands::tickets::{self, Answer};
-use crate::state::answer::{Outcome, Part};
+use crate::state::answer::{AnswerField, Outcome};
 use crate::state::daemon::Daemon;
 use crate::state::grant::{Grant, HeldValue};
-use crate::state::ticket::Kind;
+use crate::state::ticket::TicketKind;
 use crate::state::values::owner_of;
 
 /// Give a ticket of the ask now. Its answer is what `RESERVE` would have told, after
 /// that ticket.
-pub(super) fn reserve(client: &mut Client, words: &Words<'_>) -> Result<Step, CommandError> {
+pub(super) fn reserve(client: &mut Client, words: &Words<'_>) -> Result<Next, CommandError> {
     client.may_wait()?;
     let tail = words.how().tail;
     let limit = client.wait_max(&AskArgs {
@@ -31,7 +31,7 @@ pub(super) fn reserve(client: &mut Client, words: &Words<'_>) -> Result<Step, Co
     let prefer = words.prefer().to_vec();
     let name = no::name(&daemon, &prefer);
     let since = Instant::now();
-    tickets::later(client, Kind::Value, &name, &tail, async move {
+    tickets::later(client, TicketKind::Value, &name, &tail, async move {
         let decision = reserving.await;
         answer(&daemon, &prefer, decision, since.elapsed())
     })
@@ -62,11 +62,11 @@ fn answer(
     let values = &daemon.values;
     let parts = vec![
         kind.print(value).into(),
-        Part::Text(values.ticket(value, fence).as_ref().to_vec()),
-        Part::Number(no::millis(reservation.until, values.ranges.now())),
+        AnswerField::Text(values.ticket(value, fence).as_ref().to_vec()),
+        AnswerField::Number(no::millis(reservation.until, values.ranges.now())),
         TIERS[usize::from(reservation.tier) % TIERS.len()].into(),
-        Part::Number(0),
-        Part::Number(fence as i64),
+        AnswerField::Number(0),
+        AnswerField::Number(fence as i64),
     ];
     let held = HeldValue {
         ranges: values.ranges.clone(),

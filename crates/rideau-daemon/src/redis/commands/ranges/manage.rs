@@ -9,7 +9,7 @@ use rideau_process::panics;
 use rideau_resp::{Mistake, Reply, Request, Upper};
 
 use super::{count, no};
-use crate::redis::client::{Awaits, Client, CommandError, OnReady, Step, Wait};
+use crate::redis::client::{Awaits, Client, CommandError, Next, OnReady, PendingCommand};
 use crate::redis::commands::{may_use, page, settings, watch as channels};
 use crate::state::values::{NamedRange, sees_fence};
 
@@ -25,7 +25,7 @@ fn range(client: &Client, name: &str) -> Result<Arc<NamedRange>, CommandError> {
 pub(in crate::redis::commands) fn add(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("RANGE.ADD", "a name")?;
     let keys = arguments.text("RANGE.ADD", "the keys of the range as TOML")?;
@@ -33,13 +33,13 @@ pub(in crate::redis::commands) fn add(
     may_use(client, "range", name)?;
     let plan = client.daemon.add_range(name, keys, client.user_name())?;
     settings::done(client, &plan);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 pub(in crate::redis::commands) fn set(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("RANGE.SET", "a range")?;
     range(client, name)?;
@@ -54,14 +54,14 @@ pub(in crate::redis::commands) fn set(
     }
     let plan = client.daemon.set(&values, client.user_name())?;
     settings::done(client, &plan);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// Let a range run empty, and then go.
 pub(in crate::redis::commands) fn drain(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("RANGE.DRAIN", "a range")?;
     arguments.end("RANGE.DRAIN")?;
@@ -72,7 +72,7 @@ pub(in crate::redis::commands) fn drain(
 pub(in crate::redis::commands) fn remove(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("RANGE.REMOVE", "a range")?;
     arguments.end("RANGE.REMOVE")?;
@@ -87,7 +87,7 @@ pub(in crate::redis::commands) fn remove(
     take_away(client, name)
 }
 
-fn take_away(client: &mut Client, name: &str) -> Result<Step, CommandError> {
+fn take_away(client: &mut Client, name: &str) -> Result<Next, CommandError> {
     may_use(client, "range", name)?;
     if client.daemon.places.load().views.find(name).is_some() {
         return Err(no::only_counts(name));
@@ -95,13 +95,13 @@ fn take_away(client: &mut Client, name: &str) -> Result<Step, CommandError> {
     let by = client.user_name().to_owned();
     let plan = client.daemon.remove_range(name, &by)?;
     settings::done(client, &plan);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 pub(in crate::redis::commands) fn stat(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let (mut name, mut page) = (None, page::all(client));
     while arguments.len() > 0 {
@@ -127,21 +127,21 @@ pub(in crate::redis::commands) fn stat(
     all.iter()
         .for_each(|(_, stats)| write_stats(&mut reply, stats));
     page::write_more(&mut reply, more, "RANGE.STAT");
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// One range, as `RANGE.STAT` tells it, or one view.
 pub(in crate::redis::commands) fn info(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = arguments.text("RANGE.INFO", "a range or a view")?;
     arguments.end("RANGE.INFO")?;
     one_stat(client, name)
 }
 
-fn one_stat(client: &mut Client, name: &str) -> Result<Step, CommandError> {
+fn one_stat(client: &mut Client, name: &str) -> Result<Next, CommandError> {
     let ranges = &client.daemon.values.ranges;
     let is_view = client.daemon.places.load().views.find(name).is_some();
     if !is_view {
@@ -153,7 +153,7 @@ fn one_stat(client: &mut Client, name: &str) -> Result<Step, CommandError> {
         Some(stats) => write_stats(&mut client.reply(), &stats),
         None => count::view(client, name)?,
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 fn write_stats(reply: &mut Reply<'_>, stats: &RangeStats) {
@@ -181,7 +181,7 @@ fn write_stats(reply: &mut Reply<'_>, stats: &RangeStats) {
 pub(in crate::redis::commands) fn list(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let (mut name, mut count, mut cursor) = (None, 100, 0);
     while let Some(word) = arguments.next() {
@@ -232,7 +232,7 @@ pub(in crate::redis::commands) fn list(
         };
         reply.bulk(key);
     }
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// As many reservations as an answer has room for. The cursor is behind them, or zero
@@ -252,7 +252,7 @@ fn fitting(client: &Client, cursor: &mut u32, count: usize) -> Vec<Seen> {
 pub(in crate::redis::commands) fn memory(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     request.arguments().end("RANGE.MEM")?;
     let bytes = client.daemon.values.ranges.bytes();
     let folder = client.daemon.values.folder();
@@ -270,14 +270,14 @@ pub(in crate::redis::commands) fn memory(
         reply.bulk(name).integer(value as i64);
     }
     reply.bulk("folder").bulk(folder);
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// Log everything that happens to values, for a while.
 pub(in crate::redis::commands) fn debug(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     const MOST: u64 = 3_600;
     let mut arguments = request.arguments();
     let seconds = arguments.number("RANGE.DEBUG", "seconds", 0..=MOST)?;
@@ -289,14 +289,14 @@ pub(in crate::redis::commands) fn debug(
     let by = client.user_name();
     client.daemon.events.add("range", "debug", text, Some(by));
     client.reply_ok();
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// As `SUBSCRIBE rideau:ranges[:range]`.
 pub(in crate::redis::commands) fn watch(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let name = match arguments.len() {
         0 => None,
@@ -307,14 +307,14 @@ pub(in crate::redis::commands) fn watch(
         range(client, name)?;
     }
     channels::values(client, name)?;
-    Ok(Step::Done)
+    Ok(Next::Done)
 }
 
 /// Give back many values at once, whichever clients hold them.
 pub(in crate::redis::commands) fn bulk_release(
     client: &mut Client,
     request: Request<'_>,
-) -> Result<Step, CommandError> {
+) -> Result<Next, CommandError> {
     let mut arguments = request.arguments();
     let word = arguments.word("RANGE.RELEASE", "KEYPREFIX or FIELD")?;
     let filter = match Upper::of(word).as_bytes() {
@@ -367,7 +367,7 @@ pub(in crate::redis::commands) fn bulk_release(
         });
         finish
     };
-    Ok(Step::Wait(Wait::new(
+    Ok(Next::Wait(PendingCommand::new(
         "RANGE.RELEASE",
         Awaits::Anything,
         Box::pin(released),

@@ -10,7 +10,7 @@ use rideau_resp::Reply;
 
 use super::count;
 use crate::redis::client::{Client, CommandError, STOPPING, refused as refused_ask};
-use crate::state::answer::{Outcome, Part};
+use crate::state::answer::{AnswerField, Outcome};
 use crate::state::catalog::Catalog;
 use crate::state::daemon::Daemon;
 use crate::state::values::unsafe_text;
@@ -185,9 +185,9 @@ pub(super) fn is_name(word: &str) -> bool {
 }
 
 /// How many values: an integer where one can say it, and else a text.
-fn part(size: Size) -> Part {
+fn part(size: Size) -> AnswerField {
     match size.to_u128().and_then(|size| i64::try_from(size).ok()) {
-        Some(size) => Part::Number(size),
+        Some(size) => AnswerField::Number(size),
         None => size.to_string().into(),
     }
 }

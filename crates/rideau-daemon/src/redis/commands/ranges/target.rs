@@ -14,7 +14,7 @@ use super::no;
 use crate::redis::client::{Client, CommandError};
 use crate::redis::commands::has;
 use crate::state::grant::Grant;
-use crate::state::ticket::{Kind as TicketKind, Ticket};
+use crate::state::ticket::{Ticket, TicketKind};
 use crate::state::values::owner_of;
 
 /// Which reservation a command is about.
