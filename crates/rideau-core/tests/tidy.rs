@@ -6,6 +6,8 @@
 
 #[path = "tidy/circles.rs"]
 mod circles;
+#[path = "tidy/names.rs"]
+mod names;
 #[path = "tidy/programs.rs"]
 mod programs;
 
@@ -357,56 +359,6 @@ fn comments_name_the_thing_that_acts() {
             ("crates/a/src/b.rs", "/// No ask waits.\nlet nobody = 1;\n"),
             ("crates/a/src/b.rs", "/// The user `nobody`.\n"),
             ("crates/a/tests/b.rs", "/// Nobody waits.\n"),
-        ],
-    );
-    check_workspace(rule);
-}
-
-/// Names that took a translator, and what has them now.
-const FORMER: &[(&str, &str)] = &[
-    ("Bell", "TimerWake"),
-    ("Census", "ProcessList"),
-    ("Door", "Admission, or Acceptor"),
-    ("Errand", "ProxyRequest"),
-    ("Holdings", "LeaseTable"),
-    ("Keeper", "ChildTask"),
-    ("Lanes", "IoThreads"),
-    ("Meeting", "MatchCell, or HeldMatch"),
-    ("Places", "Catalog"),
-    ("Shelf", "IdleCache"),
-    ("Stock", "PoolShell"),
-    ("Terms", "AskOptions"),
-    ("Warden", "Reaper"),
-    ("Workshop", "RunDirs"),
-    ("Worth", "EvictionScore"),
-];
-
-#[test]
-fn former_names_do_not_come_back() {
-    let declares = |line: &str, name: &str| {
-        ["struct ", "enum ", "trait ", "type "].iter().any(|kind| {
-            let after = line.split_once(kind).map(|(_, after)| after);
-            let rest = after.and_then(|after| after.strip_prefix(name));
-            rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
-        })
-    };
-    let rule = |path: &str, text: &str| {
-        let mut faults = Vec::new();
-        for (line, number) in text.lines().zip(1..) {
-            let is_ours = path.starts_with("crates/") && path.contains("/src/");
-            let found = FORMER.iter().filter(|(name, _)| declares(line, name));
-            for (name, now) in found.filter(|_| is_ours) {
-                faults.push(format!("line {number}: `{name}` is called {now}"));
-            }
-        }
-        faults
-    };
-    check_samples(
-        rule,
-        &[("crates/a/src/b.rs", "pub(crate) struct Shelf<T> {\n")],
-        &[
-            ("crates/a/src/b.rs", "struct Shelfmark;\n"),
-            ("crates/a/tests/b.rs", "struct Shelf;\n"),
         ],
     );
     check_workspace(rule);
