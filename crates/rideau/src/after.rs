@@ -5,7 +5,7 @@ use std::task::Waker;
 /// Wakes and calls that must not happen under a lock, in the order in which
 /// they were asked for.
 #[derive(Default)]
-pub(crate) struct After {
+pub struct After {
     /// Nearly every step wakes at most one, and then needs no memory for it.
     first: Option<Waker>,
     more: Option<Box<Tasks>>,
@@ -21,8 +21,9 @@ enum Task {
 }
 
 impl After {
+    /// Wake a task.
     #[inline]
-    pub(crate) fn wake(&mut self, waker: Waker) {
+    pub fn wake(&mut self, waker: Waker) {
         if self.first.is_none() {
             self.first = Some(waker);
         } else {
@@ -30,7 +31,8 @@ impl After {
         }
     }
 
-    pub(crate) fn call(&mut self, call: impl FnOnce() + Send + 'static) {
+    /// Call this.
+    pub fn call(&mut self, call: impl FnOnce() + Send + 'static) {
         self.add(Task::Call(Box::new(call)));
     }
 

@@ -3,6 +3,9 @@
 //! A step takes the lock, reads the clock, lets the machine decide, hands its
 //! effects on in the order of decisions, and wakes the tasks they concern after the
 //! lock is released.
+//!
+//! Other crates of this workspace run their machines on it, too. It is for them
+//! alone: no promise is made that it stays as it is.
 
 use std::hint;
 use std::sync::Arc;
@@ -12,14 +15,14 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 use rideau_core::{Instant, Machine};
 
-use crate::after::After;
+pub use crate::after::After;
 use crate::clock::Clock;
 use crate::nap::nap;
 use crate::sync::{Mutex, MutexGuard, lock, try_lock};
 use crate::timer::TimerWake;
 
 /// Carries a machine's effects out.
-pub(crate) trait Shell<M: Machine>: Send + Sync + 'static {
+pub trait Shell<M: Machine>: Send + Sync + 'static {
     /// Carry one effect out. The driver's lock is held: what could wait, wake or
     /// call back goes into `after`.
     fn perform(&self, effect: M::Effect, after: &mut After);
@@ -38,7 +41,7 @@ pub(crate) trait Shell<M: Machine>: Send + Sync + 'static {
 }
 
 /// A machine, its shell, and the time that moves it on.
-pub(crate) struct Driver<M: Machine, S> {
+pub struct Driver<M: Machine, S> {
     inner: Mutex<Inner<M>>,
     shell: S,
     /// Apart from what changes: a thread that finds the lock taken reads it, too.
@@ -68,13 +71,17 @@ struct Inner<M: Machine> {
 }
 
 /// What one step works with.
-pub(crate) struct Step<'a, M: Machine> {
-    pub(crate) machine: &'a mut M,
-    pub(crate) effects: &'a mut Vec<M::Effect>,
-    pub(crate) after: &'a mut After,
+pub struct Step<'a, M: Machine> {
+    /// Decides.
+    pub machine: &'a mut M,
+    /// What it decides is carried out when the step ends.
+    pub effects: &'a mut Vec<M::Effect>,
+    /// What is done when the lock is released.
+    pub after: &'a mut After,
     /// When the caller came, before it waited for the lock.
-    pub(crate) sent: Instant,
-    pub(crate) now: Instant,
+    pub sent: Instant,
+    /// What time it is for the machine.
+    pub now: Instant,
 }
 
 /// The lock is held, and a thread decides.
@@ -91,7 +98,7 @@ where
     S: Shell<M>,
 {
     /// Run a machine; the first effects are those of its start.
-    pub(crate) fn start(machine: M, effects: Vec<M::Effect>, shell: S, clock: Clock) -> Arc<Self> {
+    pub fn start(machine: M, effects: Vec<M::Effect>, shell: S, clock: Clock) -> Arc<Self> {
         let driver = Arc::new(Self {
             inner: Mutex::new(Inner {
                 last: Instant::START,
@@ -109,7 +116,8 @@ where
         driver
     }
 
-    pub(crate) fn shell(&self) -> &S {
+    /// What carries the effects out.
+    pub fn shell(&self) -> &S {
         &self.shell
     }
 
@@ -119,7 +127,7 @@ where
 
     /// Let the machine decide something, and carry out what it decides.
     #[inline]
-    pub(crate) fn step<T>(&self, decide: impl FnOnce(&mut Step<'_, M>) -> T) -> T {
+    pub fn step<T>(&self, decide: impl FnOnce(&mut Step<'_, M>) -> T) -> T {
         let mut section = self.section();
         let decision = decide(&mut section.step());
         section.leave().run();

@@ -123,7 +123,8 @@ mod balancer;
 mod broker;
 mod clock;
 mod coop;
-mod driver;
+#[doc(hidden)]
+pub mod driver;
 mod group;
 mod idle_cache;
 mod keyed;

@@ -30,9 +30,9 @@ impl Apps {
     pub fn follow(&self, config: &Config) {
         let inner = &self.0;
         let limits = config.front.limits;
-        inner.step(|state, now| {
+        inner.step(|step| {
             // They were looked at before anything was changed.
-            let _ = state.machine.set_limits(limits, now, &mut state.effects);
+            let _ = step.machine.set_limits(limits, step.now, step.effects);
         });
         let old = inner.apps.load_full();
         let known = |name: &str| old.iter().find(|app| &*app.name == name);
@@ -51,23 +51,19 @@ impl Apps {
         let gone: Vec<_> = old.iter().filter(is_gone).cloned().collect();
         inner.apps.store(Arc::new(new));
         for app in gone {
-            inner.step(|state, now| state.machine.remove(app.id, now, &mut state.effects));
+            inner.step(|step| step.machine.remove(app.id, step.now, step.effects));
         }
     }
 }
 
 impl Inner {
     fn add(self: &Arc<Self>, config: &AppConfig) -> Option<Arc<App>> {
-        let app = self.step(|state, now| {
-            // Its first processes are started when it can be found by its id.
-            let mut effects = Vec::new();
-            let id = state
-                .machine
-                .add(config.options.clone(), now, &mut effects)
-                .ok()?;
+        let app = self.step(|step| {
+            let options = config.options.clone();
+            let id = step.machine.add(options, step.now, step.effects).ok()?;
             let app = Arc::new(App::new(id, config));
-            state.by_id.insert(id, Arc::clone(&app));
-            state.effects.append(&mut effects);
+            // Its first processes are started when this step ends.
+            self.tables().by_id.insert(id, Arc::clone(&app));
             Some(app)
         })?;
         let (apps, watched) = (Arc::downgrade(self), Arc::downgrade(&app));
@@ -89,9 +85,8 @@ impl Inner {
         }
         let mut options = wanted.options.clone();
         options.one_each |= app.is_always.load(Ordering::Relaxed);
-        self.step(|state, now| {
-            let effects = &mut state.effects;
-            let _ = state.machine.reconfigure(app.id, options, now, effects);
+        self.step(|step| {
+            let _ = (step.machine).reconfigure(app.id, options, step.now, step.effects);
         });
         if !old.run.is_same_program(&wanted.run) {
             Apps(Arc::clone(self)).restart(app, Restart::Rolling, "the config");

@@ -32,7 +32,7 @@ pub(super) async fn watch(apps: &Weak<Inner>, running: &Weak<Running>, health: &
     let id = process.id;
     let text = format!("process {id} is unwell: {why}");
     inner.tell(&process.app.name, text, None);
-    inner.step(|state, now| state.machine.unwell(id, now, &mut state.effects));
+    inner.step(|step| step.machine.unwell(id, step.now, step.effects));
 }
 
 /// Ask until it has failed too often in a row, and say so.

@@ -31,18 +31,17 @@ pub(super) async fn look(apps: Weak<Inner>) {
 
 impl Inner {
     /// The processes that are ready and wanted.
-    pub(super) fn running(
-        self: &Arc<Self>,
-        wanted: impl Fn(&Running) -> bool,
-    ) -> Vec<Arc<Running>> {
-        self.step(|state, _| {
-            let all = state.slots.values().filter_map(|slot| slot.running.clone());
-            all.filter(|running| wanted(running)).collect()
-        })
+    pub(super) fn running(&self, wanted: impl Fn(&Running) -> bool) -> Vec<Arc<Running>> {
+        let tables = self.tables();
+        let all = tables
+            .slots
+            .values()
+            .filter_map(|slot| slot.running.as_ref());
+        all.filter(|running| wanted(running)).cloned().collect()
     }
 
     /// Read anew what these use.
-    pub(super) async fn measure(self: &Arc<Self>, all: Vec<Arc<Running>>) {
+    pub(super) async fn measure(&self, all: Vec<Arc<Running>>) {
         if all.is_empty() {
             return;
         }
@@ -56,9 +55,9 @@ impl Inner {
             all.into_iter().map(used).collect::<Vec<_>>()
         });
         let Ok(used) = used.await else { return };
-        self.step(|state, now| {
+        self.step(|step| {
             for (id, bytes) in used {
-                state.machine.memory(id, bytes, now, &mut state.effects);
+                step.machine.memory(id, bytes, step.now, step.effects);
             }
         });
     }

@@ -95,7 +95,7 @@ impl Drop for Gone {
         let _ = panics::contain(|| self.inner.forget(id));
         let _ = panics::contain(|| {
             self.inner
-                .step(|state, now| state.machine.gone(id, now, &mut state.effects));
+                .step(|step| step.machine.gone(id, step.now, step.effects));
         });
     }
 }
@@ -114,7 +114,8 @@ pub(super) async fn run(inner: Arc<Inner>, start: Start, stop: Word) {
     let text = format!("process {id} is killed: its task ended with an {panicked}");
     let killed = async {
         inner.tell(&start.app.name, text, None);
-        let running = inner.step(|state, _| state.slots.get(&id)?.running.clone());
+        let running = |slot: &ProcessSlot| slot.running.clone();
+        let running = inner.tables().slots.get(&id).and_then(running);
         if let Some(running) = running {
             let kill = running.process.stop_with(Signal::Kill, Duration::ZERO);
             kill.await;
@@ -172,7 +173,7 @@ async fn serve(
         }
     };
     start.app.report.store(None);
-    inner.step(|state, now| state.machine.started(id, now, &mut state.effects));
+    inner.step(|step| step.machine.started(id, step.now, step.effects));
     let well = {
         let (inner, running) = (Arc::downgrade(inner), Arc::downgrade(&running));
         let health = config.health.clone();
@@ -237,11 +238,11 @@ async fn serve(
 fn lose(inner: &Arc<Inner>, start: &Start, running: &Running, program: &Program, exit: Exit) {
     let report = StartReport::unanswered(program, &running.process, exit);
     let known = start.app.report.swap(Some(Arc::new(report)));
-    let has_failed = inner.step(|state, now| {
+    let has_failed = inner.step(|step| {
         // A request to it may have noticed first.
-        let was_of_use = state.machine.has_answered(start.process);
-        state.machine.lost(start.process, now, &mut state.effects);
-        !was_of_use && state.machine.is_failing(start.app.id)
+        let was_of_use = step.machine.has_answered(start.process);
+        step.machine.lost(start.process, step.now, step.effects);
+        !was_of_use && step.machine.is_failing(start.app.id)
     });
     if !has_failed {
         start.app.report.store(known);
@@ -368,11 +369,7 @@ fn program(config: &AppConfig, root: Option<PathBuf>) -> Program {
 
 impl Inner {
     /// The process is ready, unless it is not wanted any more.
-    fn attach(
-        self: &Arc<Self>,
-        start: &Start,
-        process: Process,
-    ) -> Result<Arc<Running>, Box<Process>> {
+    fn attach(&self, start: &Start, process: Process) -> Result<Arc<Running>, Box<Process>> {
         let Some(address) = process.address().cloned() else {
             return Err(Box::new(process));
         };
@@ -383,29 +380,28 @@ impl Inner {
             idle_max: config.options.concurrency.min(IDLE_MAX),
             ..KeepAlive::default()
         };
-        self.step(|state, _| {
-            let Some(slot) = state.slots.get_mut(&start.process) else {
-                return Err(Box::new(process));
-            };
-            let running = Arc::new(Running {
-                id: start.process,
-                generation: start.generation,
-                app: Arc::clone(&start.app),
-                connections: Connections::new(address.clone(), keep_alive),
-                address,
-                requests: Default::default(),
-                processor: Default::default(),
-                process,
-                draining: slot.draining.subscribe(),
-            });
-            slot.running = Some(Arc::clone(&running));
-            Ok(running)
-        })
+        let mut tables = self.tables();
+        let Some(slot) = tables.slots.get_mut(&start.process) else {
+            return Err(Box::new(process));
+        };
+        let running = Arc::new(Running {
+            id: start.process,
+            generation: start.generation,
+            app: Arc::clone(&start.app),
+            connections: Connections::new(address.clone(), keep_alive),
+            address,
+            requests: Default::default(),
+            processor: Default::default(),
+            process,
+            draining: slot.draining.subscribe(),
+        });
+        slot.running = Some(Arc::clone(&running));
+        Ok(running)
     }
 
     /// Nothing is left of a process.
-    fn forget(self: &Arc<Self>, id: ProcessId) {
-        let slot = self.step(|state, _| state.slots.remove(&id));
+    fn forget(&self, id: ProcessId) {
+        let slot = self.tables().slots.remove(&id);
         drop(slot);
     }
 }

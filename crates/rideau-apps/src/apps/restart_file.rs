@@ -98,7 +98,7 @@ fn folder(app: &App) -> Option<PathBuf> {
 
 impl Inner {
     /// A process a request from now on, or as the config says.
-    fn set_one_each(self: &Arc<Self>, app: &App, is_always: bool) {
+    fn set_one_each(&self, app: &App, is_always: bool) {
         let text = match is_always {
             true => "always_restart.txt is there: each process serves one request",
             false => "always_restart.txt is gone: processes serve as many as they may",
@@ -106,10 +106,8 @@ impl Inner {
         self.tell(&app.name, text.into(), None);
         let mut options = app.config.load().options.clone();
         options.one_each = is_always;
-        self.step(|state, now| {
-            let done = state
-                .machine
-                .reconfigure(app.id, options, now, &mut state.effects);
+        self.step(|step| {
+            let done = (step.machine).reconfigure(app.id, options, step.now, step.effects);
             debug_assert!(done.is_ok(), "they were good a moment ago");
         });
         app.is_always

@@ -5,22 +5,22 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rideau::driver::Step;
 use rideau_core::apps::{self as core, Ask, Came, Ended, ProcessId, SessionId};
 use rideau_core::queue::AskOptions;
-use rideau_core::{Flow, Instant, Refusal, Reply, Ticket};
+use rideau_core::{Flow, Refusal, Reply, Ticket};
 use rideau_process::StartReport;
 use tokio::sync::oneshot;
-use tokio::task::yield_now;
 
 use super::app::App;
 use super::running::{Listing, Running};
-use super::{Apps, Inner, State};
+use super::{Apps, Inner};
 
 /// On what terms an ask wants a place.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// When it gives up.
-    pub deadline: Option<tokio::time::Instant>,
+    /// It gives up after this long.
+    pub wait_max: Option<Duration>,
     /// It named that itself.
     pub promised: bool,
     /// The process it was with before, and would be with again.
@@ -29,8 +29,6 @@ pub struct Wanted {
     pub avoid: Option<ProcessId>,
     /// The flow whose turn it takes in a fair queue.
     pub flow: Option<Flow>,
-    /// What time it is, if the caller has just looked.
-    pub now: Option<tokio::time::Instant>,
     /// Do not wait.
     pub at_once: bool,
 }
@@ -46,8 +44,6 @@ pub struct Session {
     /// Where the request is listed.
     listed: Option<Listing>,
     ended: Ended,
-    /// When, if the caller has just looked at a clock.
-    ended_at: Option<tokio::time::Instant>,
 }
 
 /// An ask gets no place, and why.
@@ -61,18 +57,6 @@ pub struct Refused {
 
 /// How a waiting ask is answered.
 pub(super) struct Waiter(oneshot::Sender<Result<Session, Refusal>>);
-
-/// An answer that is given when the lock is released.
-pub(super) enum Answer {
-    Granted(Waiter, Session),
-    Shed(Waiter, Refusal),
-    Nobody(Waiter),
-}
-
-/// A task that finds another thread at the machine lets its neighbours run this many
-/// times before it waits for the lock: the holder may have been put aside by the
-/// system.
-const TURNS: usize = 8;
 
 /// What became of an ask.
 pub(crate) enum Asking<'a> {
@@ -112,25 +96,19 @@ impl Reply for Waiter {
     }
 }
 
-impl Answer {
-    pub(super) fn give(self) {
-        match self {
-            // An ask that left meanwhile drops the session, which gives it back.
-            Self::Granted(waiter, session) => drop(waiter.0.send(Ok(session))),
-            Self::Shed(waiter, refusal) => drop(waiter.0.send(Err(refusal))),
-            Self::Nobody(waiter) => drop(waiter),
-        }
+impl Waiter {
+    pub(super) fn give(self, answer: Result<Session, Refusal>) {
+        // If the ask left meanwhile, the session is dropped, which gives it back.
+        drop(self.0.send(answer));
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            let cancelled = self.inner.step(|state, now| {
-                state
-                    .machine
-                    .cancel(ticket, self.app.id, now, &mut state.effects)
-            });
+            let cancelled = self
+                .inner
+                .step(|step| (step.machine).cancel(ticket, self.app.id, step.now, step.effects));
             // Its end of the channel wakes no task: ours is the one that waited.
             drop(cancelled);
         }
@@ -144,34 +122,16 @@ impl Apps {
     ///
     /// If there is none, or none in time.
     pub async fn ask(&self, app: &Arc<App>, wanted: Wanted) -> Result<Session, Refused> {
-        let mut asked = None;
-        for _ in 0..TURNS {
-            asked = self.try_ask(app, &wanted);
-            if asked.is_some() {
-                break;
-            }
-            yield_now().await;
-        }
-        let asked = asked.unwrap_or_else(|| {
-            let decide = |state: &mut State, now| self.0.decide(state, app, &wanted, now);
-            self.asked(app, self.0.step_at(wanted.now, decide))
-        });
-        match asked {
+        match self.begin_ask(app, &wanted) {
             Asking::Granted(session) => Ok(session),
             Asking::Waits(waiting) => waiting.done().await,
             Asking::Refused(refused) => Err(refused),
         }
     }
 
-    /// The same, unless another thread is at the machine.
-    pub(crate) fn try_ask<'a>(&'a self, app: &'a App, wanted: &Wanted) -> Option<Asking<'a>> {
-        let decide = |state: &mut State, now| self.0.decide(state, app, wanted, now);
-        let decided = self.0.try_step_at(wanted.now, decide)?;
-        Some(self.asked(app, decided))
-    }
-
-    fn asked<'a>(&'a self, app: &'a App, decided: Decided) -> Asking<'a> {
-        match decided {
+    /// The same, and do not wait yet.
+    pub(crate) fn begin_ask<'a>(&'a self, app: &'a App, wanted: &Wanted) -> Asking<'a> {
+        match self.0.step(|step| self.0.decide(step, app, wanted)) {
             Decided::Granted(session) => Asking::Granted(session),
             Decided::Waits(ticket, answer) => Asking::Waits(Waiting {
                 place: Place {
@@ -222,15 +182,14 @@ const fn closed() -> Refusal {
 impl Inner {
     fn decide(
         self: &Arc<Self>,
-        state: &mut State,
+        step: &mut Step<'_, core::Apps<Waiter>>,
         app: &App,
         wanted: &Wanted,
-        now: Instant,
     ) -> Decided {
         let ask = Ask {
             terms: AskOptions {
-                sent: now,
-                deadline: wanted.deadline.map(|at| self.instant(at)),
+                sent: step.sent,
+                deadline: wanted.wait_max.map(|wait| step.now + wait),
                 flow: wanted.flow.unwrap_or_default(),
                 tag: None,
                 wait: !wanted.at_once,
@@ -245,35 +204,33 @@ impl Inner {
             answer = Some(receiver);
             Waiter(sender)
         };
-        let came = state
-            .machine
-            .ask(app.id, &ask, reply, now, &mut state.effects);
+        let came = (step.machine).ask(app.id, &ask, reply, step.now, step.effects);
         match (came, answer) {
-            (Came::Granted(session), _) => Decided::Granted(self.session(state, session)),
+            (Came::Granted(session), _) => {
+                let running = self.tables().granted(session.id.process);
+                Decided::Granted(Session::new(Arc::clone(self), running, session))
+            }
             (Came::Waits(ticket), Some(answer)) => Decided::Waits(ticket, answer),
             (Came::Waits(_), None) => Decided::Refused(closed()),
             (Came::Refused(refusal), _) => Decided::Refused(refusal),
         }
     }
+}
 
+impl Session {
     /// The guard of a session that the machine granted.
-    pub(super) fn session(self: &Arc<Self>, state: &State, session: core::Session) -> Session {
-        let slot = state.slots.get(&session.id.process);
-        let running = slot.and_then(|slot| slot.running.clone());
-        Session {
-            inner: Arc::clone(self),
+    pub(super) fn new(inner: Arc<Inner>, running: Arc<Running>, session: core::Session) -> Self {
+        Self {
+            inner,
             id: session.id,
-            running: running.expect("the machine grants places in processes that are ready"),
+            running,
             waited: session.waited,
             is_cold: session.is_cold,
             listed: None,
             ended: Ended::Left,
-            ended_at: None,
         }
     }
-}
 
-impl Session {
     /// The process that serves it.
     pub fn process(&self) -> &Arc<Running> {
         &self.running
@@ -299,12 +256,6 @@ impl Session {
         self.ended = ended;
     }
 
-    /// The same for a caller that has just looked at a clock.
-    pub fn end_at(mut self, ended: Ended, at: std::time::Instant) {
-        self.ended = ended;
-        self.ended_at = Some(at.into());
-    }
-
     /// What is wanted of the process, to be looked at.
     pub fn list(
         &mut self,
@@ -322,7 +273,7 @@ impl Session {
     /// The connection became something else.
     pub fn upgraded(&self) {
         self.inner
-            .step(|state, now| state.machine.upgraded(self.id, now, &mut state.effects));
+            .step(|step| step.machine.upgraded(self.id, step.now, step.effects));
     }
 
     /// The process does not answer at its address: it is replaced.
@@ -330,7 +281,7 @@ impl Session {
         self.ended = Ended::Unused;
         let process = self.id.process;
         self.inner
-            .step(|state, now| state.machine.unreachable(process, now, &mut state.effects));
+            .step(|step| step.machine.unreachable(process, step.now, step.effects));
     }
 }
 
@@ -339,7 +290,9 @@ impl Drop for Session {
         if let Some(at) = self.listed {
             self.running.requests.remove(at);
         }
-        self.inner.end(self.id, self.ended, self.ended_at);
+        self.inner.step(|step| {
+            (step.machine).release(self.id, self.ended, step.now, step.effects);
+        });
     }
 }
 

@@ -57,7 +57,7 @@ pub struct RequestShown {
 impl Apps {
     /// Numbers over all applications.
     pub fn stats(&self) -> Stats {
-        self.0.step(|state, now| state.machine.stats(now))
+        self.0.step(|step| step.machine.stats(step.now))
     }
 
     /// One application as it is now.
@@ -67,7 +67,7 @@ impl Apps {
 
     /// What its askers wait for, in plain words.
     pub fn explain(&self, app: &App) -> Vec<String> {
-        self.0.step(|state, now| state.machine.explain(app.id, now))
+        self.0.step(|step| step.machine.explain(app.id, step.now))
     }
 
     /// Read anew what the processes of an application use.
@@ -83,11 +83,12 @@ impl Apps {
 }
 
 impl Inner {
-    fn shown(self: &Arc<Self>, app: &Arc<App>) -> Option<AppShown> {
-        let (stats, found) = self.step(|state, now| {
-            let stats = state.machine.app_stats(app.id, now)?;
+    fn shown(&self, app: &Arc<App>) -> Option<AppShown> {
+        let (stats, found) = self.step(|step| {
+            let stats = step.machine.app_stats(app.id, step.now)?;
+            let tables = self.tables();
             let process = |stats: &ProcessStats| {
-                let slot = state.slots.get(&stats.process);
+                let slot = tables.slots.get(&stats.process);
                 (*stats, slot.and_then(|slot| slot.running.clone()))
             };
             let found: Vec<_> = stats.processes.iter().map(process).collect();

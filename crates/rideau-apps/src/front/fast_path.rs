@@ -36,12 +36,10 @@ impl ProxyRequest {
             // The longer way minds the time.
             return Err(Box::new(Start::New));
         }
-        let wanted = self.wanted(None, Some(self.came.0));
-        let session = match visit.front.apps.try_ask(&self.app, &wanted) {
-            Some(Asking::Granted(session)) => self.listed(visit, session),
-            Some(Asking::Waits(waiting)) => return Err(Box::new(Start::Waits(waiting))),
-            Some(Asking::Refused(refused)) => return Err(Box::new(Start::Refused(refused))),
-            None => return Err(Box::new(Start::New)),
+        let session = match visit.front.apps.begin_ask(&self.app, &self.wanted(None)) {
+            Asking::Granted(session) => self.listed(visit, session),
+            Asking::Waits(waiting) => return Err(Box::new(Start::Waits(waiting))),
+            Asking::Refused(refused) => return Err(Box::new(Start::Refused(refused))),
         };
         let began = session.began(self.came.0);
         let Some(mut line) = self.reuse(&session.process().connections, &Upload::Empty) else {
@@ -68,6 +66,6 @@ impl FastPath {
         if let Some(wire) = self.line.into_idle() {
             self.session.process().connections.give_back(wire, now);
         }
-        self.session.end_at(Ended::Answered, now);
+        self.session.end(Ended::Answered);
     }
 }

@@ -150,24 +150,21 @@ impl ProxyRequest {
         self.config.options.concurrency < BUFFERED_BELOW
     }
 
-    /// Ask for a place in a process. A caller that has just looked at a clock says so.
+    /// Ask for a place in a process.
     pub(super) async fn ask(
         &self,
         visit: &Visit<'_>,
         avoid: Option<ProcessId>,
-        now: Option<Instant>,
     ) -> Result<Session, No> {
-        let wanted = self.wanted(avoid, now);
-        let asked = visit.front.apps.ask(&self.app, wanted);
+        let asked = visit.front.apps.ask(&self.app, self.wanted(avoid));
         let session = asked.await.map_err(No::Refused)?;
         Ok(self.listed(visit, session))
     }
 
-    pub(super) fn wanted(&self, avoid: Option<ProcessId>, now: Option<Instant>) -> Wanted {
+    pub(super) fn wanted(&self, avoid: Option<ProcessId>) -> Wanted {
         Wanted {
             sticky: self.sticky,
             avoid,
-            now: now.map(Into::into),
             ..Wanted::default()
         }
     }
@@ -193,8 +190,7 @@ impl ProxyRequest {
             let is_new = tries.is_first() && matches!(upload, Upload::Empty);
             let (session, began, lost) = match std::mem::replace(&mut start, Start::New) {
                 Start::New => {
-                    let now = is_new.then_some(self.came.0);
-                    let session = self.ask(visit, avoid, now).await?;
+                    let session = self.ask(visit, avoid).await?;
                     let began = match is_new {
                         // It asked when it came.
                         true => session.began(self.came.0),

@@ -77,7 +77,7 @@ async fn turn(
     let mut avoid = None;
     // A process that takes no connection has not seen the request.
     let (session, mut line) = loop {
-        let session = proxy_request.ask(visit, avoid, None).await?;
+        let session = proxy_request.ask(visit, avoid).await?;
         match session.process().connections.connect().await {
             Ok(wire) => break (session, Box::new(UpstreamConn::new(wire))),
             Err(error) => {

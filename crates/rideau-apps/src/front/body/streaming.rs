@@ -126,7 +126,7 @@ impl Live {
                 if let Some(wire) = line.into_idle() {
                     session.process().connections.give_back(wire, now);
                 }
-                session.end_at(Ended::Answered, now);
+                session.end(Ended::Answered);
             }
         }
     }

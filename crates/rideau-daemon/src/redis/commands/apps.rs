@@ -38,7 +38,7 @@ pub(super) fn get(client: &mut Client, request: Request<'_>) -> Result<Next, Com
     client.may_wait()?;
     let wait = client.wait_max(&tail);
     let wanted = Wanted {
-        deadline: Some(tokio::time::Instant::now() + wait),
+        wait_max: Some(wait),
         promised: tail.wait.is_some(),
         at_once: wait.is_zero(),
         ..Wanted::default()

@@ -1,0 +1,160 @@
+//! Carries out what the machine of the applications decides.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use rideau::driver::{After, Shell};
+use rideau_core::Brief;
+use rideau_core::apps::{self as core, AppId, Effect, Note, ProcessId};
+
+use super::Inner;
+use super::app::App;
+use super::process_task::{self, ProcessSlot, Stopping};
+use super::running::Running;
+use super::session::{Session, Waiter};
+
+/// What the machine knows by numbers alone, and the applications that it is of.
+pub(super) struct AppsShell {
+    /// Locked within a step or without one, and never around one.
+    pub(super) tables: Mutex<Tables>,
+    /// Gone when no handle is left, which the machine outlives by a moment.
+    me: Weak<Inner>,
+}
+
+#[derive(Default)]
+pub(super) struct Tables {
+    /// Every process from its start to its end.
+    pub(super) slots: BTreeMap<ProcessId, ProcessSlot>,
+    pub(super) by_id: HashMap<AppId, Arc<App>>,
+}
+
+impl AppsShell {
+    pub(super) fn new(me: Weak<Inner>) -> Self {
+        Self {
+            tables: Mutex::default(),
+            me,
+        }
+    }
+
+    /// Do this when the lock is released, unless no handle is left.
+    fn call(&self, after: &mut After, call: impl FnOnce(Arc<Inner>) + Send + 'static) {
+        let me = Weak::clone(&self.me);
+        after.call(move || {
+            if let Some(inner) = me.upgrade() {
+                call(inner);
+            }
+        });
+    }
+}
+
+impl Shell<core::Apps<Waiter>> for AppsShell {
+    fn perform(&self, effect: Effect<Waiter>, after: &mut After) {
+        let mut tables = self.tables.lock();
+        // Words to a process are given here, in the order of decisions. They wake no
+        // task but its own, and nothing is dropped by them.
+        match effect {
+            Effect::Grant { reply, session } => {
+                let running = tables.granted(session.id.process);
+                self.call(after, move |inner| {
+                    reply.give(Ok(Session::new(inner, running, session)));
+                });
+            }
+            Effect::Shed { reply, refusal } => after.call(move || reply.give(Err(refusal))),
+            Effect::Forget(reply) => after.call(move || drop(reply)),
+            Effect::Start {
+                app,
+                process,
+                generation,
+            } => {
+                let app = Arc::clone(&tables.by_id[&app]);
+                let (slot, stop) = ProcessSlot::new();
+                tables.slots.insert(process, slot);
+                let start = process_task::Start {
+                    app,
+                    process,
+                    generation,
+                };
+                self.call(after, move |inner| {
+                    inner.spawn(process_task::run(Arc::clone(&inner), start, stop));
+                });
+            }
+            Effect::Drain { process, why } => {
+                if let Some(slot) = tables.slots.get(&process) {
+                    slot.drain(why);
+                }
+            }
+            Effect::Stop {
+                process,
+                why,
+                at_once,
+            } => {
+                if let Some(slot) = tables.slots.get(&process) {
+                    slot.drain(why);
+                    slot.stop.send_replace(Some(Stopping { why, at_once }));
+                }
+            }
+            Effect::Note(Note::Removed { app }) => {
+                let removed = tables.by_id.remove(&app);
+                after.call(move || drop(removed));
+            }
+            Effect::Note(note) => {
+                let Some((app, text)) = said(&note) else {
+                    return;
+                };
+                if let Some(app) = tables.by_id.get(&app).cloned() {
+                    self.call(after, move |inner| inner.tell(&app.name, text, None));
+                }
+            }
+            Effect::Closed => self.call(after, |inner| {
+                inner.closed.send_replace(true);
+            }),
+        }
+    }
+}
+
+impl Tables {
+    /// The process that the machine granted a place in.
+    pub(super) fn granted(&self, process: ProcessId) -> Arc<Running> {
+        let slot = self.slots.get(&process);
+        let running = slot.and_then(|slot| slot.running.clone());
+        running.expect("the machine grants places in processes that are ready")
+    }
+}
+
+/// What operators are told of a note, and of which application.
+fn said(note: &Note) -> Option<(AppId, String)> {
+    Some(match *note {
+        Note::Started { app, process, took } => {
+            let took = Brief(took);
+            (app, format!("process {process} is ready after {took}"))
+        }
+        Note::Failing {
+            app,
+            failures,
+            retry_after,
+        } => (
+            app,
+            format!(
+                "{}: the next is tried in {}",
+                match failures {
+                    1 => "a start failed".into(),
+                    failures => format!("{failures} starts in a row failed"),
+                },
+                Brief(retry_after)
+            ),
+        ),
+        Note::Deployed { app, generation } => {
+            (app, format!("all processes run generation {generation}"))
+        }
+        Note::DeployFailed { app, generation } => (
+            app,
+            format!("deploy_failed: generation {generation} does not start, the old one goes on"),
+        ),
+        Note::Starved { app, from } => (
+            app,
+            format!("it waited too long for room, so process {from} makes room"),
+        ),
+        _ => return None,
+    })
+}
