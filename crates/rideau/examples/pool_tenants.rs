@@ -1,7 +1,7 @@
 //! Two tenants share a pool: one sends a hundred takers at once, the other one
 //! now and then. In a fair queue each waits for itself.
 //!
-//!     cargo run --features rideau/test-util --example pool_tenants
+//!     cargo run -p rideau --example pool_tenants
 //!
 //! On tokio's paused clock, which jumps to the next timer, so this takes no time
 //! and prints the same each time.

@@ -1,7 +1,7 @@
 //! "The pool timed out, but why?" Three ways to get nothing, and what a pool
 //! says of each.
 //!
-//!     cargo run --features rideau/test-util --example pool_why
+//!     cargo run -p rideau --example pool_why
 //!
 //! On tokio's paused clock, so that nobody has to wait.
 

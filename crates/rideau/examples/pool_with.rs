@@ -1,7 +1,7 @@
 //! `with` lends a member to a piece of code, and knows whether that came to its
 //! end. A connection with half an answer in it is not for the next one.
 //!
-//!     cargo run --features rideau/test-util --example pool_with
+//!     cargo run -p rideau --example pool_with
 //!
 //! On tokio's paused clock, so that nobody has to wait.
 

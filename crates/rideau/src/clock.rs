@@ -30,10 +30,6 @@ enum Source {
     Counter { counter: quanta::Clock, start: u64 },
     /// The clock of a tokio runtime, which a test can pause. Boxed, so that a clock
     /// is no larger than it has to be outside of tests.
-    #[cfg_attr(
-        not(any(test, feature = "test-util")),
-        expect(dead_code, reason = "tests alone make one")
-    )]
     Runtime(Box<RuntimeClock>),
     /// Ticks whenever it is read, so that time follows from the interleaving alone.
     #[cfg(rideau_loom)]
@@ -104,7 +100,6 @@ impl Clock {
     /// # Panics
     ///
     /// If there is no runtime around us.
-    #[cfg(any(test, feature = "test-util"))]
     pub fn paused() -> Self {
         let clock = RuntimeClock {
             runtime: Handle::current(),

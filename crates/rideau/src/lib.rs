@@ -159,10 +159,8 @@ pub use locks::{
 pub use meter_outputs::Rank;
 pub use peer::{Match, Peer};
 pub use pool::{About, Held, Holder, Manager, NotTaken, Pool, StartError, Take, WhyNot};
-#[cfg(any(test, feature = "test-util"))]
-pub use ranges::Dial;
 pub use ranges::{
-    Answer, Answering, Committed, Failed, Leased, OpenError, Ranges, RangesOptions, Reached,
+    Answer, Answering, Committed, Dial, Failed, Leased, OpenError, Ranges, RangesOptions, Reached,
     Reserving, rest,
 };
 pub use registry::{AddError, NoSuchPool, Registry};

@@ -38,7 +38,6 @@ use reserving::ReplySlot;
 use shared::{Handle, Inner, Shared};
 
 pub use answer::{Answer, Answering, Committed, Reached};
-#[cfg(any(test, feature = "test-util"))]
 pub use clocks::Dial;
 pub use idle_hook::rest;
 pub use leased::Leased;
@@ -165,7 +164,6 @@ impl Ranges {
     /// # Errors
     ///
     /// If the store cannot be read, or a range cannot be like that.
-    #[cfg(any(test, feature = "test-util"))]
     pub fn open_by(
         store: Box<dyn Store>,
         options: RangesOptions,

@@ -12,12 +12,10 @@ use std::path::{Path, PathBuf};
 
 #[cfg(feature = "store")]
 mod embedded;
-#[cfg(any(test, feature = "test-util"))]
 mod memory;
 
 #[cfg(feature = "store")]
 pub use embedded::Embedded;
-#[cfg(any(test, feature = "test-util"))]
 pub use memory::{Fault, Hold, Left, Memory, Platter};
 
 /// Keeps batches and snapshots.

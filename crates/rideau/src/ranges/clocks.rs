@@ -28,10 +28,8 @@ use rideau_core::allocator::Clock as Clocks;
 
 use crate::clock::Clock;
 
-#[cfg(any(test, feature = "test-util"))]
 mod dial;
 
-#[cfg(any(test, feature = "test-util"))]
 pub use dial::Dial;
 
 /// Two wall clocks may differ by as much, that before a reboot and that after.
@@ -53,15 +51,8 @@ struct System {
 /// Where readings come from.
 #[derive(Debug)]
 pub(super) enum Source {
-    System {
-        clock: Clock,
-        boot: u128,
-    },
-    #[cfg(any(test, feature = "test-util"))]
-    Dial {
-        dial: Dial,
-        start: u64,
-    },
+    System { clock: Clock, boot: u128 },
+    Dial { dial: Dial, start: u64 },
 }
 
 /// A clock that went on while nothing looked at it.
@@ -81,7 +72,6 @@ impl Source {
         }
     }
 
-    #[cfg(any(test, feature = "test-util"))]
     pub(super) fn dial(dial: &Dial) -> Self {
         Self::Dial {
             start: dial.nanos(),
@@ -93,7 +83,6 @@ impl Source {
     fn elapsed(&self) -> u64 {
         match self {
             Self::System { clock, .. } => clock.now().as_nanos(),
-            #[cfg(any(test, feature = "test-util"))]
             Self::Dial { dial, start } => dial.nanos() - start,
         }
     }
@@ -110,7 +99,6 @@ impl Source {
                 boot: *boot,
                 since_boot: since_boot().unwrap_or_default(),
             },
-            #[cfg(any(test, feature = "test-util"))]
             Self::Dial { dial, .. } => dial.read(),
         }
     }
