@@ -14,5 +14,6 @@ mod metrics;
 mod pages;
 mod rights;
 mod streams;
+mod surfaces;
 mod values;
 mod web;
