@@ -2,9 +2,11 @@
 //!
 //! `name:type` is there always, `name?:type` perhaps. A type is `string`,
 //! `integer`, `number`, `boolean`, `any`, another shape by its name, `[type]` for
-//! a list, `{type}` for a map, and `type|null`.
+//! a list, `{type}` for a map, and `type|null`. `@kind` has all facts of a kind of thing.
 
 use serde_json::{Map, Value, json};
+
+use crate::view::facts::{About, Facts, PoolNow, Type};
 
 /// Every shape.
 #[rustfmt::skip]
@@ -20,11 +22,7 @@ const ALL: &[(&str, &str)] = &[
     ("Tally", "came:integer served:integer cancelled:integer refused:{integer} wait:Spans"),
     ("Pools", "pools:[Pool] groups:[Group]"),
     ("Group", "name:string pools:[string] brokers:[string]"),
-    ("Pool", "name:string group:string|null member:string init:integer max:integer idle:integer \
-        held:integer starting:integer checking:integer stopping:integer size:integer \
-        waiting:integer oldest_wait_us:integer is_paused:boolean is_closing:boolean \
-        generation:integer starting_goes:string starts_failed:integer takes:Tally hold:Spans \
-        start:Spans retired:{integer}"),
+    ("Pool", "@pool"),
     ("PoolMore", "name:string max:integer held:integer takes:Tally holders:[PoolHolder] \
         explain:string"),
     ("PoolHolder", "held_us:integer uses:integer note:string|null"),
@@ -153,6 +151,13 @@ fn object(fields: &str) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
     for field in fields.split_whitespace() {
+        if let Some(kind) = field.strip_prefix('@') {
+            for (key, fact) in facts(kind) {
+                properties.insert(key.into(), property(fact));
+                required.push(key);
+            }
+            continue;
+        }
         let (name, kind) = field.split_once(':').unwrap_or((field, "any"));
         let (name, is_optional) = match name.strip_suffix('?') {
             Some(name) => (name, true),
@@ -164,6 +169,40 @@ fn object(fields: &str) -> Value {
         }
     }
     json!({ "type": "object", "properties": properties, "required": required })
+}
+
+/// The facts of a kind of thing that the API has, by their keys.
+fn facts(kind: &str) -> Vec<(&'static str, &'static About)> {
+    fn all<T: Facts>() -> Vec<(&'static str, &'static About)> {
+        let all = T::ALL.iter().map(|fact| &fact.about);
+        all.filter_map(|fact| Some((fact.key()?, fact))).collect()
+    }
+    match kind {
+        "pool" => all::<PoolNow>(),
+        _ => Vec::new(),
+    }
+}
+
+fn property(fact: &About) -> Value {
+    let is = match fact.is {
+        Type::Count | Type::Bytes | Type::Span | Type::Instant => "integer",
+        Type::Ratio => "number",
+        Type::Text => "string",
+        Type::Flag => "boolean",
+        Type::Names => "[string]",
+        Type::Counts => "{integer}",
+        Type::Spans => "Spans",
+        Type::Tally => "Tally",
+        Type::Size | Type::Columns => "any",
+        Type::Shape(shape) => shape,
+    };
+    let mut property = if fact.is_optional {
+        schema(&format!("{is}|null"))
+    } else {
+        schema(is)
+    };
+    property["description"] = fact.help.into();
+    property
 }
 
 fn schema(kind: &str) -> Value {

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, UNIX_EPOCH};
 
-use rideau::{Circuit, Histogram, PoolStats, Reason, Retired, Side, Tally};
+use rideau::{Histogram, Reason, Side, Tally};
 use rideau_config::HTTP_CONNECTIONS_MAX;
-use rideau_config::Member;
 use serde_json::{Map, Value, json};
 
 use super::apps;
@@ -19,6 +18,7 @@ use crate::state::lease_table::LeaseRow;
 use crate::state::refusal_log::Dropped;
 use crate::state::sessions::SessionRow;
 use crate::view::explain;
+use crate::view::facts::{Facts, PoolNow, Value as Fact, in_unit, since_1970};
 use crate::view::tables::{self, Page};
 
 /// Rows of a page, unless one asks for fewer or more.
@@ -43,7 +43,7 @@ pub(super) async fn state(visit: AdminRequest) -> Answer {
         "commands": counts.commands.load(Ordering::Relaxed),
         "refusals": daemon.drops.total(),
         "config_changes": counts.changes.load(Ordering::Relaxed),
-        "pools": sorted(places.pools.values().map(|place| pool(place))),
+        "pools": objects(&PoolNow::all(&places)),
         "brokers": sorted(places.brokers.values().map(|place| broker(place))),
         "regulators": sorted(places.regulators.values().map(|place| regulator(place))),
         "lock_rules": rules(&places),
@@ -53,13 +53,13 @@ pub(super) async fn state(visit: AdminRequest) -> Answer {
 
 pub(super) async fn pools(visit: AdminRequest) -> Answer {
     let places = visit.places();
-    let pools = sorted(places.pools.values().map(|place| pool(place)));
+    let pools = objects(&PoolNow::all(&places));
     ok(&json!({ "pools": pools, "groups": groups(&places) }))
 }
 
 pub(super) async fn one_pool(visit: AdminRequest) -> Answer {
     let place = find_pool(&visit)?;
-    let mut shown = pool(&place);
+    let mut shown = object(&PoolNow::of(&place));
     let holders = place.pool.holders().into_iter().take(ROWS).map(|holder| {
         json!({
             "held_us": micros(holder.held),
@@ -343,50 +343,43 @@ fn own_limits(visit: &AdminRequest) -> [Value; 3] {
     })
 }
 
-fn pool(place: &NamedPool) -> Value {
-    let stats = place.stats();
-    let config = place.config.load();
-    let member = match config.member {
-        Member::List(_) => "list",
-        Member::Offered => "offered",
-        Member::Exec(_) => "exec",
-    };
-    let mut shown = json!({
-        "name": *place.name,
-        "group": config.group,
-        "member": member,
-        "init": config.options.init,
-        "max": stats.max,
-        "idle": stats.members.idle,
-        "held": stats.members.held,
-        "starting": stats.members.starting,
-        "checking": stats.members.checking,
-        "stopping": stats.members.stopping,
-        "size": stats.members.size(),
-        "waiting": stats.len(),
-        "oldest_wait_us": micros(stats.oldest_waited),
-        "is_paused": stats.is_suspended,
-        "is_closing": stats.is_closing,
-        "generation": stats.generation,
+/// All facts of a thing that the API has.
+pub(super) fn object<T: Facts>(one: &T) -> Value {
+    let pairs = T::ALL.iter().filter_map(|fact| {
+        let key = fact.about.key()?;
+        Some((key.to_owned(), fact_json((fact.value)(one), key)))
     });
-    more_of_pool(&mut shown, &stats);
-    shown
+    Value::Object(pairs.collect())
 }
 
-fn more_of_pool(shown: &mut Value, stats: &PoolStats) {
-    let circuit = match stats.circuit {
-        Circuit::Closed => "closed",
-        Circuit::Failing { .. } => "failing",
-        Circuit::Open { .. } => "open",
-    };
-    let retired = Retired::ALL.into_iter();
-    let retired = retired.map(|why| (why.word().to_owned(), stats.retired_for(why).into()));
-    shown["starting_goes"] = circuit.into();
-    shown["starts_failed"] = stats.starts_failed.into();
-    shown["takes"] = tally(&stats.takes);
-    shown["hold"] = spans(&stats.holds);
-    shown["start"] = spans(&stats.starts);
-    shown["retired"] = Value::Object(retired.collect());
+fn objects<T: Facts>(all: &[T]) -> Vec<Value> {
+    all.iter().map(object).collect()
+}
+
+fn fact_json(value: Fact<'_>, key: &str) -> Value {
+    match value {
+        Fact::Count(count) => count.into(),
+        Fact::Ratio(ratio) => ratio.into(),
+        Fact::Span(span) => in_unit(span, key).into(),
+        Fact::Instant(at) => in_unit(since_1970(at), key).into(),
+        Fact::Text(text) => text.into(),
+        Fact::Flag(is) => is.into(),
+        Fact::Names(names) => names.into(),
+        Fact::Counts(counts) => {
+            let pairs = counts.into_iter();
+            let pairs = pairs.map(|(name, count)| (name.into_owned(), count.into()));
+            Value::Object(pairs.collect())
+        }
+        Fact::Spans(all) => spans(all),
+        Fact::Tally(asks) => tally(asks),
+        Fact::Size(size) => match size.to_u128().map(i64::try_from) {
+            Some(Ok(size)) => size.into(),
+            _ => size.to_string().into(),
+        },
+        Fact::Json(json) => json,
+        // These are for metrics alone.
+        Fact::None | Fact::Columns(_) => Value::Null,
+    }
 }
 
 fn groups(places: &Catalog) -> Vec<Value> {

@@ -101,16 +101,7 @@ const BEFORE_LOCKS: [Shown; 4] = [
         what: TableKind::Pools,
         title: "Pools",
         is_always: true,
-        columns: &[
-            "name",
-            "idle",
-            "held",
-            "max",
-            "waiting",
-            "wait_p99_us",
-            "oldest_hold_us",
-            "state",
-        ],
+        columns: &[],
     },
     Shown {
         what: TableKind::Groups,
@@ -198,9 +189,11 @@ fn write_shown(out: &mut String, visit: &AdminRequest, shown: &Shown) -> fmt::Re
     if table.rows.is_empty() && !shown.is_always {
         return Ok(());
     }
+    let mut columns = shown.what.on_page();
+    columns.extend(shown.columns);
     let place = |wanted: &&str| table.columns.iter().position(|column| column == wanted);
-    let places: Vec<usize> = shown.columns.iter().filter_map(place).collect();
-    let heads: Vec<String> = shown.columns.iter().map(|column| head(column)).collect();
+    let places: Vec<usize> = columns.iter().filter_map(place).collect();
+    let heads: Vec<String> = columns.iter().map(|column| head(column)).collect();
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
     let rows = table.rows.iter().take(ROWS_MAX).map(|row| {
         let cell = |at: &usize| cell(table.columns[*at], &row[*at]);

@@ -20,6 +20,7 @@ use crate::state::grant::Grant;
 use crate::state::lease_table::LeaseRow;
 use crate::state::ticket::{Ticket, TicketKind};
 use crate::state::viewer::Viewer;
+use crate::view::facts;
 use crate::view::tables::Cell;
 
 /// An answer to the question what something is about.
@@ -329,17 +330,14 @@ fn pool(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
         name: name.into(),
         text,
         facts: vec![
-            ("state", crate::view::tables::state(&stats).into()),
+            ("state", facts::state(&stats).into()),
             ("idle", stats.members.idle.into()),
             ("held", stats.members.held.into()),
             ("max", stats.max.into()),
             ("waiting", stats.len().into()),
             ("oldest_wait_us", stats.oldest_waited.into()),
-            ("refused", crate::view::tables::refused(&stats.takes).into()),
-            (
-                "refused_by",
-                crate::view::tables::reasons(&stats.takes).into(),
-            ),
+            ("refused", facts::refused(&stats.takes).into()),
+            ("refused_by", facts::reasons(&stats.takes).into()),
         ],
     })
 }
@@ -397,14 +395,8 @@ fn broker(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained> {
             ("offers", stats.offers_len.into()),
             ("oldest_wait_us", stats.oldest_waited.into()),
             ("matched", stats.asks.served.into()),
-            (
-                "asks_refused",
-                crate::view::tables::refused(&stats.asks).into(),
-            ),
-            (
-                "refused_by",
-                crate::view::tables::reasons(&stats.asks).into(),
-            ),
+            ("asks_refused", facts::refused(&stats.asks).into()),
+            ("refused_by", facts::reasons(&stats.asks).into()),
             ("alarms", place.broker.alarms().join(",").into()),
         ],
     })
@@ -422,11 +414,8 @@ fn regulator(daemon: &Daemon, name: &str, sight: Viewer<'_>) -> Option<Explained
             ("leases", stats.size.into()),
             ("waiting", stats.len.into()),
             ("is_open", usize::from(stats.is_open).into()),
-            ("refused", crate::view::tables::refused(&stats.asks).into()),
-            (
-                "refused_by",
-                crate::view::tables::reasons(&stats.asks).into(),
-            ),
+            ("refused", facts::refused(&stats.asks).into()),
+            ("refused_by", facts::reasons(&stats.asks).into()),
         ],
     })
 }

@@ -6,6 +6,7 @@
 
 mod reader;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -52,7 +53,7 @@ pub(crate) struct HistoryRow {
     /// Its name; the server has none.
     pub name: String,
     /// Its numbers by name; what is not known is NaN.
-    pub values: Vec<(&'static str, f64)>,
+    pub values: Vec<(Cow<'static, str>, f64)>,
 }
 
 impl History {
@@ -155,7 +156,7 @@ impl HistoryRow {
 
     fn json(&self) -> Value {
         let values = self.values.iter();
-        let pairs = values.map(|(name, value)| ((*name).to_owned(), json!(value)));
+        let pairs = values.map(|(name, value)| (name.to_string(), json!(value)));
         Value::Object(pairs.collect())
     }
 }
@@ -193,7 +194,7 @@ mod tests {
         let row = HistoryRow {
             kind: "pool",
             name: name.into(),
-            values: vec![("held", held), ("wait_p99_us", f64::NAN)],
+            values: vec![("held".into(), held), ("wait_p99_us".into(), f64::NAN)],
         };
         Sample {
             at_ms,

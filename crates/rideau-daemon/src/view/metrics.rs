@@ -22,6 +22,7 @@ use prometheus_client::registry::Registry;
 use crate::state::command_stats::Timing;
 use crate::state::daemon::Daemon;
 use crate::state::end::EndReason;
+use crate::view::facts::PoolNow;
 use crate::view::tables;
 pub(crate) use form::Form;
 use page::Page;
@@ -63,7 +64,7 @@ impl Collector for Numbers {
         counts(&mut page, &self.daemon)?;
         limits(&mut page, &self.daemon, &self.more)?;
         let places = self.daemon.places.load();
-        places::pools(&mut page, &places)?;
+        page.facts(&PoolNow::all(&places))?;
         places::brokers(&mut page, &places)?;
         places::regulators(&mut page, &places)?;
         places::locks(&mut page, &places, &self.daemon.locks)?;

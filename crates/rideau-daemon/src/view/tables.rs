@@ -20,16 +20,16 @@ use serde_json::{Map, Value};
 
 pub use limits::Limit;
 pub use page::{More, Page};
-pub(crate) use places::{reasons, refused, state};
 
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
+use crate::view::facts::{self, Facts, PoolNow, Surface, in_unit, since_1970};
 
 /// Rows below the names of their columns. New columns come only at the end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Table {
     /// The names of the columns.
-    pub columns: &'static [&'static str],
+    pub columns: Vec<&'static str>,
     /// As many cells as there are columns, each.
     pub rows: Vec<Vec<Cell>>,
     /// The keys of the rows, which grow, where those stay the same when rows come and
@@ -158,6 +158,25 @@ impl TableKind {
         }
     }
 
+    /// The columns that the status page has room for.
+    pub(crate) fn on_page(self) -> Vec<&'static str> {
+        self.columns(|surface| matches!(surface, Surface::Show { is_on_page, .. } if is_on_page))
+    }
+
+    /// The columns that an overview has room for.
+    pub fn in_overview(self) -> Vec<&'static str> {
+        self.columns(
+            |surface| matches!(surface, Surface::Show { is_in_overview, .. } if is_in_overview),
+        )
+    }
+
+    fn columns(self, is_wanted: fn(Surface) -> bool) -> Vec<&'static str> {
+        match self {
+            Self::Pools => facts::columns::<PoolNow>(is_wanted),
+            _ => Vec::new(),
+        }
+    }
+
     /// What this word asks for, in either case.
     pub fn of(word: &[u8]) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
@@ -168,7 +187,7 @@ impl TableKind {
 /// Look at something.
 pub fn table(daemon: &Daemon, what: TableKind, wanted: &TableQuery<'_>) -> Table {
     let mut table = match what {
-        TableKind::Pools => places::pools(daemon),
+        TableKind::Pools => Table::of(&PoolNow::all(&daemon.places.load())),
         TableKind::Groups => places::groups(daemon, wanted.sight),
         TableKind::Brokers => places::brokers(daemon),
         TableKind::Regulators => places::regulators(daemon),
@@ -208,13 +227,28 @@ pub fn limits(daemon: &Daemon) -> Vec<Limit> {
 }
 
 impl Table {
-    const fn new(columns: &'static [&'static str]) -> Self {
+    fn new(columns: &[&'static str]) -> Self {
         Self {
-            columns,
+            columns: columns.to_vec(),
             rows: Vec::new(),
             keys: Vec::new(),
             more: None,
         }
+    }
+
+    /// A row for each thing, with the columns that its facts have.
+    fn of<T: Facts>(all: &[T]) -> Self {
+        let mut table = Self::new(&[]);
+        table.columns = facts::columns::<T>(|surface| matches!(surface, Surface::Show { .. }));
+        let row = |one: &T| {
+            let shown = T::ALL.iter().filter_map(|fact| {
+                let column = fact.about.column()?;
+                Some(Cell::of((fact.value)(one), column))
+            });
+            shown.collect()
+        };
+        table.rows = all.iter().map(row).collect();
+        table
     }
 
     /// Keep the rows that are wanted, with their keys.
@@ -289,7 +323,7 @@ impl Table {
         let more = usize::from(self.more.is_some());
         reply.array(1 + self.rows.len() + more);
         reply.array(self.columns.len());
-        for column in self.columns {
+        for column in &self.columns {
             reply.bulk(column);
         }
         for row in &self.rows {
@@ -313,6 +347,24 @@ impl Table {
 }
 
 impl Cell {
+    /// A fact in a column of this name. What takes more than a cell is in no column.
+    fn of(value: facts::Value<'_>, column: &str) -> Self {
+        match value {
+            facts::Value::Count(count) => count.into(),
+            facts::Value::Flag(is) => u64::from(is).into(),
+            facts::Value::Span(span) => in_unit(span, column).into(),
+            facts::Value::Instant(at) => in_unit(since_1970(at), column).into(),
+            facts::Value::Text(text) => Self::Text(text.into_owned()),
+            facts::Value::Names(names) => names.join(",").into(),
+            // A number if one can say it so.
+            facts::Value::Size(size) => match size.to_u128().map(i64::try_from) {
+                Some(Ok(size)) => Self::Number(size),
+                _ => size.to_string().into(),
+            },
+            _ => Self::None,
+        }
+    }
+
     /// Write it.
     pub fn write(&self, reply: &mut Reply<'_>) {
         match self {

@@ -85,23 +85,7 @@ const NAME: &str = "rideau-cli";
 /// What an overview shows: what is asked for, how one is called, and which
 /// columns there is room for.
 const OVERVIEW: [(&str, &str, &[&str]); 8] = [
-    (
-        "POOLS",
-        "pool",
-        &[
-            "name",
-            "idle",
-            "held",
-            "max",
-            "waiting",
-            "wait_p50_us",
-            "wait_p99_us",
-            "hold_p50_us",
-            "refused",
-            "oldest_hold_us",
-            "oldest_holder",
-        ],
-    ),
+    ("POOLS", "pool", &[]),
     (
         "BROKERS",
         "broker",
@@ -257,6 +241,12 @@ async fn overview(mut wire: Wire, manner: &Manner) -> Done {
     let mut all = Map::new();
     let mut tables = Vec::new();
     for (kind, title, columns) in OVERVIEW {
+        let mut columns = columns.to_vec();
+        columns.extend(
+            TableKind::of(kind.as_bytes())
+                .map(TableKind::in_overview)
+                .unwrap_or_default(),
+        );
         // A server may not have all of them.
         let answer = pages::ask(&mut wire, &["SHOW", kind], ROWS_MAX).await?;
         let answer = match show::good(answer) {
@@ -266,7 +256,7 @@ async fn overview(mut wire: Wire, manner: &Manner) -> Done {
         };
         if let Some(mut table) = Table::of(&answer) {
             all.insert(kind.to_ascii_lowercase(), table.json());
-            table.pick(columns, title);
+            table.pick(&columns, title);
             tables.push(table);
         }
     }

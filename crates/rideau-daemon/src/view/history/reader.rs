@@ -9,8 +9,9 @@ use rideau_apps::AppShown;
 use rideau_core::apps::State;
 
 use super::HistoryRow;
-use crate::state::catalog::{NamedBroker, NamedPool, NamedRegulator, RulePlace};
+use crate::state::catalog::{NamedBroker, NamedRegulator, RulePlace};
 use crate::state::daemon::Daemon;
+use crate::view::facts::{Facts, PoolNow, Surface, Value, in_unit};
 
 /// What was read last.
 pub(super) struct Reader {
@@ -40,7 +41,7 @@ impl Reader {
         self.grants = 0.0;
         let places = daemon.places.load();
         let mut rows = Vec::new();
-        rows.extend(places.pools.values().map(|place| self.pool(place)));
+        rows.extend(PoolNow::all(&places).iter().map(|pool| self.of(pool)));
         rows.extend(places.brokers.values().map(|place| self.broker(place)));
         let regulators = places.regulators.values();
         rows.extend(regulators.map(|place| self.regulator(place)));
@@ -66,40 +67,56 @@ impl Reader {
             kind: "server",
             name: String::new(),
             values: vec![
-                ("clients", daemon.clients.len() as f64),
-                ("sessions", daemon.sessions.len() as f64),
-                ("waiting", waiting as f64),
-                ("keys", daemon.locks.len() as f64),
-                ("commands_per_s", self.rate("server.commands", commands)),
-                ("grants_per_s", self.grants),
+                ("clients".into(), daemon.clients.len() as f64),
+                ("sessions".into(), daemon.sessions.len() as f64),
+                ("waiting".into(), waiting as f64),
+                ("keys".into(), daemon.locks.len() as f64),
                 (
-                    "refusals_per_s",
+                    "commands_per_s".into(),
+                    self.rate("server.commands", commands),
+                ),
+                ("grants_per_s".into(), self.grants),
+                (
+                    "refusals_per_s".into(),
                     self.rate("server.refusals", daemon.drops.total()),
                 ),
             ],
         }
     }
 
-    fn pool(&mut self, place: &NamedPool) -> HistoryRow {
-        let stats = place.stats();
-        let of = format!("pool.{}", place.name);
-        let takes = self.grant_rate(&of, stats.takes.served);
-        let (p50, p99) = self.quantiles(&of, &stats.takes.waits);
+    /// The series of a thing.
+    fn of<T: Facts>(&mut self, one: &T) -> HistoryRow {
+        let name = one.called();
+        let of = format!("{}.{name}", T::KIND.word);
+        let mut values = Vec::new();
+        for fact in T::ALL {
+            let rates = fact.about.names(|surface| surface == Surface::Rate);
+            let series = fact.about.names(|surface| surface == Surface::History);
+            for rate in rates {
+                let per_s = match (fact.value)(one) {
+                    Value::Count(count) => self.rate(&format!("{of}.{rate}"), count),
+                    _ => f64::NAN,
+                };
+                self.grants += if rate == "grants" { per_s } else { 0.0 };
+                values.push((format!("{rate}_per_s").into(), per_s));
+            }
+            for series in series {
+                match (fact.value)(one) {
+                    Value::Count(count) => values.push((series.into(), count as f64)),
+                    Value::Span(span) => values.push((series.into(), in_unit(span, series) as f64)),
+                    Value::Spans(spans) => {
+                        let (p50, p99) = self.quantiles(&format!("{of}.{series}"), spans);
+                        values.push((format!("{series}_p50_us").into(), p50));
+                        values.push((format!("{series}_p99_us").into(), p99));
+                    }
+                    _ => values.push((series.into(), f64::NAN)),
+                }
+            }
+        }
         HistoryRow {
-            kind: "pool",
-            name: place.name.to_string(),
-            values: vec![
-                ("idle", stats.members.idle as f64),
-                ("held", stats.members.held as f64),
-                ("size", stats.members.size() as f64),
-                ("max", stats.max as f64),
-                ("waiting", stats.len() as f64),
-                ("oldest_wait_us", stats.oldest_waited.as_micros() as f64),
-                ("grants_per_s", takes),
-                ("refusals_per_s", self.refusal_rate(&of, &stats.takes)),
-                ("wait_p50_us", p50),
-                ("wait_p99_us", p99),
-            ],
+            kind: T::KIND.word,
+            name,
+            values,
         }
     }
 
@@ -113,17 +130,20 @@ impl Reader {
             kind: "broker",
             name: place.name.to_string(),
             values: vec![
-                ("asks", stats.asks_len as f64),
-                ("offers", stats.offers_len as f64),
-                ("oldest_wait_us", stats.oldest_waited.as_micros() as f64),
-                ("grants_per_s", matches),
-                ("refusals_per_s", self.refusal_rate(&of, &stats.asks)),
+                ("asks".into(), stats.asks_len as f64),
+                ("offers".into(), stats.offers_len as f64),
                 (
-                    "offer_refusals_per_s",
+                    "oldest_wait_us".into(),
+                    stats.oldest_waited.as_micros() as f64,
+                ),
+                ("grants_per_s".into(), matches),
+                ("refusals_per_s".into(), self.refusal_rate(&of, &stats.asks)),
+                (
+                    "offer_refusals_per_s".into(),
                     self.refusal_rate(&offers, &stats.offers),
                 ),
-                ("wait_p50_us", p50),
-                ("wait_p99_us", p99),
+                ("wait_p50_us".into(), p50),
+                ("wait_p99_us".into(), p99),
             ],
         }
     }
@@ -137,13 +157,16 @@ impl Reader {
             kind: "regulator",
             name: place.name.to_string(),
             values: vec![
-                ("held", stats.size as f64),
-                ("waiting", stats.len as f64),
-                ("oldest_wait_us", stats.oldest_waited.as_micros() as f64),
-                ("grants_per_s", leases),
-                ("refusals_per_s", self.refusal_rate(&of, &stats.asks)),
-                ("wait_p50_us", p50),
-                ("wait_p99_us", p99),
+                ("held".into(), stats.size as f64),
+                ("waiting".into(), stats.len as f64),
+                (
+                    "oldest_wait_us".into(),
+                    stats.oldest_waited.as_micros() as f64,
+                ),
+                ("grants_per_s".into(), leases),
+                ("refusals_per_s".into(), self.refusal_rate(&of, &stats.asks)),
+                ("wait_p50_us".into(), p50),
+                ("wait_p99_us".into(), p99),
             ],
         }
     }
@@ -156,8 +179,11 @@ impl Reader {
             kind: "lock",
             name: place.rule.pattern.clone(),
             values: vec![
-                ("grants_per_s", grants),
-                ("refusals_per_s", self.rate(&format!("{of}.full"), refused)),
+                ("grants_per_s".into(), grants),
+                (
+                    "refusals_per_s".into(),
+                    self.rate(&format!("{of}.full"), refused),
+                ),
             ],
         }
     }
@@ -175,20 +201,23 @@ impl Reader {
             kind: "app",
             name: app.name.to_string(),
             values: vec![
-                ("ready", count(State::Ready)),
-                ("starting", count(State::Starting)),
-                ("processes", stats.processes.len() as f64),
-                ("held", stats.sessions as f64),
-                ("waiting", stats.waiting as f64),
-                ("oldest_wait_us", stats.oldest.as_micros() as f64),
-                ("grants_per_s", grants),
-                ("refusals_per_s", self.refusal_rate(&of, &stats.tally)),
+                ("ready".into(), count(State::Ready)),
+                ("starting".into(), count(State::Starting)),
+                ("processes".into(), stats.processes.len() as f64),
+                ("held".into(), stats.sessions as f64),
+                ("waiting".into(), stats.waiting as f64),
+                ("oldest_wait_us".into(), stats.oldest.as_micros() as f64),
+                ("grants_per_s".into(), grants),
                 (
-                    "starts_per_s",
+                    "refusals_per_s".into(),
+                    self.refusal_rate(&of, &stats.tally),
+                ),
+                (
+                    "starts_per_s".into(),
                     self.rate(&format!("{of}.starts"), stats.starts),
                 ),
-                ("wait_p50_us", p50),
-                ("wait_p99_us", p99),
+                ("wait_p50_us".into(), p50),
+                ("wait_p99_us".into(), p99),
             ],
         }
     }
@@ -251,9 +280,9 @@ mod tests {
     fn a_counter_becomes_a_rate_from_its_second_reading_on() {
         let mut reader = Reader::new(Instant::now());
         reader.step = 2.0;
-        assert_eq!(reader.rate("a", 100), 0.0);
-        assert_eq!(reader.rate("a", 130), 15.0);
-        assert_eq!(reader.rate("a", 7), 0.0, "it began again");
+        assert_eq!(reader.rate("a".into(), 100), 0.0);
+        assert_eq!(reader.rate("a".into(), 130), 15.0);
+        assert_eq!(reader.rate("a".into(), 7), 0.0, "it began again");
     }
 
     #[test]
@@ -261,11 +290,14 @@ mod tests {
         let mut reader = Reader::new(Instant::now());
         let mut waits = Histogram::default();
         (0..100).for_each(|_| waits.record(Duration::from_millis(500)));
-        reader.quantiles("a", &waits);
+        reader.quantiles("a".into(), &waits);
         (0..100).for_each(|_| waits.record(Duration::from_millis(1)));
-        let (p50, p99) = reader.quantiles("a", &waits);
+        let (p50, p99) = reader.quantiles("a".into(), &waits);
         assert!((900.0..1_200.0).contains(&p50), "{p50}");
         assert!((900.0..1_200.0).contains(&p99), "{p99}");
-        assert!(reader.quantiles("a", &waits).0.is_nan(), "nobody waited");
+        assert!(
+            reader.quantiles("a".into(), &waits).0.is_nan(),
+            "nobody waited"
+        );
     }
 }

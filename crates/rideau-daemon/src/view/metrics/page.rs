@@ -8,6 +8,9 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use rideau::Histogram;
 
+use super::places::tally;
+use crate::view::facts::{Columns, Facts, On, Surface, Value};
+
 /// The bounds that all histograms of waits share, in seconds.
 pub(super) const BOUNDS: [f64; 15] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
@@ -43,6 +46,34 @@ impl<'a, 'e> Page<'a, 'e> {
     ) -> fmt::Result {
         let mut metric = self.family(name, help, MetricType::Info)?;
         metric.encode_info(&labels)
+    }
+
+    /// Every metric of a kind of thing, with a series for each of these.
+    pub(super) fn facts<T: Facts>(&mut self, all: &[T]) -> fmt::Result {
+        let mut rest: Vec<_> = T::ALL
+            .iter()
+            .flat_map(|fact| {
+                let metrics = fact.about.metrics();
+                metrics.map(move |(family, on)| (family, on, fact))
+            })
+            .collect();
+        while let Some((family, on, fact)) = rest.first() {
+            let (family, surface) = (family.clone(), on.surface);
+            let name = format!("rideau_{}_{family}", T::KIND.word);
+            let help = T::KIND.help(&family, &fact.about);
+            let mut metric = self.family(&name, help, kind(surface))?;
+            let (own, others) = rest.into_iter().partition(|(known, ..)| *known == family);
+            rest = others;
+            let own: Vec<_> = own;
+            for one in all {
+                let called = one.called();
+                for (_, on, fact) in &own {
+                    let labels = labels(T::KIND.label, &called, on);
+                    encode(&mut metric, on, &labels, &(fact.value)(one))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A number that goes up and down.
@@ -159,6 +190,84 @@ impl<'a, 'e> Page<'a, 'e> {
     ) -> Result<MetricEncoder<'s>, fmt::Error> {
         self.encoder.encode_descriptor(name, help, None, kind)
     }
+}
+
+const fn kind(surface: Surface) -> MetricType {
+    match surface {
+        Surface::Counter => MetricType::Counter,
+        Surface::Histogram => MetricType::Histogram,
+        _ => MetricType::Gauge,
+    }
+}
+
+fn labels(label: &'static str, name: &str, on: &On) -> Labels {
+    let more = on.labels.iter();
+    let more = more.map(|(label, value)| (*label, (*value).to_owned()));
+    std::iter::once((label, name.to_owned()))
+        .chain(more)
+        .collect()
+}
+
+/// Write what a fact is worth. One without a value has no series.
+fn encode(
+    metric: &mut MetricEncoder<'_>,
+    on: &On,
+    labels: &Labels,
+    value: &Value<'_>,
+) -> fmt::Result {
+    let by = |name: &str| {
+        let by = (!on.by.is_empty()).then(|| (on.by, name.to_owned()));
+        labels.iter().cloned().chain(by).collect::<Labels>()
+    };
+    let mut number = |labels: &Labels, value: f64, count: Option<u64>| {
+        let labels = labels.as_slice();
+        let mut metric = metric.encode_family(&labels)?;
+        match (on.surface, count) {
+            (Surface::Counter, Some(count)) => {
+                metric.encode_counter::<NoLabelSet, _, f64>(&count, None)
+            }
+            (Surface::Counter, None) => metric.encode_counter::<NoLabelSet, _, f64>(&value, None),
+            _ => metric.encode_gauge(&value),
+        }
+    };
+    match value {
+        Value::Count(count) => number(labels, *count as f64, Some(*count)),
+        Value::Flag(is) => number(labels, f64::from(u8::from(*is)), None),
+        Value::Ratio(ratio) => number(labels, *ratio, None),
+        Value::Span(span) => number(labels, span.as_secs_f64(), None),
+        Value::Size(size) => number(labels, size.to_f64(), None),
+        Value::Counts(counts) => {
+            let mut counts = counts.iter();
+            counts.try_for_each(|(name, count)| number(&by(name), *count as f64, Some(*count)))
+        }
+        Value::Tally(asks) => {
+            let mut outcomes = tally(asks);
+            outcomes.try_for_each(|(name, count)| number(&by(name), count as f64, Some(count)))
+        }
+        Value::Spans(spans) => {
+            let columns = shared(spans);
+            histogram(metric, labels, spans.sum().as_secs_f64(), &columns)
+        }
+        Value::Columns(all) => all
+            .iter()
+            .try_for_each(|Columns { of, sum, counts }| histogram(metric, &by(of), *sum, counts)),
+        Value::None | Value::Instant(_) | Value::Text(_) | Value::Names(_) | Value::Json(_) => {
+            Ok(())
+        }
+    }
+}
+
+fn histogram(
+    metric: &mut MetricEncoder<'_>,
+    labels: &Labels,
+    sum: f64,
+    columns: &[(f64, u64)],
+) -> fmt::Result {
+    let labels = labels.as_slice();
+    let len = columns.iter().map(|(_, count)| count).sum();
+    metric
+        .encode_family(&labels)?
+        .encode_histogram::<NoLabelSet>(sum, len, columns, None)
 }
 
 /// A histogram on the shared bounds.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rideau::{BrokerStats, Locks, PoolStats, Reason, Retired, Side, Tally};
+use rideau::{BrokerStats, Locks, Reason, Side, Tally};
 use rideau_config::Buckets;
 
 use super::page::{Labels, Page};
@@ -13,122 +13,6 @@ use crate::state::catalog::{Catalog, NamedBroker, RulePlace};
 
 /// The words a take or an ask can be answered with, apart from `go`.
 const NOES: [&str; 5] = ["full", "shed", "timeout", "cancelled", "closed"];
-
-pub(super) fn pools(page: &mut Page<'_, '_>, places: &Catalog) -> fmt::Result {
-    let mut pools: Vec<_> = places.pools.values().collect();
-    pools.sort_by(|one, other| one.name.cmp(&other.name));
-    let all: Vec<(String, PoolStats, f64, usize)> = pools
-        .iter()
-        .map(|place| {
-            let held = place.pool.holders().first().map(|holder| holder.held);
-            let init = place.config.load().options.init;
-            let held = held.unwrap_or_default().as_secs_f64();
-            (place.name.to_string(), place.stats(), held, init)
-        })
-        .collect();
-    pool_members(page, &all)?;
-    pool_gauges(page, &all)?;
-    pool_histograms(page, &all)?;
-    let takes = all.iter().flat_map(|(name, stats, ..)| {
-        let row = move |outcome: &str, count| (with(name, "pool", "outcome", outcome), count);
-        tally(&stats.takes).map(move |(outcome, count)| row(outcome, count))
-    });
-    page.counters("rideau_pool_takes", "What became of takes", takes)?;
-    let ended = all.iter().flat_map(|(name, stats, ..)| {
-        let row = move |why: Retired| {
-            let labels = with(name, "pool", "cause", why.word());
-            (labels, stats.retired_for(why))
-        };
-        Retired::ALL.into_iter().map(row)
-    });
-    page.counters("rideau_pool_members_ended", "Members that ended", ended)?;
-    let failed = all.iter();
-    let failed = failed.map(|(name, stats, ..)| (one("pool", name), stats.starts_failed));
-    page.counters(
-        "rideau_pool_starts_failed",
-        "Starts of members that failed or took too long",
-        failed,
-    )
-}
-
-type PoolRow = (String, PoolStats, f64, usize);
-
-fn pool_members(page: &mut Page<'_, '_>, all: &[PoolRow]) -> fmt::Result {
-    let members = all.iter().flat_map(|(name, stats, ..)| {
-        let counts = stats.members;
-        let states = [
-            ("idle", counts.idle),
-            ("held", counts.held),
-            ("starting", counts.starting),
-            ("checking", counts.checking),
-            ("stopping", counts.stopping),
-        ];
-        states.map(|(state, count)| (with(name, "pool", "state", state), count as f64))
-    });
-    page.gauges("rideau_pool_members", "Members of the pool", members)?;
-    let limits = all.iter().flat_map(|(name, stats, _, init)| {
-        let bounds = [("init", *init), ("max", stats.max)];
-        bounds.map(|(bound, count)| (with(name, "pool", "bound", bound), count as f64))
-    });
-    page.gauges(
-        "rideau_pool_members_limit",
-        "How many members the pool may have, and begins with",
-        limits,
-    )
-}
-
-fn pool_gauges(page: &mut Page<'_, '_>, all: &[PoolRow]) -> fmt::Result {
-    type Value = fn(&PoolRow) -> f64;
-    let gauges: [(&str, &str, Value); 4] = [
-        ("rideau_pool_waiting", "Takers that wait", |row| {
-            row.1.len() as f64
-        }),
-        (
-            "rideau_pool_oldest_wait_seconds",
-            "How long the oldest waiting ask has waited",
-            |row| row.1.oldest_waited.as_secs_f64(),
-        ),
-        (
-            "rideau_pool_oldest_hold_seconds",
-            "How long the longest holder has held its member",
-            |row| row.2,
-        ),
-        (
-            "rideau_pool_paused",
-            "Whether nothing is handed out until the pool is resumed",
-            |row| f64::from(u8::from(row.1.is_suspended)),
-        ),
-    ];
-    for (name, help, value) in gauges {
-        let rows = all.iter().map(|row| (one("pool", &row.0), value(row)));
-        page.gauges(name, help, rows)?;
-    }
-    Ok(())
-}
-
-fn pool_histograms(page: &mut Page<'_, '_>, all: &[PoolRow]) -> fmt::Result {
-    let waits = all.iter();
-    let waits = waits.map(|(name, stats, ..)| (one("pool", name), &stats.takes.waits));
-    page.histograms(
-        "rideau_pool_wait_seconds",
-        "How long takes waited that got a member",
-        waits,
-    )?;
-    let holds = all.iter();
-    let holds = holds.map(|(name, stats, ..)| (one("pool", name), &stats.holds));
-    page.histograms(
-        "rideau_pool_hold_seconds",
-        "How long members were held; one in sixteen of those taken at once is measured",
-        holds,
-    )?;
-    let starts = all.iter();
-    let starts = starts.map(|(name, stats, ..)| (one("pool", name), &stats.starts));
-    page.histograms(
-        "rideau_pool_start_seconds",
-        "How long starts took that went well",
-        starts,
-    )
-}
 
 pub(super) fn brokers(page: &mut Page<'_, '_>, places: &Catalog) -> fmt::Result {
     let mut brokers: Vec<_> = places.brokers.values().collect();

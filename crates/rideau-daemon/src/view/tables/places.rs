@@ -2,96 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rideau::{Circuit, PoolStats, Reason, Side, Tally};
+use rideau::{PoolStats, Side};
 use rideau_config::Buckets;
 
 use super::{Cell, Table};
-use crate::state::catalog::{NamedBroker, NamedPool, NamedRegulator};
+use crate::state::catalog::{NamedBroker, NamedRegulator};
 use crate::state::daemon::Daemon;
 use crate::state::viewer::Viewer;
-
-pub(super) fn pools(daemon: &Daemon) -> Table {
-    let mut table = Table::new(&[
-        "name",
-        "group",
-        "state",
-        "idle",
-        "held",
-        "starting",
-        "stopping",
-        "max",
-        "waiting",
-        "oldest_wait_us",
-        "wait_p50_us",
-        "wait_p99_us",
-        "hold_p50_us",
-        "oldest_hold_us",
-        "oldest_holder",
-        "came",
-        "served",
-        "refused",
-        "starts_failed",
-        "members",
-    ]);
-    let places = daemon.places.load();
-    let mut pools: Vec<_> = places.pools.values().collect();
-    pools.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-    table.rows = pools.into_iter().map(|place| pool(place)).collect();
-    table
-}
-
-fn pool(place: &NamedPool) -> Vec<Cell> {
-    let stats = place.stats();
-    let oldest = place.pool.holders().into_iter().next();
-    let config = place.config.load();
-    let held = oldest.as_ref().map(|holder| holder.held);
-    vec![
-        (&*place.name).into(),
-        config.group.as_deref().into(),
-        state(&stats).into(),
-        stats.members.idle.into(),
-        stats.members.held.into(),
-        (stats.members.starting + stats.members.checking).into(),
-        stats.members.stopping.into(),
-        stats.max.into(),
-        stats.len().into(),
-        stats.oldest_waited.into(),
-        stats.takes.waits.quantile(0.5).into(),
-        stats.takes.waits.quantile(0.99).into(),
-        stats.holds.quantile(0.5).into(),
-        held.into(),
-        oldest.and_then(|holder| holder.note).into(),
-        stats.takes.came.into(),
-        stats.takes.served.into(),
-        refused(&stats.takes).into(),
-        stats.starts_failed.into(),
-        members(&config.member).into(),
-    ]
-}
-
-/// One word for how a pool is.
-pub(crate) fn state(stats: &PoolStats) -> &'static str {
-    match stats.circuit {
-        _ if stats.is_closing => "closing",
-        _ if stats.is_suspended => "paused",
-        Circuit::Closed => "running",
-        Circuit::Failing { .. } | Circuit::Open { .. } => "failing",
-    }
-}
-
-const fn members(member: &rideau_config::Member) -> &'static str {
-    match member {
-        rideau_config::Member::List(_) => "list",
-        rideau_config::Member::Exec(_) => "exec",
-        rideau_config::Member::Offered => "offered",
-    }
-}
-
-/// All asks that came for nothing, but those that withdrew.
-pub(crate) fn refused(tally: &Tally) -> u64 {
-    let all: u64 = tally.shed.iter().sum();
-    all - tally.shed[Reason::Cancelled.index()]
-}
+use crate::view::facts::{reasons, refused};
 
 pub(super) fn groups(daemon: &Daemon, sight: Viewer<'_>) -> Table {
     let mut table = Table::new(&[
@@ -179,21 +97,6 @@ fn broker(place: &NamedBroker) -> Vec<Cell> {
         rank.expects(Side::Ask).into(),
         rank.expects(Side::Offer).into(),
     ]
-}
-
-/// `codel 12, full 3`, the commonest first.
-pub(crate) fn reasons(tally: &Tally) -> String {
-    let mut all: Vec<_> = Reason::ALL
-        .into_iter()
-        .map(|reason| (tally.shed[reason.index()], reason.word()))
-        .filter(|(count, _)| *count > 0)
-        .collect();
-    all.sort_unstable_by(|one, other| other.cmp(one));
-    let all: Vec<_> = all
-        .into_iter()
-        .map(|(count, word)| format!("{word} {count}"))
-        .collect();
-    all.join(", ")
 }
 
 pub(super) fn regulators(daemon: &Daemon) -> Table {
